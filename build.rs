@@ -1,7 +1,8 @@
 //! Records which commit the program is built from, for `creel --version`.
 //!
-//! A package from a registry has no repository, but cargo writes the commit into `.cargo_vcs_info.json`. Packagers that
-//! build from an archive can set `CREEL_COMMIT` ("3ad36f5 2026-11-15"). Without any of these, only the version is known.
+//! A package from a registry has no repository, but cargo writes the commit into
+//! `.cargo_vcs_info.json`. Packagers that build from an archive can set `CREEL_COMMIT` ("3ad36f5
+//! 2026-11-15"). Without any of these, only the version is known.
 
 use std::{env, path::Path, process::Command};
 
@@ -15,10 +16,13 @@ fn main() {
     let folder = Path::new(&folder);
     let version = env::var("CARGO_PKG_VERSION").unwrap_or_default();
     let is_debug = env::var("PROFILE").is_ok_and(|profile| profile == "debug");
-    let commit = given().or_else(|| packaged(folder)).or_else(|| checked_out(folder, is_debug));
+    let commit = given()
+        .or_else(|| packaged(folder))
+        .or_else(|| checked_out(folder, is_debug));
     let about = match (commit, is_debug) {
         (Some(commit), false) => format!(" ({commit})"),
-        // A debug build is made many times between two commits, and a new commit alone does not build it again.
+        // A debug build is made many times between two commits, and a new commit alone does not
+        // build it again.
         (Some(commit), true) => format!(" ({commit} or later, debug build)"),
         (None, false) => String::new(),
         (None, true) => " (debug build)".to_owned(),
@@ -28,7 +32,10 @@ fn main() {
 
 /// The commit that a packager names.
 fn given() -> Option<String> {
-    env::var("CREEL_COMMIT").ok().map(|commit| commit.trim().to_owned()).filter(|commit| !commit.is_empty())
+    env::var("CREEL_COMMIT")
+        .ok()
+        .map(|commit| commit.trim().to_owned())
+        .filter(|commit| !commit.is_empty())
 }
 
 /// The commit of a package from a registry.
@@ -42,7 +49,8 @@ fn packaged(folder: &Path) -> Option<String> {
     is_commit.then(|| commit[..DIGITS].to_owned())
 }
 
-/// The commit of the repository that this folder is the top of. A repository around it is another project's.
+/// The commit of the repository that this folder is the top of. A repository around it is another
+/// project's.
 fn checked_out(folder: &Path, is_debug: bool) -> Option<String> {
     let top = git(folder, &["rev-parse", "--show-toplevel"])?;
     if Path::new(&top).canonicalize().ok()? != folder.canonicalize().ok()? {
@@ -51,15 +59,29 @@ fn checked_out(folder: &Path, is_debug: bool) -> Option<String> {
     if !is_debug {
         watch(folder);
     }
-    git(folder, &["show", "--no-patch", "--abbrev=7", "--format=%h %cs", "HEAD"])
+    git(
+        folder,
+        &[
+            "show",
+            "--no-patch",
+            "--abbrev=7",
+            "--format=%h %cs",
+            "HEAD",
+        ],
+    )
 }
 
-/// Builds again after a commit, a checkout, or a move of the branch. Cargo would always build again for a file that does
-/// not exist.
+/// Builds again after a commit, a checkout, or a move of the branch. Cargo would always build again
+/// for a file that does not exist.
 fn watch(folder: &Path) {
     let branch = git(folder, &["symbolic-ref", "--quiet", "HEAD"]);
-    for name in ["HEAD", "packed-refs", "logs/HEAD"].into_iter().chain(branch.as_deref()) {
-        let Some(path) = git(folder, &["rev-parse", "--git-path", name]) else { continue };
+    for name in ["HEAD", "packed-refs", "logs/HEAD"]
+        .into_iter()
+        .chain(branch.as_deref())
+    {
+        let Some(path) = git(folder, &["rev-parse", "--git-path", name]) else {
+            continue;
+        };
         let path = folder.join(path);
         if path.exists() {
             println!("cargo:rerun-if-changed={}", path.display());
@@ -69,7 +91,12 @@ fn watch(folder: &Path) {
 
 /// What git prints, if it succeeds.
 fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").arg("-C").arg(folder).args(arguments).output().ok()?;
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(folder)
+        .args(arguments)
+        .output()
+        .ok()?;
     let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
     (output.status.success() && !text.is_empty()).then_some(text)
 }

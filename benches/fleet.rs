@@ -1,4 +1,5 @@
-//! What several sessions at once cost: a task in its own worktree beside bare git, and two jobs beside one.
+//! What several sessions at once cost: a task in its own worktree beside bare git, and two jobs
+//! beside one.
 //!
 //! `cargo bench --bench fleet` measures all figures. `CREEL_BIN` names another creel to measure.
 
@@ -28,14 +29,24 @@ const TASKS: u32 = 40;
 const MANY_TASKS: u32 = 1_000;
 /// How many sessions the folder has had before.
 const PAST: usize = 1_000;
-/// How long the agent of a tiny task takes, in seconds. It waits: with two jobs, two agents wait at once.
+/// How long the agent of a tiny task takes, in seconds. It waits: with two jobs, two agents wait at
+/// once.
 const AGENT: &str = "0.1";
 
 fn main() -> ExitCode {
     measure::run(&[
-        Figure { name: "task", measure: task },
-        Figure { name: "jobs", measure: jobs },
-        Figure { name: "past", measure: past },
+        Figure {
+            name: "task",
+            measure: task,
+        },
+        Figure {
+            name: "jobs",
+            measure: jobs,
+        },
+        Figure {
+            name: "past",
+            measure: past,
+        },
     ])
 }
 
@@ -43,14 +54,30 @@ fn main() -> ExitCode {
 fn queue(agent: &str, worktree: bool) -> Result<Project> {
     let project = Project::empty()?;
     let path = project.path();
-    let config = format!("agent: a\nworktree: {worktree}\nagents: {{ a: {{ command: \"{agent}\" }} }}\n");
+    let config =
+        format!("agent: a\nworktree: {worktree}\nagents: {{ a: {{ command: \"{agent}\" }} }}\n");
     fs::write(path.join("creel.yaml"), config)?;
     for number in 0..100 {
-        fs::write(path.join(format!("file-{number}.txt")), "some text\n".repeat(20))?;
+        fs::write(
+            path.join(format!("file-{number}.txt")),
+            "some text\n".repeat(20),
+        )?;
     }
     git(&project, &["init", "--quiet", "--initial-branch=main"])?;
     git(&project, &["add", "--all"])?;
-    git(&project, &["-c", "user.name=B", "-c", "user.email=b@example.com", "commit", "--quiet", "-m", "first"])?;
+    git(
+        &project,
+        &[
+            "-c",
+            "user.name=B",
+            "-c",
+            "user.email=b@example.com",
+            "commit",
+            "--quiet",
+            "-m",
+            "first",
+        ],
+    )?;
     ran(&project, &["trust"])?;
     Ok(project)
 }
@@ -63,7 +90,12 @@ fn fill(project: &Project, tasks: u32) -> Result<()> {
 }
 
 fn git(project: &Project, args: &[&str]) -> Result<()> {
-    finished(Command::new("git").args(args).current_dir(project.path()).env("HOME", project.home()))
+    finished(
+        Command::new("git")
+            .args(args)
+            .current_dir(project.path())
+            .env("HOME", project.home()),
+    )
 }
 
 fn ran(project: &Project, args: &[&str]) -> Result<()> {
@@ -72,14 +104,27 @@ fn ran(project: &Project, args: &[&str]) -> Result<()> {
 
 fn at(project: &Project, program: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(program);
-    command.args(args).current_dir(project.path()).env("HOME", project.home());
-    command.env("XDG_STATE_HOME", project.home().join("state")).env("XDG_CONFIG_HOME", project.home().join("config"));
+    command
+        .args(args)
+        .current_dir(project.path())
+        .env("HOME", project.home());
+    command
+        .env("XDG_STATE_HOME", project.home().join("state"))
+        .env("XDG_CONFIG_HOME", project.home().join("config"));
     command
 }
 
 fn finished(command: &mut Command) -> Result<()> {
-    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-    if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{command:?}: {status}").into())
+    }
 }
 
 /// The time per task of a worker that empties a full queue.
@@ -90,8 +135,8 @@ fn drained(project: &Project, tasks: u32, jobs: &str) -> Result<Duration> {
     Ok(started.elapsed() / tasks)
 }
 
-/// A task in its own worktree, compared with what that needs in any case: git's worktree and branch, a session without a
-/// worktree, and the end of the worktree.
+/// A task in its own worktree, compared with what that needs in any case: git's worktree and
+/// branch, a session without a worktree, and the end of the worktree.
 fn task() -> Result<Vec<Finding>> {
     const DONE: &str = "echo '<promise>COMPLETE</promise>'";
     let (with, without) = (queue(DONE, true)?, queue(DONE, false)?);
@@ -103,7 +148,10 @@ fn task() -> Result<Vec<Finding>> {
         for number in 0..TASKS {
             let name = format!("w-{round}-{number}");
             let folder = format!("../bare/{name}");
-            git(&without, &["worktree", "add", "--quiet", "-b", &name, &folder])?;
+            git(
+                &without,
+                &["worktree", "add", "--quiet", "-b", &name, &folder],
+            )?;
             finished(Command::new("sh").args(["-c", DONE]))?;
             git(&without, &["worktree", "remove", &folder])?;
         }
@@ -118,7 +166,11 @@ fn task() -> Result<Vec<Finding>> {
             millis(bare),
             millis(plain)
         ),
-        verdict: if ratio <= 1.5 { Verdict::Ok } else { Verdict::Missed },
+        verdict: if ratio <= 1.5 {
+            Verdict::Ok
+        } else {
+            Verdict::Missed
+        },
     }])
 }
 
@@ -126,7 +178,10 @@ fn task() -> Result<Vec<Finding>> {
 fn jobs() -> Result<Vec<Finding>> {
     let agent = format!("sleep {AGENT}; echo '<promise>COMPLETE</promise>'");
     let (one, two) = (queue(&agent, true)?, queue(&agent, true)?);
-    let (alone, together) = (drained(&one, MANY_TASKS, "1")?, drained(&two, MANY_TASKS, "2")?);
+    let (alone, together) = (
+        drained(&one, MANY_TASKS, "1")?,
+        drained(&two, MANY_TASKS, "2")?,
+    );
     let ratio = alone.as_secs_f64() / together.as_secs_f64();
     Ok(vec![Finding {
         text: format!(
@@ -134,7 +189,11 @@ fn jobs() -> Result<Vec<Finding>> {
             millis(alone),
             millis(together)
         ),
-        verdict: if ratio >= 1.7 { Verdict::Ok } else { Verdict::Missed },
+        verdict: if ratio >= 1.7 {
+            Verdict::Ok
+        } else {
+            Verdict::Missed
+        },
     }])
 }
 
@@ -162,7 +221,11 @@ fn past() -> Result<Vec<Finding>> {
             millis(used),
             millis(new)
         ),
-        verdict: if ratio <= 1.2 { Verdict::Ok } else { Verdict::Missed },
+        verdict: if ratio <= 1.2 {
+            Verdict::Ok
+        } else {
+            Verdict::Missed
+        },
     }])
 }
 

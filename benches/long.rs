@@ -1,7 +1,8 @@
 //! What long sessions and many sessions cost, compared with short and few ones.
 //!
-//! Each figure is a ratio of two times of the real program in the same run: it does the same work in a project where it
-//! did little before, and in one where it did a lot. `cargo bench --bench long` measures all of them.
+//! Each figure is a ratio of two times of the real program in the same run: it does the same work
+//! in a project where it did little before, and in one where it did a lot. `cargo bench --bench
+//! long` measures all of them.
 
 #[path = "support/measure.rs"]
 mod measure;
@@ -34,9 +35,18 @@ fn main() -> ExitCode {
 }
 
 const FIGURES: [Figure; 3] = [
-    Figure { name: "resume", measure: resume },
-    Figure { name: "many", measure: many },
-    Figure { name: "late", measure: late },
+    Figure {
+        name: "resume",
+        measure: resume,
+    },
+    Figure {
+        name: "many",
+        measure: many,
+    },
+    Figure {
+        name: "late",
+        measure: late,
+    },
 ];
 
 /// A project in a temporary folder, with its own home.
@@ -59,12 +69,24 @@ impl Project {
     /// How long a command takes. Its exit code does not matter: these sessions fail.
     fn takes(&self, args: &[&str]) -> Result<Duration> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_creel"));
-        command.args(args).current_dir(self.dir.path().join("p")).env("HOME", self.dir.path());
-        for (name, folder) in [("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config"), ("TMPDIR", ".")] {
+        command
+            .args(args)
+            .current_dir(self.dir.path().join("p"))
+            .env("HOME", self.dir.path());
+        for (name, folder) in [
+            ("XDG_STATE_HOME", "state"),
+            ("XDG_CONFIG_HOME", "config"),
+            ("TMPDIR", "."),
+        ] {
             command.env(name, self.dir.path().join(folder));
         }
-        command.env_remove("XDG_RUNTIME_DIR").env_remove("CREEL_SESSION");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .env_remove("XDG_RUNTIME_DIR")
+            .env_remove("CREEL_SESSION");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let started = Instant::now();
         check(command.status()?.code().is_some(), "creel was killed")?;
         Ok(started.elapsed())
@@ -75,7 +97,10 @@ impl Project {
 fn resume() -> Result<Vec<Finding>> {
     let [few, lots] = RECORDS;
     let (short, long) = (with_records(few)?, with_records(lots)?);
-    check(long.sessions().join("s/snapshot.json").exists(), "the session has no snapshot")?;
+    check(
+        long.sessions().join("s/snapshot.json").exists(),
+        "the session has no snapshot",
+    )?;
     let name = |what: &str, records: u64| format!("`{what}` with {records} records");
     let mut findings = Vec::new();
     for args in [&["resume", "s", "--headless"][..], &["sessions"]] {
@@ -112,15 +137,24 @@ fn many() -> Result<Vec<Finding>> {
     let (few, lots) = (with_sessions(SESSIONS[0])?, with_sessions(SESSIONS[1])?);
     let mut findings = Vec::new();
     let run = &["run", "--headless"][..];
-    for args in [run, &["resume", "s", "--headless"], &["resume", "--headless"], &["status"], &["show", "s"], &["show"]]
-    {
+    for args in [
+        run,
+        &["resume", "s", "--headless"],
+        &["resume", "--headless"],
+        &["status"],
+        &["show", "s"],
+        &["show"],
+    ] {
         let compared = compare(25, || lots.takes(args), || few.takes(args))?;
         let name = |sessions: usize| format!("`{}` with {sessions} sessions", args.join(" "));
         findings.push(compared.finding(&name(SESSIONS[1]), &name(SESSIONS[0]), 1.2));
     }
     let listed = compare(3, || lots.takes(&["sessions"]), || few.takes(&["sessions"]))?;
     let text = listed.tell("`sessions`, which prints them all", "with few");
-    findings.push(Finding { text, verdict: Verdict::Information });
+    findings.push(Finding {
+        text,
+        verdict: Verdict::Information,
+    });
     Ok(findings)
 }
 
@@ -131,7 +165,10 @@ fn with_sessions(sessions: usize) -> Result<Project> {
     for n in 1..sessions {
         let name = format!("other-{n}");
         fs::create_dir(project.sessions().join(&name))?;
-        fs::copy(&journal, project.sessions().join(&name).join("journal.jsonl"))?;
+        fs::copy(
+            &journal,
+            project.sessions().join(&name).join("journal.jsonl"),
+        )?;
         File::create(project.sessions().join(".unfinished").join(&name))?;
     }
     Ok(project)
@@ -156,8 +193,14 @@ fn late() -> Result<Vec<Finding>> {
         }
     }
     check(began.len() == ITERATIONS, "not all iterations took place")?;
-    let took = |from: usize| Duration::try_from(began[from + COMPARED].duration_since(began[from])).map_err(Into::into);
+    let took = |from: usize| {
+        Duration::try_from(began[from + COMPARED].duration_since(began[from])).map_err(Into::into)
+    };
     // The first ones warm the caches.
     let compared = compare(1, || took(ITERATIONS - COMPARED - 1), || took(COMPARED))?;
-    Ok(vec![compared.finding(&format!("the last {COMPARED} of {ITERATIONS} iterations"), "as many early ones", 1.2)])
+    Ok(vec![compared.finding(
+        &format!("the last {COMPARED} of {ITERATIONS} iterations"),
+        "as many early ones",
+        1.2,
+    )])
 }

@@ -1,6 +1,8 @@
-//! creel beside other programs that run an agent or a process in the terminal, as far as they are installed.
+//! creel beside other programs that run an agent or a process in the terminal, as far as they are
+//! installed.
 //!
-//! `cargo bench --bench peers` compares with those that it finds on `PATH`, and names those that it does not find.
+//! `cargo bench --bench peers` compares with those that it finds on `PATH`, and names those that it
+//! does not find.
 
 #[path = "support/measure.rs"]
 mod measure;
@@ -32,9 +34,18 @@ struct Peer {
 }
 
 const PEERS: [Peer; 3] = [
-    Peer { program: "mprocs", arguments: |command| vec![command.to_owned()] },
-    Peer { program: "tmux", arguments: |command| vec!["-L".into(), socket(), "new".into(), command.to_owned()] },
-    Peer { program: "zellij", arguments: |command| ["run", "--", "sh", "-c", command].map(str::to_owned).into() },
+    Peer {
+        program: "mprocs",
+        arguments: |command| vec![command.to_owned()],
+    },
+    Peer {
+        program: "tmux",
+        arguments: |command| vec!["-L".into(), socket(), "new".into(), command.to_owned()],
+    },
+    Peer {
+        program: "zellij",
+        arguments: |command| ["run", "--", "sh", "-c", command].map(str::to_owned).into(),
+    },
 ];
 
 /// The socket of the next `tmux`, which would otherwise use a server that runs already.
@@ -49,7 +60,10 @@ fn sockets() -> String {
 }
 
 fn main() -> ExitCode {
-    measure::run(&[Figure { name: "peers", measure: peers }])
+    measure::run(&[Figure {
+        name: "peers",
+        measure: peers,
+    }])
 }
 
 fn peers() -> Result<Vec<Finding>> {
@@ -58,23 +72,38 @@ fn peers() -> Result<Vec<Finding>> {
     for peer in PEERS {
         let Some(program) = on_path(peer.program) else {
             let text = format!("{} is not on PATH: not compared", peer.program);
-            findings.push(Finding { text, verdict: Verdict::Information });
+            findings.push(Finding {
+                text,
+                verdict: Verdict::Information,
+            });
             continue;
         };
         let start = || -> Result<TerminalProgram> {
             let command = at_home(&program, &project.path(), project.home());
-            TerminalProgram::start(command.args((peer.arguments)(&format!("echo {HELLO}; exec sleep 60"))))
+            TerminalProgram::start(
+                command.args((peer.arguments)(&format!("echo {HELLO}; exec sleep 60"))),
+            )
         };
         let frame = |mut screen: TerminalProgram| screen.until(|text| !text.trim().is_empty());
         let line = |mut screen: TerminalProgram| screen.until(|text| text.contains(HELLO));
-        let first = compare(STARTS, || frame(project.on_screen(&[])?), || frame(start()?))?;
+        let first = compare(
+            STARTS,
+            || frame(project.on_screen(&[])?),
+            || frame(start()?),
+        )?;
         let said = compare(STARTS, || line(project.on_screen(&[])?), || line(start()?))?;
         findings.push(first.finding("first frame: creel", peer.program, 1.0));
         findings.push(said.finding("the agent's first line: creel", peer.program, 1.5));
         end_servers()?;
         let (ours, theirs) = (memory(project.on_screen(&[])?)?, memory(start()?)?);
-        let text = format!("resident memory: creel {ours} KiB; {}: {theirs} KiB", peer.program);
-        findings.push(Finding { text, verdict: Verdict::Information });
+        let text = format!(
+            "resident memory: creel {ours} KiB; {}: {theirs} KiB",
+            peer.program
+        );
+        findings.push(Finding {
+            text,
+            verdict: Verdict::Information,
+        });
         end_servers()?;
     }
     Ok(findings)
@@ -85,7 +114,9 @@ fn servers() -> Result<Vec<u32>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;
-        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else {
+            continue;
+        };
         let line = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
         found.extend(line.contains(&sockets()).then_some(pid));
     }
@@ -94,7 +125,9 @@ fn servers() -> Result<Vec<u32>> {
 
 fn end_servers() -> Result<()> {
     for pid in servers()? {
-        std::process::Command::new("kill").arg(pid.to_string()).status()?;
+        std::process::Command::new("kill")
+            .arg(pid.to_string())
+            .status()?;
     }
     Ok(())
 }
@@ -112,5 +145,7 @@ fn memory(mut screen: TerminalProgram) -> Result<u64> {
 
 fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
 }

@@ -1,9 +1,11 @@
 //! creel's performance figures, each a ratio of two times from the same run.
 //!
-//! Owns what is measured and what is allowed. Machines differ and are busy, so no time is compared with a fixed number:
-//! the two sides take turns, and the median of the rounds' ratios counts. `docs/benchmarks.md` explains the figures.
+//! Owns what is measured and what is allowed. Machines differ and are busy, so no time is compared
+//! with a fixed number: the two sides take turns, and the median of the rounds' ratios counts.
+//! `docs/benchmarks.md` explains the figures.
 //!
-//! `cargo bench` measures all of them, `cargo bench -- fold` one. The exit code is 1 if one is missed.
+//! `cargo bench` measures all of them, `cargo bench -- fold` one. The exit code is 1 if one is
+//! missed.
 
 #[path = "support/measure.rs"]
 mod measure;
@@ -26,7 +28,8 @@ use creel::{
     engine::{
         self, SessionState,
         conversation::{
-            AgentUpdate, ForbiddenChanges, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure, TurnUsage,
+            AgentUpdate, ForbiddenChanges, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure,
+            TurnUsage,
         },
         effect::{Effect, HookJob},
         event::{Event, SessionEvent, SessionOutcome, SessionStarted, UserPresence},
@@ -37,9 +40,9 @@ use creel::{
         ids::TurnId,
         input::Input,
         policy::{
-            AgentSpec, Budget, CompletionInstructions, ContextPolicy, GatePolicies, HookAction, HookSpec, LimitsPlan,
-            OpenTasksPolicy, PipeOutput, RetryLimitPolicy, RetryOptions, SessionPlan, SettledPolicy, StopHook,
-            StopPlan, StopPreset,
+            AgentSpec, Budget, CompletionInstructions, ContextPolicy, GatePolicies, HookAction,
+            HookSpec, LimitsPlan, OpenTasksPolicy, PipeOutput, RetryLimitPolicy, RetryOptions,
+            SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset,
         },
         time::{TimeSpan, UnixTime},
     },
@@ -71,31 +74,60 @@ fn main() -> ExitCode {
 
 /// The flood comes before the fold, whose journal leaves the memory large.
 const FIGURES: [Figure; 5] = [
-    Figure { name: "hook", measure: hook },
-    Figure { name: "iterations", measure: iterations },
-    Figure { name: "flood", measure: flood },
-    Figure { name: "updates", measure: updates },
-    Figure { name: "fold", measure: fold },
+    Figure {
+        name: "hook",
+        measure: hook,
+    },
+    Figure {
+        name: "iterations",
+        measure: iterations,
+    },
+    Figure {
+        name: "flood",
+        measure: flood,
+    },
+    Figure {
+        name: "updates",
+        measure: updates,
+    },
+    Figure {
+        name: "fold",
+        measure: fold,
+    },
 ];
 
 /// A hook that does nothing, run by a session, compared with a bare shell that does nothing.
 ///
-/// A session without iterations runs its `session_start` hooks and ends, so this is the runtime's whole path: engine,
-/// journal, process, capture. The cost of the session itself is spread over its hooks.
+/// A session without iterations runs its `session_start` hooks and ends, so this is the runtime's
+/// whole path: engine, journal, process, capture. The cost of the session itself is spread over its
+/// hooks.
 fn hook() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     // Identical hooks would run only once; `true` ignores its argument.
-    let hooks = (0..SPAWNS).map(|n| hook_spec(&format!("nothing {n}"), &format!("true {n}"), false)).collect();
-    let with_hooks = plan(0, "true", BTreeMap::from([(HookPoint::SessionStart, hooks)]));
+    let hooks = (0..SPAWNS)
+        .map(|n| hook_spec(&format!("nothing {n}"), &format!("true {n}"), false))
+        .collect();
+    let with_hooks = plan(
+        0,
+        "true",
+        BTreeMap::from([(HookPoint::SessionStart, hooks)]),
+    );
     let without_hooks = plan(0, "true", BTreeMap::new());
     let ours = || {
         let (took, ended) = stage.session(with_hooks.clone())?;
-        check(ended.hooks.last_run.0 == u64::from(SPAWNS), "not all hooks ran")?;
+        check(
+            ended.hooks.last_run.0 == u64::from(SPAWNS),
+            "not all hooks ran",
+        )?;
         Ok(took)
     };
     let bare = format!("{SPAWNS} bare `sh -c true`");
     let compared = compare(25, ours, bare_spawns)?;
-    let empty = compare(5, || Ok(stage.session(without_hooks.clone())?.0), bare_spawns)?;
+    let empty = compare(
+        5,
+        || Ok(stage.session(without_hooks.clone())?.0),
+        bare_spawns,
+    )?;
     Ok(vec![
         compared.finding(&format!("{SPAWNS} hooks `true`"), &bare, 1.3),
         information(&empty.tell("of this, the session without any hook", &bare)),
@@ -108,20 +140,33 @@ fn iterations() -> Result<Vec<Finding>> {
     let plan = plan(SPAWNS, "true", BTreeMap::new());
     let ours = || {
         let (took, ended) = stage.session(plan.clone())?;
-        check(ended.turns.last == TurnId(u64::from(SPAWNS)), "not all turns took place")?;
+        check(
+            ended.turns.last == TurnId(u64::from(SPAWNS)),
+            "not all turns took place",
+        )?;
         check(ended.retry.errors == 0, "the agent failed")?;
         Ok(took)
     };
     let compared = compare(25, ours, bare_spawns)?;
-    Ok(vec![compared.finding(&format!("{SPAWNS} iterations"), &format!("{SPAWNS} bare `sh -c true`"), 2.0)])
+    Ok(vec![compared.finding(
+        &format!("{SPAWNS} iterations"),
+        &format!("{SPAWNS} bare `sh -c true`"),
+        2.0,
+    )])
 }
 
-/// The cost of a shell that does nothing, for any program. Its streams are `/dev/null`, which is the cheapest.
+/// The cost of a shell that does nothing, for any program. Its streams are `/dev/null`, which is
+/// the cheapest.
 fn bare_spawns() -> Result<Duration> {
     let started = Instant::now();
     for _ in 0..SPAWNS {
         let mut command = Command::new("sh");
-        command.arg("-c").arg("true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .arg("-c")
+            .arg("true")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         check(command.status()?.success(), "`sh -c true` failed")?;
     }
     Ok(started.elapsed())
@@ -129,19 +174,30 @@ fn bare_spawns() -> Result<Duration> {
 
 /// A hook that floods, compared with a `cat` at the other end of the same pipe.
 ///
-/// The source is a sparse file, read with `cat`, so that neither side waits for a disk or for numbers to be generated.
-/// Both read through a pipe, like the output of any process.
+/// The source is a sparse file, read with `cat`, so that neither side waits for a disk or for
+/// numbers to be generated. Both read through a pipe, like the output of any process.
 fn flood() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     let source = stage.folder.path().join("source");
     File::create(&source)?.set_len(FLOOD)?;
     let source = source.to_string_lossy().into_owned();
     let hooks = vec![hook_spec("flood", &format!("cat '{source}'"), true)];
-    let plan = plan(0, "true", BTreeMap::from([(HookPoint::SessionStart, hooks)]));
+    let plan = plan(
+        0,
+        "true",
+        BTreeMap::from([(HookPoint::SessionStart, hooks)]),
+    );
     let ours = || {
         let (took, ended) = stage.session(plan.clone())?;
-        let held = ended.pending.items().first().map_or("", |item| item.text.as_str());
-        check(held.contains("bytes left out"), "the flood did not come through")?;
+        let held = ended
+            .pending
+            .items()
+            .first()
+            .map_or("", |item| item.text.as_str());
+        check(
+            held.contains("bytes left out"),
+            "the flood did not come through",
+        )?;
         Ok(took)
     };
     let by_cat = shell(format!("cat '{source}' | cat > /dev/null"));
@@ -152,18 +208,26 @@ fn flood() -> Result<Vec<Finding>> {
     let without_pipe = compare(3, ours, shell(format!("cat '{source}' > /dev/null")))?;
     Ok(vec![
         compared.finding("a hook printing 1 GB", "`cat FILE | cat > /dev/null`", 2.0),
-        information(&without_pipe.tell("a hook printing 1 GB", "`cat FILE > /dev/null`, without any pipe")),
+        information(&without_pipe.tell(
+            "a hook printing 1 GB",
+            "`cat FILE > /dev/null`, without any pipe",
+        )),
         Finding {
             text: format!("memory grew by {grown} KiB at most, allowed {FLOOD_MEMORY_KIB} KiB"),
-            verdict: if grown <= FLOOD_MEMORY_KIB { Verdict::Ok } else { Verdict::Missed },
+            verdict: if grown <= FLOOD_MEMORY_KIB {
+                Verdict::Ok
+            } else {
+                Verdict::Missed
+            },
         },
     ])
 }
 
-/// Updates of an agent that speaks the protocol, from its output to the records, compared with parsing the same lines.
+/// Updates of an agent that speaks the protocol, from its output to the records, compared with
+/// parsing the same lines.
 ///
-/// The agent is a shell that prints a file, so it costs as little as an agent can. Every twentieth update is a tool
-/// call; the others are text.
+/// The agent is a shell that prints a file, so it costs as little as an agent can. Every twentieth
+/// update is a tool call; the others are text.
 fn updates() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     let lines = stage.folder.path().join("updates.jsonl");
@@ -172,14 +236,29 @@ fn updates() -> Result<Vec<Finding>> {
         writeln!(file, "{}", update_line(n))?;
     }
     file.flush()?;
-    let plan = SessionPlan { agent_spec: AgentSpec::acp(CAT_AGENT), ..plan(1, "true", BTreeMap::new()) };
+    let plan = SessionPlan {
+        agent_spec: AgentSpec::acp(CAT_AGENT),
+        ..plan(1, "true", BTreeMap::new())
+    };
     let ours = || {
         let (took, ended) = stage.session(plan.clone())?;
-        check(ended.turns.said.ends_with(&format!("word {} of many. ", UPDATES - 1)), "the text did not come through")?;
+        check(
+            ended
+                .turns
+                .said
+                .ends_with(&format!("word {} of many. ", UPDATES - 1)),
+            "the text did not come through",
+        )?;
         Ok(took)
     };
-    let compared = compare(9, ours, || parse(&lines, |line| serde_json::from_str::<Value>(line).map(drop)))?;
-    Ok(vec![compared.finding(&format!("{UPDATES} updates to records"), "serde_json to `Value`", 2.0)])
+    let compared = compare(9, ours, || {
+        parse(&lines, |line| serde_json::from_str::<Value>(line).map(drop))
+    })?;
+    Ok(vec![compared.finding(
+        &format!("{UPDATES} updates to records"),
+        "serde_json to `Value`",
+        2.0,
+    )])
 }
 
 /// An agent that answers every prompt with the same updates.
@@ -196,7 +275,14 @@ done"#;
 
 fn update_line(n: u32) -> Value {
     let update = if n % 20 == 10 {
-        let (call, status) = (format!("call-{}", n / 40), if n % 40 == 10 { "in_progress" } else { "completed" });
+        let (call, status) = (
+            format!("call-{}", n / 40),
+            if n % 40 == 10 {
+                "in_progress"
+            } else {
+                "completed"
+            },
+        );
         serde_json::json!({
             "sessionUpdate": "tool_call_update", "toolCallId": call, "title": format!("Edit file {n}"), "kind": "edit",
             "status": status, "locations": [{"path": format!("src/file_{n}.rs")}],
@@ -212,7 +298,14 @@ fn update_line(n: u32) -> Value {
 fn shell(command: String) -> impl Fn() -> Result<Duration> {
     move || {
         let started = Instant::now();
-        check(Command::new("sh").arg("-c").arg(&command).status()?.success(), "the comparison failed")?;
+        check(
+            Command::new("sh")
+                .arg("-c")
+                .arg(&command)
+                .status()?
+                .success(),
+            "the comparison failed",
+        )?;
         Ok(started.elapsed())
     }
 }
@@ -229,8 +322,14 @@ fn fold() -> Result<Vec<Finding>> {
         Ok(started.elapsed())
     };
     let what = format!("fold of {RECORDS} records, {megabytes} MB");
-    let values = compare(5, ours, || parse(&path, |line| serde_json::from_str::<Value>(line).map(drop)))?;
-    let ignored = compare(3, ours, || parse(&path, |line| serde_json::from_str::<IgnoredAny>(line).map(drop)))?;
+    let values = compare(5, ours, || {
+        parse(&path, |line| serde_json::from_str::<Value>(line).map(drop))
+    })?;
+    let ignored = compare(3, ours, || {
+        parse(&path, |line| {
+            serde_json::from_str::<IgnoredAny>(line).map(drop)
+        })
+    })?;
     Ok(vec![
         values.finding(&what, "serde_json to `Value`", 3.0),
         information(&ignored.tell(&what, "serde_json to `IgnoredAny`")),
@@ -251,7 +350,10 @@ fn parse(path: &Path, each: impl Fn(&str) -> serde_json::Result<()>) -> Result<D
 
 /// A figure without a limit.
 fn information(text: &str) -> Finding {
-    Finding { text: text.to_owned(), verdict: Verdict::Information }
+    Finding {
+        text: text.to_owned(),
+        verdict: Verdict::Information,
+    }
 }
 
 /// Runs sessions as the command line does, without printing.
@@ -263,17 +365,31 @@ struct Stage {
 
 impl Stage {
     fn new() -> Result<Self> {
-        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        Ok(Self { folder: tempfile::tempdir()?, tokio, next: AtomicU32::new(1) })
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?;
+        Ok(Self {
+            folder: tempfile::tempdir()?,
+            tokio,
+            next: AtomicU32::new(1),
+        })
     }
 
     /// Runs a session from its first record to its last, and returns how long that took.
     fn session(&self, plan: SessionPlan) -> Result<(Duration, SessionState)> {
         let name = format!("s{}", self.next.fetch_add(1, Ordering::Relaxed));
         let project = self.folder.path();
-        let began = began(plan, format!("bench-{}-{name}", std::process::id()), project);
+        let began = began(
+            plan,
+            format!("bench-{}-{name}", std::process::id()),
+            project,
+        );
         let folder = SessionsDir::of(project).folder(&name);
-        let scene = RuntimeDirs { cwd: project.to_owned(), rescue: project.join("rescued") };
+        let scene = RuntimeDirs {
+            cwd: project.to_owned(),
+            rescue: project.join("rescued"),
+        };
         let started = Instant::now();
         let left = self.tokio.block_on(async {
             let mut runtime = SessionRuntime::begin(began, &folder, scene)?;
@@ -283,7 +399,10 @@ impl Stage {
             Ok::<_, Box<dyn Error>>(runtime.run().await?)
         })?;
         let took = started.elapsed();
-        check(left.state.phase.outcome() == Some(SessionOutcome::Limit), "the session did not end as it should")?;
+        check(
+            left.state.phase.outcome() == Some(SessionOutcome::Limit),
+            "the session did not end as it should",
+        )?;
         fs::remove_dir_all(&folder.path)?;
         Ok((took, left.state))
     }
@@ -305,7 +424,11 @@ fn began(plan: SessionPlan, id: String, cwd: &Path) -> SessionStarted {
     }
 }
 
-fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<HookPoint, Vec<HookSpec>>) -> SessionPlan {
+fn plan(
+    max_iterations: u32,
+    agent: &str,
+    hooks: BTreeMap<HookPoint, Vec<HookSpec>>,
+) -> SessionPlan {
     SessionPlan {
         agent_may: Vec::new(),
         instructions: CompletionInstructions::None,
@@ -355,7 +478,11 @@ fn hook_spec(name: &str, command: &str, pipe_output: bool) -> HookSpec {
         name: name.into(),
         action: HookAction::Command(command.into()),
         timeout: TimeSpan::secs(60),
-        pipe_output: if pipe_output { PipeOutput::Always } else { PipeOutput::Never },
+        pipe_output: if pipe_output {
+            PipeOutput::Always
+        } else {
+            PipeOutput::Never
+        },
         priority: 100,
         enabled: true,
         on_failure: None,
@@ -366,11 +493,24 @@ fn hook_spec(name: &str, command: &str, pipe_output: bool) -> HookSpec {
 /// Writes a long journal with the engine itself, so that every record is where a real one would be.
 fn write_journal(path: &Path) -> Result<()> {
     let hooks = BTreeMap::from([
-        (HookPoint::PreIteration, vec![hook_spec("git status", "git status --short", true)]),
-        (HookPoint::Stop, vec![hook_spec("lint", "cargo clippy", false)]),
-        (HookPoint::PostIteration, vec![hook_spec("tests", "cargo test", true)]),
+        (
+            HookPoint::PreIteration,
+            vec![hook_spec("git status", "git status --short", true)],
+        ),
+        (
+            HookPoint::Stop,
+            vec![hook_spec("lint", "cargo clippy", false)],
+        ),
+        (
+            HookPoint::PostIteration,
+            vec![hook_spec("tests", "cargo test", true)],
+        ),
     ]);
-    let began = began(plan(u32::MAX, "agent", hooks), "story".into(), Path::new("/project"));
+    let began = began(
+        plan(u32::MAX, "agent", hooks),
+        "story".into(),
+        Path::new("/project"),
+    );
     let mut story = Story {
         file: BufWriter::new(File::create(path)?),
         state: SessionState::new("story", began.clone(), UnixTime(0)),
@@ -408,7 +548,13 @@ impl Story {
 
     fn tell(&mut self, event: Event) -> Result<()> {
         self.seq += 1;
-        let record = Record { v: 1, seq: self.seq, at: self.now(), session: "story".into(), event };
+        let record = Record {
+            v: 1,
+            seq: self.seq,
+            at: self.now(),
+            session: "story".into(),
+            event,
+        };
         self.file.write_all(record.to_line().as_bytes())?;
         self.state.apply(record.at, &record.event);
         Ok(())
@@ -419,7 +565,9 @@ impl Story {
             Effect::RunHook(job) => self.run_hook(&job),
             Effect::SendPrompt { turn, .. } => self.answer(turn),
             Effect::MeasureWork { by, .. } => {
-                self.inbox.push_back(Input::WorkMeasured(engine::verify::WorkMeasurement::unchanged(by)));
+                self.inbox.push_back(Input::WorkMeasured(
+                    engine::verify::WorkMeasurement::unchanged(by),
+                ));
             }
             Effect::CheckRule(_)
             | Effect::CancelHook(_)
@@ -435,11 +583,23 @@ impl Story {
         self.process_started(run.0);
         let (code, stdout, stderr) = if job.point == HookPoint::Stop {
             let code = if run.0.is_multiple_of(3) { 2 } else { 0 };
-            (code, String::new(), lines("warning: unused variable: `line`", 6))
+            (
+                code,
+                String::new(),
+                lines("warning: unused variable: `line`", 6),
+            )
         } else if job.point == HookPoint::PostIteration && run.0 % 5 < 2 {
-            (101, lines("test parser::reads_a_list ... FAILED", 20), String::new())
+            (
+                101,
+                lines("test parser::reads_a_list ... FAILED", 20),
+                String::new(),
+            )
         } else {
-            (0, lines("test parser::reads_a_list ... ok", 8), String::new())
+            (
+                0,
+                lines("test parser::reads_a_list ... ok", 8),
+                String::new(),
+            )
         };
         let result = RunResult {
             end: RunEnd::Exit(code),
@@ -452,33 +612,52 @@ impl Story {
             answer: None,
             outcome: None,
         };
-        self.inbox.push_back(Input::HookFinished { run, result: Box::new(result) });
+        self.inbox.push_back(Input::HookFinished {
+            run,
+            result: Box::new(result),
+        });
     }
 
     /// A dozen pieces of text and two tool calls; every fiftieth turn fails.
     fn answer(&mut self, turn: TurnId) {
         self.process_started(turn.0);
-        let said = "I will look at the parser first: it reads \"a list\" as one word · that is wrong.\n";
+        let said =
+            "I will look at the parser first: it reads \"a list\" as one word · that is wrong.\n";
         for piece in 0..12 {
             self.update(turn, AgentUpdate::Said(said.repeat(1 + piece % 3)));
         }
         for call in 0..2 {
             let call = format!("{turn}-{call}");
             let title = "cargo test --lib parser".to_owned();
-            let began = ToolCall { call, title, status: ToolStatus::InProgress, ..ToolCall::default() };
+            let began = ToolCall {
+                call,
+                title,
+                status: ToolStatus::InProgress,
+                ..ToolCall::default()
+            };
             let output = Some(lines("test parser::reads_a_word ... ok", 8));
-            let ended = ToolCall { status: ToolStatus::Completed, output, ..began.clone() };
+            let ended = ToolCall {
+                status: ToolStatus::Completed,
+                output,
+                ..began.clone()
+            };
             self.update(turn, AgentUpdate::ToolCalled(began));
             self.update(turn, AgentUpdate::ToolUpdated(ended));
         }
         self.inbox.push_back(if turn.0.is_multiple_of(50) {
-            Input::TurnFailed { turn, failure: TurnFailure::new("connection reset") }
+            Input::TurnFailed {
+                turn,
+                failure: TurnFailure::new("connection reset"),
+            }
         } else {
             Input::TurnEnded {
                 turn,
                 end: TurnEnd {
                     stop_reason: StopReason::EndTurn,
-                    spent: TurnUsage { tokens: Some(1_500), cost: None },
+                    spent: TurnUsage {
+                        tokens: Some(1_500),
+                        cost: None,
+                    },
                     work: None,
                     forbidden: ForbiddenChanges::default(),
                 },
@@ -492,7 +671,10 @@ impl Story {
 
     fn process_started(&mut self, number: u64) {
         let pid = i32::try_from(number % 32_768).unwrap_or(0);
-        self.inbox.push_back(Input::ProcessStarted { pid, started: number * 100 });
+        self.inbox.push_back(Input::ProcessStarted {
+            pid,
+            started: number * 100,
+        });
     }
 }
 

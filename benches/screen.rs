@@ -62,32 +62,68 @@ const FRAME: Duration = Duration::from_millis(16);
 
 fn main() -> ExitCode {
     measure::run(&[
-        Figure { name: "home", measure: home },
+        Figure {
+            name: "home",
+            measure: home,
+        },
         // The long stream comes last: it leaves the memory large.
-        Figure { name: "absorb", measure: absorb },
-        Figure { name: "first", measure: first },
-        Figure { name: "tasks", measure: tasks },
-        Figure { name: "frame", measure: frame },
+        Figure {
+            name: "absorb",
+            measure: absorb,
+        },
+        Figure {
+            name: "first",
+            measure: first,
+        },
+        Figure {
+            name: "tasks",
+            measure: tasks,
+        },
+        Figure {
+            name: "frame",
+            measure: frame,
+        },
     ])
 }
 
 fn model(size: (u16, u16)) -> ScreenModel {
-    let mut model = ScreenModel::new(Keymap::standard(), ScreenTheme::chosen(Choice::Dark, false), ScreenMode::Live);
+    let mut model = ScreenModel::new(
+        Keymap::standard(),
+        ScreenTheme::chosen(Choice::Dark, false),
+        ScreenMode::Live,
+    );
     model.size = size;
     model
 }
 
 fn draw(model: &mut ScreenModel, feed: Option<&JournalFeed>) {
-    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+    let area = Rect {
+        x: 0,
+        y: 0,
+        width: model.size.0,
+        height: model.size.1,
+    };
     let mut buffer = Buffer::empty(area);
-    view::prepare(model, area, &|spot| feed.and_then(|feed| feed.again(spot).ok()));
+    view::prepare(model, area, &|spot| {
+        feed.and_then(|feed| feed.again(spot).ok())
+    });
     view::draw(model, area, &mut buffer);
     std::hint::black_box(&buffer);
 }
 
 fn said(seq: u64, turn: u64, text: String) -> Record {
-    let event = Event::Turn(TurnEvent::AgentSaid { iteration: 1, turn: TurnId(turn), text });
-    Record { v: 1, seq, at: UnixTime(0), session: "bench".into(), event }
+    let event = Event::Turn(TurnEvent::AgentSaid {
+        iteration: 1,
+        turn: TurnId(turn),
+        text,
+    });
+    Record {
+        v: 1,
+        seq,
+        at: UnixTime(0),
+        session: "bench".into(),
+        event,
+    }
 }
 
 /// A screen over a journal of this many records, in turns of a hundred.
@@ -105,7 +141,10 @@ impl Long {
             out.write_all(said(n + 1, n / 100, text).to_line().as_bytes())?;
         }
         out.flush()?;
-        let mut long = Self { model: model((120, 40)), feed: JournalFeed::open(&journal)? };
+        let mut long = Self {
+            model: model((120, 40)),
+            feed: JournalFeed::open(&journal)?,
+        };
         loop {
             let batch = long.feed.read()?;
             for (spot, record) in &batch.records {
@@ -120,19 +159,34 @@ impl Long {
     fn frames(&mut self) -> Duration {
         let started = Instant::now();
         for n in 0..200 {
-            self.model.take(RecordSpan { offset: 0, length: 0 }, &said(n, u64::MAX, format!("new line {n}\n")));
+            self.model.take(
+                RecordSpan {
+                    offset: 0,
+                    length: 0,
+                },
+                &said(n, u64::MAX, format!("new line {n}\n")),
+            );
             draw(&mut self.model, Some(&self.feed));
         }
         started.elapsed()
     }
 }
 
-/// A frame over a long stream compared with one over a short stream. A record arrives before each, so that no frame
-/// repeats the last one.
+/// A frame over a long stream compared with one over a short stream. A record arrives before each,
+/// so that no frame repeats the last one.
 fn frame() -> Result<Vec<Finding>> {
     let folder = tempfile::tempdir()?;
-    let (long, short) = (Long::new(LONG, folder.path())?, Long::new(SHORT, folder.path())?);
-    let measure = || compare(9, || Ok(long.borrow_mut().frames()), || Ok(short.borrow_mut().frames()));
+    let (long, short) = (
+        Long::new(LONG, folder.path())?,
+        Long::new(SHORT, folder.path())?,
+    );
+    let measure = || {
+        compare(
+            9,
+            || Ok(long.borrow_mut().frames()),
+            || Ok(short.borrow_mut().frames()),
+        )
+    };
     let at_the_end = measure()?;
     // And while the user reads at the beginning: that text is on disk by now.
     long.borrow_mut().model.stream.to_top();
@@ -144,15 +198,28 @@ fn frame() -> Result<Vec<Finding>> {
     ])
 }
 
-/// A frame with a tree of many tasks compared with one with few; then the same with a changed task before each frame.
+/// A frame with a tree of many tasks compared with one with few; then the same with a changed task
+/// before each frame.
 fn tasks() -> Result<Vec<Finding>> {
     let (many, few) = (RefCell::new(planned(MANY)?), RefCell::new(planned(FEW)?));
-    let still = compare(9, || Ok(task_frames(&many, |_| {})), || Ok(task_frames(&few, |_| {})))?;
+    let still = compare(
+        9,
+        || Ok(task_frames(&many, |_| {})),
+        || Ok(task_frames(&few, |_| {})),
+    )?;
     // The cost of a changed task for the screen: all tasks are arranged again.
     let change = |model: &mut ScreenModel| model.board.forget();
-    let changing = compare(5, || Ok(task_frames(&many, change)), || Ok(task_frames(&few, change)))?;
+    let changing = compare(
+        5,
+        || Ok(task_frames(&many, change)),
+        || Ok(task_frames(&few, change)),
+    )?;
     Ok(vec![
-        still.finding("200 frames with a tree of 10,000 tasks", "with 100 tasks", 1.5),
+        still.finding(
+            "200 frames with a tree of 10,000 tasks",
+            "with 100 tasks",
+            1.5,
+        ),
         Finding {
             text: changing.tell("the same, a task changed before each", "with 100 tasks"),
             verdict: Verdict::Information,
@@ -164,7 +231,13 @@ fn tasks() -> Result<Vec<Finding>> {
 fn planned(tasks: u32) -> Result<ScreenModel> {
     let mut model = model((120, 40));
     for record in graph::session(tasks)?.1 {
-        model.take(RecordSpan { offset: 0, length: 0 }, &record);
+        model.take(
+            RecordSpan {
+                offset: 0,
+                length: 0,
+            },
+            &record,
+        );
     }
     model.focus = Pane::Tasks;
     model.board.turn();
@@ -185,7 +258,10 @@ fn task_frames(model: &RefCell<ScreenModel>, before: impl Fn(&mut ScreenModel)) 
 fn first() -> Result<Vec<Finding>> {
     let folder = tempfile::tempdir()?;
     let journal = folder.path().join("journal.jsonl");
-    fs::write(&journal, said(1, 1, "# Hello\n\n- one\n- two\n".into()).to_line())?;
+    fs::write(
+        &journal,
+        said(1, 1, "# Hello\n\n- one\n- two\n".into()).to_line(),
+    )?;
     let one = || {
         let started = Instant::now();
         let mut model = model((200, 60));
@@ -199,15 +275,26 @@ fn first() -> Result<Vec<Finding>> {
     let mut times = (0..21).map(|_| one()).collect::<Result<Vec<Duration>>>()?;
     times.sort();
     let median = times[times.len() / 2];
-    let verdict = if median <= Duration::from_millis(5) { Verdict::Ok } else { Verdict::Missed };
-    let text = format!("the first frame at 200x60: {:.2} ms, allowed 5.00 ms", median.as_secs_f64() * 1_000.0);
+    let verdict = if median <= Duration::from_millis(5) {
+        Verdict::Ok
+    } else {
+        Verdict::Missed
+    };
+    let text = format!(
+        "the first frame at 200x60: {:.2} ms, allowed 5.00 ms",
+        median.as_secs_f64() * 1_000.0
+    );
     Ok(vec![Finding { text, verdict }])
 }
 
-/// 100 MB of agent text through the journal onto the screen, compared with `tmux` showing the same from `cat`.
+/// 100 MB of agent text through the journal onto the screen, compared with `tmux` showing the same
+/// from `cat`.
 fn absorb() -> Result<Vec<Finding>> {
     let folder = tempfile::tempdir()?;
-    let (journal, plain) = (folder.path().join("journal.jsonl"), folder.path().join("plain.txt"));
+    let (journal, plain) = (
+        folder.path().join("journal.jsonl"),
+        folder.path().join("plain.txt"),
+    );
     write_text(&journal, &plain)?;
     forget_peak();
     let before = peak_memory_kib()?;
@@ -220,15 +307,31 @@ fn absorb() -> Result<Vec<Finding>> {
     };
     let has_tmux = Command::new("tmux").arg("-V").output().is_ok();
     let speed = if has_tmux {
-        compare(5, ours, || tmux(&plain))?.finding("100 MB on the screen", "tmux showing the same", 1.0)
+        compare(5, ours, || tmux(&plain))?.finding(
+            "100 MB on the screen",
+            "tmux showing the same",
+            1.0,
+        )
     } else {
         let took = ours()?;
-        let text =
-            format!("100 MB on the screen: {:.0} ms; there is no tmux to compare with", took.as_secs_f64() * 1_000.0);
-        Finding { text, verdict: Verdict::Information }
+        let text = format!(
+            "100 MB on the screen: {:.0} ms; there is no tmux to compare with",
+            took.as_secs_f64() * 1_000.0
+        );
+        Finding {
+            text,
+            verdict: Verdict::Information,
+        }
     };
-    let verdict = if grown.get() <= MEMORY_KIB { Verdict::Ok } else { Verdict::Missed };
-    let text = format!("memory grew by {} KiB meanwhile, allowed {MEMORY_KIB} KiB", grown.get());
+    let verdict = if grown.get() <= MEMORY_KIB {
+        Verdict::Ok
+    } else {
+        Verdict::Missed
+    };
+    let text = format!(
+        "memory grew by {} KiB meanwhile, allowed {MEMORY_KIB} KiB",
+        grown.get()
+    );
     Ok(vec![speed, Finding { text, verdict }])
 }
 
@@ -257,19 +360,41 @@ fn tmux(plain: &Path) -> Result<Duration> {
     let script = format!("cat '{}'; tmux -L {name} wait-for -S done", plain.display());
     let started = Instant::now();
     let mut run = Command::new("tmux");
-    run.args(["-L", &name, "-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", &script]);
-    check(run.env_remove("TMUX").status()?.success(), "tmux does not start")?;
-    Command::new("tmux").args(["-L", &name, "wait-for", "done"]).status()?;
+    run.args([
+        "-L",
+        &name,
+        "-f",
+        "/dev/null",
+        "new-session",
+        "-d",
+        "-x",
+        "120",
+        "-y",
+        "40",
+        &script,
+    ]);
+    check(
+        run.env_remove("TMUX").status()?.success(),
+        "tmux does not start",
+    )?;
+    Command::new("tmux")
+        .args(["-L", &name, "wait-for", "done"])
+        .status()?;
     let took = started.elapsed();
-    let _ = Command::new("tmux").args(["-L", &name, "kill-server"]).output();
+    let _ = Command::new("tmux")
+        .args(["-L", &name, "kill-server"])
+        .output();
     Ok(took)
 }
 
 fn write_text(journal: &Path, plain: &Path) -> Result<()> {
-    let (mut records, mut text) =
-        (BufWriter::new(fs::File::create(journal)?), BufWriter::new(fs::File::create(plain)?));
-    let piece: String =
-        (0..40).map(|n| format!("{n} some words that an agent could have said about its work so far\n")).collect();
+    let (mut records, mut text) = (
+        BufWriter::new(fs::File::create(journal)?),
+        BufWriter::new(fs::File::create(plain)?),
+    );
+    let piece: String = (0..40)
+        .map(|n| format!("{n} some words that an agent could have said about its work so far\n"))
+        .collect();
     let mut written = 0;
     let mut seq = 0;
     while written < TEXT {
@@ -301,17 +426,37 @@ fn home_session(n: usize, state: ListedState) -> SessionChange {
         state,
         ..ListedSession::unread(&format!("session-{n}"), &project, at)
     };
-    SessionChange::Seen(SessionKey::Here(format!("{project}/.creel/sessions/{n}").into()), Box::new(listed))
+    SessionChange::Seen(
+        SessionKey::Here(format!("{project}/.creel/sessions/{n}").into()),
+        Box::new(listed),
+    )
 }
 
 fn home_of(ended: usize) -> RefCell<HomeModel> {
     let works = |n: usize| {
         let since = Some(UnixTime(i64::try_from(n).unwrap_or(0)));
-        let activity = CurrentActivity::Works { since, heard: since, silent: false, then: None };
-        home_session(n, ListedState::Runs { activity, reason: String::new() })
+        let activity = CurrentActivity::Works {
+            since,
+            heard: since,
+            silent: false,
+            then: None,
+        };
+        home_session(
+            n,
+            ListedState::Runs {
+                activity,
+                reason: String::new(),
+            },
+        )
     };
-    let all = (0..RUNNING).map(works).chain((0..ended).map(|n| home_session(RUNNING + n, ListedState::Unread)));
-    let mut model = HomeModel::new(Keymap::standard(), ScreenTheme::chosen(Choice::Dark, false), HomeScope::Machine);
+    let all = (0..RUNNING)
+        .map(works)
+        .chain((0..ended).map(|n| home_session(RUNNING + n, ListedState::Unread)));
+    let mut model = HomeModel::new(
+        Keymap::standard(),
+        ScreenTheme::chosen(Choice::Dark, false),
+        HomeScope::Machine,
+    );
     model.size = (200, 50);
     model.take_all(all.collect());
     RefCell::new(model)
@@ -320,7 +465,12 @@ fn home_of(ended: usize) -> RefCell<HomeModel> {
 /// 200 frames of the home screen, each a quarter of a second later than the one before.
 fn home_frames(model: &RefCell<HomeModel>, change: impl Fn(&mut HomeModel, usize)) -> Duration {
     let mut model = model.borrow_mut();
-    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+    let area = Rect {
+        x: 0,
+        y: 0,
+        width: model.size.0,
+        height: model.size.1,
+    };
     let started = Instant::now();
     for n in 0..200 {
         change(&mut model, n);
@@ -336,21 +486,42 @@ fn home_frames(model: &RefCell<HomeModel>, change: impl Fn(&mut HomeModel, usize
 /// A frame of the home screen with 200 running sessions; then with 5,000 ended ones as well.
 fn home() -> Result<Vec<Finding>> {
     let (few, many) = (home_of(0), home_of(ENDED));
-    let frame = median((0..9).map(|_| home_frames(&few, |_, _| {}) / 200), Duration::cmp);
-    let still = compare(9, || Ok(home_frames(&many, |_, _| {})), || Ok(home_frames(&few, |_, _| {})))?;
+    let frame = median(
+        (0..9).map(|_| home_frames(&few, |_, _| {}) / 200),
+        Duration::cmp,
+    );
+    let still = compare(
+        9,
+        || Ok(home_frames(&many, |_, _| {})),
+        || Ok(home_frames(&few, |_, _| {})),
+    )?;
     let change = |model: &mut HomeModel, n: usize| {
-        let paused =
-            ListedState::Runs { activity: CurrentActivity::Paused { by: String::new() }, reason: String::new() };
+        let paused = ListedState::Runs {
+            activity: CurrentActivity::Paused { by: String::new() },
+            reason: String::new(),
+        };
         model.take(vec![home_session(n % RUNNING, paused)]);
     };
     let changing = home_frames(&many, change) / 200;
     let ms = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1_000.0);
     Ok(vec![
         Finding {
-            text: format!("a frame with 200 running sessions: {}, allowed {}", ms(frame), ms(HOME_FRAME)),
-            verdict: if frame <= HOME_FRAME { Verdict::Ok } else { Verdict::Missed },
+            text: format!(
+                "a frame with 200 running sessions: {}, allowed {}",
+                ms(frame),
+                ms(HOME_FRAME)
+            ),
+            verdict: if frame <= HOME_FRAME {
+                Verdict::Ok
+            } else {
+                Verdict::Missed
+            },
         },
-        still.finding("200 frames with 200 running and 5,000 ended sessions", "with 200 running ones", 1.5),
+        still.finding(
+            "200 frames with 200 running and 5,000 ended sessions",
+            "with 200 running ones",
+            1.5,
+        ),
         Finding {
             text: format!("a frame after a change of one of them: {}", ms(changing)),
             verdict: Verdict::Information,

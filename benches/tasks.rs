@@ -1,7 +1,8 @@
 //! The figures of tasks: the cost of built-in hooks on a large graph, and of `creel task done`.
 //!
-//! `cargo bench --bench tasks` measures all of them, `cargo bench --bench tasks -- event` one. Two have limits in
-//! absolute time; each is also shown as a ratio to work of the same run that does not depend on creel.
+//! `cargo bench --bench tasks` measures all of them, `cargo bench --bench tasks -- event` one. Two
+//! have limits in absolute time; each is also shown as a ratio to work of the same run that does
+//! not depend on creel.
 
 #[path = "support/graph.rs"]
 mod graph;
@@ -43,24 +44,45 @@ const DONE: u32 = 60;
 
 fn main() -> ExitCode {
     measure::run(&[
-        Figure { name: "builtin", measure: builtin },
-        Figure { name: "event", measure: event },
-        Figure { name: "done", measure: done },
+        Figure {
+            name: "builtin",
+            measure: builtin,
+        },
+        Figure {
+            name: "event",
+            measure: event,
+        },
+        Figure {
+            name: "done",
+            measure: done,
+        },
     ])
 }
 
-/// The built-in hooks, asked about the completion of every task, compared with parsing the records of that.
+/// The built-in hooks, asked about the completion of every task, compared with parsing the records
+/// of that.
 fn builtin() -> Result<Vec<Finding>> {
     let graph = session(TASKS)?.0;
     let records = completed(&mut graph.clone(), |_, _| Duration::ZERO)?.records;
-    let completions: Vec<String> = records.iter().filter(|record| is_completion(record)).map(Record::to_line).collect();
+    let completions: Vec<String> = records
+        .iter()
+        .filter(|record| is_completion(record))
+        .map(Record::to_line)
+        .collect();
     let ours = || Ok(completed(&mut graph.clone(), ask_all)?.beside);
     let compared = compare(5, ours, || parse(&completions))?;
-    Ok(findings("the built-in hooks, an event", &compared, "parsing its record", BUILT_IN))
+    Ok(findings(
+        "the built-in hooks, an event",
+        &compared,
+        "parsing its record",
+        BUILT_IN,
+    ))
 }
 
 fn ask_all(state: &SessionState, record: &Record) -> Duration {
-    let Some(news) = record.event.task_news() else { return Duration::ZERO };
+    let Some(news) = record.event.task_news() else {
+        return Duration::ZERO;
+    };
     let started = Instant::now();
     for builtin in BuiltinAutomation::ALL {
         black_box(builtin.actions(&news, &state.tasks.graph));
@@ -68,28 +90,47 @@ fn ask_all(state: &SessionState, record: &Record) -> Duration {
     started.elapsed()
 }
 
-/// The completion of every task with everything that follows, compared with parsing the records of that.
+/// The completion of every task with everything that follows, compared with parsing the records of
+/// that.
 fn event() -> Result<Vec<Finding>> {
     let graph = session(TASKS)?.0;
     let records = completed(&mut graph.clone(), |_, _| Duration::ZERO)?.records;
     let lines: Vec<String> = records.iter().map(Record::to_line).collect();
     let ours = || Ok(completed(&mut graph.clone(), |_, _| Duration::ZERO)?.took);
     let compared = compare(5, ours, || parse(&lines))?;
-    let what = format!("an event with its hooks, {} records", lines.len() / TASKS as usize);
+    let what = format!(
+        "an event with its hooks, {} records",
+        lines.len() / TASKS as usize
+    );
     Ok(findings(&what, &compared, "parsing those", EVENT))
 }
 
 /// A time, and for information its ratio.
-fn findings(what: &str, compared: &measure::Compared, theirs: &str, allowed: Duration) -> Vec<Finding> {
+fn findings(
+    what: &str,
+    compared: &measure::Compared,
+    theirs: &str,
+    allowed: Duration,
+) -> Vec<Finding> {
     let micros = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(TASKS);
     let (our_time, their_time) = (micros(compared.ours), micros(compared.theirs));
     let allowed = allowed.as_secs_f64() * 1e6;
-    let verdict = if our_time <= allowed { Verdict::Ok } else { Verdict::Missed };
+    let verdict = if our_time <= allowed {
+        Verdict::Ok
+    } else {
+        Verdict::Missed
+    };
     let ratio = compared.ratio;
     vec![
-        Finding { text: format!("{what}: {our_time:.2} us, allowed {allowed:.0} us"), verdict },
         Finding {
-            text: format!("{theirs}: {their_time:.2} us; ratio {ratio:.2} over {} rounds", compared.rounds),
+            text: format!("{what}: {our_time:.2} us, allowed {allowed:.0} us"),
+            verdict,
+        },
+        Finding {
+            text: format!(
+                "{theirs}: {their_time:.2} us; ratio {ratio:.2} over {} rounds",
+                compared.rounds
+            ),
             verdict: Verdict::Information,
         },
     ]
@@ -117,21 +158,40 @@ struct All {
 }
 
 /// Completes every task, with everything that follows.
-fn completed(state: &mut SessionState, look: impl Fn(&SessionState, &Record) -> Duration) -> Result<All> {
-    let mut all = All { records: Vec::new(), took: Duration::ZERO, beside: Duration::ZERO };
+fn completed(
+    state: &mut SessionState,
+    look: impl Fn(&SessionState, &Record) -> Duration,
+) -> Result<All> {
+    let mut all = All {
+        records: Vec::new(),
+        took: Duration::ZERO,
+        beside: Duration::ZERO,
+    };
     for n in 0..TASKS {
         let first = all.records.len();
         let started = Instant::now();
         change(
             state,
-            TaskCommand::Complete(TaskCompletion { id: name(n), ..TaskCompletion::default() }),
+            TaskCommand::Complete(TaskCompletion {
+                id: name(n),
+                ..TaskCompletion::default()
+            }),
             &mut all.records,
         )?;
         all.took += started.elapsed();
         all.beside += look(state, &all.records[first]);
     }
-    let open = state.tasks.graph.tasks().into_iter().filter(|task| task.is_open()).count();
-    check(open == TASKS as usize / 2, "not every completion was followed by what it should be")?;
+    let open = state
+        .tasks
+        .graph
+        .tasks()
+        .into_iter()
+        .filter(|task| task.is_open())
+        .count();
+    check(
+        open == TASKS as usize / 2,
+        "not every completion was followed by what it should be",
+    )?;
     Ok(all)
 }
 
@@ -145,7 +205,11 @@ fn done() -> Result<Vec<Finding>> {
     };
     session.add_tasks(DONE + 2)?;
     let compared = compare(DONE as usize, ours, || session.creel(&["--version"]))?;
-    Ok(vec![compared.finding("`creel task done`", "`creel --version`", 3.0)])
+    Ok(vec![compared.finding(
+        "`creel task done`",
+        "`creel --version`",
+        3.0,
+    )])
 }
 
 /// A running session in its own folder.
@@ -156,11 +220,21 @@ struct Session {
 
 impl Session {
     fn start() -> Result<Self> {
-        let mut session = Self { folder: tempfile::tempdir()?, child: None };
+        let mut session = Self {
+            folder: tempfile::tempdir()?,
+            child: None,
+        };
         let folder = session.folder.path();
-        fs::write(folder.join("creel.yaml"), "prompt: x\nagents: { demo: { script: scenario.yaml } }\n")?;
+        fs::write(
+            folder.join("creel.yaml"),
+            "prompt: x\nagents: { demo: { script: scenario.yaml } }\n",
+        )?;
         fs::write(folder.join("scenario.yaml"), "turns: [{ hang: true }]\n")?;
-        session.child = Some(session.command(&["run", "--headless", "--trust", "-s", "s"]).spawn()?);
+        session.child = Some(
+            session
+                .command(&["run", "--headless", "--trust", "-s", "s"])
+                .spawn()?,
+        );
         let deadline = Instant::now() + Duration::from_secs(10);
         while session.socket().is_none() {
             check(Instant::now() < deadline, "the session did not begin")?;
@@ -172,9 +246,18 @@ impl Session {
     fn command(&self, args: &[&str]) -> Command {
         let folder = self.folder.path();
         let mut command = Command::new(env!("CARGO_BIN_EXE_creel"));
-        command.args(args).current_dir(folder).env("HOME", folder).env("XDG_STATE_HOME", folder.join("state"));
-        command.env_remove("XDG_RUNTIME_DIR").env_remove("CREEL_SESSION");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(args)
+            .current_dir(folder)
+            .env("HOME", folder)
+            .env("XDG_STATE_HOME", folder.join("state"));
+        command
+            .env_remove("XDG_RUNTIME_DIR")
+            .env_remove("CREEL_SESSION");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         command
     }
 
@@ -194,7 +277,11 @@ impl Session {
         let mut socket = BufReader::new(self.socket().ok_or("the session is gone")?);
         for n in 0..count {
             let task = json!({ "add": { "goal": format!("Part {n}") } });
-            writeln!(socket.get_mut(), "{}", json!({ "v": 1, "do": "task", "task": task }))?;
+            writeln!(
+                socket.get_mut(),
+                "{}",
+                json!({ "v": 1, "do": "task", "task": task })
+            )?;
             let mut reply = String::new();
             socket.read_line(&mut reply)?;
             check(reply.contains("\"ok\":true"), "a task was not added")?;

@@ -1,7 +1,7 @@
 //! Agents, which answer the prompts.
 //!
-//! Owns the interface between the runtime and any agent, and the list of kinds. Does not decide what to send or what an
-//! answer means: see [`crate::engine`].
+//! Owns the interface between the runtime and any agent, and the list of kinds. Does not decide
+//! what to send or what an answer means: see [`crate::engine`].
 //!
 //! # Invariants
 //! - A cancelled turn ends as `Cancelled`, is not a failure, and leaves nothing running.
@@ -16,8 +16,8 @@ use crate::{
     engine::{
         budget::ConversationUsage,
         conversation::{
-            AgentUpdate, ConversationMode, PermissionAnswer, PermissionOption, PermissionSource, StopReason, ToolCall,
-            TurnEnd, TurnFailure,
+            AgentUpdate, ConversationMode, PermissionAnswer, PermissionOption, PermissionSource,
+            StopReason, ToolCall, TurnEnd, TurnFailure,
         },
         hooks::template::TemplateError,
         ids::TurnId,
@@ -84,8 +84,18 @@ pub struct PermissionRequest {
 
 impl PermissionRequest {
     /// A request for something that the agent does itself.
-    pub fn of_agent(tool: ToolCall, options: Vec<PermissionOption>, answer: oneshot::Sender<PermissionAnswer>) -> Self {
-        Self { tool, options, source: PermissionSource::Agent, shortened: false, answer }
+    pub fn of_agent(
+        tool: ToolCall,
+        options: Vec<PermissionOption>,
+        answer: oneshot::Sender<PermissionAnswer>,
+    ) -> Self {
+        Self {
+            tool,
+            options,
+            source: PermissionSource::Agent,
+            shortened: false,
+            answer,
+        }
     }
 }
 
@@ -127,7 +137,9 @@ pub enum AgentError {
          {{{{conversation}}}} in `continue_command`"
     )]
     UnknownName { name: String },
-    #[error("the agent's script is not valid: {0}\n  correct the file that `script:` names under `agents:`")]
+    #[error(
+        "the agent's script is not valid: {0}\n  correct the file that `script:` names under `agents:`"
+    )]
     Script(#[from] scripted::ScriptError),
 }
 
@@ -142,13 +154,22 @@ pub struct AgentHistory<'a> {
     pub tally: ConversationUsage,
 }
 
-pub fn start(spec: &AgentSpec, place: AgentWorkspace, past: AgentHistory<'_>) -> Result<Box<dyn Agent>, AgentError> {
+pub fn start(
+    spec: &AgentSpec,
+    place: AgentWorkspace,
+    past: AgentHistory<'_>,
+) -> Result<Box<dyn Agent>, AgentError> {
     match spec {
         AgentSpec::Acp { .. } => Ok(Box::new(acp::AcpAgent::new(spec, place, past)?)),
-        AgentSpec::Command { .. } => Ok(Box::new(command::CommandAgent::new(spec, place, past.conversation)?)),
-        AgentSpec::Scripted { script } => {
-            Ok(Box::new(scripted::ScriptedAgent::new(script, place, past.prompts).map_err(AgentError::Script)?))
-        }
+        AgentSpec::Command { .. } => Ok(Box::new(command::CommandAgent::new(
+            spec,
+            place,
+            past.conversation,
+        )?)),
+        AgentSpec::Scripted { script } => Ok(Box::new(
+            scripted::ScriptedAgent::new(script, place, past.prompts)
+                .map_err(AgentError::Script)?,
+        )),
         AgentSpec::Outside => Ok(Box::new(self_driven::SelfDrivenAgent)),
     }
 }
@@ -156,7 +177,10 @@ pub fn start(spec: &AgentSpec, place: AgentWorkspace, past: AgentHistory<'_>) ->
 /// The variables for every process of an agent. A map, so that each name occurs once.
 fn environment(place: &AgentWorkspace) -> BTreeMap<String, String> {
     let session = ("CREEL_SESSION".to_owned(), place.session.clone());
-    [session].into_iter().chain(project(&place.session_dir)).collect()
+    [session]
+        .into_iter()
+        .chain(project(&place.session_dir))
+        .collect()
 }
 
 fn limit(timeout: TimeSpan) -> Option<Duration> {
@@ -172,5 +196,8 @@ fn too_late(timeout: TimeSpan) -> TurnFailure {
         "the agent did not end its turn within {timeout} (turn_timeout), so creel stopped it. Raise turn_timeout, or \
          give the agent smaller tasks"
     );
-    TurnFailure { silent: true, ..TurnFailure::new(message) }
+    TurnFailure {
+        silent: true,
+        ..TurnFailure::new(message)
+    }
 }

@@ -1,4 +1,5 @@
-//! Wiring: runs the command line, and carries out what a verb cannot do itself: host a session, open the screen.
+//! Wiring: runs the command line, and carries out what a verb cannot do itself: host a session,
+//! open the screen.
 
 mod dead_sessions;
 mod home_screen;
@@ -38,7 +39,9 @@ pub fn main() -> ExitCode {
     {
         return ExitCode::from(code);
     }
-    let cli = Cli::try_parse().or_else(with_whole_help).unwrap_or_else(|error| refuse(&error));
+    let cli = Cli::try_parse()
+        .or_else(with_whole_help)
+        .unwrap_or_else(|error| refuse(&error));
     match follow(cli) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
@@ -50,20 +53,28 @@ pub fn main() -> ExitCode {
 
 /// Parses again with groups and examples if the command line asks for help.
 fn with_whole_help(error: clap::Error) -> Result<Cli, clap::Error> {
-    let asks = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
+    let asks = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
     if !asks {
         return Err(error);
     }
-    help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches))
+    help::command()
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
-/// Prints what is wrong with the command line, or its help. The message repeats arguments, so this leaves out
-/// characters in them that a terminal would interpret.
+/// Prints what is wrong with the command line, or its help. The message repeats arguments, so this
+/// leaves out characters in them that a terminal would interpret.
 fn refuse(error: &clap::Error) -> ! {
     let text = error.render().to_string();
     match tip(error) {
         // clap would suggest something else.
-        Some(tip) => say(&format!("{}\n{tip}", text.lines().next().unwrap_or_default())),
+        Some(tip) => say(&format!(
+            "{}\n{tip}",
+            text.lines().next().unwrap_or_default()
+        )),
         None if plain(&text) == text => error.exit(),
         None => say(&text),
     }
@@ -123,7 +134,8 @@ fn carry_out(outcome: VerbOutcome, leash: Option<&ParentProcess>) -> CliResult {
         VerbOutcome::ResumeSession(resumed) => start_session::resume(*resumed, leash),
         VerbOutcome::RunDemo(demo) => {
             let DemoSession { start, folder } = *demo;
-            // Not detachable: its folder is removed with the screen, so there would be nothing to attach to.
+            // Not detachable: its folder is removed with the screen, so there would be nothing to
+            // attach to.
             let code = start_session::begin(start, None)?;
             folder.close();
             Ok(code)

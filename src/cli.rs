@@ -1,7 +1,7 @@
 //! The command line. Each verb is one file: its arguments, its action and its output.
 //!
-//! Owns the list of verbs. A verb that starts a session or opens the screen only prepares it, and returns what is left to
-//! do as a [`VerbOutcome`]: see [`crate::app`].
+//! Owns the list of verbs. A verb that starts a session or opens the screen only prepares it, and
+//! returns what is left to do as a [`VerbOutcome`]: see [`crate::app`].
 
 pub mod arguments;
 pub mod error;
@@ -101,7 +101,8 @@ pub const VERSION: &str = env!("BUILD_VERSION");
     disable_help_subcommand = true
 )]
 pub struct Cli {
-    /// Internal: this process runs the session and its screen; the process that you started waits for it.
+    /// Internal: this process runs the session and its screen; the process that you started waits
+    /// for it.
     #[arg(long, hide = true)]
     pub held: bool,
     /// Show the sessions on all machines of this NATS server on the home screen.
@@ -131,7 +132,8 @@ pub enum CliCommand {
     Resume(ResumeArgs),
     /// Open another screen on a running session; the session keeps running when you leave.
     Attach(AttachArgs),
-    /// List sessions, those that need you first: of this project, of all projects, or on other machines.
+    /// List sessions, those that need you first: of this project, of all projects, or on other
+    /// machines.
     Sessions(SessionListArgs),
     /// Print what happened in a session.
     Show(ShowArgs),
@@ -237,8 +239,8 @@ impl CliCommand {
         }
     }
 
-    /// What a person is needed for. None for verbs that read, that work on the session of the agent that uses them, or
-    /// about which a running session decides.
+    /// What a person is needed for. None for verbs that read, that work on the session of the agent
+    /// that uses them, or about which a running session decides.
     fn only_for_people(&self) -> Option<UserCommand> {
         match self {
             Self::Run(_) | Self::Resume(_) => Some(UserCommand::Run),

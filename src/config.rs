@@ -1,11 +1,13 @@
 //! Reads the config from YAML. Every message has a position and says what to do.
 //!
-//! Owns the format of the config, its defaults and its messages. Does not run anything, does not talk to the user, and
-//! does not need an agent: [`Settings::plan`] chooses one when a session starts.
+//! Owns the format of the config, its defaults and its messages. Does not run anything, does not
+//! talk to the user, and does not need an agent: [`Settings::plan`] chooses one when a session
+//! starts.
 //!
 //! # Invariants
 //! - All mistakes are reported at once, and nothing of an invalid config is used.
-//! - One table ([`shape`]) contains every key. The validation, the defaults and the JSON schema follow from it.
+//! - One table ([`shape`]) contains every key. The validation, the defaults and the JSON schema
+//!   follow from it.
 
 mod advice;
 mod agents;
@@ -46,8 +48,8 @@ pub use nats::NatsConfig;
 pub use resolve::{HookOrigin, PlanRequest, ResolvedHook};
 pub use schema::json_schema;
 pub use settings::{
-    AgentOverrides, ConfigDocument, HintMode, MotionMode, PlanDraft, PlanError, Settings, SignChoice, TaskAgents,
-    TaskType, ThemeName, UiSettings,
+    AgentOverrides, ConfigDocument, HintMode, MotionMode, PlanDraft, PlanError, Settings,
+    SignChoice, TaskAgents, TaskType, ThemeName, UiSettings,
 };
 
 /// The maximum number of messages to show.
@@ -62,20 +64,27 @@ pub struct ConfigErrors {
 
 impl ConfigErrors {
     fn one(diagnostic: Diagnostic) -> Self {
-        Self { diagnostics: vec![diagnostic] }
+        Self {
+            diagnostics: vec![diagnostic],
+        }
     }
 }
 
 /// Formats messages for the user, one below the other.
 pub fn render(diagnostics: &[Diagnostic]) -> String {
-    let mut shown: Vec<String> = diagnostics.iter().take(SHOWN).map(ToString::to_string).collect();
+    let mut shown: Vec<String> = diagnostics
+        .iter()
+        .take(SHOWN)
+        .map(ToString::to_string)
+        .collect();
     if diagnostics.len() > SHOWN {
         shown.push(format!("and {} more", diagnostics.len() - SHOWN));
     }
     shown.join("\n")
 }
 
-/// Reads the config at `path` and the files that it names. `own` is the user's table of agents, which need not exist.
+/// Reads the config at `path` and the files that it names. `own` is the user's table of agents,
+/// which need not exist.
 pub fn load(path: &Path, own: Option<&Path>) -> Result<Settings, ConfigErrors> {
     load::load(path, own)
 }

@@ -5,22 +5,25 @@
 //!                               └─▶ Effect ─▶ runtime ─▶ result, as the next Input
 //! ```
 //!
-//! The runtime passes an [`input`] to [`decide`], records and applies the [`event`]s that it returns, performs the
-//! [`effect`]s, and then sends [`Input::Proceed`] until nothing is due. Each step is small, so a session can resume
-//! after a crash from the state between any two steps.
+//! The runtime passes an [`input`] to [`decide`], records and applies the [`event`]s that it
+//! returns, performs the [`effect`]s, and then sends [`Input::Proceed`] until nothing is due. Each
+//! step is small, so a session can resume after a crash from the state between any two steps.
 //!
 //! # Machines
 //!
-//! Each machine is a module with the same parts. Its state is a field of [`SessionState`]. Its events are an enum of
-//! its own, which [`Event`] wraps. Its rules are a small struct of references, for example [`gate::answer::GateRules`]:
-//! it has only the parts of the session that the machine's decisions depend on, and [`session::contexts`] builds it.
-//! Its `apply` stores what an event says.
+//! Each machine is a module with the same parts. Its state is a field of [`SessionState`]. Its
+//! events are an enum of its own, which [`Event`] wraps. Its rules are a small struct of
+//! references, for example [`gate::answer::GateRules`]: it has only the parts of the session that
+//! the machine's decisions depend on, and [`session::contexts`] builds it. Its `apply` stores what
+//! an event says.
 //!
 //! - The main line: [`session`], [`turn`], [`hooks`], [`stop`], [`submit`].
-//! - What goes into the next prompt, and when it is sent: [`pending`], [`retry`], [`usage_limit`], [`steering`].
-//! - Where the user decides: [`gate`]. [`permission`], [`protect`] and [`budget`] open gates too; they have no events of
-//!   their own and react to those of turns and gates.
-//! - Beside the main line: [`tasks`], [`hooks::side_jobs`], [`gate::notices`], [`stop::agent_loop`].
+//! - What goes into the next prompt, and when it is sent: [`pending`], [`retry`], [`usage_limit`],
+//!   [`steering`].
+//! - Where the user decides: [`gate`]. [`permission`], [`protect`] and [`budget`] open gates too;
+//!   they have no events of their own and react to those of turns and gates.
+//! - Beside the main line: [`tasks`], [`hooks::side_jobs`], [`gate::notices`],
+//!   [`stop::agent_loop`].
 //!
 //! The other modules are types and texts that the machines share.
 //!
@@ -70,7 +73,10 @@ pub mod wording;
 use crate::engine::{
     conversation::ToolStatus,
     effect::Effect,
-    event::{AutomationEvent, Event, FinalDeliveryMode, HookEvent, HookFinished, SessionEvent, SessionOutcome},
+    event::{
+        AutomationEvent, Event, FinalDeliveryMode, HookEvent, HookFinished, SessionEvent,
+        SessionOutcome,
+    },
     hooks::{
         dispatch::{self, HookDispatch},
         point::BrokenHookPolicy,
@@ -86,7 +92,8 @@ use crate::engine::{
 pub use crate::engine::{output::EngineOutput, session::phase::Phase};
 pub use session::SessionState;
 
-/// Decides what follows from an input. Pure: the state does not change, and the caller passes the time.
+/// Decides what follows from an input. Pure: the state does not change, and the caller passes the
+/// time.
 pub fn decide(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput {
     consequences::decided(state, now, step(state, now, input))
 }
@@ -101,21 +108,33 @@ fn step(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput {
         Input::Agent { turn, update } => state.turn_rules().on_agent(turn, update),
         Input::PermissionAsked { turn, ask } => state.permissions().on_permission_asked(turn, ask),
         Input::TurnEnded { turn, end } => state.turn_rules().on_turn_ended(turn, end),
-        Input::TurnFailed { turn, failure } => state.turn_rules().on_turn_failed(turn, failure, now),
+        Input::TurnFailed { turn, failure } => {
+            state.turn_rules().on_turn_failed(turn, failure, now)
+        }
         Input::ProcessStarted { pid, started } => {
-            EngineOutput::record(Event::Session(SessionEvent::ProcessStarted { pid, started }))
+            EngineOutput::record(Event::Session(SessionEvent::ProcessStarted {
+                pid,
+                started,
+            }))
         }
         Input::Warned(text) => EngineOutput::record(Event::warning(text)),
         Input::Doomed(reason) => on_doomed(state, reason),
         Input::Command { by, command } => state.commands().on_command(&by, command, now),
-        Input::Resume { presence, max_iterations, checkpoint, answer } => {
+        Input::Resume {
+            presence,
+            max_iterations,
+            checkpoint,
+            answer,
+        } => {
             let resumed = state.on_resume(presence, max_iterations, checkpoint, answer.is_some());
             match answer {
                 Some(answer) => state.answer_on_resume(now, resumed, answer),
                 None => resumed,
             }
         }
-        Input::Pipeline { pipeline, presence } => state.pipeline().take_up_pipeline(pipeline, presence),
+        Input::Pipeline { pipeline, presence } => {
+            state.pipeline().take_up_pipeline(pipeline, presence)
+        }
     }
 }
 
@@ -132,13 +151,27 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
     if let Some(step) = state.pipeline().review_read(run, &result) {
         return step;
     }
-    let dispatches = state.phase.dispatch().into_iter().chain(state.beside().dispatches_beside());
-    let awaited = |dispatch: &&HookDispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
-    let Some((dispatch, running)) = dispatches.into_iter().find(awaited).and_then(|d| Some((d, d.running.as_ref()?)))
+    let dispatches = state
+        .phase
+        .dispatch()
+        .into_iter()
+        .chain(state.beside().dispatches_beside());
+    let awaited = |dispatch: &&HookDispatch| {
+        dispatch
+            .running
+            .as_ref()
+            .is_some_and(|running| running.run == run)
+    };
+    let Some((dispatch, running)) = dispatches
+        .into_iter()
+        .find(awaited)
+        .and_then(|d| Some((d, d.running.as_ref()?)))
     else {
         return EngineOutput::stale(run);
     };
-    let Some(spec) = state.plan().hook(dispatch.point, &running.hook) else { return EngineOutput::stale(run) };
+    let Some(spec) = state.plan().hook(dispatch.point, &running.hook) else {
+        return EngineOutput::stale(run);
+    };
     let again = state.beside().runs_again(dispatch, &result.end);
     let mut finished = HookFinished {
         run,
@@ -163,34 +196,63 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
     finished.verdict = judged.verdict;
     finished.judged = Some(judged.recorded());
     let by_hand = dispatch.cause == dispatch::DispatchCause::ByHand;
-    finished.piped = !by_hand && dispatch::is_piped(spec, dispatch.point, dispatch::view(&finished), judged.verdict);
+    finished.piped = !by_hand
+        && dispatch::is_piped(
+            spec,
+            dispatch.point,
+            dispatch::view(&finished),
+            judged.verdict,
+        );
     let trouble = trouble(dispatch, &finished, &judged);
     let told = state.beside().only_told(dispatch, &finished.hook, &judged);
     let step = EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(finished))));
-    trouble.into_iter().chain(told).fold(step, EngineOutput::and)
+    trouble
+        .into_iter()
+        .chain(told)
+        .fold(step, EngineOutput::and)
 }
 
 /// The additional event for a broken hook.
-fn trouble(dispatch: &HookDispatch, finished: &HookFinished, judged: &RunJudgement) -> Option<Event> {
+fn trouble(
+    dispatch: &HookDispatch,
+    finished: &HookFinished,
+    judged: &RunJudgement,
+) -> Option<Event> {
     if !judged.broken || finished.end == RunEnd::Cut {
         return None;
     }
-    let HookFinished { hook, point, end, .. } = finished;
+    let HookFinished {
+        hook, point, end, ..
+    } = finished;
     let what = match end {
-        RunEnd::Exit(0) => finished.reply.as_ref().and_then(HookReply::problem).unwrap_or_default().to_owned(),
+        RunEnd::Exit(0) => finished
+            .reply
+            .as_ref()
+            .and_then(HookReply::problem)
+            .unwrap_or_default()
+            .to_owned(),
         RunEnd::Exit(code) => format!("creel could not run its command (exit {code})"),
-        RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut => end.describe(),
+        RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut => {
+            end.describe()
+        }
     };
     match (point.rules().broken, &dispatch.cause) {
         (BrokenHookPolicy::HookError, dispatch::DispatchCause::Task(task)) => {
             Some(Event::Automation(AutomationEvent::HookError {
                 task: task.id.clone(),
-                data: HookErrorData { hook_name: hook.clone(), error: what, original_event: None },
+                data: HookErrorData {
+                    hook_name: hook.clone(),
+                    error: what,
+                    original_event: None,
+                },
                 event: None,
             }))
         }
         (
-            BrokenHookPolicy::Warn | BrokenHookPolicy::HookError | BrokenHookPolicy::Block | BrokenHookPolicy::Escalate,
+            BrokenHookPolicy::Warn
+            | BrokenHookPolicy::HookError
+            | BrokenHookPolicy::Block
+            | BrokenHookPolicy::Escalate,
             _,
         ) => Some(Event::warning(format!("hook `{hook}` at {point}: {what}"))),
     }
@@ -201,9 +263,14 @@ fn on_doomed(state: &SessionState, reason: String) -> EngineOutput {
     if state.ending.is_some() || state.phase.outcome().is_some() {
         return EngineOutput::record(Event::warning(reason));
     }
-    let cancel = state.phase.turn_in_flight().map(|prompt| Effect::CancelTurn(prompt.turn));
-    let closed =
-        state.turn_rules().close_calls(ToolStatus::Failed, CUT_OFF).fold(EngineOutput::default(), EngineOutput::and);
+    let cancel = state
+        .phase
+        .turn_in_flight()
+        .map(|prompt| Effect::CancelTurn(prompt.turn));
+    let closed = state
+        .turn_rules()
+        .close_calls(ToolStatus::Failed, CUT_OFF)
+        .fold(EngineOutput::default(), EngineOutput::and);
     let step = closed.and(Event::Session(SessionEvent::LoopEnded {
         outcome: SessionOutcome::Failed,
         reason,

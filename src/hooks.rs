@@ -1,7 +1,7 @@
 //! Runs hooks: one job in, one result out.
 //!
-//! Owns the input of a hook (environment, standard input, the expanded command) and the parsing of its output. Does not
-//! decide when a hook runs or what its result means: see [`crate::engine`].
+//! Owns the input of a hook (environment, standard input, the expanded command) and the parsing of
+//! its output. Does not decide when a hook runs or what its result means: see [`crate::engine`].
 //!
 //! # Invariants
 //! - Whatever a hook does, there is a result, never an error.
@@ -59,7 +59,8 @@ impl HookWorkspace {
         self.session_dir.join(run.output_file())
     }
 
-    /// The same as a path that agents can use. The folder of a session in a worktree is in the main project.
+    /// The same as a path that agents can use. The folder of a session in a worktree is in the main
+    /// project.
     fn output_file_from_project(&self, run: RunId) -> String {
         process::output::path_from(&self.cwd, &self.output_file(run))
     }
@@ -79,19 +80,41 @@ pub async fn run_hook(
         HookAction::Gatekeeper(_) => Some(builtin::CHANGE),
     };
     if let Some(name) = built_in {
-        return builtin::run(name, BuiltinJob { job, place, env: &[] }, watch, cancel).await;
+        return builtin::run(
+            name,
+            BuiltinJob {
+                job,
+                place,
+                env: &[],
+            },
+            watch,
+            cancel,
+        )
+        .await;
     }
     let process = match hook_process(job, place) {
         Ok(process) => process,
         Err(error) => return RunResult::not_started(error.to_string()),
     };
-    let HookCommandResult { end, mut captured, file } =
-        run(process, job.run, job.output_limit, place, (watch, cancel)).await;
-    let end =
-        if job.point == HookPoint::Stop { check_end(end, &job.hook.action, &place.cwd, &mut captured) } else { end };
+    let HookCommandResult {
+        end,
+        mut captured,
+        file,
+    } = run(process, job.run, job.output_limit, place, (watch, cancel)).await;
+    let end = if job.point == HookPoint::Stop {
+        check_end(end, &job.hook.action, &place.cwd, &mut captured)
+    } else {
+        end
+    };
     let answers = matches!(job.point, HookPoint::Automation | HookPoint::StopDecision);
-    let reply = if answers || end != RunEnd::Exit(0) { None } else { reply::parse(&captured.answer) };
-    let whole = file.as_ref().map(|_| format!("all of it: {}", place.output_file_from_project(job.run)));
+    let reply = if answers || end != RunEnd::Exit(0) {
+        None
+    } else {
+        reply::parse(&captured.answer)
+    };
+    let whole = file
+        .as_ref()
+        .map(|_| format!("all of it: {}", place.output_file_from_project(job.run)));
     let limited = |text: String| process::output::limited(text, job.output_limit, whole.as_deref());
     let reply = reply.map(|reply| HookReply {
         reason: reply.reason.map(limited),
@@ -112,9 +135,15 @@ pub async fn run_hook(
     }
 }
 
-/// How a check ended. If its program is a bare name that is not on `PATH`, it could not start: only you can mend that. A
-/// missing script of the project is an ordinary failure, because the agent may be the one to write it.
-fn check_end(end: RunEnd, action: &HookAction, cwd: &Path, captured: &mut CapturedOutput) -> RunEnd {
+/// How a check ended. If its program is a bare name that is not on `PATH`, it could not start: only
+/// you can mend that. A missing script of the project is an ordinary failure, because the agent may
+/// be the one to write it.
+fn check_end(
+    end: RunEnd,
+    action: &HookAction,
+    cwd: &Path,
+    captured: &mut CapturedOutput,
+) -> RunEnd {
     match (end, action) {
         (RunEnd::Exit(NOT_FOUND), HookAction::Command(_)) => match missing_program(action, cwd) {
             // A program can end with this code, too; a shell says what it did not find.
@@ -144,9 +173,13 @@ pub(crate) fn missing_program(action: &HookAction, cwd: &Path) -> Option<String>
         // Its arguments are no commands, whatever they say.
         HookAction::Exec(arguments) => {
             let program = arguments.first().filter(|program| !program.contains('/'))?;
-            programs::on_path(program, cwd, &path).is_none().then(|| program.clone())
+            programs::on_path(program, cwd, &path)
+                .is_none()
+                .then(|| program.clone())
         }
-        HookAction::Builtin(call) => programs::first_not_on_path(call.options.command.as_deref()?, cwd, &path),
+        HookAction::Builtin(call) => {
+            programs::first_not_on_path(call.options.command.as_deref()?, cwd, &path)
+        }
         HookAction::Gatekeeper(_) => None,
     }
 }
@@ -189,7 +222,11 @@ async fn run(
         ProcessEnd::SpawnFailed(why) => RunEnd::SpawnFailed(why),
     };
     let (captured, file) = both.finish(run);
-    HookCommandResult { end, captured, file }
+    HookCommandResult {
+        end,
+        captured,
+        file,
+    }
 }
 
 /// Stores the output and forwards it.
@@ -199,9 +236,17 @@ struct OutputTee<'a> {
 }
 
 impl<'a> OutputTee<'a> {
-    fn new(run: RunId, limit: usize, place: &HookWorkspace, watch: &'a mut dyn ProcessObserver) -> Self {
+    fn new(
+        run: RunId,
+        limit: usize,
+        place: &HookWorkspace,
+        watch: &'a mut dyn ProcessObserver,
+    ) -> Self {
         let file = (place.output_file(run), place.output_file_from_project(run));
-        Self { capture: OutputCapture::new(limit, Some(file), process::output::FILE_CAP), watch }
+        Self {
+            capture: OutputCapture::new(limit, Some(file), process::output::FILE_CAP),
+            watch,
+        }
     }
 
     /// The output, and the file with all of it, if there is one.
@@ -244,22 +289,50 @@ enum HookCommandError {
 
 fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, HookCommandError> {
     let (point, offered) = (job.point.name(), template::offered(job.point));
-    let about = HookCommandContext { point, hook: &job.hook.name, offered, facts: &job.facts };
-    let (cwd, env, stdin) = (place.cwd.clone(), about.environment(place), about.standard_input(place));
+    let about = HookCommandContext {
+        point,
+        hook: &job.hook.name,
+        offered,
+        facts: &job.facts,
+    };
+    let (cwd, env, stdin) = (
+        place.cwd.clone(),
+        about.environment(place),
+        about.standard_input(place),
+    );
     let timeout = (!job.hook.timeout.is_zero()).then(|| job.hook.timeout.into());
     let mark = format!("{}/run-{}", place.mark, job.run);
     match &job.hook.action {
         HookAction::Command(command) => {
             let command = template::expand(command)?;
             let grace = process::run::GRACE;
-            Ok(HookProcess::Shell(ProcessSpec { command, cwd, env, stdin, timeout, grace, mark }))
+            Ok(HookProcess::Shell(ProcessSpec {
+                command,
+                cwd,
+                env,
+                stdin,
+                timeout,
+                grace,
+                mark,
+            }))
         }
         HookAction::Exec(arguments) => {
             template::check_arguments(arguments).map_err(|(_, error)| error)?;
-            let mut filled = arguments.iter().map(|argument| template::fill(argument, |name| Some(about.value(name))));
+            let mut filled = arguments
+                .iter()
+                .map(|argument| template::fill(argument, |name| Some(about.value(name))));
             let program = filled.next().ok_or(HookCommandError::NoProgram)?;
             let (args, unset) = (filled.collect(), &[][..]);
-            Ok(HookProcess::Program(ProgramSpec { program, args, cwd, env, unset, stdin, timeout, mark }))
+            Ok(HookProcess::Program(ProgramSpec {
+                program,
+                args,
+                cwd,
+                env,
+                unset,
+                stdin,
+                timeout,
+                mark,
+            }))
         }
         HookAction::Builtin(_) | HookAction::Gatekeeper(_) => Err(HookCommandError::NoCommand),
     }
@@ -275,19 +348,43 @@ struct HookCommandContext<'a> {
 }
 
 impl HookCommandContext<'_> {
-    /// The value of a name as an argument. Like a variable that is not set, a name without a value is empty text.
+    /// The value of a name as an argument. Like a variable that is not set, a name without a value
+    /// is empty text.
     fn value(&self, name: &str) -> String {
-        let known = || if self.offered.contains(&name) { value(self.facts, name) } else { None };
-        let value = self.facts.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+        let known = || {
+            if self.offered.contains(&name) {
+                value(self.facts, name)
+            } else {
+                None
+            }
+        };
+        let value = self
+            .facts
+            .values
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value.clone());
         for_variable(&value.or_else(known).unwrap_or_default())
     }
 
     fn environment(&self, place: &HookWorkspace) -> Vec<(String, String)> {
-        let facts = self.offered.iter().filter_map(|name| Some((template::variable(name), value(self.facts, name)?)));
-        let about =
-            [("CREEL_HOOK".to_owned(), self.hook.to_owned()), ("CREEL_POINT".to_owned(), self.point.to_owned())];
-        let values = self.facts.values.iter().map(|(name, value)| (template::variable(name), value.clone()));
-        let told = facts.chain(values).chain(about).map(|(name, value)| (name, for_variable(&value)));
+        let facts = self
+            .offered
+            .iter()
+            .filter_map(|name| Some((template::variable(name), value(self.facts, name)?)));
+        let about = [
+            ("CREEL_HOOK".to_owned(), self.hook.to_owned()),
+            ("CREEL_POINT".to_owned(), self.point.to_owned()),
+        ];
+        let values = self
+            .facts
+            .values
+            .iter()
+            .map(|(name, value)| (template::variable(name), value.clone()));
+        let told = facts
+            .chain(values)
+            .chain(about)
+            .map(|(name, value)| (name, for_variable(&value)));
         told.chain(project(&place.session_dir)).collect()
     }
 
@@ -307,15 +404,29 @@ impl HookCommandContext<'_> {
             "transcript_path": shown(&place.journal),
         });
         let by_point = [
-            ("task", facts.task.as_ref().map(|t| json!({ "id": t.id, "content": t.content }))),
+            (
+                "task",
+                facts
+                    .task
+                    .as_ref()
+                    .map(|t| json!({ "id": t.id, "content": t.content })),
+            ),
             ("error", facts.error.clone().map(Value::String)),
-            ("agent_output", facts.agent_output.clone().map(Value::String)),
-            ("files_modified", facts.files_modified.as_ref().map(|files| json!(files))),
+            (
+                "agent_output",
+                facts.agent_output.clone().map(Value::String),
+            ),
+            (
+                "files_modified",
+                facts.files_modified.as_ref().map(|files| json!(files)),
+            ),
             ("validation_results", facts.validation_results.clone()),
             ("event", facts.event.clone()),
             ("graph", facts.graph.clone()),
         ];
-        let by_point = by_point.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        let by_point = by_point
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)));
         for (key, value) in by_point.chain(facts.gate.iter().flat_map(|gate| gate_fields(gate))) {
             told[key] = value;
         }
@@ -358,7 +469,13 @@ fn gate_value(gate: &GateFacts, name: &str) -> Option<String> {
         "gate" => Some(gate.gate.to_string()),
         "about" => Some(gate.about.name().to_owned()),
         "reason" => Some(gate.reason.clone()),
-        "choices" => Some(gate.choices.iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ")),
+        "choices" => Some(
+            gate.choices
+                .iter()
+                .map(|choice| choice.name())
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
         "answer_command" => Some(gate.answer_command.clone()),
         "state" => Some(gate.state.name().to_owned()),
         "waits_for_user" => Some(gate.waits_for_user.to_string()),

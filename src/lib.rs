@@ -1,23 +1,27 @@
 //! creel: a terminal supervisor for coding-agent sessions.
 //!
-//! creel runs an agent in a loop, with hooks, retries, limits and the user's decisions around every turn. The engine
-//! decides, the runtime performs, and the surfaces send commands and show records:
+//! creel runs an agent in a loop, with hooks, retries, limits and the user's decisions around every
+//! turn. The engine decides, the runtime performs, and the surfaces send commands and show records:
 //!
 //! ```text
 //! commands, results ─▶ Input ─▶ decide ─▶ Event ─▶ journal ─▶ apply ─▶ SessionState
 //!                                    └──▶ Effect ─▶ perform ─▶ agents, hooks
 //! ```
 //!
-//! This page leads to every part. Each page says what its module owns, what it does not own, and what always holds.
-//! `ARCHITECTURE.md` has the decisions behind it, and `docs/extending.md` the steps to add something.
+//! This page leads to every part. Each page says what its module owns, what it does not own, and
+//! what always holds. `ARCHITECTURE.md` has the decisions behind it, and `docs/extending.md` the
+//! steps to add something.
 //!
 //! # The contract of the engine
 //!
 //! - [`engine`]: `decide`, the one entry, and how the machines are built.
 //! - [`engine::input`]: the results of effects, and the commands of users, agents and hooks.
-//! - [`engine::event`]: what happened. It wraps the events of the machines; each event is a record of the journal.
-//! - [`engine::effect`]: requests to the runtime. Each result returns as an input, with the same ticket ([`engine::ids`]).
-//! - [`engine::output`]: what a decision returns: events, effects, or a refusal ([`engine::refusal`]).
+//! - [`engine::event`]: what happened. It wraps the events of the machines; each event is a record
+//!   of the journal.
+//! - [`engine::effect`]: requests to the runtime. Each result returns as an input, with the same
+//!   ticket ([`engine::ids`]).
+//! - [`engine::output`]: what a decision returns: events, effects, or a refusal
+//!   ([`engine::refusal`]).
 //! - [`engine::policy`]: the plan, the rules that a session starts with and keeps.
 //! - [`engine::conversation`]: the exchange between creel and an agent during a turn.
 //!
@@ -47,7 +51,8 @@
 //!
 //! Beside them:
 //!
-//! - [`engine::session::delivery`]: the end of the loop, the final delivery, the end of the session.
+//! - [`engine::session::delivery`]: the end of the loop, the final delivery, the end of the
+//!   session.
 //! - [`engine::session::recovery`]: resuming after a kill or a stop.
 //! - [`engine::actor`]: which actor may give which command.
 //! - [`engine::queue`]: the rules of the task queue that many computers share.

@@ -1,6 +1,7 @@
 //! The log, for debugging creel itself. The events of a session are in its journal.
 //!
-//! Most runs log nothing, so creel opens the file and starts the thread that writes it with the first line.
+//! Most runs log nothing, so creel opens the file and starts the thread that writes it with the
+//! first line.
 
 use std::{
     fs::DirBuilder,
@@ -39,21 +40,35 @@ struct LogFile {
 /// A handle for the subscriber, which asks for a writer with each line.
 struct LogLines(Arc<LogFile>);
 
-/// Writes a log file in this folder. `CREEL_LOG` sets the level, for everything (`debug`) or for parts
-/// (`info,creel::nats=trace`); the default is `info`.
+/// Writes a log file in this folder. `CREEL_LOG` sets the level, for everything (`debug`) or for
+/// parts (`info,creel::nats=trace`); the default is `info`.
 pub fn start(state_dir: &Path) -> Option<LogGuard> {
-    let levels = std::env::var("CREEL_LOG").ok().and_then(|levels| levels.parse::<Targets>().ok());
+    let levels = std::env::var("CREEL_LOG")
+        .ok()
+        .and_then(|levels| levels.parse::<Targets>().ok());
     let levels = levels.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
-    let file = Arc::new(LogFile { folder: state_dir.join("log"), writer: OnceLock::new(), thread: Mutex::new(None) });
+    let file = Arc::new(LogFile {
+        folder: state_dir.join("log"),
+        writer: OnceLock::new(),
+        thread: Mutex::new(None),
+    });
     let lines = layer().with_writer(LogLines(file.clone())).with_ansi(false);
-    tracing_subscriber::registry().with(lines).with(levels).try_init().ok()?;
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(levels)
+        .try_init()
+        .ok()?;
     Some(LogGuard(file))
 }
 
 impl LogFile {
     fn open(&self) -> Option<NonBlocking> {
         // The appender would print an error if it had to create the folder itself.
-        DirBuilder::new().recursive(true).mode(PRIVATE).create(&self.folder).ok()?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(PRIVATE)
+            .create(&self.folder)
+            .ok()?;
         let file = tracing_appender::rolling::Builder::new()
             .rotation(tracing_appender::rolling::Rotation::DAILY)
             .filename_prefix("creel")
@@ -61,7 +76,9 @@ impl LogFile {
             .max_log_files(7)
             .build(&self.folder)
             .ok()?;
-        let (writer, thread) = NonBlockingBuilder::default().buffered_lines_limit(BACKLOG).finish(file);
+        let (writer, thread) = NonBlockingBuilder::default()
+            .buffered_lines_limit(BACKLOG)
+            .finish(file);
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Some(writer)
     }
@@ -80,6 +97,12 @@ impl<'a> MakeWriter<'a> for LogLines {
 
 impl Drop for LogGuard {
     fn drop(&mut self) {
-        drop(self.0.thread.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.0
+                .thread
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
     }
 }

@@ -10,10 +10,17 @@ const STACK: usize = 8 << 20;
 const SMALL: u64 = 2 << 20;
 
 fn main() -> ExitCode {
-    if getrlimit(Resource::Stack).current.is_none_or(|granted| granted >= SMALL) {
+    if getrlimit(Resource::Stack)
+        .current
+        .is_none_or(|granted| granted >= SMALL)
+    {
         return creel::app::main();
     }
-    match thread::Builder::new().name("main".to_owned()).stack_size(STACK).spawn(creel::app::main) {
+    match thread::Builder::new()
+        .name("main".to_owned())
+        .stack_size(STACK)
+        .spawn(creel::app::main)
+    {
         Ok(running) => running.join().unwrap_or(ExitCode::FAILURE),
         Err(_) => creel::app::main(),
     }

@@ -1,10 +1,11 @@
 //! The MCP server with the agent's tools, on standard input and output.
 //!
-//! Owns the protocol. A tool reaches the session over its control socket, like any other client. The server has no
-//! state, so any number of servers can serve one session.
+//! Owns the protocol. A tool reaches the session over its control socket, like any other client.
+//! The server has no state, so any number of servers can serve one session.
 //!
 //! # Invariants
-//! - No client message ends the server: wrong requests get an error, and lines that are not messages are skipped.
+//! - No client message ends the server: wrong requests get an error, and lines that are not
+//!   messages are skipped.
 //! - No call blocks another one: each has its own connection and waits for its own answer.
 
 mod connection_pool;
@@ -19,8 +20,8 @@ use std::{io, sync::Arc};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt as _,
     model::{
-        CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
-        ServerCapabilities, ServerConfig, Tool as Described,
+        CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
+        PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool as Described,
     },
     service::{RequestContext, ServerInitializeError},
     transport::{async_rw::AsyncRwTransport, stdio_pipes},
@@ -30,8 +31,8 @@ pub use crate::mcp::connection_pool::{NoSessionError, SessionConnectionPool, Ses
 use crate::process::signals::ShutdownSignals;
 use tool::McpTool;
 
-/// The longest message, in bytes. Longer ones are skipped unread, so this is far above the limit of a call: a client
-/// that sends too much should get an error.
+/// The longest message, in bytes. Longer ones are skipped unread, so this is far above the limit of
+/// a call: a client that sends too much should get an error.
 const LONGEST_MESSAGE: usize = 64 << 20;
 
 const INSTRUCTIONS: &str = "creel supervises this session: it prompts you, runs checks when you stop, and continues \
@@ -55,13 +56,23 @@ pub enum McpServerEnd {
     Interrupted,
 }
 
-/// Serves the session that `find` returns, until the client closes its side. `more` is added to the instructions for
-/// the agent.
+/// Serves the session that `find` returns, until the client closes its side. `more` is added to the
+/// instructions for the agent.
 pub fn serve(find: Box<SessionFinder>, more: Option<&str>) -> io::Result<McpServerEnd> {
     let tools = all_tools();
-    let instructions = [Some(INSTRUCTIONS), more].into_iter().flatten().collect::<Vec<_>>().join(" ");
-    let server = McpToolServer { tools, reach: Arc::new(SessionConnectionPool::new(find)), instructions };
-    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let instructions = [Some(INSTRUCTIONS), more]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" ");
+    let server = McpToolServer {
+        tools,
+        reach: Arc::new(SessionConnectionPool::new(find)),
+        instructions,
+    };
+    let tokio = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let ended = tokio.block_on(async {
         let mut signals = ShutdownSignals::listen()?;
         tokio::select! {
@@ -75,13 +86,22 @@ pub fn serve(find: Box<SessionFinder>, more: Option<&str>) -> io::Result<McpServ
 }
 
 fn all_tools() -> Vec<McpTool> {
-    [tasks::tools(), hooks::tools(), iterations::tools(), session::tools()].into_iter().flatten().collect()
+    [
+        tasks::tools(),
+        hooks::tools(),
+        iterations::tools(),
+        session::tools(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 impl McpToolServer {
     async fn talk(self) -> io::Result<()> {
         let (input, output) = stdio_pipes();
-        let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
+        let transport =
+            AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
         let running = match self.serve(transport).await {
             Ok(running) => running,
             // The client disconnected before the handshake.
@@ -92,10 +112,21 @@ impl McpToolServer {
     }
 
     fn tool(&self, name: &str) -> Result<&McpTool, ErrorData> {
-        self.tools.iter().find(|tool| tool.name() == name).ok_or_else(|| {
-            let names = self.tools.iter().map(McpTool::name).collect::<Vec<_>>().join(", ");
-            ErrorData::invalid_params(format!("unknown tool `{name}`; use one of: {names}"), None)
-        })
+        self.tools
+            .iter()
+            .find(|tool| tool.name() == name)
+            .ok_or_else(|| {
+                let names = self
+                    .tools
+                    .iter()
+                    .map(McpTool::name)
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                ErrorData::invalid_params(
+                    format!("unknown tool `{name}`; use one of: {names}"),
+                    None,
+                )
+            })
     }
 }
 
@@ -111,7 +142,9 @@ impl ServerHandler for McpToolServer {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.tools.iter().map(McpTool::described).collect()))
+        Ok(ListToolsResult::with_all_items(
+            self.tools.iter().map(McpTool::described).collect(),
+        ))
     }
 
     fn get_tool(&self, name: &str) -> Option<Described> {
@@ -124,7 +157,9 @@ impl ServerHandler for McpToolServer {
         _: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let tool = self.tool(&request.name)?;
-        tool.call(&self.reach, request.arguments.unwrap_or_default()).await.map(Into::into)
+        tool.call(&self.reach, request.arguments.unwrap_or_default())
+            .await
+            .map(Into::into)
     }
 }
 
@@ -141,11 +176,25 @@ mod tests {
             .iter()
             .map(|tool| {
                 let schema = tool.described().input_schema;
-                let arguments = schema.get("properties").and_then(serde_json::Value::as_object);
-                (tool.name().to_owned(), arguments.into_iter().flat_map(|all| all.keys().cloned()).collect())
+                let arguments = schema
+                    .get("properties")
+                    .and_then(serde_json::Value::as_object);
+                (
+                    tool.name().to_owned(),
+                    arguments
+                        .into_iter()
+                        .flat_map(|all| all.keys().cloned())
+                        .collect(),
+                )
             })
             .collect();
         let named = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-        assert_eq!(served, TOOLS.map(|tool| (tool.name.to_owned(), named(tool.arguments))).into_iter().collect());
+        assert_eq!(
+            served,
+            TOOLS
+                .map(|tool| (tool.name.to_owned(), named(tool.arguments)))
+                .into_iter()
+                .collect()
+        );
     }
 }

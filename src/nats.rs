@@ -1,12 +1,13 @@
 //! The NATS side of a session: publishes its records to a `JetStream` stream and receives commands.
 //!
-//! Owns the thread that does this. A command becomes the same [`crate::engine::input::SessionCommand`] as one from any
-//! other client. The records are read from the journal file.
+//! Owns the thread that does this. A command becomes the same
+//! [`crate::engine::input::SessionCommand`] as one from any other client. The records are read from
+//! the journal file.
 //!
 //! # Invariants
 //! - The session never waits for the server: it writes its journal, and this thread reads it.
-//! - No record is lost or stored twice, however often the server, the connection or creel fails: each connection first
-//!   checks which records the stream has.
+//! - No record is lost or stored twice, however often the server, the connection or creel fails:
+//!   each connection first checks which records the stream has.
 //! - No secret leaves [`mod@connection`].
 
 mod backlog;
@@ -113,7 +114,8 @@ struct NatsTask {
 struct NatsWarnings {
     differences: bool,
     refused: bool,
-    /// The server refuses the output of running hooks. Only the log says so, and this connection does not try again.
+    /// The server refuses the output of running hooks. Only the log says so, and this connection
+    /// does not try again.
     live: bool,
 }
 
@@ -125,17 +127,29 @@ enum NatsConnectionEnd {
 
 impl NatsEndpoint {
     /// Connects the session in this folder, which this process is about to run.
-    pub fn open(nats: NatsConfig, folder: &SessionDir, runtime: &mut SessionRuntime) -> io::Result<Self> {
+    pub fn open(
+        nats: NatsConfig,
+        folder: &SessionDir,
+        runtime: &mut SessionRuntime,
+    ) -> io::Result<Self> {
         let server = destination(&nats);
         let outbox = addressed(folder, &server)?;
         let follower = runtime.follow()?;
         let (id, started) = (follower.state.began.id.clone(), follower.state.started);
         if !subject::is_plain(&id) {
-            return Err(io::Error::other("the id in its first record is not from creel"));
+            return Err(io::Error::other(
+                "the id in its first record is not from creel",
+            ));
         }
-        let (link_in, link) = watch::channel(NatsStatus::Connecting { behind: follower.seq });
+        let (link_in, link) = watch::channel(NatsStatus::Connecting {
+            behind: follower.seq,
+        });
         let leaving = Arc::new(Notify::new());
-        let (ledger, desk) = SessionMirror::new(follower, Some(link.clone()), FoldPace::Gathered(Arc::clone(&leaving)));
+        let (ledger, desk) = SessionMirror::new(
+            follower,
+            Some(link.clone()),
+            FoldPace::Gathered(Arc::clone(&leaving)),
+        );
         let subjects = SessionSubjects::new(&nats.prefix, &folder.name);
         let (ended_in, ended) = watch::channel(None);
         let handle = runtime.handle();
@@ -160,22 +174,32 @@ impl NatsEndpoint {
             ended,
             warned: NatsWarnings::default(),
         };
-        let mut session = FollowedSession { ledger: Some(ledger), ended: ended_in };
+        let mut session = FollowedSession {
+            ledger: Some(ledger),
+            ended: ended_in,
+        };
         let (folder, own) = (folder.clone(), folder.clone());
-        let thread = std::thread::Builder::new().name("nats".into()).spawn(move || {
-            if let Some(outbox) = outbox.or_else(|| session.outbox(&folder, &server)) {
-                station(outbox).run(session);
-            }
-        })?;
-        Ok(Self { folder: own, link, leaving, thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name("nats".into())
+            .spawn(move || {
+                if let Some(outbox) = outbox.or_else(|| session.outbox(&folder, &server)) {
+                    station(outbox).run(session);
+                }
+            })?;
+        Ok(Self {
+            folder: own,
+            link,
+            leaving,
+            thread: Some(thread),
+        })
     }
 
     pub fn link(&self) -> watch::Receiver<NatsStatus> {
         self.link.clone()
     }
 
-    /// Waits a few seconds until the server has the last records. The session must have ended. Returns the status if
-    /// the server lacks records: the next session sends these.
+    /// Waits a few seconds until the server has the last records. The session must have ended.
+    /// Returns the status if the server lacks records: the next session sends these.
     pub fn close(mut self) -> Option<NatsStatus> {
         self.leaving.notify_one();
         if let Some(thread) = self.thread.take() {
@@ -193,17 +217,27 @@ impl NatsTask {
     fn run(mut self, mut session: FollowedSession) {
         let mut failures = 0;
         loop {
-            // A new runtime for each connection: messages that the old client has not sent are dropped with it.
-            let Ok(tokio) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+            // A new runtime for each connection: messages that the old client has not sent are
+            // dropped with it.
+            let Ok(tokio) = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+            else {
                 tracing::error!("cannot start NATS: the system has no resources left");
                 return;
             };
             let (began, last_try) = (Instant::now(), session.is_over());
             let end = tokio.block_on(session.beside(self.connection()));
             tokio.shutdown_background();
-            let Some(NatsConnectionEnd::Trouble(NatsError(why))) = end else { break };
+            let Some(NatsConnectionEnd::Trouble(NatsError(why))) = end else {
+                break;
+            };
             tracing::info!("nats: {why}");
-            failures = if began.elapsed() > ANSWER { 1 } else { failures + 1 };
+            failures = if began.elapsed() > ANSWER {
+                1
+            } else {
+                failures + 1
+            };
             self.away(why);
             // A session that has ended does not wait until the server is back.
             if last_try {
@@ -217,7 +251,10 @@ impl NatsTask {
 
     fn away(&self, why: String) {
         let last = *self.desk.news.borrow();
-        self.link.send_replace(NatsStatus::Away { why, behind: last.saturating_sub(self.outbox.place().seq) });
+        self.link.send_replace(NatsStatus::Away {
+            why,
+            behind: last.saturating_sub(self.outbox.place().seq),
+        });
     }
 
     async fn connection(&mut self) -> NatsConnectionEnd {
@@ -237,10 +274,20 @@ impl NatsTask {
         jetstream: &Context,
         told: &mut mpsc::UnboundedReceiver<NatsConnectionEvent>,
     ) -> Result<(NatsStream, StoredRecords), NatsError> {
-        let Self { nats, subjects, id, outbox, handle, warned, .. } = self;
+        let Self {
+            nats,
+            subjects,
+            id,
+            outbox,
+            handle,
+            warned,
+            ..
+        } = self;
         let mut looking = Box::pin(async {
             let store = stream::open(jetstream, nats).await?;
-            let holdings = store.holdings(SessionIdentity { subjects, id }, outbox.place()).await?;
+            let holdings = store
+                .holdings(SessionIdentity { subjects, id }, outbox.place())
+                .await?;
             Ok::<_, NatsError>((store, holdings))
         });
         let (store, holdings) = loop {
@@ -251,7 +298,9 @@ impl NatsTask {
         };
         if !store.differences.is_empty() && !std::mem::replace(&mut warned.differences, true) {
             let (name, differences) = (&nats.stream.name, store.differences.join("; "));
-            handle.warn(format!("the NATS stream {name} differs from the config: {differences}"));
+            handle.warn(format!(
+                "the NATS stream {name} differs from the config: {differences}"
+            ));
         }
         Ok((store, holdings))
     }
@@ -263,28 +312,74 @@ impl NatsTask {
     ) -> Result<(), NatsError> {
         let jetstream = context(client);
         let (store, holdings) = self.prepare(&jetstream, &mut told).await?;
-        let Self { nats, subjects, session, id, outbox, sessions, link, desk, handle, ear, ended, warned, .. } = self;
+        let Self {
+            nats,
+            subjects,
+            session,
+            id,
+            outbox,
+            sessions,
+            link,
+            desk,
+            handle,
+            ear,
+            ended,
+            warned,
+            ..
+        } = self;
         let largest = store.largest(client.server_info().max_payload)?;
         let news = desk.news.clone();
-        let mut sender = RecordSender { client, store: &store, outbox, subjects, session, id, holdings, largest, link };
+        let mut sender = RecordSender {
+            client,
+            store: &store,
+            outbox,
+            subjects,
+            session,
+            id,
+            holdings,
+            largest,
+            link,
+        };
         let roster = HeartbeatSender::new(nats, client, &jetstream);
-        let post = BacklogSender { client, store: &store, nats, largest };
-        let sending = async { tokio::try_join!(sender.run(news), post.send_all(sessions, session)) };
+        let post = BacklogSender {
+            client,
+            store: &store,
+            nats,
+            largest,
+        };
+        let sending =
+            async { tokio::try_join!(sender.run(news), post.send_all(sessions, session)) };
         tokio::pin!(sending);
         let hearing = ear.listen(client, &store, desk);
         tokio::pin!(hearing);
         let replicas_warned = &mut self.replicas_warned;
         let mut warn = |why: String| {
             if !std::mem::replace(replicas_warned, true) {
-                handle.warn(format!("if the NATS server fails, the list of sessions can be lost: {why}"));
+                handle.warn(format!(
+                    "if the NATS server fails, the list of sessions can be lost: {why}"
+                ));
             }
         };
         let signing = roster.keep(id, desk, &mut warn);
         tokio::pin!(signing);
-        let stage = LiveOutputPublisher { client, subjects, id, desk, live: &self.live, folder: &self.folder, largest };
+        let stage = LiveOutputPublisher {
+            client,
+            subjects,
+            id,
+            desk,
+            live: &self.live,
+            folder: &self.folder,
+            largest,
+        };
         let showing = stage.show(&mut self.watched);
         tokio::pin!(showing);
-        let handover = TaskHandover { place: HandoverPlace::Server(&jetstream, nats), session, id, desk, handle };
+        let handover = TaskHandover {
+            place: HandoverPlace::Server(&jetstream, nats),
+            session,
+            id,
+            desk,
+            handle,
+        };
         let handing_over = handover.keep(&mut self.queue_warned);
         tokio::pin!(handing_over);
         warned.live = false;
@@ -324,13 +419,17 @@ fn addressed(folder: &SessionDir, server: &str) -> io::Result<Option<Outbox>> {
     // Before anything can be unsent.
     folder.mark_unsent()?;
     let mut outbox = Outbox::open(folder)?;
-    outbox.iter_mut().try_for_each(|outbox| outbox.address(server))?;
+    outbox
+        .iter_mut()
+        .try_for_each(|outbox| outbox.address(server))?;
     Ok(outbox)
 }
 
 /// Follows a session to its end and returns its last status.
 async fn follow(ledger: &mut Option<SessionMirror>) -> StatusView {
-    let Some(following) = ledger else { return std::future::pending().await };
+    let Some(following) = ledger else {
+        return std::future::pending().await;
+    };
     let status = following.follow().await;
     *ledger = None;
     status
@@ -342,7 +441,14 @@ pub async fn send_leftovers(nats: &NatsConfig, sessions: &SessionsDir) -> Result
     let jetstream = context(&client);
     let store = stream::open(&jetstream, nats).await?;
     let largest = store.largest(client.server_info().max_payload)?;
-    BacklogSender { client: &client, store: &store, nats, largest }.send_all(sessions, "").await
+    BacklogSender {
+        client: &client,
+        store: &store,
+        nats,
+        largest,
+    }
+    .send_all(sessions, "")
+    .await
 }
 
 fn context(client: &Client) -> Context {
@@ -358,7 +464,9 @@ fn check(
 ) -> Result<(), NatsError> {
     match told {
         Some(NatsConnectionEvent::Connected) => Ok(()),
-        Some(NatsConnectionEvent::Lost) | None => Err(NatsError("the connection was lost".to_owned())),
+        Some(NatsConnectionEvent::Lost) | None => {
+            Err(NatsError("the connection was lost".to_owned()))
+        }
         Some(NatsConnectionEvent::Refused(why)) => {
             if subjects.live_is_meant(&why) {
                 tracing::info!("nats: creel does not publish the output of running hooks: {why}");
@@ -379,13 +487,23 @@ fn check(
 /// Whether a refusal prevents creel from storing records. creel can work without the rest.
 fn concerns_records(why: &str, subjects: &SessionSubjects) -> bool {
     let why = why.to_lowercase();
-    let without = [&subjects.commands(), &subjects.completions(), &subjects.queue(), "$kv.", ".kv_", "_queue"];
-    !without.iter().any(|subject| why.contains(&subject.to_lowercase()))
+    let without = [
+        &subjects.commands(),
+        &subjects.completions(),
+        &subjects.queue(),
+        "$kv.",
+        ".kv_",
+        "_queue",
+    ];
+    !without
+        .iter()
+        .any(|subject| why.contains(&subject.to_lowercase()))
         || why.contains(&format!("publish to \"{}", subjects.completions()).to_lowercase())
 }
 
 struct FollowedSession {
-    /// `None` when the session has ended: dropping it closes the channel that announces new records.
+    /// `None` when the session has ended: dropping it closes the channel that announces new
+    /// records.
     ledger: Option<SessionMirror>,
     /// The status at its end. `None` while the session runs.
     ended: watch::Sender<Option<StatusView>>,
@@ -396,15 +514,19 @@ impl FollowedSession {
         self.ended.borrow().is_some()
     }
 
-    /// Waits for the outbox, since another session may be sending what an earlier run of this session left. `None` if
-    /// this session ends first; then the next session sends those records.
+    /// Waits for the outbox, since another session may be sending what an earlier run of this
+    /// session left. `None` if this session ends first; then the next session sends those records.
     fn outbox(&mut self, folder: &SessionDir, server: &str) -> Option<Outbox> {
-        let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
+        let tokio = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .ok()?;
         while !self.is_over() {
             if let Ok(Some(outbox)) = addressed(folder, server) {
                 return Some(outbox);
             }
-            let followed = tokio.block_on(async { tokio::time::timeout(HELD, follow(&mut self.ledger)).await });
+            let followed = tokio
+                .block_on(async { tokio::time::timeout(HELD, follow(&mut self.ledger)).await });
             if let Ok(status) = followed {
                 self.ended.send_replace(Some(status));
             }
@@ -412,9 +534,12 @@ impl FollowedSession {
         None
     }
 
-    /// Follows the session while a connection is used. `None` if the session has ended and the time limit for its last
-    /// records has passed.
-    async fn beside(&mut self, connection: impl Future<Output = NatsConnectionEnd>) -> Option<NatsConnectionEnd> {
+    /// Follows the session while a connection is used. `None` if the session has ended and the time
+    /// limit for its last records has passed.
+    async fn beside(
+        &mut self,
+        connection: impl Future<Output = NatsConnectionEnd>,
+    ) -> Option<NatsConnectionEnd> {
         let following = follow(&mut self.ledger);
         tokio::pin!(connection, following);
         let leave = tokio::time::sleep(LAST_TRY);
@@ -434,7 +559,10 @@ impl FollowedSession {
 
     /// Waits before the next connection attempt, or until the session ends.
     fn wait(&mut self, long: Duration, station: &NatsTask) {
-        let Ok(tokio) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
+        let Ok(tokio) = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+        else {
             std::thread::sleep(long);
             return;
         };

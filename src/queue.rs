@@ -1,11 +1,12 @@
 //! The task queue: a store with all tasks, and a line with the tasks that are ready to start.
 //!
-//! Both are kept by a NATS server for workers on many machines ([`task_bucket`], [`ready_tasks`]), or in a folder of the
-//! project for workers on this one ([`local_store`], [`local_line`]). [`backend`] says what either has to do.
+//! Both are kept by a NATS server for workers on many machines ([`task_bucket`], [`ready_tasks`]),
+//! or in a folder of the project for workers on this one ([`local_store`], [`local_line`]).
+//! [`backend`] says what either has to do.
 //!
 //! # Invariants
-//! - A task is put into the line after the store says that it is ready. If a process dies in between, the next one that
-//!   checks puts it there.
+//! - A task is put into the line after the store says that it is ready. If a process dies in
+//!   between, the next one that checks puts it there.
 
 pub mod backend;
 pub mod dispatch_group;
@@ -24,7 +25,9 @@ use async_nats::jetstream::Context;
 use crate::{
     config::NatsConfig,
     engine::{
-        queue::{QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, task_spec::TaskSpec},
+        queue::{
+            QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, task_spec::TaskSpec,
+        },
         tasks::refusal::TaskRefusal,
         time::UnixTime,
     },
@@ -98,7 +101,9 @@ pub enum QueueError {
 
 /// The name of the queue that a project has on a server.
 fn queue_of(nats: &NatsConfig) -> Result<&str, NatsError> {
-    let unnamed = || NatsError("creel does not know which project's queue it is; set `nats.queue`".to_owned());
+    let unnamed = || {
+        NatsError("creel does not know which project's queue it is; set `nats.queue`".to_owned())
+    };
     nats.queue.as_deref().ok_or_else(unnamed)
 }
 
@@ -107,14 +112,23 @@ impl dyn TaskStore {
     async fn add(&self, new: QueuedTask) -> Result<TaskRevision, QueueError> {
         if !new.order.id.is_empty() {
             return match self.write(&new, 0).await? {
-                Some(revision) => Ok(TaskRevision { task: new, revision }),
+                Some(revision) => Ok(TaskRevision {
+                    task: new,
+                    revision,
+                }),
                 None => Err(QueueError::Taken(new.order.id)),
             };
         }
         let first = self.next_number().await?;
         for number in first..first + NAMES {
-            let order = TaskSpec { id: number.to_string(), ..new.order.clone() };
-            let task = QueuedTask { order, ..new.clone() };
+            let order = TaskSpec {
+                id: number.to_string(),
+                ..new.order.clone()
+            };
+            let task = QueuedTask {
+                order,
+                ..new.clone()
+            };
             if let Some(revision) = self.write(&task, 0).await? {
                 return Ok(TaskRevision { task, revision });
             }
@@ -122,15 +136,17 @@ impl dyn TaskStore {
         Err(QueueError::Taken(format!("{first} to {}", first + NAMES)))
     }
 
-    /// Changes a task, and tries again if another process was faster. `change` returns `None` if there is nothing to
-    /// change.
+    /// Changes a task, and tries again if another process was faster. `change` returns `None` if
+    /// there is nothing to change.
     pub async fn change(
         &self,
         key: &QueueTaskKey,
         change: impl Fn(&QueuedTask) -> Option<QueuedTask> + Send,
     ) -> Result<Option<TaskRevision>, QueueTrouble> {
         while let Some(TaskRevision { task, revision }) = self.get(key).await? {
-            let Some(task) = change(&task) else { return Ok(None) };
+            let Some(task) = change(&task) else {
+                return Ok(None);
+            };
             if let Some(revision) = self.write(&task, revision).await? {
                 return Ok(Some(TaskRevision { task, revision }));
             }
@@ -141,14 +157,28 @@ impl dyn TaskStore {
 
 impl TaskQueue {
     /// Opens the queue of a server. Creates what the server does not have.
-    pub async fn of_server(jetstream: &Context, nats: &NatsConfig, lease: Duration) -> Result<Self, QueueTrouble> {
+    pub async fn of_server(
+        jetstream: &Context,
+        nats: &NatsConfig,
+        lease: Duration,
+    ) -> Result<Self, QueueTrouble> {
         let board = TaskBucket::open(jetstream, nats).await?;
         let line = ReadyTaskStream::open(jetstream, nats, lease).await?;
-        let missing = [board.missing_replicas(), line.missing_replicas()].into_iter().flatten().collect::<Vec<_>>();
-        let replicas = (!missing.is_empty()).then(|| QueueNotice::MissingReplicas(missing.join("; ")));
-        let unowned = (!board.unowned.is_empty()).then(|| QueueNotice::WithoutProject(board.unowned.clone()));
+        let missing = [board.missing_replicas(), line.missing_replicas()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>();
+        let replicas =
+            (!missing.is_empty()).then(|| QueueNotice::MissingReplicas(missing.join("; ")));
+        let unowned =
+            (!board.unowned.is_empty()).then(|| QueueNotice::WithoutProject(board.unowned.clone()));
         let (retention, notice) = (TaskRetention::of(nats, &board), replicas.or(unowned));
-        Ok(Self { board: Arc::new(board), line: Box::new(line), notice, retention })
+        Ok(Self {
+            board: Arc::new(board),
+            line: Box::new(line),
+            notice,
+            retention,
+        })
     }
 
     /// Opens the queue of a project. Creates its folder.
@@ -156,18 +186,35 @@ impl TaskQueue {
         let store = LocalStore::new(LocalQueueDir::open(root)?);
         let notice = store.skipped_lines()?.map(QueueNotice::SkippedLines);
         let line = LocalLine::new(store.clone(), lease);
-        Ok(Self { board: Arc::new(store), line: Box::new(line), notice, retention: None })
+        Ok(Self {
+            board: Arc::new(store),
+            line: Box::new(line),
+            notice,
+            retention: None,
+        })
     }
 
     /// Adds a task. One without a name gets the next number.
     pub async fn add(&mut self, order: TaskSpec, at: UnixTime) -> Result<TaskRevision, QueueError> {
         // The name is chosen later, so the check uses any valid one.
-        let named = if order.id.is_empty() { TaskSpec { id: "0".to_owned(), ..order.clone() } } else { order.clone() };
+        let named = if order.id.is_empty() {
+            TaskSpec {
+                id: "0".to_owned(),
+                ..order.clone()
+            }
+        } else {
+            order.clone()
+        };
         named.checked().map_err(QueueError::BadTask)?;
         for on in &order.dependencies {
-            let known = self.board.get(&QueueTaskKey::of(&order).sibling(on)).await?;
+            let known = self
+                .board
+                .get(&QueueTaskKey::of(&order).sibling(on))
+                .await?;
             if known.is_none_or(|seen| seen.task.standing == QueuedTaskState::Removed) {
-                return Err(QueueError::Refused(QueueRequestError::NoDependency(on.clone())));
+                return Err(QueueError::Refused(QueueRequestError::NoDependency(
+                    on.clone(),
+                )));
             }
         }
         let added = self.board.add(QueuedTask::new(order, at)).await?;
@@ -177,7 +224,10 @@ impl TaskQueue {
             Err(trouble) => {
                 // After this failure, the user adds it again. A session tries the same task again.
                 if added.task.order.session.is_none() {
-                    let _ = self.board.change(&key, |task| task.asked(QueueRequest::Remove, at).ok()).await;
+                    let _ = self
+                        .board
+                        .change(&key, |task| task.asked(QueueRequest::Remove, at).ok())
+                        .await;
                 }
                 Err(trouble.into())
             }
@@ -195,17 +245,30 @@ impl TaskQueue {
             let TaskRevision { task, revision } = self.board.get(key).await?.ok_or_else(none)?;
             let task = task.asked(ask.clone(), at).map_err(QueueError::Refused)?;
             if let Some(revision) = self.board.write(&task, revision).await? {
-                return Ok(self.ready(key).await?.unwrap_or(TaskRevision { task, revision }));
+                return Ok(self
+                    .ready(key)
+                    .await?
+                    .unwrap_or(TaskRevision { task, revision }));
             }
         }
     }
 
-    /// Puts a task into the stream of ready tasks if all of its dependencies are closed. Returns its state afterwards.
-    pub async fn ready(&mut self, key: &QueueTaskKey) -> Result<Option<TaskRevision>, QueueTrouble> {
-        let Some(known) = self.board.get(key).await? else { return Ok(None) };
+    /// Puts a task into the stream of ready tasks if all of its dependencies are closed. Returns
+    /// its state afterwards.
+    pub async fn ready(
+        &mut self,
+        key: &QueueTaskKey,
+    ) -> Result<Option<TaskRevision>, QueueTrouble> {
+        let Some(known) = self.board.get(key).await? else {
+            return Ok(None);
+        };
         let mut open = Vec::new();
         for on in &known.task.order.dependencies {
-            let waits = self.board.get(&key.sibling(on)).await?.is_some_and(|seen| seen.task.is_open());
+            let waits = self
+                .board
+                .get(&key.sibling(on))
+                .await?
+                .is_some_and(|seen| seen.task.is_open());
             open.extend(waits.then(|| on.clone()));
         }
         let is_open = |on: &str| open.iter().any(|open| open == on);
@@ -223,7 +286,12 @@ impl TaskQueue {
     pub async fn watched(self) -> Result<WatchedQueue, QueueTrouble> {
         let mut changes = self.board.changes("").await?;
         let tasks = changes.all().await?;
-        Ok(WatchedQueue { queue: self, tasks, changes, stirred: true })
+        Ok(WatchedQueue {
+            queue: self,
+            tasks,
+            changes,
+            stirred: true,
+        })
     }
 }
 
@@ -259,9 +327,15 @@ impl WatchedQueue {
         if !self.stirred {
             return Ok(());
         }
-        let waits =
-            |key: &QueueTaskKey, on: &str| self.tasks.get(&key.sibling(on)).is_some_and(|seen| seen.task.is_open());
-        let due = self.tasks.iter().filter(|(key, seen)| seen.task.readied(|on| waits(key, on)).is_some());
+        let waits = |key: &QueueTaskKey, on: &str| {
+            self.tasks
+                .get(&key.sibling(on))
+                .is_some_and(|seen| seen.task.is_open())
+        };
+        let due = self
+            .tasks
+            .iter()
+            .filter(|(key, seen)| seen.task.readied(|on| waits(key, on)).is_some());
         let due: Vec<QueueTaskKey> = due.map(|(key, _)| key.clone()).collect();
         for key in due {
             if let Some(seen) = self.queue.ready(&key).await? {
@@ -272,9 +346,9 @@ impl WatchedQueue {
         Ok(())
     }
 
-    /// Follows all changes and puts tasks into the stream when they become ready: another worker may wait for a task
-    /// that only this process knows to be ready. Runs until the caller drops the future; the next call finishes what
-    /// was interrupted.
+    /// Follows all changes and puts tasks into the stream when they become ready: another worker
+    /// may wait for a task that only this process knows to be ready. Runs until the caller drops
+    /// the future; the next call finishes what was interrupted.
     pub async fn follow(&mut self) {
         loop {
             let followed = match self.ready_all().await {
@@ -288,23 +362,41 @@ impl WatchedQueue {
         }
     }
 
-    /// Deletes tasks that ended longer ago than the config keeps them. If the server does not allow that, they stay.
+    /// Deletes tasks that ended longer ago than the config keeps them. If the server does not allow
+    /// that, they stay.
     pub async fn clear_out(&mut self, at: UnixTime) {
         let Self { queue, tasks, .. } = self;
-        let Some(retention) = &queue.retention else { return };
+        let Some(retention) = &queue.retention else {
+            return;
+        };
         if let Err(why) = retention.clear_out(tasks, at).await {
             tracing::warn!("nats: tasks that are older than `max_age` stay in the queue: {why}");
             queue.retention = None;
         }
     }
 
-    /// Repairs the queue: puts ready or active tasks back into the line if they are missing there. The worker of an
-    /// active task may be dead.
-    pub async fn mend(&mut self, mut wanted: impl FnMut(&TaskSpec) -> bool) -> Result<(), QueueTrouble> {
-        let is_due =
-            |task: &&QueuedTask| matches!(task.standing, QueuedTaskState::Ready | QueuedTaskState::Active { .. });
-        let due = self.tasks.values().map(|seen| &seen.task).filter(is_due).map(|task| &task.order);
-        self.queue.line.restore(due.filter(|order| wanted(order)).collect()).await?;
+    /// Repairs the queue: puts ready or active tasks back into the line if they are missing there.
+    /// The worker of an active task may be dead.
+    pub async fn mend(
+        &mut self,
+        mut wanted: impl FnMut(&TaskSpec) -> bool,
+    ) -> Result<(), QueueTrouble> {
+        let is_due = |task: &&QueuedTask| {
+            matches!(
+                task.standing,
+                QueuedTaskState::Ready | QueuedTaskState::Active { .. }
+            )
+        };
+        let due = self
+            .tasks
+            .values()
+            .map(|seen| &seen.task)
+            .filter(is_due)
+            .map(|task| &task.order);
+        self.queue
+            .line
+            .restore(due.filter(|order| wanted(order)).collect())
+            .await?;
         self.stirred = true;
         Ok(())
     }

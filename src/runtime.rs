@@ -1,6 +1,8 @@
-//! The session's loop: inputs go to the engine, its events to the journal, and its effects are performed.
+//! The session's loop: inputs go to the engine, its events to the journal, and its effects are
+//! performed.
 //!
-//! Owns the order in which things happen. Decides nothing: the engine decides what follows from an input.
+//! Owns the order in which things happen. Decides nothing: the engine decides what follows from an
+//! input.
 //!
 //! # Invariants
 //! - Record, apply, perform: no effect happens before its event is recorded.
@@ -48,7 +50,8 @@ pub use handle::{CommandRecords, HookOutputChunk, SessionHandle};
 use handle::{JudgementWatcher, RuntimeInbox, RuntimeMessage};
 use perform::EffectPerformer;
 
-/// Why a session cannot start or continue. It is not lost: its journal has everything up to this point.
+/// Why a session cannot start or continue. It is not lost: its journal has everything up to this
+/// point.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
     #[error(transparent)]
@@ -73,7 +76,8 @@ pub struct SessionRuntime {
     inbox: RuntimeInbox,
     handle: SessionHandle,
     performer: EffectPerformer,
-    /// The number of the last record. A change wakes the readers of the session, which then read the journal.
+    /// The number of the last record. A change wakes the readers of the session, which then read
+    /// the journal.
     news: watch::Sender<u64>,
     judgements: Vec<JudgementWatcher>,
     /// What changed in the work, until the engine has used it.
@@ -106,13 +110,18 @@ pub struct RuntimeExit {
 
 impl SessionRuntime {
     /// Prepares a new session; [`Self::run`] runs it. On an error, nothing is left on disk.
-    pub fn begin(began: SessionStarted, folder: &SessionDir, scene: RuntimeDirs) -> Result<Self, RuntimeError> {
+    pub fn begin(
+        began: SessionStarted,
+        folder: &SessionDir,
+        scene: RuntimeDirs,
+    ) -> Result<Self, RuntimeError> {
         let mut runtime = Self::begin_for_screen(began, folder, scene)?;
         runtime.journal.sync_beginning()?;
         Ok(runtime)
     }
 
-    /// Like [`Self::begin`], but [`Self::run`] syncs the new journal, so that a screen can open meanwhile.
+    /// Like [`Self::begin`], but [`Self::run`] syncs the new journal, so that a screen can open
+    /// meanwhile.
     pub fn begin_for_screen(
         began: SessionStarted,
         folder: &SessionDir,
@@ -122,7 +131,10 @@ impl SessionRuntime {
         let state = SessionState::new(&folder.name, began.clone(), at);
         let agent = start_agent(&state, folder, &scene, &[])?;
         let mut journal = Journal::create(folder)?;
-        let records = journal.append(at, vec![Event::Session(SessionEvent::Started(Box::new(began)))])?;
+        let records = journal.append(
+            at,
+            vec![Event::Session(SessionEvent::Started(Box::new(began)))],
+        )?;
         let gatekeepers = gatekeepers(&state, folder, &scene, BTreeMap::new());
         let fallbacks = fallbacks(&state, &gatekeepers, BTreeMap::new());
         let mut runtime = Self::new(state, journal, scene, (agent, gatekeepers, fallbacks));
@@ -132,21 +144,37 @@ impl SessionRuntime {
         Ok(runtime)
     }
 
-    /// Continues a session as `resume` says. The caller must first have ended the processes that the dead creel left
-    /// running.
+    /// Continues a session as `resume` says. The caller must first have ended the processes that
+    /// the dead creel left running.
     pub fn resume(
         opened: crate::journal::OpenedJournal,
         resume: Input,
         scene: RuntimeDirs,
     ) -> Result<Self, RuntimeError> {
-        let agent = start_agent(&opened.state, opened.journal.folder(), &scene, &opened.past_prompts)?;
-        let gatekeepers = gatekeepers(&opened.state, opened.journal.folder(), &scene, opened.past_reviews);
+        let agent = start_agent(
+            &opened.state,
+            opened.journal.folder(),
+            &scene,
+            &opened.past_prompts,
+        )?;
+        let gatekeepers = gatekeepers(
+            &opened.state,
+            opened.journal.folder(),
+            &scene,
+            opened.past_reviews,
+        );
         let fallbacks = fallbacks(&opened.state, &gatekeepers, opened.past_fallbacks);
         let torn = opened.journal.torn();
         let journal = opened.journal.take_up()?;
-        let mut runtime = Self::new(opened.state, journal, scene, (agent, gatekeepers, fallbacks));
+        let mut runtime = Self::new(
+            opened.state,
+            journal,
+            scene,
+            (agent, gatekeepers, fallbacks),
+        );
         if torn > 0 {
-            let text = format!("the journal ended in the middle of a record; creel cut off {torn} B");
+            let text =
+                format!("the journal ended in the middle of a record; creel cut off {torn} B");
             let _ = runtime.take(Input::Warned(text))?;
         }
         match runtime.take(resume)? {
@@ -155,7 +183,8 @@ impl SessionRuntime {
         }
     }
 
-    /// Takes over another session's open tasks. Call it before [`Self::run`], so that the first prompt includes them.
+    /// Takes over another session's open tasks. Call it before [`Self::run`], so that the first
+    /// prompt includes them.
     pub fn take_over(&mut self, tasks: &TaskGraph) -> Result<(), RuntimeError> {
         self.commit(inherit(tasks)).map(drop)
     }
@@ -206,8 +235,16 @@ impl SessionRuntime {
 
     /// The current state and every record from here on.
     pub fn follow(&self) -> io::Result<SessionFollower> {
-        let (seq, records) = (self.journal.seq(), self.journal.tail(self.journal.length())?);
-        Ok(SessionFollower { state: self.state.clone(), seq, records, news: self.news() })
+        let (seq, records) = (
+            self.journal.seq(),
+            self.journal.tail(self.journal.length())?,
+        );
+        Ok(SessionFollower {
+            state: self.state.clone(),
+            seq,
+            records,
+            news: self.news(),
+        })
     }
 
     /// All records that this process writes.
@@ -215,8 +252,8 @@ impl SessionRuntime {
         self.journal.tail(self.began_at)
     }
 
-    /// The number of the last record, which tells readers of the journal that there is more. Closes when the session
-    /// ends.
+    /// The number of the last record, which tells readers of the journal that there is more. Closes
+    /// when the session ends.
     pub fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
@@ -226,21 +263,23 @@ impl SessionRuntime {
         self.performer.children()
     }
 
-    /// Sends hook output to `live` as it is printed. Chunks that the receiver is too slow for are dropped; the files on
-    /// disk have everything.
+    /// Sends hook output to `live` as it is printed. Chunks that the receiver is too slow for are
+    /// dropped; the files on disk have everything.
     pub fn show_live(&mut self, live: mpsc::Sender<HookOutputChunk>) {
         self.performer.show_live(live);
     }
 
-    /// Any number of receivers can subscribe to hook output here. A slow receiver misses some of it.
+    /// Any number of receivers can subscribe to hook output here. A slow receiver misses some of
+    /// it.
     pub fn live(&self) -> broadcast::Sender<HookOutputChunk> {
         self.performer.live()
     }
 
     /// Runs the session until it ends, or until it needs a person while unattended.
     ///
-    /// Spawned on a worker thread, so that the loop and the tasks it starts mostly share a thread. On the thread that
-    /// blocks on tokio, every hook and every turn would have to wake another thread.
+    /// Spawned on a worker thread, so that the loop and the tasks it starts mostly share a thread.
+    /// On the thread that blocks on tokio, every hook and every turn would have to wake another
+    /// thread.
     pub async fn run(self) -> Result<RuntimeExit, RuntimeError> {
         let ran = AbortOnDropHandle::new(tokio::spawn(self.run_here())).await;
         // No other code can abort the task, so an error is a panic. Continue the panic here.
@@ -254,7 +293,11 @@ impl SessionRuntime {
         let leave = ran?;
         self.journal.finish(&self.state);
         let rescued = self.rescue();
-        Ok(RuntimeExit { leave, state: self.state, rescued })
+        Ok(RuntimeExit {
+            leave,
+            state: self.state,
+            rescued,
+        })
     }
 
     async fn until_left(&mut self) -> Result<ExitReason, RuntimeError> {
@@ -265,8 +308,8 @@ impl SessionRuntime {
             tokio::select! {
                 message = self.inbox.next() => {
                     if self.performer.children().were_killed() {
-                        // All processes were killed and this one is about to exit. Record nothing more, as after a
-                        // `kill -9`.
+                        // All processes were killed and this one is about to exit. Record nothing
+                        // more, as after a `kill -9`.
                         return std::future::pending().await;
                     }
                     self.on_message(message)?;
@@ -291,8 +334,10 @@ impl SessionRuntime {
             }
             RuntimeMessage::Input(mut input) => {
                 self.look_after_the_journal(&mut input);
-                let something_ended =
-                    matches!(input, Input::HookFinished { .. } | Input::TurnEnded { .. } | Input::TurnFailed { .. });
+                let something_ended = matches!(
+                    input,
+                    Input::HookFinished { .. } | Input::TurnEnded { .. } | Input::TurnFailed { .. }
+                );
                 if let Err(refusal) = self.take(input)? {
                     tracing::debug!("refused: {}", refusal.code());
                 }
@@ -338,9 +383,15 @@ impl SessionRuntime {
     /// A hook or an agent can delete any folder, including the project's.
     fn look_after_the_folder(&mut self) -> Result<(), RuntimeError> {
         let gone = if self.journal.is_deleted() {
-            Some(format!("the session folder {} was deleted", self.journal.folder().path.display()))
+            Some(format!(
+                "the session folder {} was deleted",
+                self.journal.folder().path.display()
+            ))
         } else if !self.scene.cwd.is_dir() {
-            Some(format!("the project folder {} was deleted", self.scene.cwd.display()))
+            Some(format!(
+                "the project folder {} was deleted",
+                self.scene.cwd.display()
+            ))
         } else {
             None
         };
@@ -350,8 +401,8 @@ impl SessionRuntime {
         Ok(())
     }
 
-    /// Lets the engine continue until it has nothing more to do. Readers learn of all its records at once: waking them
-    /// for each would cost more than the steps themselves.
+    /// Lets the engine continue until it has nothing more to do. Readers learn of all its records
+    /// at once: waking them for each would cost more than the steps themselves.
     async fn settle(&mut self) -> Result<(), RuntimeError> {
         while self.left.is_none() {
             let compared = self.compared.take();
@@ -371,11 +422,17 @@ impl SessionRuntime {
             }
             // A measurement in progress answers; asking again would change nothing.
             let waits = step.events.is_empty()
-                && step.effects.iter().all(|effect| matches!(effect, Effect::MeasureWork { .. }));
+                && step
+                    .effects
+                    .iter()
+                    .all(|effect| matches!(effect, Effect::MeasureWork { .. }));
             if step.is_empty() || (waits && self.performer.is_measuring()) {
                 break;
             }
-            if let Some(before) = step.compares().filter(|before| compared.is_none_or(|(known, _)| known != *before)) {
+            if let Some(before) = step
+                .compares()
+                .filter(|before| compared.is_none_or(|(known, _)| known != *before))
+            {
                 self.measured = measured;
                 self.performer.compare_files(before);
                 break;
@@ -393,17 +450,31 @@ impl SessionRuntime {
         engine::decide(&self.state, session_time(), Input::FilesCompared(found))
     }
 
-    /// Adds to the record of the session's end how many lines the session changed, and whether they can be submitted. A
-    /// submit or a merge of a session that has ended before says nothing about that.
+    /// Adds to the record of the session's end how many lines the session changed, and whether they
+    /// can be submitted. A submit or a merge of a session that has ended before says nothing about
+    /// that.
     async fn look_at_work(&self, step: &mut EngineOutput) {
-        for event in step.events.iter_mut().filter(|_| !self.state.pipelines.is_open()) {
-            if let Event::Session(SessionEvent::Ended { outcome, lines, submittable, .. }) = event {
+        for event in step
+            .events
+            .iter_mut()
+            .filter(|_| !self.state.pipelines.is_open())
+        {
+            if let Event::Session(SessionEvent::Ended {
+                outcome,
+                lines,
+                submittable,
+                ..
+            }) = event
+            {
                 // This can take a moment.
                 self.announce();
                 let (cwd, files) = (&self.scene.cwd, &self.state.iterations.all_files);
                 *lines = worktree::count_lines(cwd, &self.state.began.id, files).await;
-                // Without a change there is nothing to submit; without a commit, there is no repository.
-                let has_work = *outcome == SessionOutcome::Complete && files.since().is_some() && !files.is_empty();
+                // Without a change there is nothing to submit; without a commit, there is no
+                // repository.
+                let has_work = *outcome == SessionOutcome::Complete
+                    && files.since().is_some()
+                    && !files.is_empty();
                 *submittable = has_work && can_submit(cwd, self.state.plan()).await;
             }
         }
@@ -451,7 +522,8 @@ impl SessionRuntime {
     /// Wakes the readers of the journal if there are new records.
     fn announce(&self) {
         let seq = self.journal.seq();
-        self.news.send_if_modified(|known| std::mem::replace(known, seq) != seq);
+        self.news
+            .send_if_modified(|known| std::mem::replace(known, seq) != seq);
     }
 
     fn rescue(&mut self) -> Option<PathBuf> {
@@ -459,8 +531,14 @@ impl SessionRuntime {
             return None;
         }
         std::fs::create_dir_all(&self.scene.rescue).ok()?;
-        let copy = self.scene.rescue.join(format!("{}-{}.jsonl", self.state.name, self.state.began.id));
-        self.journal.rescue(&copy).inspect_err(|error| tracing::error!("cannot save the journal: {error}")).ok()?;
+        let copy = self
+            .scene
+            .rescue
+            .join(format!("{}-{}.jsonl", self.state.name, self.state.began.id));
+        self.journal
+            .rescue(&copy)
+            .inspect_err(|error| tracing::error!("cannot save the journal: {error}"))
+            .ok()?;
         Some(copy)
     }
 }
@@ -478,9 +556,16 @@ fn start_agent(
             conversation: state.turns.conversation.as_deref(),
             tally: state.account.conversation,
         },
-        Some(_) => AgentHistory { prompts: past, ..AgentHistory::default() },
+        Some(_) => AgentHistory {
+            prompts: past,
+            ..AgentHistory::default()
+        },
     };
-    agents::start(&state.plan().agent_spec, agent_place(state, folder, scene), past)
+    agents::start(
+        &state.plan().agent_spec,
+        agent_place(state, folder, scene),
+        past,
+    )
 }
 
 fn agent_place(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) -> AgentWorkspace {
@@ -496,7 +581,12 @@ fn agent_place(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) -
 }
 
 fn path_guard(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) -> PathGuard {
-    let config: Vec<PathBuf> = state.plan().config_files.iter().map(PathBuf::from).collect();
+    let config: Vec<PathBuf> = state
+        .plan()
+        .config_files
+        .iter()
+        .map(PathBuf::from)
+        .collect();
     let guard = PathGuard::new(&scene.cwd, &folder.path, &config, &state.plan().protect);
     guard.of_session(sweep::session_mark(&state.began.id))
 }
@@ -507,7 +597,11 @@ fn gatekeepers(
     scene: &RuntimeDirs,
     past: BTreeMap<String, Vec<String>>,
 ) -> GatekeeperAgents {
-    GatekeeperAgents { known: state.plan().gatekeepers.clone(), place: agent_place(state, folder, scene), past }
+    GatekeeperAgents {
+        known: state.plan().gatekeepers.clone(),
+        place: agent_place(state, folder, scene),
+        past,
+    }
 }
 
 fn fallbacks(
@@ -520,6 +614,12 @@ fn fallbacks(
         known: state.plan().limits.fallback.clone(),
         place: gatekeepers.place.clone(),
         past,
-        working: working.map(|name| (name, state.turns.conversation.clone(), state.account.conversation)),
+        working: working.map(|name| {
+            (
+                name,
+                state.turns.conversation.clone(),
+                state.account.conversation,
+            )
+        }),
     }
 }

@@ -1,7 +1,7 @@
 //! All sessions of a user: where they are, what each does, and what changes.
 //!
-//! Owns the list of projects, reading sessions for lists, following them, and removing one. Does not own order or words:
-//! see [`crate::present::session_list`].
+//! Owns the list of projects, reading sessions for lists, following them, and removing one. Does
+//! not own order or words: see [`crate::present::session_list`].
 
 pub mod fleet;
 mod folder_watch;
@@ -33,8 +33,15 @@ impl SessionKey {
     pub fn folder(&self) -> Option<SessionDir> {
         match self {
             Self::Here(path) => {
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                Some(SessionDir { name, path: path.clone() })
+                let name = path
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned();
+                Some(SessionDir {
+                    name,
+                    path: path.clone(),
+                })
             }
             Self::There { .. } => None,
         }

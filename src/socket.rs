@@ -1,12 +1,15 @@
-//! The control socket: how command lines, screens and programs reach a session that runs in another process.
+//! The control socket: how command lines, screens and programs reach a session that runs in another
+//! process.
 //!
-//! Owns the connections. A command goes to the session as a [`crate::engine::input::SessionCommand`], like one from any
-//! other client. Queries are answered from a state that is folded here.
+//! Owns the connections. A command goes to the session as a
+//! [`crate::engine::input::SessionCommand`], like one from any other client. Queries are answered
+//! from a state that is folded here.
 //!
 //! # Invariants
 //! - Only clients of the session's owner are accepted.
-//! - No client can block the session: the socket has a thread of its own, limits what clients send and receive, and
-//!   drops clients that do not read. No number of idle clients keeps another one out.
+//! - No client can block the session: the socket has a thread of its own, limits what clients send
+//!   and receive, and drops clients that do not read. No number of idle clients keeps another one
+//!   out.
 
 pub mod address;
 pub(super) mod answer;
@@ -51,9 +54,11 @@ use connection::{ClientContext, IdleSince};
 use message::SessionReply;
 use request_refusal::RequestRefusal;
 
-/// How many clients can be connected. Beyond that, the client that has been idle for longest is disconnected.
+/// How many clients can be connected. Beyond that, the client that has been idle for longest is
+/// disconnected.
 pub const MOST_CLIENTS: usize = 128;
-/// How many of them can watch. A watcher is never idle, and there must always be room for a command.
+/// How many of them can watch. A watcher is never idle, and there must always be room for a
+/// command.
 pub const MOST_WATCHERS: usize = 112;
 /// How long watchers have to read the last records of a session that has ended.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -76,7 +81,8 @@ struct SocketServer {
 }
 
 /// Work that goes on beside the clients until the session ends, on the socket's thread.
-pub(crate) type SocketCompanion = Box<dyn FnOnce(CompanionContext) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+pub(crate) type SocketCompanion =
+    Box<dyn FnOnce(CompanionContext) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// What such work needs to know of the session, and to change it.
 pub(crate) struct CompanionContext {
@@ -101,10 +107,29 @@ impl ControlSocket {
         let (ledger, desk) = SessionMirror::new(follower, nats.clone(), FoldPace::AtOnce);
         let watches = Arc::new(Semaphore::new(MOST_WATCHERS));
         let (handle, live, journal) = (runtime.handle(), runtime.live(), folder.journal());
-        let reach = ClientContext { handle, desk, journal, live, nats, session, watches };
-        let server = SocketServer { listener, ledger, reach, companion, address: address.clone() };
-        let thread = std::thread::Builder::new().name("socket".into()).spawn(move || server.run())?;
-        Ok(Self { address, thread: Some(thread) })
+        let reach = ClientContext {
+            handle,
+            desk,
+            journal,
+            live,
+            nats,
+            session,
+            watches,
+        };
+        let server = SocketServer {
+            listener,
+            ledger,
+            reach,
+            companion,
+            address: address.clone(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("socket".into())
+            .spawn(move || server.run())?;
+        Ok(Self {
+            address,
+            thread: Some(thread),
+        })
     }
 
     /// Where the socket is, so that an abrupt exit can remove it.
@@ -128,7 +153,9 @@ impl Drop for ControlSocket {
 
 impl SocketServer {
     fn run(self) {
-        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let tokio = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         let served = tokio.and_then(|tokio| tokio.block_on(self.serve()));
         if let Err(error) = served {
             tracing::error!("the control socket failed: {error}");
@@ -136,16 +163,32 @@ impl SocketServer {
     }
 
     async fn serve(self) -> io::Result<()> {
-        let Self { listener, mut ledger, reach, companion, address } = self;
+        let Self {
+            listener,
+            mut ledger,
+            reach,
+            companion,
+            address,
+        } = self;
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
         let mut clients = ConnectedClients::default();
-        // Moved in, so that it is dropped when the session ends: that closes the channel that announces records.
+        // Moved in, so that it is dropped when the session ends: that closes the channel that
+        // announces records.
         let following = async move { ledger.follow().await };
         tokio::pin!(following);
-        let ClientContext { handle, desk, session, .. } = reach.clone();
+        let ClientContext {
+            handle,
+            desk,
+            session,
+            ..
+        } = reach.clone();
         let mut beside: Pin<Box<dyn Future<Output = ()>>> = match companion {
-            Some(companion) => companion(CompanionContext { handle, desk, session }),
+            Some(companion) => companion(CompanionContext {
+                handle,
+                desk,
+                session,
+            }),
             None => Box::pin(std::future::pending()),
         };
         loop {
@@ -188,12 +231,19 @@ impl ConnectedClients {
     async fn welcome(&mut self, mut stream: UnixStream, reach: &ClientContext) {
         let peer = stream.peer_cred().ok();
         let ours = peer.is_some_and(|peer| peer.uid() == geteuid().as_raw());
-        let process = self.peers.of_process(peer.and_then(|peer| peer.pid()), &reach.session);
+        let process = self
+            .peers
+            .of_process(peer.and_then(|peer| peer.pid()), &reach.session);
         let why = if !ours {
             RequestRefusal::OtherUser
         } else if self.has_room().await {
             let idle = IdleSince::now();
-            let task = self.running.spawn(connection::serve(stream, process, reach.clone(), idle.clone()));
+            let task = self.running.spawn(connection::serve(
+                stream,
+                process,
+                reach.clone(),
+                idle.clone(),
+            ));
             self.seats.push(ClientSlot { idle, task });
             return;
         } else {
@@ -204,13 +254,19 @@ impl ConnectedClients {
         let _ = timeout(NO_ROOM, stream.write_all(line.as_bytes())).await;
     }
 
-    /// Whether there is room for one more. Idle clients must not keep others out, so this disconnects the one that has
-    /// been idle for longest; those that never sent a request go first.
+    /// Whether there is room for one more. Idle clients must not keep others out, so this
+    /// disconnects the one that has been idle for longest; those that never sent a request go
+    /// first.
     async fn has_room(&mut self) -> bool {
         self.seats.retain(|seat| !seat.task.is_finished());
         if self.running.len() >= MOST_CLIENTS {
-            let idle = self.seats.iter().filter_map(|seat| Some((seat.idle.get()?, seat)));
-            let Some((_, longest)) = idle.min_by_key(|(since, _)| *since) else { return false };
+            let idle = self
+                .seats
+                .iter()
+                .filter_map(|seat| Some((seat.idle.get()?, seat)));
+            let Some((_, longest)) = idle.min_by_key(|(since, _)| *since) else {
+                return false;
+            };
             tracing::info!("closed an idle client of the control socket to make room for another");
             longest.task.abort();
         }

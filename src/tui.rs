@@ -1,10 +1,12 @@
 //! The screen: shows a session live and lets the user steer it.
 //!
-//! Reads records and the engine's state that follows from them, and acts only by sending commands. Keys go through the
-//! key map to [`mod@update`], which changes the [`model`] and returns requests; [`view`] draws the model.
+//! Reads records and the engine's state that follows from them, and acts only by sending commands.
+//! Keys go through the key map to [`mod@update`], which changes the [`model`] and returns requests;
+//! [`view`] draws the model.
 //!
 //! # Invariants
-//! - A frame is drawn only when something changed, on average at most 60 times a second: see [`frame_pacer`].
+//! - A frame is drawn only when something changed, on average at most 60 times a second: see
+//!   [`frame_pacer`].
 //! - The terminal gets its own settings back, however the screen ends.
 
 pub mod ansi;
@@ -77,7 +79,9 @@ use modals::editor::EditorPurpose;
 use model::{CloseBehavior, ScreenMode, ScreenModel};
 use notification::{TerminalFocus, TerminalNotifier};
 use replay::ReplayPlayer;
-use screen_terminal::{ECHO, ScreenTerminal, SuspendResult, TerminalKeys, event_stream, next_event, until_frame};
+use screen_terminal::{
+    ECHO, ScreenTerminal, SuspendResult, TerminalKeys, event_stream, next_event, until_frame,
+};
 use stream::SessionStream;
 use theme::{ScreenTheme, ThemeRole, background::Rgb};
 use update::{ScreenEvent, ScreenRequest, update};
@@ -113,8 +117,13 @@ pub enum BackgroundSource {
 }
 
 impl BackgroundSource {
-    /// What the environment says about the background. The text consoles of Linux and dumb terminals do not answer.
-    pub fn detect(theme: crate::config::ThemeName, no_color: bool, variable: impl Fn(&str) -> Option<String>) -> Self {
+    /// What the environment says about the background. The text consoles of Linux and dumb
+    /// terminals do not answer.
+    pub fn detect(
+        theme: crate::config::ThemeName,
+        no_color: bool,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Self {
         if no_color || theme != crate::config::ThemeName::Auto {
             return Self::Unneeded;
         }
@@ -132,7 +141,8 @@ pub struct ScreenSource {
     pub journal: PathBuf,
     /// None for a past session.
     pub helm: Option<SessionClient>,
-    /// The number of the last record, as a signal that the journal has more. The channel closes with the session.
+    /// The number of the last record, as a signal that the journal has more. The channel closes
+    /// with the session.
     pub news: watch::Receiver<u64>,
     pub live: mpsc::Receiver<HookOutputChunk>,
     /// What happens to the session when the screen closes.
@@ -183,21 +193,33 @@ enum ExitCondition {
 /// Shows a session until the user leaves.
 pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<ScreenExit> {
     let (keymap, wrong) = options.keys();
-    let mode = if source.helm.is_some() { ScreenMode::Live } else { ScreenMode::Replay(ReplayPlayer::default()) };
+    let mode = if source.helm.is_some() {
+        ScreenMode::Live
+    } else {
+        ScreenMode::Replay(ReplayPlayer::default())
+    };
     let mut model = ScreenModel::new(keymap, options.first_theme(), mode);
     model.tie = source.tie;
     (model.motion, model.signs, model.hint.mode) = (options.motion, options.signs, options.hints);
     model.demo = source.pace.as_ref().map(|(_, pace)| *pace);
     model.zone = local_zone();
     model.stream = SessionStream::in_zone(model.zone.clone());
-    model.memory = options.memory.as_deref().map(ScreenMemory::load).unwrap_or_default();
+    model.memory = options
+        .memory
+        .as_deref()
+        .map(ScreenMemory::load)
+        .unwrap_or_default();
     if let Some(wrong) = wrong {
         model.say(ThemeRole::Warning, wrong);
     }
     model.nats = source.nats.as_ref().map(|link| link.borrow().clone());
     let feed = JournalFeed::open(&source.journal)?;
     let is_live = matches!(model.mode, ScreenMode::Live);
-    let history = if is_live { UnreadHistory::of(&source.journal, &mut model).map(Box::new) } else { None };
+    let history = if is_live {
+        UnreadHistory::of(&source.journal, &mut model).map(Box::new)
+    } else {
+        None
+    };
     let courier = CommandQueue::new(source.helm.clone());
     let terminal = ScreenTerminal::open(&options)?;
     model.size = terminal.screen.size()?;
@@ -220,7 +242,10 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
     let left = tui.courier.part().await;
     // Close the screen first, so that these messages stay on the terminal.
     drop(tui.terminal);
-    for words in left.iter().filter_map(|left| left.words(&mut tui.model.sent)) {
+    for words in left
+        .iter()
+        .filter_map(|left| left.words(&mut tui.model.sent))
+    {
         let _ = writeln!(io::stderr(), "creel: {}", plain(&words));
     }
     followed?;
@@ -233,7 +258,8 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
 impl Tui {
     async fn follow(&mut self) -> io::Result<()> {
         self.read_records()?;
-        // Do not notify about a gate that is already open: the user has just opened the screen and sees it.
+        // Do not notify about a gate that is already open: the user has just opened the screen and
+        // sees it.
         self.called = self.open_gate().map(|gate| gate.id);
         while !self.is_done() {
             self.model.now = session_time();
@@ -253,7 +279,8 @@ impl Tui {
                 }
                 () = sleep_until(tick) => self.on_tick()?,
                 () = until_frame(frame) => {}
-                // Ready at once: between two parts of the history, the other branches have their turn.
+                // Ready at once: between two parts of the history, the other branches have their
+                // turn.
                 () = std::future::ready(()), if self.history.is_some() => self.read_history()?,
                 msg = self.courier.told() => {
                     self.terminal.changed = true;
@@ -275,10 +302,15 @@ impl Tui {
         Ok(())
     }
 
-    /// Whether there is nothing more to show. If the session died without an end record, the screen closes so that the
-    /// caller can print why.
+    /// Whether there is nothing more to show. If the session died without an end record, the screen
+    /// closes so that the caller can print why.
     fn is_done(&self) -> bool {
-        let ended = || self.model.session.as_ref().is_some_and(|state| state.phase.outcome().is_some());
+        let ended = || {
+            self.model
+                .session
+                .as_ref()
+                .is_some_and(|state| state.phase.outcome().is_some())
+        };
         match self.stay {
             ExitCondition::AsLongAsWanted => self.over && self.history.is_none() && !ended(),
             ExitCondition::UntilTheEnd => self.over,
@@ -293,7 +325,12 @@ impl Tui {
         self.model.look_after_the_gate();
         self.call_for_the_gate()?;
         self.set_title()?;
-        let Self { model, feed, terminal, .. } = self;
+        let Self {
+            model,
+            feed,
+            terminal,
+            ..
+        } = self;
         terminal.draw(|frame| {
             // The terminal may have another size than the last event said.
             view::prepare(model, frame.area(), &|spot| feed.again(spot).ok());
@@ -301,20 +338,29 @@ impl Tui {
         })
     }
 
-    /// The terminal's title says what the session does, without times: it changes only with the state.
+    /// The terminal's title says what the session does, without times: it changes only with the
+    /// state.
     fn set_title(&mut self) -> io::Result<()> {
-        let Some(state) = &self.model.session else { return Ok(()) };
+        let Some(state) = &self.model.session else {
+            return Ok(());
+        };
         let chip = view::chip(&self.model, state);
-        let title = plain(&format!("{} {} · {}", chip.sign, state.name, chip.word)).replace('\n', " ");
+        let title =
+            plain(&format!("{} {} · {}", chip.sign, state.name, chip.word)).replace('\n', " ");
         self.terminal.screen.set_title(title)
     }
 
     fn open_gate(&self) -> Option<&crate::engine::gate::Gate> {
-        self.model.session.as_ref().and_then(|session| session.permissions().gate_for_a_person())
+        self.model
+            .session
+            .as_ref()
+            .and_then(|session| session.permissions().gate_for_a_person())
     }
 
     fn call_for_the_gate(&mut self) -> io::Result<()> {
-        let gate = self.open_gate().map(|gate| (gate.id, format!("creel needs you: {}", gate.reason)));
+        let gate = self
+            .open_gate()
+            .map(|gate| (gate.id, format!("creel needs you: {}", gate.reason)));
         let id = gate.as_ref().map(|(id, _)| *id);
         if id == self.called {
             return Ok(());
@@ -322,7 +368,9 @@ impl Tui {
         self.called = id;
         let live = matches!(self.model.mode, ScreenMode::Live);
         match (gate, self.options.notify) {
-            (Some((_, text)), Some(notifier)) if live && self.model.terminal_focus != TerminalFocus::Here => {
+            (Some((_, text)), Some(notifier))
+                if live && self.model.terminal_focus != TerminalFocus::Here =>
+            {
                 self.terminal.screen.call(notifier, &text)
             }
             (Some(_) | None, _) => Ok(()),
@@ -380,19 +428,37 @@ impl Tui {
             ScreenRequest::Command(command) => self.courier.ask(vec![command]),
             ScreenRequest::InOrder(commands) => self.courier.ask(commands),
             ScreenRequest::Leave => self.stay = ExitCondition::NoLonger(ScreenExit::Done),
-            ScreenRequest::LeaveRunning => self.stay = ExitCondition::NoLonger(ScreenExit::LeavesItRunning),
+            ScreenRequest::LeaveRunning => {
+                self.stay = ExitCondition::NoLonger(ScreenExit::LeavesItRunning);
+            }
             ScreenRequest::LeaveAtOnce => self.stay = ExitCondition::NoLonger(ScreenExit::AtOnce),
             ScreenRequest::LeaveAtTheEnd => self.stay = ExitCondition::UntilTheEnd,
             ScreenRequest::Copy(text) => self.terminal.screen.copy(&text)?,
-            ScreenRequest::EditOutside(purpose, text) => return self.edit_outside(purpose, text).await,
+            ScreenRequest::EditOutside(purpose, text) => {
+                return self.edit_outside(purpose, text).await;
+            }
             ScreenRequest::Suspend => self.suspend()?,
             ScreenRequest::Redraw => self.terminal.screen.redraw(),
             ScreenRequest::Remember => self.remember(),
             ScreenRequest::SetPace(pace) => self.set_pace(pace),
-            ScreenRequest::ReadOutput { title, file, otherwise, earlier, live, reason } => {
+            ScreenRequest::ReadOutput {
+                title,
+                file,
+                otherwise,
+                earlier,
+                live,
+                reason,
+            } => {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
                 let file = file.map(|file| folder.join(file));
-                let output = output_files::RunOutput { title, file, otherwise, earlier, live, reason };
+                let output = output_files::RunOutput {
+                    title,
+                    file,
+                    otherwise,
+                    earlier,
+                    live,
+                    reason,
+                };
                 return Ok(Some(ScreenEvent::Read(output.viewer())));
             }
             ScreenRequest::Seek(target) => self.seek(target)?,
@@ -400,9 +466,12 @@ impl Tui {
         Ok(None)
     }
 
-    /// Saves what lasts longer than this screen. Without it the next screen has the defaults, so errors are only logged.
+    /// Saves what lasts longer than this screen. Without it the next screen has the defaults, so
+    /// errors are only logged.
     fn remember(&self) {
-        let Some(file) = &self.options.memory else { return };
+        let Some(file) = &self.options.memory else {
+            return;
+        };
         if let Err(error) = self.model.memory.save(file) {
             tracing::warn!("cannot save {}: {error}", file.display());
         }
@@ -410,20 +479,28 @@ impl Tui {
 
     /// A demo whose pace cannot be changed plays on.
     fn set_pace(&self, pace: PlaybackPace) {
-        let Some((file, _)) = &self.source.pace else { return };
+        let Some((file, _)) = &self.source.pace else {
+            return;
+        };
         if let Err(error) = file.write(pace) {
             tracing::warn!("cannot change the demo's pace: {error}");
         }
     }
 
     /// Hands the terminal to the user's editor until it exits.
-    async fn edit_outside(&mut self, purpose: EditorPurpose, before: String) -> io::Result<Option<ScreenEvent>> {
+    async fn edit_outside(
+        &mut self,
+        purpose: EditorPurpose,
+        before: String,
+    ) -> io::Result<Option<ScreenEvent>> {
         let sheet = match EditorFile::new(&before) {
             Ok(sheet) => sheet,
             Err(why) => return Ok(Some(ScreenEvent::Failed(why.to_string()))),
         };
         self.lend();
-        let (ended, signal) = sheet.edited(&mut self.terminal.signals, &mut self.terminal.stop_signal).await;
+        let (ended, signal) = sheet
+            .edited(&mut self.terminal.signals, &mut self.terminal.stop_signal)
+            .await;
         let became = sheet.read(ended);
         if signal.is_some() {
             // Leave the terminal alone: it may be gone.
@@ -440,7 +517,11 @@ impl Tui {
             Ok(text) => {
                 // creel has the text now: a refused command brings it back on the screen.
                 sheet.remove();
-                ScreenEvent::Edited { purpose, before, text }
+                ScreenEvent::Edited {
+                    purpose,
+                    before,
+                    text,
+                }
             }
             Err(why) => ScreenEvent::Failed(why.to_string()),
         }))
@@ -469,7 +550,10 @@ impl Tui {
         let result = self.terminal.suspend()?;
         self.look_at_size()?;
         if result == SuspendResult::NotPossible {
-            self.model.say(ThemeRole::Warning, "cannot suspend creel here: no shell could resume it");
+            self.model.say(
+                ThemeRole::Warning,
+                "cannot suspend creel here: no shell could resume it",
+            );
         }
         Ok(())
     }
@@ -485,7 +569,14 @@ impl Tui {
     /// Stops a session that runs in this process. Any other session continues.
     async fn stop_session(&mut self) {
         if let Some(SessionClient::Here(handle)) = &self.source.helm {
-            let _ = handle.command(ActorKind::Cli, SessionCommand::Stop { how: StopTiming::Now }).await;
+            let _ = handle
+                .command(
+                    ActorKind::Cli,
+                    SessionCommand::Stop {
+                        how: StopTiming::Now,
+                    },
+                )
+                .await;
         }
     }
 }

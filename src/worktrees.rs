@@ -1,14 +1,15 @@
 //! Git worktrees in which sessions work beside each other, each on a branch of its own.
 //!
-//! Owns how a worktree is created, found again, and removed. [`repository`] calls git, [`base_commit`] finds the commit to
-//! start from, [`new_worktree`] creates, [`inventory`] lists, [`joined_branches`] merges, and [`removal`] removes. Does not
-//! decide when a session gets a worktree or when it goes: see [`crate::engine::policy::WorktreePlan`].
+//! Owns how a worktree is created, found again, and removed. [`repository`] calls git,
+//! [`base_commit`] finds the commit to start from, [`new_worktree`] creates, [`inventory`] lists,
+//! [`joined_branches`] merges, and [`removal`] removes. Does not decide when a session gets a
+//! worktree or when it goes: see [`crate::engine::policy::WorktreePlan`].
 //!
 //! # Invariants
-//! - Nothing is lost: a folder with changes is not removed, and a branch is deleted only if another one has all its
-//!   commits.
-//! - A worktree names its session from the moment it exists (git's lock has the reason), so a kill leaves none behind
-//!   that creel does not recognise.
+//! - Nothing is lost: a folder with changes is not removed, and a branch is deleted only if another
+//!   one has all its commits.
+//! - A worktree names its session from the moment it exists (git's lock has the reason), so a kill
+//!   leaves none behind that creel does not recognise.
 //! - creel never changes the files or the branch of the user's own checkout.
 
 pub mod base_commit;

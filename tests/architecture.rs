@@ -1,4 +1,5 @@
-//! The house rules that a compiler does not check: dependencies between modules, a pure engine, a header on every file.
+//! The house rules that a compiler does not check: dependencies between modules, a pure engine, a
+//! header on every file.
 
 #[path = "architecture/tokens.rs"]
 mod tokens;
@@ -25,15 +26,33 @@ const ARROWS: [(&str, &str); 20] = [
     ("agents", "engine process"),
     ("journal", "engine"),
     ("runtime", "engine process hooks agents journal"),
-    // The ways into and out of a running session use each other. They look at processes to recognise a session's own
-    // agent and hooks.
-    ("socket", "engine process config journal runtime present nats worktrees"),
-    ("nats", "engine process config journal runtime present socket queue"),
+    // The ways into and out of a running session use each other. They look at processes to
+    // recognise a session's own agent and hooks.
+    (
+        "socket",
+        "engine process config journal runtime present nats worktrees",
+    ),
+    (
+        "nats",
+        "engine process config journal runtime present socket queue",
+    ),
     ("queue", "engine config journal runtime present socket nats"),
-    ("mcp", "engine process config journal runtime present socket nats"),
-    ("sessions", "engine process config journal runtime present socket nats worktrees"),
-    ("cli", "engine process config present hooks agents journal runtime socket nats queue mcp sessions worktrees"),
-    ("tui", "engine process config journal runtime present socket nats sessions"),
+    (
+        "mcp",
+        "engine process config journal runtime present socket nats",
+    ),
+    (
+        "sessions",
+        "engine process config journal runtime present socket nats worktrees",
+    ),
+    (
+        "cli",
+        "engine process config present hooks agents journal runtime socket nats queue mcp sessions worktrees",
+    ),
+    (
+        "tui",
+        "engine process config journal runtime present socket nats sessions",
+    ),
     ("logging", ""),
     (
         "app",
@@ -43,21 +62,42 @@ const ARROWS: [(&str, &str); 20] = [
     ("lib", ""),
 ];
 
-/// The modules of the standard library that the engine may use: none of them does I/O, reads the clock or is random.
-/// The engine uses ordered maps only, because the order of a `HashMap` differs from run to run.
+/// The modules of the standard library that the engine may use: none of them does I/O, reads the
+/// clock or is random. The engine uses ordered maps only, because the order of a `HashMap` differs
+/// from run to run.
 const PURE_MODULES: [&str; 24] = [
-    "array", "borrow", "boxed", "char", "clone", "cmp", "convert", "default", "error", "fmt", "iter", "marker", "mem",
-    "num", "ops", "option", "rc", "result", "slice", "str", "string", "vec", "any", "ascii",
+    "array", "borrow", "boxed", "char", "clone", "cmp", "convert", "default", "error", "fmt",
+    "iter", "marker", "mem", "num", "ops", "option", "rc", "result", "slice", "str", "string",
+    "vec", "any", "ascii",
 ];
 /// The items that the engine may use from modules that also contain impure ones.
 const PURE_ITEMS: [(&str, &[&str]); 4] = [
-    ("collections", &["BTreeMap", "BTreeSet", "BinaryHeap", "VecDeque", "btree_map", "btree_set", "vec_deque"]),
+    (
+        "collections",
+        &[
+            "BTreeMap",
+            "BTreeSet",
+            "BinaryHeap",
+            "VecDeque",
+            "btree_map",
+            "btree_set",
+            "vec_deque",
+        ],
+    ),
     ("hash", &["Hash", "Hasher"]),
     ("sync", &["Arc", "LazyLock"]),
     ("time", &["Duration"]),
 ];
 /// The crates that the engine may use.
-const PURE_CRATES: [&str; 7] = ["fast_glob", "imara_diff", "regex", "serde", "serde_json", "strsim", "thiserror"];
+const PURE_CRATES: [&str; 7] = [
+    "fast_glob",
+    "imara_diff",
+    "regex",
+    "serde",
+    "serde_json",
+    "strsim",
+    "thiserror",
+];
 
 /// Files that mostly match on enums of other crates, which can grow.
 const FOREIGN_ENUMS: [&str; 1] = ["agents/acp/translate.rs"];
@@ -81,9 +121,16 @@ fn sources() -> Vec<PathBuf> {
 
 /// The file's path below `src`, and its top-level module.
 fn place(path: &Path) -> (String, String) {
-    let below = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).expect("it is below src");
+    let below = path
+        .strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))
+        .expect("it is below src");
     let name = below.to_string_lossy().into_owned();
-    let module = name.split('/').next().unwrap_or_default().trim_end_matches(".rs").to_owned();
+    let module = name
+        .split('/')
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches(".rs")
+        .to_owned();
     (name, module)
 }
 
@@ -93,15 +140,22 @@ fn source(path: &Path) -> String {
 
 /// The module path of a file: `engine/turn/prompt.rs` is `engine`, `turn`, `prompt`.
 fn modules_of(file: &str) -> Vec<&str> {
-    file.trim_end_matches(".rs").split('/').filter(|name| *name != "lib").collect()
+    file.trim_end_matches(".rs")
+        .split('/')
+        .filter(|name| *name != "lib")
+        .collect()
 }
 
-/// The top-level module that a path in `file` refers to. None for paths of other crates and local names; `crate` if it
-/// names all modules at once.
+/// The top-level module that a path in `file` refers to. None for paths of other crates and local
+/// names; `crate` if it names all modules at once.
 fn module_at_top<'a>(file: &'a str, path: &[&'a str]) -> Option<&'a str> {
     let within = modules_of(file);
     let ups = path.iter().take_while(|word| **word == "super").count();
-    let next = path.get(ups.max(1)).copied().filter(|word| *word != "*").unwrap_or("crate");
+    let next = path
+        .get(ups.max(1))
+        .copied()
+        .filter(|word| *word != "*")
+        .unwrap_or("crate");
     match *path.first()? {
         "super" if ups < within.len() => within.first().copied(),
         "crate" | "super" => Some(next),
@@ -111,18 +165,33 @@ fn module_at_top<'a>(file: &'a str, path: &[&'a str]) -> Option<&'a str> {
 
 #[test]
 fn modules_use_only_allowed_modules() {
-    let modules: BTreeSet<&str> = ARROWS.iter().map(|(module, _)| *module).chain(["crate"]).collect();
+    let modules: BTreeSet<&str> = ARROWS
+        .iter()
+        .map(|(module, _)| *module)
+        .chain(["crate"])
+        .collect();
     let mut wrong = Vec::new();
     for path in sources() {
         let (file, module) = place(&path);
-        let allowed = ARROWS.iter().find(|(name, _)| *name == module).map(|(_, allowed)| allowed);
-        let allowed = allowed.unwrap_or_else(|| panic!("{file}: `{module}` has no arrows; is it a new module?"));
+        let allowed = ARROWS
+            .iter()
+            .find(|(name, _)| *name == module)
+            .map(|(_, allowed)| allowed);
+        let allowed = allowed
+            .unwrap_or_else(|| panic!("{file}: `{module}` has no arrows; is it a new module?"));
         let allowed: Vec<&str> = allowed.split(' ').collect();
         let text = source(&path);
         for named in paths(&tokens(&text)) {
-            let Some(used) = module_at_top(&file, &named.words).filter(|used| modules.contains(used)) else { continue };
+            let Some(used) =
+                module_at_top(&file, &named.words).filter(|used| modules.contains(used))
+            else {
+                continue;
+            };
             if used != module && !allowed.contains(&used) {
-                wrong.push(format!("{file}:{}: {module} must not use {used}", named.line));
+                wrong.push(format!(
+                    "{file}:{}: {module} must not use {used}",
+                    named.line
+                ));
             }
         }
     }
@@ -132,14 +201,35 @@ fn modules_use_only_allowed_modules() {
 #[test]
 fn the_dependency_check_sees_every_spelling() {
     let read = |file: &'static str, text: &'static str| -> Vec<&str> {
-        paths(&tokens(text)).iter().filter_map(|path| module_at_top(file, &path.words)).collect()
+        paths(&tokens(text))
+            .iter()
+            .filter_map(|path| module_at_top(file, &path.words))
+            .collect()
     };
     let text = "use crate::{\n    a::{self, x},\n    b,\n};\nfn f() { crate::c::g() }";
     assert_eq!(read("engine/x.rs", text), ["a", "a", "b", "c"]);
-    assert_eq!(read("engine/x.rs", "use super::y; use super::super::config::Plan;"), ["engine", "config"]);
-    assert_eq!(read("engine/x.rs", "use crate as all; fn f() { all::tui::g() }"), ["crate", "tui"]);
-    assert_eq!(read("engine/x.rs", "use crate::*; use crate::{self as all};"), ["crate", "crate"]);
-    assert_eq!(read("engine/x.rs", "#[cfg(test)] use crate::a::b; use crate::c; #[cfg(test)] mod tests;"), ["c"]);
+    assert_eq!(
+        read(
+            "engine/x.rs",
+            "use super::y; use super::super::config::Plan;"
+        ),
+        ["engine", "config"]
+    );
+    assert_eq!(
+        read("engine/x.rs", "use crate as all; fn f() { all::tui::g() }"),
+        ["crate", "tui"]
+    );
+    assert_eq!(
+        read("engine/x.rs", "use crate::*; use crate::{self as all};"),
+        ["crate", "crate"]
+    );
+    assert_eq!(
+        read(
+            "engine/x.rs",
+            "#[cfg(test)] use crate::a::b; use crate::c; #[cfg(test)] mod tests;"
+        ),
+        ["c"]
+    );
 }
 
 #[test]
@@ -157,16 +247,26 @@ fn every_verb_of_the_command_line_is_a_file() {
 /// The package's dependencies, by their names in source code.
 fn dependencies() -> BTreeSet<String> {
     let manifest = include_str!("../Cargo.toml");
-    let from = manifest.split("\n[dependencies]\n").nth(1).expect("it has dependencies");
+    let from = manifest
+        .split("\n[dependencies]\n")
+        .nth(1)
+        .expect("it has dependencies");
     let lines = from.lines().take_while(|line| !line.starts_with('['));
-    lines.filter_map(|line| line.split_once('=')).map(|(name, _)| name.trim().replace('-', "_")).collect()
+    lines
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, _)| name.trim().replace('-', "_"))
+        .collect()
 }
 
-/// Whether the engine may use this path: only listed items of the standard library and of other crates.
+/// Whether the engine may use this path: only listed items of the standard library and of other
+/// crates.
 fn is_pure(path: &[&str], dependencies: &BTreeSet<String>) -> bool {
     match path {
         ["std" | "core" | "alloc", module, rest @ ..] => {
-            let listed = PURE_ITEMS.iter().find(|(name, _)| name == module).map(|(_, items)| *items);
+            let listed = PURE_ITEMS
+                .iter()
+                .find(|(name, _)| name == module)
+                .map(|(_, items)| *items);
             match (listed, rest) {
                 (Some(items), [item, ..]) => items.contains(item),
                 (Some(_), []) => false,
@@ -186,9 +286,20 @@ fn the_engine_is_pure() {
     for path in sources() {
         let (file, module) = place(&path);
         let text = source(&path);
-        let named = if module == "engine" { paths(&tokens(&text)) } else { Vec::new() };
-        for path in named.iter().filter(|path| !is_pure(&path.words, &dependencies)) {
-            wrong.push(format!("{file}:{} names {}", path.line, path.words.join("::")));
+        let named = if module == "engine" {
+            paths(&tokens(&text))
+        } else {
+            Vec::new()
+        };
+        for path in named
+            .iter()
+            .filter(|path| !is_pure(&path.words, &dependencies))
+        {
+            wrong.push(format!(
+                "{file}:{} names {}",
+                path.line,
+                path.words.join("::")
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -197,7 +308,11 @@ fn the_engine_is_pure() {
 #[test]
 fn the_purity_rule_sees_every_spelling() {
     let dependencies = dependencies();
-    let pure = |text: &str| paths(&tokens(text)).iter().all(|path| is_pure(&path.words, &dependencies));
+    let pure = |text: &str| {
+        paths(&tokens(text))
+            .iter()
+            .all(|path| is_pure(&path.words, &dependencies))
+    };
     for impure in [
         "use std::fs;",
         "use std::{fs::File, fmt};",
@@ -245,46 +360,90 @@ fn the_purity_rule_sees_every_spelling() {
 /// Enums that are declared in these sources.
 fn declared_enums<'a>(files: &[(String, Vec<Token<'a>>)]) -> BTreeSet<&'a str> {
     let words = files.iter().flat_map(|(_, tokens)| tokens.windows(2));
-    words.filter(|pair| pair[0].text == "enum").map(|pair| pair[1].text).collect()
+    words
+        .filter(|pair| pair[0].text == "enum")
+        .map(|pair| pair[1].text)
+        .collect()
 }
 
 /// Whether a pattern matches everything: `_`, or a binding.
 fn takes_the_rest(arm: &MatchArm<'_>) -> bool {
-    let is_name = |word: &str| word.chars().all(|c| c == '_' || c.is_lowercase() || c.is_ascii_digit());
-    !arm.guarded && matches!(arm.pattern[..], [word] if is_name(word) && !["true", "false"].contains(&word))
+    let is_name = |word: &str| {
+        word.chars()
+            .all(|c| c == '_' || c.is_lowercase() || c.is_ascii_digit())
+    };
+    !arm.guarded
+        && matches!(arm.pattern[..], [word] if is_name(word) && !["true", "false"].contains(&word))
 }
 
 /// Whether a pattern names a variant of one of these enums.
 fn names_a_variant(arm: &MatchArm<'_>, enums: &BTreeSet<&str>) -> bool {
-    arm.pattern.windows(2).any(|pair| pair[1] == "::" && (enums.contains(pair[0]) || pair[0] == "Self"))
+    arm.pattern
+        .windows(2)
+        .any(|pair| pair[1] == "::" && (enums.contains(pair[0]) || pair[0] == "Self"))
 }
 
 /// The lines of matches over our own enums that end with a catch-all pattern without a reason.
 fn open_ended(tokens: &[Token<'_>], enums: &BTreeSet<&str>) -> Vec<usize> {
-    let lint = ["#", "[", "expect", "(", "clippy", "::", "wildcard_enum_match_arm"];
-    let explained: Vec<_> =
-        (0..tokens.len()).filter(|at| stands(tokens, *at, &lint)).map(|at| item(tokens, at)).collect();
+    let lint = [
+        "#",
+        "[",
+        "expect",
+        "(",
+        "clippy",
+        "::",
+        "wildcard_enum_match_arm",
+    ];
+    let explained: Vec<_> = (0..tokens.len())
+        .filter(|at| stands(tokens, *at, &lint))
+        .map(|at| item(tokens, at))
+        .collect();
     let all = matches(tokens).into_iter();
     let open = all.filter(|found| {
-        found.arms.iter().any(takes_the_rest) && found.arms.iter().any(|arm| names_a_variant(arm, enums))
+        found.arms.iter().any(takes_the_rest)
+            && found.arms.iter().any(|arm| names_a_variant(arm, enums))
     });
-    open.filter(|found| !explained.iter().any(|item| item.contains(&found.at))).map(|found| found.line).collect()
+    open.filter(|found| !explained.iter().any(|item| item.contains(&found.at)))
+        .map(|found| found.line)
+        .collect()
 }
 
-/// Clippy finds most of these, but not those inside `Some(…)` or a tuple, and not those in a module that expects the
-/// lint. A new variant must lead its author to every place that has to handle it.
+/// Clippy finds most of these, but not those inside `Some(…)` or a tuple, and not those in a module
+/// that expects the lint. A new variant must lead its author to every place that has to handle it.
 #[test]
 fn matches_over_our_own_enums_name_every_variant_or_say_why_not() {
-    let texts: Vec<_> = sources().iter().map(|path| (place(path).0, source(path))).collect();
-    let files: Vec<_> = texts.iter().map(|(file, text)| (file.clone(), tokens(text))).collect();
+    let texts: Vec<_> = sources()
+        .iter()
+        .map(|path| (place(path).0, source(path)))
+        .collect();
+    let files: Vec<_> = texts
+        .iter()
+        .map(|(file, text)| (file.clone(), tokens(text)))
+        .collect();
     let enums = declared_enums(&files);
     let mut wrong = Vec::new();
-    for (file, tokens) in files.iter().filter(|(file, _)| !FOREIGN_ENUMS.contains(&file.as_str())) {
-        let whole = ["#", "!", "[", "expect", "(", "clippy", "::", "wildcard_enum_match_arm"];
+    for (file, tokens) in files
+        .iter()
+        .filter(|(file, _)| !FOREIGN_ENUMS.contains(&file.as_str()))
+    {
+        let whole = [
+            "#",
+            "!",
+            "[",
+            "expect",
+            "(",
+            "clippy",
+            "::",
+            "wildcard_enum_match_arm",
+        ];
         if (0..tokens.len()).any(|at| stands(tokens, at, &whole)) {
             wrong.push(format!("{file} expects it of the whole file"));
         }
-        wrong.extend(open_ended(tokens, &enums).iter().map(|line| format!("{file}:{line}")));
+        wrong.extend(
+            open_ended(tokens, &enums)
+                .iter()
+                .map(|line| format!("{file}:{line}")),
+        );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -294,10 +453,18 @@ fn the_match_check_sees_every_spelling() {
     let enums = BTreeSet::from(["Ours"]);
     let open = |text: &str| !open_ended(&tokens(text), &enums).is_empty();
     assert!(open("match x { Ours::A => 1, _ => 2 }"));
-    assert!(open("match x.y(|a| { a }) { Some(Ours::A) => { 1 } Some(Ours::B) | None => 2, rest => f(rest) }"));
-    assert!(open("match (x, y) { (Ours::A, 1) if z => 1, _ => match y { _ => 2 } }"));
-    assert!(open("match x { 1 => match y { Self::A => 2, _ => 3 }, _ => 4 }"));
-    assert!(!open("match x { Ours::A => 1, Ours::B | Ours::C => match y { 1 => 2, _ => 3 } }"));
+    assert!(open(
+        "match x.y(|a| { a }) { Some(Ours::A) => { 1 } Some(Ours::B) | None => 2, rest => f(rest) }"
+    ));
+    assert!(open(
+        "match (x, y) { (Ours::A, 1) if z => 1, _ => match y { _ => 2 } }"
+    ));
+    assert!(open(
+        "match x { 1 => match y { Self::A => 2, _ => 3 }, _ => 4 }"
+    ));
+    assert!(!open(
+        "match x { Ours::A => 1, Ours::B | Ours::C => match y { 1 => 2, _ => 3 } }"
+    ));
     assert!(!open("match x { Theirs::A => 1, _ => 2 }"));
     assert!(!open("match x { Ours::A => 1, _ if y => 2, Ours::B => 3 }"));
     assert!(!open(
@@ -334,14 +501,20 @@ fn no_two_types_share_a_name() {
         let (file, _) = place(&path);
         let text = source(&path);
         // Types of test modules are local to them: they come last in a file.
-        let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let text = text
+            .split("\n#[cfg(test)]\nmod ")
+            .next()
+            .unwrap_or_default();
         if file.contains("/tests") {
             continue;
         }
         for pair in tokens(text).windows(2) {
             let declares = ["struct", "enum", "trait", "union"].contains(&pair[0].text);
             if declares && pair[1].text.starts_with(char::is_uppercase) {
-                places.entry(pair[1].text.to_owned()).or_default().push(file.clone());
+                places
+                    .entry(pair[1].text.to_owned())
+                    .or_default()
+                    .push(file.clone());
             }
         }
     }
@@ -349,8 +522,11 @@ fn no_two_types_share_a_name() {
     assert!(shared.is_empty(), "{shared:#?}");
 }
 
-/// Words that hide the actor. Name the user, the agent, the session, the hook, the worker or the server.
-const VAGUE: [&str; 6] = ["who", "whoever", "somebody", "nobody", "anybody", "whomever"];
+/// Words that hide the actor. Name the user, the agent, the session, the hook, the worker or the
+/// server.
+const VAGUE: [&str; 6] = [
+    "who", "whoever", "somebody", "nobody", "anybody", "whomever",
+];
 
 #[test]
 fn comments_name_the_actor() {
@@ -359,7 +535,9 @@ fn comments_name_the_actor() {
         let (file, _) = place(&path);
         for (n, line) in source(&path).lines().enumerate() {
             let comment = line.trim_start();
-            let mut words = comment.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+            let mut words = comment
+                .split(|c: char| !c.is_alphanumeric())
+                .map(str::to_lowercase);
             if comment.starts_with("//") && words.any(|word| VAGUE.contains(&word.as_str())) {
                 wrong.push(format!("{file}:{}: {comment}", n + 1));
             }
@@ -375,18 +553,51 @@ const FIXED_TEXTS: [(&str, &str, &str); 10] = [
         "a person has to decide",
         "the completion note is part of the documented protocol",
     ),
-    ("assets/prompts/gatekeeper.md", "goes on", "recorded journals contain the reviewers' prompt"),
-    ("assets/prompts/gatekeeper.md", "code that nobody asked for", "recorded journals contain the reviewers' prompt"),
-    ("engine/submit.rs", "[Check failed]", "recorded journals contain this prompt for the agent"),
-    ("assets/keymap.yaml", "aside: [esc]", "the name of an action in users' keymaps"),
+    (
+        "assets/prompts/gatekeeper.md",
+        "goes on",
+        "recorded journals contain the reviewers' prompt",
+    ),
+    (
+        "assets/prompts/gatekeeper.md",
+        "code that nobody asked for",
+        "recorded journals contain the reviewers' prompt",
+    ),
+    (
+        "engine/submit.rs",
+        "[Check failed]",
+        "recorded journals contain this prompt for the agent",
+    ),
+    (
+        "assets/keymap.yaml",
+        "aside: [esc]",
+        "the name of an action in users' keymaps",
+    ),
     ("app.rs", "without --held", "the name of the flag"),
-    ("engine/hooks/side_jobs.rs", "{} tasks", "another text names the only task"),
-    ("engine/retry/feedback.rs", "{times} turns", "another text says `a turn`"),
-    ("engine/session/summary.rs", "{} rules", "another text names the only rule"),
-    ("engine/tasks/refusal.rs", "{open} tasks", "another text says `a task`"),
+    (
+        "engine/hooks/side_jobs.rs",
+        "{} tasks",
+        "another text names the only task",
+    ),
+    (
+        "engine/retry/feedback.rs",
+        "{times} turns",
+        "another text says `a turn`",
+    ),
+    (
+        "engine/session/summary.rs",
+        "{} rules",
+        "another text names the only rule",
+    ),
+    (
+        "engine/tasks/refusal.rs",
+        "{open} tasks",
+        "another text says `a task`",
+    ),
 ];
 
-/// Files with texts for users that are not Rust. The descriptions in the config's schema come from `src/config/shape`.
+/// Files with texts for users that are not Rust. The descriptions in the config's schema come from
+/// `src/config/shape`.
 const TEXT_FILES: [&str; 9] = [
     "assets/agents.yaml",
     "assets/help/environment.txt",
@@ -408,41 +619,73 @@ struct UserText {
 
 impl UserText {
     fn is_fixed(&self) -> bool {
-        FIXED_TEXTS.iter().any(|(file, part, _)| *file == self.file && self.text.contains(part))
+        FIXED_TEXTS
+            .iter()
+            .any(|(file, part, _)| *file == self.file && self.text.contains(part))
     }
 
     fn mistakes(&self) -> impl Iterator<Item = String> {
         // A single word is a name in code or on the wire.
-        let found = if self.text.trim().contains(' ') { voice::mistakes(&self.text) } else { Vec::new() };
-        found.into_iter().map(|what| format!("{}:{}: {what}\n    {}", self.file, self.line, self.text))
+        let found = if self.text.trim().contains(' ') {
+            voice::mistakes(&self.text)
+        } else {
+            Vec::new()
+        };
+        found
+            .into_iter()
+            .map(|what| format!("{}:{}: {what}\n    {}", self.file, self.line, self.text))
     }
 }
 
 /// The string literals of each source file.
 fn messages() -> Vec<Vec<UserText>> {
-    let files = sources().into_iter().map(|path| (place(&path).0, source(&path)));
+    let files = sources()
+        .into_iter()
+        .map(|path| (place(&path).0, source(&path)));
     let files = files.filter(|(file, _)| !file.contains("/tests"));
     files
         .map(|(file, source)| {
             let texts = texts(&source).into_iter();
-            texts.map(|(line, text)| UserText { file: file.clone(), line, text }).collect()
+            texts
+                .map(|(line, text)| UserText {
+                    file: file.clone(),
+                    line,
+                    text,
+                })
+                .collect()
         })
         .collect()
 }
 
-/// Texts that are no literals: assets, the help, and the doc comments of MCP arguments, which are descriptions in the
-/// tools' schemas.
+/// Texts that are no literals: assets, the help, and the doc comments of MCP arguments, which are
+/// descriptions in the tools' schemas.
 fn other_texts() -> Vec<UserText> {
     let lines = |file: String, text: &str, start: &str| -> Vec<UserText> {
-        let lines = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with(start));
-        lines.map(|(n, line)| UserText { file: file.clone(), line: n + 1, text: line.to_owned() }).collect()
+        let lines = text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| line.trim_start().starts_with(start));
+        lines
+            .map(|(n, line)| UserText {
+                file: file.clone(),
+                line: n + 1,
+                text: line.to_owned(),
+            })
+            .collect()
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let assets = TEXT_FILES.into_iter().flat_map(|file| lines(file.to_owned(), &source(&root.join(file)), ""));
-    let tools = sources().into_iter().map(|path| (place(&path).0, source(&path)));
+    let assets = TEXT_FILES
+        .into_iter()
+        .flat_map(|file| lines(file.to_owned(), &source(&root.join(file)), ""));
+    let tools = sources()
+        .into_iter()
+        .map(|path| (place(&path).0, source(&path)));
     let tools = tools.filter(|(file, _)| file.starts_with("mcp/"));
     let tools = tools.flat_map(|(file, source)| lines(file, &source, "///"));
-    assets.chain(tools).chain(help_texts(&creel::cli::help::command())).collect()
+    assets
+        .chain(tools)
+        .chain(help_texts(&creel::cli::help::command()))
+        .collect()
 }
 
 #[test]
@@ -451,14 +694,31 @@ fn messages_speak_plain_english() {
     for mut texts in messages() {
         texts.retain(|text| !text.is_fixed());
         wrong.extend(texts.iter().flat_map(UserText::mistakes));
-        let file = texts.first().map(|text| text.file.clone()).unwrap_or_default();
-        let texts: Vec<(usize, String)> = texts.into_iter().map(|text| (text.line, text.text)).collect();
-        wrong.extend(voice::wrong_plurals(&texts).into_iter().map(|(line, what)| format!("{file}:{line}: {what}")));
+        let file = texts
+            .first()
+            .map(|text| text.file.clone())
+            .unwrap_or_default();
+        let texts: Vec<(usize, String)> = texts
+            .into_iter()
+            .map(|text| (text.line, text.text))
+            .collect();
+        wrong.extend(
+            voice::wrong_plurals(&texts)
+                .into_iter()
+                .map(|(line, what)| format!("{file}:{line}: {what}")),
+        );
     }
-    wrong.extend(other_texts().iter().filter(|text| !text.is_fixed()).flat_map(UserText::mistakes));
-    for text in
-        messages().into_iter().flatten().filter(|text| ["tui/", "present/"].iter().any(|on| text.file.starts_with(on)))
-    {
+    wrong.extend(
+        other_texts()
+            .iter()
+            .filter(|text| !text.is_fixed())
+            .flat_map(UserText::mistakes),
+    );
+    for text in messages().into_iter().flatten().filter(|text| {
+        ["tui/", "present/"]
+            .iter()
+            .any(|on| text.file.starts_with(on))
+    }) {
         if voice::begins_small(&text.text) {
             wrong.push(format!(
                 "{}:{}: a sentence on the screen begins with a capital\n    {}",
@@ -466,7 +726,12 @@ fn messages_speak_plain_english() {
             ));
         }
     }
-    assert!(wrong.is_empty(), "{} mistakes\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} mistakes\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -474,15 +739,22 @@ fn documents_speak_plain_english() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     // The licenses of others are in their own words.
     let is_ours = |path: &PathBuf| {
-        path.extension().is_some_and(|extension| extension == "md") && !path.ends_with("THIRD-PARTY.md")
+        path.extension().is_some_and(|extension| extension == "md")
+            && !path.ends_with("THIRD-PARTY.md")
     };
     let folders = [root.to_owned(), root.join("docs"), root.join("docs/agents")];
-    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder"));
-    let files = files.map(|entry| entry.expect("an entry").path()).filter(is_ours);
+    let files = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).expect("a folder"));
+    let files = files
+        .map(|entry| entry.expect("an entry").path())
+        .filter(is_ours);
     let wrong: Vec<String> = files
         .flat_map(|path| {
             let found = voice::banned_in_document(&source(&path));
-            found.into_iter().map(move |what| format!("{}: {what}", path.display()))
+            found
+                .into_iter()
+                .map(move |what| format!("{}: {what}", path.display()))
         })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -504,11 +776,24 @@ fn print_all_texts() {
 /// The help of a command and of everything below it.
 fn help_texts(command: &clap::Command) -> Vec<UserText> {
     let file = format!("creel {} --help", command.get_name());
-    let about = [command.get_about(), command.get_long_about(), command.get_after_help()].into_iter();
-    let arguments = command.get_arguments().flat_map(|argument| [argument.get_help(), argument.get_long_help()]);
+    let about = [
+        command.get_about(),
+        command.get_long_about(),
+        command.get_after_help(),
+    ]
+    .into_iter();
+    let arguments = command
+        .get_arguments()
+        .flat_map(|argument| [argument.get_help(), argument.get_long_help()]);
     let texts = about.chain(arguments).flatten();
-    let texts = texts.map(|text| UserText { file: file.clone(), line: 0, text: text.to_string() });
-    texts.chain(command.get_subcommands().flat_map(help_texts)).collect()
+    let texts = texts.map(|text| UserText {
+        file: file.clone(),
+        line: 0,
+        text: text.to_string(),
+    });
+    texts
+        .chain(command.get_subcommands().flat_map(help_texts))
+        .collect()
 }
 
 #[test]
@@ -543,12 +828,32 @@ fn the_word_check_sees_every_spelling() {
     for text in right {
         assert_eq!(voice::mistakes(text), Vec::<String>::new(), "{text}");
     }
-    assert_eq!(voice::banned_in_document("It goes\non.\n\n```sh\ncreel goes on\n```\n`held` and `goes on`").len(), 1);
+    assert_eq!(
+        voice::banned_in_document(
+            "It goes\non.\n\n```sh\ncreel goes on\n```\n`held` and `goes on`"
+        )
+        .len(),
+        1
+    );
     let counts = |texts: &[&str]| {
-        voice::wrong_plurals(&texts.iter().map(|text| (1, (*text).to_owned())).collect::<Vec<_>>()).len()
+        voice::wrong_plurals(
+            &texts
+                .iter()
+                .map(|text| (1, (*text).to_owned()))
+                .collect::<Vec<_>>(),
+        )
+        .len()
     };
     assert_eq!(counts(&["1 bytes", "{n} records", "{} files"]), 3);
-    assert_eq!(counts(&["1 record behind", "{n} records behind", "at most {LIMIT} bytes", "{} of {} there"]), 0);
+    assert_eq!(
+        counts(&[
+            "1 record behind",
+            "{n} records behind",
+            "at most {LIMIT} bytes",
+            "{} of {} there"
+        ]),
+        0
+    );
     assert_eq!(
         texts("fn f() { g(\"one \\\n   two\", r#\"three\"#) }\n#[cfg(test)] mod tests { const A: &str = \"x\"; }")
             .len(),

@@ -22,23 +22,36 @@ const EDGES: u32 = 5;
 /// An arbitrary time.
 const NOW: UnixTime = UnixTime(1_794_735_000_123);
 
-/// A session with this many tasks, and its records. Every second task belongs to an agent, so that its completion adds
-/// a review and a note.
+/// A session with this many tasks, and its records. Every second task belongs to an agent, so that
+/// its completion adds a review and a note.
 pub(crate) fn session(tasks: u32) -> Result<(SessionState, Vec<Record>)> {
     let began = began(plan()?);
     let mut state = SessionState::new("bench", began.clone(), NOW);
-    let mut records = vec![record(1, Event::Session(SessionEvent::Started(Box::new(began))))];
+    let mut records = vec![record(
+        1,
+        Event::Session(SessionEvent::Started(Box::new(began))),
+    )];
     for n in 0..tasks {
         let task = NewTask {
             id: Some(name(n)),
             goal: format!("Write part {n} of many"),
-            labels: if n % 2 == 0 { vec!["agent".into()] } else { Vec::new() },
-            dependencies: (1..=EDGES).filter_map(|k| n.checked_sub(k * k)).map(name).collect(),
+            labels: if n % 2 == 0 {
+                vec!["agent".into()]
+            } else {
+                Vec::new()
+            },
+            dependencies: (1..=EDGES)
+                .filter_map(|k| n.checked_sub(k * k))
+                .map(name)
+                .collect(),
             ..NewTask::default()
         };
         change(&mut state, TaskCommand::Add(task), &mut records)?;
     }
-    check(state.tasks.graph.len() == tasks as usize, "not all tasks were added")?;
+    check(
+        state.tasks.graph.len() == tasks as usize,
+        "not all tasks were added",
+    )?;
     Ok((state, records))
 }
 
@@ -47,11 +60,18 @@ pub(crate) fn name(n: u32) -> String {
 }
 
 /// Sends a command, and runs until nothing more follows from it.
-pub(crate) fn change(state: &mut SessionState, command: TaskCommand, records: &mut Vec<Record>) -> Result<()> {
+pub(crate) fn change(
+    state: &mut SessionState,
+    command: TaskCommand,
+    records: &mut Vec<Record>,
+) -> Result<()> {
     let mut step = engine::decide(
         state,
         NOW,
-        Input::Command { by: ActorKind::Cli.into(), command: SessionCommand::Task { task: command } },
+        Input::Command {
+            by: ActorKind::Cli.into(),
+            command: SessionCommand::Task { task: command },
+        },
     );
     check(step.refusal.is_none(), "a change was refused")?;
     loop {
@@ -68,11 +88,20 @@ pub(crate) fn change(state: &mut SessionState, command: TaskCommand, records: &m
 }
 
 fn record(seq: u64, event: Event) -> Record {
-    Record { v: 1, seq, at: NOW, session: "bench".into(), event }
+    Record {
+        v: 1,
+        seq,
+        at: NOW,
+        session: "bench".into(),
+        event,
+    }
 }
 
 fn plan() -> Result<SessionPlan> {
-    let settings = config::parse("prompt: x\nagents: { demo: { command: 'true' } }", Path::new("creel.yaml"));
+    let settings = config::parse(
+        "prompt: x\nagents: { demo: { command: 'true' } }",
+        Path::new("creel.yaml"),
+    );
     settings
         .map_err(|_| "the config does not load")?
         .plan(creel::config::PlanRequest::default())

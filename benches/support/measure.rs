@@ -1,6 +1,9 @@
 //! Measures figures as ratios within one run, and checks their limits.
 
-#![expect(clippy::print_stdout, reason = "a program whose whole purpose is to print")]
+#![expect(
+    clippy::print_stdout,
+    reason = "a program whose whole purpose is to print"
+)]
 
 use std::{error::Error, process::ExitCode, time::Duration};
 
@@ -28,16 +31,32 @@ pub(crate) enum Verdict {
 /// Measures the figures that the command line names, or all of them.
 pub(crate) fn run(figures: &[Figure]) -> ExitCode {
     // Cargo passes `--bench`.
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    if let Some(unknown) = wanted.iter().find(|name| figures.iter().all(|figure| figure.name != **name)) {
-        let known = figures.iter().map(|figure| figure.name).collect::<Vec<_>>().join(", ");
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    if let Some(unknown) = wanted
+        .iter()
+        .find(|name| figures.iter().all(|figure| figure.name != **name))
+    {
+        let known = figures
+            .iter()
+            .map(|figure| figure.name)
+            .collect::<Vec<_>>()
+            .join(", ");
         println!("there is no figure `{unknown}`; there are: {known}");
         return ExitCode::from(2);
     }
     let mut code = ExitCode::SUCCESS;
-    for figure in figures.iter().filter(|figure| wanted.is_empty() || wanted.iter().any(|name| name == figure.name)) {
+    for figure in figures
+        .iter()
+        .filter(|figure| wanted.is_empty() || wanted.iter().any(|name| name == figure.name))
+    {
         let findings = (figure.measure)().unwrap_or_else(|error| {
-            vec![Finding { text: format!("could not be measured: {error}"), verdict: Verdict::Missed }]
+            vec![Finding {
+                text: format!("could not be measured: {error}"),
+                verdict: Verdict::Missed,
+            }]
         });
         for Finding { text, verdict } in findings {
             let said = match verdict {
@@ -63,8 +82,8 @@ pub(crate) struct Compared {
     pub(crate) rounds: usize,
 }
 
-/// Measures both sides alternately. In each round both come first once, because the second can pay for writes that the
-/// first has left.
+/// Measures both sides alternately. In each round both come first once, because the second can pay
+/// for writes that the first has left.
 pub(crate) fn compare(
     rounds: usize,
     ours: impl Fn() -> Result<Duration>,
@@ -74,8 +93,12 @@ pub(crate) fn compare(
     theirs()?;
     ours()?;
     let round = |_| {
-        let (their_first, our_second, our_first, their_second) = (theirs()?, ours()?, ours()?, theirs()?);
-        Ok(((their_first + their_second) / 2, (our_first + our_second) / 2))
+        let (their_first, our_second, our_first, their_second) =
+            (theirs()?, ours()?, ours()?, theirs()?);
+        Ok((
+            (their_first + their_second) / 2,
+            (our_first + our_second) / 2,
+        ))
     };
     let rounds = rounds.div_ceil(2);
     let measured = (0..rounds).map(round).collect::<Result<Vec<_>>>()?;
@@ -88,7 +111,10 @@ pub(crate) fn compare(
     })
 }
 
-pub(crate) fn median<T: Copy>(values: impl Iterator<Item = T>, order: impl Fn(&T, &T) -> std::cmp::Ordering) -> T {
+pub(crate) fn median<T: Copy>(
+    values: impl Iterator<Item = T>,
+    order: impl Fn(&T, &T) -> std::cmp::Ordering,
+) -> T {
     let mut values: Vec<T> = values.collect();
     values.sort_by(order);
     values[values.len() / 2]
@@ -96,8 +122,15 @@ pub(crate) fn median<T: Copy>(values: impl Iterator<Item = T>, order: impl Fn(&T
 
 impl Compared {
     pub(crate) fn finding(&self, ours: &str, theirs: &str, allowed: f64) -> Finding {
-        let verdict = if self.ratio <= allowed { Verdict::Ok } else { Verdict::Missed };
-        Finding { text: format!("{}, allowed {allowed:.2}", self.tell(ours, theirs)), verdict }
+        let verdict = if self.ratio <= allowed {
+            Verdict::Ok
+        } else {
+            Verdict::Missed
+        };
+        Finding {
+            text: format!("{}, allowed {allowed:.2}", self.tell(ours, theirs)),
+            verdict,
+        }
     }
 
     pub(crate) fn tell(&self, ours: &str, theirs: &str) -> String {

@@ -12,5 +12,8 @@ pub(crate) fn forget_peak() {
 pub(crate) fn peak_memory_kib() -> Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    Ok(peak.and_then(|rest| rest.split_whitespace().next()).ok_or("the kernel does not tell the peak")?.parse()?)
+    Ok(peak
+        .and_then(|rest| rest.split_whitespace().next())
+        .ok_or("the kernel does not tell the peak")?
+        .parse()?)
 }

@@ -34,7 +34,9 @@ impl Project {
 
     /// A project without files.
     pub(crate) fn empty() -> Result<Self> {
-        let project = Self { folder: tempfile::tempdir()? };
+        let project = Self {
+            folder: tempfile::tempdir()?,
+        };
         fs::create_dir(project.path())?;
         Ok(project)
     }
@@ -49,6 +51,10 @@ impl Project {
     }
 
     pub(crate) fn on_screen(&self, args: &[&str]) -> Result<TerminalProgram> {
-        TerminalProgram::start(at_home(&creel(), &self.path(), self.folder.path()).args(["run", "--trust"]).args(args))
+        TerminalProgram::start(
+            at_home(&creel(), &self.path(), self.folder.path())
+                .args(["run", "--trust"])
+                .args(args),
+        )
     }
 }

@@ -23,8 +23,11 @@ const COLUMNS: NonZero<u16> = NonZero::new(200).expect("200 is not 0");
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a terminal says when a program asks for its kind and for the position of the cursor.
-const ANSWERS: [(&[u8], &[u8]); 3] =
-    [(b"\x1b[c", b"\x1b[?62;22c"), (b"\x1b[0c", b"\x1b[?62;22c"), (b"\x1b[6n", b"\x1b[1;1R")];
+const ANSWERS: [(&[u8], &[u8]); 3] = [
+    (b"\x1b[c", b"\x1b[?62;22c"),
+    (b"\x1b[0c", b"\x1b[?62;22c"),
+    (b"\x1b[6n", b"\x1b[1;1R"),
+];
 
 pub(crate) struct TerminalProgram {
     child: Child,
@@ -48,7 +51,10 @@ impl TerminalProgram {
             while let Ok(count) = pty.read(&mut bytes) {
                 let chunk = &bytes[..count];
                 for (question, answer) in ANSWERS {
-                    if chunk.windows(question.len()).any(|window| window == question) {
+                    if chunk
+                        .windows(question.len())
+                        .any(|window| window == question)
+                    {
                         let _ = keyboard.write_all(answer);
                     }
                 }
@@ -57,17 +63,30 @@ impl TerminalProgram {
                 }
             }
         });
-        Ok(Self { child, started, chunks, screen: vt100::Parser::new(ROWS, COLUMNS, 0), printed: 0 })
+        Ok(Self {
+            child,
+            started,
+            chunks,
+            screen: vt100::Parser::new(ROWS, COLUMNS, 0),
+            printed: 0,
+        })
     }
 
     /// Waits until the screen shows this, and returns how long that took from the start.
     pub(crate) fn until(&mut self, shows: impl Fn(&str) -> bool) -> Result<Duration> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let (at, bytes) = match self.chunks.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            let (at, bytes) = match self
+                .chunks
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
                 Ok(chunk) => chunk,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    return Err(format!("the program never showed it:\n{}", self.screen.screen().contents()).into());
+                    return Err(format!(
+                        "the program never showed it:\n{}",
+                        self.screen.screen().contents()
+                    )
+                    .into());
                 }
             };
             self.printed += bytes.len();
@@ -81,7 +100,10 @@ impl TerminalProgram {
     /// Lets the program run for a while, and returns how many bytes it printed.
     pub(crate) fn watch(&mut self, time: Duration) -> usize {
         let (deadline, before) = (Instant::now() + time, self.printed);
-        while let Ok((_, bytes)) = self.chunks.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        while let Ok((_, bytes)) = self
+            .chunks
+            .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
             self.printed += bytes.len();
             self.screen.process(&bytes);
         }
@@ -94,9 +116,12 @@ impl TerminalProgram {
 }
 
 impl Drop for TerminalProgram {
-    /// Lets the program end properly: the next creel would first look for processes of a killed one.
+    /// Lets the program end properly: the next creel would first look for processes of a killed
+    /// one.
     fn drop(&mut self) {
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status();
         let deadline = Instant::now() + Duration::from_secs(5);
         while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
             thread::sleep(Duration::from_millis(5));
@@ -113,11 +138,18 @@ pub(crate) fn same_program(pid: u32) -> Vec<u32> {
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
         next += 1;
-        let threads = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+        let threads = fs::read_dir(format!("/proc/{parent}/task"))
+            .into_iter()
+            .flatten()
+            .flatten();
         for thread in threads {
             let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            let pids = children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok());
-            found.extend(pids.filter(|pid| fs::read_link(format!("/proc/{pid}/exe")).ok() == program));
+            let pids = children
+                .split_whitespace()
+                .filter_map(|pid| pid.parse::<u32>().ok());
+            found.extend(
+                pids.filter(|pid| fs::read_link(format!("/proc/{pid}/exe")).ok() == program),
+            );
         }
     }
     found
@@ -128,7 +160,10 @@ pub(crate) fn memory_kib(pids: &[u32], line: &str) -> Result<u64> {
     let of = |pid: &u32| -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let found = status.lines().find_map(|text| text.strip_prefix(line));
-        Ok(found.and_then(|rest| rest.split_whitespace().next()).ok_or("the kernel does not say")?.parse()?)
+        Ok(found
+            .and_then(|rest| rest.split_whitespace().next())
+            .ok_or("the kernel does not say")?
+            .parse()?)
     };
     pids.iter().map(of).sum()
 }

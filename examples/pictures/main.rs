@@ -1,8 +1,9 @@
-//! Makes the pictures of the README and the book from real frames: `cargo run --example pictures` makes all of them,
-//! `cargo run --example pictures gate decision` these two.
+//! Makes the pictures of the README and the book from real frames: `cargo run --example pictures`
+//! makes all of them, `cargo run --example pictures gate decision` these two.
 //!
-//! Runs demos, and a session of its own, in a terminal, and writes the cells of the terminal as SVG. `demo.svg` moves. So
-//! the pictures show what a user sees, and can be made again whenever the screen changes.
+//! Runs demos, and a session of its own, in a terminal, and writes the cells of the terminal as
+//! SVG. `demo.svg` moves. So the pictures show what a user sees, and can be made again whenever the
+//! screen changes.
 
 mod recording;
 mod svg;
@@ -33,8 +34,18 @@ struct Picture {
 }
 
 const PICTURES: [Picture; 5] = [
-    Picture { name: "stream", command: &["demo"], size: (120, 34), moment: &["stop: tests passed"] },
-    Picture { name: "gate", command: &["demo"], size: (120, 30), moment: &["Finished. 1 item", "enter answer"] },
+    Picture {
+        name: "stream",
+        command: &["demo"],
+        size: (120, 34),
+        moment: &["stop: tests passed"],
+    },
+    Picture {
+        name: "gate",
+        command: &["demo"],
+        size: (120, 30),
+        moment: &["Finished. 1 item", "enter answer"],
+    },
     Picture {
         name: "retry-limit",
         command: &["demo", "limit"],
@@ -60,16 +71,29 @@ const PICTURES: [Picture; 5] = [
 const FILES: [(&str, &str); 3] = [
     ("creel.yaml", include_str!("decision/creel.yaml")),
     ("scenario.yaml", include_str!("decision/scenario.yaml")),
-    ("test.sh", "echo 'nested_lists ... FAILED: expected 2 items, got 1'\nexit 1\n"),
+    (
+        "test.sh",
+        "echo 'nested_lists ... FAILED: expected 2 items, got 1'\nexit 1\n",
+    ),
 ];
 
 fn main() -> Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets").join("pictures");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("assets")
+        .join("pictures");
     fs::create_dir_all(&folder)?;
     let creel = beside("creel")?;
     let names: Vec<String> = std::env::args().skip(1).collect();
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-    for Picture { name, command, size, moment } in PICTURES.into_iter().filter(|picture| is_wanted(picture.name)) {
+    for Picture {
+        name,
+        command,
+        size,
+        moment,
+    } in PICTURES
+        .into_iter()
+        .filter(|picture| is_wanted(picture.name))
+    {
         let session = SessionTerminal::start(&creel, command, size, &FILES)?;
         let frame = session.wait_for(moment);
         session.end()?;
@@ -81,12 +105,18 @@ fn main() -> Result<()> {
     let demo = SessionTerminal::start(&creel, &["demo"], RECORDED, &FILES)?;
     let frames = demo.record(EACH, FRAMES);
     demo.end()?;
-    fs::write(folder.join("demo.svg"), svg::moving(&frames?, usize::try_from(EACH.as_millis())?)?)?;
+    fs::write(
+        folder.join("demo.svg"),
+        svg::moving(&frames?, usize::try_from(EACH.as_millis())?)?,
+    )?;
     Ok(())
 }
 
 fn beside(name: &str) -> Result<PathBuf> {
     let me = std::env::current_exe()?;
-    let folder = me.parent().and_then(Path::parent).ok_or("this program lies nowhere")?;
+    let folder = me
+        .parent()
+        .and_then(Path::parent)
+        .ok_or("this program lies nowhere")?;
     Ok(folder.join(name))
 }

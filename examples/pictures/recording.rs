@@ -43,7 +43,12 @@ pub struct SessionTerminal {
 
 impl SessionTerminal {
     /// Runs creel in a folder with these files.
-    pub fn start(creel: &Path, args: &[&str], (width, height): (u16, u16), files: &[(&str, &str)]) -> Result<Self> {
+    pub fn start(
+        creel: &Path,
+        args: &[&str],
+        (width, height): (u16, u16),
+        files: &[(&str, &str)],
+    ) -> Result<Self> {
         let home = std::env::temp_dir().join(format!("creel-pictures-{}", std::process::id()));
         fs::create_dir_all(&home)?;
         for (name, text) in files {
@@ -65,11 +70,19 @@ impl SessionTerminal {
         let child = command.spawn(inside)?;
         let cells = |n| NonZeroU16::new(n).ok_or("a terminal has a size");
         let parser = vt100::Parser::new(cells(height)?, cells(width)?, 0);
-        let shown = Arc::new(Mutex::new(Shown { parser, is_whole: false }));
+        let shown = Arc::new(Mutex::new(Shown {
+            parser,
+            is_whole: false,
+        }));
         let (pty, reader) = (Arc::new(pty), shown.clone());
         let input = pty.clone();
         std::thread::spawn(move || read(&input, &reader));
-        let session = Self { pty, child, shown, home };
+        let session = Self {
+            pty,
+            child,
+            shown,
+            home,
+        };
         session.wait_for(&[])?;
         Ok(session)
     }
@@ -81,13 +94,20 @@ impl SessionTerminal {
             let shown = look(&self.shown);
             let screen = shown.parser.screen();
             let text = screen.contents();
-            if shown.is_whole && screen.alternate_screen() && texts.iter().all(|wanted| text.contains(wanted)) {
+            if shown.is_whole
+                && screen.alternate_screen()
+                && texts.iter().all(|wanted| text.contains(wanted))
+            {
                 return Ok(buffer(screen));
             }
             drop(shown);
             std::thread::sleep(Duration::from_millis(5));
         }
-        Err(format!("creel does not show {texts:?}: {}", look(&self.shown).parser.screen().contents()).into())
+        Err(format!(
+            "creel does not show {texts:?}: {}",
+            look(&self.shown).parser.screen().contents()
+        )
+        .into())
     }
 
     /// One frame per interval.
@@ -112,7 +132,11 @@ fn record(shown: &Mutex<Shown>, each: Duration, frames: usize) -> Result<Vec<Buf
         let due = begin + each * u32::try_from(n)?;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let now = look(shown);
-        let frame = if now.is_whole { None } else { recorded.last().cloned() };
+        let frame = if now.is_whole {
+            None
+        } else {
+            recorded.last().cloned()
+        };
         recorded.push(frame.unwrap_or_else(|| buffer(now.parser.screen())));
     }
     Ok(recorded)
@@ -135,16 +159,35 @@ fn read(pty: &Pty, shown: &Mutex<Shown>) {
 
 fn buffer(screen: &vt100::Screen) -> Buffer {
     let (height, width) = screen.size();
-    let mut buffer = Buffer::empty(Rect { x: 0, y: 0, width: width.get(), height: height.get() });
+    let mut buffer = Buffer::empty(Rect {
+        x: 0,
+        y: 0,
+        width: width.get(),
+        height: height.get(),
+    });
     for row in 0..height.get() {
         for column in 0..width.get() {
-            let Some(seen) = screen.cell(row, column) else { continue };
+            let Some(seen) = screen.cell(row, column) else {
+                continue;
+            };
             let cell = &mut buffer[(column, row)];
-            cell.set_symbol(if seen.has_contents() { seen.contents() } else { " " });
-            cell.set_fg(colour(seen.fgcolor())).set_bg(colour(seen.bgcolor()));
-            let looks =
-                [(seen.bold(), Modifier::BOLD), (seen.inverse(), Modifier::REVERSED), (seen.dim(), Modifier::DIM)];
-            cell.modifier = looks.into_iter().filter(|(is, _)| *is).map(|(_, look)| look).collect();
+            cell.set_symbol(if seen.has_contents() {
+                seen.contents()
+            } else {
+                " "
+            });
+            cell.set_fg(colour(seen.fgcolor()))
+                .set_bg(colour(seen.bgcolor()));
+            let looks = [
+                (seen.bold(), Modifier::BOLD),
+                (seen.inverse(), Modifier::REVERSED),
+                (seen.dim(), Modifier::DIM),
+            ];
+            cell.modifier = looks
+                .into_iter()
+                .filter(|(is, _)| *is)
+                .map(|(_, look)| look)
+                .collect();
         }
     }
     buffer

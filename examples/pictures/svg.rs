@@ -31,11 +31,13 @@ pub fn still(frame: &Buffer) -> std::result::Result<String, std::fmt::Error> {
     Ok(out)
 }
 
-/// A picture that moves: one frame after the other, each for this many milliseconds, again and again. A viewer that
-/// wants no motion sees the last frame.
+/// A picture that moves: one frame after the other, each for this many milliseconds, again and
+/// again. A viewer that wants no motion sees the last frame.
 pub fn moving(frames: &[Buffer], each: usize) -> std::result::Result<String, std::fmt::Error> {
     let mut out = String::new();
-    let Some(first) = frames.first() else { return Ok(out) };
+    let Some(first) = frames.first() else {
+        return Ok(out);
+    };
     open(&mut out, first)?;
     let whole = frames.len() * each + REST;
     let mut css = String::new();
@@ -45,22 +47,43 @@ pub fn moving(frames: &[Buffer], each: usize) -> std::result::Result<String, std
             writeln!(body, "<g>\n{rows}</g>")?;
             continue;
         }
-        let base = if shown.last() == Some(&true) { "" } else { r#" opacity="0""# };
+        let base = if shown.last() == Some(&true) {
+            ""
+        } else {
+            r#" opacity="0""#
+        };
         writeln!(body, r#"<g class="k{n}"{base}>"#)?;
         writeln!(body, "{rows}</g>")?;
-        write!(css, ".k{n}{{animation:k{n} {whole}ms step-end infinite}}@keyframes k{n}{{")?;
-        for (at, is_shown) in shown.iter().enumerate().filter(|(at, is)| *at == 0 || shown[at - 1] != **is) {
+        write!(
+            css,
+            ".k{n}{{animation:k{n} {whole}ms step-end infinite}}@keyframes k{n}{{"
+        )?;
+        for (at, is_shown) in shown
+            .iter()
+            .enumerate()
+            .filter(|(at, is)| *at == 0 || shown[at - 1] != **is)
+        {
             let share = at * each * 10_000 / whole;
-            write!(css, "{}.{:02}%{{opacity:{}}}", share / 100, share % 100, u8::from(*is_shown))?;
+            write!(
+                css,
+                "{}.{:02}%{{opacity:{}}}",
+                share / 100,
+                share % 100,
+                u8::from(*is_shown)
+            )?;
         }
         writeln!(css, "}}")?;
     }
-    writeln!(out, "<style>\n{css}@media (prefers-reduced-motion:reduce){{g{{animation:none!important}}}}\n</style>")?;
+    writeln!(
+        out,
+        "<style>\n{css}@media (prefers-reduced-motion:reduce){{g{{animation:none!important}}}}\n</style>"
+    )?;
     writeln!(out, "{body}</svg>")?;
     Ok(out)
 }
 
-/// The rows that differ between frames, together with all others that are visible in exactly the same frames.
+/// The rows that differ between frames, together with all others that are visible in exactly the
+/// same frames.
 fn by_moments(frames: &[Buffer]) -> std::result::Result<Vec<(Vec<bool>, String)>, std::fmt::Error> {
     let mut rows: BTreeMap<(u16, String), Vec<bool>> = BTreeMap::new();
     for (at, frame) in frames.iter().enumerate() {
@@ -68,7 +91,8 @@ fn by_moments(frames: &[Buffer]) -> std::result::Result<Vec<(Vec<bool>, String)>
             let mut text = String::new();
             draw_row(&mut text, frame, row)?;
             if !text.is_empty() {
-                rows.entry((row, text)).or_insert_with(|| vec![false; frames.len()])[at] = true;
+                rows.entry((row, text))
+                    .or_insert_with(|| vec![false; frames.len()])[at] = true;
             }
         }
     }
@@ -80,12 +104,18 @@ fn by_moments(frames: &[Buffer]) -> std::result::Result<Vec<(Vec<bool>, String)>
 }
 
 fn open(out: &mut String, frame: &Buffer) -> Result {
-    let (width, height) = (frame.area.width * CELL.0 + 16, frame.area.height * CELL.1 + 16);
+    let (width, height) = (
+        frame.area.width * CELL.0 + 16,
+        frame.area.height * CELL.1 + 16,
+    );
     writeln!(
         out,
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" font-size="13.29" fill="{TEXT}">"#
     )?;
-    writeln!(out, r#"<rect width="{width}" height="{height}" rx="6" fill="{BACKGROUND}"/>"#)
+    writeln!(
+        out,
+        r#"<rect width="{width}" height="{height}" rx="6" fill="{BACKGROUND}"/>"#
+    )
 }
 
 fn draw_row(out: &mut String, frame: &Buffer, row: u16) -> Result {
@@ -96,7 +126,11 @@ fn draw_row(out: &mut String, frame: &Buffer, row: u16) -> Result {
         let start = column;
         while column < frame.area.width && same_look(first, &frame[(column, row)]) {
             let symbol = frame[(column, row)].symbol();
-            text.push_str(if vertical(symbol).is_some() { " " } else { symbol });
+            text.push_str(if vertical(symbol).is_some() {
+                " "
+            } else {
+                symbol
+            });
             column += 1;
         }
         draw_run(out, first, &text, (start, row, column - start))?;
@@ -118,25 +152,40 @@ fn vertical(symbol: &str) -> Option<u16> {
     }
 }
 
-/// Draws a vertical line over the whole height of its cell: as text, it would have gaps between two rows.
+/// Draws a vertical line over the whole height of its cell: as text, it would have gaps between two
+/// rows.
 fn draw_vertical(out: &mut String, cell: &Cell, (column, row): (u16, u16), width: u16) -> Result {
     let (x, y) = (8 + column * CELL.0 + (CELL.0 - width) / 2, 8 + row * CELL.1);
     let (ink, dim) = (colour(cell.fg, TEXT), dim(cell));
-    writeln!(out, r#"<rect x="{x}" y="{y}" width="{width}" height="{}" fill="{ink}"{dim}/>"#, CELL.1)
+    writeln!(
+        out,
+        r#"<rect x="{x}" y="{y}" width="{width}" height="{}" fill="{ink}"{dim}/>"#,
+        CELL.1
+    )
 }
 
 fn same_look(one: &Cell, other: &Cell) -> bool {
     one.fg == other.fg && one.bg == other.bg && one.modifier == other.modifier
 }
 
-fn draw_run(out: &mut String, cell: &Cell, text: &str, (column, row, cells): (u16, u16, u16)) -> Result {
+fn draw_run(
+    out: &mut String,
+    cell: &Cell,
+    text: &str,
+    (column, row, cells): (u16, u16, u16),
+) -> Result {
     let (mut ink, mut paper) = (colour(cell.fg, TEXT), colour(cell.bg, BACKGROUND));
     if cell.modifier.contains(Modifier::REVERSED) {
         std::mem::swap(&mut ink, &mut paper);
     }
     let (x, y) = (8 + column * CELL.0, 8 + row * CELL.1);
     if paper != BACKGROUND {
-        writeln!(out, r#"<rect x="{x}" y="{y}" width="{}" height="{}" fill="{paper}"/>"#, cells * CELL.0, CELL.1)?;
+        writeln!(
+            out,
+            r#"<rect x="{x}" y="{y}" width="{}" height="{}" fill="{paper}"/>"#,
+            cells * CELL.0,
+            CELL.1
+        )?;
     }
     // Spaces at the ends are not part of the text that is stretched to the cells' width.
     let inner = text.trim();
@@ -146,11 +195,23 @@ fn draw_run(out: &mut String, cell: &Cell, text: &str, (column, row, cells): (u1
     let before = u16::try_from(text.chars().take_while(|c| *c == ' ').count()).unwrap_or(0);
     let after = u16::try_from(text.chars().rev().take_while(|c| *c == ' ').count()).unwrap_or(0);
     let x = x + before * CELL.0;
-    let weight = if cell.modifier.contains(Modifier::BOLD) { r#" font-weight="bold""# } else { "" };
+    let weight = if cell.modifier.contains(Modifier::BOLD) {
+        r#" font-weight="bold""#
+    } else {
+        ""
+    };
     let dim = dim(cell);
-    let fill = if ink == TEXT { String::new() } else { format!(r#" fill="{ink}""#) };
+    let fill = if ink == TEXT {
+        String::new()
+    } else {
+        format!(r#" fill="{ink}""#)
+    };
     // Viewers shorten several spaces to one, but not these.
-    let text = inner.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace(' ', "\u{a0}");
+    let text = inner
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace(' ', "\u{a0}");
     let length = (cells - before - after) * CELL.0;
     writeln!(
         out,
@@ -161,10 +222,18 @@ fn draw_run(out: &mut String, cell: &Cell, text: &str, (column, row, cells): (u1
 
 /// A gate dims everything else.
 fn dim(cell: &Cell) -> &'static str {
-    if cell.modifier.contains(Modifier::DIM) { r#" opacity="0.5""# } else { "" }
+    if cell.modifier.contains(Modifier::DIM) {
+        r#" opacity="0.5""#
+    } else {
+        ""
+    }
 }
 
 fn colour(colour: Color, otherwise: &str) -> String {
     // The dark theme uses only RGB colours.
-    if let Color::Rgb(r, g, b) = colour { format!("#{r:02x}{g:02x}{b:02x}") } else { otherwise.to_owned() }
+    if let Color::Rgb(r, g, b) = colour {
+        format!("#{r:02x}{g:02x}{b:02x}")
+    } else {
+        otherwise.to_owned()
+    }
 }

@@ -1,11 +1,12 @@
 //! An agent that speaks the Agent Client Protocol.
 //!
-//! Owns a turn with such an agent: its start, its conversations, a prompt and its end, and every way in which that can
-//! fail. See [`connection`] for the connection, [`translate`] for the meaning of updates, and [`service`] for what
-//! creel does for the agent.
+//! Owns a turn with such an agent: its start, its conversations, a prompt and its end, and every
+//! way in which that can fail. See [`connection`] for the connection, [`translate`] for the meaning
+//! of updates, and [`service`] for what creel does for the agent.
 //!
 //! # Invariants
-//! - Whatever the agent does or prints, a turn ends: well, cancelled, or failed with a helpful message.
+//! - Whatever the agent does or prints, a turn ends: well, cancelled, or failed with a helpful
+//!   message.
 //! - If a cancelled turn does not end, creel ends the process. The next turn starts another one.
 //! - Updates that an agent replays when it resumes a conversation are not forwarded again.
 
@@ -32,7 +33,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::{service::AcpServices, translate::AcpConversation};
 use super::{
-    Agent, AgentError, AgentHistory, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest, cancelled, environment,
+    Agent, AgentError, AgentHistory, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest,
+    cancelled, environment,
     failure::{self, FailureKind},
     limit, too_late,
 };
@@ -57,7 +59,8 @@ use crate::{
 
 /// How long an agent gets to initialize. Some are downloaded at their first start.
 const HELLO: Duration = Duration::from_mins(2);
-/// How long an agent must be silent after it resumed a conversation: some replay it only after their response.
+/// How long an agent must be silent after it resumed a conversation: some replay it only after
+/// their response.
 const REPLAYED: Duration = Duration::from_millis(700);
 /// How long a replay can last at most.
 const REPLAY_MAX: Duration = Duration::from_secs(20);
@@ -107,8 +110,9 @@ impl AcpTurn<'_> {
     /// The agent knows nothing of the earlier conversation.
     async fn lose(&mut self, why: &str) {
         self.lost = true;
-        let text =
-            format!("{why}. It does not know the earlier conversation, so creel puts the goal in front of the prompt");
+        let text = format!(
+            "{why}. It does not know the earlier conversation, so creel puts the goal in front of the prompt"
+        );
         self.warn(text).await;
     }
 
@@ -125,8 +129,19 @@ enum TurnAbortReason {
 
 impl AcpAgent {
     /// Starts no process yet.
-    pub fn new(spec: &AgentSpec, place: AgentWorkspace, past: AgentHistory<'_>) -> Result<Self, AgentError> {
-        let AgentSpec::Acp { command, mode, files, terminals, known } = spec else {
+    pub fn new(
+        spec: &AgentSpec,
+        place: AgentWorkspace,
+        past: AgentHistory<'_>,
+    ) -> Result<Self, AgentError> {
+        let AgentSpec::Acp {
+            command,
+            mode,
+            files,
+            terminals,
+            known,
+        } = spec
+        else {
             return Err(AgentError::Script(ScriptError::NotAcp));
         };
         let disguise = ErrorPattern::of(known)?;
@@ -134,7 +149,9 @@ impl AcpAgent {
         let services = AcpServices::new(*files, *terminals, &place, known);
         Ok(Self {
             command: command.clone(),
-            line: tool_options.as_ref().map_or_else(|| Ok(command.clone()), |tools| tools.added_to(command))?,
+            line: tool_options
+                .as_ref()
+                .map_or_else(|| Ok(command.clone()), |tools| tools.added_to(command))?,
             tool_options,
             refusal: mcp_tools::refusal(&place, known),
             mode: mode.clone(),
@@ -143,7 +160,10 @@ impl AcpAgent {
             place,
             services,
             running: None,
-            left: past.conversation.map(|id| ResumableConversation { id: id.to_owned(), tally: past.tally }),
+            left: past.conversation.map(|id| ResumableConversation {
+                id: id.to_owned(),
+                tally: past.tally,
+            }),
         })
     }
 
@@ -154,7 +174,12 @@ impl AcpAgent {
         cancel: &CancellationToken,
     ) -> Result<TurnEnd, TurnFailure> {
         let deadline = limit(request.timeout).and_then(|limit| Instant::now().checked_add(limit));
-        let mut turn = AcpTurn { updates, cancel, deadline, lost: false };
+        let mut turn = AcpTurn {
+            updates,
+            cancel,
+            deadline,
+            lost: false,
+        };
         let played = self.play(&request, &mut turn).await;
         if let Some(running) = &self.running {
             running.link.attention.turn_away();
@@ -167,11 +192,19 @@ impl AcpAgent {
         }
     }
 
-    async fn play(&mut self, request: &TurnRequest, turn: &mut AcpTurn<'_>) -> Result<TurnEnd, TurnAbortReason> {
+    async fn play(
+        &mut self,
+        request: &TurnRequest,
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<TurnEnd, TurnAbortReason> {
         if turn.cancel.is_cancelled() {
             return Err(TurnAbortReason::Cancelled);
         }
-        if self.running.as_mut().is_some_and(|running| running.link.is_gone()) {
+        if self
+            .running
+            .as_mut()
+            .is_some_and(|running| running.link.is_gone())
+        {
             self.bury().await;
         }
         self.leave_the_past(request.conversation, turn).await;
@@ -180,17 +213,26 @@ impl AcpAgent {
         self.prompt(request, conversation, turn).await
     }
 
-    /// Before a new conversation, drops what the agent sent since its last turn. If the same conversation continues,
-    /// [`Self::prompt`] handles that, and answers pending requests in its turn.
+    /// Before a new conversation, drops what the agent sent since its last turn. If the same
+    /// conversation continues, [`Self::prompt`] handles that, and answers pending requests in its
+    /// turn.
     async fn leave_the_past(&mut self, wanted: ConversationMode, turn: &mut AcpTurn<'_>) {
-        let Some(running) = &mut self.running else { return };
+        let Some(running) = &mut self.running else {
+            return;
+        };
         if wanted == ConversationMode::Same && running.conversation.is_some() {
             return;
         }
         let (conversation, link) = (running.conversation.clone(), &mut running.link);
-        AcpExchange::new(link, turn.updates, &mut self.services, UpdateOrigin::Live, conversation)
-            .leave_the_past()
-            .await;
+        AcpExchange::new(
+            link,
+            turn.updates,
+            &mut self.services,
+            UpdateOrigin::Live,
+            conversation,
+        )
+        .leave_the_past()
+        .await;
     }
 
     /// Starts the agent if it does not run.
@@ -206,13 +248,19 @@ impl AcpAgent {
         let mark = format!("{}/agent", self.place.mark);
         let spec = connection::spec(&self.line, &self.place.cwd, env.into_iter().collect(), mark);
         let not_started = |why: StartError| {
-            TurnAbortReason::Failed(TurnFailure::new(format!("the agent could not be started: {why}")))
+            TurnAbortReason::Failed(TurnFailure::new(format!(
+                "the agent could not be started: {why}"
+            )))
         };
         let mut link = AcpConnection::open(spec).await.map_err(not_started)?;
         turn.updates.process(link.group());
         match self.greet(&mut link, turn).await {
             Ok(hello) => {
-                self.running = Some(RunningAcpAgent { link, hello, conversation: None });
+                self.running = Some(RunningAcpAgent {
+                    link,
+                    hello,
+                    conversation: None,
+                });
                 Ok(())
             }
             Err(stop) => {
@@ -234,14 +282,26 @@ impl AcpAgent {
                 .client_capabilities(self.services.capabilities()),
         );
         let patience = Instant::now() + HELLO;
-        let deadline = turn.deadline.map_or(patience, |deadline| deadline.min(patience));
-        let mut stage = AcpExchange::new(link, turn.updates, &mut self.services, UpdateOrigin::Live, None);
+        let deadline = turn
+            .deadline
+            .map_or(patience, |deadline| deadline.min(patience));
+        let mut stage = AcpExchange::new(
+            link,
+            turn.updates,
+            &mut self.services,
+            UpdateOrigin::Live,
+            None,
+        );
         let hello = match stage.until(hello, Some(turn.cancel), Some(deadline)).await {
             Ok(hello) => hello,
             Err(AcpRequestError::TooLate) if deadline == patience => {
                 return Err(TurnAbortReason::Failed(self.silence(HELLO)));
             }
-            Err(broken) => return Err(self.why_not(link, broken, "did not complete the handshake", None).await),
+            Err(broken) => {
+                return Err(self
+                    .why_not(link, broken, "did not complete the handshake", None)
+                    .await);
+            }
         };
         if hello.protocol_version == ProtocolVersion::V1 {
             Ok(hello)
@@ -257,7 +317,9 @@ impl AcpAgent {
         turn: &mut AcpTurn<'_>,
     ) -> Result<SessionId, TurnAbortReason> {
         let Some(running) = &mut self.running else {
-            return Err(TurnAbortReason::Failed(TurnFailure::new("the agent has exited")));
+            return Err(TurnAbortReason::Failed(TurnFailure::new(
+                "the agent has exited",
+            )));
         };
         let known = match wanted {
             ConversationMode::Same => running.conversation.clone(),
@@ -266,7 +328,10 @@ impl AcpAgent {
         if let Some(conversation) = known {
             return Ok(conversation);
         }
-        let left = self.left.take().filter(|_| wanted == ConversationMode::Same);
+        let left = self
+            .left
+            .take()
+            .filter(|_| wanted == ConversationMode::Same);
         if let Some(left) = left {
             if let Some(conversation) = self.take_up(&left, turn).await? {
                 return Ok(conversation);
@@ -286,28 +351,44 @@ impl AcpAgent {
             Err(broken) => return Err(self.fail(broken, "could not open a conversation").await),
         };
         let id = opened.session_id;
-        self.opened(&id, ConversationUsage::default(), turn.updates).await;
+        self.opened(&id, ConversationUsage::default(), turn.updates)
+            .await;
         self.set_mode(&id, turn).await?;
         Ok(id)
     }
 
     /// The session's tools, as a server that the agent starts itself.
     fn tools(&self) -> Vec<s::McpServer> {
-        let server = ToolServer::of(&self.place, &self.known).filter(|_| self.known.tools.is_none());
-        let told = |ToolServer { command, args }| s::McpServerStdio::new(mcp_tools::NAME, command).args(args.to_vec());
-        server.map(told).map(s::McpServer::Stdio).into_iter().collect()
+        let server =
+            ToolServer::of(&self.place, &self.known).filter(|_| self.known.tools.is_none());
+        let told = |ToolServer { command, args }| {
+            s::McpServerStdio::new(mcp_tools::NAME, command).args(args.to_vec())
+        };
+        server
+            .map(told)
+            .map(s::McpServer::Stdio)
+            .into_iter()
+            .collect()
     }
 
-    /// Sets the mode from the config. In a different mode the agent could do what the user does not want, so a failure
-    /// here fails the turn.
-    async fn set_mode(&mut self, id: &SessionId, turn: &mut AcpTurn<'_>) -> Result<(), TurnAbortReason> {
-        let Some(mode) = self.mode.clone() else { return Ok(()) };
+    /// Sets the mode from the config. In a different mode the agent could do what the user does not
+    /// want, so a failure here fails the turn.
+    async fn set_mode(
+        &mut self,
+        id: &SessionId,
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<(), TurnAbortReason> {
+        let Some(mode) = self.mode.clone() else {
+            return Ok(());
+        };
         let request = s::SetSessionModeRequest::new(id.clone(), mode.clone());
         match self.request(request, UpdateOrigin::Live, turn).await {
             Ok(_) => Ok(()),
             Err(AcpRequestError::Answered(error)) if !is_hung_up(&error) => {
                 self.forget();
-                Err(TurnAbortReason::Failed(failure_messages::wrong_mode(&mode, &error)))
+                Err(TurnAbortReason::Failed(failure_messages::wrong_mode(
+                    &mode, &error,
+                )))
             }
             Err(broken) => Err(self.fail(broken, "could not change its mode").await),
         }
@@ -319,15 +400,22 @@ impl AcpAgent {
         left: &ResumableConversation,
         turn: &mut AcpTurn<'_>,
     ) -> Result<Option<SessionId>, TurnAbortReason> {
-        let Some(running) = &self.running else { return Ok(None) };
+        let Some(running) = &self.running else {
+            return Ok(None);
+        };
         let can = &running.hello.agent_capabilities;
         let (id, cwd) = (SessionId::new(left.id.clone()), self.place.cwd.clone());
         let answered = if can.session_capabilities.resume.is_some() {
             let request = s::ResumeSessionRequest::new(id.clone(), cwd).mcp_servers(self.tools());
-            self.request(request, UpdateOrigin::Replay, turn).await.map(drop)
+            self.request(request, UpdateOrigin::Replay, turn)
+                .await
+                .map(drop)
         } else if can.load_session {
             let request = s::LoadSessionRequest::new(id.clone(), cwd).mcp_servers(self.tools());
-            let loaded = self.request(request, UpdateOrigin::Replay, turn).await.map(drop);
+            let loaded = self
+                .request(request, UpdateOrigin::Replay, turn)
+                .await
+                .map(drop);
             self.let_it_repeat(turn).await;
             loaded
         } else {
@@ -341,7 +429,10 @@ impl AcpAgent {
                 Ok(Some(id))
             }
             Err(AcpRequestError::Answered(error)) => {
-                let why = format!("the agent could not resume the conversation {id} ({})", words(&error));
+                let why = format!(
+                    "the agent could not resume the conversation {id} ({})",
+                    words(&error)
+                );
                 turn.lose(&why).await;
                 Ok(None)
             }
@@ -349,16 +440,28 @@ impl AcpAgent {
         }
     }
 
-    /// Drops what an agent replays of a conversation, because it can come late and must not look like the next turn.
+    /// Drops what an agent replays of a conversation, because it can come late and must not look
+    /// like the next turn.
     async fn let_it_repeat(&mut self, turn: &mut AcpTurn<'_>) {
         if let Some(running) = &mut self.running {
             let link = &mut running.link;
-            let mut stage = AcpExchange::new(link, turn.updates, &mut self.services, UpdateOrigin::Replay, None);
+            let mut stage = AcpExchange::new(
+                link,
+                turn.updates,
+                &mut self.services,
+                UpdateOrigin::Replay,
+                None,
+            );
             stage.until_quiet(REPLAYED, REPLAY_MAX).await;
         }
     }
 
-    async fn opened(&mut self, id: &SessionId, tally: ConversationUsage, updates: &mut dyn AgentObserver) {
+    async fn opened(
+        &mut self,
+        id: &SessionId,
+        tally: ConversationUsage,
+        updates: &mut dyn AgentObserver,
+    ) {
         self.services.book = AcpConversation::new(tally);
         if let Some(running) = &mut self.running {
             running.conversation = Some(id.clone());
@@ -373,9 +476,17 @@ impl AcpAgent {
         listening: UpdateOrigin,
         turn: &mut AcpTurn<'_>,
     ) -> Result<R::Response, AcpRequestError> {
-        let Some(running) = &mut self.running else { return Err(AcpRequestError::Gone) };
+        let Some(running) = &mut self.running else {
+            return Err(AcpRequestError::Gone);
+        };
         let asked = running.link.ask(request);
-        let mut stage = AcpExchange::new(&mut running.link, turn.updates, &mut self.services, listening, None);
+        let mut stage = AcpExchange::new(
+            &mut running.link,
+            turn.updates,
+            &mut self.services,
+            listening,
+            None,
+        );
         stage.until(asked, Some(turn.cancel), turn.deadline).await
     }
 
@@ -387,7 +498,9 @@ impl AcpAgent {
         turn: &mut AcpTurn<'_>,
     ) -> Result<TurnEnd, TurnAbortReason> {
         let Some(running) = &mut self.running else {
-            return Err(TurnAbortReason::Failed(TurnFailure::new("the agent has exited")));
+            return Err(TurnAbortReason::Failed(TurnFailure::new(
+                "the agent has exited",
+            )));
         };
         let mut stage = AcpExchange::new(
             &mut running.link,
@@ -398,10 +511,20 @@ impl AcpAgent {
         );
         stage.begin_turn().await;
         let complained = stage.link.complaints();
-        let text = if turn.lost { self.place.with_goal(&request.text) } else { request.text.clone() };
+        let text = if turn.lost {
+            self.place.with_goal(&request.text)
+        } else {
+            request.text.clone()
+        };
         let content = vec![s::ContentBlock::from(text)];
-        let mut asked = Box::pin(stage.link.ask(s::PromptRequest::new(conversation.clone(), content)));
-        let answered = stage.until(&mut asked, Some(turn.cancel), turn.deadline).await;
+        let mut asked = Box::pin(
+            stage
+                .link
+                .ask(s::PromptRequest::new(conversation.clone(), content)),
+        );
+        let answered = stage
+            .until(&mut asked, Some(turn.cancel), turn.deadline)
+            .await;
         let late = match &answered {
             Err(AcpRequestError::Cancelled) => Some(TurnAbortReason::Cancelled),
             Err(AcpRequestError::TooLate) => Some(TurnAbortReason::TooLate),
@@ -427,37 +550,67 @@ impl AcpAgent {
         }
         match stop {
             TurnAbortReason::TooLate => {
-                let late =
-                    if silent { failure_messages::not_a_word(request.timeout) } else { too_late(request.timeout) };
-                Err(TurnAbortReason::Failed(failure::after_server_errors(late, &complaints)))
+                let late = if silent {
+                    failure_messages::not_a_word(request.timeout)
+                } else {
+                    too_late(request.timeout)
+                };
+                Err(TurnAbortReason::Failed(failure::after_server_errors(
+                    late,
+                    &complaints,
+                )))
             }
             TurnAbortReason::Cancelled | TurnAbortReason::Failed(_) => Err(stop),
         }
     }
 
     /// The agent ended its turn. Checks whether it failed or did nothing.
-    fn conclude(&mut self, response: &s::PromptResponse, heard: &AcpAnswer) -> Result<TurnEnd, TurnAbortReason> {
-        let spent = self.services.book.spent(response, self.known.usage.unwrap_or(UsageScope::Turn));
+    fn conclude(
+        &mut self,
+        response: &s::PromptResponse,
+        heard: &AcpAnswer,
+    ) -> Result<TurnEnd, TurnAbortReason> {
+        let spent = self
+            .services
+            .book
+            .spent(response, self.known.usage.unwrap_or(UsageScope::Turn));
         let mut stop_reason = translate::stop_reason(response.stop_reason);
-        let failed = |failure: TurnFailure| Err(TurnAbortReason::Failed(TurnFailure { spent, ..failure }));
-        if let Some(said) = self.disguise.as_ref().and_then(|pattern| pattern.find(&heard.last)) {
-            let failure = failure::explain("the agent's answer was an error message", said, &self.known);
+        let failed =
+            |failure: TurnFailure| Err(TurnAbortReason::Failed(TurnFailure { spent, ..failure }));
+        if let Some(said) = self
+            .disguise
+            .as_ref()
+            .and_then(|pattern| pattern.find(&heard.last))
+        {
+            let failure =
+                failure::explain("the agent's answer was an error message", said, &self.known);
             self.forget_if_full(said);
             return failed(failure);
         }
         if stop_reason == StopReason::Cancelled {
-            // creel did not cancel the turn. An agent can end its turn this way after a refused permission.
+            // creel did not cancel the turn. An agent can end its turn this way after a refused
+            // permission.
             if !self.services.was_refused() {
-                return failed(TurnFailure::new("the agent cancelled its turn without a request from creel"));
+                return failed(TurnFailure::new(
+                    "the agent cancelled its turn without a request from creel",
+                ));
             }
             stop_reason = StopReason::EndTurn;
         }
-        if stop_reason == StopReason::EndTurn && !heard.anything && !self.services.book.has_calls() {
-            let complaints = self.running.as_ref().map(|running| running.link.complaints()).unwrap_or_default();
+        if stop_reason == StopReason::EndTurn && !heard.anything && !self.services.book.has_calls()
+        {
+            let complaints = self
+                .running
+                .as_ref()
+                .map(|running| running.link.complaints())
+                .unwrap_or_default();
             let what = "the agent ended its turn without an answer or a tool call";
             return failed(failure::explain(what, &complaints, &self.known));
         }
-        Ok(TurnEnd { spent, ..TurnEnd::new(stop_reason) })
+        Ok(TurnEnd {
+            spent,
+            ..TurnEnd::new(stop_reason)
+        })
     }
 
     /// A full conversation cannot be continued.
@@ -482,7 +635,9 @@ impl AcpAgent {
         let answered = matches!(&broken, AcpRequestError::Answered(error) if !is_hung_up(error));
         let alive = answered && !running.link.gone.is_cancelled();
         let full = matches!(&broken, AcpRequestError::Answered(error) if FailureKind::of(&words(error)) == FailureKind::ContextFull);
-        let stop = self.why_not(&mut running.link, broken, what, Some(&running.hello)).await;
+        let stop = self
+            .why_not(&mut running.link, broken, what, Some(&running.hello))
+            .await;
         if full {
             running.conversation = None;
         }
@@ -498,7 +653,10 @@ impl AcpAgent {
         self.services.end_all();
         if let Some(mut running) = self.running.take() {
             let tally = self.services.book.tally;
-            let left = running.conversation.take().map(|id| ResumableConversation { id: id.to_string(), tally });
+            let left = running.conversation.take().map(|id| ResumableConversation {
+                id: id.to_string(),
+                tally,
+            });
             self.left = left.or(self.left.take());
             running.link.close().await;
         }

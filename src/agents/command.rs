@@ -1,7 +1,7 @@
 //! An agent that runs one process per turn.
 //!
-//! Owns which command a turn runs and what its end means. Does not run processes itself (see [`crate::process::run`]),
-//! and does not parse their output: see [`translate`].
+//! Owns which command a turn runs and what its end means. Does not run processes itself (see
+//! [`crate::process::run`]), and does not parse their output: see [`translate`].
 //!
 //! # Invariants
 //! - If the agent reports that its turn failed, the turn failed, whatever the exit code.
@@ -10,7 +10,8 @@
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Agent, AgentError, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest, environment, failure, limit, too_late,
+    Agent, AgentError, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest, environment, failure,
+    limit, too_late,
 };
 use crate::{
     agents::{
@@ -24,7 +25,9 @@ use crate::{
         scripted::ScriptError,
     },
     engine::{
-        conversation::{AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure, TurnUsage},
+        conversation::{
+            AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure, TurnUsage,
+        },
         ids::TurnId,
         plain_text::{CarriageReturnMode, PlainTextFilter},
         policy::{AgentFacts, AgentSpec, OutputFormat},
@@ -79,7 +82,11 @@ enum ConversationProgress {
 
 impl CommandConversation {
     fn fresh() -> Self {
-        Self { name: None, tally: Some(ReportedUsage::default()), stage: ConversationProgress::Empty }
+        Self {
+            name: None,
+            tally: Some(ReportedUsage::default()),
+            stage: ConversationProgress::Empty,
+        }
     }
 }
 
@@ -98,19 +105,37 @@ struct TurnEndContext<'a> {
 
 impl CommandAgent {
     /// Checks the command lines. `conversation` is the one that the agent was in when creel ended.
-    pub fn new(spec: &AgentSpec, place: AgentWorkspace, conversation: Option<&str>) -> Result<Self, AgentError> {
-        let AgentSpec::Command { command, continue_command, format, tty, known } = spec else {
+    pub fn new(
+        spec: &AgentSpec,
+        place: AgentWorkspace,
+        conversation: Option<&str>,
+    ) -> Result<Self, AgentError> {
+        let AgentSpec::Command {
+            command,
+            continue_command,
+            format,
+            tty,
+            known,
+        } = spec
+        else {
             return Err(AgentError::Script(ScriptError::NotACommand));
         };
         let tools = ToolOptions::of(&place, known);
-        let line = |written: &str, place| CommandLine::new(written, place)?.with_tools(tools.as_ref());
-        let later = continue_command.as_deref().map(|written| line(written, TurnPosition::Later));
+        let line =
+            |written: &str, place| CommandLine::new(written, place)?.with_tools(tools.as_ref());
+        let later = continue_command
+            .as_deref()
+            .map(|written| line(written, TurnPosition::Later));
         Ok(Self {
             first: line(command, TurnPosition::First)?,
             refusal: mcp_tools::refusal(&place, known),
             later: later.transpose()?,
             format: *format,
-            streams: if *tty { StandardStreams::Terminal } else { StandardStreams::Pipes },
+            streams: if *tty {
+                StandardStreams::Terminal
+            } else {
+                StandardStreams::Pipes
+            },
             disguise: ErrorPattern::of(known)?,
             known: known.clone(),
             tools,
@@ -124,19 +149,29 @@ impl CommandAgent {
     }
 
     fn choose(&self, conversation: ConversationMode) -> TurnCommand<'_> {
-        let first = |warning| TurnCommand { line: &self.first, memory: CommandConversation::fresh(), warning };
+        let first = |warning| TurnCommand {
+            line: &self.first,
+            memory: CommandConversation::fresh(),
+            warning,
+        };
         if conversation == ConversationMode::New {
             return first(None);
         }
-        let Some(later) = &self.later else { return first(None) };
+        let Some(later) = &self.later else {
+            return first(None);
+        };
         match self.memory.stage {
-            ConversationProgress::Over => {
-                first(Some("the conversation cannot continue, so this turn starts a new one with `command`"))
-            }
+            ConversationProgress::Over => first(Some(
+                "the conversation cannot continue, so this turn starts a new one with `command`",
+            )),
             ConversationProgress::Begun | ConversationProgress::Empty
                 if !later.needs_conversation || self.memory.name.is_some() =>
             {
-                TurnCommand { line: later, memory: self.memory.clone(), warning: None }
+                TurnCommand {
+                    line: later,
+                    memory: self.memory.clone(),
+                    warning: None,
+                }
             }
             // There is no conversation to continue yet.
             ConversationProgress::Empty => first(None),
@@ -147,12 +182,18 @@ impl CommandAgent {
         }
     }
 
-    fn spec(&self, choice: &TurnCommand<'_>, request: &TurnRequest) -> Result<ProcessSpec, TurnFailure> {
+    fn spec(
+        &self,
+        choice: &TurnCommand<'_>,
+        request: &TurnRequest,
+    ) -> Result<ProcessSpec, TurnFailure> {
         let mut env = environment(&self.place);
         let tools = ToolServer::of(&self.place, &self.known);
         env.extend(tools.map(|tools| (mcp_tools::VARIABLE.to_owned(), tools.to_json())));
         env.extend(self.tools.iter().flat_map(ToolOptions::variables));
-        choice.line.fill_in(&mut env, &request.text, choice.memory.name.as_deref())?;
+        choice
+            .line
+            .fill_in(&mut env, &request.text, choice.memory.name.as_deref())?;
         Ok(ProcessSpec {
             command: choice.line.expanded.clone(),
             cwd: self.place.cwd.clone(),
@@ -175,7 +216,11 @@ impl CommandAgent {
             Some(translator) => {
                 let plain = (self.streams == StandardStreams::Terminal)
                     .then(|| PlainTextFilter::new(CarriageReturnMode::Redraw));
-                OutputDecoder::json(translator, TranslatedOutput::new(request.turn, memory.name.clone()), plain)
+                OutputDecoder::json(
+                    translator,
+                    TranslatedOutput::new(request.turn, memory.name.clone()),
+                    plain,
+                )
             }
         };
         AnswerReader::new(reader, &self.place, request.turn, stop)
@@ -188,12 +233,18 @@ impl CommandAgent {
         cancel: &CancellationToken,
     ) -> Result<TurnEnd, TurnFailure> {
         if let Some(refusal) = self.refusal.take() {
-            updates.update(AgentUpdate::Warned(refusal.to_owned())).await;
+            updates
+                .update(AgentUpdate::Warned(refusal.to_owned()))
+                .await;
         }
         let choice = self.choose(request.conversation);
         let mut request = request;
         if let Some(warning) = choice.warning {
-            updates.update(AgentUpdate::Warned(format!("{warning}. creel puts the goal in front of the prompt"))).await;
+            updates
+                .update(AgentUpdate::Warned(format!(
+                    "{warning}. creel puts the goal in front of the prompt"
+                )))
+                .await;
             request.text = self.place.with_goal(&request.text);
         }
         let spec = self.spec(&choice, &request)?;
@@ -208,43 +259,72 @@ impl CommandAgent {
             (end, answer.finish())
         };
         let ((end, rest), ()) = tokio::join!(run, pieces.pass_on(updates));
-        let misunderstood = if end == ProcessEnd::Exit(0) { self.misunderstood(&rest) } else { None };
+        let misunderstood = if end == ProcessEnd::Exit(0) {
+            self.misunderstood(&rest)
+        } else {
+            None
+        };
         for warning in rest.warnings.iter().cloned().chain(misunderstood) {
             updates.update(AgentUpdate::Warned(warning)).await;
         }
-        let asked = TurnEndContext { line: choice.line, timeout: request.timeout, cancel };
+        let asked = TurnEndContext {
+            line: choice.line,
+            timeout: request.timeout,
+            cancel,
+        };
         let end = self.judge(end, &rest, &asked).map(TurnEnd::new);
         let before = choice.memory;
         let stage = match &end {
             Ok(_) => ConversationProgress::Begun,
-            Err(failure) if failure::ends_conversation(&failure.message) => ConversationProgress::Over,
+            Err(failure) if failure::ends_conversation(&failure.message) => {
+                ConversationProgress::Over
+            }
             Err(_) => before.stage,
         };
-        let Some(JsonStreamSummary { end: stream, conversation, .. }) = rest.stream else {
+        let Some(JsonStreamSummary {
+            end: stream,
+            conversation,
+            ..
+        }) = rest.stream
+        else {
             self.memory = CommandConversation { stage, ..before };
             return end;
         };
-        self.memory = CommandConversation { name: conversation, tally: stream.tally.or(before.tally), stage };
+        self.memory = CommandConversation {
+            name: conversation,
+            tally: stream.tally.or(before.tally),
+            stage,
+        };
         with_spent(end, stream.spent)
     }
 
-    /// For tests with hostile output: reads `printed` as the output of a whole turn whose process exited with code 0.
-    /// Starts no process and does not remember the conversation.
+    /// For tests with hostile output: reads `printed` as the output of a whole turn whose process
+    /// exited with code 0. Starts no process and does not remember the conversation.
     pub async fn read_output(
         &self,
         printed: &[&[u8]],
         updates: &mut dyn AgentObserver,
     ) -> Result<StopReason, TurnFailure> {
         let (turn, conversation, timeout) = (TurnId(1), ConversationMode::New, TimeSpan::default());
-        let request = TurnRequest { turn, text: String::new(), conversation, timeout };
+        let request = TurnRequest {
+            turn,
+            text: String::new(),
+            conversation,
+            timeout,
+        };
         let cancel = CancellationToken::new();
-        let (mut answer, pieces) = self.listen(&CommandConversation::fresh(), &request, cancel.clone());
+        let (mut answer, pieces) =
+            self.listen(&CommandConversation::fresh(), &request, cancel.clone());
         for piece in printed {
             answer.output(OutputStream::Stdout, piece);
         }
         let rest = answer.finish();
         pieces.pass_on(updates).await;
-        let asked = TurnEndContext { line: &self.first, timeout, cancel: &cancel };
+        let asked = TurnEndContext {
+            line: &self.first,
+            timeout,
+            cancel: &cancel,
+        };
         self.judge(ProcessEnd::Exit(0), &rest, &asked)
     }
 
@@ -257,20 +337,30 @@ impl CommandAgent {
         let command = &asked.line.written;
         let words = rest.words();
         let explain = |what: &str| failure::explain(what, &words, &self.known);
-        let hopeless = rest.stream.as_ref().and_then(|stream| stream.hopeless.as_deref());
+        let hopeless = rest
+            .stream
+            .as_ref()
+            .and_then(|stream| stream.hopeless.as_deref());
         match end {
             ProcessEnd::Exit(0) => self.answered(rest),
             ProcessEnd::Exit(127) => {
                 let what = "the agent was not found (exit 127)";
                 Err(failure::not_installed(what, command, &words, &self.known))
             }
-            ProcessEnd::Exit(126) => {
-                Err(explain(&format!("the agent is not executable (exit 126). Check the permissions of `{command}`")))
-            }
+            ProcessEnd::Exit(126) => Err(explain(&format!(
+                "the agent is not executable (exit 126). Check the permissions of `{command}`"
+            ))),
             ProcessEnd::Exit(code) => Err(explain(&format!("the agent ended with exit {code}"))),
-            ProcessEnd::Signal(signal) => Err(explain(&format!("the agent was killed by signal {signal}"))),
-            ProcessEnd::SpawnFailed(why) => Err(TurnFailure::new(format!("the agent could not be started: {why}"))),
-            ProcessEnd::TimedOut => Err(failure::after_server_errors(too_late(asked.timeout), &rest.complaints())),
+            ProcessEnd::Signal(signal) => {
+                Err(explain(&format!("the agent was killed by signal {signal}")))
+            }
+            ProcessEnd::SpawnFailed(why) => Err(TurnFailure::new(format!(
+                "the agent could not be started: {why}"
+            ))),
+            ProcessEnd::TimedOut => Err(failure::after_server_errors(
+                too_late(asked.timeout),
+                &rest.complaints(),
+            )),
             ProcessEnd::Cancelled => match hopeless.filter(|_| !asked.cancel.is_cancelled()) {
                 Some(why) => Err(TurnFailure::new(format!("{why}. creel stopped it"))),
                 None => Ok(StopReason::Cancelled),
@@ -282,13 +372,25 @@ impl CommandAgent {
     fn answered(&self, rest: &OutputSummary) -> Result<StopReason, TurnFailure> {
         let stop_reason = match rest.stream.as_ref().map(|stream| &stream.end.verdict) {
             Some(StreamOutcome::Failed(words)) => {
-                return Err(failure::explain("the agent reports that its turn failed", words, &self.known));
+                return Err(failure::explain(
+                    "the agent reports that its turn failed",
+                    words,
+                    &self.known,
+                ));
             }
             Some(StreamOutcome::Ended(stop_reason)) => *stop_reason,
             Some(StreamOutcome::Unsaid) | None => StopReason::EndTurn,
         };
-        match self.disguise.as_ref().and_then(|pattern| pattern.find(&rest.last)) {
-            Some(error) => Err(failure::explain("the agent's answer was an error message", error, &self.known)),
+        match self
+            .disguise
+            .as_ref()
+            .and_then(|pattern| pattern.find(&rest.last))
+        {
+            Some(error) => Err(failure::explain(
+                "the agent's answer was an error message",
+                error,
+                &self.known,
+            )),
             None => Ok(stop_reason),
         }
     }
@@ -303,14 +405,18 @@ impl CommandAgent {
                 translate::arguments(self.format)
             ))
         } else {
-            let broke_off = stream.counts.understood > 0 && stream.end.verdict == StreamOutcome::Unsaid;
-            broke_off.then(|| "the agent's output ends abruptly. The end of its answer may be missing".to_owned())
+            let broke_off =
+                stream.counts.understood > 0 && stream.end.verdict == StreamOutcome::Unsaid;
+            broke_off.then(|| {
+                "the agent's output ends abruptly. The end of its answer may be missing".to_owned()
+            })
         }
     }
 }
 
 fn with_spent(end: Result<TurnEnd, TurnFailure>, spent: TurnUsage) -> Result<TurnEnd, TurnFailure> {
-    end.map(|end| TurnEnd { spent, ..end }).map_err(|failure| TurnFailure { spent, ..failure })
+    end.map(|end| TurnEnd { spent, ..end })
+        .map_err(|failure| TurnFailure { spent, ..failure })
 }
 
 impl Agent for CommandAgent {

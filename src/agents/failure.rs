@@ -1,10 +1,11 @@
 //! Finds out why a turn failed from the agent's messages.
 //!
-//! Owns the kinds of failures (not logged in, too many requests, …) and the advice for each. Does not decide whether a
-//! turn failed: the agents do.
+//! Owns the kinds of failures (not logged in, too many requests, …) and the advice for each. Does
+//! not decide whether a turn failed: the agents do.
 //!
 //! # Invariants
-//! - The message always contains the agent's own words. So a wrong guess leads to wrong advice and nothing worse.
+//! - The message always contains the agent's own words. So a wrong guess leads to wrong advice and
+//!   nothing worse.
 
 use std::sync::LazyLock;
 
@@ -12,9 +13,12 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 use super::usage_limit;
-use crate::engine::{conversation::TurnFailure, hooks::headline::telling_line, policy::AgentFacts, time::TimeSpan};
+use crate::engine::{
+    conversation::TurnFailure, hooks::headline::telling_line, policy::AgentFacts, time::TimeSpan,
+};
 
-/// Bytes of the agent's messages that are searched and shown. The end, because the last error is there.
+/// Bytes of the agent's messages that are searched and shown. The end, because the last error is
+/// there.
 const WORDS_MAX: usize = 4 * 1024;
 /// Longer waits are not plausible as a retry time.
 const RETRY_MAX: TimeSpan = TimeSpan::secs(40 * 24 * 60 * 60);
@@ -52,7 +56,9 @@ pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure
     // What a server says about the wait can be in a part of its error that is not for people.
     let limit = usage_limit::of(&sent, trouble, known, &jiff::Zoned::now());
     let retry_after = match trouble {
-        FailureKind::RateLimit | FailureKind::Overloaded | FailureKind::Server => retry_after(&sent),
+        FailureKind::RateLimit | FailureKind::Overloaded | FailureKind::Server => {
+            retry_after(&sent)
+        }
         FailureKind::Login
         | FailureKind::ContextFull
         | FailureKind::Quota
@@ -61,21 +67,36 @@ pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure
         | FailureKind::Other => None,
     };
     // creel reports separately what it does about a usage limit.
-    let message = match trouble.advice(known, retry_after).filter(|_| limit.is_none()) {
+    let message = match trouble
+        .advice(known, retry_after)
+        .filter(|_| limit.is_none())
+    {
         Some(advice) => format!("{advice}\n{happened}"),
         None => happened,
     };
-    TurnFailure { retry_after, limit, ..TurnFailure::new(message) }
+    TurnFailure {
+        retry_after,
+        limit,
+        ..TurnFailure::new(message)
+    }
 }
 
 /// The failure of a scripted agent, without any advice.
 pub(super) fn plainly(said: &str) -> TurnFailure {
-    let limit = usage_limit::of(said, FailureKind::of(said), &AgentFacts::default(), &jiff::Zoned::now());
-    TurnFailure { limit, ..TurnFailure::new(said) }
+    let limit = usage_limit::of(
+        said,
+        FailureKind::of(said),
+        &AgentFacts::default(),
+        &jiff::Zoned::now(),
+    );
+    TurnFailure {
+        limit,
+        ..TurnFailure::new(said)
+    }
 }
 
-/// Puts the most informative line first: rows and gates show only one line, and agents print warnings and progress
-/// before the error.
+/// Puts the most informative line first: rows and gates show only one line, and agents print
+/// warnings and progress before the error.
 fn telling_first(said: &str) -> String {
     let is_one_line = said.lines().nth(1).is_none();
     match telling_line(&[said]).filter(|line| !is_one_line && !said.starts_with(line.as_str())) {
@@ -84,19 +105,42 @@ fn telling_first(said: &str) -> String {
     }
 }
 
-/// Adds a server error to a timeout, if the agent reported one meanwhile: a longer timeout would not help then.
+/// Adds a server error to a timeout, if the agent reported one meanwhile: a longer timeout would
+/// not help then.
 pub(super) fn after_server_errors(late: TurnFailure, said: &str) -> TurnFailure {
     let reported = end_of(said, WORDS_MAX);
-    let Some(line) = reported.lines().rev().find(|line| FailureKind::of(line).is_of_server()) else { return late };
+    let Some(line) = reported
+        .lines()
+        .rev()
+        .find(|line| FailureKind::of(line).is_of_server())
+    else {
+        return late;
+    };
     let line = telling_line(&[line]).unwrap_or_default();
-    let message = format!("the model's server reported errors while the agent waited: {line}\n{}", late.message);
+    let message = format!(
+        "the model's server reported errors while the agent waited: {line}\n{}",
+        late.message
+    );
     TurnFailure { message, ..late }
 }
 
-pub(super) fn not_installed(what: &str, command: &str, said: &str, known: &AgentFacts) -> TurnFailure {
-    let install = known.install.as_ref().map(|how| format!(" ({how})")).unwrap_or_default();
+pub(super) fn not_installed(
+    what: &str,
+    command: &str,
+    said: &str,
+    known: &AgentFacts,
+) -> TurnFailure {
+    let install = known
+        .install
+        .as_ref()
+        .map(|how| format!(" ({how})"))
+        .unwrap_or_default();
     let said = end_of(said, WORDS_MAX);
-    let said = if said.is_empty() { said } else { format!(": {said}") };
+    let said = if said.is_empty() {
+        said
+    } else {
+        format!(": {said}")
+    };
     TurnFailure::new(format!(
         "{what}: the program of `{command}` is not installed or not on PATH. Install it{install}, or change the agent \
          in the config{said}"
@@ -110,7 +154,8 @@ struct FailurePattern {
     words: &'static [&'static str],
 }
 
-/// The order matters: a full conversation is also a bad request, and a used-up quota also comes as 429.
+/// The order matters: a full conversation is also a bad request, and a used-up quota also comes as
+/// 429.
 const SIGNS: [FailurePattern; 9] = [
     FailurePattern {
         trouble: FailureKind::ContextFull,
@@ -155,17 +200,25 @@ const SIGNS: [FailurePattern; 9] = [
     FailurePattern {
         trouble: FailureKind::RateLimit,
         states: &["429"],
-        words: &[r"rate.?limit(s|ed|ing|_error|error)?\b|too many requests|resource.?exhausted|throttled|throttling"],
+        words: &[
+            r"rate.?limit(s|ed|ing|_error|error)?\b|too many requests|resource.?exhausted|throttled|throttling",
+        ],
     },
     FailurePattern {
         trouble: FailureKind::Overloaded,
-        states: &["502", "503", "504", "520", "521", "522", "523", "524", "529"],
+        states: &[
+            "502", "503", "504", "520", "521", "522", "523", "524", "529",
+        ],
         words: &[
             r"overloaded|high demand|temporarily unavailable|bad gateway|service unavailable|gateway time.?out",
             r"at capacity|upstream request failed|server had an error|request timed out",
         ],
     },
-    FailurePattern { trouble: FailureKind::Server, states: &["500"], words: &[r"(internal )?server.?error"] },
+    FailurePattern {
+        trouble: FailureKind::Server,
+        states: &["500"],
+        words: &[r"(internal )?server.?error"],
+    },
     FailurePattern {
         trouble: FailureKind::Network,
         states: &[],
@@ -178,15 +231,21 @@ const SIGNS: [FailurePattern; 9] = [
             r"unable to connect|no internet connection|server disconnected|apiconnectionerror",
         ],
     },
-    FailurePattern { trouble: FailureKind::RateLimit, states: &[], words: &[r"retry.after"] },
+    FailurePattern {
+        trouble: FailureKind::RateLimit,
+        states: &[],
+        words: &[r"retry.after"],
+    },
 ];
 
 impl FailureKind {
     pub(super) fn of(said: &str) -> Self {
-        static WORDS: LazyLock<[Regex; SIGNS.len()]> = LazyLock::new(|| SIGNS.map(|sign| words(&sign.words.join("|"))));
+        static WORDS: LazyLock<[Regex; SIGNS.len()]> =
+            LazyLock::new(|| SIGNS.map(|sign| words(&sign.words.join("|"))));
         let said = &without_work(said);
         let mut signs = SIGNS.iter().zip(&*WORDS);
-        let found = signs.find(|(sign, words)| has_status(said, sign.states) || words.is_match(said));
+        let found =
+            signs.find(|(sign, words)| has_status(said, sign.states) || words.is_match(said));
         match found.map(|(sign, _)| sign.trouble) {
             // A quota that resets soon is a rate limit.
             Some(Self::Quota | Self::NoCredit) if retry_after(said).is_some() => Self::RateLimit,
@@ -252,28 +311,42 @@ pub(super) fn ends_conversation(said: &str) -> bool {
 
 /// The server's requested wait. The last one in the text counts.
 pub(super) fn retry_after(text: &str) -> Option<TimeSpan> {
-    const UNIT: &str = r"ms|msecs?|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?";
+    const UNIT: &str =
+        r"ms|msecs?|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?";
     static WAIT: LazyLock<Regex> = LazyLock::new(|| {
         let before = r#"(?:retry[-_ ]?(?:after|delay)(?P<in_ms>[-_ ]?ms)?["']?\s*[:=]?\s*\{?\s*(?:seconds\s*:)?|(?:try|retry|retrying|available|wait|resets?)(?:\s+\w+){0,3}?\s+(?:in|for|after)|resets? (?:in|after)|please wait)(?:\s+(?:about|around|approximately))?"#;
         words(&format!(
             r#"{before}\s*["']?(?P<wait>(?:an?|one|half an)\s+(?:minute|hour|day)\b|\d+(?:\.\d+)?(?:\s*(?:{UNIT})\b(?:(?:\s*,)?(?:\s+and)?\s*\d+(?:\.\d+)?\s*(?:{UNIT})\b)*|(?:{UNIT})(?:\d+(?:\.\d+)?(?:{UNIT}))*\b)?)"#
         ))
     });
-    static PART: LazyLock<Regex> = LazyLock::new(|| words(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-z]*)"));
+    static PART: LazyLock<Regex> =
+        LazyLock::new(|| words(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-z]*)"));
     let found = WAIT.captures_iter(text).last()?;
     let in_words = found["wait"].to_lowercase();
-    if let Some((number, unit)) =
-        in_words.rsplit_once(' ').filter(|_| !in_words.starts_with(|c: char| c.is_ascii_digit()))
+    if let Some((number, unit)) = in_words
+        .rsplit_once(' ')
+        .filter(|_| !in_words.starts_with(|c: char| c.is_ascii_digit()))
     {
         let secs = match unit {
             "minute" => 60,
             "hour" => 60 * 60,
             _ => 24 * 60 * 60,
         };
-        return Some(TimeSpan::secs(if number.starts_with("half") { secs / 2 } else { secs }));
+        return Some(TimeSpan::secs(if number.starts_with("half") {
+            secs / 2
+        } else {
+            secs
+        }));
     }
-    let unsaid = if found.name("in_ms").is_some() { 1.0 } else { 1000.0 };
-    let ms: f64 = PART.captures_iter(&found["wait"]).map(|part| milliseconds(&part, unsaid)).sum();
+    let unsaid = if found.name("in_ms").is_some() {
+        1.0
+    } else {
+        1000.0
+    };
+    let ms: f64 = PART
+        .captures_iter(&found["wait"])
+        .map(|part| milliseconds(&part, unsaid))
+        .sum();
     let span = TimeSpan::from(std::time::Duration::try_from_secs_f64(ms / 1000.0).ok()?);
     (!span.is_zero() && span <= RETRY_MAX).then_some(span)
 }
@@ -292,25 +365,31 @@ fn milliseconds(part: &Captures<'_>, unsaid: f64) -> f64 {
     number * factor
 }
 
-/// Whether one of these HTTP status codes is in the text. A line of a stack trace (`client.js:429:13`) does not count.
+/// Whether one of these HTTP status codes is in the text. A line of a stack trace
+/// (`client.js:429:13`) does not count.
 pub(super) fn has_status(text: &str, states: &[&str]) -> bool {
     static STATUS: LazyLock<Regex> = LazyLock::new(|| {
         let before = r#"(?m:^)[^\w\n]*|\(|(?:status|http(?:/[\d.]+)?|error|code|response|exceeded|exception)["']?\s*[:=-]*\s*\(?["']?"#;
-        words(&format!(r#"(?:{before}|exception - )(?P<state>[45]\d\d)(?:$|[)"'\],;:}}.]|\s+(?P<word>\w*))"#))
+        words(&format!(
+            r#"(?:{before}|exception - )(?P<state>[45]\d\d)(?:$|[)"'\],;:}}.]|\s+(?P<word>\w*))"#
+        ))
     });
     // `429 passed` and `503 ms` count something.
     const COUNTED: [&str; 16] = [
-        "passed", "failed", "tests", "test", "ms", "s", "seconds", "lines", "line", "files", "file", "items", "bytes",
-        "total", "of", "warnings",
+        "passed", "failed", "tests", "test", "ms", "s", "seconds", "lines", "line", "files",
+        "file", "items", "bytes", "total", "of", "warnings",
     ];
     let is_count = |found: &Captures<'_>| {
         let word = found.name("word").map(|word| word.as_str().to_lowercase());
         word.is_some_and(|word| COUNTED.contains(&word.as_str()))
     };
-    STATUS.captures_iter(text).any(|found| states.contains(&&found["state"]) && !is_count(&found))
+    STATUS
+        .captures_iter(text)
+        .any(|found| states.contains(&&found["state"]) && !is_count(&found))
 }
 
-/// What the agent says about its work is not about its server: names of tests and of files, and lines of test reports.
+/// What the agent says about its work is not about its server: names of tests and of files, and
+/// lines of test reports.
 pub(super) fn without_work(said: &str) -> String {
     static RESULT: LazyLock<Regex> = LazyLock::new(|| {
         words(concat!(
@@ -319,28 +398,52 @@ pub(super) fn without_work(said: &str) -> String {
         ))
     });
     static NAME: LazyLock<Regex> = LazyLock::new(|| {
-        words(r"[\w/.-]*(::|\.(rs|py|[jt]sx?|go|rb|java|php|cs|c|cpp|h)\b)[\w:./-]*|`[^`\n]*`|\btest_\w+|\w+_test\b")
+        words(
+            r"[\w/.-]*(::|\.(rs|py|[jt]sx?|go|rb|java|php|cs|c|cpp|h)\b)[\w:./-]*|`[^`\n]*`|\btest_\w+|\w+_test\b",
+        )
     });
     let lines = said.lines().filter(|line| !RESULT.is_match(line));
-    lines.map(|line| NAME.replace_all(line, "…")).collect::<Vec<_>>().join("\n")
+    lines
+        .map(|line| NAME.replace_all(line, "…"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
-/// Extracts the message from an error in JSON or in brackets, because programs often print what their server sent.
+/// Extracts the message from an error in JSON or in brackets, because programs often print what
+/// their server sent.
 pub(super) fn readable(said: &str) -> String {
     let said = said.trim();
-    let inner = said.strip_prefix("[API Error:").and_then(|rest| rest.strip_suffix(']')).unwrap_or(said).trim();
-    let Some(error) = serde_json::from_str::<Value>(inner).ok().filter(Value::is_object) else {
+    let inner = said
+        .strip_prefix("[API Error:")
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(said)
+        .trim();
+    let Some(error) = serde_json::from_str::<Value>(inner)
+        .ok()
+        .filter(Value::is_object)
+    else {
         return inner.to_owned();
     };
-    let error = error.get("error").filter(|e| e.is_object()).unwrap_or(&error);
-    let Some(message) = error.get("message").and_then(Value::as_str) else { return inner.to_owned() };
-    let facts = ["code", "status", "type"].iter().filter_map(|key| match error.get(key)? {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    });
+    let error = error
+        .get("error")
+        .filter(|e| e.is_object())
+        .unwrap_or(&error);
+    let Some(message) = error.get("message").and_then(Value::as_str) else {
+        return inner.to_owned();
+    };
+    let facts = ["code", "status", "type"]
+        .iter()
+        .filter_map(|key| match error.get(key)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        });
     let facts: Vec<String> = facts.collect();
-    if facts.is_empty() { message.to_owned() } else { format!("{message} ({})", facts.join(", ")) }
+    if facts.is_empty() {
+        message.to_owned()
+    } else {
+        format!("{message} ({})", facts.join(", "))
+    }
 }
 
 /// The end of a text, from the start of a line if one is near.
@@ -351,7 +454,14 @@ pub(super) fn end_of(text: &str, most: usize) -> String {
     }
     let end = &text[text.ceil_char_boundary(text.len() - most)..];
     let start = end.find('\n').map_or(0, |at| at + 1);
-    format!("… {}", if start <= end.len() / 2 { &end[start..] } else { end })
+    format!(
+        "… {}",
+        if start <= end.len() / 2 {
+            &end[start..]
+        } else {
+            end
+        }
+    )
 }
 
 pub(super) fn words(pattern: &str) -> Regex {
@@ -374,23 +484,56 @@ mod tests {
                 "unexpected status 401 Unauthorized: Incorrect API key provided: x, url: http://127.0.0.1:9900/",
                 FailureKind::Login,
             ),
-            (r#"[API Error: {"error":{"code":401,"message":"no","status":"UNAUTHENTICATED"}}]"#, FailureKind::Login),
-            ("API Error: Request rejected (429) · This request would exceed your rate limit.", FailureKind::RateLimit),
-            ("exceeded retry limit, last status: 429 Too Many Requests", FailureKind::RateLimit),
-            ("Quota exceeded for requests per minute. Please retry in 12.5s.", FailureKind::RateLimit),
-            ("429 You exceeded your current quota, please check your plan and billing details.", FailureKind::NoCredit),
+            (
+                r#"[API Error: {"error":{"code":401,"message":"no","status":"UNAUTHENTICATED"}}]"#,
+                FailureKind::Login,
+            ),
+            (
+                "API Error: Request rejected (429) · This request would exceed your rate limit.",
+                FailureKind::RateLimit,
+            ),
+            (
+                "exceeded retry limit, last status: 429 Too Many Requests",
+                FailureKind::RateLimit,
+            ),
+            (
+                "Quota exceeded for requests per minute. Please retry in 12.5s.",
+                FailureKind::RateLimit,
+            ),
+            (
+                "429 You exceeded your current quota, please check your plan and billing details.",
+                FailureKind::NoCredit,
+            ),
             ("Credit balance is too low", FailureKind::NoCredit),
             (
                 "[API Error: This request would exceed your rate limit.]\nTo raise it, ask for more quota",
                 FailureKind::RateLimit,
             ),
-            ("API Error: 529 Overloaded. This is a server-side issue", FailureKind::Overloaded),
-            ("We’re currently experiencing high demand, which may cause temporary errors.", FailureKind::Overloaded),
-            ("Prompt is too long · the request is ~250000 tokens (limit 200000)", FailureKind::ContextFull),
-            ("This model's maximum context length is 200000 tokens.", FailureKind::ContextFull),
+            (
+                "API Error: 529 Overloaded. This is a server-side issue",
+                FailureKind::Overloaded,
+            ),
+            (
+                "We’re currently experiencing high demand, which may cause temporary errors.",
+                FailureKind::Overloaded,
+            ),
+            (
+                "Prompt is too long · the request is ~250000 tokens (limit 200000)",
+                FailureKind::ContextFull,
+            ),
+            (
+                "This model's maximum context length is 200000 tokens.",
+                FailureKind::ContextFull,
+            ),
             ("connect ECONNREFUSED 127.0.0.1:443", FailureKind::Network),
-            ("stream disconnected before completion: stream closed", FailureKind::Network),
-            ("    at client.js:429:13\n    at client.js:401:5)\n    at x (file:///a.js:500)", FailureKind::Other),
+            (
+                "stream disconnected before completion: stream closed",
+                FailureKind::Network,
+            ),
+            (
+                "    at client.js:429:13\n    at client.js:401:5)\n    at x (file:///a.js:500)",
+                FailureKind::Other,
+            ),
             ("error: 4291 tests failed in 401ms", FailureKind::Other),
             ("broken", FailureKind::Other),
             ("", FailureKind::Other),
@@ -402,7 +545,11 @@ mod tests {
 
     #[test]
     fn a_conversation_that_is_full_or_unknown_is_over() {
-        for over in ["Prompt is too long", "No conversation found with session ID: 1", "thread 01a1-dd not found"] {
+        for over in [
+            "Prompt is too long",
+            "No conversation found with session ID: 1",
+            "thread 01a1-dd not found",
+        ] {
             assert!(ends_conversation(over), "{over}");
         }
         assert!(!ends_conversation("file not found"));
@@ -417,7 +564,10 @@ mod tests {
             (r#"{"retry_after": 1.5}"#, Some(1_500)),
             ("retry-after-ms: 250", Some(250)),
             ("Please try again in 20s.", Some(20_000)),
-            ("Rate limit reached. Please try again in 1m30.5s.", Some(90_500)),
+            (
+                "Rate limit reached. Please try again in 1m30.5s.",
+                Some(90_500),
+            ),
             ("try again in 6m0s", Some(360_000)),
             ("please retry in 2 minutes", Some(120_000)),
             ("try again in 1 hour 5 min", Some(3_900_000)),
@@ -449,14 +599,30 @@ mod tests {
             "the agent is not logged in, or its key is not valid. Log in (mine login), then resume the session\nthe \
              agent ended with exit 1: Not logged in"
         );
-        let limited = explain("the turn failed", "429: try again in 20s", &AgentFacts::default());
+        let limited = explain(
+            "the turn failed",
+            "429: try again in 20s",
+            &AgentFacts::default(),
+        );
         assert_eq!(
             (limited.message.as_str(), limited.retry_after),
-            ("the turn failed: 429: try again in 20s", Some(TimeSpan::secs(20)))
+            (
+                "the turn failed: 429: try again in 20s",
+                Some(TimeSpan::secs(20))
+            )
         );
-        assert_eq!(limited.limit.and_then(|limit| limit.resets_in), Some(TimeSpan::secs(20)));
-        assert_eq!(explain("the turn failed", "  broken\n", &known), TurnFailure::new("the turn failed: broken"));
-        assert_eq!(explain("the turn failed", "", &known), TurnFailure::new("the turn failed and gave no reason"));
+        assert_eq!(
+            limited.limit.and_then(|limit| limit.resets_in),
+            Some(TimeSpan::secs(20))
+        );
+        assert_eq!(
+            explain("the turn failed", "  broken\n", &known),
+            TurnFailure::new("the turn failed: broken")
+        );
+        assert_eq!(
+            explain("the turn failed", "", &known),
+            TurnFailure::new("the turn failed and gave no reason")
+        );
         assert_eq!(
             not_installed("the agent was not found (exit 127)", "mine -p", "", &known).message,
             "the agent was not found (exit 127): the program of `mine -p` is not installed or not on PATH. Install it \
@@ -468,9 +634,15 @@ mod tests {
     fn the_line_that_says_why_comes_before_the_noise_around_it() {
         let said = "npm warn deprecated glob@7\n(node:4711) ExperimentalWarning: odd\nError: the model is unknown\n    at run (a.js:3:1)";
         let message = explain("the agent ended with exit 1", said, &AgentFacts::default()).message;
-        assert_eq!(message, format!("the agent ended with exit 1: Error: the model is unknown (a.js:3:1)\n{said}"));
+        assert_eq!(
+            message,
+            format!("the agent ended with exit 1: Error: the model is unknown (a.js:3:1)\n{said}")
+        );
         let first = "Error: no\nmore of it";
-        assert_eq!(explain("it failed", first, &AgentFacts::default()).message, format!("it failed: {first}"));
+        assert_eq!(
+            explain("it failed", first, &AgentFacts::default()).message,
+            format!("it failed: {first}")
+        );
     }
 
     #[test]
@@ -480,7 +652,10 @@ mod tests {
         let expected = "the model's server reported errors while the agent waited: request failed: 503 Service \
                         Unavailable, retrying\ntoo late";
         assert_eq!(after_server_errors(late(), said).message, expected);
-        assert_eq!(after_server_errors(late(), "reading src/main.rs").message, "too late");
+        assert_eq!(
+            after_server_errors(late(), "reading src/main.rs").message,
+            "too late"
+        );
     }
 
     #[test]
@@ -498,7 +673,10 @@ mod tests {
     fn of_long_words_the_end_is_kept() {
         let long: String = (0..1000).map(|n| format!("line {n}\n")).collect();
         let end = end_of(&long, 64);
-        assert!(end.starts_with("… line 99") && end.ends_with("line 999") && end.len() < 70, "{end}");
+        assert!(
+            end.starts_with("… line 99") && end.ends_with("line 999") && end.len() < 70,
+            "{end}"
+        );
         assert_eq!(end_of(&"é".repeat(100), 11), format!("… {}", "é".repeat(5)));
     }
 

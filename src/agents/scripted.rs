@@ -4,7 +4,8 @@
 //! [`crate::process::run`].
 //!
 //! # Invariants
-//! - The same script and the same prompts produce the same turns, so a resumed session continues where it was.
+//! - The same script and the same prompts produce the same turns, so a resumed session continues
+//!   where it was.
 //! - A turn is used once. `otherwise` answers as often as needed.
 
 use std::{fmt, path::Path, time::Duration};
@@ -17,14 +18,14 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Agent, AgentObserver, AgentWorkspace, BoxFuture, PermissionRequest, TurnRequest, cancelled, environment, failure,
-    limit, too_late,
+    Agent, AgentObserver, AgentWorkspace, BoxFuture, PermissionRequest, TurnRequest, cancelled,
+    environment, failure, limit, too_late,
 };
 use crate::{
     engine::{
         conversation::{
-            AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind, StopReason, ToolCall,
-            ToolKind, ToolStatus, TurnEnd, TurnFailure, TurnUsage,
+            AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind,
+            StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd, TurnFailure, TurnUsage,
         },
         ids::TurnId,
     },
@@ -45,9 +46,17 @@ pub fn validate(script: &str) -> Result<(), ScriptError> {
 
 /// The commands in a script, shown before the user decides whether to trust it.
 pub fn commands(script: &str) -> Vec<String> {
-    let Ok(script) = parse(script) else { return Vec::new() };
+    let Ok(script) = parse(script) else {
+        return Vec::new();
+    };
     let turns = script.turns.iter().chain([&script.otherwise]);
-    turns.flat_map(|turn| turn.run.iter().map(|command| format!("the script runs: {command}"))).collect()
+    turns
+        .flat_map(|turn| {
+            turn.run
+                .iter()
+                .map(|command| format!("the script runs: {command}"))
+        })
+        .collect()
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -106,22 +115,34 @@ impl ScriptedAgent {
     pub fn new(script: &str, place: AgentWorkspace, past: &[String]) -> Result<Self, ScriptError> {
         let script = parse(script)?;
         let turns = script.turns.into_iter().map(Some).collect();
-        let mut agent = Self { turns, otherwise: script.otherwise, place };
+        let mut agent = Self {
+            turns,
+            otherwise: script.otherwise,
+            place,
+        };
         for prompt in past {
             agent.answer_to(prompt);
         }
         Ok(agent)
     }
 
-    /// Takes the turn for this prompt: the first whose `when` the prompt contains, otherwise the first without a
-    /// `when`, otherwise `otherwise`.
+    /// Takes the turn for this prompt: the first whose `when` the prompt contains, otherwise the
+    /// first without a `when`, otherwise `otherwise`.
     fn answer_to(&mut self, prompt: &str) -> ScriptedTurn {
         let fits = |turn: &Option<ScriptedTurn>| {
-            turn.as_ref().and_then(|t| t.when.as_ref()).is_some_and(|when| prompt.contains(when.as_str()))
+            turn.as_ref()
+                .and_then(|t| t.when.as_ref())
+                .is_some_and(|when| prompt.contains(when.as_str()))
         };
         let open = |turn: &Option<ScriptedTurn>| turn.as_ref().is_some_and(|t| t.when.is_none());
-        let found = self.turns.iter().position(fits).or_else(|| self.turns.iter().position(open));
-        found.and_then(|i| self.turns[i].take()).unwrap_or_else(|| self.otherwise.clone())
+        let found = self
+            .turns
+            .iter()
+            .position(fits)
+            .or_else(|| self.turns.iter().position(open));
+        found
+            .and_then(|i| self.turns[i].take())
+            .unwrap_or_else(|| self.otherwise.clone())
     }
 
     async fn one_turn(
@@ -134,7 +155,13 @@ impl ScriptedAgent {
         // A child token, so that a timeout ends commands as gently as a cancellation does.
         let stop = cancel.child_token();
         let pace = PaceFile::of_session(&self.place.session_dir).begin();
-        let mut play = TurnPlayback { id: request.turn, place: &self.place, updates, stop: &stop, pace };
+        let mut play = TurnPlayback {
+            id: request.turn,
+            place: &self.place,
+            updates,
+            stop: &stop,
+            pace,
+        };
         let performance = play.perform(&turn);
         tokio::pin!(performance);
         let late = async {
@@ -148,7 +175,11 @@ impl ScriptedAgent {
             () = late => stop.cancel(),
         }
         let end = performance.await;
-        if cancel.is_cancelled() { end } else { Err(too_late(request.timeout)) }
+        if cancel.is_cancelled() {
+            end
+        } else {
+            Err(too_late(request.timeout))
+        }
     }
 }
 
@@ -198,14 +229,22 @@ impl TurnPlayback<'_> {
             return Ok(cancelled());
         }
         if turn.crash {
-            return Err(TurnFailure::new("the agent crashed in the middle of its turn"));
+            return Err(TurnFailure::new(
+                "the agent crashed in the middle of its turn",
+            ));
         }
         if let Some(failure) = &turn.fail {
             return Err(failure::plainly(failure));
         }
         let stop_reason = turn.stop_reason.unwrap_or(StopReason::EndTurn);
-        let spent = TurnUsage { tokens: turn.tokens, cost: turn.cost };
-        Ok(TurnEnd { spent, ..TurnEnd::new(stop_reason) })
+        let spent = TurnUsage {
+            tokens: turn.tokens,
+            cost: turn.cost,
+        };
+        Ok(TurnEnd {
+            spent,
+            ..TurnEnd::new(stop_reason)
+        })
     }
 
     async fn act(&mut self, turn: &ScriptedTurn) -> PlaybackState {
@@ -215,7 +254,9 @@ impl TurnPlayback<'_> {
                 if self.stop.is_cancelled() {
                     return PlaybackState::Stopped;
                 }
-                self.updates.update(AgentUpdate::Thought(chunk.to_owned())).await;
+                self.updates
+                    .update(AgentUpdate::Thought(chunk.to_owned()))
+                    .await;
                 self.pause(turn.delay).await;
             }
         }
@@ -223,14 +264,22 @@ impl TurnPlayback<'_> {
             if self.stop.is_cancelled() {
                 return PlaybackState::Stopped;
             }
-            self.updates.update(AgentUpdate::Said(chunk.to_owned())).await;
+            self.updates
+                .update(AgentUpdate::Said(chunk.to_owned()))
+                .await;
             self.pause(turn.delay).await;
         }
         if let Some(ask) = &turn.ask
             && self.ask(ask).await == ScriptedPermissionOutcome::Refused
         {
-            self.updates.update(AgentUpdate::Said("\nThe user did not allow it.".to_owned())).await;
-            return if self.stop.is_cancelled() { PlaybackState::Stopped } else { PlaybackState::GoOn };
+            self.updates
+                .update(AgentUpdate::Said("\nThe user did not allow it.".to_owned()))
+                .await;
+            return if self.stop.is_cancelled() {
+                PlaybackState::Stopped
+            } else {
+                PlaybackState::GoOn
+            };
         }
         for (i, command) in turn.run.iter().enumerate() {
             self.pause(turn.pause).await;
@@ -238,7 +287,11 @@ impl TurnPlayback<'_> {
                 return PlaybackState::Stopped;
             }
         }
-        if self.stop.is_cancelled() { PlaybackState::Stopped } else { PlaybackState::GoOn }
+        if self.stop.is_cancelled() {
+            PlaybackState::Stopped
+        } else {
+            PlaybackState::GoOn
+        }
     }
 
     async fn ask(&mut self, ask: &ScriptedPermission) -> ScriptedPermissionOutcome {
@@ -246,18 +299,35 @@ impl TurnPlayback<'_> {
             call: format!("turn-{}/ask", self.id),
             title: ask.title.clone(),
             kind: ask.kind,
-            locations: ask.path.iter().map(|path| FileLocation { path: path.clone(), line: None }).collect(),
+            locations: ask
+                .path
+                .iter()
+                .map(|path| FileLocation {
+                    path: path.clone(),
+                    line: None,
+                })
+                .collect(),
             diff: ask.diff.clone(),
             ..ToolCall::default()
         };
-        let option = |id: &str, name: &str, kind| PermissionOption { id: id.to_owned(), name: name.to_owned(), kind };
+        let option = |id: &str, name: &str, kind| PermissionOption {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            kind,
+        };
         let options = vec![
             option("once", "Yes", PermissionOptionKind::AllowOnce),
-            option("always", "Yes, and don't ask again", PermissionOptionKind::AllowAlways),
+            option(
+                "always",
+                "Yes, and don't ask again",
+                PermissionOptionKind::AllowAlways,
+            ),
             option("no", "No", PermissionOptionKind::RejectOnce),
         ];
         let (sender, answer) = oneshot::channel();
-        self.updates.permission(PermissionRequest::of_agent(tool, options, sender)).await;
+        self.updates
+            .permission(PermissionRequest::of_agent(tool, options, sender))
+            .await;
         tokio::select! {
             answer = answer => match answer {
                 Ok(PermissionAnswer::Selected(id)) if id != "no" => ScriptedPermissionOutcome::Granted,
@@ -276,7 +346,8 @@ impl TurnPlayback<'_> {
         }
     }
 
-    /// Runs a command and shows it as a tool call. A failed command does not fail the turn, as with a real agent.
+    /// Runs a command and shows it as a tool call. A failed command does not fail the turn, as with
+    /// a real agent.
     async fn run(&mut self, number: usize, command: &str) -> PlaybackState {
         let name = format!("turn-{}/{number}", self.id);
         let call = ToolCall {
@@ -286,32 +357,55 @@ impl TurnPlayback<'_> {
             kind: Some(ToolKind::Execute),
             ..ToolCall::default()
         };
-        self.updates.update(AgentUpdate::ToolCalled(call.clone())).await;
+        self.updates
+            .update(AgentUpdate::ToolCalled(call.clone()))
+            .await;
         let spec = ProcessSpec {
             command: command.to_owned(),
             cwd: self.place.cwd.clone(),
-            env: environment(self.place).into_iter().chain(path_with(self.place.creel.as_deref())).collect(),
+            env: environment(self.place)
+                .into_iter()
+                .chain(path_with(self.place.creel.as_deref()))
+                .collect(),
             stdin: Vec::new(),
             timeout: None,
             grace: run::GRACE,
             mark: format!("{}/turn-{}", self.place.mark, self.id),
         };
-        let mut tool =
-            ScriptedToolObserver { capture: OutputCapture::new(TOOL_OUTPUT, None, 0), updates: &mut *self.updates };
+        let mut tool = ScriptedToolObserver {
+            capture: OutputCapture::new(TOOL_OUTPUT, None, 0),
+            updates: &mut *self.updates,
+        };
         let end = run::run(spec, &mut tool, self.stop).await;
         let printed = tool.capture.finish();
         let (status, said) = match end {
             ProcessEnd::Exit(0) => (ToolStatus::Completed, String::new()),
             ProcessEnd::Exit(code) => (ToolStatus::Failed, format!("exit {code}")),
-            ProcessEnd::Signal(signal) => (ToolStatus::Failed, format!("killed by signal {signal}")),
-            ProcessEnd::Cancelled | ProcessEnd::TimedOut => (ToolStatus::Failed, "cancelled".into()),
+            ProcessEnd::Signal(signal) => {
+                (ToolStatus::Failed, format!("killed by signal {signal}"))
+            }
+            ProcessEnd::Cancelled | ProcessEnd::TimedOut => {
+                (ToolStatus::Failed, "cancelled".into())
+            }
             ProcessEnd::SpawnFailed(why) => (ToolStatus::Failed, why),
         };
         let parts = [printed.stdout, printed.stderr, said].map(|part| part.trim_end().to_owned());
-        let output = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
-        let call = ToolCall { status, output: (!output.is_empty()).then_some(output), ..call };
+        let output = parts
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("\n");
+        let call = ToolCall {
+            status,
+            output: (!output.is_empty()).then_some(output),
+            ..call
+        };
         self.updates.update(AgentUpdate::ToolUpdated(call)).await;
-        if self.stop.is_cancelled() { PlaybackState::Stopped } else { PlaybackState::GoOn }
+        if self.stop.is_cancelled() {
+            PlaybackState::Stopped
+        } else {
+            PlaybackState::GoOn
+        }
     }
 }
 
@@ -335,12 +429,19 @@ fn path_with(creel: Option<&Path>) -> Option<(String, String)> {
     let ours = creel?.parent()?.to_owned();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(ours).chain(std::env::split_paths(&path));
-    Some(("PATH".to_owned(), std::env::join_paths(folders).ok()?.into_string().ok()?))
+    Some((
+        "PATH".to_owned(),
+        std::env::join_paths(folders).ok()?.into_string().ok()?,
+    ))
 }
 
 /// Splits text into lines, or into words if a delay makes the pieces visible.
 fn chunks(text: &str, delay: Duration) -> Vec<&str> {
-    if delay.is_zero() { text.split_inclusive('\n').collect() } else { text.split_inclusive([' ', '\n']).collect() }
+    if delay.is_zero() {
+        text.split_inclusive('\n').collect()
+    } else {
+        text.split_inclusive([' ', '\n']).collect()
+    }
 }
 
 /// Why a script is not valid.
@@ -349,7 +450,9 @@ pub enum ScriptError {
     /// The YAML parser's message, with the line.
     #[error("{0}")]
     Malformed(String),
-    #[error("`otherwise` answers every prompt, so it cannot have a `when`. Add a turn to `turns` instead")]
+    #[error(
+        "`otherwise` answers every prompt, so it cannot have a `when`. Add a turn to `turns` instead"
+    )]
     WhenOtherwise,
     #[error("turn {turn} has several ends. Keep one of `fail`, `crash` and `hang`")]
     SeveralEnds { turn: usize },
@@ -364,14 +467,24 @@ fn parse(script: &str) -> Result<AgentScript, ScriptError> {
         duplicate_keys: serde_yaml::DuplicateKeyPolicy::Error,
         strict_booleans: true,
     };
-    let script: AgentScript = serde_yaml::from_str_with_options(script, options)
-        .map_err(|e| ScriptError::Malformed(e.render().trim_start_matches("error: ").replace("<input>", "script")))?;
+    let script: AgentScript = serde_yaml::from_str_with_options(script, options).map_err(|e| {
+        ScriptError::Malformed(
+            e.render()
+                .trim_start_matches("error: ")
+                .replace("<input>", "script"),
+        )
+    })?;
     if script.otherwise.when.is_some() {
         return Err(ScriptError::WhenOtherwise);
     }
-    let ends =
-        |turn: &ScriptedTurn| usize::from(turn.fail.is_some()) + usize::from(turn.crash) + usize::from(turn.hang);
-    let unclear = script.turns.iter().chain([&script.otherwise]).position(|turn| ends(turn) > 1);
+    let ends = |turn: &ScriptedTurn| {
+        usize::from(turn.fail.is_some()) + usize::from(turn.crash) + usize::from(turn.hang)
+    };
+    let unclear = script
+        .turns
+        .iter()
+        .chain([&script.otherwise])
+        .position(|turn| ends(turn) > 1);
     match unclear {
         Some(i) => Err(ScriptError::SeveralEnds { turn: i + 1 }),
         None => Ok(script),
@@ -424,7 +537,8 @@ fn delay<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Erro
         }
 
         fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Duration, E> {
-            Duration::try_from_secs_f64(seconds).map_err(|_| E::invalid_value(de::Unexpected::Float(seconds), &self))
+            Duration::try_from_secs_f64(seconds)
+                .map_err(|_| E::invalid_value(de::Unexpected::Float(seconds), &self))
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
@@ -477,9 +591,18 @@ otherwise: { say: "nothing to do" }
     #[test]
     fn the_first_unused_turn_that_matches_answers() {
         let mut agent = agent(SCRIPT, &[]);
-        let prompts = ["[Hook feedback]: red", "go", "[Hook feedback]: red", "go", "[Hook feedback]: red"];
+        let prompts = [
+            "[Hook feedback]: red",
+            "go",
+            "[Hook feedback]: red",
+            "go",
+            "[Hook feedback]: red",
+        ];
         let answers = prompts.map(|prompt| said(&mut agent, prompt));
-        assert_eq!(answers, ["fixed", "first", "second", "nothing to do", "nothing to do"]);
+        assert_eq!(
+            answers,
+            ["fixed", "first", "second", "nothing to do", "nothing to do"]
+        );
     }
 
     #[test]
@@ -490,22 +613,46 @@ otherwise: { say: "nothing to do" }
 
     #[test]
     fn a_delay_is_seconds_or_text() {
-        for (written, millis) in [("400ms", 400), ("2", 2000), ("1.5", 1500), ("'3'", 3000), ("0", 0), ("2s", 2000)] {
+        for (written, millis) in [
+            ("400ms", 400),
+            ("2", 2000),
+            ("1.5", 1500),
+            ("'3'", 3000),
+            ("0", 0),
+            ("2s", 2000),
+        ] {
             let script = parse(&format!("turns: [{{ delay: {written} }}]")).expect("a good script");
-            assert_eq!(script.turns[0].delay, Duration::from_millis(millis), "{written}");
+            assert_eq!(
+                script.turns[0].delay,
+                Duration::from_millis(millis),
+                "{written}"
+            );
         }
     }
 
     #[test]
     fn a_wrong_script_is_refused_with_its_place() {
-        let unknown = validate("turns:\n  - sya: hello\n").expect_err("a wrong key").to_string();
-        assert!(unknown.contains("sya") && unknown.contains('2'), "{unknown}");
-        for script in
-            ["turns: 3", "turns: [{ delay: -1 }]", "turns: [{ delay: soon }]", "turns: [{ crash: true, hang: true }]"]
-        {
+        let unknown = validate("turns:\n  - sya: hello\n")
+            .expect_err("a wrong key")
+            .to_string();
+        assert!(
+            unknown.contains("sya") && unknown.contains('2'),
+            "{unknown}"
+        );
+        for script in [
+            "turns: 3",
+            "turns: [{ delay: -1 }]",
+            "turns: [{ delay: soon }]",
+            "turns: [{ crash: true, hang: true }]",
+        ] {
             assert!(validate(script).is_err(), "{script}");
         }
-        assert!(validate("otherwise: { when: x }").expect_err("a `when`").to_string().contains("otherwise"));
+        assert!(
+            validate("otherwise: { when: x }")
+                .expect_err("a `when`")
+                .to_string()
+                .contains("otherwise")
+        );
         assert_eq!(validate(SCRIPT), Ok(()));
     }
 
@@ -527,7 +674,13 @@ otherwise: { say: "Nothing to do." }    # when the turns are used up
     #[test]
     fn text_comes_in_lines_or_in_words() {
         assert_eq!(chunks("a b\nc", Duration::ZERO), ["a b\n", "c"]);
-        assert_eq!(chunks("a b\nc", Duration::from_millis(1)), ["a ", "b\n", "c"]);
-        assert_eq!(chunks("a b c\n", Duration::from_millis(1)), ["a ", "b ", "c\n"]);
+        assert_eq!(
+            chunks("a b\nc", Duration::from_millis(1)),
+            ["a ", "b\n", "c"]
+        );
+        assert_eq!(
+            chunks("a b c\n", Duration::from_millis(1)),
+            ["a ", "b ", "c\n"]
+        );
     }
 }

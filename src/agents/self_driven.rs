@@ -1,5 +1,5 @@
-//! A stand-in for an agent that the user runs by hand. That agent drives itself and reaches the session through its
-//! tools.
+//! A stand-in for an agent that the user runs by hand. That agent drives itself and reaches the
+//! session through its tools.
 
 use tokio_util::sync::CancellationToken;
 
@@ -17,8 +17,7 @@ impl Agent for SelfDrivenAgent {
         _updates: &'a mut dyn AgentObserver,
         _cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, TurnFailure>> {
-        let why =
-            "the agent of this session drives itself: creel sends it no prompts, only the results of its tool calls";
+        let why = "the agent of this session drives itself: creel sends it no prompts, only the results of its tool calls";
         Box::pin(async move { Err(TurnFailure::new(why)) })
     }
 

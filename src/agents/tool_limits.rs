@@ -20,7 +20,11 @@ pub(super) fn limited(text: &str, most: usize) -> String {
 
 pub(super) fn unified(path: &str, old: &str, new: &str) -> String {
     if old.len() + new.len() > COMPARE_MAX {
-        return format!("--- {path}\n+++ {path}\n{} B become {} B\n", old.len(), new.len());
+        return format!(
+            "--- {path}\n+++ {path}\n{} B become {} B\n",
+            old.len(),
+            new.len()
+        );
     }
     unified_diff(path, old, new)
 }

@@ -1,11 +1,13 @@
 //! Ends the processes that sessions left running when their creel was killed.
 //!
-//! Owns which sessions are checked before another one starts. Does not find processes: see [`crate::process::sweep`].
+//! Owns which sessions are checked before another one starts. Does not find processes: see
+//! [`crate::process::sweep`].
 //!
 //! # Invariants
-//! - The processes of a running session are never touched: a session is swept only while this process has its lock.
-//! - A session whose plan the user has not trusted is skipped: its journal may have come with a clone, and could name
-//!   any process.
+//! - The processes of a running session are never touched: a session is swept only while this
+//!   process has its lock.
+//! - A session whose plan the user has not trusted is skipped: its journal may have come with a
+//!   clone, and could name any process.
 
 use crate::{
     cli::{launch::trust_prompt, target::project},
@@ -43,8 +45,15 @@ impl DeadSessions {
     }
 
     fn except(sessions: &SessionsDir, name: &str) -> Self {
-        let all = sessions.live().unwrap_or_default().into_iter().filter(|folder| folder.name != name);
-        Self { resumed: None, others: all.filter_map(DeadSession::find).collect() }
+        let all = sessions
+            .live()
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|folder| folder.name != name);
+        Self {
+            resumed: None,
+            others: all.filter_map(DeadSession::find).collect(),
+        }
     }
 
     pub(super) fn with_resumed(mut self, state: &SessionState, folder: &SessionDir) -> Self {
@@ -63,8 +72,12 @@ impl DeadSessions {
             notes.extend(note(children.end_all().await, "this session"));
         }
         for DeadSession { folder, opened } in self.others {
-            let ended = SessionProcesses::left_behind(&opened.state, &folder).end_all().await;
-            if let Some(group) = ControlGroup::noted(&opened.state.began.id, &folder.control_group_file()) {
+            let ended = SessionProcesses::left_behind(&opened.state, &folder)
+                .end_all()
+                .await;
+            if let Some(group) =
+                ControlGroup::noted(&opened.state.began.id, &folder.control_group_file())
+            {
                 group.remove(&folder.control_group_file());
             }
             notes.extend(note(ended, &format!("session `{}`", folder.name)));
@@ -82,8 +95,9 @@ impl DeadSession {
         }
         let opened = Journal::open(&folder).ok()?;
         let plan = [plan_document(&opened.state.began.plan)];
-        let trusted = project::trust_store()
-            .is_ok_and(|store| store.trusts(&trust_prompt::place_of_plans(folder.project()), &plan));
+        let trusted = project::trust_store().is_ok_and(|store| {
+            store.trusts(&trust_prompt::place_of_plans(folder.project()), &plan)
+        });
         trusted.then_some(Self { folder, opened })
     }
 }

@@ -1,8 +1,8 @@
 //! The home screen, and what its user opens from it.
 //!
-//! creel attaches and replays in this process. A session that the user starts or resumes runs in a child process of its
-//! own, as `creel run` does: it needs a parent of its own that ends everything if it is killed, and it must be able to
-//! leave the terminal while the home screen stays.
+//! creel attaches and replays in this process. A session that the user starts or resumes runs in a
+//! child process of its own, as `creel run` does: it needs a parent of its own that ends everything
+//! if it is killed, and it must be able to leave the terminal while the home screen stays.
 
 use std::{
     io::{self, BufRead as _, Write as _},
@@ -41,26 +41,62 @@ use crate::{
 const USAGE: i32 = 2;
 
 pub(super) fn show(args: HomeRequestArgs) -> CliResult {
-    let HomeRequestArgs { nats, root, has_config, ui, worker } = args;
+    let HomeRequestArgs {
+        nats,
+        root,
+        has_config,
+        ui,
+        worker,
+    } = args;
     let server = match worker {
         Some(_) => None,
         None => NatsServerConnection::named(&nats, &ConfigArgs::default())?,
     };
-    let (tokio, source) = if let Some(NatsServerConnection { tokio, nats, client, .. }) = server {
-        (tokio, HomeSource::Fleet { client, nats: Box::new(nats) })
+    let (tokio, source) = if let Some(NatsServerConnection {
+        tokio,
+        nats,
+        client,
+        ..
+    }) = server
+    {
+        (
+            tokio,
+            HomeSource::Fleet {
+                client,
+                nats: Box::new(nats),
+            },
+        )
     } else {
         // A worker has its sessions in one project.
-        let list = if worker.is_some() { None } else { Some(ProjectList::of(&project::state_dir()?)) };
-        (tokio_runtime::start()?, HomeSource::Machine(ProjectScope { projects: vec![root.clone()], list }))
+        let list = if worker.is_some() {
+            None
+        } else {
+            Some(ProjectList::of(&project::state_dir()?))
+        };
+        (
+            tokio_runtime::start()?,
+            HomeSource::Machine(ProjectScope {
+                projects: vec![root.clone()],
+                list,
+            }),
+        )
     };
     let screen = screens::screen_options(ui);
-    let mut options =
-        HomeOptions { screen, source, root, has_config, worker: worker.as_ref().map(ScreenedWorker::end) };
+    let mut options = HomeOptions {
+        screen,
+        source,
+        root,
+        has_config,
+        worker: worker.as_ref().map(ScreenedWorker::end),
+    };
     let mut memory = HomeMemory::default();
     loop {
         let left = tokio.block_on(home::run(&options, &mut memory));
         let left = left.map_err(|error| CliError::failed(format!("the screen failed: {error}")))?;
-        if matches!(left, HomeExit::Quit | HomeExit::WorkerEnded | HomeExit::Gone) {
+        if matches!(
+            left,
+            HomeExit::Quit | HomeExit::WorkerEnded | HomeExit::Gone
+        ) {
             // A task that still reads must not delay the exit.
             tokio.shutdown_background();
             if let Some(words) = &memory.farewell {
@@ -71,7 +107,12 @@ pub(super) fn show(args: HomeRequestArgs) -> CliResult {
         match visit(left, &options, &nats, ui) {
             Ok(ScreenExit::Gone) => return Ok(worker.map_or(0, |mut worker| farewell(&mut worker))),
             Ok(ScreenExit::Done | ScreenExit::LeavesItRunning | ScreenExit::AtOnce) => {}
-            Err(failure) => memory.toast = Some(Toast { role: ThemeRole::Bad, text: failure.to_string() }),
+            Err(failure) => {
+                memory.toast = Some(Toast {
+                    role: ThemeRole::Bad,
+                    text: failure.to_string(),
+                });
+            }
         }
         options.has_config = paths::find(&options.root).is_some();
     }
@@ -88,7 +129,12 @@ fn farewell(worker: &mut ScreenedWorker) -> u8 {
 }
 
 /// Does what the user chose, until the home screen shows again.
-fn visit(chosen: HomeExit, options: &HomeOptions, nats: &NatsArgs, ui: UiSettings) -> CliResult<ScreenExit> {
+fn visit(
+    chosen: HomeExit,
+    options: &HomeOptions,
+    nats: &NatsArgs,
+    ui: UiSettings,
+) -> CliResult<ScreenExit> {
     match chosen {
         HomeExit::Quit | HomeExit::WorkerEnded | HomeExit::Gone => Ok(ScreenExit::Done),
         HomeExit::Attach(key) => attach(&key, nats, ui),
@@ -97,9 +143,17 @@ fn visit(chosen: HomeExit, options: &HomeOptions, nats: &NatsArgs, ui: UiSetting
             Some(folder) => run_creel(folder.project(), &["resume".into(), folder.name.clone()]),
             None => Ok(ScreenExit::Done),
         },
-        HomeExit::Start(SessionStart { root, prompt, agent }) => {
+        HomeExit::Start(SessionStart {
+            root,
+            prompt,
+            agent,
+        }) => {
             let mut words = vec!["run".to_owned()];
-            words.extend(agent.into_iter().flat_map(|agent| ["--agent".to_owned(), agent]));
+            words.extend(
+                agent
+                    .into_iter()
+                    .flat_map(|agent| ["--agent".to_owned(), agent]),
+            );
             if !prompt.is_empty() {
                 // The prompt can begin with a hyphen.
                 words.extend(["--".to_owned(), prompt]);
@@ -125,9 +179,16 @@ fn attach(key: &SessionKey, nats: &NatsArgs, ui: UiSettings) -> CliResult<Screen
             AttachedScreen::Remote(Box::new(RemoteScreen { copy, server, ui }))
         }
         SessionKey::Here(_) => {
-            let Some(folder) = key.folder() else { return Ok(ScreenExit::Done) };
+            let Some(folder) = key.folder() else {
+                return Ok(ScreenExit::Done);
+            };
             let (session, updates) = RemoteSession::follow(&folder)?;
-            AttachedScreen::Local(Box::new(LocalScreen { folder, session, updates, ui }))
+            AttachedScreen::Local(Box::new(LocalScreen {
+                folder,
+                session,
+                updates,
+                ui,
+            }))
         }
     };
     screens::attach(screen, CloseBehavior::Home)
@@ -135,7 +196,9 @@ fn attach(key: &SessionKey, nats: &NatsArgs, ui: UiSettings) -> CliResult<Screen
 
 fn replay(key: &SessionKey, nats: &NatsArgs, ui: UiSettings) -> CliResult<ScreenExit> {
     let session = match key {
-        SessionKey::There { id, .. } => RecordedSession::find(Some(id), &ConfigArgs::default(), nats)?,
+        SessionKey::There { id, .. } => {
+            RecordedSession::find(Some(id), &ConfigArgs::default(), nats)?
+        }
         SessionKey::Here(_) => match key.folder() {
             Some(folder) => RecordedSession::at(folder),
             None => return Ok(ScreenExit::Done),
@@ -148,9 +211,14 @@ fn replay(key: &SessionKey, nats: &NatsArgs, ui: UiSettings) -> CliResult<Screen
 
 /// Runs creel with the terminal until it ends or leaves its session running.
 fn run_creel(folder: &Path, words: &[String]) -> CliResult<ScreenExit> {
-    let failed = |error: io::Error| CliError::failed(format!("cannot run `creel {}`: {error}", words[0]));
+    let failed =
+        |error: io::Error| CliError::failed(format!("cannot run `creel {}`: {error}", words[0]));
     let program = std::env::current_exe().map_err(failed)?;
-    let status = Command::new(program).args(words).current_dir(folder).status().map_err(failed)?;
+    let status = Command::new(program)
+        .args(words)
+        .current_dir(folder)
+        .status()
+        .map_err(failed)?;
     // It has said why on the terminal, which the home screen would hide.
     if status.code().is_none_or(|code| code == USAGE) {
         wait_for_enter();

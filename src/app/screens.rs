@@ -27,15 +27,31 @@ pub(super) fn attach(screen: AttachedScreen, tie: CloseBehavior) -> CliResult<Sc
 }
 
 fn attach_here(screen: LocalScreen, tie: CloseBehavior) -> CliResult<ScreenExit> {
-    let LocalScreen { folder, session, updates: RemoteUpdates { news, live, nats }, ui } = screen;
+    let LocalScreen {
+        folder,
+        session,
+        updates: RemoteUpdates { news, live, nats },
+        ui,
+    } = screen;
     let helm = Some(SessionClient::There(session));
-    let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie, pace: None, nats };
+    let source = tui::ScreenSource {
+        journal: folder.journal(),
+        helm,
+        news,
+        live,
+        tie,
+        pace: None,
+        nats,
+    };
     let tokio = tokio_runtime::start()?;
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     // A task that still waits for the session must not delay the exit.
     tokio.shutdown_background();
-    let left =
-        shown.map_err(|error| CliError::failed(format!("the screen failed: {error}; the session is still running")))?;
+    let left = shown.map_err(|error| {
+        CliError::failed(format!(
+            "the screen failed: {error}; the session is still running"
+        ))
+    })?;
     if says_goodbye(tie) {
         attach::farewell(&folder);
     }
@@ -51,8 +67,18 @@ fn says_goodbye(tie: CloseBehavior) -> bool {
 fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenExit> {
     let RemoteScreen { copy, server, ui } = screen;
     let folder = copy.folder().clone();
-    let NatsServerConnection { tokio, nats, client, told } = server;
-    let asking = NatsSessionClient::new(client, &nats.prefix, &folder.name, Some(copy.id().to_owned()));
+    let NatsServerConnection {
+        tokio,
+        nats,
+        client,
+        told,
+    } = server;
+    let asking = NatsSessionClient::new(
+        client,
+        &nats.prefix,
+        &folder.name,
+        Some(copy.id().to_owned()),
+    );
     let (told_news, news) = watch::channel(0);
     let (live_in, live) = mpsc::channel(LIVE_BACKLOG);
     let (link_in, link) = watch::channel(NatsStatus::Connected { behind: 0 });
@@ -65,8 +91,14 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
         pace: None,
         nats: Some(link),
     };
-    let following =
-        tokio.spawn(copy.follow(told.into_inner(), ViewerChannels { news: told_news, live: live_in, link: link_in }));
+    let following = tokio.spawn(copy.follow(
+        told.into_inner(),
+        ViewerChannels {
+            news: told_news,
+            live: live_in,
+            link: link_in,
+        },
+    ));
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     if says_goodbye(tie) {
         attach::farewell_to_remote(&folder);
@@ -75,7 +107,11 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
     // The copy of the journal is removed with the task that follows the session.
     let _ = tokio.block_on(following);
     tokio.shutdown_background();
-    shown.map_err(|error| CliError::failed(format!("the screen failed: {error}; the session is still running")))
+    shown.map_err(|error| {
+        CliError::failed(format!(
+            "the screen failed: {error}; the session is still running"
+        ))
+    })
 }
 
 pub(super) fn replay(screen: &ReplayScreen) -> CliResult<ScreenExit> {
@@ -110,7 +146,9 @@ pub(super) fn screen_options(ui: UiSettings) -> tui::ScreenOptions {
         hints: ui.hints,
         signs,
         mouse: ui.mouse,
-        notify: ui.notify.then(|| tui::notification::TerminalNotifier::detect(|name| std::env::var(name).ok())),
+        notify: ui
+            .notify
+            .then(|| tui::notification::TerminalNotifier::detect(|name| std::env::var(name).ok())),
         keymap: keymap(),
         memory: paths::state_dir().map(|dir| dir.join("screen.json")),
         log: paths::state_dir().map(|dir| dir.join("log")),
@@ -124,7 +162,11 @@ fn keymap() -> Option<PathBuf> {
 
 /// The mistakes in the user's own keymap. The screen has room for only one of them.
 pub(super) fn keymap_mistakes() -> Vec<String> {
-    let Some(file) = keymap() else { return Vec::new() };
+    let Some(file) = keymap() else {
+        return Vec::new();
+    };
     let mistakes = Keymap::load(&file).1.into_iter();
-    mistakes.map(|mistake| format!("{}: {mistake}; the default keys apply", file.display())).collect()
+    mistakes
+        .map(|mistake| format!("{}: {mistake}; the default keys apply", file.display()))
+        .collect()
 }

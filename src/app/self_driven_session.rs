@@ -61,7 +61,10 @@ impl SelfDrivenSession {
         let folder = first_free(&SessionsDir::of(&root), &dated("mcp"));
         trust_prompt::remember_plan(&root, &plan)?;
         let first = start_session::began(&root, plan, String::new(), UserPresence::Unattended);
-        let scene = RuntimeDirs { cwd: root, rescue: project::state_dir()?.join("rescued") };
+        let scene = RuntimeDirs {
+            cwd: root,
+            rescue: project::state_dir()?.join("rescued"),
+        };
         let (tell, told) = mpsc::channel();
         let thread = {
             let folder = folder.clone();
@@ -70,12 +73,21 @@ impl SelfDrivenSession {
                 drop(turn);
                 Ok(runtime)
             };
-            std::thread::Builder::new().name("session".into()).spawn(move || live(&folder, make, &tell))
+            std::thread::Builder::new()
+                .name("session".into())
+                .spawn(move || live(&folder, make, &tell))
         };
-        let thread = thread.map_err(|error| CliError::failed(format!("cannot start a session: {error}")))?;
+        let thread =
+            thread.map_err(|error| CliError::failed(format!("cannot start a session: {error}")))?;
         match told.recv() {
-            Ok(started) => started.map(|begun| Self { folder, thread, begun }),
-            Err(_) => Err(CliError::failed("the session crashed before it started. This is a bug in creel")),
+            Ok(started) => started.map(|begun| Self {
+                folder,
+                thread,
+                begun,
+            }),
+            Err(_) => Err(CliError::failed(
+                "the session crashed before it started. This is a bug in creel",
+            )),
         }
     }
 
@@ -87,33 +99,49 @@ impl SelfDrivenSession {
         journal::running(&self.folder).is_some()
     }
 
-    /// Ends the session after the agent has disconnected: as complete, unless the agent was in the middle of a loop or a
-    /// check is red.
+    /// Ends the session after the agent has disconnected: as complete, unless the agent was in the
+    /// middle of a loop or a check is red.
     pub(super) fn end(self) {
-        let SelfDrivenHandle { tokio, way_out, session } = self.begun;
+        let SelfDrivenHandle {
+            tokio,
+            way_out,
+            session,
+        } = self.begun;
         let _inside = tokio.enter();
         if let Err(error) = headless::leave_at_a_signal(way_out) {
             tracing::warn!("cannot listen for signals: {error}");
         }
         let state = journal::fold(&self.folder.journal());
         let in_a_loop = state.is_ok_and(|state| {
-            !state.commands().is_being_completed() && state.stop.loops.iter().any(|known| !known.is_over)
+            !state.commands().is_being_completed()
+                && state.stop.loops.iter().any(|known| !known.is_over)
         });
         let last = if in_a_loop {
-            SessionCommand::Stop { how: StopTiming::Now }
+            SessionCommand::Stop {
+                how: StopTiming::Now,
+            }
         } else {
-            SessionCommand::CompleteSession { reason: "the agent has exited".into() }
+            SessionCommand::CompleteSession {
+                reason: "the agent has exited".into(),
+            }
         };
-        // Not through the socket: the folder with its path may be gone as well. If the session refuses, it is already
-        // ending, and this only waits.
+        // Not through the socket: the folder with its path may be gone as well. If the session
+        // refuses, it is already ending, and this only waits.
         if let Err(why) = tokio.block_on(session.command(ActorKind::Mcp, last)) {
             tracing::info!("{}", refusals::text(&why));
         }
         // No one is left to mend a red check or to answer a gate.
         while !self.thread.is_finished() {
             let state = journal::fold(&self.folder.journal());
-            if state.is_ok_and(|state| state.completion_refused().is_some() || state.gates.open.is_some()) {
-                let _ = tokio.block_on(session.command(ActorKind::Mcp, SessionCommand::Stop { how: StopTiming::Now }));
+            if state.is_ok_and(|state| {
+                state.completion_refused().is_some() || state.gates.open.is_some()
+            }) {
+                let _ = tokio.block_on(session.command(
+                    ActorKind::Mcp,
+                    SessionCommand::Stop {
+                        how: StopTiming::Now,
+                    },
+                ));
                 break;
             }
             std::thread::sleep(LOOK_AGAIN);
@@ -143,7 +171,11 @@ fn live(
         let doors = ControlEndpoints::open(folder, &mut runtime, None);
         let way_out = doors.way_out(&runtime);
         let (tokio, session) = (tokio::runtime::Handle::current(), runtime.handle());
-        let _ = tell.send(Ok(SelfDrivenHandle { tokio, way_out, session }));
+        let _ = tell.send(Ok(SelfDrivenHandle {
+            tokio,
+            way_out,
+            session,
+        }));
         if let Err(error) = runtime.run().await {
             tracing::error!("the session failed: {error}");
         }

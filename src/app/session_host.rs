@@ -40,7 +40,10 @@ use crate::{
     queue::handover::{self, HandoverPlace, TaskHandover},
     runtime::{RuntimeDirs, RuntimeError, RuntimeExit, SessionRuntime},
     sessions::project_list::ProjectList,
-    socket::{CompanionContext, ControlSocket, SocketCompanion, address::SocketDirs, session_client::SessionClient},
+    socket::{
+        CompanionContext, ControlSocket, SocketCompanion, address::SocketDirs,
+        session_client::SessionClient,
+    },
     tui::{self, ScreenExit, model::CloseBehavior},
 };
 
@@ -51,7 +54,8 @@ pub(super) struct SessionHost<'a> {
     pub(super) surface: SessionSurface,
     /// Whether the session can be viewed and resumed afterwards.
     pub(super) afterwards: FolderRetention,
-    /// The sessions that may have left processes running. These are ended before anything new starts.
+    /// The sessions that may have left processes running. These are ended before anything new
+    /// starts.
     pub(super) leftovers: DeadSessions,
     pub(super) of: ExitCodeSource,
     pub(super) nats: Option<NatsConfig>,
@@ -64,12 +68,24 @@ pub(super) fn supervise(
     stage: SessionHost<'_>,
     make: impl FnOnce(RuntimeDirs) -> std::result::Result<SessionRuntime, RuntimeError>,
 ) -> CliResult {
-    let SessionHost { folder, root, surface, afterwards, leftovers, of, nats, leash } = stage;
+    let SessionHost {
+        folder,
+        root,
+        surface,
+        afterwards,
+        leftovers,
+        of,
+        nats,
+        leash,
+    } = stage;
     if matches!(surface, SessionSurface::Nowhere) {
         detach::leave_the_terminal();
     }
     let elsewhere = session_end::elsewhere(folder.project());
-    let scene = RuntimeDirs { cwd: root, rescue: project::state_dir()?.join("rescued") };
+    let scene = RuntimeDirs {
+        cwd: root,
+        rescue: project::state_dir()?.join("rescued"),
+    };
     children::adopt_orphans();
     let tokio = tokio_runtime::start()?;
     let left = tokio.block_on(async {
@@ -94,20 +110,57 @@ pub(super) fn supervise(
             SessionSurface::Screen(ui) | SessionSurface::Demo(ui, _) => {
                 let options = screens::screen_options(ui);
                 let way_back = format!("show it with `creel attach {}`{elsewhere}", folder.name);
-                let pace = if let SessionSurface::Demo(_, pace) = surface { Some(pace) } else { None };
-                let next = if pace.is_some() { NextCommands::AfterDemo } else { of.next_commands() };
-                let window = ScreenSession { folder, options, leash, way_back, pace, nats, next };
+                let pace = if let SessionSurface::Demo(_, pace) = surface {
+                    Some(pace)
+                } else {
+                    None
+                };
+                let next = if pace.is_some() {
+                    NextCommands::AfterDemo
+                } else {
+                    of.next_commands()
+                };
+                let window = ScreenSession {
+                    folder,
+                    options,
+                    leash,
+                    way_back,
+                    pace,
+                    nats,
+                    next,
+                };
                 on_screen(window, || make(scene)).await
             }
-            SessionSurface::Nowhere => in_background(HeadlessSession { folder, nats, leash }, || make(scene)).await,
+            SessionSurface::Nowhere => {
+                in_background(
+                    HeadlessSession {
+                        folder,
+                        nats,
+                        leash,
+                    },
+                    || make(scene),
+                )
+                .await
+            }
             SessionSurface::Printed(format, _) => {
-                printed(HeadlessSession { folder, nats, leash }, format, || make(scene)).await
+                printed(
+                    HeadlessSession {
+                        folder,
+                        nats,
+                        leash,
+                    },
+                    format,
+                    || make(scene),
+                )
+                .await
             }
         }
     })?;
     // A task that still reads from a pipe must not delay the exit.
     tokio.shutdown_background();
-    if let (SessionSurface::Printed(PrintFormat::Lines, _), ExitReason::Ended) = (surface, left.leave) {
+    if let (SessionSurface::Printed(PrintFormat::Lines, _), ExitReason::Ended) =
+        (surface, left.leave)
+    {
         let next = match afterwards {
             FolderRetention::Stays => of.next_commands(),
             FolderRetention::GoesAway => NextCommands::AfterDemo,
@@ -138,7 +191,8 @@ struct HeadlessSession<'a> {
 }
 
 impl HeadlessSession<'_> {
-    /// Opens the ways to reach the session, and makes signals and the end of the parent process end it.
+    /// Opens the ways to reach the session, and makes signals and the end of the parent process end
+    /// it.
     fn open_doors(self, runtime: &mut SessionRuntime) -> CliResult<ControlEndpoints> {
         let doors = ControlEndpoints::open(self.folder, runtime, self.nats);
         if let Some(leash) = &self.leash {
@@ -200,7 +254,15 @@ async fn on_screen(
     window: ScreenSession<'_>,
     make: impl FnOnce() -> std::result::Result<SessionRuntime, RuntimeError>,
 ) -> CliResult<RuntimeExit> {
-    let ScreenSession { folder, options, leash, way_back, pace, nats, next } = window;
+    let ScreenSession {
+        folder,
+        options,
+        leash,
+        way_back,
+        pace,
+        nats,
+        next,
+    } = window;
     let (live_in, live) = mpsc::channel(256);
     let mut runtime = make()?;
     let news = runtime.news();
@@ -210,34 +272,67 @@ async fn on_screen(
     if let Some(leash) = &leash {
         leash.guard(way_out.clone());
     }
-    let tie = if leash.is_some() { CloseBehavior::Loose } else { CloseBehavior::Close };
+    let tie = if leash.is_some() {
+        CloseBehavior::Loose
+    } else {
+        CloseBehavior::Close
+    };
     let helm = Some(SessionClient::Here(handle.clone()));
     let pace = pace.map(|pace| (PaceFile::of_session(&folder.path), pace));
-    let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie, pace, nats };
+    let source = tui::ScreenSource {
+        journal: folder.journal(),
+        helm,
+        news,
+        live,
+        tie,
+        pace,
+        nats,
+    };
     let session = tokio::spawn(runtime.run());
-    let log = options.log.as_ref().map(|log| format!("\n  see the log in {}", log.display())).unwrap_or_default();
+    let log = options
+        .log
+        .as_ref()
+        .map(|log| format!("\n  see the log in {}", log.display()))
+        .unwrap_or_default();
     let shown = Box::pin(tui::run(source, options)).await;
     if matches!(shown, Ok(ScreenExit::AtOnce)) && !session.is_finished() {
-        say(&format!("creel: closed session `{0}` at once; continue it with `creel resume {0}`", folder.name));
+        say(&format!(
+            "creel: closed session `{0}` at once; continue it with `creel resume {0}`",
+            folder.name
+        ));
         way_out.take();
     }
     let leaves = matches!(shown, Ok(ScreenExit::LeavesItRunning)) && !session.is_finished();
     if let Some(leash) = leash.filter(|_| leaves) {
-        say(&format!("creel: session `{}` is still running; {way_back}", folder.name));
+        say(&format!(
+            "creel: session `{}` is still running; {way_back}",
+            folder.name
+        ));
         // Detach first: the terminal belongs to the shell from now on.
         leash.let_go();
         headless::obey_signals(handle, way_out).map_err(no_signals)?;
     } else {
         // The screen has closed: stop the session if it still runs. The next signal exits at once.
-        let _ = handle.command(ActorKind::Tui, SessionCommand::Stop { how: StopTiming::Now }).await;
+        let _ = handle
+            .command(
+                ActorKind::Tui,
+                SessionCommand::Stop {
+                    how: StopTiming::Now,
+                },
+            )
+            .await;
         headless::leave_at_a_signal(way_out).map_err(no_signals)?;
     }
-    let left = session
-        .await
-        .map_err(|panic| CliError::failed(format!("the session crashed. This is a bug in creel: {panic}{log}")))??;
+    let left = session.await.map_err(|panic| {
+        CliError::failed(format!(
+            "the session crashed. This is a bug in creel: {panic}{log}"
+        ))
+    })??;
     let _ = tokio::task::spawn_blocking(move || doors.close()).await;
     shown.map_err(|error| {
-        CliError::failed(format!("the screen failed: {error}\n  continue the session with `creel resume`"))
+        CliError::failed(format!(
+            "the screen failed: {error}\n  continue the session with `creel resume`"
+        ))
     })?;
     session_end::print_last_record(folder, next);
     Ok(left)
@@ -257,7 +352,11 @@ pub(super) struct ControlEndpoints {
 
 impl ControlEndpoints {
     /// Opens the ways to reach the session. If one cannot be opened, the session runs anyway.
-    pub(super) fn open(folder: &SessionDir, runtime: &mut SessionRuntime, nats: Option<NatsConfig>) -> Self {
+    pub(super) fn open(
+        folder: &SessionDir,
+        runtime: &mut SessionRuntime,
+        nats: Option<NatsConfig>,
+    ) -> Self {
         let nats = nats.map(|mut nats| {
             // A session without tasks for the queue needs no name for it.
             let _ = project::name_queue(&mut nats, None, folder.project());
@@ -265,7 +364,13 @@ impl ControlEndpoints {
         });
         let uplink = nats.clone().and_then(|nats| {
             let opened = NatsEndpoint::open(nats, folder, runtime);
-            opened.inspect_err(|error| say(&format!("creel: this session does not publish to NATS: {error}"))).ok()
+            opened
+                .inspect_err(|error| {
+                    say(&format!(
+                        "creel: this session does not publish to NATS: {error}"
+                    ));
+                })
+                .ok()
         });
         let places = SocketDirs::usual(paths::state_dir().as_deref());
         let socket = ControlSocket::open(
@@ -278,11 +383,19 @@ impl ControlEndpoints {
         );
         let socket = socket.inspect_err(|error| {
             tracing::warn!("there is no control socket: {error}");
-            say(&format!("creel: other terminals cannot reach this session: {error}"));
+            say(&format!(
+                "creel: other terminals cannot reach this session: {error}"
+            ));
         });
         let nats = nats.filter(|_| uplink.is_some());
         let control_group = ControlGroup::enter(runtime.id(), &folder.control_group_file());
-        Self { socket: socket.ok(), uplink, folder: folder.clone(), nats, control_group }
+        Self {
+            socket: socket.ok(),
+            uplink,
+            folder: folder.clone(),
+            nats,
+            control_group,
+        }
     }
 
     /// `None` if the session has no NATS server.
@@ -291,7 +404,10 @@ impl ControlEndpoints {
     }
 
     pub(super) fn way_out(&self, runtime: &SessionRuntime) -> ExitCleanup {
-        ExitCleanup { children: runtime.children(), address: self.socket.as_ref().map(ControlSocket::address) }
+        ExitCleanup {
+            children: runtime.children(),
+            address: self.socket.as_ref().map(ControlSocket::address),
+        }
     }
 
     /// Waits a short time until watchers have the last records.
@@ -316,7 +432,10 @@ impl ControlEndpoints {
 
 /// Hands over the tasks that the session added just before its end.
 fn hand_over_rest(folder: &SessionDir, nats: Option<&NatsConfig>, state: &SessionState) {
-    let owner = OwnerSession { name: folder.name.clone(), id: state.began.id.clone() };
+    let owner = OwnerSession {
+        name: folder.name.clone(),
+        id: state.began.id.clone(),
+    };
     let finishing = handover::finish(folder.project(), nats, owner, &state.tasks.graph);
     let finished = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -332,24 +451,43 @@ fn hand_over_rest(folder: &SessionDir, nats: Option<&NatsConfig>, state: &Sessio
     let way_out = if state.refuse_resume(None).is_none() {
         format!("`creel resume {name}` hands them over")
     } else {
-        format!("queue them again with `creel task add --queue`; `creel task list -s {name}` shows them")
+        format!(
+            "queue them again with `creel task add --queue`; `creel task list -s {name}` shows them"
+        )
     };
-    say(&format!("creel: the queue does not have all tasks of this session: {why}\n  {way_out}"));
+    say(&format!(
+        "creel: the queue does not have all tasks of this session: {why}\n  {way_out}"
+    ));
 }
 
 /// Hands tasks of the session to the project's own queue.
 fn hand_over_locally(folder: &SessionDir) -> SocketCompanion {
     let (root, session) = (folder.project().to_owned(), folder.name.clone());
-    Box::new(move |CompanionContext { handle, desk, session: id }| {
-        Box::pin(async move {
-            let place = HandoverPlace::Project(&root);
-            let handover = TaskHandover { place, session: &session, id: &id, desk: &desk, handle: &handle };
-            handover.keep(&mut false).await;
-        })
-    })
+    Box::new(
+        move |CompanionContext {
+                  handle,
+                  desk,
+                  session: id,
+              }| {
+            Box::pin(async move {
+                let place = HandoverPlace::Project(&root);
+                let handover = TaskHandover {
+                    place,
+                    session: &session,
+                    id: &id,
+                    desk: &desk,
+                    handle: &handle,
+                };
+                handover.keep(&mut false).await;
+            })
+        },
+    )
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped by")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is what an error is mapped by"
+)]
 fn no_signals(error: io::Error) -> CliError {
     CliError::failed(format!("cannot listen for signals: {error}"))
 }

@@ -22,7 +22,12 @@ use crate::{
 };
 
 /// The first event of a session.
-pub(super) fn began(root: &Path, plan: SessionPlan, prompt: String, presence: UserPresence) -> SessionStarted {
+pub(super) fn began(
+    root: &Path,
+    plan: SessionPlan,
+    prompt: String,
+    presence: UserPresence,
+) -> SessionStarted {
     SessionStarted {
         agent: plan.agent.clone(),
         cwd: root.to_string_lossy().into_owned(),
@@ -58,8 +63,15 @@ pub(super) fn begin(start: NewSession, leash: Option<&ParentProcess>) -> CliResu
         SweepScope::Project => DeadSessions::of(&SessionsDir::of(&root)),
         SweepScope::Session => DeadSessions::default(),
     };
-    let (cwd, worktree) = worktree.map_or((root, None), |prepared| (prepared.cwd, Some(prepared.worktree)));
-    let began = SessionStarted { errand, order, worktree, ..began(&cwd, plan, prompt, surface.presence()) };
+    let (cwd, worktree) = worktree.map_or((root, None), |prepared| {
+        (prepared.cwd, Some(prepared.worktree))
+    });
+    let began = SessionStarted {
+        errand,
+        order,
+        worktree,
+        ..began(&cwd, plan, prompt, surface.presence())
+    };
     let of = match (errand, &began.plan.proposal) {
         (Some(pipeline), _) => ExitCodeSource::Pipeline(pipeline),
         (None, Some(_)) => ExitCodeSource::Proposal,
@@ -70,7 +82,16 @@ pub(super) fn begin(start: NewSession, leash: Option<&ParentProcess>) -> CliResu
         SessionSurface::Screen(_) | SessionSurface::Demo(..) => SessionRuntime::begin_for_screen,
         SessionSurface::Printed(..) | SessionSurface::Nowhere => SessionRuntime::begin,
     };
-    let stage = SessionHost { folder: &folder, root: cwd, surface, afterwards, leftovers, of, nats, leash };
+    let stage = SessionHost {
+        folder: &folder,
+        root: cwd,
+        surface,
+        afterwards,
+        leftovers,
+        of,
+        nats,
+        leash,
+    };
     supervise(stage, |scene| {
         let mut runtime = make(began, &folder, scene)?;
         drop(turn);
@@ -80,13 +101,34 @@ pub(super) fn begin(start: NewSession, leash: Option<&ParentProcess>) -> CliResu
 }
 
 pub(super) fn resume(resumed: ResumedSession, leash: Option<&ParentProcess>) -> CliResult {
-    let ResumedSession { root, folder, turn, opened, input, exit_code: of, nats, surface, sweep } = resumed;
+    let ResumedSession {
+        root,
+        folder,
+        turn,
+        opened,
+        input,
+        exit_code: of,
+        nats,
+        surface,
+        sweep,
+    } = resumed;
     let leftovers = match sweep {
-        SweepScope::Project => DeadSessions::before_resuming(&SessionsDir::of(folder.project()), &opened.state),
+        SweepScope::Project => {
+            DeadSessions::before_resuming(&SessionsDir::of(folder.project()), &opened.state)
+        }
         SweepScope::Session => DeadSessions::default().with_resumed(&opened.state, &folder),
     };
     let (afterwards, leash) = (FolderRetention::Stays, leash.cloned());
-    let stage = SessionHost { folder: &folder, root, surface, afterwards, leftovers, of, nats, leash };
+    let stage = SessionHost {
+        folder: &folder,
+        root,
+        surface,
+        afterwards,
+        leftovers,
+        of,
+        nats,
+        leash,
+    };
     supervise(stage, |scene| {
         let runtime = SessionRuntime::resume(opened, input, scene)?;
         drop(turn);

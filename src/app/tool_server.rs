@@ -18,7 +18,10 @@ use crate::{
 const INTERRUPTED: u8 = 130;
 
 pub(super) fn serve(request: ToolServerRequest) -> CliResult {
-    let ToolServerRequest { session: args, note } = request;
+    let ToolServerRequest {
+        session: args,
+        note,
+    } = request;
     let own = Arc::new(Mutex::new(None));
     let find = {
         let own = Arc::clone(&own);

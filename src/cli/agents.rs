@@ -1,8 +1,8 @@
 //! `creel agents`: lists the agents, how each would run, and how to install the missing ones.
 //!
 //! # Invariants
-//! - Only programs that the user has installed are asked for their version: creel runs nothing that a project's config
-//!   names.
+//! - Only programs that the user has installed are asked for their version: creel runs nothing that
+//!   a project's config names.
 
 pub(super) mod version;
 
@@ -77,13 +77,25 @@ pub(super) fn agents(args: &AgentsArgs) -> CliResult {
     let settings = &project.settings;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let listed = list(settings, &project.root, &path);
-    let questions: BTreeSet<VersionQuery> = listed.iter().filter_map(|agent| agent.question.clone()).collect();
-    let Some(versions) = version::ask_all(questions, version::LISTING)? else { return Ok(INTERRUPTED) };
+    let questions: BTreeSet<VersionQuery> = listed
+        .iter()
+        .filter_map(|agent| agent.question.clone())
+        .collect();
+    let Some(versions) = version::ask_all(questions, version::LISTING)? else {
+        return Ok(INTERRUPTED);
+    };
     if args.json {
-        let all: Vec<Value> = listed.iter().map(|agent| as_json(agent, &versions)).collect();
+        let all: Vec<Value> = listed
+            .iter()
+            .map(|agent| as_json(agent, &versions))
+            .collect();
         return print(&format!("{:#}\n", Value::from(all)));
     }
-    print(&table(&listed, &versions, ColourMode::for_stream(&std::io::stdout())))?;
+    print(&table(
+        &listed,
+        &versions,
+        ColourMode::for_stream(&std::io::stdout()),
+    ))?;
     match settings.plan(crate::config::PlanRequest::default()) {
         Ok(plan) => {
             say(&format!(
@@ -104,9 +116,17 @@ pub(super) fn agents(args: &AgentsArgs) -> CliResult {
 
 /// The agents of the config, then those that need no entry.
 fn list<'a>(settings: &'a Settings, root: &Path, path: &OsStr) -> Vec<ListedAgent<'a>> {
-    let described = settings.agents.iter().map(|(name, spec)| described(settings, name, spec, (root, path)));
-    let known = settings.known.iter().filter(|agent| !settings.agents.contains_key(&agent.name));
-    described.chain(known.map(|agent| known_agent(agent, path))).collect()
+    let described = settings
+        .agents
+        .iter()
+        .map(|(name, spec)| described(settings, name, spec, (root, path)));
+    let known = settings
+        .known
+        .iter()
+        .filter(|agent| !settings.agents.contains_key(&agent.name));
+    described
+        .chain(known.map(|agent| known_agent(agent, path)))
+        .collect()
 }
 
 fn described<'a>(
@@ -116,10 +136,16 @@ fn described<'a>(
     (root, path): (&Path, &OsStr),
 ) -> ListedAgent<'a> {
     let program = spec.command_line().map(program_of).unwrap_or_default();
-    let found = if is_plain_word(program) { find(program, root, path) } else { ProgramLookup::Unknown };
+    let found = if is_plain_word(program) {
+        find(program, root, path)
+    } else {
+        ProgramLookup::Unknown
+    };
     let known = settings.known.by_program(program);
-    let install =
-        spec.facts().and_then(|facts| facts.install.as_deref()).filter(|_| matches!(found, ProgramLookup::Missing));
+    let install = spec
+        .facts()
+        .and_then(|facts| facts.install.as_deref())
+        .filter(|_| matches!(found, ProgramLookup::Missing));
     ListedAgent {
         name,
         title: None,
@@ -135,7 +161,10 @@ fn described<'a>(
 fn known_agent<'a>(agent: &'a KnownAgent, path: &OsStr) -> ListedAgent<'a> {
     let way = agent.installed(path);
     // What is installed is good enough, unless only another way speaks the protocol.
-    let better = agent.ways.iter().filter(|other| way.is_none_or(|way| !way.is_acp() && other.is_acp()));
+    let better = agent
+        .ways
+        .iter()
+        .filter(|other| way.is_none_or(|way| !way.is_acp() && other.is_acp()));
     ListedAgent {
         name: &agent.name,
         title: Some(&agent.title),
@@ -145,31 +174,45 @@ fn known_agent<'a>(agent: &'a KnownAgent, path: &OsStr) -> ListedAgent<'a> {
         },
         runs: way.map(|way| &way.spec),
         question: way.and_then(|way| question(way, path)),
-        found: way.and_then(|way| way.find(path)).map_or(ProgramLookup::Missing, ProgramLookup::At),
+        found: way
+            .and_then(|way| way.find(path))
+            .map_or(ProgramLookup::Missing, ProgramLookup::At),
         install: how_to_install(better),
         login: way.or(agent.ways.first()).and_then(LaunchMethod::login),
     }
 }
 
 pub(super) fn question(way: &LaunchMethod, path: &OsStr) -> Option<VersionQuery> {
-    Some(VersionQuery { program: way.find(path)?, arguments: way.version.clone()? })
+    Some(VersionQuery {
+        program: way.find(path)?,
+        arguments: way.version.clone()?,
+    })
 }
 
 /// Whether a shell would read the word as the name of a program.
 fn is_plain_word(word: &str) -> bool {
-    const OF_THE_SHELL: [&str; 10] = ["exec", "cd", "eval", "export", "if", "for", "while", "set", "command", "time"];
+    const OF_THE_SHELL: [&str; 10] = [
+        "exec", "cd", "eval", "export", "if", "for", "while", "set", "command", "time",
+    ];
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '+' | '/' | '@');
     !word.is_empty() && word.chars().all(plain) && !OF_THE_SHELL.contains(&word)
 }
 
 fn find(program: &str, root: &Path, path: &OsStr) -> ProgramLookup {
     let whole = root.join(program);
-    let program = if program.contains('/') { whole.to_str().unwrap_or(program) } else { program };
+    let program = if program.contains('/') {
+        whole.to_str().unwrap_or(program)
+    } else {
+        program
+    };
     find_program(program, path).map_or(ProgramLookup::Missing, ProgramLookup::At)
 }
 
 fn as_json(agent: &ListedAgent<'_>, versions: &BTreeMap<VersionQuery, VersionAnswer>) -> Value {
-    let asked = agent.question.as_ref().and_then(|question| versions.get(question));
+    let asked = agent
+        .question
+        .as_ref()
+        .and_then(|question| versions.get(question));
     let (installed, path) = match &agent.found {
         ProgramLookup::At(path) => (Some(true), Some(path)),
         ProgramLookup::Missing => (Some(false), None),
@@ -205,35 +248,69 @@ const fn how(spec: &AgentSpec) -> &'static str {
     }
 }
 
-fn table(listed: &[ListedAgent<'_>], versions: &BTreeMap<VersionQuery, VersionAnswer>, paint: ColourMode) -> String {
+fn table(
+    listed: &[ListedAgent<'_>],
+    versions: &BTreeMap<VersionQuery, VersionAnswer>,
+    paint: ColourMode,
+) -> String {
     let told = |agent: &ListedAgent<'_>| {
-        let asked = agent.question.as_ref().and_then(|question| versions.get(question));
+        let asked = agent
+            .question
+            .as_ref()
+            .and_then(|question| versions.get(question));
         match asked {
             Some(VersionAnswer::Told(version)) => version.clone(),
-            Some(VersionAnswer::NoAnswer(_)) => asked.and_then(VersionAnswer::problem).unwrap_or_default(),
+            Some(VersionAnswer::NoAnswer(_)) => {
+                asked.and_then(VersionAnswer::problem).unwrap_or_default()
+            }
             // A program's own error message is long; `creel check` shows it.
             Some(VersionAnswer::Failed(_)) => "fails".to_owned(),
             None => "-".to_owned(),
         }
     };
-    let (missing, there): (Vec<_>, Vec<_>) =
-        listed.iter().partition(|agent| matches!(agent.found, ProgramLookup::Missing));
+    let (missing, there): (Vec<_>, Vec<_>) = listed
+        .iter()
+        .partition(|agent| matches!(agent.found, ProgramLookup::Missing));
     let columns = AgentColumns {
-        name: listed.iter().map(|agent| agent.name.chars().count()).max().unwrap_or(0).clamp(7, 16),
-        version: listed.iter().map(|agent| told(agent).len()).max().unwrap_or(0).clamp(7, 16),
+        name: listed
+            .iter()
+            .map(|agent| agent.name.chars().count())
+            .max()
+            .unwrap_or(0)
+            .clamp(7, 16),
+        version: listed
+            .iter()
+            .map(|agent| told(agent).len())
+            .max()
+            .unwrap_or(0)
+            .clamp(7, 16),
     };
     let AgentColumns { name, version } = columns;
     let mut text = String::new();
     if !there.is_empty() {
-        let head = format!("{:name$}  {:7}  {:version$}  COMMAND", "NAME", "RUNS AS", "VERSION");
+        let head = format!(
+            "{:name$}  {:7}  {:version$}  COMMAND",
+            "NAME", "RUNS AS", "VERSION"
+        );
         text += &format!("{}\n", paint.paint(TextRole::Heading, head));
     }
     for agent in &there {
         let told = told(agent);
-        let (runs, command) = agent.runs.map_or(("", String::new()), |spec| (shown(spec), columns.command(spec)));
-        text += &format!("{:name$}  {runs:7}  {told:version$}  {command}\n", plain(agent.name));
-        if agent.runs.is_some_and(|spec| spec.tool_access() == ToolAccess::Refused) {
-            let without = format!("{:name$}  does not accept creel's tools (tasks, stop hooks)", "");
+        let (runs, command) = agent.runs.map_or(("", String::new()), |spec| {
+            (shown(spec), columns.command(spec))
+        });
+        text += &format!(
+            "{:name$}  {runs:7}  {told:version$}  {command}\n",
+            plain(agent.name)
+        );
+        if agent
+            .runs
+            .is_some_and(|spec| spec.tool_access() == ToolAccess::Refused)
+        {
+            let without = format!(
+                "{:name$}  does not accept creel's tools (tasks, stop hooks)",
+                ""
+            );
             text += &format!("{}\n", paint.paint(TextRole::Faint, without));
         }
         for line in &agent.install {
@@ -243,9 +320,18 @@ fn table(listed: &[ListedAgent<'_>], versions: &BTreeMap<VersionQuery, VersionAn
     }
     if !missing.is_empty() {
         let gap = if there.is_empty() { "" } else { "\n" };
-        text += &format!("{gap}{}\n", paint.paint(TextRole::Heading, format!("{:name$}  HOW TO INSTALL", "MISSING")));
+        text += &format!(
+            "{gap}{}\n",
+            paint.paint(
+                TextRole::Heading,
+                format!("{:name$}  HOW TO INSTALL", "MISSING")
+            )
+        );
     }
-    text + &missing.iter().map(|agent| columns.install(agent)).collect::<String>()
+    text + &missing
+        .iter()
+        .map(|agent| columns.install(agent))
+        .collect::<String>()
 }
 
 #[derive(Clone, Copy)]
@@ -265,7 +351,11 @@ impl AgentColumns {
         let name = self.name;
         let mut lines: Vec<String> = agent.install.iter().map(|line| plain(line)).collect();
         if lines.is_empty() {
-            let program = agent.runs.and_then(AgentSpec::command_line).map(program_of).unwrap_or_default();
+            let program = agent
+                .runs
+                .and_then(AgentSpec::command_line)
+                .map(program_of)
+                .unwrap_or_default();
             lines.push(format!("`{}` is not on PATH", plain(program)));
         }
         let line = |(n, line): (usize, &String)| match n {

@@ -23,7 +23,8 @@ pub struct SessionArgs {
 /// Which config.
 #[derive(Debug, Default, Clone, Args)]
 pub struct ConfigArgs {
-    /// The config. Default: creel.yaml, creel.yml, creel.json or .creel/config.yaml in this folder or above.
+    /// The config. Default: creel.yaml, creel.yml, creel.json or .creel/config.yaml in this folder
+    /// or above.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -31,8 +32,8 @@ pub struct ConfigArgs {
 /// Which server, for sessions on other machines.
 #[derive(Debug, Default, Args)]
 pub struct NatsArgs {
-    /// Look for sessions on other machines, through this NATS server. Put the user into the URL (`${NAME}` stands for
-    /// an environment variable) or into the config.
+    /// Look for sessions on other machines, through this NATS server. Put the user into the URL
+    /// (`${NAME}` stands for an environment variable) or into the config.
     #[arg(long = "nats", value_name = "URL")]
     pub url: Option<String>,
 }
@@ -43,8 +44,8 @@ pub struct QueueSourceArgs {
     /// Whose queue.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Use the queue on this NATS server. Default: the server in the config's `nats:`, else the project's own queue, which
-    /// needs no server.
+    /// Use the queue on this NATS server. Default: the server in the config's `nats:`, else the
+    /// project's own queue, which needs no server.
     #[arg(long = "nats", value_name = "URL")]
     pub url: Option<String>,
 }
@@ -66,7 +67,8 @@ pub struct OutputArgs {
 /// Whether a session goes into the background.
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub struct DetachArgs {
-    /// Run in the background and print the session's name; answer gates with `creel attach` or `creel gate answer`.
+    /// Run in the background and print the session's name; answer gates with `creel attach` or
+    /// `creel gate answer`.
     #[arg(long, conflicts_with_all = ["headless", "json"])]
     pub detach: bool,
     /// Internal: this is the background process.
@@ -84,7 +86,11 @@ pub(super) fn session_name(text: &str) -> Result<String, ArgumentError> {
 
 /// The name of a queue, or nothing for the project's own.
 pub(super) fn queue_name(text: &str) -> Result<String, ArgumentError> {
-    if text.is_empty() { Ok(String::new()) } else { worktree_name(text) }
+    if text.is_empty() {
+        Ok(String::new())
+    } else {
+        worktree_name(text)
+    }
 }
 
 /// The name of a worktree, for a folder and a branch.
@@ -115,10 +121,15 @@ pub(super) enum ArgumentError {
 
 /// A limit of iterations.
 pub(super) fn iteration_count(text: &str) -> Result<u32, ArgumentError> {
-    text.parse().ok().filter(|count| *count > 0).ok_or(ArgumentError::NotAnIterationCount)
+    text.parse()
+        .ok()
+        .filter(|count| *count > 0)
+        .ok_or(ArgumentError::NotAnIterationCount)
 }
 
 /// The number of a pending item.
 pub(super) fn item(text: &str) -> Result<ItemId, ArgumentError> {
-    text.parse().map(ItemId).map_err(|_| ArgumentError::NotAnItem)
+    text.parse()
+        .map(ItemId)
+        .map_err(|_| ArgumentError::NotAnItem)
 }

@@ -56,16 +56,32 @@ pub(crate) struct RemoteScreen {
 
 pub(super) fn attach(args: AttachArgs) -> CliResult<VerbOutcome> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return Err(CliError::usage("a screen needs a terminal; `creel status` shows the status as text"));
+        return Err(CliError::usage(
+            "a screen needs a terminal; `creel status` shows the status as text",
+        ));
     }
-    let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
+    let ui =
+        Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
     if let Some(server) = NatsServerConnection::named(&args.nats, &args.config)? {
         let copy = server.mirror(args.session.as_deref())?;
-        return Ok(VerbOutcome::Attach(AttachedScreen::Remote(Box::new(RemoteScreen { copy, server, ui }))));
+        return Ok(VerbOutcome::Attach(AttachedScreen::Remote(Box::new(
+            RemoteScreen { copy, server, ui },
+        ))));
     }
-    let folder = choose_session::running(&SessionArgs { session: args.session, config: args.config, nats: args.nats })?;
+    let folder = choose_session::running(&SessionArgs {
+        session: args.session,
+        config: args.config,
+        nats: args.nats,
+    })?;
     let (session, updates) = RemoteSession::follow(&folder)?;
-    Ok(VerbOutcome::Attach(AttachedScreen::Local(Box::new(LocalScreen { folder, session, updates, ui }))))
+    Ok(VerbOutcome::Attach(AttachedScreen::Local(Box::new(
+        LocalScreen {
+            folder,
+            session,
+            updates,
+            ui,
+        },
+    ))))
 }
 
 /// The last words after the screen of a local session has closed.
@@ -75,9 +91,13 @@ pub(crate) fn farewell(folder: &SessionDir) {
     if has_ended(folder) {
         session_end::print_last_record(folder, NextCommands::OfSession);
     } else if journal::running(folder).is_some() {
-        say(&format!("creel: session `{name}` is still running; show it with `creel attach {name}`"));
+        say(&format!(
+            "creel: session `{name}` is still running; show it with `creel attach {name}`"
+        ));
     } else {
-        say(&format!("creel: session `{name}` is not running any more; continue it with `creel resume {name}`"));
+        say(&format!(
+            "creel: session `{name}` is not running any more; continue it with `creel resume {name}`"
+        ));
     }
 }
 
@@ -87,7 +107,9 @@ pub(crate) fn farewell_to_remote(folder: &SessionDir) {
     if has_ended(folder) {
         session_end::print_last_record(folder, NextCommands::OfSession);
     } else {
-        say(&format!("creel: session `{name}` is still running; show it with `creel attach --nats URL {name}`"));
+        say(&format!(
+            "creel: session `{name}` is still running; show it with `creel attach --nats URL {name}`"
+        ));
     }
 }
 

@@ -19,8 +19,9 @@ use crate::{
     engine::{
         hooks::point::HookPoint,
         policy::{
-            AgentSpec, AutomationHook, Budget, FinalDeliveryPolicy, HookAction, HookSpec, OutputFormat,
-            PermissionPolicy, PermissionRule, RuleSpec, SessionPlan, StopPlan, SubmitPlan,
+            AgentSpec, AutomationHook, Budget, FinalDeliveryPolicy, HookAction, HookSpec,
+            OutputFormat, PermissionPolicy, PermissionRule, RuleSpec, SessionPlan, StopPlan,
+            SubmitPlan,
         },
         time::TimeSpan,
     },
@@ -47,7 +48,8 @@ pub struct CheckArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Exit with code 1 if the config is valid but has warnings, or needs something that this machine does not have.
+    /// Exit with code 1 if the config is valid but has warnings, or needs something that this
+    /// machine does not have.
     #[arg(long)]
     pub strict: bool,
 }
@@ -71,40 +73,77 @@ pub(super) fn check(args: CheckArgs) -> CliResult<VerbOutcome> {
         return Ok(VerbOutcome::Done(2));
     }
     let project = Project::load_existing(&args.config)?;
-    let wanted =
-        PlanRequest { agent: args.agent.as_deref(), task_type: args.task_type.as_deref(), ..PlanRequest::default() };
+    let wanted = PlanRequest {
+        agent: args.agent.as_deref(),
+        task_type: args.task_type.as_deref(),
+        ..PlanRequest::default()
+    };
     let plan = project.settings.plan(wanted);
     // A user that names a type or an agent has to learn that it is not available.
-    if let Err(error @ (PlanError::UnknownType { .. } | PlanError::NotAllowed(_) | PlanError::UnknownAgent { .. })) =
-        plan
+    if let Err(
+        error @ (PlanError::UnknownType { .. }
+        | PlanError::NotAllowed(_)
+        | PlanError::UnknownAgent { .. }),
+    ) = plan
     {
         return Err(error.into());
     }
-    let Some(problems) = readiness::problems(&project, plan.as_ref(), args.agent.as_deref())? else {
+    let Some(problems) = readiness::problems(&project, plan.as_ref(), args.agent.as_deref())?
+    else {
         return Ok(VerbOutcome::Done(INTERRUPTED));
     };
-    let agent = plan.as_ref().map(|plan| plan.agent.as_str()).ok().or(args.agent.as_deref());
+    let agent = plan
+        .as_ref()
+        .map(|plan| plan.agent.as_str())
+        .ok()
+        .or(args.agent.as_deref());
     let settings = &project.settings;
     let hooks = settings.hooks_for(args.task_type.as_deref(), agent);
-    let stop = plan.as_ref().map_or(&settings.draft.stop, |plan| &plan.stop);
+    let stop = plan
+        .as_ref()
+        .map_or(&settings.draft.stop, |plan| &plan.stop);
     let advice = settings.advice_for(&hooks, stop);
     if !advice.is_empty() {
         say(&config::render(&advice));
     }
-    let warnings = settings.warnings.iter().chain(&advice).map(|warning| warning.message.clone()).collect();
-    Ok(VerbOutcome::PrintCheck(Box::new(CheckReport { args, project, plan, problems, warnings, hooks })))
+    let warnings = settings
+        .warnings
+        .iter()
+        .chain(&advice)
+        .map(|warning| warning.message.clone())
+        .collect();
+    Ok(VerbOutcome::PrintCheck(Box::new(CheckReport {
+        args,
+        project,
+        plan,
+        problems,
+        warnings,
+        hooks,
+    })))
 }
 
 impl CheckReport {
-    /// Prints the report, and returns the exit code. The screen knows the mistakes in the user's keymap.
+    /// Prints the report, and returns the exit code. The screen knows the mistakes in the user's
+    /// keymap.
     pub(crate) fn print(&self, keymap_mistakes: &[String]) -> CliResult {
-        let text = if self.args.json { self.json(keymap_mistakes) } else { self.text(keymap_mistakes) };
+        let text = if self.args.json {
+            self.json(keymap_mistakes)
+        } else {
+            self.text(keymap_mistakes)
+        };
         let is_clean = self.problems.is_empty() && self.warnings.is_empty();
         print(&text).map(|_| u8::from(self.args.strict && !is_clean))
     }
 
     fn json(&self, keymap_mistakes: &[String]) -> String {
-        let Self { args, project, plan, problems, warnings, hooks } = self;
+        let Self {
+            args,
+            project,
+            plan,
+            problems,
+            warnings,
+            hooks,
+        } = self;
         let settings = &project.settings;
         let agent = match plan {
             Ok(plan) => json!({ "name": plan.agent, "runs": plan.agent_spec }),
@@ -115,7 +154,8 @@ impl CheckReport {
         follows["hooks"] = json!(settings.project_hooks());
         if let Ok(plan) = plan {
             // The settings of the task type count.
-            (follows["stop"], follows["max_iterations"]) = (json!(plan.stop), json!(plan.max_iterations));
+            (follows["stop"], follows["max_iterations"]) =
+                (json!(plan.stop), json!(plan.max_iterations));
         }
         let all = json!({
             "config": settings.path.as_deref().map(Path::to_string_lossy),
@@ -138,11 +178,20 @@ impl CheckReport {
     }
 
     fn text(&self, keymap_mistakes: &[String]) -> String {
-        let Self { args, project, plan, problems, warnings, hooks } = self;
+        let Self {
+            args,
+            project,
+            plan,
+            problems,
+            warnings,
+            hooks,
+        } = self;
         let settings = &project.settings;
         let paint = ColourMode::for_stream(&std::io::stdout());
         let mut text = heading(settings, problems, warnings, paint);
-        text += &plan.as_ref().map_or_else(|_| "agent      none\n".to_owned(), agent_line);
+        text += &plan
+            .as_ref()
+            .map_or_else(|_| "agent      none\n".to_owned(), agent_line);
         text += &plan
             .iter()
             .flat_map(forgetful_agents)
@@ -157,14 +206,26 @@ impl CheckReport {
             .map(|why| paint.paint(TextRole::Warning, format!("keymap     {}\n", plain(why))))
             .collect::<String>();
         text += &points(settings, hooks, paint);
-        let stop = plan.as_ref().map_or(&settings.draft.stop, |plan| &plan.stop);
+        let stop = plan
+            .as_ref()
+            .map_or(&settings.draft.stop, |plan| &plan.stop);
         text + &deciding(stop, paint) + &rules(stop, paint) + &automation(settings, paint)
     }
 }
 
-/// Whether the config is valid, and what is missing on this machine. The warnings are on standard error.
-fn heading(settings: &Settings, problems: &[String], warnings: &[String], paint: ColourMode) -> String {
-    let path = settings.path.as_deref().map(|path| plain(&path.display().to_string())).unwrap_or_default();
+/// Whether the config is valid, and what is missing on this machine. The warnings are on standard
+/// error.
+fn heading(
+    settings: &Settings,
+    problems: &[String],
+    warnings: &[String],
+    paint: ColourMode,
+) -> String {
+    let path = settings
+        .path
+        .as_deref()
+        .map(|path| plain(&path.display().to_string()))
+        .unwrap_or_default();
     if problems.is_empty() {
         let with = match warnings.len() {
             0 => String::new(),
@@ -174,18 +235,31 @@ fn heading(settings: &Settings, problems: &[String], warnings: &[String], paint:
     }
     let item = |problem: &String| format!("  - {}\n", plain(problem).replace('\n', "\n  "));
     let list: String = problems.iter().map(item).collect();
-    paint.paint(TextRole::Heading, format!("{path} is valid, but:\n")) + &paint.paint(TextRole::Warning, list)
+    paint.paint(TextRole::Heading, format!("{path} is valid, but:\n"))
+        + &paint.paint(TextRole::Warning, list)
 }
 
 fn agent_line(plan: &SessionPlan) -> String {
     let how = match &plan.agent_spec {
         AgentSpec::Acp { command, mode, .. } => {
-            let mode = mode.as_ref().map(|mode| format!(", mode {mode}")).unwrap_or_default();
+            let mode = mode
+                .as_ref()
+                .map(|mode| format!(", mode {mode}"))
+                .unwrap_or_default();
             format!("{command} (ACP{mode})")
         }
-        AgentSpec::Command { command, format: OutputFormat::Text, .. } => command.clone(),
-        AgentSpec::Command { command, format, .. } => {
-            format!("{command} (read as the JSON lines of {})", output_format(*format))
+        AgentSpec::Command {
+            command,
+            format: OutputFormat::Text,
+            ..
+        } => command.clone(),
+        AgentSpec::Command {
+            command, format, ..
+        } => {
+            format!(
+                "{command} (read as the JSON lines of {})",
+                output_format(*format)
+            )
         }
         AgentSpec::Scripted { script } => format!("a script of {}", counted(script.len(), "byte")),
         AgentSpec::Outside => "drives itself".into(),
@@ -195,7 +269,11 @@ fn agent_line(plan: &SessionPlan) -> String {
 
 /// Notes about the session's agent and its fallbacks, if they cannot continue a conversation.
 fn forgetful_agents(plan: &SessionPlan) -> Vec<String> {
-    let fallbacks = plan.limits.fallback.iter().map(|agent| (agent.name.as_str(), &agent.spec));
+    let fallbacks = plan
+        .limits
+        .fallback
+        .iter()
+        .map(|agent| (agent.name.as_str(), &agent.spec));
     let agents = std::iter::once((plan.agent.as_str(), &plan.agent_spec)).chain(fallbacks);
     let forgetful = agents.filter(|(_, spec)| spec.forgets());
     forgetful
@@ -208,14 +286,33 @@ fn forgetful_agents(plan: &SessionPlan) -> Vec<String> {
 fn limits(settings: &Settings, plan: Option<&SessionPlan>) -> String {
     let draft = &settings.draft;
     // A task type can have its own limits.
-    let (iterations, retries, turn) = plan
-        .map_or((draft.max_iterations, draft.max_hook_retries, draft.turn_timeout), |plan| {
-            (plan.max_iterations, plan.max_hook_retries, plan.turn_timeout)
-        });
-    let turn = if turn.is_zero() { "any length of time".into() } else { turn.to_string() };
+    let (iterations, retries, turn) = plan.map_or(
+        (
+            draft.max_iterations,
+            draft.max_hook_retries,
+            draft.turn_timeout,
+        ),
+        |plan| {
+            (
+                plan.max_iterations,
+                plan.max_hook_retries,
+                plan.turn_timeout,
+            )
+        },
+    );
+    let turn = if turn.is_zero() {
+        "any length of time".into()
+    } else {
+        turn.to_string()
+    };
     let wait = draft.backoff.as_ref().map_or_else(
         || "without a wait".to_owned(),
-        |backoff| format!("after {}, times {}, at most {}", backoff.base, backoff.factor, backoff.max),
+        |backoff| {
+            format!(
+                "after {}, times {}, at most {}",
+                backoff.base, backoff.factor, backoff.max
+            )
+        },
     );
     let delivery = match draft.gates.final_delivery {
         None => "asks you, or sends pending items when unattended",
@@ -242,13 +339,24 @@ fn allowance(settings: &Settings) -> String {
         text += &format!("may        {}\n", permission(rule));
     }
     if !settings.draft.permissions.is_empty() {
-        text += &format!("may        {}: everything else\n", says(settings.draft.gates.permissions));
+        text += &format!(
+            "may        {}: everything else\n",
+            says(settings.draft.gates.permissions)
+        );
     }
     if !settings.draft.protect.is_empty() {
-        text += &format!("protect    no turn may change {}\n", settings.draft.protect.join(", "));
+        text += &format!(
+            "protect    no turn may change {}\n",
+            settings.draft.protect.join(", ")
+        );
     }
     if !settings.draft.agent_may.is_empty() {
-        let commands: Vec<&str> = settings.draft.agent_may.iter().map(|command| command.name()).collect();
+        let commands: Vec<&str> = settings
+            .draft
+            .agent_may
+            .iter()
+            .map(|command| command.name())
+            .collect();
         text += &format!("agent_may  {}\n", commands.join(", "));
     }
     let Budget { tokens, cost, time } = settings.draft.budget;
@@ -266,7 +374,9 @@ fn allowance(settings: &Settings) -> String {
 
 /// Where the records go, without the login.
 fn nats(settings: &Settings) -> String {
-    let Some(nats) = &settings.nats else { return String::new() };
+    let Some(nats) = &settings.nats else {
+        return String::new();
+    };
     format!(
         "nats       {}, stream {}, subjects {}.>\n",
         plain(&nats.shown()),
@@ -277,8 +387,16 @@ fn nats(settings: &Settings) -> String {
 
 fn permission(rule: &PermissionRule) -> String {
     let kinds: Vec<&str> = rule.kinds.iter().map(|kind| kind.name()).collect();
-    let kinds = if kinds.is_empty() { "anything".to_owned() } else { kinds.join(", ") };
-    let paths = if rule.paths.is_empty() { String::new() } else { format!(" in {}", plain(&rule.paths.join(", "))) };
+    let kinds = if kinds.is_empty() {
+        "anything".to_owned()
+    } else {
+        kinds.join(", ")
+    };
+    let paths = if rule.paths.is_empty() {
+        String::new()
+    } else {
+        format!(" in {}", plain(&rule.paths.join(", ")))
+    };
     format!("{}: {kinds}{paths}", says(rule.action))
 }
 
@@ -294,33 +412,60 @@ const fn says(action: PermissionPolicy) -> &'static str {
 fn types(settings: &Settings, asked: Option<&str>) -> String {
     let mut text = String::new();
     for (name, of_type) in &settings.task_types {
-        let who = of_type.implementers().map_or_else(|| "everybody".to_owned(), |names| names.join(", "));
-        let this = if asked == Some(name) { " (this one)" } else { "" };
+        let who = of_type
+            .implementers()
+            .map_or_else(|| "everybody".to_owned(), |names| names.join(", "));
+        let this = if asked == Some(name) {
+            " (this one)"
+        } else {
+            ""
+        };
         text += &format!("task type  {}{this}: for {}\n", plain(name), plain(&who));
     }
     text
 }
 
-const SUBMITTING: [HookPoint; 4] =
-    [HookPoint::BeforeSubmit, HookPoint::AfterSubmit, HookPoint::BeforeMerge, HookPoint::AfterMerge];
+const SUBMITTING: [HookPoint; 4] = [
+    HookPoint::BeforeSubmit,
+    HookPoint::AfterSubmit,
+    HookPoint::BeforeMerge,
+    HookPoint::AfterMerge,
+];
 
-/// Whether the config says anything about submitting or merging. Otherwise their default hooks are of no interest.
+/// Whether the config says anything about submitting or merging. Otherwise their default hooks are
+/// of no interest.
 fn uses_submit(settings: &Settings) -> bool {
     let of_agents = settings.notes.values().map(|notes| &notes.hooks);
     let of_types = settings.task_types.values().map(|of_type| &of_type.hooks);
-    let mut lists = std::iter::once(&settings.hooks).chain(of_agents).chain(of_types);
+    let mut lists = std::iter::once(&settings.hooks)
+        .chain(of_agents)
+        .chain(of_types);
     settings.draft.submit != SubmitPlan::default()
-        || lists.any(|lists| SUBMITTING.iter().any(|point| lists.hooks.contains_key(point)))
+        || lists.any(|lists| {
+            SUBMITTING
+                .iter()
+                .any(|point| lists.hooks.contains_key(point))
+        })
 }
 
-fn points(settings: &Settings, hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>, paint: ColourMode) -> String {
+fn points(
+    settings: &Settings,
+    hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>,
+    paint: ColourMode,
+) -> String {
     let mut text = String::new();
     let submits = uses_submit(settings);
     let is_shown = |point: HookPoint| submits || !SUBMITTING.contains(&point);
-    for (point, list) in hooks.iter().filter(|(point, list)| !list.is_empty() && is_shown(**point)) {
+    for (point, list) in hooks
+        .iter()
+        .filter(|(point, list)| !list.is_empty() && is_shown(**point))
+    {
         text += &format!("\n{}\n", paint.paint(TextRole::Heading, point.name()));
         for (n, chosen) in list.iter().enumerate() {
-            let from = paint.paint(TextRole::Faint, format!("  {}", plain(&origin(settings, chosen))));
+            let from = paint.paint(
+                TextRole::Faint,
+                format!("  {}", plain(&origin(settings, chosen))),
+            );
             text += &format!("  {}. {}{from}\n", n + 1, describe(&chosen.spec));
         }
     }
@@ -338,10 +483,14 @@ fn origin(settings: &Settings, chosen: &ResolvedHook) -> String {
 
 fn file(settings: &Settings) -> String {
     let name = settings.path.as_deref().and_then(Path::file_name);
-    name.map(|name| plain(&name.to_string_lossy())).unwrap_or_default()
+    name.map(|name| plain(&name.to_string_lossy()))
+        .unwrap_or_default()
 }
 
-fn listed(settings: &Settings, hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>) -> serde_json::Value {
+fn listed(
+    settings: &Settings,
+    hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>,
+) -> serde_json::Value {
     let one = |chosen: &ResolvedHook| {
         let from = match &chosen.origin {
             HookOrigin::Agent(name) => json!({ "agent": name }),
@@ -349,10 +498,15 @@ fn listed(settings: &Settings, hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>) -
             HookOrigin::Project => json!("project"),
             HookOrigin::Usual => json!("usual"),
         };
-        let file = chosen.line.and(settings.path.as_deref()).map(Path::to_string_lossy);
+        let file = chosen
+            .line
+            .and(settings.path.as_deref())
+            .map(Path::to_string_lossy);
         json!({ "hook": chosen.spec, "from": from, "file": file, "line": chosen.line })
     };
-    let all = hooks.iter().map(|(point, list)| (point.name().to_owned(), list.iter().map(one).collect()));
+    let all = hooks
+        .iter()
+        .map(|(point, list)| (point.name().to_owned(), list.iter().map(one).collect()));
     serde_json::Value::Object(all.collect())
 }
 
@@ -364,10 +518,18 @@ fn deciding(stop: &StopPlan, paint: ColourMode) -> String {
     }
     let lines = hooks.iter().enumerate().map(|(n, hook)| {
         let off = if hook.enabled { "" } else { "  [off]" };
-        let runs = if hook.runs == hook.hook { String::new() } else { format!(" {}", plain(&hook.runs)) };
+        let runs = if hook.runs == hook.hook {
+            String::new()
+        } else {
+            format!(" {}", plain(&hook.runs))
+        };
         format!("  {}. {}{runs}{off}\n", n + 1, plain(&hook.hook))
     });
-    format!("\n{}\n{}", paint.paint(TextRole::Heading, "stop decision"), lines.collect::<String>())
+    format!(
+        "\n{}\n{}",
+        paint.paint(TextRole::Heading, "stop decision"),
+        lines.collect::<String>()
+    )
 }
 
 /// The rules that must pass for the work to be complete.
@@ -377,19 +539,40 @@ fn rules(stop: &StopPlan, paint: ColourMode) -> String {
     }
     let lines = stop.rules.iter().enumerate().map(|(n, rule)| {
         let off = if rule.enabled { "" } else { ", off" };
-        let RuleSpec { name, check, timeout, .. } = rule;
-        format!("  {}. {}: {}  [timeout {timeout}{off}]\n", n + 1, plain(name), plain(&check.describe()))
+        let RuleSpec {
+            name,
+            check,
+            timeout,
+            ..
+        } = rule;
+        format!(
+            "  {}. {}: {}  [timeout {timeout}{off}]\n",
+            n + 1,
+            plain(name),
+            plain(&check.describe())
+        )
     });
-    format!("\n{}\n{}", paint.paint(TextRole::Heading, "rules"), lines.collect::<String>())
+    format!(
+        "\n{}\n{}",
+        paint.paint(TextRole::Heading, "rules"),
+        lines.collect::<String>()
+    )
 }
 
-/// The automation hooks, without built-in ones that are off, and the workflows. Nothing if the config changes neither.
+/// The automation hooks, without built-in ones that are off, and the workflows. Nothing if the
+/// config changes neither.
 fn automation(settings: &Settings, paint: ColourMode) -> String {
-    if settings.draft.workflows.is_empty() && settings.draft.automation == Settings::default().draft.automation {
+    if settings.draft.workflows.is_empty()
+        && settings.draft.automation == Settings::default().draft.automation
+    {
         return String::new();
     }
     let built_in = |hook: &AutomationHook| matches!(hook.spec.action, HookAction::Builtin(_));
-    let listed = settings.draft.automation.iter().filter(|hook| hook.spec.enabled || !built_in(hook));
+    let listed = settings
+        .draft
+        .automation
+        .iter()
+        .filter(|hook| hook.spec.enabled || !built_in(hook));
     let mut text = format!("\n{}\n", paint.paint(TextRole::Heading, "automation"));
     for (n, hook) in listed.enumerate() {
         let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
@@ -403,7 +586,10 @@ fn automation(settings: &Settings, paint: ColourMode) -> String {
         text += &format!("  {}. {what} on {}\n", n + 1, events.join(", "));
     }
     for (name, workflow) in &settings.draft.workflows {
-        text += &format!("\n{}\n", paint.paint(TextRole::Heading, format!("workflow {}", plain(name))));
+        text += &format!(
+            "\n{}\n",
+            paint.paint(TextRole::Heading, format!("workflow {}", plain(name)))
+        );
         for (n, step) in workflow.steps.iter().enumerate() {
             text += &format!("  {}. {}\n", n + 1, plain(&step.name));
         }
@@ -413,13 +599,20 @@ fn automation(settings: &Settings, paint: ColourMode) -> String {
 
 fn describe(hook: &HookSpec) -> String {
     let what = match &hook.action {
-        HookAction::Command(_) | HookAction::Exec(_) if hook.action.describe() == hook.name => String::new(),
+        HookAction::Command(_) | HookAction::Exec(_) if hook.action.describe() == hook.name => {
+            String::new()
+        }
         HookAction::Builtin(call) if call.describe() == hook.name => " (built in)".into(),
-        HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) | HookAction::Gatekeeper(_) => {
+        HookAction::Command(_)
+        | HookAction::Exec(_)
+        | HookAction::Builtin(_)
+        | HookAction::Gatekeeper(_) => {
             format!(": {}", plain(&hook.action.describe()))
         }
     };
-    let on_failure = hook.on_failure.map(|failure| format!("on failure {}", hook_failure_policy(failure)));
+    let on_failure = hook
+        .on_failure
+        .map(|failure| format!("on failure {}", hook_failure_policy(failure)));
     let notes = [
         Some(timeout(hook.timeout)),
         match hook.priority {
@@ -429,8 +622,13 @@ fn describe(hook: &HookSpec) -> String {
         },
         hook.pipe_output.describe().map(str::to_owned),
         on_failure,
-        hook.retry.retries.map(|retries| format!("retries {retries}")),
-        hook.retry.feedback.as_ref().map(|_| "own feedback".to_owned()),
+        hook.retry
+            .retries
+            .map(|retries| format!("retries {retries}")),
+        hook.retry
+            .feedback
+            .as_ref()
+            .map(|_| "own feedback".to_owned()),
         (!hook.enabled).then(|| "off".to_owned()),
     ];
     let notes = notes.into_iter().flatten().collect::<Vec<_>>().join(", ");

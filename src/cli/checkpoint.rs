@@ -1,4 +1,5 @@
-//! `creel checkpoint`: what hooks and the agent gave to be kept, as the journal of a session tells; running or past.
+//! `creel checkpoint`: what hooks and the agent gave to be kept, as the journal of a session tells;
+//! running or past.
 
 use clap::{Args, Subcommand};
 
@@ -51,17 +52,26 @@ const COMMIT: usize = 10;
 
 pub(super) fn checkpoint(command: CheckpointCommand) -> CliResult {
     match command {
-        CheckpointCommand::List { json: as_json, session } => {
+        CheckpointCommand::List {
+            json: as_json,
+            session,
+        } => {
             let (folder, all) = kept(&session)?;
             if as_json {
                 return json(&all);
             }
             if all.is_empty() {
-                say(&format!("creel: session `{}` has no checkpoints", folder.name));
+                say(&format!(
+                    "creel: session `{}` has no checkpoints",
+                    folder.name
+                ));
             }
             print(&all.iter().map(line).collect::<String>())
         }
-        CheckpointCommand::Show { checkpoint: number, session } => {
+        CheckpointCommand::Show {
+            checkpoint: number,
+            session,
+        } => {
             let (folder, all) = kept(&session)?;
             let found = all.iter().find(|kept| kept.checkpoint.checkpoint == number);
             let missing = || {
@@ -85,14 +95,22 @@ fn kept(session: &SessionArgs) -> CliResult<(SessionDir, Vec<CheckpointView>)> {
 fn line(kept: &CheckpointView) -> String {
     let CheckpointView { at, checkpoint } = kept;
     let by = checkpoint.hook.as_deref().unwrap_or("the agent");
-    let commit = checkpoint.commit.as_deref().map(|commit| &commit[..commit.floor_char_boundary(COMMIT)]);
+    let commit = checkpoint
+        .commit
+        .as_deref()
+        .map(|commit| &commit[..commit.floor_char_boundary(COMMIT)]);
     let dirty = match checkpoint.dirty.len() {
         0 => String::new(),
         1 => ", 1 file not committed".into(),
         some => format!(", {some} files not committed"),
     };
-    let commit = commit.map(|commit| format!("  commit {commit}{dirty}")).unwrap_or_default();
+    let commit = commit
+        .map(|commit| format!("  commit {commit}{dirty}"))
+        .unwrap_or_default();
     let data = plain_line(&checkpoint.data.to_string(), DATA);
     let by = plain_line(by, DATA);
-    format!("{:>3}  {at}  iteration {}  {by}{commit}  {data}\n", checkpoint.checkpoint, checkpoint.iteration)
+    format!(
+        "{:>3}  {at}  iteration {}  {by}{commit}  {data}\n",
+        checkpoint.checkpoint, checkpoint.iteration
+    )
 }

@@ -37,8 +37,16 @@ pub(super) fn config(args: &ConfigCommandArgs) -> CliResult {
         ConfigCommand::Example => print(EXAMPLE),
         ConfigCommand::Path(args) => {
             let here = project::here()?;
-            let named = args.config.as_ref().map(|path| here.join(path)).filter(|path| path.is_file());
-            let found = if args.config.is_some() { named } else { paths::find(&here) };
+            let named = args
+                .config
+                .as_ref()
+                .map(|path| here.join(path))
+                .filter(|path| path.is_file());
+            let found = if args.config.is_some() {
+                named
+            } else {
+                paths::find(&here)
+            };
             let path = found.ok_or_else(|| {
                 args.config.as_ref().map_or_else(
                     || CliError::usage("no config in this folder or above; write one with `creel init`"),

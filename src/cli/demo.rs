@@ -1,7 +1,8 @@
 //! `creel demo`: a built-in session in a temporary folder, at a pace that a viewer can follow.
 //!
-//! A session like any other: the engine, the runtime and the hooks are the real ones, and the agent follows a script. The
-//! pace comes from the script and the hooks: see [`crate::process::playback_pace`].
+//! A session like any other: the engine, the runtime and the hooks are the real ones, and the agent
+//! follows a script. The pace comes from the script and the hooks: see
+//! [`crate::process::playback_pace`].
 
 use std::{fs, path::PathBuf};
 
@@ -25,7 +26,8 @@ use crate::{
 /// Which demo.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// The scenario: `tests` (they fail twice, then pass), `limit` (retry limit), `permission` (requests).
+    /// The scenario: `tests` (they fail twice, then pass), `limit` (retry limit), `permission`
+    /// (requests).
     pub scenario: Option<String>,
     /// Play it without pauses, for tests.
     #[arg(long)]
@@ -50,28 +52,55 @@ const SCENARIOS: [DemoScenario; 3] = [
         name: "tests",
         about: "tests fail twice, then pass; the session sends a report at the end",
         files: &[
-            ("creel.yaml", include_str!("../../assets/demo/tests/creel.yaml")),
-            ("demo/scenario.yaml", include_str!("../../assets/demo/tests/scenario.yaml")),
+            (
+                "creel.yaml",
+                include_str!("../../assets/demo/tests/creel.yaml"),
+            ),
+            (
+                "demo/scenario.yaml",
+                include_str!("../../assets/demo/tests/scenario.yaml"),
+            ),
             ("demo/pace.sh", include_str!("../../assets/demo/pace.sh")),
-            ("run-tests.sh", include_str!("../../assets/demo/tests/run-tests.sh")),
+            (
+                "run-tests.sh",
+                include_str!("../../assets/demo/tests/run-tests.sh"),
+            ),
         ],
     },
     DemoScenario {
         name: "limit",
         about: "a check that the agent cannot satisfy, up to the retry limit",
         files: &[
-            ("creel.yaml", include_str!("../../assets/demo/limit/creel.yaml")),
-            ("scenario.yaml", include_str!("../../assets/demo/limit/scenario.yaml")),
+            (
+                "creel.yaml",
+                include_str!("../../assets/demo/limit/creel.yaml"),
+            ),
+            (
+                "scenario.yaml",
+                include_str!("../../assets/demo/limit/scenario.yaml"),
+            ),
         ],
     },
     DemoScenario {
         name: "permission",
         about: "an agent that asks for permission to change one file and remove another",
         files: &[
-            ("creel.yaml", include_str!("../../assets/demo/permission/creel.yaml")),
-            ("scenario.yaml", include_str!("../../assets/demo/permission/scenario.yaml")),
-            ("greeting.txt", include_str!("../../assets/demo/permission/greeting.txt")),
-            ("notes.txt", include_str!("../../assets/demo/permission/notes.txt")),
+            (
+                "creel.yaml",
+                include_str!("../../assets/demo/permission/creel.yaml"),
+            ),
+            (
+                "scenario.yaml",
+                include_str!("../../assets/demo/permission/scenario.yaml"),
+            ),
+            (
+                "greeting.txt",
+                include_str!("../../assets/demo/permission/greeting.txt"),
+            ),
+            (
+                "notes.txt",
+                include_str!("../../assets/demo/permission/notes.txt"),
+            ),
         ],
     },
 ];
@@ -85,14 +114,30 @@ pub(crate) struct DemoSession {
 pub(super) fn demo(args: &DemoArgs) -> CliResult<VerbOutcome> {
     let wanted = args.scenario.as_deref().unwrap_or(SCENARIOS[0].name);
     let Some(scenario) = SCENARIOS.iter().find(|scenario| scenario.name == wanted) else {
-        let list: String = SCENARIOS.iter().map(|known| format!("\n  {:10} {}", known.name, known.about)).collect();
-        return Err(CliError::usage(format!("unknown scenario `{wanted}`; choose one of:{list}")));
+        let list: String = SCENARIOS
+            .iter()
+            .map(|known| format!("\n  {:10} {}", known.name, known.about))
+            .collect();
+        return Err(CliError::usage(format!(
+            "unknown scenario `{wanted}`; choose one of:{list}"
+        )));
     };
-    let afterwards = if args.keep { FolderRetention::Stays } else { FolderRetention::GoesAway };
+    let afterwards = if args.keep {
+        FolderRetention::Stays
+    } else {
+        FolderRetention::GoesAway
+    };
     let folder = DemoDir::make(scenario, afterwards)?;
     let settings = config::load(&folder.path.join("creel.yaml"), None)?;
     let mut plan = settings.plan(config::PlanRequest::default())?;
-    let pace = PlaybackPace { mode: if args.fast { PlaybackMode::Fast } else { PlaybackMode::Play }, skips: 0 };
+    let pace = PlaybackPace {
+        mode: if args.fast {
+            PlaybackMode::Fast
+        } else {
+            PlaybackMode::Play
+        },
+        skips: 0,
+    };
     if args.fast {
         // A gate that answers itself is part of the pace.
         plan.gates.timeout = TimeSpan::default();
@@ -100,11 +145,18 @@ pub(super) fn demo(args: &DemoArgs) -> CliResult<VerbOutcome> {
     let session = SessionsDir::of(&folder.path).folder("demo");
     PaceFile::of_session(&session.path)
         .write(pace)
-        .map_err(|error| CliError::failed(format!("cannot write into the demo's folder: {error}")))?;
-    let ui = UiSettings { hints: HintMode::Always, ..settings.ui };
+        .map_err(|error| {
+            CliError::failed(format!("cannot write into the demo's folder: {error}"))
+        })?;
+    let ui = UiSettings {
+        hints: HintMode::Always,
+        ..settings.ui
+    };
     let surface = match SessionSurface::chosen(args.output, DetachArgs::default(), ui) {
         SessionSurface::Screen(ui) => SessionSurface::Demo(ui, pace),
-        other @ (SessionSurface::Demo(..) | SessionSurface::Printed(..) | SessionSurface::Nowhere) => other,
+        other @ (SessionSurface::Demo(..)
+        | SessionSurface::Printed(..)
+        | SessionSurface::Nowhere) => other,
     };
     let start = NewSession {
         root: folder.path.clone(),
@@ -121,7 +173,10 @@ pub(super) fn demo(args: &DemoArgs) -> CliResult<VerbOutcome> {
         afterwards,
         sweep: SweepScope::Session,
     };
-    Ok(VerbOutcome::RunDemo(Box::new(DemoSession { start, folder })))
+    Ok(VerbOutcome::RunDemo(Box::new(DemoSession {
+        start,
+        folder,
+    })))
 }
 
 /// The folder of a demo. It is removed when this is dropped, unless the user keeps it.
@@ -133,8 +188,14 @@ pub(crate) struct DemoDir {
 
 impl DemoDir {
     fn make(scenario: &DemoScenario, afterwards: FolderRetention) -> CliResult<Self> {
-        let path = std::env::temp_dir().join(format!("creel-demo-{:x}-{:x}", now().0, std::process::id()));
-        let failed = |error| CliError::failed(format!("cannot create the demo's folder {}: {error}", path.display()));
+        let path =
+            std::env::temp_dir().join(format!("creel-demo-{:x}-{:x}", now().0, std::process::id()));
+        let failed = |error| {
+            CliError::failed(format!(
+                "cannot create the demo's folder {}: {error}",
+                path.display()
+            ))
+        };
         fs::create_dir(&path).map_err(failed)?;
         for (name, text) in scenario.files {
             let file = path.join(name);
@@ -142,14 +203,21 @@ impl DemoDir {
             fs::write(file, text).map_err(failed)?;
         }
         let path = path.canonicalize().map_err(failed)?;
-        Ok(Self { path, afterwards, kept: false })
+        Ok(Self {
+            path,
+            afterwards,
+            kept: false,
+        })
     }
 
     /// After the demo: removes the folder, or tells the user where it is.
     pub(crate) fn close(mut self) {
         if self.afterwards == FolderRetention::Stays {
             self.kept = true;
-            say(&format!("creel: the demo's folder is {}; explore it with `creel show demo`", self.path.display()));
+            say(&format!(
+                "creel: the demo's folder is {}; explore it with `creel show demo`",
+                self.path.display()
+            ));
         }
     }
 }

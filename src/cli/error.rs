@@ -29,22 +29,36 @@ pub(crate) struct CliError {
 impl CliError {
     /// The user can fix it: the command line, the config, or the choice of the session.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { code: USAGE, message: message.into(), refusal: None }
+        Self {
+            code: USAGE,
+            message: message.into(),
+            refusal: None,
+        }
     }
 
     /// A failure that the user did not cause.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self { code: FAILED, message: message.into(), refusal: None }
+        Self {
+            code: FAILED,
+            message: message.into(),
+            refusal: None,
+        }
     }
 
     /// A session that does not run would have refused it.
     pub(crate) fn refused(refusal: impl Into<Refusal>) -> Self {
-        Self { code: FAILED, ..refusal.into().into() }
+        Self {
+            code: FAILED,
+            ..refusal.into().into()
+        }
     }
 
     /// Replaces the message.
     pub(crate) fn with(self, words: impl FnOnce(String) -> String) -> Self {
-        Self { message: words(self.message), ..self }
+        Self {
+            message: words(self.message),
+            ..self
+        }
     }
 
     /// The message without the exit code.
@@ -60,7 +74,11 @@ impl CliError {
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "creel: {}", self.message)?;
-        let way_out = self.refusal.as_deref().and_then(way_out).filter(|_| !self.message.contains("`creel"));
+        let way_out = self
+            .refusal
+            .as_deref()
+            .and_then(way_out)
+            .filter(|_| !self.message.contains("`creel"));
         way_out.map_or(Ok(()), |way_out| write!(f, "\n  {way_out}"))
     }
 }
@@ -97,12 +115,15 @@ impl From<PlanError> for CliError {
 impl From<JournalError> for CliError {
     fn from(error: JournalError) -> Self {
         let way_out = match &error {
-            JournalError::Held { name, .. } => {
-                &format!("show it with `creel attach {name}`, or end it with `creel stop --session {name}`")
-            }
+            JournalError::Held { name, .. } => &format!(
+                "show it with `creel attach {name}`, or end it with `creel stop --session {name}`"
+            ),
             JournalError::Exists(_) => "choose another name with --session",
             JournalError::Missing(_) => "list the sessions with `creel sessions`",
-            JournalError::Record { cause: RecordError::Newer { .. }, .. } => "creel did not change it",
+            JournalError::Record {
+                cause: RecordError::Newer { .. },
+                ..
+            } => "creel did not change it",
             JournalError::Record { line: 1, .. } | JournalError::NotASession(_) => {
                 "the file has no record that creel could start from: restore it from a backup, or remove the session's \
                  folder"
@@ -119,22 +140,34 @@ impl From<JournalError> for CliError {
                  writable, and its disk must have free space"
             }
         };
-        let usage = matches!(error, JournalError::Held { .. } | JournalError::Exists(_) | JournalError::Missing(_));
+        let usage = matches!(
+            error,
+            JournalError::Held { .. } | JournalError::Exists(_) | JournalError::Missing(_)
+        );
         let message = format!("{error}\n  {way_out}");
-        if usage { Self::usage(message) } else { Self::failed(message) }
+        if usage {
+            Self::usage(message)
+        } else {
+            Self::failed(message)
+        }
     }
 }
 
 impl From<SessionRequestError> for CliError {
     fn from(error: SessionRequestError) -> Self {
         match &error {
-            SessionRequestError::Refused(why) => Self { refusal: why.code.clone(), ..Self::failed(&why.text) },
+            SessionRequestError::Refused(why) => Self {
+                refusal: why.code.clone(),
+                ..Self::failed(&why.text)
+            },
             SessionRequestError::NotSent(_) => Self::failed(error.to_string()),
             SessionRequestError::NotRunning(name) => Self::usage(format!(
                 "{error}\n  see what happened with `creel show {name}`; if it has not ended, continue it with `creel resume \
                  {name}`"
             )),
-            SessionRequestError::Unreachable { .. } | SessionRequestError::Ended(_) => Self::usage(error.to_string()),
+            SessionRequestError::Unreachable { .. } | SessionRequestError::Ended(_) => {
+                Self::usage(error.to_string())
+            }
         }
     }
 }
@@ -151,6 +184,9 @@ impl From<RuntimeError> for CliError {
 
 impl From<Refusal> for CliError {
     fn from(refusal: Refusal) -> Self {
-        Self { refusal: Some(refusal.code().into()), ..Self::usage(refusals::text(&refusal)) }
+        Self {
+            refusal: Some(refusal.code().into()),
+            ..Self::usage(refusals::text(&refusal))
+        }
     }
 }

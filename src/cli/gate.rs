@@ -50,8 +50,8 @@ pub enum GateCommand {
         /// One of the answers that `creel gate list` shows.
         #[arg(value_parser = choice)]
         choice: GateChoice,
-        /// The message for `send`, the changed tasks as JSON for `edit` and `approve`, or one of the agent's options. `-`
-        /// reads it from standard input.
+        /// The message for `send`, the changed tasks as JSON for `edit` and `approve`, or one of
+        /// the agent's options. `-` reads it from standard input.
         text: Option<String>,
         /// The items to approve, separated by commas. Default: all.
         #[arg(long, value_name = "ITEMS", value_delimiter = ',', value_parser = item)]
@@ -72,15 +72,37 @@ fn list(session: &SessionArgs, as_json: bool) -> CliResult {
     if gates.is_empty() {
         say("creel: no gate is open");
     }
-    print(&gates.iter().map(|gate| line(gate) + "\n").collect::<String>())
+    print(
+        &gates
+            .iter()
+            .map(|gate| line(gate) + "\n")
+            .collect::<String>(),
+    )
 }
 
 pub(super) fn gate(command: GateCommand) -> CliResult {
     match command {
-        GateCommand::List { json: as_json, session } => refusal_as_json(as_json, list(&session, as_json)),
-        GateCommand::Answer { gate, choice, text, items, session } => {
+        GateCommand::List {
+            json: as_json,
+            session,
+        } => refusal_as_json(as_json, list(&session, as_json)),
+        GateCommand::Answer {
+            gate,
+            choice,
+            text,
+            items,
+            session,
+        } => {
             let text = text.as_deref().map(given).transpose()?;
-            ask(&session, SessionCommand::AnswerGate(GateAnswer { gate, choice, text, items }))
+            ask(
+                &session,
+                SessionCommand::AnswerGate(GateAnswer {
+                    gate,
+                    choice,
+                    text,
+                    items,
+                }),
+            )
         }
     }
 }
@@ -89,17 +111,37 @@ pub(super) fn gate(command: GateCommand) -> CliResult {
 pub(super) fn line(gate: &GateView) -> String {
     let about = gate.about.name().replace('_', " ");
     let mut text = format!("{} {about}: {}", gate.gate, plain_line(&gate.reason, LINE));
-    text += &tree_lines(&gate.tasks).iter().map(|line| format!("\n    {line}")).collect::<String>();
+    text += &tree_lines(&gate.tasks)
+        .iter()
+        .map(|line| format!("\n    {line}"))
+        .collect::<String>();
     text += "\n  answers:";
-    let figures = GateFigures { retries: gate.retries, bytes: None };
-    let longest = gate.choices.iter().map(|choice| choice.name().len()).max().unwrap_or(0);
+    let figures = GateFigures {
+        retries: gate.retries,
+        bytes: None,
+    };
+    let longest = gate
+        .choices
+        .iter()
+        .map(|choice| choice.name().len())
+        .max()
+        .unwrap_or(0);
     for choice in &gate.choices {
         let ChoiceWording { label, effect, .. } = choice_words(gate.about, *choice, figures);
-        let effect = if effect.is_empty() { String::new() } else { format!(": {effect}") };
+        let effect = if effect.is_empty() {
+            String::new()
+        } else {
+            format!(": {effect}")
+        };
         text += &format!("\n    {:longest$}  {label}{effect}", choice.name());
     }
     if !gate.items.is_empty() {
-        let items = gate.items.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let items = gate
+            .items
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(",");
         text += &format!("\n  items: {items}");
     }
     for option in &gate.options {
@@ -110,7 +152,9 @@ pub(super) fn line(gate: &GateView) -> String {
 }
 
 fn gate_number(text: &str) -> Result<GateId, ArgumentError> {
-    text.parse().map(GateId).map_err(|_| ArgumentError::NotAGate)
+    text.parse()
+        .map(GateId)
+        .map_err(|_| ArgumentError::NotAGate)
 }
 
 pub(super) fn choice(text: &str) -> Result<GateChoice, ArgumentError> {

@@ -26,7 +26,8 @@ use crate::{
 
 /// How many chunks of hook output can wait to be printed. Further ones are dropped.
 const LIVE_BACKLOG: usize = 256;
-/// How long the same signal can arrive again without counting again: processes of a group may forward it to each other.
+/// How long the same signal can arrive again without counting again: processes of a group may
+/// forward it to each other.
 const ECHO: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +40,8 @@ pub enum PrintFormat {
 
 /// Prints a session as it happens. Ends with the session.
 ///
-/// It reads the journal only as fast as its output is read, so a reader that stops for an hour costs no memory.
+/// It reads the journal only as fast as its output is read, so a reader that stops for an hour
+/// costs no memory.
 pub struct SessionPrinter {
     live: mpsc::Receiver<HookOutputChunk>,
     format: PrintFormat,
@@ -50,8 +52,16 @@ impl SessionPrinter {
     /// A printer, and the channel for hook output.
     pub fn new(format: PrintFormat) -> (Self, mpsc::Sender<HookOutputChunk>) {
         let (live_in, live) = mpsc::channel(LIVE_BACKLOG);
-        let narrator = RecordFormatter::new(ColourMode::for_stream(&io::stdout()), HookOutputMode::Shown);
-        (Self { live, format, narrator }, live_in)
+        let narrator =
+            RecordFormatter::new(ColourMode::for_stream(&io::stdout()), HookOutputMode::Shown);
+        (
+            Self {
+                live,
+                format,
+                narrator,
+            },
+            live_in,
+        )
     }
 
     /// Continues after earlier records, so that usage totals are complete.
@@ -59,19 +69,28 @@ impl SessionPrinter {
         self.narrator.continue_after(state);
     }
 
-    /// Prints until the session has ended, in a thread of its own: a reader that stops reading must block neither hooks
-    /// nor signals.
-    pub fn start(self, records: RecordTail, news: watch::Receiver<u64>) -> io::Result<std::thread::JoinHandle<()>> {
+    /// Prints until the session has ended, in a thread of its own: a reader that stops reading must
+    /// block neither hooks nor signals.
+    pub fn start(
+        self,
+        records: RecordTail,
+        news: watch::Receiver<u64>,
+    ) -> io::Result<std::thread::JoinHandle<()>> {
         let tokio = tokio::runtime::Builder::new_current_thread().build()?;
         Ok(std::thread::spawn(move || {
             if let Err(error) = tokio.block_on(self.print(records, news)) {
-                // The output can no longer be written. The session continues, and its journal has the rest.
+                // The output can no longer be written. The session continues, and its journal has
+                // the rest.
                 tracing::info!("printing stopped: {error}");
             }
         }))
     }
 
-    async fn print(mut self, mut records: RecordTail, mut news: watch::Receiver<u64>) -> io::Result<()> {
+    async fn print(
+        mut self,
+        mut records: RecordTail,
+        mut news: watch::Receiver<u64>,
+    ) -> io::Result<()> {
         let mut is_over = false;
         loop {
             self.print_all(&mut records)?;
@@ -86,14 +105,17 @@ impl SessionPrinter {
         }
     }
 
-    /// Prints everything that is available. Hook output comes first, because the records of the hooks' ends follow it.
+    /// Prints everything that is available. Hook output comes first, because the records of the
+    /// hooks' ends follow it.
     fn print_all(&mut self, records: &mut RecordTail) -> io::Result<()> {
         loop {
             while let Ok(live) = self.live.try_recv() {
                 put(&self.narrator.overhear(&live))?;
             }
             let text = match self.format {
-                PrintFormat::Lines => records.next_record()?.map(|record| self.narrator.tell(&record)),
+                PrintFormat::Lines => records
+                    .next_record()?
+                    .map(|record| self.narrator.tell(&record)),
                 PrintFormat::Json => records.next_line()?.map(str::to_owned),
             };
             match text {
@@ -128,20 +150,29 @@ impl ExitCleanup {
     }
 }
 
-/// Handles Ctrl-C and similar signals: the first stops the session in order, the second exits at once.
+/// Handles Ctrl-C and similar signals: the first stops the session in order, the second exits at
+/// once.
 pub fn obey_signals(handle: SessionHandle, way_out: ExitCleanup) -> io::Result<()> {
     let mut signals = ShutdownSignals::listen()?;
     tokio::spawn(async move {
         signals.next().await;
         // This fails if the session is already stopping or has ended, which does not matter.
-        let _ = handle.command(ActorKind::Cli, SessionCommand::Stop { how: StopTiming::Now }).await;
+        let _ = handle
+            .command(
+                ActorKind::Cli,
+                SessionCommand::Stop {
+                    how: StopTiming::Now,
+                },
+            )
+            .await;
         signals.next().await;
         way_out.take();
     });
     Ok(())
 }
 
-/// Exits at the next signal. Ignores signals for a moment, since they can repeat the one that stopped the session.
+/// Exits at the next signal. Ignores signals for a moment, since they can repeat the one that
+/// stopped the session.
 pub fn leave_at_a_signal(way_out: ExitCleanup) -> io::Result<()> {
     let mut signals = ShutdownSignals::listen()?;
     let silence = Instant::now() + ECHO;

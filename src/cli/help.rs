@@ -1,4 +1,5 @@
-//! `creel help`: the help of a command, or a topic. Also the help of all commands, with groups and examples.
+//! `creel help`: the help of a command, or a topic. Also the help of all commands, with groups and
+//! examples.
 //!
 //! Groups and examples are added only when help is printed, so that other commands start faster.
 
@@ -29,12 +30,37 @@ pub struct HelpArgs {
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Run", &["run", "resume", "demo"]),
     ("Watch", &["sessions", "attach", "status", "show", "replay"]),
-    ("Steer", &["pause", "unpause", "cancel", "stop", "message", "pending", "gate", "hooks", "checkpoint"]),
+    (
+        "Steer",
+        &[
+            "pause",
+            "unpause",
+            "cancel",
+            "stop",
+            "message",
+            "pending",
+            "gate",
+            "hooks",
+            "checkpoint",
+        ],
+    ),
     ("Tasks", &["plan", "task", "worker", "worktree"]),
     ("Share", &["submit", "merge"]),
     (
         "Set up",
-        &["init", "check", "config", "agents", "trust", "untrust", "mcp", "schema", "completions", "man", "help"],
+        &[
+            "init",
+            "check",
+            "config",
+            "agents",
+            "trust",
+            "untrust",
+            "mcp",
+            "schema",
+            "completions",
+            "man",
+            "help",
+        ],
     ),
 ];
 
@@ -51,8 +77,12 @@ pub(super) const FILES: &str = include_str!("../../assets/help/files.txt");
 const HOOKS: &str = include_str!("../../assets/help/hooks.txt");
 
 /// What is not the help of a command.
-pub const TOPICS: [(&str, &str); 4] =
-    [("exit-codes", EXIT_CODES), ("environment", ENVIRONMENT), ("files", FILES), ("hooks", HOOKS)];
+pub const TOPICS: [(&str, &str); 4] = [
+    ("exit-codes", EXIT_CODES),
+    ("environment", ENVIRONMENT),
+    ("files", FILES),
+    ("hooks", HOOKS),
+];
 
 /// The whole command line with its groups and examples.
 pub fn command() -> Command {
@@ -73,14 +103,24 @@ pub fn command() -> Command {
 fn groups(whole: &Command) -> String {
     let styles = Styles::default();
     let (heading, literal) = (styles.get_header(), styles.get_literal());
-    let width = whole.get_subcommands().map(|command| command.get_name().len()).max().unwrap_or(0);
+    let width = whole
+        .get_subcommands()
+        .map(|command| command.get_name().len())
+        .max()
+        .unwrap_or(0);
     let mut text = String::new();
     for (group, names) in GROUPS {
         text += &format!("{heading}{group}:{heading:#}\n");
         for command in names.iter().filter_map(|name| whole.find_subcommand(name)) {
-            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let about = command
+                .get_about()
+                .map(ToString::to_string)
+                .unwrap_or_default();
             let first = about.lines().next().unwrap_or_default();
-            text += &format!("  {literal}{:width$}{literal:#}  {first}\n", command.get_name());
+            text += &format!(
+                "  {literal}{:width$}{literal:#}  {first}\n",
+                command.get_name()
+            );
         }
         text += "\n";
     }
@@ -90,7 +130,11 @@ fn groups(whole: &Command) -> String {
 /// Adds the examples of a command and of the commands below it. `path` is empty for `creel` itself.
 fn with_examples(command: Command, path: &str) -> Command {
     let found = examples::of(path);
-    let heading = if found.len() == 1 { "Example" } else { "Examples" };
+    let heading = if found.len() == 1 {
+        "Example"
+    } else {
+        "Examples"
+    };
     let command = match found {
         [] => command,
         found => command.after_help(format!("{heading}:\n{}", examples::listed(found))),
@@ -103,7 +147,11 @@ fn with_examples(command: Command, path: &str) -> Command {
 
 /// The examples of a command, for example `gate answer`. Empty for `creel` itself.
 pub(super) fn examples_of(path: &str) -> String {
-    let found = if path.is_empty() { &FIRST_EXAMPLES[..] } else { examples::of(path) };
+    let found = if path.is_empty() {
+        &FIRST_EXAMPLES[..]
+    } else {
+        examples::of(path)
+    };
     examples::listed(found)
 }
 
@@ -121,10 +169,14 @@ pub(super) fn help(args: &HelpArgs) -> CliResult {
     let whole = command();
     let mut found = &whole;
     for word in &args.words {
-        found = found.find_subcommand(word).ok_or_else(|| unknown(found, word))?;
+        found = found
+            .find_subcommand(word)
+            .ok_or_else(|| unknown(found, word))?;
     }
     // The same text as with `--help`.
-    let line = std::iter::once("creel").chain(args.words.iter().map(String::as_str)).chain(["--help"]);
+    let line = std::iter::once("creel")
+        .chain(args.words.iter().map(String::as_str))
+        .chain(["--help"]);
     let Err(shown) = whole.clone().try_get_matches_from(line) else {
         return Err(CliError::failed("the command has no help"));
     };
@@ -137,7 +189,11 @@ pub(super) fn help(args: &HelpArgs) -> CliResult {
 
 fn unknown(above: &Command, word: &str) -> CliError {
     let names: Vec<&str> = above.get_subcommands().map(Command::get_name).collect();
-    let topics = if above.get_name() == "creel" { TOPICS.map(|(name, _)| name).to_vec() } else { Vec::new() };
+    let topics = if above.get_name() == "creel" {
+        TOPICS.map(|(name, _)| name).to_vec()
+    } else {
+        Vec::new()
+    };
     let known = names.iter().chain(&topics).copied();
     let way_out = match nearest(word, known) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -145,5 +201,7 @@ fn unknown(above: &Command, word: &str) -> CliError {
             "list the commands with `creel --help`; the topics are exit-codes, environment, files and hooks".to_owned()
         }
     };
-    CliError::usage(format!("no help on `{word}`: it is neither a command nor a topic\n  {way_out}"))
+    CliError::usage(format!(
+        "no help on `{word}`: it is neither a command nor a topic\n  {way_out}"
+    ))
 }

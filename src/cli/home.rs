@@ -44,7 +44,8 @@ pub(super) fn home(nats: Option<String>) -> CliResult<VerbOutcome> {
     let (root, _) = project::sessions_of(&ConfigArgs::default())?;
     let has_config = paths::find(&project::here()?).is_some();
     // A config with mistakes must not hide the sessions.
-    let ui = Project::load(&ConfigArgs::default()).map_or(Settings::default().ui, |project| project.settings.ui);
+    let ui = Project::load(&ConfigArgs::default())
+        .map_or(Settings::default().ui, |project| project.settings.ui);
     Ok(VerbOutcome::Home(Box::new(HomeRequestArgs {
         nats: NatsArgs { url: nats },
         root,

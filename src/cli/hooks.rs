@@ -79,20 +79,33 @@ pub struct HookTargetArgs {
 
 pub(super) fn hooks(command: HooksCommand) -> CliResult {
     match command {
-        HooksCommand::List { json: as_json, session } => {
-            let listed = known(&session).and_then(|hooks| if as_json { json(&hooks) } else { list(&hooks) });
+        HooksCommand::List {
+            json: as_json,
+            session,
+        } => {
+            let listed =
+                known(&session).and_then(|hooks| if as_json { json(&hooks) } else { list(&hooks) });
             refusal_as_json(as_json, listed)
         }
-        HooksCommand::Enable(HookTargetArgs { name, point, session }) => {
-            ask(&session, SessionCommand::EnableHook { hook: name, point })
-        }
-        HooksCommand::Disable(HookTargetArgs { name, point, session }) => {
-            ask(&session, SessionCommand::DisableHook { hook: name, point })
-        }
-        HooksCommand::Run(HookTargetArgs { name, point, session }) => {
-            ask(&session, SessionCommand::RunHook { hook: name, point })
-        }
-        HooksCommand::Stats { json: as_json, session } => stats::stats(&session, as_json),
+        HooksCommand::Enable(HookTargetArgs {
+            name,
+            point,
+            session,
+        }) => ask(&session, SessionCommand::EnableHook { hook: name, point }),
+        HooksCommand::Disable(HookTargetArgs {
+            name,
+            point,
+            session,
+        }) => ask(&session, SessionCommand::DisableHook { hook: name, point }),
+        HooksCommand::Run(HookTargetArgs {
+            name,
+            point,
+            session,
+        }) => ask(&session, SessionCommand::RunHook { hook: name, point }),
+        HooksCommand::Stats {
+            json: as_json,
+            session,
+        } => stats::stats(&session, as_json),
     }
 }
 
@@ -106,11 +119,17 @@ fn known(session: &SessionArgs) -> CliResult<Vec<HookView>> {
     {
         let project = Project::load_existing(&session.config)?;
         let draft = &project.settings.draft;
-        let lifecycle = view::hooks(&project.settings.project_hooks(), &HookState::default()).into_iter();
-        let all = lifecycle.chain(view::automation_hooks(&draft.automation, &HookState::default()));
+        let lifecycle =
+            view::hooks(&project.settings.project_hooks(), &HookState::default()).into_iter();
+        let all = lifecycle.chain(view::automation_hooks(
+            &draft.automation,
+            &HookState::default(),
+        ));
         return Ok(all.chain(view::stop_hooks(&draft.stop, None)).collect());
     }
-    let Some(ReplyData::Hooks(hooks)) = told(session, SessionQuery::HookList)? else { return Err(other_answer()) };
+    let Some(ReplyData::Hooks(hooks)) = told(session, SessionQuery::HookList)? else {
+        return Err(other_answer());
+    };
     Ok(hooks)
 }
 
@@ -120,12 +139,23 @@ fn list(hooks: &[HookView]) -> CliResult {
     }
     let line = |hook: &HookView| {
         let on = if hook.enabled { "on " } else { "off" };
-        let piped = hook.pipe_output.describe().map(|piped| format!(", {piped}")).unwrap_or_default();
+        let piped = hook
+            .pipe_output
+            .describe()
+            .map(|piped| format!(", {piped}"))
+            .unwrap_or_default();
         let name = plain_line(&hook.hook, LINE);
         let runs = plain_line(&hook.runs, LINE);
-        let runs = if runs == name { String::new() } else { format!(": {runs}") };
-        let timeout =
-            if hook.timeout_ms.is_zero() { String::new() } else { format!("  [timeout {}{piped}]", hook.timeout_ms) };
+        let runs = if runs == name {
+            String::new()
+        } else {
+            format!(": {runs}")
+        };
+        let timeout = if hook.timeout_ms.is_zero() {
+            String::new()
+        } else {
+            format!("  [timeout {}{piped}]", hook.timeout_ms)
+        };
         format!("{on}  {:16}  {name}{runs}{timeout}\n", hook.point.name())
     };
     print(&hooks.iter().map(line).collect::<String>())
@@ -133,5 +163,7 @@ fn list(hooks: &[HookView]) -> CliResult {
 
 fn point(text: &str) -> Result<HookPoint, ArgumentError> {
     let stop_decision = (text == HookPoint::StopDecision.name()).then_some(HookPoint::StopDecision);
-    HookPoint::named(text).or(stop_decision).ok_or(ArgumentError::NoSuchPoint)
+    HookPoint::named(text)
+        .or(stop_decision)
+        .ok_or(ArgumentError::NoSuchPoint)
 }

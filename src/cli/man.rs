@@ -31,10 +31,16 @@ struct ManualPage {
 }
 
 pub(super) fn man(args: &ManArgs) -> CliResult {
-    let pages = pages().map_err(|error| CliError::failed(format!("cannot write the manual: {error}")))?;
+    let pages =
+        pages().map_err(|error| CliError::failed(format!("cannot write the manual: {error}")))?;
     match &args.out {
         Some(folder) => write(folder, &pages),
-        None => print(&pages.first().map(|page| String::from_utf8_lossy(&page.text)).unwrap_or_default()),
+        None => print(
+            &pages
+                .first()
+                .map(|page| String::from_utf8_lossy(&page.text))
+                .unwrap_or_default(),
+        ),
     }
 }
 
@@ -51,7 +57,11 @@ fn write(folder: &Path, pages: &[ManualPage]) -> CliResult {
         let path = folder.join(format!("{}.1", page.name));
         fs::write(&path, &page.text).map_err(|error| problem(&path, &error))?;
     }
-    say(&format!("creel: wrote {} manual pages to {}; read one with `man creel-run`", pages.len(), folder.display()));
+    say(&format!(
+        "creel: wrote {} manual pages to {}; read one with `man creel-run`",
+        pages.len(),
+        folder.display()
+    ));
     Ok(0)
 }
 
@@ -62,10 +72,18 @@ fn pages() -> io::Result<Vec<ManualPage>> {
     let mut found = Vec::new();
     let mut waiting = vec![(whole, String::new())];
     while let Some((command, path)) = waiting.pop() {
-        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        for below in command
+            .get_subcommands()
+            .filter(|below| !below.is_hide_set())
+        {
             // clap adds a `help` below each command that has others below it.
             if path.is_empty() || below.get_name() != "help" {
-                waiting.push((below.clone(), format!("{path} {}", below.get_name()).trim_start().to_owned()));
+                waiting.push((
+                    below.clone(),
+                    format!("{path} {}", below.get_name())
+                        .trim_start()
+                        .to_owned(),
+                ));
             }
         }
         found.push(page(command, &path)?);
@@ -79,7 +97,9 @@ fn page(command: Command, path: &str) -> io::Result<ManualPage> {
     let has_commands = command.has_subcommands();
     let synopsis = synopsis(&command, path);
     let version = concat!("creel ", env!("CARGO_PKG_VERSION"));
-    let man = clap_mangen::Man::new(command.display_name(name.clone())).source(version).manual("creel");
+    let man = clap_mangen::Man::new(command.display_name(name.clone()))
+        .source(version)
+        .manual("creel");
     let mut text = Vec::new();
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
@@ -109,22 +129,54 @@ fn page(command: Command, path: &str) -> io::Result<ManualPage> {
 fn synopsis(command: &Command, path: &str) -> String {
     let bold = |text: &str| format!("\\fB{}\\fR", escaped(text));
     let value = |arg: &Arg| {
-        let names: Vec<String> = arg.get_value_names().unwrap_or_default().iter().map(ToString::to_string).collect();
-        let names = if names.is_empty() { arg.get_id().to_string().to_uppercase() } else { names.join(" ") };
+        let names: Vec<String> = arg
+            .get_value_names()
+            .unwrap_or_default()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let names = if names.is_empty() {
+            arg.get_id().to_string().to_uppercase()
+        } else {
+            names.join(" ")
+        };
         format!("\\fI{}\\fR", escaped(&names))
     };
     let mut words = vec![bold(format!("creel {path}").trim_end())];
-    for arg in command.get_opts().chain(command.get_arguments().filter(|arg| is_switch(arg))) {
-        let names = [arg.get_short().map(|c| format!("-{c}")), arg.get_long().map(|name| format!("--{name}"))];
-        let names = names.iter().flatten().map(|name| bold(name)).collect::<Vec<_>>().join("|");
-        let takes = if is_switch(arg) { String::new() } else { format!(" {}", value(arg)) };
+    for arg in command
+        .get_opts()
+        .chain(command.get_arguments().filter(|arg| is_switch(arg)))
+    {
+        let names = [
+            arg.get_short().map(|c| format!("-{c}")),
+            arg.get_long().map(|name| format!("--{name}")),
+        ];
+        let names = names
+            .iter()
+            .flatten()
+            .map(|name| bold(name))
+            .collect::<Vec<_>>()
+            .join("|");
+        let takes = if is_switch(arg) {
+            String::new()
+        } else {
+            format!(" {}", value(arg))
+        };
         words.extend((!arg.is_hide_set()).then(|| format!("[{names}{takes}]")));
     }
     for arg in command.get_positionals().filter(|arg| !arg.is_hide_set()) {
-        words.push(if arg.is_required_set() { value(arg) } else { format!("[{}]", value(arg)) });
+        words.push(if arg.is_required_set() {
+            value(arg)
+        } else {
+            format!("[{}]", value(arg))
+        });
     }
     if command.has_subcommands() {
-        words.push(if path.is_empty() { "[\\fICOMMAND\\fR]".to_owned() } else { "\\fICOMMAND\\fR".to_owned() });
+        words.push(if path.is_empty() {
+            "[\\fICOMMAND\\fR]".to_owned()
+        } else {
+            "\\fICOMMAND\\fR".to_owned()
+        });
     }
     format!(".SH SYNOPSIS\n{}\n", words.join("\n"))
 }
@@ -136,12 +188,20 @@ fn is_switch(arg: &Arg) -> bool {
 
 /// A section of text with its lines as they are.
 fn section(page: &mut Vec<u8>, heading: &str, text: &str) {
-    let lines: String = text.lines().map(|line| format!("{}\n", escaped(line))).collect();
+    let lines: String = text
+        .lines()
+        .map(|line| format!("{}\n", escaped(line)))
+        .collect();
     page.extend(format!(".SH \"{heading}\"\n.nf\n{lines}.fi\n").into_bytes());
 }
 
-/// A line that the formatter prints as it is: a hyphen stays a hyphen, and a dot at the start is no request.
+/// A line that the formatter prints as it is: a hyphen stays a hyphen, and a dot at the start is no
+/// request.
 fn escaped(line: &str) -> String {
     let line = line.replace('\\', "\\e").replace('-', "\\-");
-    if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line }
+    if line.starts_with(['.', '\'']) {
+        format!("\\&{line}")
+    } else {
+        line
+    }
 }

@@ -1,7 +1,7 @@
 //! `creel mcp`: the session's tools for an agent.
 //!
-//! An agent that creel supervises has a session. One that the user starts by hand may have none: then the first call
-//! starts a self-driven session, which ends with the agent.
+//! An agent that creel supervises has a session. One that the user starts by hand may have none:
+//! then the first call starts a self-driven session, which ends with the agent.
 
 use std::{io::IsTerminal as _, path::PathBuf};
 
@@ -28,10 +28,16 @@ pub(crate) struct ToolServerRequest {
 
 pub(super) fn mcp(session: SessionArgs) -> VerbOutcome {
     if std::io::stdin().is_terminal() {
-        say("creel: an agent starts this command: it speaks the Model Context Protocol on standard input and output");
+        say(
+            "creel: an agent starts this command: it speaks the Model Context Protocol on standard input and output",
+        );
     }
     let has_none = choose_session::running_if_any(&session).is_ok_and(|found| found.is_none());
-    let note = if has_none { restriction(&session) } else { None };
+    let note = if has_none {
+        restriction(&session)
+    } else {
+        None
+    };
     VerbOutcome::ServeTools(ToolServerRequest { session, note })
 }
 
@@ -58,8 +64,20 @@ impl SelfDrivenSpec {
         let project = Project::load(config)?;
         let plan = project.settings.plan_outside(None);
         let would_run = trust_prompt::of_plan(&plan);
-        let allowed = trust_prompt::is_allowed(&project.config_place(), &project.settings.documents, &would_run)?;
-        let plan = if allowed { plan } else { Settings::default().plan_outside(None) };
-        Ok(Self { root: project.root, plan, allowed })
+        let allowed = trust_prompt::is_allowed(
+            &project.config_place(),
+            &project.settings.documents,
+            &would_run,
+        )?;
+        let plan = if allowed {
+            plan
+        } else {
+            Settings::default().plan_outside(None)
+        };
+        Ok(Self {
+            root: project.root,
+            plan,
+            allowed,
+        })
     }
 }

@@ -16,12 +16,12 @@ use crate::{
 /// What to merge.
 #[derive(Debug, Args)]
 pub struct MergeArgs {
-    /// Merge all finished tasks of the queue that have a branch, one after another: each with what was merged before
-    /// it, and only if its checks pass. What does not fit goes back to the queue.
+    /// Merge all finished tasks of the queue that have a branch, one after another: each with what
+    /// was merged before it, and only if its checks pass. What does not fit goes back to the queue.
     #[arg(long, conflicts_with_all = ["session", "task_type", "agent"])]
     pub queue: bool,
-    /// With --queue: use the queue on this NATS server. Default: the server in the config's `nats:`, else the project's own
-    /// queue.
+    /// With --queue: use the queue on this NATS server. Default: the server in the config's
+    /// `nats:`, else the project's own queue.
     #[arg(long, value_name = "URL", requires = "queue")]
     pub nats: Option<String>,
     /// What to merge otherwise.
@@ -32,7 +32,8 @@ pub struct MergeArgs {
 pub(super) fn merge(args: &MergeArgs) -> CliResult<VerbOutcome> {
     let PipelineArgs { config, trust, .. } = &args.pipeline;
     if args.queue {
-        return merge_queue::merge_queue(config, args.nats.as_deref(), *trust).map(VerbOutcome::Done);
+        return merge_queue::merge_queue(config, args.nats.as_deref(), *trust)
+            .map(VerbOutcome::Done);
     }
     pipeline(PipelineKind::Merge, &args.pipeline)
 }

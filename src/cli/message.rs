@@ -22,5 +22,10 @@ pub struct MessageArgs {
 }
 
 pub(super) fn message(args: &MessageArgs) -> CliResult {
-    ask(&args.session, SessionCommand::Message { text: given(&args.text)? })
+    ask(
+        &args.session,
+        SessionCommand::Message {
+            text: given(&args.text)?,
+        },
+    )
 }

@@ -29,7 +29,8 @@ pub(super) fn print(text: &str) -> CliResult {
 }
 
 pub(super) fn json(value: &impl serde::Serialize) -> CliResult {
-    let text = serde_json::to_string_pretty(value).map_err(|error| CliError::failed(error.to_string()))?;
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| CliError::failed(error.to_string()))?;
     print(&(text + "\n"))
 }
 
@@ -46,8 +47,8 @@ pub(super) fn refusal_as_json(wanted: bool, result: CliResult) -> CliResult {
 
 /// Prints a message for the user.
 pub(crate) fn say(text: &str) {
-    // If standard error is closed, the user cannot be told. `plain`, since names in the text can come from other
-    // programs.
+    // If standard error is closed, the user cannot be told. `plain`, since names in the text can
+    // come from other programs.
     let _ = writeln!(io::stderr(), "{}", plain(text.trim_end()));
 }
 

@@ -99,21 +99,37 @@ pub enum PendingCommand {
 pub(super) fn pending(command: PendingCommand) -> CliResult {
     let as_json = match &command {
         PendingCommand::List { json, .. } | PendingCommand::Show { json, .. } => *json,
-        PendingCommand::Skip { .. } | PendingCommand::Restore { .. } | PendingCommand::Edit { .. } => false,
+        PendingCommand::Skip { .. }
+        | PendingCommand::Restore { .. }
+        | PendingCommand::Edit { .. } => false,
     };
     refusal_as_json(as_json, run(command))
 }
 
 fn run(command: PendingCommand) -> CliResult {
     match command {
-        PendingCommand::List { all, json: as_json, session } => {
-            let which = if all { ItemFilter::All } else { ItemFilter::Held };
-            let Some(ReplyData::Items(items)) = told(&session, SessionQuery::PendingList { which })? else {
+        PendingCommand::List {
+            all,
+            json: as_json,
+            session,
+        } => {
+            let which = if all {
+                ItemFilter::All
+            } else {
+                ItemFilter::Held
+            };
+            let Some(ReplyData::Items(items)) =
+                told(&session, SessionQuery::PendingList { which })?
+            else {
                 return Err(other_answer());
             };
             if as_json { json(&items) } else { list(&items) }
         }
-        PendingCommand::Show { item, json: as_json, session } => {
+        PendingCommand::Show {
+            item,
+            json: as_json,
+            session,
+        } => {
             let item = whole(&session, item)?;
             if as_json {
                 return json(&item);
@@ -122,11 +138,25 @@ fn run(command: PendingCommand) -> CliResult {
             print(&(text.trim_end_matches('\n').to_owned() + "\n"))
         }
         PendingCommand::Skip { item, session } => ask(&session, SessionCommand::SkipItem { item }),
-        PendingCommand::Restore { item, session } => ask(&session, SessionCommand::RestoreItem { item }),
-        PendingCommand::Edit { item, text: Some(text), session } => {
-            ask(&session, SessionCommand::EditItem { item, text: given(&text)? })
+        PendingCommand::Restore { item, session } => {
+            ask(&session, SessionCommand::RestoreItem { item })
         }
-        PendingCommand::Edit { item, text: None, session } => edit(&session, item),
+        PendingCommand::Edit {
+            item,
+            text: Some(text),
+            session,
+        } => ask(
+            &session,
+            SessionCommand::EditItem {
+                item,
+                text: given(&text)?,
+            },
+        ),
+        PendingCommand::Edit {
+            item,
+            text: None,
+            session,
+        } => edit(&session, item),
     }
 }
 
@@ -139,8 +169,16 @@ fn list(items: &[ItemView]) -> CliResult {
         let state = state(item.state);
         let edited = if item.edited { ", edited" } else { "" };
         let hook = plain_line(&item.hook, LINE);
-        let bytes = if item.state == ItemState::Delivered { String::new() } else { counted(item.bytes, "byte") };
-        format!("{:>4}  {state:9}  {:14}  {bytes:>12}  {hook}{edited}\n", item.item.to_string(), item.point.name())
+        let bytes = if item.state == ItemState::Delivered {
+            String::new()
+        } else {
+            counted(item.bytes, "byte")
+        };
+        format!(
+            "{:>4}  {state:9}  {:14}  {bytes:>12}  {hook}{edited}\n",
+            item.item.to_string(),
+            item.point.name()
+        )
     };
     print(&items.iter().map(line).collect::<String>())
 }
@@ -173,8 +211,9 @@ fn whole(session: &SessionArgs, item: ItemId) -> CliResult<ItemView> {
 fn on_record(folder: &SessionDir, wanted: ItemId) -> CliResult<Option<String>> {
     let mut found = None;
     journal::read(&folder.journal(), |record| {
-        if let Event::Pending(PendingEvent::Added { item, text, .. } | PendingEvent::Edited { item, text, .. }) =
-            record.event
+        if let Event::Pending(
+            PendingEvent::Added { item, text, .. } | PendingEvent::Edited { item, text, .. },
+        ) = record.event
             && item == wanted
         {
             found = Some(text);
@@ -183,10 +222,13 @@ fn on_record(folder: &SessionDir, wanted: ItemId) -> CliResult<Option<String>> {
     Ok(found)
 }
 
-/// Lets the person change an item in an editor. What the session does not take any more stays where they wrote it.
+/// Lets the person change an item in an editor. What the session does not take any more stays where
+/// they wrote it.
 fn edit(session: &SessionArgs, item: ItemId) -> CliResult {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Err(CliError::usage("pass the new text, or `-` to read it from standard input"));
+        return Err(CliError::usage(
+            "pass the new text, or `-` to read it from standard input",
+        ));
     }
     let view = whole(session, item)?;
     if let Some(why) = view.state.is_settled(item) {
@@ -194,7 +236,9 @@ fn edit(session: &SessionArgs, item: ItemId) -> CliResult {
     }
     let before = view.text.unwrap_or_default();
     let sheet = EditorFile::new(&before).map_err(|error| CliError::failed(error.to_string()))?;
-    let text = sheet.read(sheet.command().status()).map_err(|error| CliError::failed(error.to_string()))?;
+    let text = sheet
+        .read(sheet.command().status())
+        .map_err(|error| CliError::failed(error.to_string()))?;
     if text == before.trim_end_matches('\n') {
         sheet.remove();
         say("creel: you changed nothing");

@@ -1,6 +1,7 @@
 //! `creel plan`: an agent proposes tasks for a goal, and you queue what you approve.
 //!
-//! The agent's session is an ordinary one, with a check that sends it back until its answer is a valid proposal.
+//! The agent's session is an ordinary one, with a check that sends it back until its answer is a
+//! valid proposal.
 
 pub mod proposal_session;
 
@@ -18,7 +19,9 @@ use crate::{
         error::{CliError, CliResult},
         launch::session_names::{dated, first_free},
         output::{json, print, say},
-        plan::proposal_session::{ProposalVerdict, SessionProposal, check, prompt, proposal_of, types},
+        plan::proposal_session::{
+            ProposalVerdict, SessionProposal, check, prompt, proposal_of, types,
+        },
         target::project::{self, Project},
         task::{QueueArgs, queue::QueueConnection},
     },
@@ -39,7 +42,8 @@ const NEEDS_USER: u8 = 4;
 /// The longest goal in a line of the tree, in characters.
 const GOAL: usize = 100;
 /// What the editor shows above the proposal.
-const EDIT_NOTE: &str = "# Change, add and delete tasks, then save. To queue none, delete everything.\n";
+const EDIT_NOTE: &str =
+    "# Change, add and delete tasks, then save. To queue none, delete everything.\n";
 
 /// What to plan.
 #[derive(Debug, Args)]
@@ -93,7 +97,11 @@ pub(super) fn plan(args: &PlanArgs) -> CliResult {
     if args.check {
         return check(&args.queue.config);
     }
-    if args.goal.as_ref().is_some_and(|goal| goal.trim().is_empty()) {
+    if args
+        .goal
+        .as_ref()
+        .is_some_and(|goal| goal.trim().is_empty())
+    {
         return Err(CliError::usage(
             "the goal is empty; say what you want, such as `creel plan \"Add an export to CSV.\"`",
         ));
@@ -111,14 +119,20 @@ pub(super) fn plan(args: &PlanArgs) -> CliResult {
         return json(&found.proposal);
     }
     loop {
-        let FoundProposal { session, proposal, verdict } = &found;
+        let FoundProposal {
+            session,
+            proposal,
+            verdict,
+        } = &found;
         if !args.json && *verdict != ProposalVerdict::Declined {
             print(&tree(&proposal.tasks))?;
         }
         let decision = match (args.yes, *verdict) {
             (true, _) | (false, ProposalVerdict::Approved) => PlanDecision::Queue,
             (false, ProposalVerdict::Declined) => PlanDecision::Leave,
-            (false, ProposalVerdict::Unasked | ProposalVerdict::Undecided) if asks => decide(proposal.tasks.len())?,
+            (false, ProposalVerdict::Unasked | ProposalVerdict::Undecided) if asks => {
+                decide(proposal.tasks.len())?
+            }
             (false, ProposalVerdict::Unasked | ProposalVerdict::Undecided) => {
                 say(&format!(
                     "creel: nothing is queued yet; queue these tasks with `creel plan --session {session} --yes`"
@@ -147,11 +161,16 @@ pub(super) fn plan(args: &PlanArgs) -> CliResult {
 }
 
 fn leave(session: &str) -> u8 {
-    say(&format!("creel: nothing is queued; the proposal stays: `creel plan --session {session}`"));
+    say(&format!(
+        "creel: nothing is queued; the proposal stays: `creel plan --session {session}`"
+    ));
     0
 }
 
-fn usable(found: Result<TaskProposal, Vec<ProposalMistake>>, session: &str) -> CliResult<TaskProposal> {
+fn usable(
+    found: Result<TaskProposal, Vec<ProposalMistake>>,
+    session: &str,
+) -> CliResult<TaskProposal> {
     found.map_err(|mistakes| {
         let list: String = mistakes.iter().map(|mistake| format!("\n  - {mistake}")).collect();
         CliError::failed(format!(
@@ -160,14 +179,27 @@ fn usable(found: Result<TaskProposal, Vec<ProposalMistake>>, session: &str) -> C
     })
 }
 
-/// What a session has proposed before. The user is asked about it, whatever the answer was at its gate.
+/// What a session has proposed before. The user is asked about it, whatever the answer was at its
+/// gate.
 fn earlier(args: &PlanArgs, session: &str, types: &BTreeSet<String>) -> CliResult<FoundProposal> {
-    let proposal = usable(proposal_of(&args.queue.config, session, types)?.tasks, session)?;
-    Ok(FoundProposal { session: session.to_owned(), proposal, verdict: ProposalVerdict::Unasked })
+    let proposal = usable(
+        proposal_of(&args.queue.config, session, types)?.tasks,
+        session,
+    )?;
+    Ok(FoundProposal {
+        session: session.to_owned(),
+        proposal,
+        verdict: ProposalVerdict::Unasked,
+    })
 }
 
-/// Has the agent propose tasks. Returns the exit code if the user has nothing to decide or to queue now.
-fn propose(args: &PlanArgs, goal: &str, types: &BTreeSet<String>) -> CliResult<Result<FoundProposal, u8>> {
+/// Has the agent propose tasks. Returns the exit code if the user has nothing to decide or to queue
+/// now.
+fn propose(
+    args: &PlanArgs,
+    goal: &str,
+    types: &BTreeSet<String>,
+) -> CliResult<Result<FoundProposal, u8>> {
     let session = match run_session(args, &prompt(goal, types))? {
         Ok(session) => session,
         Err(code) => return Ok(Err(code)),
@@ -180,21 +212,42 @@ fn propose(args: &PlanArgs, goal: &str, types: &BTreeSet<String>) -> CliResult<R
         ));
         return Ok(Err(0));
     }
-    Ok(Ok(FoundProposal { proposal: usable(tasks, &session)?, verdict, session }))
+    Ok(Ok(FoundProposal {
+        proposal: usable(tasks, &session)?,
+        verdict,
+        session,
+    }))
 }
 
 /// Runs the session of the agent. Returns its name, or its exit code if it did not complete.
 fn run_session(args: &PlanArgs, prompt: &str) -> CliResult<Result<String, u8>> {
     let (_, sessions) = project::sessions_of(&args.queue.config)?;
     let name = first_free(&sessions, &dated("plan")).name;
-    let cannot = |error: &dyn std::fmt::Display| CliError::failed(format!("cannot start the agent's session: {error}"));
+    let cannot = |error: &dyn std::fmt::Display| {
+        CliError::failed(format!("cannot start the agent's session: {error}"))
+    };
     // A file of its own, since the terminal is the session's.
     let file = EditorFile::new(prompt).map_err(|error| cannot(&error))?;
     let mut command = Command::new(std::env::current_exe().map_err(|error| cannot(&error))?);
-    let is_shown = io::stdout().is_terminal() && io::stdin().is_terminal() && !args.headless && !args.json;
-    let approval = if is_shown && !args.yes { "at-gate" } else { "later" };
+    let is_shown =
+        io::stdout().is_terminal() && io::stdin().is_terminal() && !args.headless && !args.json;
+    let approval = if is_shown && !args.yes {
+        "at-gate"
+    } else {
+        "later"
+    };
     // The agent only reads, so another session is not in its way.
-    command.args(["run", "--force", "--proposal", approval, "--session", &name, "--prompt-file"]).arg(file.path());
+    command
+        .args([
+            "run",
+            "--force",
+            "--proposal",
+            approval,
+            "--session",
+            &name,
+            "--prompt-file",
+        ])
+        .arg(file.path());
     if let Some(agent) = &args.agent {
         command.args(["--agent", agent]);
     }
@@ -209,24 +262,35 @@ fn run_session(args: &PlanArgs, prompt: &str) -> CliResult<Result<String, u8>> {
     } else {
         command.arg("--headless").stdin(std::process::Stdio::null());
         output_of(&mut command).map(|ran| {
-            let _ = io::stderr().write_all(&ran.stdout).and_then(|()| io::stderr().write_all(&ran.stderr));
+            let _ = io::stderr()
+                .write_all(&ran.stdout)
+                .and_then(|()| io::stderr().write_all(&ran.stderr));
             ran.status
         })
     };
     file.remove();
     let status = status.map_err(|error| cannot(&error))?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    let code = status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(1);
     Ok(if code == 0 { Ok(name) } else { Err(code) })
 }
 
 fn decide(count: usize) -> CliResult<PlanDecision> {
-    let tasks = if count == 1 { "this task".to_owned() } else { format!("these {}", counted(count, "task")) };
+    let tasks = if count == 1 {
+        "this task".to_owned()
+    } else {
+        format!("these {}", counted(count, "task"))
+    };
     loop {
-        let question = format!("Queue {tasks}? [y]es, [e]dit, [n]o, or say what should be different: ");
+        let question =
+            format!("Queue {tasks}? [y]es, [e]dit, [n]o, or say what should be different: ");
         let _ = io::stderr().write_all(question.as_bytes());
         let mut answer = String::new();
         let read = io::stdin().lock().read_line(&mut answer);
-        let read = read.map_err(|error| CliError::failed(format!("cannot read the answer: {error}")))?;
+        let read =
+            read.map_err(|error| CliError::failed(format!("cannot read the answer: {error}")))?;
         match (read, answer.trim().to_lowercase().as_str()) {
             (0, _) | (_, "n" | "no" | "q" | "quit") => return Ok(PlanDecision::Leave),
             (_, "y" | "yes") => return Ok(PlanDecision::Queue),
@@ -241,10 +305,15 @@ fn decide(count: usize) -> CliResult<PlanDecision> {
 fn edited(proposal: &TaskProposal, types: &BTreeSet<String>) -> CliResult<Option<TaskProposal>> {
     let mut text = format!("{EDIT_NOTE}{}", as_yaml(&proposal.tasks));
     loop {
-        let sheet = EditorFile::new(text.trim_end()).map_err(|error| CliError::failed(error.to_string()))?;
-        let changed = sheet.read(sheet.command().status()).map_err(|error| CliError::failed(error.to_string()))?;
+        let sheet = EditorFile::new(text.trim_end())
+            .map_err(|error| CliError::failed(error.to_string()))?;
+        let changed = sheet
+            .read(sheet.command().status())
+            .map_err(|error| CliError::failed(error.to_string()))?;
         sheet.remove();
-        let is_empty = changed.lines().all(|line| line.trim().is_empty() || line.starts_with('#'));
+        let is_empty = changed
+            .lines()
+            .all(|line| line.trim().is_empty() || line.starts_with('#'));
         if is_empty {
             return Ok(None);
         }
@@ -259,12 +328,14 @@ fn edited(proposal: &TaskProposal, types: &BTreeSet<String>) -> CliResult<Option
     }
 }
 
-/// Puts the tasks into the queue, each after those that it depends on. Their label is the session that proposed them, so
-/// that none is queued twice.
+/// Puts the tasks into the queue, each after those that it depends on. Their label is the session
+/// that proposed them, so that none is queued twice.
 fn queue(args: &PlanArgs, proposal: &TaskProposal, session: &str) -> CliResult {
     let queue = SessionArgs {
         config: args.queue.config.clone(),
-        nats: NatsArgs { url: args.queue.url.clone() },
+        nats: NatsArgs {
+            url: args.queue.url.clone(),
+        },
         ..SessionArgs::default()
     };
     let mut connection = QueueConnection::open(&queue, &QueueArgs::default())?;
@@ -276,14 +347,24 @@ fn queue(args: &PlanArgs, proposal: &TaskProposal, session: &str) -> CliResult {
         let is_it = |spec: &TaskSpec| spec.goal == task.goal && spec.labels.contains(&label);
         let number = if let Some(queued) = present.iter().find(|queued| is_it(&queued.order)) {
             let number = queued.order.id.clone();
-            say(&format!("creel: task {number} is in the queue already: {}", plain_line(&task.goal, GOAL)));
+            say(&format!(
+                "creel: task {number} is in the queue already: {}",
+                plain_line(&task.goal, GOAL)
+            ));
             number
         } else {
             // Numbers, since a name can be used only once in the life of a queue.
-            let spec = TaskSpec { id: String::new(), labels: vec![label.clone()], ..task.spec(&names) };
+            let spec = TaskSpec {
+                id: String::new(),
+                labels: vec![label.clone()],
+                ..task.spec(&names)
+            };
             let number = connection.add(spec)?;
             added += 1;
-            say(&format!("creel: task {number}: {}", plain_line(&task.goal, GOAL)));
+            say(&format!(
+                "creel: task {number}: {}",
+                plain_line(&task.goal, GOAL)
+            ));
             number
         };
         names.insert(task.id.clone(), number);

@@ -73,13 +73,22 @@ impl RecordFormatter {
         if let Event::Turn(TurnEvent::AgentSaid { text, .. }) = &record.event {
             return self.speak(text);
         }
-        let ended =
-            if let Event::Hook(HookEvent::Finished(finished)) = &record.event { Some(finished.run) } else { None };
+        let ended = if let Event::Hook(HookEvent::Finished(finished)) = &record.event {
+            Some(finished.run)
+        } else {
+            None
+        };
         let heard = ended.map(|run| self.hear_out(run)).unwrap_or_default();
         let line = self.line(&record.event);
         self.follow(&record.event);
-        let Some(line) = line else { return String::new() };
-        let newline = if std::mem::take(&mut self.speaking) { "\n" } else { "" };
+        let Some(line) = line else {
+            return String::new();
+        };
+        let newline = if std::mem::take(&mut self.speaking) {
+            "\n"
+        } else {
+            ""
+        };
         format!("{heard}{newline}{line}\n")
     }
 
@@ -97,14 +106,29 @@ impl RecordFormatter {
             return String::new();
         }
         heard.partial.extend_from_slice(&live.bytes);
-        let whole = heard.partial.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let whole = heard
+            .partial
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
         let lines: Vec<u8> = heard.partial.drain(..whole).collect();
-        heard.shown += lines.len() + if heard.partial.len() > SHOWN { SHOWN } else { 0 };
+        heard.shown += lines.len()
+            + if heard.partial.len() > SHOWN {
+                SHOWN
+            } else {
+                0
+            };
         let too_much = heard.shown > SHOWN;
         let text = String::from_utf8_lossy(&lines[..lines.len().min(SHOWN)]).into_owned();
-        let mut out = if lines.is_empty() { String::new() } else { self.quoted_at_line_start(&text) };
+        let mut out = if lines.is_empty() {
+            String::new()
+        } else {
+            self.quoted_at_line_start(&text)
+        };
         if live.gap {
-            out += &self.quoted_at_line_start("… output omitted: the hook prints faster than creel can show it");
+            out += &self.quoted_at_line_start(
+                "… output omitted: the hook prints faster than creel can show it",
+            );
         }
         if too_much {
             out += &self.quoted_at_line_start(
@@ -116,7 +140,11 @@ impl RecordFormatter {
 
     /// The last line of a hook, if it had no newline.
     fn hear_out(&mut self, run: RunId) -> String {
-        let rest = self.heard.remove(&run).map(|heard| heard.partial).unwrap_or_default();
+        let rest = self
+            .heard
+            .remove(&run)
+            .map(|heard| heard.partial)
+            .unwrap_or_default();
         if rest.is_empty() || rest.len() > SHOWN {
             return String::new();
         }
@@ -124,7 +152,11 @@ impl RecordFormatter {
     }
 
     fn quoted_at_line_start(&mut self, text: &str) -> String {
-        let newline = if std::mem::take(&mut self.speaking) { "\n" } else { "" };
+        let newline = if std::mem::take(&mut self.speaking) {
+            "\n"
+        } else {
+            ""
+        };
         format!("{newline}{}", self.quoted(text))
     }
 
@@ -141,14 +173,18 @@ impl RecordFormatter {
     }
 
     fn quoted(&self, text: &str) -> String {
-        plain(text).lines().map(|line| self.paint.paint(TextRole::Faint, format!("    │ {line}")) + "\n").collect()
+        plain(text)
+            .lines()
+            .map(|line| self.paint.paint(TextRole::Faint, format!("    │ {line}")) + "\n")
+            .collect()
     }
 
     fn line(&self, event: &Event) -> Option<String> {
         let described = describe(event, &self.context).filter(|_| !is_screen_only(event))?;
         let indent = if starts_at_margin(event) { "" } else { "  " };
         let head = format!("{indent}{}", described.headline());
-        let mut lines = role_of(described.tone).map_or_else(|| head.clone(), |role| self.paint.paint(role, &head));
+        let mut lines = role_of(described.tone)
+            .map_or_else(|| head.clone(), |role| self.paint.paint(role, &head));
         if self.shows_detail(event) {
             for detail in &described.detail {
                 lines.push('\n');
@@ -165,7 +201,11 @@ impl RecordFormatter {
             return !entries.iter().map(|entry| &entry.content).eq(&self.plan);
         }
         let hook_output = matches!(event, Event::Hook(_)) && self.output == HookOutputMode::Told;
-        hook_output || matches!(event, Event::Turn(TurnEvent::Failed { .. }) | Event::Session(_) | Event::Gate(_))
+        hook_output
+            || matches!(
+                event,
+                Event::Turn(TurnEvent::Failed { .. }) | Event::Session(_) | Event::Gate(_)
+            )
     }
 
     fn detail(&self, detail: &DetailText) -> String {
@@ -181,14 +221,21 @@ impl RecordFormatter {
     }
 }
 
-/// Whether only the screen shows an event: the lines say the same with the tool call, the iteration or the session.
+/// Whether only the screen shows an event: the lines say the same with the tool call, the iteration
+/// or the session.
 const fn is_screen_only(event: &Event) -> bool {
     if let Event::Turn(TurnEvent::ToolUpdated { tool, .. }) = event {
         return !matches!(tool.status, ToolStatus::Failed);
     }
     matches!(
         event,
-        Event::Turn(TurnEvent::ConversationOpened { .. } | TurnEvent::Ended { stop_reason: StopReason::EndTurn, .. })
+        Event::Turn(
+            TurnEvent::ConversationOpened { .. }
+                | TurnEvent::Ended {
+                    stop_reason: StopReason::EndTurn,
+                    ..
+                }
+        )
     )
 }
 

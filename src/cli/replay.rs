@@ -39,11 +39,14 @@ pub(crate) struct ReplayScreen {
 pub(super) fn replay(args: &ReplayArgs) -> CliResult<VerbOutcome> {
     let session = RecordedSession::find(args.session.as_deref(), &args.config, &args.nats)?;
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return Err(CliError::usage("a replay needs a terminal; `creel show` prints the session as text"));
+        return Err(CliError::usage(
+            "a replay needs a terminal; `creel show` prints the session as text",
+        ));
     }
     // Read once before the screen opens, so that a damaged journal is reported as text.
     let (_, disorder) = journal::fold_checked(&session.folder().journal())?;
     warn_of(disorder.as_ref());
-    let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
+    let ui =
+        Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
     Ok(VerbOutcome::Replay(Box::new(ReplayScreen { session, ui })))
 }

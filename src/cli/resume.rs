@@ -57,7 +57,8 @@ pub struct ResumeArgs {
     /// Whose sessions.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Publish records to this NATS server, and receive commands from it. Default: `nats:` of the config.
+    /// Publish records to this NATS server, and receive commands from it. Default: `nats:` of the
+    /// config.
     #[arg(long = "nats", value_name = "URL")]
     pub nats: Option<String>,
     /// How to show it.
@@ -73,12 +74,16 @@ pub struct ResumeArgs {
 
 impl ResumeArgs {
     fn answer(&self) -> CliResult<Option<ResumeAnswer>> {
-        let Some(word) = self.answer.first() else { return Ok(None) };
+        let Some(word) = self.answer.first() else {
+            return Ok(None);
+        };
         if process_origin::of_this_process().is_some() {
-            let why = "agents and hooks cannot answer gates; run `creel resume` in your own terminal";
+            let why =
+                "agents and hooks cannot answer gates; run `creel resume` in your own terminal";
             return Err(CliError::failed(why));
         }
-        let choice = gate::choice(word).map_err(|error| CliError::usage(format!("`--answer {word}`: {error}")))?;
+        let choice = gate::choice(word)
+            .map_err(|error| CliError::usage(format!("`--answer {word}`: {error}")))?;
         let text = self.answer.get(1).map(|text| given(text)).transpose()?;
         Ok(Some(ResumeAnswer { choice, text }))
     }
@@ -97,22 +102,47 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
     let opened = Journal::open(&folder)?;
     let began = &opened.state.began;
     let is_settled = args.force || args.detach.background || began.worktree.is_some();
-    let cwd = if is_settled { root.clone() } else { worktree::folder_of(&folder, began)? };
-    let place = FolderRequest { cwd: &cwd, sessions: &sessions, resumed: Some(&folder.name) };
-    let folder_use = if is_settled { FolderUse::Shared } else { place.decide(args.output)? };
+    let cwd = if is_settled {
+        root.clone()
+    } else {
+        worktree::folder_of(&folder, began)?
+    };
+    let place = FolderRequest {
+        cwd: &cwd,
+        sessions: &sessions,
+        resumed: Some(&folder.name),
+    };
+    let folder_use = if is_settled {
+        FolderUse::Shared
+    } else {
+        place.decide(args.output)?
+    };
     trust_prompt::require_session(&root, &began.plan, TrustFlag::given(args.trust))?;
-    let turn = if folder_use == FolderUse::Alone { place.claim()? } else { None };
+    let turn = if folder_use == FolderUse::Alone {
+        place.claim()?
+    } else {
+        None
+    };
     if args.detach.detach && !args.detach.background {
         // Unlocks the journal for the process in the background.
         drop(opened);
-        let named: &[&str] = if args.session.is_some() { &[] } else { &[&folder.name] };
+        let named: &[&str] = if args.session.is_some() {
+            &[]
+        } else {
+            &[&folder.name]
+        };
         let text = answer.and_then(|answer| answer.text).unwrap_or_default();
         return detach::start(&folder, named, &text).map(VerbOutcome::Done);
     }
     let root = worktree::folder_of(&folder, began)?;
     let project = Project::load(&args.config).ok();
-    let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
-    let nats = on_command_line(args.nats.as_deref(), project.and_then(Project::trusted_nats))?;
+    let ui = project
+        .as_ref()
+        .map_or_else(|| Settings::default().ui, |project| project.settings.ui);
+    let nats = on_command_line(
+        args.nats.as_deref(),
+        project.and_then(Project::trusted_nats),
+    )?;
     let surface = SessionSurface::chosen(args.output, args.detach, ui);
     let input = Input::Resume {
         presence: surface.presence(),
@@ -123,7 +153,12 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
     if began.errand.is_none() {
         readiness::require_agent(&root, &began.plan, readiness::RESUME_LATER)?;
         let disables = answer.is_some_and(|answer| answer.choice == GateChoice::Disable);
-        let asked = opened.state.ending.as_ref().and_then(|ending| ending.asked.as_ref()).filter(|_| disables);
+        let asked = opened
+            .state
+            .ending
+            .as_ref()
+            .and_then(|ending| ending.asked.as_ref())
+            .filter(|_| disables);
         let hook = asked.and_then(|asked| asked.gate.subject.hook());
         let checks = readiness::checks_of_session(&opened.state);
         let checks = checks.filter(|check| Some(check.name.as_str()) != hook);
@@ -131,23 +166,44 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
     }
     let hold = opened.state.limits.hold.as_ref().filter(|hold| !hold.asks);
     if let Some(hold) = hold.filter(|_| surface.presence() == UserPresence::Unattended) {
-        say(&format!("creel: {}", usage_limits::waiting(hold, clock::wall_clock())));
+        say(&format!(
+            "creel: {}",
+            usage_limits::waiting(hold, clock::wall_clock())
+        ));
     }
-    let exit_code = began.errand.map_or(ExitCodeSource::Session, ExitCodeSource::Pipeline);
+    let exit_code = began
+        .errand
+        .map_or(ExitCodeSource::Session, ExitCodeSource::Pipeline);
     let sweep = SweepScope::Project;
-    let resumed = ResumedSession { root, folder, turn, opened, input, exit_code, nats, surface, sweep };
+    let resumed = ResumedSession {
+        root,
+        folder,
+        turn,
+        opened,
+        input,
+        exit_code,
+        nats,
+        surface,
+        sweep,
+    };
     Ok(VerbOutcome::ResumeSession(Box::new(resumed)))
 }
 
-/// The latest session that can be resumed. Self-driven ones come last, since they only wait for their agent.
+/// The latest session that can be resumed. Self-driven ones come last, since they only wait for
+/// their agent.
 fn latest_unfinished(sessions: &SessionsDir, max_iterations: Option<u32>) -> CliResult<SessionDir> {
     let cannot_list = |error| CliError::failed(format!("cannot list the sessions: {error}"));
     let latest = sessions.latest().map_err(cannot_list)?;
-    if let Some(latest) = latest.filter(|folder| resumable(folder, max_iterations) == Some(Resumable::Now)) {
+    if let Some(latest) =
+        latest.filter(|folder| resumable(folder, max_iterations) == Some(Resumable::Now))
+    {
         return Ok(latest);
     }
     let mut waits = None;
-    for folder in sessions.unfinished(max_iterations.is_some()).map_err(cannot_list)? {
+    for folder in sessions
+        .unfinished(max_iterations.is_some())
+        .map_err(cannot_list)?
+    {
         match resumable(&folder, max_iterations) {
             Some(Resumable::Now) => return Ok(folder),
             Some(Resumable::ByItsAgent) => waits = waits.or(Some(folder)),
@@ -178,5 +234,9 @@ fn resumable(folder: &SessionDir, max_iterations: Option<u32>) -> Option<Resumab
     if state.refuse_resume(max_iterations).is_some() {
         return None;
     }
-    Some(if state.plan().is_led_from_outside() { Resumable::ByItsAgent } else { Resumable::Now })
+    Some(if state.plan().is_led_from_outside() {
+        Resumable::ByItsAgent
+    } else {
+        Resumable::Now
+    })
 }

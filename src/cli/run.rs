@@ -6,7 +6,9 @@ use clap::Args;
 
 use crate::{
     cli::{
-        arguments::{ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name, worktree_name},
+        arguments::{
+            ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name, worktree_name,
+        },
         error::{CliError, CliResult},
         launch::{
             detach, readiness,
@@ -38,7 +40,8 @@ pub struct RunArgs {
     /// Which config.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// The agent: one of the config's `agents`, or a known name. `A,B`: B takes over while A has reached its usage limit.
+    /// The agent: one of the config's `agents`, or a known name. `A,B`: B takes over while A has
+    /// reached its usage limit.
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
     /// The session's name: letters, digits, `-` and `_`.
@@ -53,14 +56,15 @@ pub struct RunArgs {
     /// Take over the open tasks of another session of this project.
     #[arg(long, value_name = "SESSION", value_parser = session_name)]
     pub tasks_from: Option<String>,
-    /// Work in a git worktree of its own, on a new branch. NAME: the name of the worktree, which may exist. Default: the
-    /// session's name.
+    /// Work in a git worktree of its own, on a new branch. NAME: the name of the worktree, which
+    /// may exist. Default: the session's name.
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     pub worktree: Option<Option<String>>,
     /// Run even if another session works in this folder: both agents change the same files.
     #[arg(long)]
     pub force: bool,
-    /// Publish records to this NATS server, and receive commands from it. Default: `nats:` of the config.
+    /// Publish records to this NATS server, and receive commands from it. Default: `nats:` of the
+    /// config.
     #[arg(long = "nats", value_name = "URL")]
     pub nats: Option<String>,
     /// Internal: the task of the queue that the session works on.
@@ -96,21 +100,38 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         plan.submit.on_complete = false;
     }
     readiness::require_agent(&project.root, &plan, readiness::ANOTHER_AGENT)?;
-    readiness::require_checks(&project.root, readiness::checks_at_start(&plan), readiness::ANOTHER_CHECK)?;
+    readiness::require_checks(
+        &project.root,
+        readiness::checks_at_start(&plan),
+        readiness::ANOTHER_CHECK,
+    )?;
     let prompt = prompt(&project, args)?;
     let sessions = SessionsDir::of(&project.root);
     if let Some(name) = &args.session {
         require_free(&sessions.folder(name))?;
     }
-    let place = FolderRequest { cwd: &project.root, sessions: &sessions, resumed: None };
-    // The process that started this one in the background has asked, and keeps others from starting meanwhile.
+    let place = FolderRequest {
+        cwd: &project.root,
+        sessions: &sessions,
+        resumed: None,
+    };
+    // The process that started this one in the background has asked, and keeps others from starting
+    // meanwhile.
     let is_settled = args.force || args.detach.background || plan.worktree.is_some();
-    let folder_use = if is_settled { FolderUse::Shared } else { place.decide(args.output)? };
+    let folder_use = if is_settled {
+        FolderUse::Shared
+    } else {
+        place.decide(args.output)?
+    };
     worktree::ask_for(&mut plan, folder_use == FolderUse::Worktree);
     let would_run = trust_prompt::of_project(&project, &plan);
     let (config, asked) = (project.config_place(), TrustFlag::given(args.trust));
     trust_prompt::require(&config, &project.settings.documents, &would_run, asked)?;
-    let tasks = args.tasks_from.as_deref().map(|name| tasks_of(&sessions, name)).transpose()?;
+    let tasks = args
+        .tasks_from
+        .as_deref()
+        .map(|name| tasks_of(&sessions, name))
+        .transpose()?;
     // A worker tries such a task again. It stops only if no session could start.
     let of_task = |error: CliError| match &args.order {
         Some(_) => CliError::failed(error.into_message()),
@@ -118,23 +139,39 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
     };
     let name = args.worktree.as_ref().and_then(Option::as_deref);
     let detaches = args.detach.detach && !args.detach.background;
-    let base = if detaches { None } else { worktree::find_base(&project, &plan, name).map_err(of_task)? };
+    let base = if detaches {
+        None
+    } else {
+        worktree::find_base(&project, &plan, name).map_err(of_task)?
+    };
     let turn = match folder_use {
         FolderUse::Alone => place.claim()?,
-        FolderUse::Shared | FolderUse::Worktree if args.session.is_none() => SessionNameLock::wait(),
+        FolderUse::Shared | FolderUse::Worktree if args.session.is_none() => {
+            SessionNameLock::wait()
+        }
         FolderUse::Shared | FolderUse::Worktree => None,
     };
     let folder = choose_folder(&sessions, &project, args.session.as_deref(), name)?;
     if detaches {
-        let mut more = if folder_use == FolderUse::Worktree { vec!["--worktree"] } else { Vec::new() };
+        let mut more = if folder_use == FolderUse::Worktree {
+            vec!["--worktree"]
+        } else {
+            Vec::new()
+        };
         if args.session.is_none() {
             more.extend(["--session", &folder.name]);
         }
-        return detach::start(&folder, &more, args.prompt_file.as_ref().map_or("", |_| &prompt)).map(VerbOutcome::Done);
+        return detach::start(
+            &folder,
+            &more,
+            args.prompt_file.as_ref().map_or("", |_| &prompt),
+        )
+        .map(VerbOutcome::Done);
     }
     let prepared = worktree::prepare(base, &mut plan, name, &folder).map_err(of_task)?;
     let remote = plan.submit.remote.as_deref();
-    let first = worktree::join(&project.root, prepared.as_ref(), &args.join, remote).map_err(of_task)?;
+    let first =
+        worktree::join(&project.root, prepared.as_ref(), &args.join, remote).map_err(of_task)?;
     trust_prompt::remember_plan(&project.root, &plan)?;
     let surface = SessionSurface::chosen(args.output, args.detach, project.settings.ui);
     let Project { root, settings } = project;
@@ -157,14 +194,20 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
 
 /// `--worktree "Write the parser."`: what cannot be a name is the prompt, if there is no other.
 fn prompt_after_worktree(mut args: RunArgs) -> CliResult<RunArgs> {
-    let Some(Some(given)) = &args.worktree else { return Ok(args) };
+    let Some(Some(given)) = &args.worktree else {
+        return Ok(args);
+    };
     match worktree_name(given) {
         Ok(_) => {}
         Err(_) if args.prompt.is_none() && args.prompt_file.is_none() => {
             args.prompt = Some(given.clone());
             args.worktree = Some(None);
         }
-        Err(error) => return Err(CliError::usage(format!("`{given}` cannot be the name of a worktree: {error}"))),
+        Err(error) => {
+            return Err(CliError::usage(format!(
+                "`{given}` cannot be the name of a worktree: {error}"
+            )));
+        }
     }
     Ok(args)
 }
@@ -172,7 +215,11 @@ fn prompt_after_worktree(mut args: RunArgs) -> CliResult<RunArgs> {
 /// The tasks of another session, running or not.
 fn tasks_of(sessions: &SessionsDir, name: &str) -> CliResult<TaskGraph> {
     let folder = sessions.folder(name);
-    if folder.exists() { task::on_record(&folder) } else { Err(choose_session::missing(&folder)) }
+    if folder.exists() {
+        task::on_record(&folder)
+    } else {
+        Err(choose_session::missing(&folder))
+    }
 }
 
 fn plan(project: &Project, args: &RunArgs) -> CliResult<SessionPlan> {
@@ -186,11 +233,18 @@ fn plan(project: &Project, args: &RunArgs) -> CliResult<SessionPlan> {
 
 fn prompt(project: &Project, args: &RunArgs) -> CliResult<String> {
     let from_file = args.prompt_file.as_deref().map(|path| {
-        // The process that started this one has read the file, which may be readable only once, and passes it on.
-        let path = if args.detach.background { Path::new("/dev/stdin") } else { path };
+        // The process that started this one has read the file, which may be readable only once, and
+        // passes it on.
+        let path = if args.detach.background {
+            Path::new("/dev/stdin")
+        } else {
+            path
+        };
         std::fs::read_to_string(path).map_err(|error| {
             let (path, why) = (path.display(), in_words(&error));
-            CliError::usage(format!("cannot read the prompt from {path}: {why}\n  name a text file with --prompt-file"))
+            CliError::usage(format!(
+                "cannot read the prompt from {path}: {why}\n  name a text file with --prompt-file"
+            ))
         })
     });
     let prompt = match (&args.prompt, from_file) {
@@ -206,8 +260,8 @@ fn prompt(project: &Project, args: &RunArgs) -> CliResult<String> {
     })
 }
 
-/// A new name, that of the worktree, or the requested one if it is free. A name in the config is for all sessions of the
-/// project: later ones, and those that run beside it, get a number.
+/// A new name, that of the worktree, or the requested one if it is free. A name in the config is
+/// for all sessions of the project: later ones, and those that run beside it, get a number.
 fn choose_folder(
     sessions: &SessionsDir,
     project: &Project,
@@ -223,7 +277,8 @@ fn choose_folder(
         return Ok(first_free(sessions, &name));
     };
     let folder = sessions.folder(name);
-    let has_ended = || journal::fold(&folder.journal()).is_ok_and(|state| state.phase.outcome().is_some());
+    let has_ended =
+        || journal::fold(&folder.journal()).is_ok_and(|state| state.phase.outcome().is_some());
     // Read after that: a session that has just ended has its outcome on record.
     if folder.exists() && journal::running(&folder).is_none() && !has_ended() {
         return Err(taken(&folder));
@@ -232,16 +287,29 @@ fn choose_folder(
 }
 
 fn require_free(folder: &SessionDir) -> CliResult<()> {
-    if folder.exists() { Err(taken(folder)) } else { Ok(()) }
+    if folder.exists() {
+        Err(taken(folder))
+    } else {
+        Ok(())
+    }
 }
 
 fn taken(folder: &SessionDir) -> CliError {
     let name = &folder.name;
     if let Some(holder) = journal::running(folder) {
-        return JournalError::Held { name: name.clone(), pid: holder.pid }.into();
+        return JournalError::Held {
+            name: name.clone(),
+            pid: holder.pid,
+        }
+        .into();
     }
-    let is_over = journal::fold(&folder.journal()).is_ok_and(|state| state.refuse_resume(None).is_some());
-    let first = if is_over { "see it with `creel show" } else { "continue it with `creel resume" };
+    let is_over =
+        journal::fold(&folder.journal()).is_ok_and(|state| state.refuse_resume(None).is_some());
+    let first = if is_over {
+        "see it with `creel show"
+    } else {
+        "continue it with `creel resume"
+    };
     CliError::usage(format!(
         "session `{name}` already exists\n  {first} {name}`, or choose another name with --session"
     ))

@@ -1,4 +1,5 @@
-//! `creel sessions`: the past and running sessions of a project, of all projects, or of other machines.
+//! `creel sessions`: the past and running sessions of a project, of all projects, or of other
+//! machines.
 
 mod list_filter;
 mod session_table;
@@ -41,7 +42,8 @@ pub struct SessionListArgs {
     /// Which of them.
     #[command(flatten)]
     pub filter: SessionFilterArgs,
-    /// Keep running: list again whenever something changes. Without a terminal, print a line per change.
+    /// Keep running: list again whenever something changes. Without a terminal, print a line per
+    /// change.
     #[arg(long, conflicts_with = "json")]
     pub watch: bool,
     /// Print JSON.
@@ -51,7 +53,11 @@ pub struct SessionListArgs {
 
 pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
     if let Some(server) = NatsServerConnection::named(&args.nats, &args.config)? {
-        return if args.watch { watch_list::watch_fleet(&server, args) } else { elsewhere(&server, args) };
+        return if args.watch {
+            watch_list::watch_fleet(&server, args)
+        } else {
+            elsewhere(&server, args)
+        };
     }
     let (root, scope) = scope(args)?;
     if args.watch {
@@ -63,14 +69,27 @@ pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
             Ok(sessions) => sessions,
             // Of several projects, one that cannot be read does not hide the others.
             Err(error) if args.all => {
-                say(&format!("creel: cannot list the sessions of {}: {error}", project.display()));
+                say(&format!(
+                    "creel: cannot list the sessions of {}: {error}",
+                    project.display()
+                ));
                 continue;
             }
-            Err(error) => return Err(CliError::failed(format!("cannot list the sessions: {error}"))),
+            Err(error) => {
+                return Err(CliError::failed(format!(
+                    "cannot list the sessions: {error}"
+                )));
+            }
         };
-        let live = SessionsDir::of(&project).live_or_starting().unwrap_or_default();
+        let live = SessionsDir::of(&project)
+            .live_or_starting()
+            .unwrap_or_default();
         let live = live.into_iter().map(|folder| folder.name).collect();
-        found.extend(stored_session::rows(&sessions, &live).into_iter().zip(sessions));
+        found.extend(
+            stored_session::rows(&sessions, &live)
+                .into_iter()
+                .zip(sessions),
+        );
     }
     found.retain(|(listed, _)| args.filter.matches(listed));
     found.sort_by(|(one, _), (other, _)| one.order(other));
@@ -80,30 +99,61 @@ pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
     }
     if found.is_empty() {
         let which = if args.filter.is_empty() { "" } else { " match" };
-        let place = if args.all { "of yours".to_owned() } else { format!("in {}", root.display()) };
-        say(&format!("creel: no sessions {place}{which}; start one with `creel run`"));
+        let place = if args.all {
+            "of yours".to_owned()
+        } else {
+            format!("in {}", root.display())
+        };
+        say(&format!(
+            "creel: no sessions {place}{which}; start one with `creel run`"
+        ));
         return Ok(0);
     }
     let listed: Vec<&ListedSession> = found.iter().map(|(listed, _)| listed).collect();
-    print(&table(&listed, if args.all { ListColumns::WithProject } else { ListColumns::Short }))
+    print(&table(
+        &listed,
+        if args.all {
+            ListColumns::WithProject
+        } else {
+            ListColumns::Short
+        },
+    ))
 }
 
 /// The project of the command, and which projects to look at.
 fn scope(args: &SessionListArgs) -> CliResult<(std::path::PathBuf, ProjectScope)> {
     let (root, _) = project::sessions_of(&args.config)?;
-    let list = if args.all { Some(ProjectList::of(&project::state_dir()?)) } else { None };
-    Ok((root.clone(), ProjectScope { projects: vec![root], list }))
+    let list = if args.all {
+        Some(ProjectList::of(&project::state_dir()?))
+    } else {
+        None
+    };
+    Ok((
+        root.clone(),
+        ProjectScope {
+            projects: vec![root],
+            list,
+        },
+    ))
 }
 
 fn projects(scope: &ProjectScope) -> std::collections::BTreeSet<std::path::PathBuf> {
-    let listed = scope.list.as_ref().map(ProjectList::projects).unwrap_or_default();
+    let listed = scope
+        .list
+        .as_ref()
+        .map(ProjectList::projects)
+        .unwrap_or_default();
     scope.projects.iter().cloned().chain(listed).collect()
 }
 
 /// Sessions on other machines, by their last heartbeats.
 fn elsewhere(server: &NatsServerConnection, args: &SessionListArgs) -> CliResult {
     let at = now();
-    let mut signs: Vec<_> = server.signs()?.into_iter().map(|sign| (fleet::listed(&sign, at), sign)).collect();
+    let mut signs: Vec<_> = server
+        .signs()?
+        .into_iter()
+        .map(|sign| (fleet::listed(&sign, at), sign))
+        .collect();
     let has_any = !signs.is_empty();
     signs.retain(|(listed, _)| args.filter.matches(listed));
     signs.sort_by(|(one, _), (other, _)| one.order(other));
@@ -114,7 +164,10 @@ fn elsewhere(server: &NatsServerConnection, args: &SessionListArgs) -> CliResult
         let over = listed.group() == SessionGroup::Ended && listed.state_name() != "lost";
         !over || args.filter.ended || args.filter.names_state()
     };
-    let wanted: Vec<_> = signs.iter().filter(|(listed, _)| is_wanted(listed)).collect();
+    let wanted: Vec<_> = signs
+        .iter()
+        .filter(|(listed, _)| is_wanted(listed))
+        .collect();
     if wanted.is_empty() {
         say(match (has_any, args.filter.is_empty()) {
             (false, _) => "creel: this server has no sessions",
@@ -129,9 +182,10 @@ fn elsewhere(server: &NatsServerConnection, args: &SessionListArgs) -> CliResult
 /// The outcome of a session, or whether a process runs it, in one word.
 fn status(state: &Result<SessionState, JournalError>, is_running: bool) -> &'static str {
     match (state, is_running) {
-        (Ok(state), _) if state.phase.outcome().is_some() => {
-            state.phase.outcome().map_or("", crate::engine::event::SessionOutcome::name)
-        }
+        (Ok(state), _) if state.phase.outcome().is_some() => state
+            .phase
+            .outcome()
+            .map_or("", crate::engine::event::SessionOutcome::name),
         (_, true) => "running",
         (Ok(state), false) if state.gates.open.is_some() => "waiting",
         (Ok(_), false) => "stopped",

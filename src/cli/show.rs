@@ -66,15 +66,30 @@ fn print_each(folder: &SessionDir, mut text: impl FnMut(&journal::Record) -> Str
     let disorder = journal::read_while(&folder.journal(), |record| {
         printed = print(&text(&record));
         // The rest of the journal is of no use once a pager has closed the pipe.
-        if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if printed.is_ok() {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
     })?;
     warn_of(disorder.as_ref());
     printed
 }
 
 fn prompt(record: &journal::Record, paint: ColourMode) -> String {
-    let Event::Turn(TurnEvent::PromptSent(prompt)) = &record.event else { return String::new() };
+    let Event::Turn(TurnEvent::PromptSent(prompt)) = &record.event else {
+        return String::new();
+    };
     let name = prompt_name(prompt.reason);
-    let head = format!("── {name} · turn {} · iteration {} · {}", prompt.turn, prompt.iteration, rfc3339(record.at));
-    format!("{}\n{}\n\n", paint.paint(TextRole::Heading, head), plain(&prompt.text))
+    let head = format!(
+        "── {name} · turn {} · iteration {} · {}",
+        prompt.turn,
+        prompt.iteration,
+        rfc3339(record.at)
+    );
+    format!(
+        "{}\n{}\n\n",
+        paint.paint(TextRole::Heading, head),
+        plain(&prompt.text)
+    )
 }

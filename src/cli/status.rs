@@ -37,7 +37,11 @@ fn show_status(args: &StatusArgs) -> CliResult {
     let Some(ReplyData::Status(status)) = told(&args.session, SessionQuery::Status)? else {
         return Err(other_answer());
     };
-    if args.json { json(&status) } else { print(&lines(&status)) }
+    if args.json {
+        json(&status)
+    } else {
+        print(&lines(&status))
+    }
 }
 
 fn lines(status: &StatusView) -> String {
@@ -51,10 +55,16 @@ fn lines(status: &StatusView) -> String {
         plain(&status.agent),
     );
     if let Some(limit) = &status.usage_limit {
-        text += &format!("resumes    {}\n", usage_limits::resumes(limit.until, clock::wall_clock()));
+        text += &format!(
+            "resumes    {}\n",
+            usage_limits::resumes(limit.until, clock::wall_clock())
+        );
     }
     if status.retries > 0 {
-        text += &format!("retries    {} of at most {}\n", status.retries, status.max_retries);
+        text += &format!(
+            "retries    {} of at most {}\n",
+            status.retries, status.max_retries
+        );
     }
     if status.errors > 0 {
         text += &format!("errors     {} in a row\n", status.errors);
@@ -64,7 +74,10 @@ fn lines(status: &StatusView) -> String {
         text += &format!("messages   {} for the agent\n", status.messages);
     }
     if let Some(gate) = &status.gate {
-        text += &format!("gate       {}\n", gate::line(gate).replace('\n', "\n           "));
+        text += &format!(
+            "gate       {}\n",
+            gate::line(gate).replace('\n', "\n           ")
+        );
     }
     if let Some(link) = &status.nats {
         text += &format!("nats       {}\n", plain(&link.to_string()));

@@ -1,4 +1,5 @@
-//! `creel task`: the task graph of a session, looked at and changed from another terminal or by the agent itself.
+//! `creel task`: the task graph of a session, looked at and changed from another terminal or by the
+//! agent itself.
 
 pub(in crate::cli) mod queue;
 
@@ -70,8 +71,9 @@ pub enum TaskCliCommand {
 /// Whose task it is.
 #[derive(Debug, Default, Clone, Args)]
 pub struct QueueArgs {
-    /// Use the queue of `creel worker`: on the NATS server (--nats, or `nats:` in the config), or else of this project.
-    /// The tasks of a session are named SESSION/ID there. --queue=NAME: on a server, the queue of this name (`nats.queue`).
+    /// Use the queue of `creel worker`: on the NATS server (--nats, or `nats:` in the config), or
+    /// else of this project. The tasks of a session are named SESSION/ID there. --queue=NAME: on a
+    /// server, the queue of this name (`nats.queue`).
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = queue_name)]
     pub queue: Option<String>,
 }
@@ -113,12 +115,14 @@ pub struct TaskAddArgs {
     /// A task that must be completed first; can be repeated.
     #[arg(long = "depends-on", value_name = "ID")]
     pub dependencies: Vec<String>,
-    /// Add it to the queue of `creel worker`: on the NATS server (--nats, or `nats:` in the config), or else of this
-    /// project. With --session, or inside a session, it stays a task of that session, and enters the queue when it is
-    /// ready. --queue=NAME: on a server, the queue of this name (`nats.queue`).
+    /// Add it to the queue of `creel worker`: on the NATS server (--nats, or `nats:` in the
+    /// config), or else of this project. With --session, or inside a session, it stays a task of
+    /// that session, and enters the queue when it is ready. --queue=NAME: on a server, the queue of
+    /// this name (`nats.queue`).
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = queue_name)]
     pub queue: Option<String>,
-    /// In the queue: an agent that may do it, in addition to the agents of its type; can be repeated.
+    /// In the queue: an agent that may do it, in addition to the agents of its type; can be
+    /// repeated.
     #[arg(long = "agent", value_name = "NAME", requires = "queue")]
     pub agents: Vec<String>,
     /// Which session.
@@ -129,7 +133,8 @@ pub struct TaskAddArgs {
 /// Which tasks to list.
 #[derive(Debug, Args)]
 pub struct TaskListArgs {
-    /// Only tasks in this state: created (waiting), ready, active, blocked, completed (done); can be repeated.
+    /// Only tasks in this state: created (waiting), ready, active, blocked, completed (done); can
+    /// be repeated.
     #[arg(long = "state", value_name = "STATE", value_parser = state)]
     pub states: Vec<TaskState>,
     /// Only tasks with this label; several labels must all be present.
@@ -190,7 +195,12 @@ pub struct TaskDoneArgs {
     #[arg(short, long, value_name = "TEXT")]
     pub result: Option<String>,
     /// A file or another artifact that the task produced; can be repeated.
-    #[arg(short, long = "artifact", value_name = "ARTIFACT", conflicts_with = "queue")]
+    #[arg(
+        short,
+        long = "artifact",
+        value_name = "ARTIFACT",
+        conflicts_with = "queue"
+    )]
     pub artifacts: Vec<String>,
     /// The description for hooks. Default: the task's goal.
     #[arg(long, value_name = "TEXT", conflicts_with = "queue")]
@@ -293,7 +303,9 @@ impl TaskCliCommand {
             | Self::Done(TaskDoneArgs { queue, .. })
             | Self::Block(TaskBlockArgs { queue, .. })
             | Self::Remove(TaskRemoveArgs { queue, .. }) => queue.is_meant(),
-            Self::Add(_) | Self::List(_) | Self::Show(_) | Self::Update(_) | Self::Depend(_) => false,
+            Self::Add(_) | Self::List(_) | Self::Show(_) | Self::Update(_) | Self::Depend(_) => {
+                false
+            }
         }
     }
 }
@@ -304,14 +316,26 @@ pub(super) fn task(verb: TaskCliCommand) -> CliResult {
         TaskCliCommand::Add(args) => add(args),
         TaskCliCommand::List(args) if args.queue.is_meant() => queue::list(&args),
         TaskCliCommand::Show(args) if args.queue.is_meant() => queue::show(&args),
-        TaskCliCommand::Start(TaskStartArgs { id, session, queue, .. }) if queue.is_meant() => {
-            queue::start(&session, &queue, &id)
-        }
-        TaskCliCommand::Done(TaskDoneArgs { id, result, session, queue, .. }) if queue.is_meant() => {
+        TaskCliCommand::Start(TaskStartArgs {
+            id, session, queue, ..
+        }) if queue.is_meant() => queue::start(&session, &queue, &id),
+        TaskCliCommand::Done(TaskDoneArgs {
+            id,
+            result,
+            session,
+            queue,
+            ..
+        }) if queue.is_meant() => {
             let result = result.as_deref().map(given).transpose()?;
             queue::done(&session, &queue, &id, result)
         }
-        TaskCliCommand::Block(TaskBlockArgs { id, reason, session, queue, .. }) if queue.is_meant() => {
+        TaskCliCommand::Block(TaskBlockArgs {
+            id,
+            reason,
+            session,
+            queue,
+            ..
+        }) if queue.is_meant() => {
             queue::ask(&session, &queue, &id, &QueueRequest::Block(given(&reason)?))
         }
         TaskCliCommand::Remove(TaskRemoveArgs { id, session, queue }) if queue.is_meant() => {
@@ -319,22 +343,46 @@ pub(super) fn task(verb: TaskCliCommand) -> CliResult {
         }
         TaskCliCommand::List(args) => list(&args),
         TaskCliCommand::Show(args) => show(&args),
-        TaskCliCommand::Start(TaskStartArgs { id, context, session, .. }) => {
-            change(&session, TaskCommand::Start { id, context })
-        }
+        TaskCliCommand::Start(TaskStartArgs {
+            id,
+            context,
+            session,
+            ..
+        }) => change(&session, TaskCommand::Start { id, context }),
         TaskCliCommand::Done(args) => done(args),
-        TaskCliCommand::Block(TaskBlockArgs { id, reason, needs, session, .. }) => {
+        TaskCliCommand::Block(TaskBlockArgs {
+            id,
+            reason,
+            needs,
+            session,
+            ..
+        }) => {
             let reason = given(&reason)?;
-            change(&session, TaskCommand::Block { id, reason, required_knowledge: needs })
+            change(
+                &session,
+                TaskCommand::Block {
+                    id,
+                    reason,
+                    required_knowledge: needs,
+                },
+            )
         }
         TaskCliCommand::Update(args) => update(args),
-        TaskCliCommand::Depend(TaskDependArgs { id, on, remove: false, session }) => {
-            change(&session, TaskCommand::Depend { id, on })
+        TaskCliCommand::Depend(TaskDependArgs {
+            id,
+            on,
+            remove: false,
+            session,
+        }) => change(&session, TaskCommand::Depend { id, on }),
+        TaskCliCommand::Depend(TaskDependArgs {
+            id,
+            on,
+            remove: true,
+            session,
+        }) => change(&session, TaskCommand::Undepend { id, on }),
+        TaskCliCommand::Remove(TaskRemoveArgs { id, session, .. }) => {
+            change(&session, TaskCommand::Remove { id })
         }
-        TaskCliCommand::Depend(TaskDependArgs { id, on, remove: true, session }) => {
-            change(&session, TaskCommand::Undepend { id, on })
-        }
-        TaskCliCommand::Remove(TaskRemoveArgs { id, session, .. }) => change(&session, TaskCommand::Remove { id }),
     }
 }
 
@@ -343,25 +391,86 @@ fn change(session: &SessionArgs, task: TaskCommand) -> CliResult {
 }
 
 fn add(args: TaskAddArgs) -> CliResult {
-    let TaskAddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, session, .. } = args;
+    let TaskAddArgs {
+        goal,
+        id,
+        deliverables,
+        labels,
+        priority,
+        kind,
+        parent,
+        dependencies,
+        session,
+        ..
+    } = args;
     let goal = given(&goal)?;
-    let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue: None };
-    let Some(ReplyData::Added(id)) = told(&session, SessionCommand::Task { task: TaskCommand::Add(new) })? else {
+    let new = NewTask {
+        id,
+        goal,
+        deliverables,
+        labels,
+        priority,
+        kind,
+        parent,
+        dependencies,
+        queue: None,
+    };
+    let Some(ReplyData::Added(id)) = told(
+        &session,
+        SessionCommand::Task {
+            task: TaskCommand::Add(new),
+        },
+    )?
+    else {
         return Err(other_answer());
     };
     print(&(id + "\n"))
 }
 
 fn done(args: TaskDoneArgs) -> CliResult {
-    let TaskDoneArgs { id, result, artifacts, content, session, .. } = args;
+    let TaskDoneArgs {
+        id,
+        result,
+        artifacts,
+        content,
+        session,
+        ..
+    } = args;
     let result = result.as_deref().map(given).transpose()?;
-    change(&session, TaskCommand::Complete(TaskCompletion { id, content, result, artifacts }))
+    change(
+        &session,
+        TaskCommand::Complete(TaskCompletion {
+            id,
+            content,
+            result,
+            artifacts,
+        }),
+    )
 }
 
 fn update(args: TaskUpdateArgs) -> CliResult {
-    let TaskUpdateArgs { id, goal, deliverables, labels, add_labels, remove_labels, priority, kind, parent, session } =
-        args;
-    let changes = TaskChanges { goal, deliverables, labels, priority, kind, parent, add_labels, remove_labels };
+    let TaskUpdateArgs {
+        id,
+        goal,
+        deliverables,
+        labels,
+        add_labels,
+        remove_labels,
+        priority,
+        kind,
+        parent,
+        session,
+    } = args;
+    let changes = TaskChanges {
+        goal,
+        deliverables,
+        labels,
+        priority,
+        kind,
+        parent,
+        add_labels,
+        remove_labels,
+    };
     change(&session, TaskCommand::Update { id, changes })
 }
 
@@ -381,17 +490,28 @@ fn list_tasks(args: &TaskListArgs) -> CliResult {
         return json(&tasks);
     }
     if tasks.is_empty() {
-        say(if has_tasks { "creel: no tasks match" } else { "creel: no tasks; add one with `creel task add`" });
+        say(if has_tasks {
+            "creel: no tasks match"
+        } else {
+            "creel: no tasks; add one with `creel task add`"
+        });
         return Ok(0);
     }
     print(&task_table::table(&tasks))
 }
 
 fn is_wanted(args: &TaskListArgs, task: &TaskView) -> bool {
-    let TaskListArgs { states, labels, kind, .. } = args;
+    let TaskListArgs {
+        states,
+        labels,
+        kind,
+        ..
+    } = args;
     (states.is_empty() || states.contains(&task.state))
         && labels.iter().all(|label| task.labels.contains(label))
-        && kind.as_ref().is_none_or(|kind| task.kind.as_ref() == Some(kind))
+        && kind
+            .as_ref()
+            .is_none_or(|kind| task.kind.as_ref() == Some(kind))
 }
 
 fn show(args: &TaskShowArgs) -> CliResult {
@@ -399,12 +519,23 @@ fn show(args: &TaskShowArgs) -> CliResult {
 }
 
 fn show_task(args: &TaskShowArgs) -> CliResult {
-    let task = match known(&args.session, SessionQuery::TaskShow { id: args.id.clone() })? {
+    let task = match known(
+        &args.session,
+        SessionQuery::TaskShow {
+            id: args.id.clone(),
+        },
+    )? {
         TaskLookup::Told(ReplyData::Task(task)) => *task,
         TaskLookup::Told(_) => return Err(other_answer()),
-        TaskLookup::OnRecord(graph) => task_view::one(&graph, &args.id).map_err(CliError::refused)?,
+        TaskLookup::OnRecord(graph) => {
+            task_view::one(&graph, &args.id).map_err(CliError::refused)?
+        }
     };
-    if args.json { json(&task) } else { print(&task_table::whole(&task)) }
+    if args.json {
+        json(&task)
+    } else {
+        print(&task_table::whole(&task))
+    }
 }
 
 /// Where the tasks of a session are known from.
@@ -419,15 +550,22 @@ enum TaskLookup {
 fn known(session: &SessionArgs, request: impl Into<SessionRequest>) -> CliResult<TaskLookup> {
     let request = request.into();
     if let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? {
-        return server.told(session, &request)?.map(TaskLookup::Told).ok_or_else(other_answer);
+        return server
+            .told(session, &request)?
+            .map(TaskLookup::Told)
+            .ok_or_else(other_answer);
     }
     let (_, sessions) = project::sessions_of(&session.config)?;
     let Some(folder) = choose_session::named(session, &sessions)? else {
-        choose_session::running_or_past(session)
-            .map_err(|error| error.with(|why| format!("{why}\n  the tasks of the queue: `creel task list --queue`")))?;
-        return told(session, request)?.map(TaskLookup::Told).ok_or_else(other_answer);
+        choose_session::running_or_past(session).map_err(|error| {
+            error.with(|why| format!("{why}\n  the tasks of the queue: `creel task list --queue`"))
+        })?;
+        return told(session, request)?
+            .map(TaskLookup::Told)
+            .ok_or_else(other_answer);
     };
-    match SocketClient::connect(&folder).and_then(|mut client| client.ask(ClientKind::Cli, request)) {
+    match SocketClient::connect(&folder).and_then(|mut client| client.ask(ClientKind::Cli, request))
+    {
         Ok(told) => told.map(TaskLookup::Told).ok_or_else(other_answer),
         // It may have ended just now.
         Err(SessionRequestError::NotRunning(_) | SessionRequestError::Ended(_)) => {
@@ -452,6 +590,9 @@ fn state(text: &str) -> Result<TaskState, ArgumentError> {
     match text {
         "done" => Ok(TaskState::Completed),
         "waiting" => Ok(TaskState::Created),
-        _ => TaskState::ALL.into_iter().find(|state| state.name() == text).ok_or(ArgumentError::NoSuchState),
+        _ => TaskState::ALL
+            .into_iter()
+            .find(|state| state.name() == text)
+            .ok_or(ArgumentError::NoSuchState),
     }
 }

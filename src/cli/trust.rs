@@ -15,11 +15,23 @@ pub(super) fn trust(args: &ConfigArgs) -> CliResult {
     let project = Project::load_existing(args)?;
     let place = project.config_place();
     refuse_supervised()?;
-    project::trust_store()?.trust(&place, &project.settings.documents).map_err(|error| cannot_remember(&error))?;
+    project::trust_store()?
+        .trust(&place, &project.settings.documents)
+        .map_err(|error| cannot_remember(&error))?;
     // A config with a mistake can be trusted, too; `creel check` reports the mistake.
-    let may_run =
-        project.settings.plan(PlanRequest::default()).map(|plan| of_project(&project, &plan)).unwrap_or_default();
-    let may_run = if may_run.is_empty() { String::new() } else { format!(". It can run:\n\n{}", listed(&may_run)) };
-    say(&format!("creel: trusted {} as it is now{may_run}", place.display()));
+    let may_run = project
+        .settings
+        .plan(PlanRequest::default())
+        .map(|plan| of_project(&project, &plan))
+        .unwrap_or_default();
+    let may_run = if may_run.is_empty() {
+        String::new()
+    } else {
+        format!(". It can run:\n\n{}", listed(&may_run))
+    };
+    say(&format!(
+        "creel: trusted {} as it is now{may_run}",
+        place.display()
+    ));
     Ok(0)
 }

@@ -1,4 +1,5 @@
-//! What is left to do after a verb: nothing, or something that needs a session's host or the screen.
+//! What is left to do after a verb: nothing, or something that needs a session's host or the
+//! screen.
 
 use std::path::PathBuf;
 
@@ -8,12 +9,17 @@ use crate::{
         check::CheckReport,
         demo::DemoSession,
         home::HomeRequestArgs,
-        launch::{session_end::ExitCodeSource, session_name_lock::SessionNameLock, surface::SessionSurface},
+        launch::{
+            session_end::ExitCodeSource, session_name_lock::SessionNameLock,
+            surface::SessionSurface,
+        },
         mcp::ToolServerRequest,
         replay::ReplayScreen,
     },
     config::NatsConfig,
-    engine::{input::Input, policy::SessionPlan, submit::kind::PipelineKind, tasks::graph::TaskGraph},
+    engine::{
+        input::Input, policy::SessionPlan, submit::kind::PipelineKind, tasks::graph::TaskGraph,
+    },
     journal::{OpenedJournal, SessionDir},
     worktrees::PreparedWorktree,
 };

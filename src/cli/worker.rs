@@ -1,11 +1,13 @@
-//! `creel worker`: takes tasks from a queue and runs a session for each, one after another or several at once.
+//! `creel worker`: takes tasks from a queue and runs a session for each, one after another or
+//! several at once.
 //!
 //! # Invariants
-//! - A task is acknowledged only after its result is in the queue's bucket. If the worker dies before, another worker
-//!   gets the task.
-//! - A worker that learns that another one has its task stops its session and reports nothing more about it.
-//! - An unreachable server blocks no worker: the session continues, and the worker reports the result when the server
-//!   is back.
+//! - A task is acknowledged only after its result is in the queue's bucket. If the worker dies
+//!   before, another worker gets the task.
+//! - A worker that learns that another one has its task stops its session and reports nothing more
+//!   about it.
+//! - An unreachable server blocks no worker: the session continues, and the worker reports the
+//!   result when the server is back.
 
 mod child_session;
 mod crew;
@@ -54,32 +56,35 @@ use crate::{
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct WorkerArgs {
-    /// The task types to work on, separated by commas. Default: all types that an agent of this machine may work on.
+    /// The task types to work on, separated by commas. Default: all types that an agent of this
+    /// machine may work on.
     #[arg(short, long, value_name = "TYPE", value_delimiter = ',', value_parser = task_type)]
     pub types: Vec<String>,
-    /// The agent: one of the config's `agents`, or a known name. Default: the config's agent, or the first agent that
-    /// the task's type allows and this machine has.
+    /// The agent: one of the config's `agents`, or a known name. Default: the config's agent, or
+    /// the first agent that the task's type allows and this machine has.
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
     /// Which queue.
     #[command(flatten)]
     pub queue: QueueSourceArgs,
-    /// Wait for you at gates (`creel attach`, `creel gate answer`). Default: answer gates as the config says, and mark a
-    /// task that needs you as blocked.
+    /// Wait for you at gates (`creel attach`, `creel gate answer`). Default: answer gates as the
+    /// config says, and mark a task that needs you as blocked.
     #[arg(long)]
     pub attended: bool,
-    /// How many sessions to run at once. In a git repository, each has a worktree of its own; elsewhere they run one after
-    /// another, in this folder.
+    /// How many sessions to run at once. In a git repository, each has a worktree of its own;
+    /// elsewhere they run one after another, in this folder.
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = job_count)]
     pub jobs: usize,
-    /// Start no further session while the load average of this machine is higher. One can always run.
+    /// Start no further session while the load average of this machine is higher. One can always
+    /// run.
     #[arg(long, value_name = "LOAD", value_parser = load_limit, allow_negative_numbers = true)]
     pub max_load: Option<f64>,
     /// Exit when the queue has no task left, instead of waiting for more.
     #[arg(long)]
     pub drain: bool,
-    /// How long a worker can be silent (killed, suspended, cut off from the server) before another one gets its task. The
-    /// first worker that takes a type of task from a server's queue sets this for the others.
+    /// How long a worker can be silent (killed, suspended, cut off from the server) before another
+    /// one gets its task. The first worker that takes a type of task from a server's queue sets
+    /// this for the others.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = lease)]
     pub lease: TimeSpan,
     /// Print each change of a task as JSON, one per line, instead of the events of the sessions.
@@ -105,16 +110,35 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
     }
     let project = Project::load(&args.queue.config)?;
     let mut nats = on_command_line(args.queue.url.as_deref(), project.settings.nats.clone())?;
-    let callings =
-        Eligibility::new(&project.settings, WorkerFilter { types: &args.types, agent: args.agent.as_deref() });
+    let callings = Eligibility::new(
+        &project.settings,
+        WorkerFilter {
+            types: &args.types,
+            agent: args.agent.as_deref(),
+        },
+    );
     let plans = callings.plans()?;
-    let would_run = plans.first().map(|plan| trust_prompt::of_project(&project, plan)).unwrap_or_default();
+    let would_run = plans
+        .first()
+        .map(|plan| trust_prompt::of_project(&project, plan))
+        .unwrap_or_default();
     let asked = TrustFlag::given(args.trust);
-    trust_prompt::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
+    trust_prompt::require(
+        &project.config_place(),
+        &project.settings.documents,
+        &would_run,
+        asked,
+    )?;
     // Sessions find their project through the current folder.
-    let root = project.root.canonicalize().unwrap_or_else(|_| project.root.clone());
+    let root = project
+        .root
+        .canonicalize()
+        .unwrap_or_else(|_| project.root.clone());
     if args.queue.config.config.is_none() && !here()?.starts_with(&root) {
-        return Err(CliError::usage(format!("run the worker in {}", root.display())));
+        return Err(CliError::usage(format!(
+            "run the worker in {}",
+            root.display()
+        )));
     }
     if let Some(nats) = &mut nats {
         name_queue(nats, None, &root)?;
@@ -122,46 +146,93 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
     let needs_worktrees = args.jobs > 1 || project.settings.draft.worktree.is_some();
     // Better now than in every session.
     let found = ProjectRepository::of(&root);
-    let has_none = matches!(found, Err(WorktreeError::NoRepository(_) | WorktreeError::NoGit));
-    let repository = if has_none && !needs_worktrees { None } else { Some(found?) };
+    let has_none = matches!(
+        found,
+        Err(WorktreeError::NoRepository(_) | WorktreeError::NoGit)
+    );
+    let repository = if has_none && !needs_worktrees {
+        None
+    } else {
+        Some(found?)
+    };
     if let Some(repository) = &repository {
         repository.check_worktrees()?;
     }
     let configured = project.settings.draft.submit.remote.as_deref();
-    let remote = repository.as_ref().map(|repository| repository.remote(configured)).transpose()?.flatten();
+    let remote = repository
+        .as_ref()
+        .map(|repository| repository.remote(configured))
+        .transpose()?
+        .flatten();
     if let Some(repository) = repository.as_ref().filter(|_| remote.is_none())
         && repository.commit("HEAD")?.is_none()
     {
         return Err(WorktreeError::NoCommit.into());
     }
     if args.max_load.is_some() && job_slots::load().is_none() {
-        return Err(CliError::usage("creel cannot read the load of this machine; leave out --max-load"));
+        return Err(CliError::usage(
+            "creel cannot read the load of this machine; leave out --max-load",
+        ));
     }
     let submits = repository.is_some() && project.settings.draft.submit.on_complete;
     if wants_screen(args) {
         let worker = Some(ScreenedWorker::start(&root)?);
         let (nats, ui) = (NatsArgs::default(), project.settings.ui);
-        return Ok(VerbOutcome::Home(Box::new(HomeRequestArgs { nats, root, has_config: true, ui, worker })));
+        return Ok(VerbOutcome::Home(Box::new(HomeRequestArgs {
+            nats,
+            root,
+            has_config: true,
+            ui,
+            worker,
+        })));
     }
     if args.behind_screen {
         end_with_screen();
     }
-    let site = WorkerSite { root: root.clone(), repository, remote, submits };
-    let me = WorkerIdentity { worker: format!("{}-{:x}-{:x}", host(), std::process::id(), now().0), host: host() };
+    let site = WorkerSite {
+        root: root.clone(),
+        repository,
+        remote,
+        submits,
+    };
+    let me = WorkerIdentity {
+        worker: format!("{}-{:x}-{:x}", host(), std::process::id(), now().0),
+        host: host(),
+    };
     children::adopt_orphans();
     let tokio = tokio_runtime::start()?;
     let code = tokio.block_on(async {
         children::keep_reaping();
         let agents: BTreeSet<String> = plans.iter().map(|plan| plan.agent.clone()).collect();
         let agents: Vec<String> = agents.into_iter().collect();
-        let types = if args.types.is_empty() { "every type".to_owned() } else { args.types.join(", ") };
-        let whose = nats.as_ref().map_or_else(|| "this project's queue".to_owned(), NatsConfig::shown);
-        let at_once = if args.jobs > 1 { format!(", up to {} at once", args.jobs) } else { String::new() };
+        let types = if args.types.is_empty() {
+            "every type".to_owned()
+        } else {
+            args.types.join(", ")
+        };
+        let whose = nats
+            .as_ref()
+            .map_or_else(|| "this project's queue".to_owned(), NatsConfig::shown);
+        let at_once = if args.jobs > 1 {
+            format!(", up to {} at once", args.jobs)
+        } else {
+            String::new()
+        };
         let slots = JobSlots::new(args.jobs, args.max_load);
         let named = agents.join(", ");
-        let crew = WorkerCrew { args, settings: &project.settings, site, nats, me, slots, agents };
+        let crew = WorkerCrew {
+            args,
+            settings: &project.settings,
+            site,
+            nats,
+            me,
+            slots,
+            agents,
+        };
         // The server is reachable, or this is where the worker says that it is not.
-        say(&format!("creel: waiting for tasks ({types}) from {whose} for {named}{at_once}; stop with Ctrl-C"));
+        say(&format!(
+            "creel: waiting for tasks ({types}) from {whose} for {named}{at_once}; stop with Ctrl-C"
+        ));
         Box::pin(crew.work_listed()).await
     });
     tokio.shutdown_background();
@@ -170,9 +241,15 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
 
 /// Prints the workers of a server.
 fn list_workers(args: &WorkerArgs) -> CliResult {
-    let Some(server) = NatsServerConnection::meant(&NatsArgs { url: args.queue.url.clone() }, &args.queue.config)?
+    let Some(server) = NatsServerConnection::meant(
+        &NatsArgs {
+            url: args.queue.url.clone(),
+        },
+        &args.queue.config,
+    )?
     else {
-        let why = "only a server lists its workers; pass it with --nats, or set `nats:` in the config";
+        let why =
+            "only a server lists its workers; pass it with --nats, or set `nats:` in the config";
         return Err(CliError::usage(why));
     };
     let workers = server.workers()?;
@@ -188,25 +265,39 @@ fn list_workers(args: &WorkerArgs) -> CliResult {
 
 fn lease(text: &str) -> Result<TimeSpan, LeaseError> {
     let span = duration_of(text)?;
-    if span < TimeSpan::secs(1) { Err(LeaseError::TooShort) } else { Ok(span) }
+    if span < TimeSpan::secs(1) {
+        Err(LeaseError::TooShort)
+    } else {
+        Ok(span)
+    }
 }
 
 /// The most sessions at once.
 const MOST_JOBS: usize = 64;
 
 fn job_count(text: &str) -> Result<usize, WorkerArgumentError> {
-    let count = text.parse().ok().filter(|count| (1..=MOST_JOBS).contains(count));
+    let count = text
+        .parse()
+        .ok()
+        .filter(|count| (1..=MOST_JOBS).contains(count));
     count.ok_or(WorkerArgumentError::BadJobCount)
 }
 
 /// A name. An empty one, such as that of an unset variable, would wait for tasks that do not exist.
 fn task_type(text: &str) -> Result<String, WorkerArgumentError> {
     let name = text.trim();
-    if name.is_empty() { Err(WorkerArgumentError::NoType) } else { Ok(name.to_owned()) }
+    if name.is_empty() {
+        Err(WorkerArgumentError::NoType)
+    } else {
+        Ok(name.to_owned())
+    }
 }
 
 fn load_limit(text: &str) -> Result<f64, WorkerArgumentError> {
-    let load = text.parse::<f64>().ok().filter(|load| load.is_finite() && *load > 0.0);
+    let load = text
+        .parse::<f64>()
+        .ok()
+        .filter(|load| load.is_finite() && *load > 0.0);
     load.ok_or(WorkerArgumentError::BadLoad)
 }
 

@@ -48,7 +48,8 @@ pub enum WorktreeCommand {
         #[command(flatten)]
         config: ConfigArgs,
     },
-    /// Open a shell in a worktree. Without a terminal, print its folder: `cd "$(creel worktree open NAME)"`.
+    /// Open a shell in a worktree. Without a terminal, print its folder: `cd "$(creel worktree open
+    /// NAME)"`.
     Open {
         /// The worktree.
         #[arg(value_parser = worktree_name)]
@@ -57,7 +58,8 @@ pub enum WorktreeCommand {
         #[command(flatten)]
         config: ConfigArgs,
     },
-    /// Remove worktrees, and their branches if another branch has all their commits. Keeps those with changes.
+    /// Remove worktrees, and their branches if another branch has all their commits. Keeps those
+    /// with changes.
     Remove {
         /// The worktrees.
         #[arg(required = true, value_parser = worktree_name)]
@@ -66,7 +68,8 @@ pub enum WorktreeCommand {
         #[command(flatten)]
         config: ConfigArgs,
     },
-    /// Remove all worktrees that no running session uses and that have no changes, and list what stays.
+    /// Remove all worktrees that no running session uses and that have no changes, and list what
+    /// stays.
     Prune {
         /// Only list what would be removed.
         #[arg(short = 'n', long)]
@@ -88,10 +91,15 @@ impl WorktreeCommand {
 
 pub(super) fn worktree(command: &WorktreeCommand) -> CliResult {
     match command {
-        WorktreeCommand::List { json: as_json, config } => list(&ProjectWorktrees::of(config)?, *as_json),
+        WorktreeCommand::List {
+            json: as_json,
+            config,
+        } => list(&ProjectWorktrees::of(config)?, *as_json),
         WorktreeCommand::Open { name, config } => open(&ProjectWorktrees::of(config)?, name),
         WorktreeCommand::Remove { names, config } => remove(&ProjectWorktrees::of(config)?, names),
-        WorktreeCommand::Prune { dry_run, config } => prune(&ProjectWorktrees::of(config)?, *dry_run),
+        WorktreeCommand::Prune { dry_run, config } => {
+            prune(&ProjectWorktrees::of(config)?, *dry_run)
+        }
     }
 }
 
@@ -117,7 +125,10 @@ struct ListedWorktree {
 impl ProjectWorktrees {
     fn of(config: &ConfigArgs) -> CliResult<Self> {
         let (root, sessions) = project::sessions_of(config)?;
-        Ok(Self { repository: ProjectRepository::of(&root)?, sessions })
+        Ok(Self {
+            repository: ProjectRepository::of(&root)?,
+            sessions,
+        })
     }
 
     /// The running session that works there.
@@ -128,22 +139,33 @@ impl ProjectWorktrees {
 
     /// Removes a worktree, and its branch if creel created that one and it is merged.
     fn remove(&self, worktree: &OwnedWorktree) -> CliResult<RemovalOutcome> {
-        let folder = worktree.session.as_deref().map(|session| self.sessions.folder(session));
+        let folder = worktree
+            .session
+            .as_deref()
+            .map(|session| self.sessions.folder(session));
         let state = folder.and_then(|folder| journal::fold(&folder.journal()).ok());
         let created = state.and_then(|state| Some(state.began.worktree.as_ref()?.branch.clone()));
-        let branch = created.as_deref().map_or(BranchRemoval::Keep, BranchRemoval::IfMerged);
+        let branch = created
+            .as_deref()
+            .map_or(BranchRemoval::Keep, BranchRemoval::IfMerged);
         Ok(self.repository.remove(worktree, branch)?)
     }
 
     /// The state of its session, in one word.
     fn state(&self, worktree: &OwnedWorktree) -> String {
-        let Some(session) = worktree.session.as_deref() else { return "gone".to_owned() };
+        let Some(session) = worktree.session.as_deref() else {
+            return "gone".to_owned();
+        };
         if self.user(worktree).is_some() {
             return "running".to_owned();
         }
         let folder = self.sessions.folder(session);
         match journal::fold(&folder.journal()) {
-            Ok(state) => state.phase.outcome().map_or("stopped", |outcome| outcome.name()).to_owned(),
+            Ok(state) => state
+                .phase
+                .outcome()
+                .map_or("stopped", |outcome| outcome.name())
+                .to_owned(),
             Err(_) => "gone".to_owned(),
         }
     }
@@ -152,10 +174,27 @@ impl ProjectWorktrees {
 fn list(found: &ProjectWorktrees, as_json: bool) -> CliResult {
     let mut listed = Vec::new();
     for worktree in found.repository.worktrees()? {
-        let unsaved = worktree.unsaved(&found.repository)?.map(|unsaved| unsaved.in_words());
+        let unsaved = worktree
+            .unsaved(&found.repository)?
+            .map(|unsaved| unsaved.in_words());
         let state = found.state(&worktree);
-        let OwnedWorktree { name, path, branch, session, is_missing: missing, head: _ } = worktree;
-        listed.push(ListedWorktree { name, path, branch, session, state, unsaved, missing });
+        let OwnedWorktree {
+            name,
+            path,
+            branch,
+            session,
+            is_missing: missing,
+            head: _,
+        } = worktree;
+        listed.push(ListedWorktree {
+            name,
+            path,
+            branch,
+            session,
+            state,
+            unsaved,
+            missing,
+        });
     }
     if as_json {
         return json(&listed);
@@ -176,12 +215,18 @@ fn list(found: &ProjectWorktrees, as_json: bool) -> CliResult {
             (false, None) => "clean".to_owned(),
         },
     };
-    print(&worktree_table::table(&listed.iter().map(row).collect::<Vec<_>>()))
+    print(&worktree_table::table(
+        &listed.iter().map(row).collect::<Vec<_>>(),
+    ))
 }
 
 fn open(found: &ProjectWorktrees, name: &str) -> CliResult {
     let worktree = found.repository.worktree(name)?;
-    let folder: PathBuf = worktree.path.join(&found.repository.prefix).components().collect();
+    let folder: PathBuf = worktree
+        .path
+        .join(&found.repository.prefix)
+        .components()
+        .collect();
     if worktree.is_missing {
         return Err(CliError::usage(format!(
             "the folder {} is gone; `creel resume` checks it out again, and `creel worktree prune` forgets it",
@@ -191,12 +236,26 @@ fn open(found: &ProjectWorktrees, name: &str) -> CliResult {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return print(&format!("{}\n", folder.display()));
     }
-    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "sh".into());
-    say(&format!("creel: a shell in {}; leave it with `exit`", folder.display()));
-    let status = Command::new(&shell).current_dir(&folder).status().map_err(|error| {
-        CliError::failed(format!("cannot start {}: {error}\n  set SHELL to your shell", shell.display()))
-    })?;
-    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    let shell = std::env::var_os("SHELL")
+        .filter(|shell| !shell.is_empty())
+        .unwrap_or_else(|| "sh".into());
+    say(&format!(
+        "creel: a shell in {}; leave it with `exit`",
+        folder.display()
+    ));
+    let status = Command::new(&shell)
+        .current_dir(&folder)
+        .status()
+        .map_err(|error| {
+            CliError::failed(format!(
+                "cannot start {}: {error}\n  set SHELL to your shell",
+                shell.display()
+            ))
+        })?;
+    Ok(status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(1))
 }
 
 fn remove(found: &ProjectWorktrees, names: &[String]) -> CliResult {
@@ -227,7 +286,9 @@ fn removed(name: &str, fate: &BranchFate) -> String {
         BranchFate::Stays(branch) => {
             format!("creel: removed `{name}`; its branch `{branch}` stays")
         }
-        BranchFate::Deleted(branch) => format!("creel: removed `{name}` and its merged branch `{branch}`"),
+        BranchFate::Deleted(branch) => {
+            format!("creel: removed `{name}` and its merged branch `{branch}`")
+        }
         BranchFate::Unknown => format!("creel: removed `{name}`"),
     }
 }
@@ -244,19 +305,26 @@ fn prune(found: &ProjectWorktrees, dry_run: bool) -> CliResult {
     for worktree in all {
         let name = &worktree.name;
         if let Some(session) = found.user(&worktree) {
-            say(&format!("creel: `{name}` stays: session `{session}` works there"));
+            say(&format!(
+                "creel: `{name}` stays: session `{session}` works there"
+            ));
             continue;
         }
         if dry_run {
             say(&match worktree.unsaved(&found.repository)? {
-                Some(unsaved) => format!("creel: `{name}` would stay: it has {}", unsaved.in_words()),
+                Some(unsaved) => {
+                    format!("creel: `{name}` would stay: it has {}", unsaved.in_words())
+                }
                 None => format!("creel: `{name}` would go"),
             });
             continue;
         }
         match found.remove(&worktree)? {
             RemovalOutcome::Removed(fate) => say(&removed(name, &fate)),
-            RemovalOutcome::Kept(unsaved) => say(&format!("creel: `{name}` stays: it has {}", unsaved.in_words())),
+            RemovalOutcome::Kept(unsaved) => say(&format!(
+                "creel: `{name}` stays: it has {}",
+                unsaved.in_words()
+            )),
         }
     }
     Ok(0)

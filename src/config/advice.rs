@@ -1,7 +1,8 @@
-//! What `creel check` advises about a valid config that probably does not do what its author expects.
+//! What `creel check` advises about a valid config that probably does not do what its author
+//! expects.
 //!
-//! Owns the list of tools whose exit codes and run times creel knows. A script can do anything, so nothing is said
-//! about it: a false alarm is worse than no warning.
+//! Owns the list of tools whose exit codes and run times creel knows. A script can do anything, so
+//! nothing is said about it: a false alarm is worse than no warning.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -20,7 +21,8 @@ use crate::{
     process::programs::{deciding_program, needed},
 };
 
-/// Tools that test, lint or build, and exit with 1 (or another code than 2) when they find something.
+/// Tools that test, lint or build, and exit with 1 (or another code than 2) when they find
+/// something.
 const TOOLS: &[&str] = &[
     "ava",
     "biome",
@@ -65,8 +67,19 @@ const TOOLS: &[&str] = &[
     "yarn",
 ];
 /// The same, but they can exit with 2, or with the code of the tool that they start.
-const TOOLS_WITH_EXIT_2: &[&str] =
-    &["bazel", "gmake", "make", "mix", "npx", "pipenv", "poetry", "pylint", "stylelint", "tsc", "uv"];
+const TOOLS_WITH_EXIT_2: &[&str] = &[
+    "bazel",
+    "gmake",
+    "make",
+    "mix",
+    "npx",
+    "pipenv",
+    "poetry",
+    "pylint",
+    "stylelint",
+    "tsc",
+    "uv",
+];
 
 fn file_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
@@ -88,8 +101,14 @@ pub(super) fn about_stop_hook(
         return;
     }
     let (deciding, programs) = match &hook.action {
-        HookAction::Command(text) => (deciding_program(text).filter(|_| !text.contains("exit 2")), needed(text)),
-        HookAction::Exec(arguments) => (arguments.first().cloned(), arguments.first().cloned().into_iter().collect()),
+        HookAction::Command(text) => (
+            deciding_program(text).filter(|_| !text.contains("exit 2")),
+            needed(text),
+        ),
+        HookAction::Exec(arguments) => (
+            arguments.first().cloned(),
+            arguments.first().cloned().into_iter().collect(),
+        ),
         HookAction::Builtin(_) | HookAction::Gatekeeper(_) => return,
     };
     let deciding = deciding.filter(|program| TOOLS.contains(&file_name(program)));
@@ -98,25 +117,42 @@ pub(super) fn about_stop_hook(
             "a failure of {} does not send the agent back: under `hooks.stop` only exit code 2 blocks",
             quoted(&program)
         );
-        report.advise(at, message, "move it to `checks:`, or write `on_failure: ignore` if it is only advisory");
+        report.advise(
+            at,
+            message,
+            "move it to `checks:`, or write `on_failure: ignore` if it is only advisory",
+        );
     } else {
         about_timeout(report, &programs, fields, at);
     }
 }
 
 /// Advice about a rule with a command.
-pub(super) fn about_rule(report: &mut DiagnosticReport, command: &str, fields: &ConfigFields<'_>, at: SourceSpan) {
+pub(super) fn about_rule(
+    report: &mut DiagnosticReport,
+    command: &str,
+    fields: &ConfigFields<'_>,
+    at: SourceSpan,
+) {
     if fields.bool("enabled") {
         about_timeout(report, &needed(command), fields, at);
     }
 }
 
-fn about_timeout(report: &mut DiagnosticReport, programs: &[String], fields: &ConfigFields<'_>, at: SourceSpan) {
+fn about_timeout(
+    report: &mut DiagnosticReport,
+    programs: &[String],
+    fields: &ConfigFields<'_>,
+    at: SourceSpan,
+) {
     if fields.given("timeout").is_some() {
         return;
     }
     if let Some(program) = programs.iter().find(|program| is_tool(program)) {
-        let message = format!("the default timeout of 60 s is short for {}", quoted(program));
+        let message = format!(
+            "the default timeout of 60 s is short for {}",
+            quoted(program)
+        );
         report.advise(at, message, "set a longer one: `timeout: 10m`");
     }
 }
@@ -128,18 +164,36 @@ pub(super) fn about_validation(report: &mut DiagnosticReport, at: SourceSpan) {
 }
 
 impl Settings {
-    /// What `creel check` advises about this config with these hooks and decisions, besides its warnings.
-    pub fn advice_for(&self, hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>, stop: &StopPlan) -> Vec<Diagnostic> {
-        let counts = |hook: &HookSpec| hook.enabled && hook.on_failure != Some(HookFailurePolicy::Ignore);
-        let has_check = hooks.get(&HookPoint::Stop).into_iter().flatten().any(|hook| counts(&hook.spec))
+    /// What `creel check` advises about this config with these hooks and decisions, besides its
+    /// warnings.
+    pub fn advice_for(
+        &self,
+        hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>,
+        stop: &StopPlan,
+    ) -> Vec<Diagnostic> {
+        let counts =
+            |hook: &HookSpec| hook.enabled && hook.on_failure != Some(HookFailurePolicy::Ignore);
+        let has_check = hooks
+            .get(&HookPoint::Stop)
+            .into_iter()
+            .flatten()
+            .any(|hook| counts(&hook.spec))
             || stop.rules.iter().any(|rule| rule.enabled)
             || !self.draft.protect.is_empty();
         let missing = (!has_check).then(|| {
-            let name = self.path.as_deref().unwrap_or(Path::new("")).to_string_lossy();
+            let name = self
+                .path
+                .as_deref()
+                .unwrap_or(Path::new(""))
+                .to_string_lossy();
             let source = Arc::new(SourceFile::new(name, ""));
             let message = "no check: the session ends as complete without any check";
-            Diagnostic::warning(&source, None, message).hint("add your tests: `checks: [\"make test\"]`")
+            Diagnostic::warning(&source, None, message)
+                .hint("add your tests: `checks: [\"make test\"]`")
         });
-        missing.into_iter().chain(self.advice.iter().cloned()).collect()
+        missing
+            .into_iter()
+            .chain(self.advice.iter().cloned())
+            .collect()
     }
 }

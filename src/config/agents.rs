@@ -1,7 +1,7 @@
 //! Reads the entry of an agent, from a config or from the table of known agents.
 //!
-//! Owns which keys go together. Does not read scripts (see [`mod@super::load`]) and does not look for programs (see
-//! [`super::known_agents`]).
+//! Owns which keys go together. Does not read scripts (see [`mod@super::load`]) and does not look
+//! for programs (see [`super::known_agents`]).
 
 use regex::Regex;
 
@@ -20,8 +20,8 @@ const TOLD: &[&str] = &["prompt", "session"];
 /// The placeholders in the command for later turns of a conversation.
 const TOLD_LATER: &[&str] = &["prompt", "session", "conversation"];
 
-/// The placeholders in its options for the session's tools: the server's program and its arguments, each as JSON, both
-/// as one list, and as one command line.
+/// The placeholders in its options for the session's tools: the server's program and its arguments,
+/// each as JSON, both as one list, and as one command line.
 const TOLD_TOOLS: &[&str] = &["session", "mcp_command", "mcp_args", "mcp_list", "mcp_line"];
 
 /// Keys that are valid only with some launch methods.
@@ -64,8 +64,8 @@ pub(super) enum AgentDescription<'a> {
 }
 
 impl<'a> AgentEntry<'a> {
-    /// Reads the entry. `otherwise` returns the facts that are known about the agent's program, for keys that the entry
-    /// omits.
+    /// Reads the entry. `otherwise` returns the facts that are known about the agent's program, for
+    /// keys that the entry omits.
     pub(super) fn read(
         &self,
         report: &mut DiagnosticReport,
@@ -76,7 +76,10 @@ impl<'a> AgentEntry<'a> {
         self.check_commands(report);
         let said = facts(report, &self.fields, self.origin);
         let value = self.fields.some_text(way)?;
-        let command = AgentCommand { line: &value, is_acp: way == "acp" };
+        let command = AgentCommand {
+            line: &value,
+            is_acp: way == "acp",
+        };
         let known = || said.or(otherwise(&command));
         match way {
             "acp" => Some(AgentDescription::Run(AgentSpec::Acp {
@@ -99,8 +102,12 @@ impl<'a> AgentEntry<'a> {
 
     /// The launch method. Exactly one must be configured.
     fn way(&self, report: &mut DiagnosticReport) -> Option<&'static str> {
-        let given: Vec<&'static str> =
-            self.ways.iter().copied().filter(|way| self.fields.given(way).is_some()).collect();
+        let given: Vec<&'static str> = self
+            .ways
+            .iter()
+            .copied()
+            .filter(|way| self.fields.given(way).is_some())
+            .collect();
         if let [way] = given[..] {
             return Some(way);
         }
@@ -108,9 +115,17 @@ impl<'a> AgentEntry<'a> {
         let message = if given.is_empty() {
             format!("the agent {name} has no command")
         } else {
-            format!("the agent {name} has {} ways to run: {}", given.len(), diagnostic::names(&given))
+            format!(
+                "the agent {name} has {} ways to run: {}",
+                given.len(),
+                diagnostic::names(&given)
+            )
         };
-        report.error_hint(self.at, message, format!("keep one of {}", all_of(self.ways)));
+        report.error_hint(
+            self.at,
+            message,
+            format!("keep one of {}", all_of(self.ways)),
+        );
         None
     }
 
@@ -124,8 +139,15 @@ impl<'a> AgentEntry<'a> {
     }
 
     fn check_commands(&self, report: &mut DiagnosticReport) {
-        for (key, told) in [("acp", TOLD), ("command", TOLD), ("continue_command", TOLD_LATER), ("tools", TOLD_TOOLS)] {
-            if let (Some(node), Some(command)) = (self.fields.given(key), self.fields.some_text(key)) {
+        for (key, told) in [
+            ("acp", TOLD),
+            ("command", TOLD),
+            ("continue_command", TOLD_LATER),
+            ("tools", TOLD_TOOLS),
+        ] {
+            if let (Some(node), Some(command)) =
+                (self.fields.given(key), self.fields.some_text(key))
+            {
                 hooks::check_placeholders(report, "an agent", told, &command, node.at);
             }
         }
@@ -133,13 +155,23 @@ impl<'a> AgentEntry<'a> {
 }
 
 /// The facts about the agent in an entry.
-pub(super) fn facts(report: &mut DiagnosticReport, fields: &ConfigFields<'_>, origin: AgentOrigin) -> AgentFacts {
+pub(super) fn facts(
+    report: &mut DiagnosticReport,
+    fields: &ConfigFields<'_>,
+    origin: AgentOrigin,
+) -> AgentFacts {
     let mut pattern = |key| {
         let pattern = fields.some_text(key)?;
-        // A test compiles the built-in ones. Doing it here would take longer than all the rest of the start.
+        // A test compiles the built-in ones. Doing it here would take longer than all the rest of
+        // the start.
         let node = fields.given(key).filter(|_| origin == AgentOrigin::Own);
-        if let Some((node, error)) = node.and_then(|node| Some((node, Regex::new(&pattern).err()?))) {
-            let message = format!("{} is not a regular expression: {}", quoted(&pattern), reason(&error));
+        if let Some((node, error)) = node.and_then(|node| Some((node, Regex::new(&pattern).err()?)))
+        {
+            let message = format!(
+                "{} is not a regular expression: {}",
+                quoted(&pattern),
+                reason(&error)
+            );
             report.error(node.at, message);
         }
         Some(pattern)
@@ -153,7 +185,16 @@ pub(super) fn facts(report: &mut DiagnosticReport, fields: &ConfigFields<'_>, or
         _ => ToolPassing::Options(text),
     });
     let usage = fields.maybe_one_of("usage");
-    AgentFacts { install, login, error_pattern, limit_pattern, usage, mcp, list_tools, tools }
+    AgentFacts {
+        install,
+        login,
+        error_pattern,
+        limit_pattern,
+        usage,
+        mcp,
+        list_tools,
+        tools,
+    }
 }
 
 /// The last line is the reason. The lines before it show the position.

@@ -1,7 +1,7 @@
 //! Reads `automation:` into the hooks that run when tasks change.
 //!
-//! Owns how files and the config change the built-in hooks and add others. Does not run anything: see
-//! [`crate::engine::tasks::automation`].
+//! Owns how files and the config change the built-in hooks and add others. Does not run anything:
+//! see [`crate::engine::tasks::automation`].
 //!
 //! # Invariants
 //! - The hooks are in the order in which they run, and names are unique.
@@ -27,24 +27,34 @@ const OWN_PRIORITY: i64 = 100;
 
 /// The built-in hooks with their defaults.
 pub(super) fn builtin() -> Vec<AutomationHook> {
-    let all = BuiltinAutomation::ALL.map(BuiltinAutomation::preset).into_iter();
-    all.map(|AutomationPreset { name, priority, events, enabled }| AutomationHook {
-        events: events.to_vec(),
-        spec: HookSpec {
-            name: name.to_owned(),
-            action: HookAction::Builtin(name.into()),
-            timeout: ConfigFields::of(&AUTOMATION_HOOK, None).duration("timeout"),
-            pipe_output: PipeOutput::Never,
-            priority,
-            enabled,
-            on_failure: None,
-            retry: RetryOptions::default(),
+    let all = BuiltinAutomation::ALL
+        .map(BuiltinAutomation::preset)
+        .into_iter();
+    all.map(
+        |AutomationPreset {
+             name,
+             priority,
+             events,
+             enabled,
+         }| AutomationHook {
+            events: events.to_vec(),
+            spec: HookSpec {
+                name: name.to_owned(),
+                action: HookAction::Builtin(name.into()),
+                timeout: ConfigFields::of(&AUTOMATION_HOOK, None).duration("timeout"),
+                pipe_output: PipeOutput::Never,
+                priority,
+                enabled,
+                on_failure: None,
+                retry: RetryOptions::default(),
+            },
         },
-    })
+    )
     .collect()
 }
 
-/// Adds the hooks that a list defines. Returns its entries for hooks that another list defines: see [`change`].
+/// Adds the hooks that a list defines. Returns its entries for hooks that another list defines: see
+/// [`change`].
 pub(super) fn describe<'a>(
     report: &mut DiagnosticReport,
     list: Option<&'a ConfigNode>,
@@ -54,7 +64,9 @@ pub(super) fn describe<'a>(
     let mut seen: Vec<String> = Vec::new();
     for node in list.map(ConfigNode::items).unwrap_or_default() {
         let fields = ConfigFields::of(&AUTOMATION_HOOK, Some(node));
-        let Some(name) = fields.some_text("name") else { continue };
+        let Some(name) = fields.some_text("name") else {
+            continue;
+        };
         if seen.contains(&name) {
             let at = fields.given("name").map_or(node.at, |name| name.at);
             report.error_hint(
@@ -77,12 +89,18 @@ pub(super) fn describe<'a>(
     changes
 }
 
-/// Enables, disables and reorders hooks that are defined elsewhere: the config can change those of the file, and vice
-/// versa.
-pub(super) fn change(report: &mut DiagnosticReport, changes: Vec<&ConfigNode>, hooks: &mut [AutomationHook]) {
+/// Enables, disables and reorders hooks that are defined elsewhere: the config can change those of
+/// the file, and vice versa.
+pub(super) fn change(
+    report: &mut DiagnosticReport,
+    changes: Vec<&ConfigNode>,
+    hooks: &mut [AutomationHook],
+) {
     for node in changes {
         let fields = ConfigFields::of(&AUTOMATION_HOOK, Some(node));
-        let Some(name) = fields.some_text("name") else { continue };
+        let Some(name) = fields.some_text("name") else {
+            continue;
+        };
         let at = fields.given("name").map_or(node.at, |name| name.at);
         let Some(hook) = hooks.iter_mut().find(|hook| hook.spec.name == name) else {
             unknown(report, &name, hooks, at);
@@ -110,7 +128,12 @@ fn unknown(report: &mut DiagnosticReport, name: &str, hooks: &[AutomationHook], 
     let all = BuiltinAutomation::ALL.map(|builtin| builtin.preset().name);
     let known = hooks.iter().map(|hook| hook.spec.name.as_str());
     let hint = nearest(name, known).map_or_else(
-        || format!("a hook of your own needs a `command`. Built-in hooks: {}", names(&all)),
+        || {
+            format!(
+                "a hook of your own needs a `command`. Built-in hooks: {}",
+                names(&all)
+            )
+        },
         |near| format!("did you mean `{near}`?"),
     );
     report.error_hint(at, format!("unknown hook {}", quoted(name)), hint);
@@ -130,12 +153,17 @@ fn hook(
         action,
         timeout: fields.duration("timeout"),
         pipe_output: PipeOutput::Never,
-        priority: fields.maybe_int("priority").unwrap_or(known.map_or(OWN_PRIORITY, |known| known.priority)),
+        priority: fields
+            .maybe_int("priority")
+            .unwrap_or(known.map_or(OWN_PRIORITY, |known| known.priority)),
         enabled: fields.bool("enabled"),
         on_failure: None,
         retry: RetryOptions::default(),
     };
-    Some(AutomationHook { events: events(report, fields, known, at), spec })
+    Some(AutomationHook {
+        events: events(report, fields, known, at),
+        spec,
+    })
 }
 
 fn action(
@@ -158,7 +186,12 @@ fn action(
         }
         (Some(_), None) => Some(HookAction::Builtin(name.into())),
         (None, Some(command)) => {
-            check_template(report, HookPoint::Automation, &command, fields.given("command").map_or(at, |node| node.at));
+            check_template(
+                report,
+                HookPoint::Automation,
+                &command,
+                fields.given("command").map_or(at, |node| node.at),
+            );
             Some(HookAction::Command(command))
         }
     }
@@ -174,7 +207,11 @@ fn events(
         (Some(list), _) => given_events(report, list),
         (None, Some(known)) => known.events.to_vec(),
         (None, None) => {
-            report.error_hint(at, "`event_types` is missing", "such as `event_types: [task_completed]`".to_owned());
+            report.error_hint(
+                at,
+                "`event_types` is missing",
+                "such as `event_types: [task_completed]`".to_owned(),
+            );
             Vec::new()
         }
     }
@@ -182,7 +219,14 @@ fn events(
 
 fn given_events(report: &mut DiagnosticReport, list: &ConfigNode) -> Vec<TaskEventKind> {
     if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) {
-        report.error_hint(list.at, "`event_types` is empty", "disable a hook with `enabled: false`".to_owned());
+        report.error_hint(
+            list.at,
+            "`event_types` is empty",
+            "disable a hook with `enabled: false`".to_owned(),
+        );
     }
-    list.items().iter().filter_map(|item| TaskEventKind::named(item.text()?)).collect()
+    list.items()
+        .iter()
+        .filter_map(|item| TaskEventKind::named(item.text()?))
+        .collect()
 }

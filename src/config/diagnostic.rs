@@ -1,11 +1,12 @@
 //! Messages about mistakes in a config.
 //!
-//! Owns the format of a message: file, line, column, the line itself, a caret below the mistake, and what to do. Does
-//! not find mistakes: see [`super::validate`] and [`mod@super::load`].
+//! Owns the format of a message: file, line, column, the line itself, a caret below the mistake,
+//! and what to do. Does not find mistakes: see [`super::validate`] and [`mod@super::load`].
 //!
 //! # Invariants
 //! - A position is inside its source.
-//! - The excerpt of a source contains no control characters, so a config cannot write to the terminal.
+//! - The excerpt of a source contains no control characters, so a config cannot write to the
+//!   terminal.
 //! - It also contains no password, as far as a single line shows what is one.
 
 use std::{fmt, sync::Arc};
@@ -16,7 +17,8 @@ pub(super) use crate::engine::nearest_name::nearest;
 
 /// Columns of a line that are shown.
 const SHOWN_COLUMNS: usize = 120;
-/// A tab is shown as this many spaces, so that the caret is right whatever the terminal's tab stops are.
+/// A tab is shown as this many spaces, so that the caret is right whatever the terminal's tab stops
+/// are.
 const TAB: usize = 4;
 /// Characters of a foreign text that are quoted.
 const QUOTED: usize = 60;
@@ -70,7 +72,10 @@ pub struct Diagnostic {
 impl SourceFile {
     /// Removes a byte order mark.
     pub fn new(name: impl Into<String>, text: &str) -> Self {
-        Self { name: name.into(), text: text.strip_prefix('\u{feff}').unwrap_or(text).to_owned() }
+        Self {
+            name: name.into(),
+            text: text.strip_prefix('\u{feff}').unwrap_or(text).to_owned(),
+        }
     }
 
     /// The position of a byte range. A range outside of the source is clamped.
@@ -91,27 +96,45 @@ impl SourceFile {
     pub fn stretch_at(&self, line: usize, column: usize) -> SourceSpan {
         let start = match line {
             0 | 1 => 0,
-            _ => self.text.match_indices('\n').nth(line - 2).map_or(self.text.len(), |(i, _)| i + 1),
+            _ => self
+                .text
+                .match_indices('\n')
+                .nth(line - 2)
+                .map_or(self.text.len(), |(i, _)| i + 1),
         };
         let rest = &self.text[start..];
         let rest = &rest[..rest.find('\n').unwrap_or(rest.len())];
-        let within = rest.char_indices().nth(column.saturating_sub(1)).map_or(rest.len(), |(i, _)| i);
-        SourceSpan { offset: start + within, len: 0 }
+        let within = rest
+            .char_indices()
+            .nth(column.saturating_sub(1))
+            .map_or(rest.len(), |(i, _)| i);
+        SourceSpan {
+            offset: start + within,
+            len: 0,
+        }
     }
 
     pub fn slice(&self, at: SourceSpan) -> &str {
-        self.text.get(at.offset..at.offset.saturating_add(at.len)).unwrap_or_default()
+        self.text
+            .get(at.offset..at.offset.saturating_add(at.len))
+            .unwrap_or_default()
     }
 
     fn line_around(&self, offset: usize) -> (usize, &str) {
         let start = self.text[..offset].rfind('\n').map_or(0, |i| i + 1);
-        let end = self.text[offset..].find('\n').map_or(self.text.len(), |i| offset + i);
+        let end = self.text[offset..]
+            .find('\n')
+            .map_or(self.text.len(), |i| offset + i);
         (start, self.text[start..end].trim_end_matches('\r'))
     }
 }
 
 impl Diagnostic {
-    pub fn error(source: &Arc<SourceFile>, at: impl Into<Option<SourceSpan>>, message: impl Into<String>) -> Self {
+    pub fn error(
+        source: &Arc<SourceFile>,
+        at: impl Into<Option<SourceSpan>>,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             severity: Severity::Error,
             source: Arc::clone(source),
@@ -121,13 +144,23 @@ impl Diagnostic {
         }
     }
 
-    pub fn warning(source: &Arc<SourceFile>, at: impl Into<Option<SourceSpan>>, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(source, at, message) }
+    pub fn warning(
+        source: &Arc<SourceFile>,
+        at: impl Into<Option<SourceSpan>>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(source, at, message)
+        }
     }
 
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+        Self {
+            hint: Some(hint.into()),
+            ..self
+        }
     }
 
     #[must_use]
@@ -169,7 +202,12 @@ fn write_excerpt(
     let number = place.line.to_string();
     let gutter = " ".repeat(number.len());
     write!(f, "\n{number} | {}", shown.line)?;
-    write!(f, "\n{gutter} | {}{}", " ".repeat(shown.indent), "^".repeat(shown.carets))?;
+    write!(
+        f,
+        "\n{gutter} | {}{}",
+        " ".repeat(shown.indent),
+        "^".repeat(shown.carets)
+    )?;
     hint.map_or(Ok(()), |hint| write!(f, " {hint}"))
 }
 
@@ -178,22 +216,43 @@ const SECRETS: [&str; 4] = ["pas", "token", "secret", "pwd"];
 /// A key that contains one of them, but is only a number of tokens.
 const AMOUNT: &str = "tokens";
 
-/// Replaces possible secrets in a line with as many stars, so that positions stay the same. Hides too much rather than
-/// too little, because a secret can contain any YAML syntax.
+/// Replaces possible secrets in a line with as many stars, so that positions stay the same. Hides
+/// too much rather than too little, because a secret can contain any YAML syntax.
 fn masked(line: &str) -> String {
     let keys = line.match_indices(':').map(|(colon, _)| colon);
-    let secret =
-        keys.into_iter().find(|colon| is_secret(line[..*colon].rsplit(['{', ',', ' ']).next().unwrap_or_default()));
-    let line = secret.map_or_else(|| line.to_owned(), |colon| starred(line, colon + 1, line.len()));
-    let user = line.find("://").and_then(|at| Some((at + 3, at + 3 + line[at + 3..].rfind('@')?)));
+    let secret = keys.into_iter().find(|colon| {
+        is_secret(
+            line[..*colon]
+                .rsplit(['{', ',', ' '])
+                .next()
+                .unwrap_or_default(),
+        )
+    });
+    let line = secret.map_or_else(
+        || line.to_owned(),
+        |colon| starred(line, colon + 1, line.len()),
+    );
+    let user = line
+        .find("://")
+        .and_then(|at| Some((at + 3, at + 3 + line[at + 3..].rfind('@')?)));
     user.map_or_else(|| line.clone(), |(from, to)| starred(&line, from, to))
 }
 
 /// Replaces all but spaces and delimiters with stars.
 fn starred(part: &str, from: usize, to: usize) -> String {
-    let star =
-        |c: char| if c.is_whitespace() || "\"'{},".contains(c) { c.to_string() } else { "*".repeat(c.len_utf8()) };
-    format!("{}{}{}", &part[..from], part[from..to].chars().map(star).collect::<String>(), &part[to..])
+    let star = |c: char| {
+        if c.is_whitespace() || "\"'{},".contains(c) {
+            c.to_string()
+        } else {
+            "*".repeat(c.len_utf8())
+        }
+    };
+    format!(
+        "{}{}{}",
+        &part[..from],
+        part[from..to].chars().map(star).collect::<String>(),
+        &part[to..]
+    )
 }
 
 /// Whether the value of a key is hidden.
@@ -218,7 +277,9 @@ impl SourceExcerpt {
             let mut from = before.len();
             let mut room = before_room - 1;
             for (i, c) in before.char_indices().rev() {
-                let Some(left) = room.checked_sub(width(c)) else { break };
+                let Some(left) = room.checked_sub(width(c)) else {
+                    break;
+                };
                 (from, room) = (i, left);
             }
             shown.push('…');
@@ -227,20 +288,35 @@ impl SourceExcerpt {
             push_shown(&mut shown, before, usize::MAX);
         }
         let indent = columns(&shown);
-        let cut = push_shown(&mut shown, meant, SHOWN_COLUMNS - indent.min(SHOWN_COLUMNS / 2));
+        let cut = push_shown(
+            &mut shown,
+            meant,
+            SHOWN_COLUMNS - indent.min(SHOWN_COLUMNS / 2),
+        );
         let carets = (columns(&shown) - indent).max(1);
-        let cut = cut || push_shown(&mut shown, after, SHOWN_COLUMNS.saturating_sub(indent + carets));
+        let cut = cut
+            || push_shown(
+                &mut shown,
+                after,
+                SHOWN_COLUMNS.saturating_sub(indent + carets),
+            );
         if cut {
             shown.push('…');
         }
-        Self { line: shown.trim_end().to_owned(), indent, carets }
+        Self {
+            line: shown.trim_end().to_owned(),
+            indent,
+            carets,
+        }
     }
 }
 
 /// Appends what fits into `room` columns. Returns whether something was cut.
 fn push_shown(to: &mut String, text: &str, mut room: usize) -> bool {
     for c in text.chars() {
-        let Some(left) = room.checked_sub(width(c)) else { return true };
+        let Some(left) = room.checked_sub(width(c)) else {
+            return true;
+        };
         room = left;
         match c {
             '\t' => to.extend(std::iter::repeat_n(' ', TAB)),
@@ -257,12 +333,17 @@ fn columns(text: &str) -> usize {
 
 /// Control characters, and those that change the writing direction.
 fn is_unsafe(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+    c.is_control()
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
 /// The width of a character in columns.
 fn width(c: char) -> usize {
-    if c == '\t' { TAB } else { c.width().unwrap_or(0) }
+    if c == '\t' {
+        TAB
+    } else {
+        c.width().unwrap_or(0)
+    }
 }
 
 /// Quotes a foreign text in a message: in backquotes, on one line, cut if it is long.
@@ -273,31 +354,46 @@ pub(super) fn quoted(text: &str) -> String {
             shown.push('…');
             break;
         }
-        if is_unsafe(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+        if is_unsafe(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
     }
     shown.push('`');
     shown
 }
 
 /// "did you mean", or a list of the valid names.
-pub(super) fn suggest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>, what: &str) -> Option<String> {
+pub(super) fn suggest<'a>(
+    wrong: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    what: &str,
+) -> Option<String> {
     const LISTED: usize = 14;
     let known: Vec<&str> = known.into_iter().collect();
     if let Some(name) = nearest(wrong, known.iter().copied()) {
         return Some(format!("did you mean `{name}`?"));
     }
-    (1..=LISTED).contains(&known.len()).then(|| format!("{what}: {}", names(&known)))
+    (1..=LISTED)
+        .contains(&known.len())
+        .then(|| format!("{what}: {}", names(&known)))
 }
 
 /// Names in a sentence: `a`, `b`, `c`.
 pub(super) fn names(names: &[&str]) -> String {
-    names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
+    names
+        .iter()
+        .map(|name| quoted(name))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
-/// Sorts by file, then by position, errors before warnings. Removes duplicates, because a mistake that an alias repeats
-/// is one mistake.
+/// Sorts by file, then by position, errors before warnings. Removes duplicates, because a mistake
+/// that an alias repeats is one mistake.
 pub(super) fn sort(diagnostics: &mut Vec<Diagnostic>) {
-    diagnostics.sort_by(|a, b| (a.place, a.severity, &a.message).cmp(&(b.place, b.severity, &b.message)));
+    diagnostics
+        .sort_by(|a, b| (a.place, a.severity, &a.message).cmp(&(b.place, b.severity, &b.message)));
     let mut files: Vec<Arc<SourceFile>> = Vec::new();
     for diagnostic in diagnostics.iter() {
         if !files.contains(&diagnostic.source) {
@@ -315,8 +411,13 @@ mod tests {
 
     fn shown(text: &str, part: &str, hint: &str) -> String {
         let source = Arc::new(SourceFile::new("creel.yaml", text));
-        let at = SourceSpan { offset: text.find(part).expect("the part is in the text"), len: part.len() };
-        Diagnostic::error(&source, at, "wrong").hint(hint).to_string()
+        let at = SourceSpan {
+            offset: text.find(part).expect("the part is in the text"),
+            len: part.len(),
+        };
+        Diagnostic::error(&source, at, "wrong")
+            .hint(hint)
+            .to_string()
     }
 
     #[test]
@@ -325,7 +426,11 @@ mod tests {
             creel.yaml:3:3: wrong
             3 |   stopp: []
               |   ^^^^^ did you mean `stop`?"#]]
-        .assert_eq(&shown("a: 1\nhooks:\n  stopp: []\n", "stopp", "did you mean `stop`?"));
+        .assert_eq(&shown(
+            "a: 1\nhooks:\n  stopp: []\n",
+            "stopp",
+            "did you mean `stop`?",
+        ));
     }
 
     #[test]
@@ -350,7 +455,13 @@ mod tests {
         let shown = shown(&text, "WRONG", "no");
         let lines: Vec<&str> = shown.lines().collect();
         assert!(lines[1].chars().count() < 130, "{shown}");
-        assert_eq!(lines[1].find("WRONG").map(|i| lines[1][..i].chars().count()), lines[2].find("^^^^^"), "{shown}");
+        assert_eq!(
+            lines[1]
+                .find("WRONG")
+                .map(|i| lines[1][..i].chars().count()),
+            lines[2].find("^^^^^"),
+            "{shown}"
+        );
     }
 
     #[test]
@@ -363,7 +474,15 @@ mod tests {
             "nats: { prefix: WRONG, pasword: hunter2 }",
             "  token: hunter2 WRONG",
         ] {
-            let shown = shown(text, if text.contains("token") { "token" } else { "WRONG" }, "no");
+            let shown = shown(
+                text,
+                if text.contains("token") {
+                    "token"
+                } else {
+                    "WRONG"
+                },
+                "no",
+            );
             assert!(!shown.contains(secret), "{shown}");
         }
         assert!(shown("hooks: { stop: [{ command: a@b }] }", "stop", "no").contains("a@b"));
@@ -371,8 +490,14 @@ mod tests {
 
     #[test]
     fn near_names_are_found_and_far_ones_are_not() {
-        assert_eq!(nearest("post_iterations", ["pre_iteration", "post_iteration"]), Some("post_iteration"));
-        assert_eq!(nearest("postIteration", ["pre_iteration", "post_iteration"]), Some("post_iteration"));
+        assert_eq!(
+            nearest("post_iterations", ["pre_iteration", "post_iteration"]),
+            Some("post_iteration")
+        );
+        assert_eq!(
+            nearest("postIteration", ["pre_iteration", "post_iteration"]),
+            Some("post_iteration")
+        );
         assert_eq!(nearest("banana", ["pre_iteration", "stop"]), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Reads values from a tree, with the defaults from the table.
 //!
-//! Owns the meaning of single values, such as durations. Does not report mistakes: a value of the wrong type reads as
-//! its default, because [`super::validate`] has reported it.
+//! Owns the meaning of single values, such as durations. Does not report mistakes: a value of the
+//! wrong type reads as its default, because [`super::validate`] has reported it.
 
 use std::time::Duration;
 
@@ -31,12 +31,14 @@ pub(super) enum DurationError {
 pub(super) fn duration(node: &ConfigNode) -> Result<TimeSpan, DurationError> {
     match &node.kind {
         NodeKind::Int(n) if *n < 0 => Err(DurationError::Negative),
-        NodeKind::Int(n) => {
-            u64::try_from(*n).map_err(|_| DurationError::TooLong).and_then(|n| bounded(Duration::from_secs(n)))
-        }
+        NodeKind::Int(n) => u64::try_from(*n)
+            .map_err(|_| DurationError::TooLong)
+            .and_then(|n| bounded(Duration::from_secs(n))),
         NodeKind::Float(seconds) => from_seconds(*seconds),
         NodeKind::Text(text) => from_text(text.trim()),
-        NodeKind::Null | NodeKind::Bool(_) | NodeKind::List(_) | NodeKind::Map(_) => Err(DurationError::WrongType),
+        NodeKind::Null | NodeKind::Bool(_) | NodeKind::List(_) | NodeKind::Map(_) => {
+            Err(DurationError::WrongType)
+        }
     }
 }
 
@@ -54,7 +56,9 @@ fn from_seconds(seconds: f64) -> Result<TimeSpan, DurationError> {
     if seconds < 0.0 {
         return Err(DurationError::Negative);
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| DurationError::TooLong).and_then(bounded)
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| DurationError::TooLong)
+        .and_then(bounded)
 }
 
 fn from_text(text: &str) -> Result<TimeSpan, DurationError> {
@@ -63,7 +67,9 @@ fn from_text(text: &str) -> Result<TimeSpan, DurationError> {
     {
         return from_seconds(seconds);
     }
-    let signed = text.parse::<jiff::SignedDuration>().map_err(|_| DurationError::Unreadable)?;
+    let signed = text
+        .parse::<jiff::SignedDuration>()
+        .map_err(|_| DurationError::Unreadable)?;
     if signed.is_negative() {
         return Err(DurationError::Negative);
     }
@@ -76,7 +82,11 @@ fn bounded(duration: Duration) -> Result<TimeSpan, DurationError> {
         return Err(DurationError::TooLong);
     }
     let span = TimeSpan::from(duration);
-    Ok(if span.is_zero() && !duration.is_zero() { TimeSpan(1) } else { span })
+    Ok(if span.is_zero() && !duration.is_zero() {
+        TimeSpan(1)
+    } else {
+        span
+    })
 }
 
 /// A map whose keys are in the table.
@@ -93,26 +103,42 @@ impl<'a> ConfigFields<'a> {
 
     /// The configured value, unless it is `null`.
     pub(super) fn given(&self, name: &str) -> Option<&'a ConfigNode> {
-        debug_assert!(self.shape.field(name).is_some(), "`{name}` is in the table of `{}`", self.shape.name);
+        debug_assert!(
+            self.shape.field(name).is_some(),
+            "`{name}` is in the table of `{}`",
+            self.shape.name
+        );
         self.node?.get(name).filter(|node| !node.is_null())
     }
 
     pub(super) fn below(&self, name: &str, shape: &'static MapShape) -> Self {
-        Self { shape, node: self.given(name) }
+        Self {
+            shape,
+            node: self.given(name),
+        }
     }
 
     /// The configured value or the default, converted with `read`.
     fn read<T>(&self, name: &str, read: impl Fn(&ConfigNode) -> Option<T>) -> Option<T> {
-        self.given(name).and_then(&read).or_else(|| read(&self.shape.field(name)?.default.node()?))
+        self.given(name)
+            .and_then(&read)
+            .or_else(|| read(&self.shape.field(name)?.default.node()?))
     }
 
     /// A value that has a default.
     fn certain<T>(&self, name: &str, read: impl Fn(&ConfigNode) -> Option<T>) -> T {
-        self.read(name, read).expect("the table's default is of the table's type")
+        self.read(name, read)
+            .expect("the table's default is of the table's type")
     }
 
     pub(super) fn bool(&self, name: &str) -> bool {
-        self.certain(name, |node| if let NodeKind::Bool(b) = node.kind { Some(b) } else { None })
+        self.certain(name, |node| {
+            if let NodeKind::Bool(b) = node.kind {
+                Some(b)
+            } else {
+                None
+            }
+        })
     }
 
     pub(super) fn int<T: TryFrom<i128>>(&self, name: &str) -> T {
@@ -164,24 +190,34 @@ impl<'a> ConfigFields<'a> {
 }
 
 fn as_int<T: TryFrom<i128>>(node: &ConfigNode) -> Option<T> {
-    if let NodeKind::Int(n) = node.kind { T::try_from(n).ok() } else { None }
+    if let NodeKind::Int(n) = node.kind {
+        T::try_from(n).ok()
+    } else {
+        None
+    }
 }
 
 /// Any number as a float.
 pub(super) fn as_number(kind: &NodeKind) -> Option<f64> {
     match kind {
         // Integers beyond 32 bits are outside of every range in the table.
-        NodeKind::Int(n) => {
-            Some(i32::try_from(*n).map_or(f64::INFINITY.copysign(if *n < 0 { -1.0 } else { 1.0 }), f64::from))
-        }
+        NodeKind::Int(n) => Some(i32::try_from(*n).map_or(
+            f64::INFINITY.copysign(if *n < 0 { -1.0 } else { 1.0 }),
+            f64::from,
+        )),
         NodeKind::Float(x) => Some(*x),
-        NodeKind::Null | NodeKind::Bool(_) | NodeKind::Text(_) | NodeKind::List(_) | NodeKind::Map(_) => None,
+        NodeKind::Null
+        | NodeKind::Bool(_)
+        | NodeKind::Text(_)
+        | NodeKind::List(_)
+        | NodeKind::Map(_) => None,
     }
 }
 
 /// Converts a name to its enum value.
 pub(super) fn as_name<T: for<'de> Deserialize<'de>>(node: &ConfigNode) -> Option<T> {
-    let deserializer: serde::de::value::StrDeserializer<'_, serde::de::value::Error> = node.text()?.into_deserializer();
+    let deserializer: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
+        node.text()?.into_deserializer();
     T::deserialize(deserializer).ok()
 }
 
@@ -192,7 +228,13 @@ mod tests {
 
     #[test]
     fn lengths_of_time_are_seconds_or_text() {
-        let read = |kind| duration(&ConfigNode { at: SourceSpan::default(), kind }).map(|span| span.0);
+        let read = |kind| {
+            duration(&ConfigNode {
+                at: SourceSpan::default(),
+                kind,
+            })
+            .map(|span| span.0)
+        };
         let text = |text: &str| read(NodeKind::Text(text.to_owned()));
         assert_eq!(read(NodeKind::Int(30)), Ok(30_000));
         assert_eq!(read(NodeKind::Float(1.5)), Ok(1_500));
@@ -202,7 +244,14 @@ mod tests {
         assert_eq!(read(NodeKind::Float(f64::NAN)), Err(DurationError::TooLong));
         assert_eq!(
             ["500ms", "2m", "1h 30m", "90s", "45", "0"].map(text),
-            [Ok(500), Ok(120_000), Ok(5_400_000), Ok(90_000), Ok(45_000), Ok(0)]
+            [
+                Ok(500),
+                Ok(120_000),
+                Ok(5_400_000),
+                Ok(90_000),
+                Ok(45_000),
+                Ok(0)
+            ]
         );
         assert_eq!(text("-5s"), Err(DurationError::Negative));
         assert_eq!(text("soon"), Err(DurationError::Unreadable));

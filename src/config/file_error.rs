@@ -3,7 +3,10 @@
 use std::io;
 
 /// The reason without the number of the error.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the library's enum grows, and its own words are good enough")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the library's enum grows, and its own words are good enough"
+)]
 pub fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "it does not exist".to_owned(),

@@ -14,7 +14,9 @@ use super::{
     fields::ConfigFields,
     node::{ConfigNode, NodeKind},
     report::DiagnosticReport,
-    shape::{BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK, MapShape},
+    shape::{
+        BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK, MapShape,
+    },
 };
 use crate::{
     engine::{
@@ -23,7 +25,8 @@ use crate::{
             template::{self, Placeholder, offered, placeholders},
         },
         policy::{
-            BuiltinCall, BuiltinOptions, HookAction, HookFailurePolicy, HookSpec, MERGE, PipeOutput, RetryOptions,
+            BuiltinCall, BuiltinOptions, HookAction, HookFailurePolicy, HookSpec, MERGE,
+            PipeOutput, RetryOptions,
         },
         protect::PROTECT,
         retry::feedback::FEEDBACK_VALUES,
@@ -101,7 +104,9 @@ pub(super) struct HookNodes<'a> {
 
 impl<'a> HookNodes<'a> {
     fn list(self, point: HookPoint) -> Option<&'a ConfigNode> {
-        self.hooks.and_then(|hooks| hooks.get(point.name())).filter(|list| is_list(list))
+        self.hooks
+            .and_then(|hooks| hooks.get(point.name()))
+            .filter(|list| is_list(list))
     }
 
     fn checks(self) -> Option<&'a ConfigNode> {
@@ -114,9 +119,17 @@ fn is_list(node: &ConfigNode) -> bool {
 }
 
 /// `outer` are the lists that apply where these are silent.
-pub(super) fn lower(report: &mut DiagnosticReport, nodes: HookNodes<'_>, outer: &HookLists) -> HookLists {
+pub(super) fn lower(
+    report: &mut DiagnosticReport,
+    nodes: HookNodes<'_>,
+    outer: &HookLists,
+) -> HookLists {
     let mut all = HookLists::default();
-    let outer_checks = outer.checks.iter().flatten().filter(|_| nodes.checks().is_none());
+    let outer_checks = outer
+        .checks
+        .iter()
+        .flatten()
+        .filter(|_| nodes.checks().is_none());
     let outer_hooks = outer.hooks.get(&HookPoint::Stop).into_iter().flatten();
     let outer_hooks = outer_hooks.filter(|_| nodes.list(HookPoint::Stop).is_none());
     // The other hooks at `stop` that run in the same sessions.
@@ -127,8 +140,14 @@ pub(super) fn lower(report: &mut DiagnosticReport, nodes: HookNodes<'_>, outer: 
         all.checks = Some(checks);
     }
     for point in HookPoint::ALL {
-        let Some(list) = nodes.list(point) else { continue };
-        let beside = if point == HookPoint::Stop { beside.as_slice() } else { &[] };
+        let Some(list) = nodes.list(point) else {
+            continue;
+        };
+        let beside = if point == HookPoint::Stop {
+            beside.as_slice()
+        } else {
+            &[]
+        };
         let hooks = all.read(report, HookList::At(point), list, beside);
         all.hooks.insert(point, hooks);
     }
@@ -154,7 +173,9 @@ impl HookLists {
         let kept = in_order(report, list, found, beside);
         for LocatedHook { spec, at } in &kept {
             let line = report.source.place(*at).line;
-            self.lines.entry((list.point(), spec.name.clone())).or_insert(line);
+            self.lines
+                .entry((list.point(), spec.name.clone()))
+                .or_insert(line);
         }
         kept.into_iter().map(|placed| placed.spec).collect()
     }
@@ -162,7 +183,10 @@ impl HookLists {
 
 fn is_about_submitting(point: HookPoint) -> bool {
     match point {
-        HookPoint::BeforeSubmit | HookPoint::AfterSubmit | HookPoint::BeforeMerge | HookPoint::AfterMerge => true,
+        HookPoint::BeforeSubmit
+        | HookPoint::AfterSubmit
+        | HookPoint::BeforeMerge
+        | HookPoint::AfterMerge => true,
         HookPoint::SessionStart
         | HookPoint::PreIteration
         | HookPoint::Stop
@@ -179,31 +203,56 @@ fn is_about_submitting(point: HookPoint) -> bool {
 fn check(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<LocatedHook> {
     let list = HookList::Checks;
     match &node.kind {
-        NodeKind::Text(text) => {
-            command_text(report, list, &ConfigFields::of(list.command_shape(), None), (text, node.at))
-        }
+        NodeKind::Text(text) => command_text(
+            report,
+            list,
+            &ConfigFields::of(list.command_shape(), None),
+            (text, node.at),
+        ),
         NodeKind::Map(_) if node.get("exec").is_some() => exec(report, list, node),
         NodeKind::Map(_) => command(report, list, node),
-        NodeKind::Null | NodeKind::Bool(_) | NodeKind::Int(_) | NodeKind::Float(_) | NodeKind::List(_) => None,
+        NodeKind::Null
+        | NodeKind::Bool(_)
+        | NodeKind::Int(_)
+        | NodeKind::Float(_)
+        | NodeKind::List(_) => None,
     }
 }
 
-fn entry(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode, found: &mut Vec<LocatedHook>) {
+fn entry(
+    report: &mut DiagnosticReport,
+    point: HookPoint,
+    node: &ConfigNode,
+    found: &mut Vec<LocatedHook>,
+) {
     let list = HookList::At(point);
     match &node.kind {
         NodeKind::Text(name) => found.extend(builtin(report, point, name, node.at)),
-        NodeKind::Map(_) if node.get("builtin").is_some() => found.extend(builtin_with_options(report, point, node)),
+        NodeKind::Map(_) if node.get("builtin").is_some() => {
+            found.extend(builtin_with_options(report, point, node));
+        }
         NodeKind::Map(_) if node.get("exec").is_some() => found.extend(exec(report, list, node)),
-        NodeKind::Map(_) if node.get("gatekeeper").is_some() => found.extend(gatekeeper(report, point, node)),
+        NodeKind::Map(_) if node.get("gatekeeper").is_some() => {
+            found.extend(gatekeeper(report, point, node));
+        }
         NodeKind::Map(_) if node.get("hooks").is_some() || node.get("matcher").is_some() => {
             group(report, list, node, found);
         }
         NodeKind::Map(_) => found.extend(command(report, list, node)),
-        NodeKind::Null | NodeKind::Bool(_) | NodeKind::Int(_) | NodeKind::Float(_) | NodeKind::List(_) => {}
+        NodeKind::Null
+        | NodeKind::Bool(_)
+        | NodeKind::Int(_)
+        | NodeKind::Float(_)
+        | NodeKind::List(_) => {}
     }
 }
 
-fn group(report: &mut DiagnosticReport, list: HookList, node: &ConfigNode, found: &mut Vec<LocatedHook>) {
+fn group(
+    report: &mut DiagnosticReport,
+    list: HookList,
+    node: &ConfigNode,
+    found: &mut Vec<LocatedHook>,
+) {
     if let Some(matcher) = node.get("matcher")
         && matcher.text().is_some_and(|text| !matches!(text, "" | "*"))
     {
@@ -215,35 +264,59 @@ fn group(report: &mut DiagnosticReport, list: HookList, node: &ConfigNode, found
     }
 }
 
-fn builtin(report: &mut DiagnosticReport, point: HookPoint, name: &str, at: SourceSpan) -> Option<LocatedHook> {
+fn builtin(
+    report: &mut DiagnosticReport,
+    point: HookPoint,
+    name: &str,
+    at: SourceSpan,
+) -> Option<LocatedHook> {
     if name.trim().is_empty() {
         return None;
     }
     if !BUILTIN_HOOKS.contains(&name) {
         let hint = match nearest(name, BUILTIN_HOOKS) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if point == HookPoint::Stop => "move it to `checks:`, or write `command: …`".to_owned(),
-            None => format!("write a command as `command: …`. Built-in hooks: {}", names(&BUILTIN_HOOKS)),
+            None if point == HookPoint::Stop => {
+                "move it to `checks:`, or write `command: …`".to_owned()
+            }
+            None => format!(
+                "write a command as `command: …`. Built-in hooks: {}",
+                names(&BUILTIN_HOOKS)
+            ),
         };
         report.error_hint(at, format!("unknown built-in hook {}", quoted(name)), hint);
         return None;
     }
     if !is_about_submitting(point) {
-        report.error_hint(at, format!("`{name}` does not work at `{point}`"), only_at_submit());
+        report.error_hint(
+            at,
+            format!("`{name}` does not work at `{point}`"),
+            only_at_submit(),
+        );
         return None;
     }
     if name != MERGE {
-        return Some(LocatedHook { spec: HookSpec::builtin(name), at });
+        return Some(LocatedHook {
+            spec: HookSpec::builtin(name),
+            at,
+        });
     }
     if point != HookPoint::BeforeMerge {
         let hint = "`creel merge` runs it when all hooks at `before_merge` have passed".to_owned();
         report.error_hint(at, format!("`{name}` does not work at `{point}`"), hint);
         return None;
     }
-    Some(LocatedHook { spec: HookSpec::merge(), at })
+    Some(LocatedHook {
+        spec: HookSpec::merge(),
+        at,
+    })
 }
 
-fn builtin_with_options(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -> Option<LocatedHook> {
+fn builtin_with_options(
+    report: &mut DiagnosticReport,
+    point: HookPoint,
+    node: &ConfigNode,
+) -> Option<LocatedHook> {
     let fields = ConfigFields::of(&BUILTIN_HOOK, Some(node));
     let written = fields.given("builtin")?;
     let name = fields.some_text("builtin")?;
@@ -254,27 +327,48 @@ fn builtin_with_options(report: &mut DiagnosticReport, point: HookPoint, node: &
         base_branch: fields.some_text("base_branch"),
         remote: fields.some_text("remote"),
     };
-    let priority = if plain.is_merge() { plain.priority } else { fields.int("priority") };
+    let priority = if plain.is_merge() {
+        plain.priority
+    } else {
+        fields.int("priority")
+    };
     let called = fields.some_text("name").unwrap_or_else(|| name.clone());
     let action = HookAction::Builtin(BuiltinCall { name, options });
-    let spec = HookSpec { priority, ..spec(&fields, called, action, fields.duration("timeout")) };
-    Some(LocatedHook { spec, at: name_at(&fields, written.at) })
+    let spec = HookSpec {
+        priority,
+        ..spec(&fields, called, action, fields.duration("timeout"))
+    };
+    Some(LocatedHook {
+        spec,
+        at: name_at(&fields, written.at),
+    })
 }
 
-/// Refuses options that the built-in hook would ignore, or that would make it do less than its name says.
+/// Refuses options that the built-in hook would ignore, or that would make it do less than its name
+/// says.
 fn check_options(report: &mut DiagnosticReport, fields: &ConfigFields<'_>, name: &str) {
     let mut refuse = |key: &str, hint: &str| {
         if let Some(given) = fields.given(key) {
-            report.error_hint(given.at, format!("`{name}` does not accept `{key}`"), hint.to_owned());
+            report.error_hint(
+                given.at,
+                format!("`{name}` does not accept `{key}`"),
+                hint.to_owned(),
+            );
         }
     };
     match name {
         "run_tests" => {
             for key in ["base_branch", "remote"] {
-                refuse(key, "it runs the tests of the project folder, whatever the branch");
+                refuse(
+                    key,
+                    "it runs the tests of the project folder, whatever the branch",
+                );
             }
         }
-        "create_pr" => refuse("command", "set `pr_command` under `submit`; `merge_pr` uses it too"),
+        "create_pr" => refuse(
+            "command",
+            "set `pr_command` under `submit`; `merge_pr` uses it too",
+        ),
         _ => refuse("command", "only `run_tests` runs a command of yours"),
     }
     if name != MERGE {
@@ -293,11 +387,19 @@ fn only_at_submit() -> String {
     "use it at `before_submit`, `after_submit`, `before_merge` or `after_merge`".to_owned()
 }
 
-fn gatekeeper(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -> Option<LocatedHook> {
+fn gatekeeper(
+    report: &mut DiagnosticReport,
+    point: HookPoint,
+    node: &ConfigNode,
+) -> Option<LocatedHook> {
     let fields = ConfigFields::of(&GATEKEEPER_HOOK, Some(node));
     let list = fields.given("gatekeeper")?;
     if !is_about_submitting(point) {
-        report.error_hint(list.at, format!("a gatekeeper does not work at `{point}`"), only_at_submit());
+        report.error_hint(
+            list.at,
+            format!("a gatekeeper does not work at `{point}`"),
+            only_at_submit(),
+        );
         return None;
     }
     if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) {
@@ -305,20 +407,33 @@ fn gatekeeper(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode
         return None;
     }
     let agents = mention(report, list);
-    let name = fields.some_text("name").unwrap_or_else(|| format!("gatekeeper: {}", agents.join(", ")));
+    let name = fields
+        .some_text("name")
+        .unwrap_or_else(|| format!("gatekeeper: {}", agents.join(", ")));
     let action = HookAction::Gatekeeper(agents);
     let timeout = fields.duration("timeout");
-    Some(LocatedHook { spec: spec(&fields, name, action, timeout), at: name_at(&fields, list.at) })
+    Some(LocatedHook {
+        spec: spec(&fields, name, action, timeout),
+        at: name_at(&fields, list.at),
+    })
 }
 
 /// Reads a list of agent names. They are checked later, when all agents are known.
 pub(super) fn mention(report: &mut DiagnosticReport, list: &ConfigNode) -> Vec<String> {
-    let named: Vec<_> = list.items().iter().filter_map(|item| Some((item.text()?.to_owned(), item.at))).collect();
+    let named: Vec<_> = list
+        .items()
+        .iter()
+        .filter_map(|item| Some((item.text()?.to_owned(), item.at)))
+        .collect();
     report.mentioned.extend(named.iter().cloned());
     named.into_iter().map(|(name, _)| name).collect()
 }
 
-fn command(report: &mut DiagnosticReport, list: HookList, node: &ConfigNode) -> Option<LocatedHook> {
+fn command(
+    report: &mut DiagnosticReport,
+    list: HookList,
+    node: &ConfigNode,
+) -> Option<LocatedHook> {
     let fields = ConfigFields::of(list.command_shape(), Some(node));
     let written = fields.given("command")?;
     command_text(report, list, &fields, (written.text()?, written.at))
@@ -336,7 +451,13 @@ fn command_text(
     }
     check_placeholders(report, &list.shown(), offered(list.point()), text, at);
     if BUILTIN_HOOKS.contains(&name) {
-        report.warning(at, format!("this runs a program with the name {}, not the built-in hook", quoted(name)));
+        report.warning(
+            at,
+            format!(
+                "this runs a program with the name {}, not the built-in hook",
+                quoted(name)
+            ),
+        );
         let hint = if is_about_submitting(list.point()) {
             format!("did you mean `builtin: {name}`?")
         } else {
@@ -347,29 +468,60 @@ fn command_text(
         }
     }
     let action = HookAction::Command(text.to_owned());
-    Some(process_hook(report, list, fields, (name.to_owned(), action), at))
+    Some(process_hook(
+        report,
+        list,
+        fields,
+        (name.to_owned(), action),
+        at,
+    ))
 }
 
 /// A program without a shell.
 fn exec(report: &mut DiagnosticReport, list: HookList, node: &ConfigNode) -> Option<LocatedHook> {
     let fields = ConfigFields::of(list.exec_shape(), Some(node));
     let written = fields.given("exec")?;
-    let NodeKind::List(items) = &written.kind else { return None };
-    let arguments: Vec<String> = items.iter().map(|item| item.text().map(str::to_owned)).collect::<Option<_>>()?;
-    if arguments.first().is_none_or(|program| program.trim().is_empty()) {
+    let NodeKind::List(items) = &written.kind else {
+        return None;
+    };
+    let arguments: Vec<String> = items
+        .iter()
+        .map(|item| item.text().map(str::to_owned))
+        .collect::<Option<_>>()?;
+    if arguments
+        .first()
+        .is_none_or(|program| program.trim().is_empty())
+    {
         let hint = "write the program first, then its arguments: `exec: [cargo, test]`".to_owned();
         report.error_hint(written.at, "`exec` names no program", hint);
         return None;
     }
     if let Err((index, error)) = template::check_arguments(&arguments) {
-        let at = within(report, &arguments[index], &error.placeholder, items[index].at);
+        let at = within(
+            report,
+            &arguments[index],
+            &error.placeholder,
+            items[index].at,
+        );
         report.error(at, error.to_string());
     }
     for (argument, item) in arguments.iter().zip(items) {
-        check_names(report, &list.shown(), offered(list.point()), argument, item.at);
+        check_names(
+            report,
+            &list.shown(),
+            offered(list.point()),
+            argument,
+            item.at,
+        );
     }
     let name = command_line(&arguments);
-    Some(process_hook(report, list, &fields, (name, HookAction::Exec(arguments)), written.at))
+    Some(process_hook(
+        report,
+        list,
+        &fields,
+        (name, HookAction::Exec(arguments)),
+        written.at,
+    ))
 }
 
 /// A hook that runs a process of the user's, under its own name or the one that it has by default.
@@ -388,18 +540,31 @@ fn process_hook(
         HookList::At(HookPoint::Stop) => advice::about_stop_hook(report, &spec, fields, at),
         HookList::At(HookPoint::OnGate) => check_gate_hook(report, &spec, fields),
         HookList::At(HookPoint::SessionEnd) => {
-            check_piped(report, (HookPoint::SessionEnd, "no prompt follows"), &spec, fields);
+            check_piped(
+                report,
+                (HookPoint::SessionEnd, "no prompt follows"),
+                &spec,
+                fields,
+            );
         }
         HookList::Checks | HookList::At(_) => {}
     }
-    LocatedHook { spec, at: name_at(fields, at) }
+    LocatedHook {
+        spec,
+        at: name_at(fields, at),
+    }
 }
 
 fn name_at(fields: &ConfigFields<'_>, otherwise: SourceSpan) -> SourceSpan {
     fields.given("name").map_or(otherwise, |name| name.at)
 }
 
-fn spec(fields: &ConfigFields<'_>, name: String, action: HookAction, timeout: TimeSpan) -> HookSpec {
+fn spec(
+    fields: &ConfigFields<'_>,
+    name: String,
+    action: HookAction,
+    timeout: TimeSpan,
+) -> HookSpec {
     HookSpec {
         name,
         action,
@@ -412,7 +577,8 @@ fn spec(fields: &ConfigFields<'_>, name: String, action: HookAction, timeout: Ti
     }
 }
 
-/// A hook at `on_gate` only notifies people. It can neither delay the session nor send anything to the agent.
+/// A hook at `on_gate` only notifies people. It can neither delay the session nor send anything to
+/// the agent.
 fn check_gate_hook(report: &mut DiagnosticReport, spec: &HookSpec, fields: &ConfigFields<'_>) {
     if let (Some(HookFailurePolicy::Block | HookFailurePolicy::Escalate), Some(given)) =
         (spec.on_failure, fields.given("on_failure"))
@@ -420,7 +586,12 @@ fn check_gate_hook(report: &mut DiagnosticReport, spec: &HookSpec, fields: &Conf
         let hint = "a hook at `on_gate` never opens a gate itself; remove `on_failure`".to_owned();
         report.error_hint(given.at, "a failure at `on_gate` can only be ignored", hint);
     }
-    check_piped(report, (HookPoint::OnGate, "the agent does not get its output"), spec, fields);
+    check_piped(
+        report,
+        (HookPoint::OnGate, "the agent does not get its output"),
+        spec,
+        fields,
+    );
 }
 
 /// Warns about piped output that goes nowhere.
@@ -430,18 +601,33 @@ fn check_piped(
     spec: &HookSpec,
     fields: &ConfigFields<'_>,
 ) {
-    if let Some(given) = fields.given("pipe_output").filter(|_| spec.pipe_output != PipeOutput::Never) {
-        report.warning(given.at, format!("`pipe_output` has no effect at `{point}`: {why}"));
+    if let Some(given) = fields
+        .given("pipe_output")
+        .filter(|_| spec.pipe_output != PipeOutput::Never)
+    {
+        report.warning(
+            given.at,
+            format!("`pipe_output` has no effect at `{point}`: {why}"),
+        );
     }
 }
 
 /// The retry options of a stop hook. Hooks at other points cannot have them.
-fn retry_options(report: &mut DiagnosticReport, point: HookPoint, fields: &ConfigFields<'_>) -> RetryOptions {
+fn retry_options(
+    report: &mut DiagnosticReport,
+    point: HookPoint,
+    fields: &ConfigFields<'_>,
+) -> RetryOptions {
     if point != HookPoint::Stop {
         for key in ["retries", "feedback"] {
             if let Some(given) = fields.given(key) {
-                let hint = "only hooks at `stop` send the agent back to work; remove this key".to_owned();
-                report.error_hint(given.at, format!("`{key}` has no effect at `{point}`"), hint);
+                let hint =
+                    "only hooks at `stop` send the agent back to work; remove this key".to_owned();
+                report.error_hint(
+                    given.at,
+                    format!("`{key}` has no effect at `{point}`"),
+                    hint,
+                );
             }
         }
         return RetryOptions::default();
@@ -450,10 +636,18 @@ fn retry_options(report: &mut DiagnosticReport, point: HookPoint, fields: &Confi
     if let (Some(template), Some(given)) = (&feedback, fields.given("feedback")) {
         check_names(report, "`feedback`", FEEDBACK_VALUES, template, given.at);
     }
-    RetryOptions { retries: fields.maybe_int("retries"), feedback }
+    RetryOptions {
+        retries: fields.maybe_int("retries"),
+        feedback,
+    }
 }
 
-pub(super) fn check_template(report: &mut DiagnosticReport, point: HookPoint, command: &str, at: SourceSpan) {
+pub(super) fn check_template(
+    report: &mut DiagnosticReport,
+    point: HookPoint,
+    command: &str,
+    at: SourceSpan,
+) {
     check_placeholders(report, &format!("`{point}`"), offered(point), command, at);
 }
 
@@ -471,7 +665,10 @@ pub(super) fn check_placeholders(
     }
     if let Some(offset) = unclosed_quote(command) {
         let rest = command[offset..].lines().next().unwrap_or_default().len();
-        let at = SourceSpan { len: 1, ..range_within(report, command, offset..offset + rest, at) };
+        let at = SourceSpan {
+            len: 1,
+            ..range_within(report, command, offset..offset + rest, at)
+        };
         let hint = "close it, or write a backslash before it".to_owned();
         report.error_hint(at, "the shell does not find the end of this quote", hint);
     }
@@ -479,7 +676,13 @@ pub(super) fn check_placeholders(
 }
 
 /// Checks that the `{{name}}`s of a text exist.
-pub(super) fn check_names(report: &mut DiagnosticReport, place: &str, known: &[&str], command: &str, at: SourceSpan) {
+pub(super) fn check_names(
+    report: &mut DiagnosticReport,
+    place: &str,
+    known: &[&str],
+    command: &str,
+    at: SourceSpan,
+) {
     for placeholder in placeholders(command) {
         if !known.contains(&placeholder.name.as_str()) {
             unknown_name(report, place, known, command, (&placeholder, at));
@@ -495,23 +698,45 @@ pub(super) fn unknown_name(
     text: &str,
     (placeholder, at): (&Placeholder, SourceSpan),
 ) {
-    let hint = nearest(&placeholder.name, known.iter().copied())
-        .map_or_else(|| format!("{place} has {}", names(known)), |near| format!("did you mean `{{{{{near}}}}}`?"));
+    let hint = nearest(&placeholder.name, known.iter().copied()).map_or_else(
+        || format!("{place} has {}", names(known)),
+        |near| format!("did you mean `{{{{{near}}}}}`?"),
+    );
     let at = within(report, text, placeholder, at);
-    report.error_hint(at, format!("{place} has no {}", quoted(&format!("{{{{{}}}}}", placeholder.name))), hint);
+    report.error_hint(
+        at,
+        format!(
+            "{place} has no {}",
+            quoted(&format!("{{{{{}}}}}", placeholder.name))
+        ),
+        hint,
+    );
 }
 
-/// The position of a placeholder: the same occurrence of the text in the source as in the command. If escapes hide it,
-/// the whole value.
-fn within(report: &DiagnosticReport, command: &str, placeholder: &Placeholder, value: SourceSpan) -> SourceSpan {
+/// The position of a placeholder: the same occurrence of the text in the source as in the command.
+/// If escapes hide it, the whole value.
+fn within(
+    report: &DiagnosticReport,
+    command: &str,
+    placeholder: &Placeholder,
+    value: SourceSpan,
+) -> SourceSpan {
     range_within(report, command, placeholder.range.clone(), value)
 }
 
-fn range_within(report: &DiagnosticReport, command: &str, range: Range<usize>, value: SourceSpan) -> SourceSpan {
+fn range_within(
+    report: &DiagnosticReport,
+    command: &str,
+    range: Range<usize>,
+    value: SourceSpan,
+) -> SourceSpan {
     let text = &command[range.clone()];
     let nth = command[..range.start].matches(text).count();
     match report.source.slice(value).match_indices(text).nth(nth) {
-        Some((offset, _)) => SourceSpan { offset: value.offset + offset, len: text.len() },
+        Some((offset, _)) => SourceSpan {
+            offset: value.offset + offset,
+            len: text.len(),
+        },
         None => value,
     }
 }
@@ -527,19 +752,33 @@ fn in_order(
     let mut kept: Vec<LocatedHook> = Vec::new();
     for LocatedHook { spec, at } in found {
         if point == HookPoint::Stop && spec.name == PROTECT {
-            let message =
-                format!("creel uses the name {} for its own check of the paths under `protect:`", quoted(PROTECT));
+            let message = format!(
+                "creel uses the name {} for its own check of the paths under `protect:`",
+                quoted(PROTECT)
+            );
             report.error_hint(at, message, "give this hook another `name`".to_owned());
             continue;
         }
-        let in_list = kept.iter().find(|other| other.spec.name == spec.name).map(|other| &other.spec);
+        let in_list = kept
+            .iter()
+            .find(|other| other.spec.name == spec.name)
+            .map(|other| &other.spec);
         let same = in_list.or_else(|| beside.iter().find(|other| other.name == spec.name));
         match same {
             Some(same) if *same == spec => {
-                report.warning(at, format!("{} appears twice at `{point}` and runs once", quoted(&spec.name)));
+                report.warning(
+                    at,
+                    format!(
+                        "{} appears twice at `{point}` and runs once",
+                        quoted(&spec.name)
+                    ),
+                );
             }
             Some(_) => {
-                let message = format!("another hook at `{point}` has the name {}", quoted(&spec.name));
+                let message = format!(
+                    "another hook at `{point}` has the name {}",
+                    quoted(&spec.name)
+                );
                 report.error_hint(at, message, "give one of them another `name`".to_owned());
             }
             None => {}
@@ -562,7 +801,8 @@ pub(super) fn check_mentioned(report: &mut DiagnosticReport, known: &[&str]) {
         let message = format!("`agents:` has no agent {}", quoted(&name));
         report.warning(at, message);
         if let Some(last) = report.diagnostics.last_mut() {
-            last.hint = nearest(&name, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+            last.hint =
+                nearest(&name, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Converts a tree to settings.
 //!
-//! Owns what keys mean together, and the files that a config names. Does not check single values: [`super::validate`]
-//! has reported those. An invalid value reads as its default here, so that all mistakes are reported at once.
+//! Owns what keys mean together, and the files that a config names. Does not check single values:
+//! [`super::validate`] has reported those. An invalid value reads as its default here, so that all
+//! mistakes are reported at once.
 
 mod tasks;
 
@@ -23,7 +24,10 @@ use super::{
     paths,
     report::DiagnosticReport,
     rules,
-    settings::{AgentOverrides, ConfigDocument, DESCRIBE, PlanDraft, Settings, TaskType, UiSettings, agent_names},
+    settings::{
+        AgentOverrides, ConfigDocument, DESCRIBE, PlanDraft, Settings, TaskType, UiSettings,
+        agent_names,
+    },
     shape::{AGENT, GATES, RETRY, ROOT, STOP, SUBMIT, UI},
     stop, validate, workflows, worktree,
 };
@@ -32,8 +36,8 @@ use crate::{
     engine::{
         hooks::{point::HookPoint, template},
         policy::{
-            AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies, SettledPolicy, StopHook, StopPlan,
-            StopPreset, SubmitPlan,
+            AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies, SettledPolicy,
+            StopHook, StopPlan, StopPreset, SubmitPlan,
         },
     },
 };
@@ -45,7 +49,11 @@ const LONGEST_SESSION: usize = 64;
 pub(super) fn defaults() -> Settings {
     let mut loader = ConfigLoader::new(Arc::default(), Path::new(""));
     let settings = loader.settings(None);
-    Settings { path: None, documents: Vec::new(), ..settings }
+    Settings {
+        path: None,
+        documents: Vec::new(),
+        ..settings
+    }
 }
 
 /// The settings of an empty config, with the user's table of agents.
@@ -53,7 +61,11 @@ pub(super) fn defaults_with(own: Option<&Path>) -> Result<Settings, ConfigErrors
     let mut loader = ConfigLoader::new(Arc::default(), Path::new(""));
     loader.learn(own);
     let settings = loader.settings(None);
-    loader.finish(Settings { path: None, documents: Vec::new(), ..settings })
+    loader.finish(Settings {
+        path: None,
+        documents: Vec::new(),
+        ..settings
+    })
 }
 
 /// `path` is where the config is.
@@ -66,7 +78,11 @@ pub(super) fn parse(text: &str, path: &Path, own: Option<&Path>) -> Result<Setti
         validate::shape(&mut loader.report, &ROOT, &root);
     } else {
         let message = format!("a config is a map of keys, not {}", root.kind.describe());
-        loader.report.error_hint(root.at, message, "such as `prompt: Make the tests pass.`".to_owned());
+        loader.report.error_hint(
+            root.at,
+            message,
+            "such as `prompt: Make the tests pass.`".to_owned(),
+        );
     }
     let settings = loader.settings(Some(&root));
     loader.finish(settings)
@@ -88,7 +104,10 @@ pub(super) fn load(path: &Path, own: Option<&Path>) -> Result<Settings, ConfigEr
 }
 
 fn display(path: &Path) -> String {
-    path.to_string_lossy().chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    path.to_string_lossy()
+        .chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
 struct ConfigLoader {
@@ -103,30 +122,55 @@ struct ConfigLoader {
 
 impl ConfigLoader {
     fn new(source: Arc<SourceFile>, path: &Path) -> Self {
-        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let documents = vec![ConfigDocument { name, text: source.text.clone() }];
+        let name = path
+            .file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let documents = vec![ConfigDocument {
+            name,
+            text: source.text.clone(),
+        }];
         let known = KnownAgents::built_in();
-        Self { report: DiagnosticReport::new(source), others: Vec::new(), path: path.to_owned(), documents, known }
+        Self {
+            report: DiagnosticReport::new(source),
+            others: Vec::new(),
+            path: path.to_owned(),
+            documents,
+            known,
+        }
     }
 
     /// Adds the user's table of agents, if it exists.
     fn learn(&mut self, own: Option<&Path>) {
-        let Some(path) = own.filter(|path| path.exists()) else { return };
+        let Some(path) = own.filter(|path| path.exists()) else {
+            return;
+        };
         let read = node::read(path);
-        let source = Arc::new(SourceFile::new(display(path), read.as_deref().unwrap_or_default()));
+        let source = Arc::new(SourceFile::new(
+            display(path),
+            read.as_deref().unwrap_or_default(),
+        ));
         let mut report = DiagnosticReport::new(Arc::clone(&source));
         match read {
             Ok(_) => self.known = self.known.with_own(&mut report),
-            Err(reason) => report.diagnostics.push(Diagnostic::error(&source, None, reason.to_string())),
+            Err(reason) => {
+                report
+                    .diagnostics
+                    .push(Diagnostic::error(&source, None, reason.to_string()));
+            }
         }
         self.others.push(report);
     }
 
     /// Returns the settings, or the errors if there are any.
     fn finish(self, mut settings: Settings) -> Result<Settings, ConfigErrors> {
-        let failed = self.report.has_errors() || self.others.iter().any(DiagnosticReport::has_errors);
+        let failed =
+            self.report.has_errors() || self.others.iter().any(DiagnosticReport::has_errors);
         let mut diagnostics = self.report.diagnostics;
-        diagnostics.extend(self.others.into_iter().flat_map(|report| report.diagnostics));
+        diagnostics.extend(
+            self.others
+                .into_iter()
+                .flat_map(|report| report.diagnostics),
+        );
         diagnostic::sort(&mut diagnostics);
         if failed {
             // Show only errors. The warnings appear once those are fixed.
@@ -148,7 +192,10 @@ impl ConfigLoader {
         let draft = self.draft(&root);
         let task_types = self.task_types(&root, &draft.stop.rules, &hooks);
         let notes = self.notes(&root, &checks_of_all(&hooks, &task_types));
-        hooks::check_mentioned(&mut self.report, &agent_names(agents.keys(), &self.known).collect::<Vec<_>>());
+        hooks::check_mentioned(
+            &mut self.report,
+            &agent_names(agents.keys(), &self.known).collect::<Vec<_>>(),
+        );
         Settings {
             path: Some(self.path.clone()),
             session: self.session(&root),
@@ -160,7 +207,9 @@ impl ConfigLoader {
             hooks,
             task_types,
             notes,
-            nats: root.given("nats").and_then(|given| nats::lower(&mut self.report, given, &self.path)),
+            nats: root
+                .given("nats")
+                .and_then(|given| nats::lower(&mut self.report, given, &self.path)),
             ui: ui(&root),
             documents: std::mem::take(&mut self.documents),
             warnings: Vec::new(),
@@ -171,27 +220,43 @@ impl ConfigLoader {
     fn check_version(&mut self, root: &ConfigFields<'_>) {
         let version: i64 = root.int("version");
         if let Some(given) = root.given("version").filter(|_| version > FORMAT) {
-            let message =
-                format!("this creel is too old for version {version} of the config; it supports version {FORMAT}");
-            self.report.error_hint(given.at, message, "update creel, or write `version: 1`".to_owned());
+            let message = format!(
+                "this creel is too old for version {version} of the config; it supports version {FORMAT}"
+            );
+            self.report.error_hint(
+                given.at,
+                message,
+                "update creel, or write `version: 1`".to_owned(),
+            );
         }
     }
 
     fn session(&mut self, root: &ConfigFields<'_>) -> Option<String> {
         let given = root.given("session")?;
         let name = root.some_text("session")?;
-        let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+        let is_plain = name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
         if !is_plain {
             let message = format!("{} is not a valid session name", quoted(&name));
-            self.report.error_hint(given.at, message, "use letters, digits, `-` and `_`".to_owned());
+            self.report.error_hint(
+                given.at,
+                message,
+                "use letters, digits, `-` and `_`".to_owned(),
+            );
         } else if name.len() > LONGEST_SESSION {
-            self.report.error(given.at, format!("the session name is longer than {LONGEST_SESSION} characters"));
+            self.report.error(
+                given.at,
+                format!("the session name is longer than {LONGEST_SESSION} characters"),
+            );
         }
         Some(name)
     }
 
     fn prompt(&mut self, root: &ConfigFields<'_>) -> Option<String> {
-        let Some(file) = root.given("prompt_file") else { return root.some_text("prompt") };
+        let Some(file) = root.given("prompt_file") else {
+            return root.some_text("prompt");
+        };
         if root.given("prompt").is_some() {
             self.report.error_hint(
                 file.at,
@@ -202,7 +267,8 @@ impl ConfigLoader {
         }
         let (_, text) = self.read_beside(file, "prompt_file")?;
         if text.trim().is_empty() {
-            self.report.error(file.at, format!("{} is empty", quoted(file.text()?)));
+            self.report
+                .error(file.at, format!("{} is empty", quoted(file.text()?)));
         }
         Some(text)
     }
@@ -225,8 +291,14 @@ impl ConfigLoader {
     }
 
     fn agents(&mut self, root: &ConfigFields<'_>) -> BTreeMap<String, AgentSpec> {
-        let entries = root.given("agents").map(ConfigNode::entries).unwrap_or_default();
-        entries.iter().map(|(key, node)| (key.name.clone(), self.agent_spec(key, node))).collect()
+        let entries = root
+            .given("agents")
+            .map(ConfigNode::entries)
+            .unwrap_or_default();
+        entries
+            .iter()
+            .map(|(key, node)| (key.name.clone(), self.agent_spec(key, node)))
+            .collect()
     }
 
     /// Even an invalid entry counts as an agent, or `agent:` would be reported too.
@@ -251,42 +323,74 @@ impl ConfigLoader {
     }
 
     /// The settings in agents' entries besides their launch methods.
-    fn notes(&mut self, root: &ConfigFields<'_>, outer: &HookLists) -> BTreeMap<String, AgentOverrides> {
-        let entries = root.given("agents").map(ConfigNode::entries).unwrap_or_default();
-        let all = entries.iter().map(|(key, node)| (key.name.clone(), self.agent_notes(node, outer)));
-        all.filter(|(_, notes)| *notes != AgentOverrides::default()).collect()
+    fn notes(
+        &mut self,
+        root: &ConfigFields<'_>,
+        outer: &HookLists,
+    ) -> BTreeMap<String, AgentOverrides> {
+        let entries = root
+            .given("agents")
+            .map(ConfigNode::entries)
+            .unwrap_or_default();
+        let all = entries
+            .iter()
+            .map(|(key, node)| (key.name.clone(), self.agent_notes(node, outer)));
+        all.filter(|(_, notes)| *notes != AgentOverrides::default())
+            .collect()
     }
 
     fn agent_notes(&mut self, node: &ConfigNode, outer: &HookLists) -> AgentOverrides {
         let fields = ConfigFields::of(&AGENT, Some(node));
-        let prompt = fields.given("prompt_file").and_then(|file| self.read_beside(file, "prompt_file"));
-        let nodes = HookNodes { hooks: fields.given("hooks"), checks: None };
-        AgentOverrides { hooks: hooks::lower(&mut self.report, nodes, outer), prompt: prompt.map(|(_, text)| text) }
+        let prompt = fields
+            .given("prompt_file")
+            .and_then(|file| self.read_beside(file, "prompt_file"));
+        let nodes = HookNodes {
+            hooks: fields.given("hooks"),
+            checks: None,
+        };
+        AgentOverrides {
+            hooks: hooks::lower(&mut self.report, nodes, outer),
+            prompt: prompt.map(|(_, text)| text),
+        }
     }
 
     fn script(&mut self, file: &ConfigNode) -> Option<AgentSpec> {
         let (_, script) = self.read_beside(file, "script")?;
-        self.documents.push(ConfigDocument { name: file.text()?.to_owned(), text: script.clone() });
+        self.documents.push(ConfigDocument {
+            name: file.text()?.to_owned(),
+            text: script.clone(),
+        });
         Some(AgentSpec::Scripted { script })
     }
 
-    fn agent(&mut self, root: &ConfigFields<'_>, agents: &BTreeMap<String, AgentSpec>) -> Option<String> {
+    fn agent(
+        &mut self,
+        root: &ConfigFields<'_>,
+        agents: &BTreeMap<String, AgentSpec>,
+    ) -> Option<String> {
         let given = root.given("agent")?;
         let name = root.some_text("agent")?;
         if !agents.contains_key(&name) && self.known.named(&name).is_none() {
             let all = agent_names(agents.keys(), &self.known);
             let hint = suggest(&name, all, "describe it under `agents:`, or choose from");
             let hint = hint.unwrap_or_else(|| DESCRIBE.to_owned());
-            self.report.error_hint(given.at, format!("unknown agent {}", quoted(&name)), hint);
+            self.report
+                .error_hint(given.at, format!("unknown agent {}", quoted(&name)), hint);
         }
         Some(name)
     }
 
-    /// The project's hooks. An empty list matters only where a missing list would mean default hooks.
+    /// The project's hooks. An empty list matters only where a missing list would mean default
+    /// hooks.
     fn hooks(&mut self, root: &ConfigFields<'_>) -> HookLists {
-        let nodes = HookNodes { hooks: root.given("hooks"), checks: root.given("checks") };
+        let nodes = HookNodes {
+            hooks: root.given("hooks"),
+            checks: root.given("checks"),
+        };
         let mut lists = hooks::lower(&mut self.report, nodes, &HookLists::default());
-        lists.hooks.retain(|point, hooks| !hooks.is_empty() || *point == HookPoint::BeforeSubmit);
+        lists
+            .hooks
+            .retain(|point, hooks| !hooks.is_empty() || *point == HookPoint::BeforeSubmit);
         lists.checks = lists.checks.filter(|checks| !checks.is_empty());
         lists
     }
@@ -298,7 +402,9 @@ impl ConfigLoader {
             limits,
             fallback,
             max_iterations: root.int("max_iterations"),
-            instructions: CompletionInstructions::of(&root.some_text("instructions").unwrap_or_default()),
+            instructions: CompletionInstructions::of(
+                &root.some_text("instructions").unwrap_or_default(),
+            ),
             context: root.one_of("context"),
             max_hook_retries: root.int("max_hook_retries"),
             on_limit: root.one_of("on_limit"),
@@ -327,29 +433,40 @@ impl ConfigLoader {
     fn backoff(&mut self, root: &ConfigFields<'_>) -> Option<BackoffPolicy> {
         let retry = root.below("retry", &RETRY);
         let backoff = retry.given("backoff");
-        let number = ["base", "factor", "max", "jitter"].into_iter().find_map(|key| retry.given(key));
+        let number = ["base", "factor", "max", "jitter"]
+            .into_iter()
+            .find_map(|key| retry.given(key));
         if let (Some("none"), Some(number)) = (backoff.and_then(ConfigNode::text), number) {
             let message = "this has no effect with `backoff: none`";
-            self.report.error_hint(number.at, message, "remove one of the two".to_owned());
+            self.report
+                .error_hint(number.at, message, "remove one of the two".to_owned());
         }
-        (number.is_some() || backoff.and_then(ConfigNode::text) == Some("exponential")).then(|| BackoffPolicy {
-            base: retry.duration("base"),
-            factor: retry.number("factor"),
-            max: retry.duration("max"),
-            jitter: retry.number("jitter"),
+        (number.is_some() || backoff.and_then(ConfigNode::text) == Some("exponential")).then(|| {
+            BackoffPolicy {
+                base: retry.duration("base"),
+                factor: retry.number("factor"),
+                max: retry.duration("max"),
+                jitter: retry.number("jitter"),
+            }
         })
     }
 
     fn stop(&mut self, root: &ConfigFields<'_>) -> StopPlan {
         let stop = root.below("stop", &STOP);
-        let given = stop.given("hooks").filter(|list| matches!(list.kind, NodeKind::List(_)));
+        let given = stop
+            .given("hooks")
+            .filter(|list| matches!(list.kind, NodeKind::List(_)));
         let rules = rules::lower(&mut self.report, stop.given("rules"));
         let known: Vec<&str> = rules.iter().map(|rule| rule.name.as_str()).collect();
         let hooks = match given {
             Some(list) => stop::hooks(&mut self.report, list.items(), &known),
             None => vec![StopHook::preset(StopPreset::Default)],
         };
-        let usually = if given.is_some() { SettledPolicy::Continue } else { SettledPolicy::Complete };
+        let usually = if given.is_some() {
+            SettledPolicy::Continue
+        } else {
+            SettledPolicy::Complete
+        };
         StopPlan {
             hooks,
             rules,
@@ -362,19 +479,40 @@ impl ConfigLoader {
     }
 }
 
-/// The checks that can run beside the hooks of an agent: the project's, and those of every task type.
+/// The checks that can run beside the hooks of an agent: the project's, and those of every task
+/// type.
 fn checks_of_all(project: &HookLists, types: &BTreeMap<String, TaskType>) -> HookLists {
     let lists = std::iter::once(project).chain(types.values().map(|of_type| &of_type.hooks));
-    let checks = lists.flat_map(|lists| lists.checks.iter().flatten()).cloned().collect();
-    HookLists { checks: Some(checks), ..HookLists::default() }
+    let checks = lists
+        .flat_map(|lists| lists.checks.iter().flatten())
+        .cloned()
+        .collect();
+    HookLists {
+        checks: Some(checks),
+        ..HookLists::default()
+    }
 }
 
 fn submit(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> SubmitPlan {
     let submit = root.below("submit", &SUBMIT);
-    if let (Some(node), Some(command)) = (submit.given("pr_command"), submit.some_text("pr_command")) {
-        hooks::check_placeholders(report, "`pr_command`", template::PULL_REQUEST, &command, node.at);
+    if let (Some(node), Some(command)) =
+        (submit.given("pr_command"), submit.some_text("pr_command"))
+    {
+        hooks::check_placeholders(
+            report,
+            "`pr_command`",
+            template::PULL_REQUEST,
+            &command,
+            node.at,
+        );
     }
-    let at_once = matches!(root.given("submit"), Some(ConfigNode { kind: NodeKind::Bool(true), .. }));
+    let at_once = matches!(
+        root.given("submit"),
+        Some(ConfigNode {
+            kind: NodeKind::Bool(true),
+            ..
+        })
+    );
     SubmitPlan {
         on_complete: at_once || submit.bool("on_complete"),
         base_branch: submit.some_text("base_branch"),

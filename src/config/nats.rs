@@ -1,7 +1,7 @@
 //! Reads `nats:`: the server, the login and the stream.
 //!
-//! Owns its validation and the texts that can contain a secret. Does not resolve a secret: creel does that when it
-//! connects, so that no plan and no record contains one.
+//! Owns its validation and the texts that can contain a secret. Does not resolve a secret: creel
+//! does that when it connects, so that no plan and no record contains one.
 //!
 //! # Invariants
 //! - A [`Secret`] is never shown, neither by `Debug` nor in a message.
@@ -91,7 +91,10 @@ impl Secret {
     }
 
     /// The text with its variables replaced.
-    pub fn reveal(&self, variable: impl Fn(&str) -> Option<String>) -> Result<String, MissingVariableError> {
+    pub fn reveal(
+        &self,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<String, MissingVariableError> {
         self.reveal_as(str::to_owned, variable)
     }
 
@@ -128,12 +131,16 @@ impl Secret {
 
     /// Splits the text as written.
     pub fn split_once(&self, text: &str) -> Option<(Self, Self)> {
-        self.0.split_once(text).map(|(before, after)| (Self::new(before), Self::new(after)))
+        self.0
+            .split_once(text)
+            .map(|(before, after)| (Self::new(before), Self::new(after)))
     }
 
     /// Splits the text as written.
     pub fn rsplit_once(&self, sign: char) -> Option<(Self, Self)> {
-        self.0.rsplit_once(sign).map(|(before, after)| (Self::new(before), Self::new(after)))
+        self.0
+            .rsplit_once(sign)
+            .map(|(before, after)| (Self::new(before), Self::new(after)))
     }
 }
 
@@ -154,10 +161,23 @@ impl NatsConfig {
             tls: NatsTls::default(),
             prefix: "creel".to_owned(),
             queue: None,
-            stream: NatsStreamPlan { name: "CREEL".to_owned(), replicas: 1, max_age: TimeSpan(0), max_bytes: 0 },
+            stream: NatsStreamPlan {
+                name: "CREEL".to_owned(),
+                replicas: 1,
+                max_age: TimeSpan(0),
+                max_bytes: 0,
+            },
         });
-        let login = if has_login(url) { NatsLogin::AsTheUrlSays } else { rest.login.clone() };
-        Ok(Self { url: Secret::new(url), login, ..rest })
+        let login = if has_login(url) {
+            NatsLogin::AsTheUrlSays
+        } else {
+            rest.login.clone()
+        };
+        Ok(Self {
+            url: Secret::new(url),
+            login,
+            ..rest
+        })
     }
 
     /// The variables for which `is_set` is false, without duplicates.
@@ -168,7 +188,10 @@ impl NatsConfig {
             NatsLogin::AsTheUrlSays | NatsLogin::Nkey(_) | NatsLogin::Credentials(_) => &[],
         };
         let mut missing: Vec<&str> = Vec::new();
-        for name in std::iter::once(&self.url).chain(login.iter().copied()).flat_map(Secret::variables) {
+        for name in std::iter::once(&self.url)
+            .chain(login.iter().copied())
+            .flat_map(Secret::variables)
+        {
             if !is_set(name) && !missing.contains(&name) {
                 missing.push(name);
             }
@@ -182,15 +205,27 @@ impl NatsConfig {
             NatsLogin::Nkey(file) | NatsLogin::Credentials(file) => Some(file),
             NatsLogin::AsTheUrlSays | NatsLogin::User { .. } | NatsLogin::Token(_) => None,
         };
-        let own = self.tls.own.iter().flat_map(|(certificate, key)| [certificate, key]);
-        login.into_iter().chain(&self.tls.ca).chain(own).map(PathBuf::as_path).collect()
+        let own = self
+            .tls
+            .own
+            .iter()
+            .flat_map(|(certificate, key)| [certificate, key]);
+        login
+            .into_iter()
+            .chain(&self.tls.ca)
+            .chain(own)
+            .map(PathBuf::as_path)
+            .collect()
     }
 
     /// The URL without the login.
     pub fn shown(&self) -> String {
         let places = self.url.0.split(',').map(|url| {
             let (scheme, rest) = url.trim().split_once("://").unwrap_or(("nats", url.trim()));
-            format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, place)| place))
+            format!(
+                "{scheme}://{}",
+                rest.rsplit_once('@').map_or(rest, |(_, place)| place)
+            )
         });
         places.collect::<Vec<_>>().join(",")
     }
@@ -225,7 +260,8 @@ fn check_url(text: &str) -> Result<(), NatsUrlError> {
             Some((host, port)) if !port.contains(']') => (host, Some(port)),
             Some(_) | None => (place, None),
         };
-        let plain = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || "/?#".contains(c));
+        let plain =
+            !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || "/?#".contains(c));
         let numbered = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
         if !plain || !numbered {
             return Err(NatsUrlError::NoServer);
@@ -234,14 +270,25 @@ fn check_url(text: &str) -> Result<(), NatsUrlError> {
     Ok(())
 }
 
-pub(super) fn lower(report: &mut DiagnosticReport, given: &ConfigNode, config: &std::path::Path) -> Option<NatsConfig> {
+pub(super) fn lower(
+    report: &mut DiagnosticReport,
+    given: &ConfigNode,
+    config: &std::path::Path,
+) -> Option<NatsConfig> {
     let nats = ConfigFields::of(&NATS, Some(given));
-    let beside = |key: &str| nats.some_text(key).map(|file| paths::folder(config).join(file));
+    let beside = |key: &str| {
+        nats.some_text(key)
+            .map(|file| paths::folder(config).join(file))
+    };
     for key in ["url", "user", "password", "token"] {
         if let Some(node) = nats.given(key)
             && let Err(why) = check_variables(node.text().unwrap_or_default())
         {
-            report.error_hint(node.at, format!("`{key}`: {why}"), "such as `${NATS_TOKEN}`".to_owned());
+            report.error_hint(
+                node.at,
+                format!("`{key}`: {why}"),
+                "such as `${NATS_TOKEN}`".to_owned(),
+            );
         }
     }
     if let Some(node) = nats.given("url")
@@ -251,8 +298,15 @@ pub(super) fn lower(report: &mut DiagnosticReport, given: &ConfigNode, config: &
     }
     check_names(report, &nats);
     check_login(report, &nats);
-    let login = match (nats.some_text("user"), nats.some_text("password"), nats.some_text("token")) {
-        (Some(user), Some(password), _) => NatsLogin::User { user: Secret::new(user), password: Secret::new(password) },
+    let login = match (
+        nats.some_text("user"),
+        nats.some_text("password"),
+        nats.some_text("token"),
+    ) {
+        (Some(user), Some(password), _) => NatsLogin::User {
+            user: Secret::new(user),
+            password: Secret::new(password),
+        },
         (_, _, Some(token)) => NatsLogin::Token(Secret::new(token)),
         (_, _, None) => match (beside("nkey"), beside("credentials")) {
             (Some(file), _) => NatsLogin::Nkey(file),
@@ -278,7 +332,9 @@ pub(super) fn lower(report: &mut DiagnosticReport, given: &ConfigNode, config: &
 fn check_variables(text: &str) -> Result<(), &'static str> {
     let mut rest = text;
     while let Some(at) = rest.find("${") {
-        let Some((_, name, after)) = placeholder(&rest[at..]) else { return Err("`${` is not closed") };
+        let Some((_, name, after)) = placeholder(&rest[at..]) else {
+            return Err("`${` is not closed");
+        };
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
             return Err("the name of a variable has letters, digits and `_`");
         }
@@ -289,20 +345,32 @@ fn check_variables(text: &str) -> Result<(), &'static str> {
 
 /// A prefix or a name must not contain characters with a meaning in subjects.
 fn check_names(report: &mut DiagnosticReport, nats: &ConfigFields<'_>) {
-    let plain =
-        |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let plain = |text: &str| {
+        !text.is_empty()
+            && text
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+    };
     if let Some(node) = nats.given("prefix")
         && !node.text().is_some_and(|text| text.split('.').all(plain))
     {
         let hint = "use letters, digits, `-` and `_`, with dots between words".to_owned();
-        report.error_hint(node.at, format!("{} is not a valid prefix for subjects", shown(node)), hint);
+        report.error_hint(
+            node.at,
+            format!("{} is not a valid prefix for subjects", shown(node)),
+            hint,
+        );
     }
     for (key, what) in [("stream", "stream name"), ("queue", "name for a queue")] {
         if let Some(node) = nats.given(key)
             && !node.text().is_some_and(plain)
         {
             let hint = "use letters, digits, `-` and `_`".to_owned();
-            report.error_hint(node.at, format!("{} is not a valid {what}", shown(node)), hint);
+            report.error_hint(
+                node.at,
+                format!("{} is not a valid {what}", shown(node)),
+                hint,
+            );
         }
     }
 }
@@ -313,41 +381,81 @@ fn shown(node: &ConfigNode) -> String {
 
 /// Allows only one kind of login.
 fn check_login(report: &mut DiagnosticReport, nats: &ConfigFields<'_>) {
-    let in_url = nats.given("url").filter(|url| url.text().is_some_and(has_login));
-    let ways = ["user", "token", "nkey", "credentials"].into_iter().filter_map(|key| Some((key, nats.given(key)?)));
-    let ways: Vec<(&str, &ConfigNode)> = in_url.map(|url| ("url", url)).into_iter().chain(ways).collect();
+    let in_url = nats
+        .given("url")
+        .filter(|url| url.text().is_some_and(has_login));
+    let ways = ["user", "token", "nkey", "credentials"]
+        .into_iter()
+        .filter_map(|key| Some((key, nats.given(key)?)));
+    let ways: Vec<(&str, &ConfigNode)> = in_url
+        .map(|url| ("url", url))
+        .into_iter()
+        .chain(ways)
+        .collect();
     if let [(first, _), (second, node), ..] = ways.as_slice() {
         let message = format!("`{first}` and `{second}` both set a login");
         report.error_hint(node.at, message, "keep one of them".to_owned());
     }
     match (nats.given("user"), nats.given("password")) {
         (Some(node), None) => {
-            report.error_hint(node.at, "`password` is missing", "add the password of `user`".to_owned());
+            report.error_hint(
+                node.at,
+                "`password` is missing",
+                "add the password of `user`".to_owned(),
+            );
         }
         (None, Some(node)) => {
-            report.error_hint(node.at, "`user` is missing", "add the user of this password".to_owned());
+            report.error_hint(
+                node.at,
+                "`user` is missing",
+                "add the user of this password".to_owned(),
+            );
         }
         (Some(_), Some(_)) | (None, None) => {}
     }
 }
 
-fn tls(report: &mut DiagnosticReport, nats: &ConfigFields<'_>, config: &std::path::Path) -> NatsTls {
-    let Some(given) = nats.given("tls") else { return NatsTls::default() };
+fn tls(
+    report: &mut DiagnosticReport,
+    nats: &ConfigFields<'_>,
+    config: &std::path::Path,
+) -> NatsTls {
+    let Some(given) = nats.given("tls") else {
+        return NatsTls::default();
+    };
     if let NodeKind::Bool(required) = given.kind {
-        return NatsTls { required, ..NatsTls::default() };
+        return NatsTls {
+            required,
+            ..NatsTls::default()
+        };
     }
     let tls = ConfigFields::of(&NATS_TLS, Some(given));
-    let beside = |key: &str| tls.some_text(key).map(|file| paths::folder(config).join(file));
+    let beside = |key: &str| {
+        tls.some_text(key)
+            .map(|file| paths::folder(config).join(file))
+    };
     let own = match (tls.given("cert"), tls.given("key")) {
         (Some(node), None) => {
-            report.error_hint(node.at, "`key` is missing", "add the file with the certificate's key".to_owned());
+            report.error_hint(
+                node.at,
+                "`key` is missing",
+                "add the file with the certificate's key".to_owned(),
+            );
             None
         }
         (None, Some(node)) => {
-            report.error_hint(node.at, "`cert` is missing", "add the file with the key's certificate".to_owned());
+            report.error_hint(
+                node.at,
+                "`cert` is missing",
+                "add the file with the key's certificate".to_owned(),
+            );
             None
         }
         (Some(_), Some(_)) | (None, None) => beside("cert").zip(beside("key")),
     };
-    NatsTls { required: true, ca: beside("ca"), own }
+    NatsTls {
+        required: true,
+        ca: beside("ca"),
+        own,
+    }
 }

@@ -72,21 +72,36 @@ impl NodeKind {
 impl ConfigNode {
     /// Accepts any valid spelling of the key.
     pub fn get(&self, name: &str) -> Option<&Self> {
-        self.entries().iter().find(|(key, _)| is_spelling(&key.name, name)).map(|(_, node)| node)
+        self.entries()
+            .iter()
+            .find(|(key, _)| is_spelling(&key.name, name))
+            .map(|(_, node)| node)
     }
 
     /// Empty for anything but a map.
     pub fn entries(&self) -> &[(ConfigKey, Self)] {
-        if let NodeKind::Map(entries) = &self.kind { entries } else { &[] }
+        if let NodeKind::Map(entries) = &self.kind {
+            entries
+        } else {
+            &[]
+        }
     }
 
     /// Empty for anything but a list.
     pub fn items(&self) -> &[Self] {
-        if let NodeKind::List(items) = &self.kind { items } else { &[] }
+        if let NodeKind::List(items) = &self.kind {
+            items
+        } else {
+            &[]
+        }
     }
 
     pub fn text(&self) -> Option<&str> {
-        if let NodeKind::Text(text) = &self.kind { Some(text) } else { None }
+        if let NodeKind::Text(text) = &self.kind {
+            Some(text)
+        } else {
+            None
+        }
     }
 
     /// `null` means the same as a missing key.
@@ -104,20 +119,30 @@ impl ConfigNode {
             NodeKind::Float(x) => Number::from_f64(*x).map_or(Value::Null, Value::Number),
             NodeKind::Text(text) => Value::String(text.clone()),
             NodeKind::List(items) => items.iter().map(Self::to_json).collect(),
-            NodeKind::Map(entries) => entries.iter().map(|(key, node)| (key.name.clone(), node.to_json())).collect(),
+            NodeKind::Map(entries) => entries
+                .iter()
+                .map(|(key, node)| (key.name.clone(), node.to_json()))
+                .collect(),
         }
     }
 }
 
 /// Whether `written` is `name`, `maxHookRetries` or `MaxHookRetries` for `max_hook_retries`.
 pub fn is_spelling(written: &str, name: &str) -> bool {
-    written == name || written.chars().eq(joined(name, false)) || written.chars().eq(joined(name, true))
+    written == name
+        || written.chars().eq(joined(name, false))
+        || written.chars().eq(joined(name, true))
 }
 
-/// The letters of a name without `_`, each of its words but the first with a capital. The first one too if `capital`.
+/// The letters of a name without `_`, each of its words but the first with a capital. The first one
+/// too if `capital`.
 fn joined(name: &str, mut capital: bool) -> impl Iterator<Item = char> {
     name.chars().filter_map(move |letter| {
-        let shown = if capital { letter.to_ascii_uppercase() } else { letter };
+        let shown = if capital {
+            letter.to_ascii_uppercase()
+        } else {
+            letter
+        };
         capital = letter == '_';
         (!capital).then_some(shown)
     })
@@ -138,7 +163,9 @@ pub fn read(path: &Path) -> Result<String, FileReadError> {
     let bytes = read_bounded(path)?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..valid].split(|byte| *byte == b'\n').count();
+        let line = error.as_bytes()[..valid]
+            .split(|byte| *byte == b'\n')
+            .count();
         FileReadError::NotUtf8 { byte: valid, line }
     })
 }
@@ -155,7 +182,11 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, FileReadError> {
     // The size of a pipe or a growing file is unknown.
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES { Err(FileReadError::Grew) } else { Ok(bytes) }
+    if bytes.len() as u64 > MAX_BYTES {
+        Err(FileReadError::Grew)
+    } else {
+        Ok(bytes)
+    }
 }
 
 /// Why a config file cannot be read. The text follows the file's name in a message.
@@ -174,7 +205,11 @@ pub enum FileReadError {
 }
 
 fn too_large(bytes: u64) -> String {
-    format!("is too large: {}.{} MiB; the limit is 1 MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20)
+    format!(
+        "is too large: {}.{} MiB; the limit is 1 MiB",
+        bytes >> 20,
+        ((bytes & 0xf_ffff) * 10) >> 20
+    )
 }
 
 /// Parses a source. An empty source is `null`.
@@ -209,22 +244,35 @@ fn stretch_of(source: &SourceFile, location: Location) -> SourceSpan {
 
 fn syntax_error(source: &Arc<SourceFile>, error: &serde_yaml::Error) -> Diagnostic {
     let error = error.without_snippet();
-    let at = error.location().map(|location| stretch_of(source, location));
-    // The parser notices an unclosed quote where the text cannot continue, often at the end of the file.
+    let at = error
+        .location()
+        .map(|location| stretch_of(source, location));
+    // The parser notices an unclosed quote where the text cannot continue, often at the end of the
+    // file.
     if let Some(offset) = at.and_then(|at| yaml_quotes::opening(&source.text, at.offset)) {
         let at = SourceSpan { offset, len: 1 };
         let hint = "close it at the end of the value, in the same line";
         return Diagnostic::error(source, at, "this quote is not closed").hint(hint);
     }
     let (message, hint) = reason(error);
-    if let Some(at) = at.filter(|_| message.contains("tab")).and_then(|at| yaml_quotes::tab(&source.text, at.offset)) {
-        return Diagnostic::error(source, SourceSpan { offset: at, len: 1 }, "YAML does not allow tabs here")
-            .hint("indent with spaces");
+    if let Some(at) = at
+        .filter(|_| message.contains("tab"))
+        .and_then(|at| yaml_quotes::tab(&source.text, at.offset))
+    {
+        return Diagnostic::error(
+            source,
+            SourceSpan { offset: at, len: 1 },
+            "YAML does not allow tabs here",
+        )
+        .hint("indent with spaces");
     }
     Diagnostic::error(source, at, message).maybe_hint(hint.map(str::to_owned))
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the parser's enum grows, and its own words are good enough")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the parser's enum grows, and its own words are good enough"
+)]
 fn reason(error: &serde_yaml::Error) -> (String, Option<&'static str>) {
     use serde_yaml::Error;
     match error {
@@ -234,30 +282,48 @@ fn reason(error: &serde_yaml::Error) -> (String, Option<&'static str>) {
         }
         Error::AliasReplayLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. }
-        | Error::AliasExpansionLimitExceeded { .. } => {
-            (format!("aliases expand to more than {MAX_NODES} values"), Some("use fewer `*aliases`"))
-        }
+        | Error::AliasExpansionLimitExceeded { .. } => (
+            format!("aliases expand to more than {MAX_NODES} values"),
+            Some("use fewer `*aliases`"),
+        ),
         Error::AliasError { error, .. } => reason(error),
         Error::Budget { breach, .. } => over_budget(breach),
-        Error::MultipleDocuments { .. } => ("a second document begins here".to_owned(), Some("keep one document")),
-        Error::NullIntoString { .. } | Error::Unexpected { .. } => {
-            ("a key must be text".to_owned(), Some("quote text that begins with `{` or `[`"))
+        Error::MultipleDocuments { .. } => (
+            "a second document begins here".to_owned(),
+            Some("keep one document"),
+        ),
+        Error::NullIntoString { .. } | Error::Unexpected { .. } => (
+            "a key must be text".to_owned(),
+            Some("quote text that begins with `{` or `[`"),
+        ),
+        Error::NonFiniteFloat { value, .. } => {
+            (format!("{} is not a usable number", quoted(value)), None)
         }
-        Error::NonFiniteFloat { value, .. } => (format!("{} is not a usable number", quoted(value)), None),
-        Error::RecursiveReferencesRequireWeakTypes { .. } => ("this alias contains itself".to_owned(), None),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            ("this alias contains itself".to_owned(), None)
+        }
         other => {
             let message = without_place(&other.to_string());
             // The parser has no kind for this mistake, only words.
             if message.contains("after single-quoted") || message.contains("after double-quoted") {
                 let hint = "inside '…', write '' for a quote; inside \"…\", write \\\"";
-                return ("this follows the end of a quoted text".to_owned(), Some(hint));
+                return (
+                    "this follows the end of a quoted text".to_owned(),
+                    Some(hint),
+                );
             }
-            (message, Some("check the quotes, the brackets and the indentation here"))
+            (
+                message,
+                Some("check the quotes, the brackets and the indentation here"),
+            )
         }
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the parser's enum grows, and they all mean too much")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the parser's enum grows, and they all mean too much"
+)]
 fn over_budget(breach: &serde_yaml::budget::BudgetBreach) -> (String, Option<&'static str>) {
     use serde_yaml::budget::BudgetBreach;
     let message = match breach {
@@ -274,7 +340,10 @@ fn over_budget(breach: &serde_yaml::budget::BudgetBreach) -> (String, Option<&'s
 /// Removes the position at the end of the parser's message, because creel prints its own in front.
 fn without_place(message: &str) -> String {
     let message = message.split(" at line ").next().unwrap_or(message);
-    message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    message
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 /// The tree as the parser returns it.
@@ -290,18 +359,29 @@ impl RawNode {
     fn placed(self, source: &SourceFile) -> ConfigNode {
         let kind = match self.0.value {
             RawNodeKind::Leaf(kind) => kind,
-            RawNodeKind::List(items) => NodeKind::List(items.into_iter().map(|item| item.placed(source)).collect()),
+            RawNodeKind::List(items) => {
+                NodeKind::List(items.into_iter().map(|item| item.placed(source)).collect())
+            }
             RawNodeKind::Map(entries) => NodeKind::Map(
                 entries
                     .into_iter()
                     .map(|(key, value)| {
-                        (ConfigKey { at: stretch_of(source, key.defined), name: key.value }, value.placed(source))
+                        (
+                            ConfigKey {
+                                at: stretch_of(source, key.defined),
+                                name: key.value,
+                            },
+                            value.placed(source),
+                        )
                     })
                     .collect(),
             ),
         };
         // Use the position of the value, not of an alias to it: the user has to change the value.
-        ConfigNode { at: stretch_of(source, self.0.defined), kind }
+        ConfigNode {
+            at: stretch_of(source, self.0.defined),
+            kind,
+        }
     }
 }
 

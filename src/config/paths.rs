@@ -5,17 +5,29 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy as _;
 
 /// The file names of a config. The first that exists counts.
-pub const NAMES: [&str; 4] = ["creel.yaml", "creel.yml", "creel.json", ".creel/config.yaml"];
+pub const NAMES: [&str; 4] = [
+    "creel.yaml",
+    "creel.yml",
+    "creel.json",
+    ".creel/config.yaml",
+];
 
 /// The config of a folder: in it, or in the nearest parent that has one.
 pub fn find(start: &Path) -> Option<PathBuf> {
-    start.ancestors().flat_map(|folder| NAMES.map(|name| folder.join(name))).find(|path| path.is_file())
+    start
+        .ancestors()
+        .flat_map(|folder| NAMES.map(|name| folder.join(name)))
+        .find(|path| path.is_file())
 }
 
 /// The project's folder, where hooks and agents run.
 pub fn project_root(config: &Path) -> PathBuf {
     let folder = folder(config);
-    if folder.file_name().is_some_and(|name| name == ".creel") { self::folder(&folder) } else { folder }
+    if folder.file_name().is_some_and(|name| name == ".creel") {
+        self::folder(&folder)
+    } else {
+        folder
+    }
 }
 
 /// The folder that paths in a config are relative to.
@@ -28,7 +40,12 @@ pub fn folder(config: &Path) -> PathBuf {
 
 /// The user's settings for creel. Follows `XDG_CONFIG_HOME`.
 pub fn config_dir() -> Option<PathBuf> {
-    Some(etcetera::base_strategy::choose_base_strategy().ok()?.config_dir().join("creel"))
+    Some(
+        etcetera::base_strategy::choose_base_strategy()
+            .ok()?
+            .config_dir()
+            .join("creel"),
+    )
 }
 
 /// The user's own table of agents.
@@ -38,7 +55,10 @@ pub fn agents_file() -> Option<PathBuf> {
 
 /// Data that outlives a session: trusted configs, and logs. Follows `XDG_STATE_HOME`.
 pub fn state_dir() -> Option<PathBuf> {
-    etcetera::base_strategy::choose_base_strategy().ok()?.state_dir().map(|dir| dir.join("creel"))
+    etcetera::base_strategy::choose_base_strategy()
+        .ok()?
+        .state_dir()
+        .map(|dir| dir.join("creel"))
 }
 
 #[cfg(test)]
@@ -63,9 +83,15 @@ mod tests {
 
     #[test]
     fn a_hidden_config_belongs_to_the_folder_around_it() {
-        assert_eq!(project_root(Path::new("/p/.creel/config.yaml")), Path::new("/p"));
+        assert_eq!(
+            project_root(Path::new("/p/.creel/config.yaml")),
+            Path::new("/p")
+        );
         assert_eq!(project_root(Path::new("/p/creel.yaml")), Path::new("/p"));
         assert_eq!(project_root(Path::new("creel.yaml")), Path::new("."));
-        assert_eq!(project_root(Path::new(".creel/config.yaml")), Path::new("."));
+        assert_eq!(
+            project_root(Path::new(".creel/config.yaml")),
+            Path::new(".")
+        );
     }
 }

@@ -25,37 +25,56 @@ pub(super) struct DiagnosticReport {
 
 impl DiagnosticReport {
     pub(super) fn new(source: Arc<SourceFile>) -> Self {
-        Self { source, diagnostics: Vec::new(), advice: Vec::new(), mentioned: Vec::new(), errors: 0 }
+        Self {
+            source,
+            diagnostics: Vec::new(),
+            advice: Vec::new(),
+            mentioned: Vec::new(),
+            errors: 0,
+        }
     }
 
     pub(super) fn error(&mut self, at: SourceSpan, message: impl Into<String>) {
         self.error_hint(at, message, None);
     }
 
-    pub(super) fn error_hint(&mut self, at: SourceSpan, message: impl Into<String>, hint: impl Into<Option<String>>) {
+    pub(super) fn error_hint(
+        &mut self,
+        at: SourceSpan,
+        message: impl Into<String>,
+        hint: impl Into<Option<String>>,
+    ) {
         self.errors += 1;
         if self.errors <= MOST {
-            self.diagnostics.push(Diagnostic::error(&self.source, at, message).maybe_hint(hint.into()));
+            self.diagnostics
+                .push(Diagnostic::error(&self.source, at, message).maybe_hint(hint.into()));
         }
     }
 
     pub(super) fn warning(&mut self, at: SourceSpan, message: impl Into<String>) {
-        self.diagnostics.push(Diagnostic::warning(&self.source, at, message));
+        self.diagnostics
+            .push(Diagnostic::warning(&self.source, at, message));
     }
 
     pub(super) fn advise(&mut self, at: SourceSpan, message: impl Into<String>, hint: &str) {
-        self.advice.push(Diagnostic::warning(&self.source, at, message).hint(hint));
+        self.advice
+            .push(Diagnostic::warning(&self.source, at, message).hint(hint));
     }
 
     /// The position of a byte of a text. If escapes hide it, the whole value.
     pub(super) fn within(&self, node: &ConfigNode, text: &str, index: usize) -> SourceSpan {
         match self.source.slice(node.at).find(text) {
-            Some(start) => SourceSpan { offset: node.at.offset + start + index, len: 1 },
+            Some(start) => SourceSpan {
+                offset: node.at.offset + start + index,
+                len: 1,
+            },
             None => node.at,
         }
     }
 
     pub(super) fn has_errors(&self) -> bool {
-        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+        self.diagnostics
+            .iter()
+            .any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 }

@@ -3,8 +3,9 @@
 //! Owns their precedence. Does not read anything: see [`mod@super::load`].
 //!
 //! # Invariants
-//! - Each hook point is resolved separately: the agent's list, otherwise the task type's, otherwise the project's,
-//!   otherwise the default. `checks` is a list of its own, which runs at `stop` before that point's list.
+//! - Each hook point is resolved separately: the agent's list, otherwise the task type's, otherwise
+//!   the project's, otherwise the default. `checks` is a list of its own, which runs at `stop`
+//!   before that point's list.
 //! - The merge is the last hook of its point, wherever the list comes from.
 
 use std::{collections::BTreeMap, env, ffi::OsStr, iter};
@@ -17,7 +18,10 @@ use super::{
 };
 use crate::engine::{
     hooks::point::HookPoint,
-    policy::{AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, LimitsPlan, SessionPlan, TypeNotAllowed},
+    policy::{
+        AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, LimitsPlan, SessionPlan,
+        TypeNotAllowed,
+    },
 };
 
 /// The options of one session. The command line overrides the config.
@@ -53,14 +57,29 @@ impl Settings {
     }
 
     /// Searches programs in these folders.
-    pub(super) fn plan_with(&self, wanted: PlanRequest<'_>, path: &OsStr) -> Result<SessionPlan, PlanError> {
-        let named = wanted.task_type.map(|name| Ok::<_, PlanError>((name, self.task_type(name)?))).transpose()?;
+    pub(super) fn plan_with(
+        &self,
+        wanted: PlanRequest<'_>,
+        path: &OsStr,
+    ) -> Result<SessionPlan, PlanError> {
+        let named = wanted
+            .task_type
+            .map(|name| Ok::<_, PlanError>((name, self.task_type(name)?)))
+            .transpose()?;
         let restricted = named.and_then(|(kind, of_type)| Some((kind, of_type.implementers()?)));
         // `--agent A,B`: B takes over while A cannot work.
-        let mut asked = wanted.agent.into_iter().flat_map(|names| names.split(',')).map(str::trim);
+        let mut asked = wanted
+            .agent
+            .into_iter()
+            .flat_map(|names| names.split(','))
+            .map(str::trim);
         let own = asked.next();
         let fallback: Vec<&str> = asked.collect();
-        let is_of_config = |allowed: &[String]| self.agent.as_ref().is_some_and(|agent| allowed.contains(agent));
+        let is_of_config = |allowed: &[String]| {
+            self.agent
+                .as_ref()
+                .is_some_and(|agent| allowed.contains(agent))
+        };
         let (agent, agent_spec) = match restricted {
             Some((kind, allowed)) if own.is_none() && !is_of_config(allowed) => {
                 self.first_installed(kind, allowed, path)?
@@ -70,7 +89,9 @@ impl Settings {
         if let Some((kind, allowed)) = restricted
             && !allowed.contains(&agent)
         {
-            return Err(PlanError::NotAllowed(TypeNotAllowed::new(&agent, kind, allowed)));
+            return Err(PlanError::NotAllowed(TypeNotAllowed::new(
+                &agent, kind, allowed,
+            )));
         }
         let mut plan = self.plan_of(wanted, (agent, agent_spec), path);
         if !fallback.is_empty() {
@@ -83,34 +104,47 @@ impl Settings {
     }
 
     pub fn agent_named(&self, name: &str) -> Result<AgentSpec, PlanError> {
-        self.pick(Some(name), &env::var_os("PATH").unwrap_or_default()).map(|(_, spec)| spec)
+        self.pick(Some(name), &env::var_os("PATH").unwrap_or_default())
+            .map(|(_, spec)| spec)
     }
 
     fn fallback_agent(&self, name: &str, path: &OsStr) -> Result<FallbackAgent, PlanError> {
-        self.pick(Some(name), path).map(|(name, spec)| FallbackAgent { name, spec })
+        self.pick(Some(name), path)
+            .map(|(name, spec)| FallbackAgent { name, spec })
     }
 
-    /// The fallback agents of the config. Skips those that are not installed, because they can be meant for another
-    /// machine.
+    /// The fallback agents of the config. Skips those that are not installed, because they can be
+    /// meant for another machine.
     fn fallbacks(&self, agent: &str, path: &OsStr) -> Vec<FallbackAgent> {
         let others = self.draft.fallback.iter().filter(|name| *name != agent);
-        others.filter_map(|name| self.fallback_agent(name, path).ok()).collect()
+        others
+            .filter_map(|name| self.fallback_agent(name, path).ok())
+            .collect()
     }
 
     /// The plan of a session with a self-driven agent.
     pub fn plan_outside(&self, task_type: Option<&str>) -> SessionPlan {
         let path = env::var_os("PATH").unwrap_or_default();
-        let wanted = PlanRequest { task_type, ..PlanRequest::default() };
+        let wanted = PlanRequest {
+            task_type,
+            ..PlanRequest::default()
+        };
         self.plan_of(wanted, ("outside".into(), AgentSpec::Outside), &path)
     }
 
-    fn plan_of(&self, wanted: PlanRequest<'_>, (agent, agent_spec): (String, AgentSpec), path: &OsStr) -> SessionPlan {
+    fn plan_of(
+        &self,
+        wanted: PlanRequest<'_>,
+        (agent, agent_spec): (String, AgentSpec),
+        path: &OsStr,
+    ) -> SessionPlan {
         let chosen = self.hooks_for(wanted.task_type, Some(&agent));
         let draft = self.draft.clone();
         let of_type = wanted.task_type.and_then(|name| self.task_types.get(name));
         let limit = |limit: fn(&TaskType) -> Option<u32>| of_type.and_then(limit);
         let mut submit = draft.submit;
-        submit.remediation_attempts = limit(|it| it.remediation_attempts).unwrap_or(submit.remediation_attempts);
+        submit.remediation_attempts =
+            limit(|it| it.remediation_attempts).unwrap_or(submit.remediation_attempts);
         let mut stop = draft.stop;
         if let Some(hooks) = of_type.and_then(|it| it.stop_hooks.clone()) {
             stop.hooks = hooks;
@@ -129,7 +163,9 @@ impl Settings {
             max_hook_retries: limit(|it| it.max_hook_retries).unwrap_or(draft.max_hook_retries),
             on_limit: draft.on_limit,
             max_consecutive_errors: draft.max_consecutive_errors,
-            turn_timeout: of_type.and_then(|it| it.turn_timeout).unwrap_or(draft.turn_timeout),
+            turn_timeout: of_type
+                .and_then(|it| it.turn_timeout)
+                .unwrap_or(draft.turn_timeout),
             output_limit: draft.output_limit,
             backoff: draft.backoff,
             gates: draft.gates,
@@ -144,7 +180,10 @@ impl Settings {
             protect: draft.protect,
             config_files: self.config_files(),
             budget: draft.budget,
-            limits: LimitsPlan { fallback: self.fallbacks(&agent, path), ..draft.limits },
+            limits: LimitsPlan {
+                fallback: self.fallbacks(&agent, path),
+                ..draft.limits
+            },
             agent,
             agent_spec,
             task_type: wanted.task_type.map(str::to_owned),
@@ -156,17 +195,29 @@ impl Settings {
 
     /// The absolute paths of all config files.
     fn config_files(&self) -> Vec<String> {
-        let Some(path) = &self.path else { return Vec::new() };
+        let Some(path) = &self.path else {
+            return Vec::new();
+        };
         let path = path.canonicalize().unwrap_or_else(|_| path.clone());
         let folder = paths::folder(&path);
         // The first document is the config itself.
-        let others = self.documents.iter().skip(1).map(|document| folder.join(&document.name));
+        let others = self
+            .documents
+            .iter()
+            .skip(1)
+            .map(|document| folder.join(&document.name));
         let files = iter::once(path).chain(others);
-        files.map(|file| file.to_string_lossy().into_owned()).collect()
+        files
+            .map(|file| file.to_string_lossy().into_owned())
+            .collect()
     }
 
     /// The hooks of each point and their origin, for a task type and an agent.
-    pub fn hooks_for(&self, task_type: Option<&str>, agent: Option<&str>) -> BTreeMap<HookPoint, Vec<ResolvedHook>> {
+    pub fn hooks_for(
+        &self,
+        task_type: Option<&str>,
+        agent: Option<&str>,
+    ) -> BTreeMap<HookPoint, Vec<ResolvedHook>> {
         let of_agent = agent.and_then(|name| Some((name, &self.notes.get(name)?.hooks)));
         let of_type = task_type.and_then(|name| Some((name, &self.task_types.get(name)?.hooks)));
         let layers = [
@@ -175,16 +226,24 @@ impl Settings {
             Some((HookOrigin::Project, &self.hooks)),
         ];
         let layers: Vec<_> = layers.into_iter().flatten().collect();
-        let chosen = HookPoint::ALL.into_iter().filter_map(|point| Some((point, self.choose(point, &layers)?)));
+        let chosen = HookPoint::ALL
+            .into_iter()
+            .filter_map(|point| Some((point, self.choose(point, &layers)?)));
         chosen.collect()
     }
 
     /// The hooks of a point from the first layer that has a list for it.
     fn choose(&self, point: HookPoint, layers: &[HookLayer<'_>]) -> Option<Vec<ResolvedHook>> {
         let usual = self.draft.submit.usual.get(&point);
-        let as_usual = |spec: &HookSpec| ResolvedHook { spec: spec.clone(), origin: HookOrigin::Usual, line: None };
+        let as_usual = |spec: &HookSpec| ResolvedHook {
+            spec: spec.clone(),
+            origin: HookOrigin::Usual,
+            line: None,
+        };
         let listed = from_first(layers, point, |lists| lists.hooks.get(&point));
-        let checks = from_first(layers, point, |lists| lists.checks.as_ref().filter(|_| point == HookPoint::Stop));
+        let checks = from_first(layers, point, |lists| {
+            lists.checks.as_ref().filter(|_| point == HookPoint::Stop)
+        });
         if listed.is_none() && checks.is_none() {
             return usual.map(|usual| usual.iter().map(as_usual).collect());
         }
@@ -211,36 +270,62 @@ impl Settings {
         self.task_types.get(name).ok_or_else(|| {
             let known = self.task_types.keys().map(String::as_str);
             let hint = suggest(name, known, "choose from");
-            let hint = hint.unwrap_or_else(|| "the config has no task types: add it under `task_types:`".to_owned());
-            PlanError::UnknownType { name: name.to_owned(), hint }
+            let hint = hint.unwrap_or_else(|| {
+                "the config has no task types: add it under `task_types:`".to_owned()
+            });
+            PlanError::UnknownType {
+                name: name.to_owned(),
+                hint,
+            }
         })
     }
 
     /// The agents that can work on each task type. Without an entry, all agents can.
     fn restricted(&self) -> BTreeMap<String, Vec<String>> {
         let types = self.task_types.iter();
-        types.filter_map(|(name, of_type)| Some((name.clone(), of_type.implementers()?.to_vec()))).collect()
+        types
+            .filter_map(|(name, of_type)| Some((name.clone(), of_type.implementers()?.to_vec())))
+            .collect()
     }
 
-    /// How to run the reviewing agents. A name that is not an agent is a kind of review, which a gatekeeper of the task
-    /// type does. Skips agents that cannot run: the review itself reports that.
+    /// How to run the reviewing agents. A name that is not an agent is a kind of review, which a
+    /// gatekeeper of the task type does. Skips agents that cannot run: the review itself reports
+    /// that.
     fn gatekeepers(
         &self,
         chosen: &BTreeMap<HookPoint, Vec<ResolvedHook>>,
         of_type: Option<&TaskType>,
         path: &OsStr,
     ) -> BTreeMap<String, Gatekeeper> {
-        let own = of_type.and_then(|it| it.agents.as_ref()).map_or(&[][..], |agents| agents.gatekeeper.as_slice());
-        let named = chosen.values().flatten().filter_map(|chosen| match &chosen.spec.action {
-            HookAction::Gatekeeper(names) => Some(names),
-            HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) => None,
-        });
+        let own = of_type
+            .and_then(|it| it.agents.as_ref())
+            .map_or(&[][..], |agents| agents.gatekeeper.as_slice());
+        let named = chosen
+            .values()
+            .flatten()
+            .filter_map(|chosen| match &chosen.spec.action {
+                HookAction::Gatekeeper(names) => Some(names),
+                HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) => None,
+            });
         let known = |name: &str| self.pick(Some(name), path).ok();
         let found = named.flatten().filter_map(|name| {
-            let stands_in = || own.iter().find(|agent| agent.contains(name.as_str())).or(own.first());
+            let stands_in = || {
+                own.iter()
+                    .find(|agent| agent.contains(name.as_str()))
+                    .or(own.first())
+            };
             let (agent, spec) = known(name).or_else(|| known(stands_in()?))?;
-            let prompt = [name, &agent].into_iter().find_map(|name| self.notes.get(name)?.prompt.clone());
-            Some((name.clone(), Gatekeeper { agent, spec, prompt }))
+            let prompt = [name, &agent]
+                .into_iter()
+                .find_map(|name| self.notes.get(name)?.prompt.clone());
+            Some((
+                name.clone(),
+                Gatekeeper {
+                    agent,
+                    spec,
+                    prompt,
+                },
+            ))
         });
         found.collect()
     }
@@ -254,18 +339,27 @@ fn from_first<'a>(
     point: HookPoint,
     list: impl Fn(&'a HookLists) -> Option<&'a Vec<HookSpec>>,
 ) -> Option<Vec<ResolvedHook>> {
-    let (origin, lists, specs) = layers.iter().find_map(|(origin, lists)| Some((origin, lists, list(lists)?)))?;
+    let (origin, lists, specs) = layers
+        .iter()
+        .find_map(|(origin, lists)| Some((origin, lists, list(lists)?)))?;
     let line = |spec: &HookSpec| lists.lines.get(&(point, spec.name.clone())).copied();
-    let resolved = |spec: &HookSpec| ResolvedHook { spec: spec.clone(), origin: origin.clone(), line: line(spec) };
+    let resolved = |spec: &HookSpec| ResolvedHook {
+        spec: spec.clone(),
+        origin: origin.clone(),
+        line: line(spec),
+    };
     Some(specs.iter().map(resolved).collect())
 }
 
 /// The configured hooks. Points with default hooks only are omitted.
 fn given(chosen: BTreeMap<HookPoint, Vec<ResolvedHook>>) -> BTreeMap<HookPoint, Vec<HookSpec>> {
-    let written =
-        |list: &[ResolvedHook]| list.is_empty() || list.iter().any(|chosen| chosen.origin != HookOrigin::Usual);
+    let written = |list: &[ResolvedHook]| {
+        list.is_empty() || list.iter().any(|chosen| chosen.origin != HookOrigin::Usual)
+    };
     let points = chosen.into_iter().filter(|(_, list)| written(list));
-    points.map(|(point, list)| (point, list.into_iter().map(|chosen| chosen.spec).collect())).collect()
+    points
+        .map(|(point, list)| (point, list.into_iter().map(|chosen| chosen.spec).collect()))
+        .collect()
 }
 
 impl HookOrigin {

@@ -1,10 +1,11 @@
 //! Reads `stop.rules` into the checks after each iteration.
 //!
-//! Owns patterns, names, and which files a rule can read. Does not check anything itself: see [`crate::hooks`].
+//! Owns patterns, names, and which files a rule can read. Does not check anything itself: see
+//! [`crate::hooks`].
 //!
 //! # Invariants
-//! - A rule that can never be checked is a mistake: its pattern compiles, its report has a format, its files have
-//!   names.
+//! - A rule that can never be checked is a mistake: its pattern compiles, its report has a format,
+//!   its files have names.
 //! - No path of a rule leads out of the project, as far as its name shows.
 
 use std::{collections::BTreeMap, path::Path};
@@ -39,7 +40,11 @@ fn check_names(report: &mut DiagnosticReport, items: &[ConfigNode]) {
         let Some(text) = name.text() else { continue };
         if seen.contains(&text) {
             let message = format!("another rule has the name {}", quoted(text));
-            report.error_hint(name.at, message, "give one of them another `name`".to_owned());
+            report.error_hint(
+                name.at,
+                message,
+                "give one of them another `name`".to_owned(),
+            );
         }
         seen.push(text);
     }
@@ -75,9 +80,16 @@ fn command(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<R
     let (written, command) = (fields.given("command")?, fields.some_text("command")?);
     check_placeholders(report, "a rule", OFFERED, &command, written.at);
     advice::about_rule(report, &command, fields, written.at);
-    let expected_exit =
-        exit.map_or_else(|| fields.int("expected_exit"), |(name, _)| fields.maybe_int(name).unwrap_or(0));
-    Some(RuleCheck::Command { command, expected_exit, folder, env })
+    let expected_exit = exit.map_or_else(
+        || fields.int("expected_exit"),
+        |(name, _)| fields.maybe_int(name).unwrap_or(0),
+    );
+    Some(RuleCheck::Command {
+        command,
+        expected_exit,
+        folder,
+        env,
+    })
 }
 
 /// The value under one of two names with the same meaning, and which name it was.
@@ -89,22 +101,35 @@ fn either<'a>(
 ) -> Option<(&'static str, &'a ConfigNode)> {
     let (first, second) = (fields.given(name), fields.given(other));
     if let (Some(_), Some(again)) = (first, second) {
-        report.error(again.at, format!("`{other}` is another name for `{name}`: keep one of them"));
+        report.error(
+            again.at,
+            format!("`{other}` is another name for `{name}`: keep one of them"),
+        );
     }
-    first.map(|node| (name, node)).or(second.map(|node| (other, node)))
+    first
+        .map(|node| (name, node))
+        .or(second.map(|node| (other, node)))
 }
 
-fn environment(report: &mut DiagnosticReport, given: Option<&ConfigNode>) -> BTreeMap<String, String> {
+fn environment(
+    report: &mut DiagnosticReport,
+    given: Option<&ConfigNode>,
+) -> BTreeMap<String, String> {
     let mut env = BTreeMap::new();
     for (key, value) in given.map(ConfigNode::entries).unwrap_or_default() {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let is_name = !key.name.starts_with(|c: char| c.is_ascii_digit()) && key.name.chars().all(plain);
+        let is_name =
+            !key.name.starts_with(|c: char| c.is_ascii_digit()) && key.name.chars().all(plain);
         if key.name.is_empty() || !is_name {
             let message = format!("{} is not a valid variable name", quoted(&key.name));
             report.error_hint(key.at, message, "use letters, digits and `_`".to_owned());
         } else if key.name.starts_with("CREEL_") {
             let message = format!("{} belongs to creel", quoted(&key.name));
-            report.error_hint(key.at, message, "creel sets the variables that begin with `CREEL_`".to_owned());
+            report.error_hint(
+                key.at,
+                message,
+                "creel sets the variables that begin with `CREEL_`".to_owned(),
+            );
         } else if let Some(text) = value.text() {
             env.insert(key.name.clone(), text.to_owned());
         }
@@ -117,16 +142,31 @@ fn pattern(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<R
     let target = file.map(|node| inside(report, node).map(PatternTarget::File));
     let (node, pattern) = (fields.given("pattern")?, fields.some_text("pattern")?);
     if let Err(error) = Regex::new(&pattern) {
-        let at = caret(&error, &pattern).map_or(node.at, |index| report.within(node, &pattern, index));
-        let hint = r"write a `\` before a special character that you mean literally, such as `\(`".to_owned();
-        report.error_hint(at, format!("{} is not a regular expression: {}", quoted(&pattern), reason(&error)), hint);
+        let at =
+            caret(&error, &pattern).map_or(node.at, |index| report.within(node, &pattern, index));
+        let hint = r"write a `\` before a special character that you mean literally, such as `\(`"
+            .to_owned();
+        report.error_hint(
+            at,
+            format!(
+                "{} is not a regular expression: {}",
+                quoted(&pattern),
+                reason(&error)
+            ),
+            hint,
+        );
         return None;
     }
     let target = target.unwrap_or(Some(PatternTarget::AgentOutput))?;
-    Some(RuleCheck::ContentPattern { pattern, target, must_match: fields.bool("must_match") })
+    Some(RuleCheck::ContentPattern {
+        pattern,
+        target,
+        must_match: fields.bool("must_match"),
+    })
 }
 
-/// The byte of a pattern that an error points to. The error shows a one-line pattern with a caret below.
+/// The byte of a pattern that an error points to. The error shows a one-line pattern with a caret
+/// below.
 fn caret(error: &regex::Error, pattern: &str) -> Option<usize> {
     let text = error.to_string();
     let mut lines = text.lines();
@@ -140,24 +180,57 @@ fn files(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<Rul
     let list = fields.given("files")?;
     if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) {
         let hint = "disable a rule with `enabled: false`".to_owned();
-        report.error_hint(list.at, "`files` is an empty list, so the rule checks nothing", hint);
+        report.error_hint(
+            list.at,
+            "`files` is an empty list, so the rule checks nothing",
+            hint,
+        );
     }
-    let files = list.items().iter().filter_map(|item| inside(report, item)).collect();
-    Some(RuleCheck::FileExistence { files, need: fields.one_of("mode") })
+    let files = list
+        .items()
+        .iter()
+        .filter_map(|item| inside(report, item))
+        .collect();
+    Some(RuleCheck::FileExistence {
+        files,
+        need: fields.one_of("mode"),
+    })
 }
 
-fn coverage(report: &mut DiagnosticReport, fields: &ConfigFields<'_>, at: SourceSpan) -> Option<RuleCheck> {
+fn coverage(
+    report: &mut DiagnosticReport,
+    fields: &ConfigFields<'_>,
+    at: SourceSpan,
+) -> Option<RuleCheck> {
     let Some((_, node)) = either(report, fields, "file", "report") else {
-        report.error_hint(at, "`file` is missing", "name the coverage report".to_owned());
+        report.error_hint(
+            at,
+            "`file` is missing",
+            "name the coverage report".to_owned(),
+        );
         return None;
     };
     let file = inside(report, node)?;
     let format = fields.maybe_one_of("format").or_else(|| guess(&file));
     if format.is_none() && fields.given("format").is_none() {
-        let message = format!("creel cannot derive the format of the report from the name {}", quoted(&file));
-        report.error_hint(node.at, message, format!("set its `format`: {}", names(&["lcov", "cobertura", "json"])));
+        let message = format!(
+            "creel cannot derive the format of the report from the name {}",
+            quoted(&file)
+        );
+        report.error_hint(
+            node.at,
+            message,
+            format!(
+                "set its `format`: {}",
+                names(&["lcov", "cobertura", "json"])
+            ),
+        );
     }
-    Some(RuleCheck::Coverage { file, format: format?, minimum: fields.maybe_number("minimum")? })
+    Some(RuleCheck::Coverage {
+        file,
+        format: format?,
+        minimum: fields.maybe_number("minimum")?,
+    })
 }
 
 /// Guesses the format of a report from its file name.
@@ -191,6 +264,10 @@ fn inside(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<String> {
         }
         return Some(plain.to_owned());
     };
-    report.error_hint(node.at, format!("{} is outside the project folder", quoted(written)), hint.to_owned());
+    report.error_hint(
+        node.at,
+        format!("{} is outside the project folder", quoted(written)),
+        hint.to_owned(),
+    );
     None
 }

@@ -13,7 +13,10 @@ use super::{
 pub fn json_schema() -> Value {
     let mut defs = BTreeMap::new();
     let mut schema = Map::new();
-    schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
+    schema.insert(
+        "$schema".to_owned(),
+        json!("https://json-schema.org/draft/2020-12/schema"),
+    );
     schema.insert("title".to_owned(), json!("creel config"));
     if let Value::Object(root) = object(&ROOT, &mut defs) {
         schema.extend(root);
@@ -50,7 +53,11 @@ fn object(shape: &'static MapShape, defs: &mut SchemaDefs) -> Value {
 }
 
 fn pointer(shape: &MapShape) -> String {
-    if shape.name == ROOT.name { "#".to_owned() } else { format!("#/$defs/{}", shape.name) }
+    if shape.name == ROOT.name {
+        "#".to_owned()
+    } else {
+        format!("#/$defs/{}", shape.name)
+    }
 }
 
 fn property(field: &FieldShape, defs: &mut SchemaDefs) -> Value {
@@ -80,7 +87,9 @@ fn of_type(ty: &ValueType, defs: &mut SchemaDefs) -> Value {
     match ty {
         ValueType::Bool => json!({ "type": "boolean" }),
         ValueType::Integer(min, i64::MAX) => json!({ "type": "integer", "minimum": min }),
-        ValueType::Integer(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        ValueType::Integer(min, max) => {
+            json!({ "type": "integer", "minimum": min, "maximum": max })
+        }
         ValueType::Number(min, max) => json!({ "type": "number", "minimum": min, "maximum": max }),
         ValueType::Duration(_) => json!({ "anyOf": [
             { "type": "number", "minimum": 0 },
@@ -90,12 +99,17 @@ fn of_type(ty: &ValueType, defs: &mut SchemaDefs) -> Value {
         ValueType::SomeText => json!({ "type": "string", "minLength": 1 }),
         ValueType::OneOf(known) => json!({ "enum": known }),
         ValueType::BoolOr(words) => {
-            let all: Vec<Value> =
-                [true, false].map(Value::from).into_iter().chain(words.iter().copied().map(Value::from)).collect();
+            let all: Vec<Value> = [true, false]
+                .map(Value::from)
+                .into_iter()
+                .chain(words.iter().copied().map(Value::from))
+                .collect();
             json!({ "enum": all })
         }
         ValueType::List(item) => json!({ "type": "array", "items": of_type(item, defs) }),
-        ValueType::Map(value) => json!({ "type": "object", "additionalProperties": of_type(value, defs) }),
+        ValueType::Map(value) => {
+            json!({ "type": "object", "additionalProperties": of_type(value, defs) })
+        }
         ValueType::Object(shape) => {
             if !defs.contains_key(shape.name) {
                 defs.insert(shape.name.to_owned(), Value::Null);

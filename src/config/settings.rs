@@ -1,7 +1,7 @@
 //! The settings of a valid config.
 //!
-//! Owns the settings and the choice of the agent. Does not read anything (see [`mod@super::load`]), and does not
-//! resolve them for one session (see [`super::resolve`]).
+//! Owns the settings and the choice of the agent. Does not read anything (see [`mod@super::load`]),
+//! and does not resolve them for one session (see [`super::resolve`]).
 //!
 //! # Invariants
 //! - Settings exist without an agent, so that a config can be checked where no agent is installed.
@@ -21,9 +21,9 @@ use crate::{
     engine::{
         actor::UserCommand,
         policy::{
-            AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions, ContextPolicy, GatePolicies,
-            LimitsPlan, PermissionRule, RetryLimitPolicy, RuleSpec, SettledPolicy, StopHook, StopPlan, SubmitPlan,
-            TypeNotAllowed, Workflow, WorktreePlan,
+            AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions,
+            ContextPolicy, GatePolicies, LimitsPlan, PermissionRule, RetryLimitPolicy, RuleSpec,
+            SettledPolicy, StopHook, StopPlan, SubmitPlan, TypeNotAllowed, Workflow, WorktreePlan,
         },
         time::TimeSpan,
     },
@@ -58,7 +58,8 @@ pub struct Settings {
     pub advice: Vec<Diagnostic>,
 }
 
-/// A [`Plan`](crate::engine::policy::SessionPlan) without its agent and its hooks. It has the same fields.
+/// A [`Plan`](crate::engine::policy::SessionPlan) without its agent and its hooks. It has the same
+/// fields.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct PlanDraft {
     pub max_iterations: u32,
@@ -125,7 +126,10 @@ pub struct TaskType {
 impl TaskType {
     /// The agents that can do the work. None means any agent.
     pub fn implementers(&self) -> Option<&[String]> {
-        self.agents.as_ref().map(|agents| agents.implementer.as_slice()).filter(|names| !names.is_empty())
+        self.agents
+            .as_ref()
+            .map(|agents| agents.implementer.as_slice())
+            .filter(|names| !names.is_empty())
     }
 }
 
@@ -181,7 +185,8 @@ pub enum SignChoice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThemeName {
-    /// Dark or light, like the terminal's background; the terminal's own colours if that is unknown.
+    /// Dark or light, like the terminal's background; the terminal's own colours if that is
+    /// unknown.
     #[default]
     Auto,
     Dark,
@@ -239,7 +244,8 @@ pub enum PlanError {
 }
 
 /// What the user can do about an unknown agent.
-pub(super) const DESCRIBE: &str = "describe it under `agents:`; `creel agents` lists the known agents";
+pub(super) const DESCRIBE: &str =
+    "describe it under `agents:`; `creel agents` lists the known agents";
 
 /// `a`, `b` or `c`.
 fn either(all: &[String]) -> String {
@@ -257,10 +263,13 @@ fn listed(all: &[String]) -> String {
 }
 
 fn ways_out(first: &str, install: &[String]) -> String {
-    install.iter().enumerate().fold(String::new(), |all, (n, line)| {
-        let lead = if n == 0 { first } else { "or" };
-        format!("{all}\n  {lead}: {line}")
-    })
+    install
+        .iter()
+        .enumerate()
+        .fold(String::new(), |all, (n, line)| {
+            let lead = if n == 0 { first } else { "or" };
+            format!("{all}\n  {lead}: {line}")
+        })
 }
 
 impl Default for Settings {
@@ -271,11 +280,19 @@ impl Default for Settings {
 }
 
 impl Settings {
-    pub(super) fn pick(&self, asked: Option<&str>, path: &OsStr) -> Result<(String, AgentSpec), PlanError> {
+    pub(super) fn pick(
+        &self,
+        asked: Option<&str>,
+        path: &OsStr,
+    ) -> Result<(String, AgentSpec), PlanError> {
         if let Some(name) = asked.or(self.agent.as_deref()) {
             return self.named(name, path);
         }
-        if let Some((name, spec)) = self.agents.first_key_value().filter(|_| self.agents.len() == 1) {
+        if let Some((name, spec)) = self
+            .agents
+            .first_key_value()
+            .filter(|_| self.agents.len() == 1)
+        {
             return Ok((name.clone(), spec.clone()));
         }
         match self.known.preferred(path) {
@@ -291,7 +308,10 @@ impl Settings {
         let Some(known) = self.known.named(name) else {
             let all = agent_names(self.agents.keys(), &self.known);
             let hint = suggest(name, all, "choose from").unwrap_or_else(|| DESCRIBE.to_owned());
-            return Err(PlanError::UnknownAgent { name: name.to_owned(), hint });
+            return Err(PlanError::UnknownAgent {
+                name: name.to_owned(),
+                hint,
+            });
         };
         match known.installed(path) {
             Some(way) => Ok((name.to_owned(), way.spec.clone())),
@@ -307,17 +327,28 @@ impl Settings {
         path: &OsStr,
     ) -> Result<(String, AgentSpec), PlanError> {
         let runs = |(_, spec): &(String, AgentSpec)| self.missing_program(spec, path).is_none();
-        let found = allowed.iter().find_map(|name| self.named(name, path).ok().filter(runs));
+        let found = allowed
+            .iter()
+            .find_map(|name| self.named(name, path).ok().filter(runs));
         found.ok_or_else(|| PlanError::NoneInstalled {
             kind: kind.to_owned(),
             allowed: allowed.to_vec(),
-            first: allowed.first().map(|name| self.how_to_get(name, path)).unwrap_or_default(),
+            first: allowed
+                .first()
+                .map(|name| self.how_to_get(name, path))
+                .unwrap_or_default(),
         })
     }
 
     fn missing_program(&self, spec: &AgentSpec, path: &OsStr) -> Option<MissingProgram> {
-        let root = self.path.as_deref().map(paths::project_root).unwrap_or_default();
-        programs::missing(spec.command_line()?, &root, path).into_iter().next()
+        let root = self
+            .path
+            .as_deref()
+            .map(paths::project_root)
+            .unwrap_or_default();
+        programs::missing(spec.command_line()?, &root, path)
+            .into_iter()
+            .next()
     }
 
     /// What the user can do so that an agent can run here.
@@ -325,10 +356,14 @@ impl Settings {
         let lead = format!("install {}", quoted(name));
         match self.named(name, path) {
             Ok((_, spec)) => {
-                let missing = self.missing_program(&spec, path).map(|missing| format!("\n  {missing}"));
+                let missing = self
+                    .missing_program(&spec, path)
+                    .map(|missing| format!("\n  {missing}"));
                 let way_out = match spec.facts().and_then(|facts| facts.install.clone()) {
                     Some(install) => ways_out(&lead, &[install]),
-                    None => "\n  install it, or correct the agent's command under `agents:`".to_owned(),
+                    None => {
+                        "\n  install it, or correct the agent's command under `agents:`".to_owned()
+                    }
                 };
                 missing.unwrap_or_default() + &way_out
             }
@@ -347,7 +382,10 @@ impl Settings {
             }
         } else {
             PlanError::NoAgent {
-                found: format!("the config describes several agents and chooses none: {}", names(&mine)),
+                found: format!(
+                    "the config describes several agents and chooses none: {}",
+                    names(&mine)
+                ),
                 hint: "choose one with `agent:` or `--agent NAME`".to_owned(),
             }
         }
@@ -378,13 +416,24 @@ mod tests {
     use crate::config::PlanRequest;
 
     fn with_agents(names: &[&str]) -> Settings {
-        let agents = names.iter().map(|name| ((*name).to_owned(), AgentSpec::acp(format!("{name}-acp"))));
-        Settings { agents: agents.collect(), ..Settings::default() }
+        let agents = names
+            .iter()
+            .map(|name| ((*name).to_owned(), AgentSpec::acp(format!("{name}-acp"))));
+        Settings {
+            agents: agents.collect(),
+            ..Settings::default()
+        }
     }
 
     fn picked(settings: &Settings, asked: Option<&str>, path: &OsStr) -> String {
-        match settings.plan_with(PlanRequest { agent: asked, max_iterations: Some(7), ..PlanRequest::default() }, path)
-        {
+        match settings.plan_with(
+            PlanRequest {
+                agent: asked,
+                max_iterations: Some(7),
+                ..PlanRequest::default()
+            },
+            path,
+        ) {
             Ok(plan) => {
                 assert_eq!(plan.max_iterations, 7);
                 format!("{} {:?}", plan.agent, plan.agent_spec)
@@ -400,13 +449,21 @@ mod tests {
         fs::write(&program, "").expect("a file");
         let path = folder.path().as_os_str();
         let none = OsStr::new("");
-        assert!(picked(&with_agents(&[]), None, path).starts_with("no agent found"), "it is not executable");
+        assert!(
+            picked(&with_agents(&[]), None, path).starts_with("no agent found"),
+            "it is not executable"
+        );
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permissions");
         assert!(picked(&with_agents(&[]), None, path).starts_with("gemini "));
         assert!(picked(&with_agents(&["mine"]), None, path).starts_with("mine "));
         assert!(picked(&with_agents(&["mine", "yours"]), None, path).starts_with("gemini "));
-        assert!(picked(&with_agents(&["mine", "yours"]), Some("yours"), none).starts_with("yours "));
-        let named = Settings { agent: Some("mine".to_owned()), ..with_agents(&["mine", "yours"]) };
+        assert!(
+            picked(&with_agents(&["mine", "yours"]), Some("yours"), none).starts_with("yours ")
+        );
+        let named = Settings {
+            agent: Some("mine".to_owned()),
+            ..with_agents(&["mine", "yours"])
+        };
         assert!(picked(&named, None, path).starts_with("mine "));
         assert!(picked(&named, Some("gemini"), path).starts_with("gemini "));
     }

@@ -1,7 +1,8 @@
 //! Every key of the config: its name, its type, its default and a description.
 //!
-//! Owns the one table. Validation, the JSON schema, the defaults and the test of `config.example.yaml` all read it.
-//! Does not know what keys mean together: see [`mod@super::load`].
+//! Owns the one table. Validation, the JSON schema, the defaults and the test of
+//! `config.example.yaml` all read it. Does not know what keys mean together: see
+//! [`mod@super::load`].
 //!
 //! # Invariants
 //! - A key that is not in the table is a mistake. A key in the table is validated and documented.
@@ -22,7 +23,8 @@ pub use crate::config::shape::permissions::{BUDGET, LIMITS, OUTAGE, PERMISSION};
 pub use agents::{AGENT, KNOWN_AGENT, WAY};
 pub use automation::{AUTOMATION, AUTOMATION_HOOK};
 pub use hooks::{
-    BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP,
+    BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK, HOOKS,
+    MATCHER_GROUP,
 };
 pub use nats::{NATS, NATS_TLS};
 pub use root::{GATES, RETRY, ROOT, STOP, UI};
@@ -131,7 +133,9 @@ pub struct MapShape {
 impl MapShape {
     /// Accepts any spelling.
     pub fn field(&self, written: &str) -> Option<&'static FieldShape> {
-        self.fields.iter().find(|field| super::node::is_spelling(written, field.name))
+        self.fields
+            .iter()
+            .find(|field| super::node::is_spelling(written, field.name))
     }
 }
 
@@ -139,7 +143,10 @@ impl DefaultValue {
     /// The default as if it were written at the start of the source.
     pub fn node(self) -> Option<ConfigNode> {
         let text = |text: &str| NodeKind::Text(text.to_owned());
-        let node = |kind| ConfigNode { at: super::diagnostic::SourceSpan::default(), kind };
+        let node = |kind| ConfigNode {
+            at: super::diagnostic::SourceSpan::default(),
+            kind,
+        };
         let kind = match self {
             Self::Absent | Self::Required => return None,
             Self::Null => NodeKind::Null,
@@ -147,7 +154,9 @@ impl DefaultValue {
             Self::Int(n) => NodeKind::Int(n.into()),
             Self::Float(x) => NodeKind::Float(x),
             Self::Text(it) => text(it),
-            Self::Names(names) => NodeKind::List(names.iter().map(|name| node(text(name))).collect()),
+            Self::Names(names) => {
+                NodeKind::List(names.iter().map(|name| node(text(name))).collect())
+            }
             Self::EmptyMap | Self::OfItsKeys => NodeKind::Map(Vec::new()),
         };
         Some(node(kind))
@@ -184,7 +193,8 @@ impl ValueType {
             Self::List(_) => "a list".to_owned(),
             Self::Map(_) | Self::Object(_) => "a map".to_owned(),
             Self::Either(alternatives) => {
-                let mut all: Vec<String> = alternatives.iter().map(|(_, ty)| ty.describe()).collect();
+                let mut all: Vec<String> =
+                    alternatives.iter().map(|(_, ty)| ty.describe()).collect();
                 all.dedup();
                 all.join(" or ")
             }

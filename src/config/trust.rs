@@ -1,7 +1,8 @@
 //! Which configs are trusted to run their commands.
 //!
-//! A config in a freshly cloned project runs nothing. creel stores the full content that the user trusted outside of
-//! the project, and the next run compares every byte. So no change goes unnoticed, and no digest has to be trusted.
+//! A config in a freshly cloned project runs nothing. creel stores the full content that the user
+//! trusted outside of the project, and the next run compares every byte. So no change goes
+//! unnoticed, and no digest has to be trusted.
 //!
 //! # Invariants
 //! - Trust is for a path and a content. If either changes, the user is asked again.
@@ -25,8 +26,8 @@ use crate::{
     engine::{
         hooks::point::HookPoint,
         policy::{
-            AgentSpec, HookAction, HookSpec, RuleCheck, RuleSpec, SessionPlan, StepAction, StopHook, StopHookKind,
-            WorkflowStep,
+            AgentSpec, HookAction, HookSpec, RuleCheck, RuleSpec, SessionPlan, StepAction,
+            StopHook, StopHookKind, WorkflowStep,
         },
     },
 };
@@ -48,20 +49,29 @@ struct TrustEntry {
 
 impl TrustStore {
     pub fn new(state_dir: &Path) -> Self {
-        Self { folder: state_dir.join("trust") }
+        Self {
+            folder: state_dir.join("trust"),
+        }
     }
 
     pub fn trusts(&self, place: &Path, documents: &[ConfigDocument]) -> bool {
-        self.read(place).is_some_and(|entry| entry.contents.contains(&content(documents)))
+        self.read(place)
+            .is_some_and(|entry| entry.contents.contains(&content(documents)))
     }
 
     pub fn trust(&self, place: &Path, documents: &[ConfigDocument]) -> io::Result<()> {
         let content = content(documents);
-        if self.read(place).is_some_and(|entry| entry.contents.last() == Some(&content)) {
+        if self
+            .read(place)
+            .is_some_and(|entry| entry.contents.last() == Some(&content))
+        {
             return Ok(());
         }
         let _alone = self.lock()?;
-        let mut entry = self.read(place).unwrap_or_else(|| TrustEntry { place: text(place), contents: Vec::new() });
+        let mut entry = self.read(place).unwrap_or_else(|| TrustEntry {
+            place: text(place),
+            contents: Vec::new(),
+        });
         entry.contents.retain(|known| *known != content);
         entry.contents.push(content);
         let surplus = entry.contents.len().saturating_sub(REMEMBERED);
@@ -80,9 +90,17 @@ impl TrustStore {
 
     /// Waits for exclusive access, until the returned file is dropped.
     fn lock(&self) -> io::Result<fs::File> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.folder)?;
         let mut options = fs::OpenOptions::new();
-        let file = options.write(true).create(true).truncate(false).mode(0o600).open(self.folder.join("lock"))?;
+        let file = options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.folder.join("lock"))?;
         file.lock()?;
         Ok(file)
     }
@@ -90,7 +108,8 @@ impl TrustStore {
     fn file(&self, place: &Path) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         place.hash(&mut hasher);
-        // The hash is only a file name. Two paths with the same hash overwrite each other, and creel asks again.
+        // The hash is only a file name. Two paths with the same hash overwrite each other, and
+        // creel asks again.
         self.folder.join(format!("{:016x}.json", hasher.finish()))
     }
 
@@ -104,26 +123,38 @@ impl TrustStore {
 fn write(file: &Path, entry: &TrustEntry) -> io::Result<()> {
     let draft = file.with_extension(format!("{}.tmp", std::process::id()));
     let mut options = fs::OpenOptions::new();
-    let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    let mut out = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)?;
     out.write_all(&serde_json::to_vec(entry)?)?;
     out.sync_all()?;
     fs::rename(draft, file)
 }
 
-/// A unique text for a path. A path that is not UTF-8 is escaped; no other path begins with that prefix.
+/// A unique text for a path. A path that is not UTF-8 is escaped; no other path begins with that
+/// prefix.
 fn text(place: &Path) -> String {
     let escaped = || format!("bytes:{}", place.as_os_str().as_bytes().escape_ascii());
     place.to_str().map_or_else(escaped, ToOwned::to_owned)
 }
 
 fn content(documents: &[ConfigDocument]) -> Vec<(String, String)> {
-    documents.iter().map(|document| (document.name.clone(), document.text.clone())).collect()
+    documents
+        .iter()
+        .map(|document| (document.name.clone(), document.text.clone()))
+        .collect()
 }
 
 /// A document for a session's plan, because a journal can come with a clone too.
 pub fn plan_document(plan: &SessionPlan) -> ConfigDocument {
     let text = serde_json::to_string(plan).expect("a plan has no keys that are not text");
-    ConfigDocument { name: "plan".into(), text }
+    ConfigDocument {
+        name: "plan".into(),
+        text,
+    }
 }
 
 /// Every command of a plan, for the user to read. Includes the agent only if the config defines it.
@@ -144,17 +175,29 @@ pub fn commands(plan: &SessionPlan, agent_is_described: bool) -> Vec<String> {
     }
     for (name, workflow) in &plan.workflows {
         for step in workflow.steps.iter().flat_map(WorkflowStep::parts) {
-            if let StepAction::Command(HookSpec { action: HookAction::Command(command), .. }) = &step.action {
+            if let StepAction::Command(HookSpec {
+                action: HookAction::Command(command),
+                ..
+            }) = &step.action
+            {
                 commands.push(format!("workflow {name}: {command}"));
             }
         }
     }
     commands.extend(plan.stop.rules.iter().filter_map(rule));
     for hook in &plan.stop.hooks {
-        commands.extend(asked(hook).into_iter().map(|command| format!("stop decision: {command}")));
+        commands.extend(
+            asked(hook)
+                .into_iter()
+                .map(|command| format!("stop decision: {command}")),
+        );
     }
     if agent_is_described {
-        commands.extend(agent(&plan.agent_spec).into_iter().map(|how| format!("agent {}: {how}", plan.agent)));
+        commands.extend(
+            agent(&plan.agent_spec)
+                .into_iter()
+                .map(|how| format!("agent {}: {how}", plan.agent)),
+        );
     }
     for fallback in &plan.limits.fallback {
         let how = agent(&fallback.spec).into_iter();
@@ -165,8 +208,14 @@ pub fn commands(plan: &SessionPlan, agent_is_described: bool) -> Vec<String> {
 
 fn agent(spec: &AgentSpec) -> Vec<String> {
     match spec {
-        AgentSpec::Command { command, continue_command, .. } => {
-            let later = continue_command.iter().map(|command| format!("{command} (for later turns)"));
+        AgentSpec::Command {
+            command,
+            continue_command,
+            ..
+        } => {
+            let later = continue_command
+                .iter()
+                .map(|command| format!("{command} (for later turns)"));
             std::iter::once(command.clone()).chain(later).collect()
         }
         AgentSpec::Acp { command, .. } => vec![command.clone()],
@@ -175,31 +224,64 @@ fn agent(spec: &AgentSpec) -> Vec<String> {
     }
 }
 
-/// A rule's command with its folder and variables, because a variable can change what a command does.
+/// A rule's command with its folder and variables, because a variable can change what a command
+/// does.
 fn rule(rule: &RuleSpec) -> Option<String> {
-    let RuleCheck::Command { command, folder, env, .. } = &rule.check else { return None };
-    let set: String = env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
-    let place = folder.as_ref().map(|folder| format!(" (in {folder})")).unwrap_or_default();
+    let RuleCheck::Command {
+        command,
+        folder,
+        env,
+        ..
+    } = &rule.check
+    else {
+        return None;
+    };
+    let set: String = env
+        .iter()
+        .map(|(name, value)| format!("{name}={value} "))
+        .collect();
+    let place = folder
+        .as_ref()
+        .map(|folder| format!(" (in {folder})"))
+        .unwrap_or_default();
     Some(format!("rule {}: {set}{command}{place}", rule.name))
 }
 
 /// Includes the parts of a group.
 fn asked(hook: &StopHook) -> Vec<&str> {
-    let own = if let StopHookKind::Command { command, .. } = &hook.judge { Some(command.as_str()) } else { None };
-    own.into_iter().chain(hook.parts().iter().flat_map(asked)).collect()
+    let own = if let StopHookKind::Command { command, .. } = &hook.judge {
+        Some(command.as_str())
+    } else {
+        None
+    };
+    own.into_iter()
+        .chain(hook.parts().iter().flat_map(asked))
+        .collect()
 }
 
 /// The commands of submitting that are not in a configured hook.
 fn of_submit(plan: &SessionPlan) -> Vec<String> {
     let submit = &plan.submit;
-    let unwritten =
-        submit.usual.get(&HookPoint::BeforeSubmit).filter(|_| !plan.hooks.contains_key(&HookPoint::BeforeSubmit));
-    let usual = unwritten.into_iter().flatten().filter(|_| submit.on_complete);
+    let unwritten = submit
+        .usual
+        .get(&HookPoint::BeforeSubmit)
+        .filter(|_| !plan.hooks.contains_key(&HookPoint::BeforeSubmit));
+    let usual = unwritten
+        .into_iter()
+        .flatten()
+        .filter(|_| submit.on_complete);
     let usual = usual.map(|hook| format!("{}: {} (built in)", HookPoint::BeforeSubmit, hook.name));
-    let own = [("test", &submit.test_command), ("pull request", &submit.pr_command)];
-    let own = own.into_iter().filter_map(|(what, command)| Some(format!("submit, {what}: {}", command.as_ref()?)));
+    let own = [
+        ("test", &submit.test_command),
+        ("pull request", &submit.pr_command),
+    ];
+    let own = own
+        .into_iter()
+        .filter_map(|(what, command)| Some(format!("submit, {what}: {}", command.as_ref()?)));
     let reviews = plan.gatekeepers.iter().flat_map(|(name, gatekeeper)| {
-        agent(&gatekeeper.spec).into_iter().map(move |how| format!("review by {name}: {how}"))
+        agent(&gatekeeper.spec)
+            .into_iter()
+            .map(move |how| format!("review by {name}: {how}"))
     });
     usual.chain(own).chain(reviews).collect()
 }
@@ -209,7 +291,10 @@ mod tests {
     use super::*;
 
     fn documents(text: &str) -> Vec<ConfigDocument> {
-        vec![ConfigDocument { name: "creel.yaml".into(), text: text.into() }]
+        vec![ConfigDocument {
+            name: "creel.yaml".into(),
+            text: text.into(),
+        }]
     }
 
     #[test]
@@ -233,7 +318,8 @@ mod tests {
     fn a_place_that_is_not_text_is_a_place_of_its_own() {
         let dir = tempfile::tempdir().expect("a folder");
         let store = TrustStore::new(dir.path());
-        let [here, there] = [b"/a\xff", b"/a\xfe"].map(|bytes| Path::new(std::ffi::OsStr::from_bytes(bytes)));
+        let [here, there] =
+            [b"/a\xff", b"/a\xfe"].map(|bytes| Path::new(std::ffi::OsStr::from_bytes(bytes)));
         store.trust(here, &documents("x")).expect("written");
         assert!(store.trusts(here, &documents("x")) && !store.trusts(there, &documents("x")));
         assert_ne!(text(here), text(there));
@@ -249,6 +335,10 @@ mod tests {
                 scope.spawn(|| store.trust(here, &documents(text)).expect("written"));
             }
         });
-        assert!(texts.iter().all(|text| store.trusts(here, &documents(text))));
+        assert!(
+            texts
+                .iter()
+                .all(|text| store.trusts(here, &documents(text)))
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Checks a tree against the table of keys.
 //!
-//! Owns every mistake in a single value: unknown keys, wrong types, names and numbers out of range. Does not check
-//! values together: see [`mod@super::load`].
+//! Owns every mistake in a single value: unknown keys, wrong types, names and numbers out of range.
+//! Does not check values together: see [`mod@super::load`].
 
 use super::{
     diagnostic::{is_secret, names, nearest, quoted, suggest},
@@ -17,12 +17,19 @@ pub(super) fn shape(report: &mut DiagnosticReport, shape: &'static MapShape, nod
     let mut misspelt: Vec<&'static str> = Vec::new();
     for (key, value) in node.entries() {
         let Some(field) = shape.field(&key.name) else {
-            misspelt.extend(nearest(&key.name, shape.fields.iter().map(|field| field.name)));
+            misspelt.extend(nearest(
+                &key.name,
+                shape.fields.iter().map(|field| field.name),
+            ));
             unknown_key(report, shape, key);
             continue;
         };
         if let Some((_, first)) = seen.iter().find(|(name, _)| *name == field.name) {
-            let message = format!("{} appears twice: it means the same as {}", quoted(&key.name), quoted(&first.name));
+            let message = format!(
+                "{} appears twice: it means the same as {}",
+                quoted(&key.name),
+                quoted(&first.name)
+            );
             report.error_hint(key.at, message, "keep one of them".to_owned());
         }
         seen.push((field.name, key));
@@ -30,7 +37,11 @@ pub(super) fn shape(report: &mut DiagnosticReport, shape: &'static MapShape, nod
             check(report, &field.ty, value, &key.name);
         }
     }
-    for field in shape.fields.iter().filter(|field| matches!(field.default, DefaultValue::Required)) {
+    for field in shape
+        .fields
+        .iter()
+        .filter(|field| matches!(field.default, DefaultValue::Required))
+    {
         // A misspelt key is not reported as missing too.
         if node.get(field.name).is_none_or(ConfigNode::is_null) && !misspelt.contains(&field.name) {
             missing(report, shape, field, node);
@@ -40,15 +51,24 @@ pub(super) fn shape(report: &mut DiagnosticReport, shape: &'static MapShape, nod
 
 fn missing(report: &mut DiagnosticReport, shape: &MapShape, field: &FieldShape, node: &ConfigNode) {
     // A key without a value is a better position than the map around it.
-    let at = node.entries().iter().find(|(key, _)| shape.field(&key.name).is_some_and(|f| f.name == field.name));
+    let at = node
+        .entries()
+        .iter()
+        .find(|(key, _)| shape.field(&key.name).is_some_and(|f| f.name == field.name));
     let at = at.map_or(node.at, |(key, _)| key.at);
-    report.error_hint(at, format!("`{}` is missing", field.name), as_hint(field.doc));
+    report.error_hint(
+        at,
+        format!("`{}` is missing", field.name),
+        as_hint(field.doc),
+    );
 }
 
 fn as_hint(doc: &str) -> String {
     let sentence = doc.split(';').next().unwrap_or(doc).trim_end_matches('.');
     let mut letters = sentence.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().to_string() + letters.as_str())
+    letters.next().map_or_else(String::new, |first| {
+        first.to_lowercase().to_string() + letters.as_str()
+    })
 }
 
 fn unknown_key(report: &mut DiagnosticReport, shape: &MapShape, key: &ConfigKey) {
@@ -56,8 +76,13 @@ fn unknown_key(report: &mut DiagnosticReport, shape: &MapShape, key: &ConfigKey)
         return;
     }
     let known = shape.fields.iter().map(|field| field.name);
-    let hint = suggest(&key.name, known, "known here").unwrap_or_else(|| "`creel schema` lists all keys".to_owned());
-    report.error_hint(key.at, format!("unknown {} {}", shape.noun, quoted(&key.name)), hint);
+    let hint = suggest(&key.name, known, "known here")
+        .unwrap_or_else(|| "`creel schema` lists all keys".to_owned());
+    report.error_hint(
+        key.at,
+        format!("unknown {} {}", shape.noun, quoted(&key.name)),
+        hint,
+    );
 }
 
 /// Checks one value. `name` is for messages.
@@ -84,17 +109,33 @@ pub(super) fn check(report: &mut DiagnosticReport, ty: &ValueType, node: &Config
         }
         (ValueType::OneOf(known), NodeKind::Text(text)) => {
             if !known.contains(&text.as_str()) {
-                let message = format!("{} must be {}, not {}", quoted(name), ty.describe(), quoted(text));
-                let hint = nearest(text, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+                let message = format!(
+                    "{} must be {}, not {}",
+                    quoted(name),
+                    ty.describe(),
+                    quoted(text)
+                );
+                let hint = nearest(text, known.iter().copied())
+                    .map(|near| format!("did you mean `{near}`?"));
                 report.error_hint(node.at, message, hint);
             }
         }
         (ValueType::BoolOr(words), NodeKind::Text(text)) => {
             if !words.contains(&text.as_str()) {
-                let message = format!("{} must be {}, not {}", quoted(name), ty.describe(), quoted(text));
+                let message = format!(
+                    "{} must be {}, not {}",
+                    quoted(name),
+                    ty.describe(),
+                    quoted(text)
+                );
                 let meant = meant_as_bool(text).map(|meant| meant.to_string());
-                let meant = meant.or_else(|| nearest(text, words.iter().copied()).map(str::to_owned));
-                report.error_hint(node.at, message, meant.map(|meant| format!("did you mean `{meant}`?")));
+                let meant =
+                    meant.or_else(|| nearest(text, words.iter().copied()).map(str::to_owned));
+                report.error_hint(
+                    node.at,
+                    message,
+                    meant.map(|meant| format!("did you mean `{meant}`?")),
+                );
             }
         }
         (ValueType::List(item), NodeKind::List(items)) => {
@@ -108,10 +149,12 @@ pub(super) fn check(report: &mut DiagnosticReport, ty: &ValueType, node: &Config
             }
         }
         (ValueType::Object(of), NodeKind::Map(_)) => shape(report, of, node),
-        (ValueType::Either(alternatives), _) => match alternatives.iter().find(|(when, _)| when.holds(node)) {
-            Some((_, ty)) => check(report, ty, node, name),
-            None => wrong_type(report, ty, node, name),
-        },
+        (ValueType::Either(alternatives), _) => {
+            match alternatives.iter().find(|(when, _)| when.holds(node)) {
+                Some((_, ty)) => check(report, ty, node, name),
+                None => wrong_type(report, ty, node, name),
+            }
+        }
         (
             ValueType::Bool
             | ValueType::Text
@@ -128,7 +171,13 @@ pub(super) fn check(report: &mut DiagnosticReport, ty: &ValueType, node: &Config
     }
 }
 
-fn check_duration(report: &mut DiagnosticReport, ty: &ValueType, zero: ZeroDuration, node: &ConfigNode, name: &str) {
+fn check_duration(
+    report: &mut DiagnosticReport,
+    ty: &ValueType,
+    zero: ZeroDuration,
+    node: &ConfigNode,
+    name: &str,
+) {
     let name = quoted(name);
     match duration(node) {
         Ok(span) if span.is_zero() && zero == ZeroDuration::Refused => {
@@ -143,33 +192,50 @@ fn check_duration(report: &mut DiagnosticReport, ty: &ValueType, zero: ZeroDurat
         Err(DurationError::Unreadable) => {
             report.error(node.at, format!("{name} must be {}", ty.describe()));
         }
-        Err(DurationError::Negative) => report.error(node.at, format!("{name} must not be negative")),
-        Err(DurationError::TooLong) => report.error(node.at, format!("{name} is longer than a year")),
+        Err(DurationError::Negative) => {
+            report.error(node.at, format!("{name} must not be negative"));
+        }
+        Err(DurationError::TooLong) => {
+            report.error(node.at, format!("{name} is longer than a year"));
+        }
     }
 }
 
 fn out_of_range(report: &mut DiagnosticReport, ty: &ValueType, node: &ConfigNode, name: &str) {
-    report.error(node.at, format!("{} must be {}", quoted(name), ty.describe()));
+    report.error(
+        node.at,
+        format!("{} must be {}", quoted(name), ty.describe()),
+    );
 }
 
 fn wrong_type(report: &mut DiagnosticReport, ty: &ValueType, node: &ConfigNode, name: &str) {
-    let message = format!("{} must be {}, not {}", quoted(name), ty.describe(), node.kind.describe());
+    let message = format!(
+        "{} must be {}, not {}",
+        quoted(name),
+        ty.describe(),
+        node.kind.describe()
+    );
     let written = report.source.slice(node.at).to_owned();
-    let hint =
-        if let (ValueType::Text | ValueType::SomeText, NodeKind::Int(_) | NodeKind::Float(_) | NodeKind::Bool(_)) =
-            (ty, &node.kind)
-        {
-            let quotes = "put it in quotes";
-            Some(if is_secret(name) { quotes.to_owned() } else { format!("{quotes}: \"{written}\"") })
-        } else if let (ValueType::Bool, NodeKind::Text(text)) = (ty, &node.kind) {
-            meant_as_bool(text).map(|meant| format!("did you mean `{meant}`?"))
-        } else if let (ValueType::List(_), NodeKind::Text(_) | NodeKind::Map(_)) = (ty, &node.kind) {
-            Some("begin each item with `- `".to_owned())
-        } else if let (ValueType::OneOf(known), NodeKind::Bool(_)) = (ty, &node.kind) {
-            Some(format!("known: {}", names(known)))
+    let hint = if let (
+        ValueType::Text | ValueType::SomeText,
+        NodeKind::Int(_) | NodeKind::Float(_) | NodeKind::Bool(_),
+    ) = (ty, &node.kind)
+    {
+        let quotes = "put it in quotes";
+        Some(if is_secret(name) {
+            quotes.to_owned()
         } else {
-            None
-        };
+            format!("{quotes}: \"{written}\"")
+        })
+    } else if let (ValueType::Bool, NodeKind::Text(text)) = (ty, &node.kind) {
+        meant_as_bool(text).map(|meant| format!("did you mean `{meant}`?"))
+    } else if let (ValueType::List(_), NodeKind::Text(_) | NodeKind::Map(_)) = (ty, &node.kind) {
+        Some("begin each item with `- `".to_owned())
+    } else if let (ValueType::OneOf(known), NodeKind::Bool(_)) = (ty, &node.kind) {
+        Some(format!("known: {}", names(known)))
+    } else {
+        None
+    };
     report.error_hint(node.at, message, hint);
 }
 

@@ -9,7 +9,10 @@ use super::{
 };
 use crate::engine::{hooks::point::HookPoint, policy::WorktreePlan};
 
-pub(super) fn worktree(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> Option<WorktreePlan> {
+pub(super) fn worktree(
+    report: &mut DiagnosticReport,
+    root: &ConfigFields<'_>,
+) -> Option<WorktreePlan> {
     let node = root.given("worktree")?;
     match node.kind {
         NodeKind::Bool(true) => return Some(WorktreePlan::default()),
@@ -24,18 +27,31 @@ pub(super) fn worktree(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -
     }
     let fields = root.below("worktree", &WORKTREE);
     let branch = fields.some_text("branch").unwrap_or_default();
-    if let Some(given) = fields.given("branch").filter(|_| !branch.contains("{{session}}")) {
+    if let Some(given) = fields
+        .given("branch")
+        .filter(|_| !branch.contains("{{session}}"))
+    {
         let hint = "for example `creel/{{session}}`".to_owned();
-        report.error_hint(given.at, "each session needs a branch of its own: write `{{session}}` in the name", hint);
+        report.error_hint(
+            given.at,
+            "each session needs a branch of its own: write `{{session}}` in the name",
+            hint,
+        );
     }
     for given in fields.given("copy").into_iter().flat_map(ConfigNode::items) {
-        let leaves = given.text().is_some_and(|path| path.starts_with('/') || path.split('/').any(|part| part == ".."));
+        let leaves = given
+            .text()
+            .is_some_and(|path| path.starts_with('/') || path.split('/').any(|part| part == ".."));
         if leaves {
             let hint = "name a file in the project, such as `.env`".to_owned();
             report.error_hint(given.at, "creel copies only files of the project", hint);
         }
     }
-    for given in fields.given("setup").into_iter().flat_map(ConfigNode::items) {
+    for given in fields
+        .given("setup")
+        .into_iter()
+        .flat_map(ConfigNode::items)
+    {
         let command = given.text().unwrap_or_default();
         hooks::check_template(report, HookPoint::SessionStart, command, given.at);
     }
@@ -51,5 +67,8 @@ pub(super) fn worktree(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -
 
 fn texts(fields: &ConfigFields<'_>, name: &str) -> Vec<String> {
     let items = fields.given(name).into_iter().flat_map(ConfigNode::items);
-    items.filter_map(ConfigNode::text).map(str::to_owned).collect()
+    items
+        .filter_map(ConfigNode::text)
+        .map(str::to_owned)
+        .collect()
 }

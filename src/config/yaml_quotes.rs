@@ -1,8 +1,10 @@
 //! Finds the quote that a YAML parser misses the end of.
 //!
-//! Reads only as much of YAML as that needs: where a value begins, comments, block texts and quotes.
+//! Reads only as much of YAML as that needs: where a value begins, comments, block texts and
+//! quotes.
 
-/// The quote that is open at a position, or that opened in an earlier line and closed in the line of the position.
+/// The quote that is open at a position, or that opened in an earlier line and closed in the line
+/// of the position.
 pub(super) fn opening(text: &str, position: usize) -> Option<usize> {
     let position = text.floor_char_boundary(position);
     let line_start = text[..position].rfind('\n').map_or(0, |at| at + 1);
@@ -26,7 +28,9 @@ pub(super) fn opening(text: &str, position: usize) -> Option<usize> {
                     let end = end_of(text, start, quote);
                     last = Some(QuotedText { start, end });
                     if end.is_none_or(|end| end > line_end) {
-                        next = end.map_or(text.len(), |end| text[end..].find('\n').map_or(text.len(), |n| end + n + 1));
+                        next = end.map_or(text.len(), |end| {
+                            text[end..].find('\n').map_or(text.len(), |n| end + n + 1)
+                        });
                         break;
                     }
                 }
@@ -67,8 +71,8 @@ struct QuotedText {
     end: Option<usize>,
 }
 
-/// Where values can begin in a line: after its indent, `- `, `: `, `[`, `{` and `, `. Nothing in a comment or a quoted
-/// text is one.
+/// Where values can begin in a line: after its indent, `- `, `: `, `[`, `{` and `, `. Nothing in a
+/// comment or a quoted text is one.
 fn value_starts(line: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut is_start = true;
@@ -125,27 +129,53 @@ mod tests {
 
     /// Where the quote opens, as line and column from 1, if the parser fails at `mark`.
     fn opens(text: &str, mark: &str) -> Option<(usize, usize)> {
-        let position = if mark.is_empty() { text.len() } else { text.find(mark).expect("the mark") };
+        let position = if mark.is_empty() {
+            text.len()
+        } else {
+            text.find(mark).expect("the mark")
+        };
         let before = &text[..opening(text, position)?];
-        Some((before.matches('\n').count() + 1, before.len() - before.rfind('\n').map_or(0, |at| at + 1) + 1))
+        Some((
+            before.matches('\n').count() + 1,
+            before.len() - before.rfind('\n').map_or(0, |at| at + 1) + 1,
+        ))
     }
 
     #[test]
     fn an_unclosed_quote_is_found_where_it_opens() {
         assert_eq!(opens("a: 1\nb: \"c d\ne: 2\n", ""), Some((2, 4)));
         assert_eq!(opens("a: 1\nb: 'it''s\ne: 2\n", ""), Some((2, 4)));
-        assert_eq!(opens("a:\n  - { b: \"x\", c: \"y }\nd: 1\n", ""), Some((2, 18)));
-        assert_eq!(opens("a: \"b\nc: \"here\"\n", "here"), Some((1, 4)), "it closed where another opens");
+        assert_eq!(
+            opens("a:\n  - { b: \"x\", c: \"y }\nd: 1\n", ""),
+            Some((2, 18))
+        );
+        assert_eq!(
+            opens("a: \"b\nc: \"here\"\n", "here"),
+            Some((1, 4)),
+            "it closed where another opens"
+        );
         assert_eq!(opens("\"a: 1\n", ""), Some((1, 1)), "a key");
     }
 
     #[test]
     fn other_mistakes_are_not_about_quotes() {
         assert_eq!(opens("a: \"b\"\nc: [d\n", ""), None);
-        assert_eq!(opens("a: it's\nb: [c\n", ""), None, "a quote inside of a plain value");
+        assert_eq!(
+            opens("a: it's\nb: [c\n", ""),
+            None,
+            "a quote inside of a plain value"
+        );
         assert_eq!(opens("a: b # it's \"one\nc: [d\n", ""), None, "a comment");
-        assert_eq!(opens("a: |\n  \"b\n  it's\nc: [d\n", ""), None, "a block of text");
-        assert_eq!(opens("a: \"one\n  two\"\nb: 1\nc: [d\n", ""), None, "a quoted text over two lines");
+        assert_eq!(
+            opens("a: |\n  \"b\n  it's\nc: [d\n", ""),
+            None,
+            "a block of text"
+        );
+        assert_eq!(
+            opens("a: \"one\n  two\"\nb: 1\nc: [d\n", ""),
+            None,
+            "a quoted text over two lines"
+        );
         assert_eq!(opens("", ""), None);
     }
 

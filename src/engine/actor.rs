@@ -1,9 +1,10 @@
 //! The actor behind a command, and which commands agents and hooks are allowed to give.
 //!
 //! # Invariants
-//! - The session's own agent and hooks cannot act as the user: they never answer a gate, disable a hook, change pending
-//!   items, pause, stop, submit or merge, unless the config adds that command to `agent_may`. The same is true of agents
-//!   and hooks of other sessions, and of commands that need no session.
+//! - The session's own agent and hooks cannot act as the user: they never answer a gate, disable a
+//!   hook, change pending items, pause, stop, submit or merge, unless the config adds that command
+//!   to `agent_may`. The same is true of agents and hooks of other sessions, and of commands that
+//!   need no session.
 
 use serde::{Deserialize, Serialize};
 
@@ -68,13 +69,22 @@ pub struct Actor {
 impl Actor {
     /// An actor without the name of a user.
     pub const fn of(by: ActorKind) -> Self {
-        Self { by, user: None, host: None, claimed: false }
+        Self {
+            by,
+            user: None,
+            host: None,
+            claimed: false,
+        }
     }
 
     /// The same actor in records, which name no other sessions.
     #[must_use]
     pub fn as_recorded(&self) -> Self {
-        let by = if self.by == ActorKind::OtherSession { ActorKind::Agent } else { self.by };
+        let by = if self.by == ActorKind::OtherSession {
+            ActorKind::Agent
+        } else {
+            self.by
+        };
         Self { by, ..self.clone() }
     }
 }

@@ -1,13 +1,15 @@
 //! A session's usage and its budget.
 //!
-//! Owns the totals of tokens, cost and working time, and the gate at the limit. Does not limit iterations
-//! ([`super::session::iteration`]) or retries ([`super::retry`]).
+//! Owns the totals of tokens, cost and working time, and the gate at the limit. Does not limit
+//! iterations ([`super::session::iteration`]) or retries ([`super::retry`]).
 //!
 //! # Invariants
-//! - The budget is checked before every prompt, never during a turn: the turn has its own time limit.
-//! - After `stop` at the gate nothing more is sent: pending items stay in the journal, and a loop that had ended keeps
-//!   its outcome.
-//! - `continue` at the gate, or resuming a session that its budget ended, grants the same budget again.
+//! - The budget is checked before every prompt, never during a turn: the turn has its own time
+//!   limit.
+//! - After `stop` at the gate nothing more is sent: pending items stay in the journal, and a loop
+//!   that had ended keeps its outcome.
+//! - `continue` at the gate, or resuming a session that its budget ended, grants the same budget
+//!   again.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +51,10 @@ pub struct BudgetUsage {
 impl BudgetUsage {
     /// Adds the usage of a turn that ended.
     pub(crate) fn book(&mut self, at: UnixTime, spent: TurnUsage) {
-        let (tokens, cost) = (spent.tokens.unwrap_or(0), spent.cost.unwrap_or(0.0).max(0.0));
+        let (tokens, cost) = (
+            spent.tokens.unwrap_or(0),
+            spent.cost.unwrap_or(0.0).max(0.0),
+        );
         self.tokens = self.tokens.saturating_add(tokens);
         self.cost += cost;
         for part in [&mut self.conversation, &mut self.iteration] {
@@ -67,12 +72,26 @@ impl BudgetUsage {
 
     /// The count after the initial budget is granted again, counted from the current usage.
     pub(crate) fn next_grant(&self, budget: &Budget) -> u32 {
-        let times = |used: u64, limit: Option<u64>| limit.filter(|limit| *limit > 0).map_or(0, |limit| used / limit);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is never negative")]
-        let by_cost = budget.cost.filter(|cost| *cost > 0.0).map_or(0, |cost| (self.cost / cost) as u64);
-        let used =
-            times(self.tokens, budget.tokens).max(times(self.time.0, budget.time.map(|time| time.0))).max(by_cost);
-        u32::try_from(used).unwrap_or(u32::MAX).max(self.granted.saturating_add(1))
+        let times = |used: u64, limit: Option<u64>| {
+            limit
+                .filter(|limit| *limit > 0)
+                .map_or(0, |limit| used / limit)
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "saturates, and is never negative"
+        )]
+        let by_cost = budget
+            .cost
+            .filter(|cost| *cost > 0.0)
+            .map_or(0, |cost| (self.cost / cost) as u64);
+        let used = times(self.tokens, budget.tokens)
+            .max(times(self.time.0, budget.time.map(|time| time.0)))
+            .max(by_cost);
+        u32::try_from(used)
+            .unwrap_or(u32::MAX)
+            .max(self.granted.saturating_add(1))
     }
 }
 
@@ -86,30 +105,68 @@ pub struct BudgetCheck<'a> {
 impl BudgetCheck<'_> {
     /// Which limit is used up, in words. `now` if a turn is in progress, whose time counts as well.
     pub(crate) fn used_up_at(self, now: Option<UnixTime>) -> Option<String> {
-        let running = now.map(|now| now.since(self.account.turn_began)).unwrap_or_default();
+        let running = now
+            .map(|now| now.since(self.account.turn_began))
+            .unwrap_or_default();
         let time = TimeSpan(self.account.time.0.saturating_add(running.0));
-        BudgetCheck { account: &BudgetUsage { time, ..*self.account }, ..self }.used_up()
+        BudgetCheck {
+            account: &BudgetUsage {
+                time,
+                ..*self.account
+            },
+            ..self
+        }
+        .used_up()
     }
 
     /// Which limit is used up, in words.
     pub fn used_up(self) -> Option<String> {
         let budget = &self.plan.budget;
         let times = u64::from(self.account.granted) + 1;
-        #[expect(clippy::cast_precision_loss, reason = "a user does not grant 2^53 budgets")]
-        let cost = budget.cost.map(|cost| cost * times as f64).filter(|cost| self.account.cost >= *cost);
-        let tokens = budget.tokens.map(|tokens| tokens.saturating_mul(times)).filter(|all| self.account.tokens >= *all);
-        let time =
-            budget.time.map(|time| TimeSpan(time.0.saturating_mul(times))).filter(|all| self.account.time >= *all);
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a user does not grant 2^53 budgets"
+        )]
+        let cost = budget
+            .cost
+            .map(|cost| cost * times as f64)
+            .filter(|cost| self.account.cost >= *cost);
+        let tokens = budget
+            .tokens
+            .map(|tokens| tokens.saturating_mul(times))
+            .filter(|all| self.account.tokens >= *all);
+        let time = budget
+            .time
+            .map(|time| TimeSpan(time.0.saturating_mul(times)))
+            .filter(|all| self.account.time >= *all);
         tokens
-            .map(|all| format!("the budget of {all} tokens is used up: {} so far", self.account.tokens))
-            .or_else(|| cost.map(|all| format!("the budget of {all:.2} is used up: {:.2} so far", self.account.cost)))
+            .map(|all| {
+                format!(
+                    "the budget of {all} tokens is used up: {} so far",
+                    self.account.tokens
+                )
+            })
             .or_else(|| {
-                time.map(|all| format!("the agent has worked for {}, and the budget is {all}", self.account.time))
+                cost.map(|all| {
+                    format!(
+                        "the budget of {all:.2} is used up: {:.2} so far",
+                        self.account.cost
+                    )
+                })
+            })
+            .or_else(|| {
+                time.map(|all| {
+                    format!(
+                        "the agent has worked for {}, and the budget is {all}",
+                        self.account.time
+                    )
+                })
             })
     }
 
     /// Opens the gate if a limit is used up.
     pub(crate) fn over_budget(self) -> Option<EngineOutput> {
-        self.used_up().map(|reason| self.gates.open_gate(GateSubject::Budget, reason))
+        self.used_up()
+            .map(|reason| self.gates.open_gate(GateSubject::Budget, reason))
     }
 }

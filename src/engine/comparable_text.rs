@@ -1,12 +1,13 @@
 //! Decides whether two texts mean the same although they were written at different times.
 //!
-//! Two runs of the same failing test differ in their durations, process ids and temporary directories. Every "same
-//! message" and "no progress" comparison goes through [`same_text`], so all of them ignore the same things.
+//! Two runs of the same failing test differ in their durations, process ids and temporary
+//! directories. Every "same message" and "no progress" comparison goes through [`same_text`], so
+//! all of them ignore the same things.
 //!
 //! # Invariants
-//! - Only times, durations, process and thread ids, temporary paths, hex addresses, terminal sequences, the amount of
-//!   white space, and the size and the place of output that creel left out are ignored. Line numbers, counts, versions
-//!   and file names stay.
+//! - Only times, durations, process and thread ids, temporary paths, hex addresses, terminal
+//!   sequences, the amount of white space, and the size and the place of output that creel left out
+//!   are ignored. Line numbers, counts, versions and file names stay.
 
 use super::{omitted_output::OmittedOutput, plain_text::plain_text};
 
@@ -15,13 +16,31 @@ const ID: &str = "<id>";
 const ADDRESS: &str = "<address>";
 const TEMPORARY: &str = "<tmp>";
 
-/// Where systems keep temporary files. The part of a path after one of these is different in each run.
-const TEMPORARY_ROOTS: [&str; 5] = ["/tmp/", "/var/tmp/", "/dev/shm/", "/private/tmp/", "/private/var/tmp/"];
+/// Where systems keep temporary files. The part of a path after one of these is different in each
+/// run.
+const TEMPORARY_ROOTS: [&str; 5] = [
+    "/tmp/",
+    "/var/tmp/",
+    "/dev/shm/",
+    "/private/tmp/",
+    "/private/var/tmp/",
+];
 /// macOS: two more components and `T` follow.
 const MAC_FOLDERS: [&str; 2] = ["/var/folders/", "/private/var/folders/"];
 /// Words before the number of a process or a thread.
-const ID_LABELS: [&str; 8] = ["pid", "tid", "process id", "thread id", "threadid", "thread", "goroutine", "process"];
-const UNITS: [&str; 11] = ["ns", "us", "µs", "μs", "ms", "s", "sec", "secs", "min", "mins", "h"];
+const ID_LABELS: [&str; 8] = [
+    "pid",
+    "tid",
+    "process id",
+    "thread id",
+    "threadid",
+    "thread",
+    "goroutine",
+    "process",
+];
+const UNITS: [&str; 11] = [
+    "ns", "us", "µs", "μs", "ms", "s", "sec", "secs", "min", "mins", "h",
+];
 /// Units that are ambiguous after a space (`5 m`) or never stand without one (`5seconds`).
 const JOINED_UNITS: [&str; 3] = ["m", "hr", "hrs"];
 const SPELLED_UNITS: [&str; 12] = [
@@ -38,16 +57,22 @@ const SPELLED_UNITS: [&str; 12] = [
     "day",
     "days",
 ];
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
 
 /// Whether two texts are the same, apart from parts that change with every run.
 pub fn same_text(one: &str, other: &str) -> bool {
     one == other || comparable_text(one) == comparable_text(other)
 }
 
-/// The text with everything that changes from run to run replaced by a mark, and each run of white space by one space.
+/// The text with everything that changes from run to run replaced by a mark, and each run of white
+/// space by one space.
 pub fn comparable_text(text: &str) -> String {
-    let line = plain_text(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = plain_text(text)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     let mut out = String::with_capacity(line.len());
     let mut at = 0;
     while let Some(next) = line[at..].chars().next() {
@@ -72,7 +97,8 @@ fn changing_part(before: &str, rest: &str) -> Option<(usize, String)> {
     let first = rest.chars().next()?;
     match first {
         // How many lines were left out counts; durations in them change how many bytes they have.
-        '[' => OmittedOutput::at_start(rest).map(|omitted| (omitted.length, format!("[… {} …]", omitted.lines))),
+        '[' => OmittedOutput::at_start(rest)
+            .map(|omitted| (omitted.length, format!("[… {} …]", omitted.lines))),
         '/' => temporary_path(rest),
         '.' | 't' => temporary_name(rest).map(marked(TEMPORARY)),
         'A'..='Z' => dated_by_month(rest).map(marked(TIME)),
@@ -80,14 +106,21 @@ fn changing_part(before: &str, rest: &str) -> Option<(usize, String)> {
         '0'..='9' => uuid(rest)
             .map(marked(ID))
             .or_else(|| address(rest).map(marked(ADDRESS)))
-            .or_else(|| moment(before, rest).or_else(|| duration(before, rest)).map(marked(TIME)))
+            .or_else(|| {
+                moment(before, rest)
+                    .or_else(|| duration(before, rest))
+                    .map(marked(TIME))
+            })
             .or_else(|| process_id(before, rest).map(marked(ID))),
         _ => None,
     }
 }
 
 fn temporary_path(rest: &str) -> Option<(usize, String)> {
-    let root = TEMPORARY_ROOTS.iter().find(|root| rest.starts_with(**root)).map(|root| root.len());
+    let root = TEMPORARY_ROOTS
+        .iter()
+        .find(|root| rest.starts_with(**root))
+        .map(|root| root.len());
     let below = root.or_else(|| {
         let root = MAC_FOLDERS.iter().find(|root| rest.starts_with(**root))?;
         let mut parts = rest[root.len()..].splitn(4, '/');
@@ -95,7 +128,10 @@ fn temporary_path(rest: &str) -> Option<(usize, String)> {
         (last == "T").then_some(root.len() + one.len() + two.len() + 4)
     })?;
     let ends = |c: char| c.is_whitespace() || "\"'`()[]<>{}:,;|&?*".contains(c);
-    let path = &rest[..rest.get(below..)?.find(ends).map_or(rest.len(), |end| below + end)];
+    let path = &rest[..rest
+        .get(below..)?
+        .find(ends)
+        .map_or(rest.len(), |end| below + end)];
     let mut mark = TEMPORARY.to_owned();
     // The first name is the temporary file or directory itself.
     for name in path.get(below..)?.split('/').skip(1) {
@@ -111,22 +147,34 @@ fn numbered_directory(name: &str) -> Option<&str> {
     (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then_some(stem)
 }
 
-/// A name that `mktemp` or a library invented, wherever its directory is: `.tmpAbC123`, `tmp.Qv3kXb29Lp`.
+/// A name that `mktemp` or a library invented, wherever its directory is: `.tmpAbC123`,
+/// `tmp.Qv3kXb29Lp`.
 fn temporary_name(rest: &str) -> Option<usize> {
-    let (prefix, invented) = [(".tmp", 6), ("tmp.", 10)].into_iter().find(|(prefix, _)| rest.starts_with(prefix))?;
-    let word = rest[prefix.len()..].bytes().take_while(u8::is_ascii_alphanumeric).count();
+    let (prefix, invented) = [(".tmp", 6), ("tmp.", 10)]
+        .into_iter()
+        .find(|(prefix, _)| rest.starts_with(prefix))?;
+    let word = rest[prefix.len()..]
+        .bytes()
+        .take_while(u8::is_ascii_alphanumeric)
+        .count();
     (word == invented).then_some(prefix.len() + invented)
 }
 
 /// `0x7ffee3a1c0d8`. Short ones are more likely to be values that the text is about.
 fn address(rest: &str) -> Option<usize> {
-    let digits = rest.strip_prefix("0x")?.bytes().take_while(u8::is_ascii_hexdigit).count();
+    let digits = rest
+        .strip_prefix("0x")?
+        .bytes()
+        .take_while(u8::is_ascii_hexdigit)
+        .count();
     (digits >= 6 && ends_word(&rest[2 + digits..])).then_some(2 + digits)
 }
 
 fn uuid(rest: &str) -> Option<usize> {
     let candidate = rest.get(..36)?;
-    let groups = candidate.split('-').map(|group| (group.len(), group.bytes().all(|b| b.is_ascii_hexdigit())));
+    let groups = candidate
+        .split('-')
+        .map(|group| (group.len(), group.bytes().all(|b| b.is_ascii_hexdigit())));
     let is_uuid = groups.eq([(8, true), (4, true), (4, true), (4, true), (12, true)]);
     (is_uuid && ends_word(&rest[36..])).then_some(36)
 }
@@ -146,13 +194,19 @@ fn moment(before: &str, rest: &str) -> Option<usize> {
     if before.ends_with([':', '.']) {
         return None;
     }
-    date(rest).or_else(|| clock(rest)).or_else(|| half_day(rest)).or_else(|| epoch(rest))
+    date(rest)
+        .or_else(|| clock(rest))
+        .or_else(|| half_day(rest))
+        .or_else(|| epoch(rest))
 }
 
 fn date(rest: &str) -> Option<usize> {
     let bytes = rest.as_bytes();
-    let is_number =
-        |from: usize, to: usize| bytes.get(from..to).is_some_and(|part| part.iter().all(u8::is_ascii_digit));
+    let is_number = |from: usize, to: usize| {
+        bytes
+            .get(from..to)
+            .is_some_and(|part| part.iter().all(u8::is_ascii_digit))
+    };
     if !(rest.starts_with("19") || rest.starts_with("20")) || !is_number(0, 4) {
         return None;
     }
@@ -181,7 +235,9 @@ fn clock(rest: &str) -> Option<usize> {
     }
     length += zone(&rest[length..]);
     let after = &rest[length..];
-    let is_longer = after.strip_prefix(':').is_some_and(|more| digits(more).is_some());
+    let is_longer = after
+        .strip_prefix(':')
+        .is_some_and(|more| digits(more).is_some());
     (ends_word(after) && !is_longer).then_some(length)
 }
 
@@ -197,11 +253,17 @@ fn zone(rest: &str) -> usize {
     if let Some(offset) = rest.strip_prefix(['+', '-']) {
         let bare: String = offset.chars().take(5).filter(|c| *c != ':').collect();
         let is_offset = bare.len() >= 4 && bare.as_bytes()[..4].iter().all(u8::is_ascii_digit);
-        return if is_offset { 5 + usize::from(offset.as_bytes().get(2) == Some(&b':')) } else { 0 };
+        return if is_offset {
+            5 + usize::from(offset.as_bytes().get(2) == Some(&b':'))
+        } else {
+            0
+        };
     }
     let space = usize::from(rest.starts_with(' '));
     let zones = ["Z", "UTC", "GMT", "AM", "PM", "am", "pm"];
-    let found = zones.iter().find(|name| rest[space..].starts_with(**name) && ends_word(&rest[space + name.len()..]));
+    let found = zones
+        .iter()
+        .find(|name| rest[space..].starts_with(**name) && ends_word(&rest[space + name.len()..]));
     found.map_or(0, |name| space + name.len())
 }
 
@@ -211,14 +273,17 @@ fn half_day(rest: &str) -> Option<usize> {
     let minutes = sixty(&rest[hours..]).unwrap_or(0);
     let after = &rest[hours + minutes..];
     let space = usize::from(after.starts_with(' '));
-    let half = after.get(space..space + 2).filter(|half| ["am", "pm"].contains(&half.to_ascii_lowercase().as_str()))?;
+    let half = after
+        .get(space..space + 2)
+        .filter(|half| ["am", "pm"].contains(&half.to_ascii_lowercase().as_str()))?;
     ends_word(&after[space + half.len()..]).then_some(hours + minutes + space + half.len())
 }
 
 /// Seconds or milliseconds since 1970, between 2017 and 2033.
 fn epoch(rest: &str) -> Option<usize> {
     let count = digits(rest).filter(|count| matches!(count, 10 | 13))?;
-    let is_recent = rest.starts_with('1') && rest[1..].starts_with(|c: char| ('5'..='9').contains(&c));
+    let is_recent =
+        rest.starts_with('1') && rest[1..].starts_with(|c: char| ('5'..='9').contains(&c));
     (is_recent && ends_word(&rest[count..])).then_some(count)
 }
 
@@ -227,13 +292,25 @@ fn duration(before: &str, rest: &str) -> Option<usize> {
     if before.ends_with('.') {
         return None;
     }
-    let number = rest.bytes().take_while(|b| b.is_ascii_digit() || matches!(b, b'.' | b',')).count();
-    let after = rest.get(number..).filter(|_| rest.as_bytes()[number - 1].is_ascii_digit())?;
+    let number = rest
+        .bytes()
+        .take_while(|b| b.is_ascii_digit() || matches!(b, b'.' | b','))
+        .count();
+    let after = rest
+        .get(number..)
+        .filter(|_| rest.as_bytes()[number - 1].is_ascii_digit())?;
     let space = usize::from(after.starts_with(' '));
     let word = &after[space..];
-    let unit = &word[..word.find(|c: char| !c.is_alphabetic()).unwrap_or(word.len())];
-    let is_unit =
-        UNITS.contains(&unit) || if space == 0 { &JOINED_UNITS[..] } else { &SPELLED_UNITS[..] }.contains(&unit);
+    let unit = &word[..word
+        .find(|c: char| !c.is_alphabetic())
+        .unwrap_or(word.len())];
+    let is_unit = UNITS.contains(&unit)
+        || if space == 0 {
+            &JOINED_UNITS[..]
+        } else {
+            &SPELLED_UNITS[..]
+        }
+        .contains(&unit);
     if !is_unit {
         return None;
     }
@@ -243,7 +320,9 @@ fn duration(before: &str, rest: &str) -> Option<usize> {
         return Some(length + duration("", more)?);
     }
     let next = more.strip_prefix(' ').filter(|next| digits(next).is_some());
-    let next = next.and_then(|next| duration("", next)).map_or(0, |length| length + 1);
+    let next = next
+        .and_then(|next| duration("", next))
+        .map_or(0, |length| length + 1);
     (next > 0 || ends_word(more)).then_some(length + next)
 }
 
@@ -253,14 +332,20 @@ fn process_id(before: &str, rest: &str) -> Option<usize> {
     let after = &rest[count..];
     let is_bracketed = |open: &str, close: &str| before.ends_with(open) && after.starts_with(close);
     // `server[1234]: …` and `==1234==ERROR`.
-    let is_logged =
-        count >= 3 && is_bracketed("[", "]:") && before[..before.len() - 1].ends_with(|c: char| c.is_alphanumeric());
-    if is_logged || is_bracketed("==", "==") || (is_bracketed("(", ")") && follows_thread_name(before)) {
+    let is_logged = count >= 3
+        && is_bracketed("[", "]:")
+        && before[..before.len() - 1].ends_with(|c: char| c.is_alphanumeric());
+    if is_logged
+        || is_bracketed("==", "==")
+        || (is_bracketed("(", ")") && follows_thread_name(before))
+    {
         return Some(count);
     }
     let words = before.trim_end_matches([' ', ':', '=', '#', '(', '-', '[', '"']);
     let gap = before.len() - words.len();
-    let label = ID_LABELS.iter().find(|label| ends_with_word(words, label))?;
+    let label = ID_LABELS
+        .iter()
+        .find(|label| ends_with_word(words, label))?;
     // "process 12 files" is more likely to be a verb.
     let is_verb = *label == "process" && count < 3;
     ((1..=3).contains(&gap) && !is_verb).then_some(count)
@@ -268,13 +353,19 @@ fn process_id(before: &str, rest: &str) -> Option<usize> {
 
 /// `thread 'main' (`.
 fn follows_thread_name(before: &str) -> bool {
-    let name = before.strip_suffix("' (").and_then(|words| words.rfind('\'').map(|open| &words[..open]));
+    let name = before
+        .strip_suffix("' (")
+        .and_then(|words| words.rfind('\'').map(|open| &words[..open]));
     name.is_some_and(|words| words.trim_end().ends_with("thread"))
 }
 
 fn ends_with_word(text: &str, word: &str) -> bool {
-    let Some(from) = text.len().checked_sub(word.len()) else { return false };
-    let is_word = text.get(from..).is_some_and(|end| end.eq_ignore_ascii_case(word));
+    let Some(from) = text.len().checked_sub(word.len()) else {
+        return false;
+    };
+    let is_word = text
+        .get(from..)
+        .is_some_and(|end| end.eq_ignore_ascii_case(word));
     is_word && !text[..from].ends_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
@@ -304,23 +395,50 @@ mod tests {
                 "test result: FAILED. 3 passed; 1 failed; 0 ignored; finished in 1.20s",
                 "test result: FAILED. 3 passed; 1 failed; 0 ignored; finished in 0.98s",
             ),
-            ("thread 'main' (12345) panicked at src/a.rs:3:5:", "thread 'main' (99) panicked at src/a.rs:3:5:"),
+            (
+                "thread 'main' (12345) panicked at src/a.rs:3:5:",
+                "thread 'main' (99) panicked at src/a.rs:3:5:",
+            ),
             ("thread 'a::b' (1) panicked", "thread 'a::b' (22) panicked"),
             ("at ThreadId(3)", "at ThreadId(14)"),
-            ("cannot open /tmp/.tmpAbC123/x", "cannot open /tmp/.tmpZyX987/x"),
-            ("(/tmp/tmp.qJ3kLm90pQ/src/a.rs:3)", "(/tmp/tmp.aaaaaaaaaa/src/a.rs:3)"),
+            (
+                "cannot open /tmp/.tmpAbC123/x",
+                "cannot open /tmp/.tmpZyX987/x",
+            ),
+            (
+                "(/tmp/tmp.qJ3kLm90pQ/src/a.rs:3)",
+                "(/tmp/tmp.aaaaaaaaaa/src/a.rs:3)",
+            ),
             ("/work/build/.tmpAbC123/x", "/work/build/.tmpZyX987/x"),
-            ("/var/folders/zz/abc123/T/tmpx/a: no", "/var/folders/zy/abd/T/tmpy/a: no"),
-            ("/tmp/pytest-of-root/pytest-3/test_a0/f", "/tmp/pytest-of-root/pytest-12/test_a0/f"),
-            ("<Foo object at 0x7ffee3a1c0d8>", "<Foo object at 0x10a2b3c4d>"),
-            ("2024-05-01T12:30:01.123Z ERROR boom", "2025-11-30T01:02:03Z ERROR boom"),
-            ("2024-05-01 12:30:01,123 boom", "2024-05-02 02:30:01,999 boom"),
+            (
+                "/var/folders/zz/abc123/T/tmpx/a: no",
+                "/var/folders/zy/abd/T/tmpy/a: no",
+            ),
+            (
+                "/tmp/pytest-of-root/pytest-3/test_a0/f",
+                "/tmp/pytest-of-root/pytest-12/test_a0/f",
+            ),
+            (
+                "<Foo object at 0x7ffee3a1c0d8>",
+                "<Foo object at 0x10a2b3c4d>",
+            ),
+            (
+                "2024-05-01T12:30:01.123Z ERROR boom",
+                "2025-11-30T01:02:03Z ERROR boom",
+            ),
+            (
+                "2024-05-01 12:30:01,123 boom",
+                "2024-05-02 02:30:01,999 boom",
+            ),
             ("2024/05/01 12:30:01 boom", "2024/12/31 23:59:59 boom"),
             ("20240501T123001Z boom", "20240502T010203Z boom"),
             ("12:30:01 boom", "1:02:03 boom"),
             ("[10:15:02 AM] error", "[3:00:00 PM] error"),
             ("May  3 12:30:01 host boom", "Jun 13 02:30:01 host boom"),
-            ("at 2024-05-01T12:30:01+02:00 boom", "at 2024-05-01T12:30:02-0500 boom"),
+            (
+                "at 2024-05-01T12:30:01+02:00 boom",
+                "at 2024-05-01T12:30:02-0500 boom",
+            ),
             ("resets 8pm", "resets 11:30 PM"),
             ("started 1712345678 boom", "started 1712345699 boom"),
             ("pid 123 exited", "pid 98765 exited"),
@@ -328,10 +446,16 @@ mod tests {
             ("PID: 123 exited", "PID: 9 exited"),
             ("process 12345 exited", "process 54321 exited"),
             ("server[1234]: boom", "server[777]: boom"),
-            ("==1234==ERROR: AddressSanitizer", "==99==ERROR: AddressSanitizer"),
+            (
+                "==1234==ERROR: AddressSanitizer",
+                "==99==ERROR: AddressSanitizer",
+            ),
             ("goroutine 18 [running]:", "goroutine 7 [running]:"),
             ("Thread-3: boom", "Thread-12: boom"),
-            ("id 123e4567-e89b-12d3-a456-426614174000", "id 00000000-e89b-12d3-a456-426614174999"),
+            (
+                "id 123e4567-e89b-12d3-a456-426614174000",
+                "id 00000000-e89b-12d3-a456-426614174999",
+            ),
             ("--- FAIL: TestA (0.00s)", "--- FAIL: TestA (12.50s)"),
             ("  ✕ adds (5 ms)", "  ✕ adds (1.2 s)"),
             ("1 failed in 0.12s", "1 failed in 65.01s"),

@@ -29,7 +29,8 @@ pub enum AgentUpdate {
     Used(ContextUsage),
     /// A conversation was opened or resumed. The text is its id, for resuming it later.
     Opened(String),
-    /// Anything else that the agent reports: its mode, its commands, or a kind that creel does not know.
+    /// Anything else that the agent reports: its mode, its commands, or a kind that creel does not
+    /// know.
     Noted {
         what: String,
         /// The text to show to the user.
@@ -120,7 +121,8 @@ pub struct ContextUsage {
     pub size: u64,
 }
 
-/// A request for permission: for a tool call of the agent, or for something that creel does on its behalf.
+/// A request for permission: for a tool call of the agent, or for something that creel does on its
+/// behalf.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentPermissionRequest {
     pub ask: PermissionId,
@@ -129,7 +131,8 @@ pub struct AgentPermissionRequest {
     pub options: Vec<PermissionOption>,
     #[serde(default, skip_serializing_if = "PermissionSource::is_agent")]
     pub source: PermissionSource,
-    /// Whether creel truncated the title, the input or the diff: two such requests can look the same and differ.
+    /// Whether creel truncated the title, the input or the diff: two such requests can look the
+    /// same and differ.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
 }
@@ -137,7 +140,13 @@ pub struct AgentPermissionRequest {
 impl AgentPermissionRequest {
     /// A request for something that the agent does itself.
     pub const fn new(ask: PermissionId, tool: ToolCall, options: Vec<PermissionOption>) -> Self {
-        Self { ask, tool, options, source: PermissionSource::Agent, shortened: false }
+        Self {
+            ask,
+            tool,
+            options,
+            source: PermissionSource::Agent,
+            shortened: false,
+        }
     }
 }
 
@@ -154,7 +163,10 @@ pub enum PermissionSource {
 }
 
 impl PermissionSource {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
     const fn is_agent(&self) -> bool {
         matches!(self, Self::Agent)
     }
@@ -219,7 +231,8 @@ pub struct WorktreeChanges {
     /// How many such files `dirty` leaves out.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_dirty: usize,
-    /// The contents of the listed files, except files that are too large or that creel could not read.
+    /// The contents of the listed files, except files that are too large or that creel could not
+    /// read.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub contents: BTreeMap<String, FileContent>,
 }
@@ -237,7 +250,11 @@ impl ChangedLines {
     /// The counts together with those of another file.
     #[must_use]
     pub const fn and(self, added: usize, removed: usize) -> Self {
-        Self { added: self.added + added, removed: self.removed + removed, files: self.files + 1 }
+        Self {
+            added: self.added + added,
+            removed: self.removed + removed,
+            files: self.files + 1,
+        }
     }
 }
 
@@ -268,12 +285,18 @@ impl FileContent {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_false(flag: &bool) -> bool {
     !*flag
 }
@@ -294,7 +317,11 @@ pub struct ForbiddenChanges {
 }
 
 impl ForbiddenChanges {
-    pub const NONE: Self = Self { tampered: Vec::new(), protected: Vec::new(), unchecked: Vec::new() };
+    pub const NONE: Self = Self {
+        tampered: Vec::new(),
+        protected: Vec::new(),
+        unchecked: Vec::new(),
+    };
 
     pub fn is_empty(&self) -> bool {
         *self == Self::NONE
@@ -315,8 +342,16 @@ pub struct TurnEnd {
 impl TurnEnd {
     /// An end without usage figures.
     pub const fn new(stop_reason: StopReason) -> Self {
-        let spent = TurnUsage { tokens: None, cost: None };
-        Self { stop_reason, spent, work: None, forbidden: ForbiddenChanges::NONE }
+        let spent = TurnUsage {
+            tokens: None,
+            cost: None,
+        };
+        Self {
+            stop_reason,
+            spent,
+            work: None,
+            forbidden: ForbiddenChanges::NONE,
+        }
     }
 }
 
@@ -352,8 +387,8 @@ pub struct TurnFailure {
     pub retry_after: Option<TimeSpan>,
     /// Why the turn could not be done now, if nothing is wrong with it.
     pub limit: Option<UsageLimit>,
-    /// Whether `turn_timeout` ended the turn of an agent that had sent nothing for `limits.silence`. The agent reports the
-    /// first, the runtime the second.
+    /// Whether `turn_timeout` ended the turn of an agent that had sent nothing for
+    /// `limits.silence`. The agent reports the first, the runtime the second.
     pub silent: bool,
     /// Usage before the failure.
     pub spent: TurnUsage,
@@ -385,6 +420,9 @@ pub enum LimitCause {
 
 impl TurnFailure {
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), ..Self::default() }
+        Self {
+            message: message.into(),
+            ..Self::default()
+        }
     }
 }

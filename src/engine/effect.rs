@@ -43,9 +43,12 @@ pub enum Effect {
     /// Cancels the turn. Its end still arrives, as `cancelled`.
     CancelTurn(TurnId),
     /// Answers a permission request, which the agent may have dropped by now.
-    AnswerPermission { ask: PermissionId, answer: PermissionAnswer },
-    /// Compares the work with its state at the last look. Answered by `WorkMeasured`. Asking again while one is in
-    /// progress changes nothing.
+    AnswerPermission {
+        ask: PermissionId,
+        answer: PermissionAnswer,
+    },
+    /// Compares the work with its state at the last look. Answered by `WorkMeasured`. Asking again
+    /// while one is in progress changes nothing.
     MeasureWork {
         by: WorkChangedBy,
         /// Checks whose programs creel looks for, too.
@@ -164,8 +167,8 @@ pub struct GateFacts {
     pub state: GateState,
     /// Whether only the user can answer it. Otherwise the config answers it immediately.
     pub waits_for_user: bool,
-    /// The answer that closed it, with the kind of actor. None if the gate is open, or closed because the session was
-    /// stopped.
+    /// The answer that closed it, with the kind of actor. None if the gate is open, or closed
+    /// because the session was stopped.
     pub answer: Option<(GateChoice, ActorKind)>,
 }
 

@@ -1,12 +1,12 @@
 //! Events: the records of the journal. Only an event changes the state.
 //!
-//! Each machine owns an enum with its events, in a file `event` of its own. [`Event`] wraps these enums, and reads and
-//! writes them by their kind. It does not know what an event means.
+//! Each machine owns an enum with its events, in a file `event` of its own. [`Event`] wraps these
+//! enums, and reads and writes them by their kind. It does not know what an event means.
 //!
 //! # Invariants
 //! - Fields that other programs rely on keep their meaning; more can be added.
-//! - A kind that a reader does not know is [`Event::Unknown`], and changes nothing. Hooks log events of their own kinds
-//!   as [`TaskEvent::Custom`].
+//! - A kind that a reader does not know is [`Event::Unknown`], and changes nothing. Hooks log
+//!   events of their own kinds as [`TaskEvent::Custom`].
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,9 @@ pub use crate::engine::{
     pending::event::PendingEvent,
     retry::event::RetryEvent,
     session::event::{
-        AfterResume, CheckOutcome, CheckRunResult, FinalDeliveryMode, IterationOutcome, ResumeDecision, SessionEvent,
-        SessionOutcome, SessionStarted, SessionWorktree, UserPresence,
+        AfterResume, CheckOutcome, CheckRunResult, FinalDeliveryMode, IterationOutcome,
+        ResumeDecision, SessionEvent, SessionOutcome, SessionStarted, SessionWorktree,
+        UserPresence,
     },
     steering::event::{SteeringEvent, StopTiming},
     stop::event::{StopDecided, StopEvent},
@@ -157,9 +158,15 @@ mod tests {
 
     /// The kinds that an enum can read, from serde's own list of them.
     fn kinds<T: DeserializeOwned>() -> Vec<String> {
-        let error = read::<T>(r#"{"kind":"?"}"#).err().expect("there is no such kind").to_string();
+        let error = read::<T>(r#"{"kind":"?"}"#)
+            .err()
+            .expect("there is no such kind")
+            .to_string();
         let names = error.split('`').skip(3).step_by(2);
-        names.filter(|name| !name.contains('?')).map(str::to_owned).collect()
+        names
+            .filter(|name| !name.contains('?'))
+            .map(str::to_owned)
+            .collect()
     }
 
     #[test]
@@ -183,7 +190,10 @@ mod tests {
         ];
         assert!(all.iter().all(|kinds| kinds.len() > 1), "{all:?}");
         for kind in all.iter().flatten() {
-            assert!(Event::is_own_kind(kind), "`Event::read` does not know {kind}");
+            assert!(
+                Event::is_own_kind(kind),
+                "`Event::read` does not know {kind}"
+            );
         }
         assert!(!Event::is_own_kind("later") && !Event::is_own_kind("custom.mine"));
     }

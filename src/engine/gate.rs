@@ -1,14 +1,15 @@
 //! Gates: decisions that the session waits for the user to make.
 //!
-//! Owns what a gate is about ([`subject`]), the answers that it accepts and what each one means ([`kind`],
-//! [`response`]), the answer of an unattended session, the `on_gate` hooks ([`notices`]), and the tasks that an agent
-//! proposes ([`proposal_rules`]). Does not decide when any other gate opens: the machine that needs the decision opens it, and
-//! stores its answer.
+//! Owns what a gate is about ([`subject`]), the answers that it accepts and what each one means
+//! ([`kind`], [`response`]), the answer of an unattended session, the `on_gate` hooks
+//! ([`notices`]), and the tasks that an agent proposes ([`proposal_rules`]). Does not decide when
+//! any other gate opens: the machine that needs the decision opens it, and stores its answer.
 //!
 //! # Invariants
 //! - At most one gate is open at a time, and it is answered once.
 //! - An answer that the gate does not offer is refused.
-//! - The other records that an answer causes come before its own, so a crash in between leaves the gate open.
+//! - The other records that an answer causes come before its own, so a crash in between leaves the
+//!   gate open.
 
 pub mod answer;
 pub(crate) mod apply;
@@ -74,7 +75,11 @@ impl Gate {
     /// The choice under the name that this gate uses for it: `send` and `message` mean the same.
     pub(crate) fn understood(&self, choice: GateChoice) -> GateChoice {
         let other = choice.other_name();
-        if self.choices.contains(&other) { other } else { choice }
+        if self.choices.contains(&other) {
+            other
+        } else {
+            choice
+        }
     }
 
     /// When `gates.timeout` answers, if it is set.
@@ -82,29 +87,45 @@ impl Gate {
         (!plan.gates.timeout.is_zero()).then(|| self.opened.after(plan.gates.timeout))
     }
 
-    pub(crate) fn unanswered(&self, plan: &SessionPlan, presence: UserPresence, now: UnixTime) -> UnansweredGate {
+    pub(crate) fn unanswered(
+        &self,
+        plan: &SessionPlan,
+        presence: UserPresence,
+        now: UnixTime,
+    ) -> UnansweredGate {
         if let Some(choice) = self.standing_answer(plan, presence) {
             return UnansweredGate::Answer(choice, ActorKind::Policy);
         }
         match self.deadline(plan) {
-            Some(deadline) if now >= deadline => UnansweredGate::Answer(self.auto(plan), ActorKind::Timeout),
+            Some(deadline) if now >= deadline => {
+                UnansweredGate::Answer(self.auto(plan), ActorKind::Timeout)
+            }
             None if presence == UserPresence::Unattended => UnansweredGate::WaitsForUser,
             Some(_) | None => UnansweredGate::Wait,
         }
     }
 
     /// The answer that is known without asking the user.
-    pub(crate) fn standing_answer(&self, plan: &SessionPlan, presence: UserPresence) -> Option<GateChoice> {
+    pub(crate) fn standing_answer(
+        &self,
+        plan: &SessionPlan,
+        presence: UserPresence,
+    ) -> Option<GateChoice> {
         let unattended = presence == UserPresence::Unattended;
         match self.kind() {
             GateKind::FinalDelivery => match (plan.gates.final_delivery, presence) {
-                (Some(FinalDeliveryPolicy::Auto), _) | (None, UserPresence::Unattended) => Some(GateChoice::Approve),
+                (Some(FinalDeliveryPolicy::Auto), _) | (None, UserPresence::Unattended) => {
+                    Some(GateChoice::Approve)
+                }
                 (Some(FinalDeliveryPolicy::Skip), _) => Some(GateChoice::Skip),
                 (Some(FinalDeliveryPolicy::Ask), _) | (None, UserPresence::Attended) => None,
             },
-            // These gates open only where the config says `ask`, which means the user even in an unattended session, or
-            // where a user was present. Only a user decides what is queued.
-            GateKind::Delivery | GateKind::Permission | GateKind::UsageLimit | GateKind::Proposal => None,
+            // These gates open only where the config says `ask`, which means the user even in an
+            // unattended session, or where a user was present. Only a user decides what is queued.
+            GateKind::Delivery
+            | GateKind::Permission
+            | GateKind::UsageLimit
+            | GateKind::Proposal => None,
             GateKind::RetryLimit
             | GateKind::Escalation
             | GateKind::Errors
@@ -130,8 +151,9 @@ impl Gate {
             GateKind::BrokenHook if self.subject.is_broken_check() => GateChoice::Escalate,
             GateKind::BrokenHook => GateChoice::Disable,
             GateKind::Permission => {
-                let no =
-                    [GateChoice::RejectOnce, GateChoice::RejectAlways].into_iter().find(|no| self.choices.contains(no));
+                let no = [GateChoice::RejectOnce, GateChoice::RejectAlways]
+                    .into_iter()
+                    .find(|no| self.choices.contains(no));
                 no.unwrap_or(GateChoice::Cancel)
             }
             GateKind::Budget => GateChoice::Stop,
@@ -154,7 +176,11 @@ impl SessionGates {
         reason: String,
         choices: Vec<GateChoice>,
     ) -> EngineOutput {
-        EngineOutput::record(Event::Gate(subject.opened(self.last.next(), choices, reason)))
+        EngineOutput::record(Event::Gate(subject.opened(
+            self.last.next(),
+            choices,
+            reason,
+        )))
     }
 
     pub fn open_gate_named(&self, id: GateId) -> Option<&Gate> {
@@ -163,7 +189,10 @@ impl SessionGates {
 
     /// Cancels an open permission gate, because its turn ends.
     pub(crate) fn unasked(&self, by: &Actor) -> EngineOutput {
-        let gate = self.open.as_ref().filter(|gate| gate.kind() == GateKind::Permission);
+        let gate = self
+            .open
+            .as_ref()
+            .filter(|gate| gate.kind() == GateKind::Permission);
         gate.map_or_else(EngineOutput::default, |gate| {
             EngineOutput::record(Event::Gate(GateEvent::Answered {
                 gate: gate.id,

@@ -1,14 +1,16 @@
 //! Hooks: where they run, in which order, with which facts, and what their results mean.
 //!
-//! Owns the table of hook points ([`point`]), one pass over the hooks of a point ([`dispatch`]), the facts and
-//! placeholders of a run ([`start`], [`template`]), its verdict ([`verdict`]), and the hooks that run beside the agent
-//! ([`side_jobs`]). Does not run anything: see `crate::hooks`. What follows when the hooks of a point have run is
-//! decided by [`super::session`], and for submits and merges by [`super::submit`].
+//! Owns the table of hook points ([`point`]), one pass over the hooks of a point ([`dispatch`]),
+//! the facts and placeholders of a run ([`start`], [`template`]), its verdict ([`verdict`]), and
+//! the hooks that run beside the agent ([`side_jobs`]). Does not run anything: see `crate::hooks`.
+//! What follows when the hooks of a point have run is decided by [`super::session`], and for
+//! submits and merges by [`super::submit`].
 //!
 //! # Invariants
 //! - Every difference between hook points is a column of one table.
 //! - No hook fails a session: the most that a hook can do is to open a gate.
-//! - Of each kind at most one runs at a time: one hook of the lifecycle, one side job, one `on_gate` hook.
+//! - Of each kind at most one runs at a time: one hook of the lifecycle, one side job, one
+//!   `on_gate` hook.
 
 pub(crate) mod apply;
 pub mod beside;

@@ -1,7 +1,7 @@
 //! Ids that are unique within one session.
 //!
-//! A [`RunId`] or a [`TurnId`] is the id of its effect: the result carries it, and a result whose id the session does
-//! not wait for changes nothing.
+//! A [`RunId`] or a [`TurnId`] is the id of its effect: the result carries it, and a result whose
+//! id the session does not wait for changes nothing.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! The inputs of the engine: the results of its effects, and the commands of users, programs and agents.
+//! The inputs of the engine: the results of its effects, and the commands of users, programs and
+//! agents.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,8 +48,9 @@ pub enum Input {
     },
     /// The runtime has compared the work with its state at the last look.
     WorkMeasured(WorkMeasurement),
-    /// Files that agents must not change have changed since the last look, or creel could not compare them. The runtime
-    /// looks before a step that asks for it: see [`super::EngineOutput::compares`].
+    /// Files that agents must not change have changed since the last look, or creel could not
+    /// compare them. The runtime looks before a step that asks for it: see
+    /// [`super::EngineOutput::compares`].
     FilesCompared(ForbiddenChanges),
     /// The runtime started a process of the session.
     ProcessStarted {
@@ -92,8 +94,9 @@ pub struct ResumeAnswer {
     pub text: Option<String>,
 }
 
-/// A command to a session. It means the same whether the screen, the command line, the control socket, NATS or an MCP
-/// tool sends it, and it is written the same everywhere: `{"do":"message","text":"…"}`.
+/// A command to a session. It means the same whether the screen, the command line, the control
+/// socket, NATS or an MCP tool sends it, and it is written the same everywhere:
+/// `{"do":"message","text":"…"}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum SessionCommand {
@@ -106,7 +109,8 @@ pub enum SessionCommand {
         #[serde(default = "after_iteration")]
         how: StopTiming,
     },
-    /// End this turn. The session pauses, unless there is a message to send instead. The iteration continues.
+    /// End this turn. The session pauses, unless there is a message to send instead. The iteration
+    /// continues.
     CancelTurn,
     /// Queue a message for the agent.
     Message { text: String },
@@ -136,7 +140,8 @@ pub enum SessionCommand {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         point: Option<HookPoint>,
     },
-    /// Run a hook now, beside everything else. Its verdict changes nothing, and its output is only shown.
+    /// Run a hook now, beside everything else. Its verdict changes nothing, and its output is only
+    /// shown.
     #[serde(rename = "hook_run")]
     RunHook {
         hook: String,
@@ -151,11 +156,12 @@ pub enum SessionCommand {
     /// Register another stop hook. The reply is `stop_hooks`, with this one only.
     #[serde(rename = "stop_hook_register")]
     RegisterStopHook(StopHookRegistration),
-    /// Remove the stop hooks that were registered for this task. The reply is `cleared`, their number.
+    /// Remove the stop hooks that were registered for this task. The reply is `cleared`, their
+    /// number.
     #[serde(rename = "stop_hooks_clear")]
     ClearStopHooks { task: String },
-    /// Start, evaluate, advance or complete a loop that the agent drives. The reply is `agent_loop`, or `judged` after an
-    /// evaluation.
+    /// Start, evaluate, advance or complete a loop that the agent drives. The reply is
+    /// `agent_loop`, or `judged` after an evaluation.
     Loop { about: LoopCommand },
     /// The agent reports that the session is complete, and why; the stop hooks decide.
     #[serde(rename = "session_complete")]
@@ -181,7 +187,12 @@ const fn after_iteration() -> StopTiming {
 impl SessionCommand {
     /// Whether the reply can take long, because rules and hooks run before it.
     pub const fn waits_for_judgement(&self) -> bool {
-        matches!(self, Self::Loop { about: LoopCommand::Judge(_) })
+        matches!(
+            self,
+            Self::Loop {
+                about: LoopCommand::Judge(_)
+            }
+        )
     }
 }
 
@@ -189,7 +200,8 @@ impl SessionCommand {
 pub struct GateAnswer {
     pub gate: GateId,
     pub choice: GateChoice,
-    /// The message, if the choice sends one; at a permission gate the agent's own name of an option.
+    /// The message, if the choice sends one; at a permission gate the agent's own name of an
+    /// option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// The approved items; all of them if absent.
@@ -198,7 +210,8 @@ pub struct GateAnswer {
 }
 
 impl SessionCommand {
-    /// The user command that this is. None if the session's own agent and hooks can give it as well.
+    /// The user command that this is. None if the session's own agent and hooks can give it as
+    /// well.
     pub const fn of_the_user(&self) -> Option<UserCommand> {
         let of_the_agent = matches!(
             self,
@@ -208,7 +221,11 @@ impl SessionCommand {
                 | Self::Loop { .. }
                 | Self::CompleteSession { .. }
         );
-        if of_the_agent { None } else { Some(self.in_another_session()) }
+        if of_the_agent {
+            None
+        } else {
+            Some(self.in_another_session())
+        }
     }
 
     /// The user command that this is for an agent or a hook of another session.
@@ -216,10 +233,14 @@ impl SessionCommand {
         match self {
             Self::Pause => UserCommand::Pause,
             Self::Unpause => UserCommand::Unpause,
-            Self::Stop { .. } | Self::Loop { .. } | Self::CompleteSession { .. } => UserCommand::Stop,
+            Self::Stop { .. } | Self::Loop { .. } | Self::CompleteSession { .. } => {
+                UserCommand::Stop
+            }
             Self::CancelTurn => UserCommand::Cancel,
             Self::Message { .. } => UserCommand::Message,
-            Self::SkipItem { .. } | Self::RestoreItem { .. } | Self::EditItem { .. } => UserCommand::Pending,
+            Self::SkipItem { .. } | Self::RestoreItem { .. } | Self::EditItem { .. } => {
+                UserCommand::Pending
+            }
             // A gate may ask about these, too.
             Self::AnswerGate(_) | Self::RetryNow | Self::SwitchAgent { .. } => UserCommand::Gate,
             Self::DisableHook { .. }
@@ -228,8 +249,12 @@ impl SessionCommand {
             | Self::CancelHook { .. }
             | Self::RegisterStopHook(_)
             | Self::ClearStopHooks { .. } => UserCommand::Hooks,
-            Self::Pipeline { pipeline: PipelineKind::Submit } => UserCommand::Submit,
-            Self::Pipeline { pipeline: PipelineKind::Merge } => UserCommand::Merge,
+            Self::Pipeline {
+                pipeline: PipelineKind::Submit,
+            } => UserCommand::Submit,
+            Self::Pipeline {
+                pipeline: PipelineKind::Merge,
+            } => UserCommand::Merge,
             Self::Task { .. } => UserCommand::Task,
         }
     }

@@ -22,7 +22,12 @@ pub fn line_changes(before: &[&str], now: &[&str]) -> Vec<LineChange> {
     let mut diff = Diff::compute(Algorithm::Myers, &input);
     diff.postprocess_lines(&input);
     let range = |range: Range<u32>| range.start as usize..range.end as usize;
-    diff.hunks().map(|hunk| LineChange { before: range(hunk.before), now: range(hunk.after) }).collect()
+    diff.hunks()
+        .map(|hunk| LineChange {
+            before: range(hunk.before),
+            now: range(hunk.after),
+        })
+        .collect()
 }
 
 /// The lines of a text, each with its newline.
@@ -45,19 +50,37 @@ pub fn diff_groups<'a>(before: &[&'a str], now: &[&'a str]) -> Vec<DiffGroup<'a>
     changes
         .chunk_by(|one, next| next.before.start - one.before.end <= 2 * CONTEXT)
         .map(|near| {
-            let (Some(first), Some(last)) = (near.first(), near.last()) else { return DiffGroup::default() };
-            let (ahead, after) = (first.before.start.min(CONTEXT), (before.len() - last.before.end).min(CONTEXT));
+            let (Some(first), Some(last)) = (near.first(), near.last()) else {
+                return DiffGroup::default();
+            };
+            let (ahead, after) = (
+                first.before.start.min(CONTEXT),
+                (before.len() - last.before.end).min(CONTEXT),
+            );
             let mut at = first.before.start - ahead;
             let mut lines = Vec::new();
             for change in near {
-                lines.extend(before[at..change.before.start].iter().map(|line| (' ', *line)));
-                lines.extend(before[change.before.clone()].iter().map(|line| ('-', *line)));
+                lines.extend(
+                    before[at..change.before.start]
+                        .iter()
+                        .map(|line| (' ', *line)),
+                );
+                lines.extend(
+                    before[change.before.clone()]
+                        .iter()
+                        .map(|line| ('-', *line)),
+                );
                 lines.extend(now[change.now.clone()].iter().map(|line| ('+', *line)));
                 at = change.before.end;
             }
             lines.extend(before[at..at + after].iter().map(|line| (' ', *line)));
-            let around = |first: &Range<usize>, last: &Range<usize>| first.start - ahead..last.end + after;
-            DiffGroup { before: around(&first.before, &last.before), now: around(&first.now, &last.now), lines }
+            let around =
+                |first: &Range<usize>, last: &Range<usize>| first.start - ahead..last.end + after;
+            DiffGroup {
+                before: around(&first.before, &last.before),
+                now: around(&first.now, &last.now),
+                lines,
+            }
         })
         .collect()
 }
@@ -69,16 +92,26 @@ pub fn unified_diff(path: &str, before: &str, now: &str) -> String {
         if text.is_empty() {
             text = format!("--- {path}\n+++ {path}\n");
         }
-        let _ = writeln!(text, "@@ -{} +{} @@", numbers(&group.before), numbers(&group.now));
+        let _ = writeln!(
+            text,
+            "@@ -{} +{} @@",
+            numbers(&group.before),
+            numbers(&group.now)
+        );
         for (sign, line) in group.lines {
-            let ending = if line.ends_with('\n') { "" } else { "\n\\ No newline at end of file\n" };
+            let ending = if line.ends_with('\n') {
+                ""
+            } else {
+                "\n\\ No newline at end of file\n"
+            };
             let _ = write!(text, "{sign}{line}{ending}");
         }
     }
     text
 }
 
-/// A range in the head of a group: the first line counts as 1, and an empty range names the line before it.
+/// A range in the head of a group: the first line counts as 1, and an empty range names the line
+/// before it.
 fn numbers(range: &Range<usize>) -> String {
     match range.len() {
         0 => format!("{},0", range.start),
@@ -96,12 +129,21 @@ mod tests {
     #[test]
     fn a_unified_diff_shows_changes_with_the_lines_around_them() {
         let before = (1..=20).map(|n| format!("line {n}\n")).collect::<String>();
-        let now = before.replace("line 4\n", "line four\n").replace("line 18\n", "").replace("line 20\n", "line 20");
+        let now = before
+            .replace("line 4\n", "line four\n")
+            .replace("line 18\n", "")
+            .replace("line 20\n", "line 20");
         let expected = "--- f\n+++ f\n@@ -1,7 +1,7 @@\n line 1\n line 2\n line 3\n-line 4\n+line four\n line 5\n line 6\n line 7\n\
                         @@ -15,6 +15,5 @@\n line 15\n line 16\n line 17\n-line 18\n line 19\n-line 20\n+line 20\n\\ No newline at end of file\n";
         assert_eq!(unified_diff("f", &before, &now), expected);
-        assert_eq!(unified_diff("f", "", "a\n"), "--- f\n+++ f\n@@ -0,0 +1 @@\n+a\n");
-        assert_eq!(unified_diff("f", "a\n", ""), "--- f\n+++ f\n@@ -1 +0,0 @@\n-a\n");
+        assert_eq!(
+            unified_diff("f", "", "a\n"),
+            "--- f\n+++ f\n@@ -0,0 +1 @@\n+a\n"
+        );
+        assert_eq!(
+            unified_diff("f", "a\n", ""),
+            "--- f\n+++ f\n@@ -1 +0,0 @@\n-a\n"
+        );
         assert_eq!(unified_diff("f", &before, &before), "");
     }
 

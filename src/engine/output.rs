@@ -21,11 +21,17 @@ pub struct EngineOutput {
 
 impl EngineOutput {
     pub(crate) fn record(event: Event) -> Self {
-        Self { events: vec![event], ..Self::default() }
+        Self {
+            events: vec![event],
+            ..Self::default()
+        }
     }
 
     pub(crate) fn refuse(why: impl Into<Refusal>) -> Self {
-        Self { refusal: Some(why.into()), ..Self::default() }
+        Self {
+            refusal: Some(why.into()),
+            ..Self::default()
+        }
     }
 
     /// A reply that the session no longer waits for: refused, without any other consequence.
@@ -43,18 +49,30 @@ impl EngineOutput {
         self
     }
 
-    /// What to compare before this step: prompts and a good end rest on files that agents must not change.
+    /// What to compare before this step: prompts and a good end rest on files that agents must not
+    /// change.
     pub fn compares(&self) -> Option<FileComparison> {
         let prompt = self.effects.iter().find_map(|effect| {
-            let Effect::SendPrompt { to, baseline, .. } = effect else { return None };
-            Some(if to.is_some() { FileComparison::Review } else { FileComparison::Prompt(*baseline) })
+            let Effect::SendPrompt { to, baseline, .. } = effect else {
+                return None;
+            };
+            Some(if to.is_some() {
+                FileComparison::Review
+            } else {
+                FileComparison::Prompt(*baseline)
+            })
         });
         let completes = self.events.iter().any(|event| {
             matches!(
                 event,
                 Event::Session(
-                    SessionEvent::LoopEnded { outcome: SessionOutcome::Complete, .. }
-                        | SessionEvent::Ended { outcome: SessionOutcome::Complete, .. }
+                    SessionEvent::LoopEnded {
+                        outcome: SessionOutcome::Complete,
+                        ..
+                    } | SessionEvent::Ended {
+                        outcome: SessionOutcome::Complete,
+                        ..
+                    }
                 )
             )
         });

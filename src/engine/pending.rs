@@ -87,8 +87,8 @@ impl PendingItems {
         self.place(id).map(|place| &self.items[place])
     }
 
-    /// A long session has tens of thousands of items, and every prompt looks some of them up: a linear search would
-    /// make a long journal slow to read. Items are sorted by id.
+    /// A long session has tens of thousands of items, and every prompt looks some of them up: a
+    /// linear search would make a long journal slow to read. Items are sorted by id.
     fn place(&self, id: ItemId) -> Option<usize> {
         self.items.binary_search_by_key(&id, |item| item.id).ok()
     }
@@ -99,7 +99,9 @@ impl PendingItems {
 
     /// The items for the next prompt, oldest first.
     pub fn waiting(&self) -> impl Iterator<Item = &PendingItem> {
-        self.items.iter().filter(|item| item.state == ItemState::Pending)
+        self.items
+            .iter()
+            .filter(|item| item.state == ItemState::Pending)
     }
 
     pub fn waiting_ids(&self) -> Vec<ItemId> {
@@ -109,10 +111,17 @@ impl PendingItems {
     /// The next event to record about pending items, if any.
     pub(crate) fn due(&self) -> Option<Event> {
         if !self.unreported.is_empty() {
-            return Some(Event::Pending(PendingEvent::Delivered { items: self.unreported.clone() }));
+            return Some(Event::Pending(PendingEvent::Delivered {
+                items: self.unreported.clone(),
+            }));
         }
         let IncomingItem { source, text } = self.incoming.front()?;
-        let ItemSource { run, point, hook, iteration } = source.clone();
+        let ItemSource {
+            run,
+            point,
+            hook,
+            iteration,
+        } = source.clone();
         let item = self.items.last().map_or(ItemId(1), |last| last.id.next());
         Some(Event::Pending(PendingEvent::Added {
             item,
@@ -131,10 +140,29 @@ impl PendingItems {
 
     pub(crate) fn apply(&mut self, event: &PendingEvent) {
         match event {
-            PendingEvent::Added { item, run, point, hook, iteration, text, .. } => {
-                let source = ItemSource { run: *run, point: *point, hook: hook.clone(), iteration: *iteration };
+            PendingEvent::Added {
+                item,
+                run,
+                point,
+                hook,
+                iteration,
+                text,
+                ..
+            } => {
+                let source = ItemSource {
+                    run: *run,
+                    point: *point,
+                    hook: hook.clone(),
+                    iteration: *iteration,
+                };
                 let state = ItemState::Pending;
-                self.added(PendingItem { id: *item, source, text: text.clone(), edited: false, state });
+                self.added(PendingItem {
+                    id: *item,
+                    source,
+                    text: text.clone(),
+                    edited: false,
+                    state,
+                });
             }
             PendingEvent::Skipped { item, .. } => self.set_state(&[*item], ItemState::Skipped),
             PendingEvent::Restored { item, .. } => self.set_state(&[*item], ItemState::Pending),
@@ -170,7 +198,8 @@ impl PendingItems {
     }
 
     fn reported(&mut self) {
-        // The text is in the journal; a long session must not keep texts in memory that it will not send again.
+        // The text is in the journal; a long session must not keep texts in memory that it will not
+        // send again.
         for id in std::mem::take(&mut self.unreported) {
             if let Some(item) = self.get_mut(id) {
                 item.text = String::new();
@@ -204,11 +233,22 @@ impl PendingItems {
     ) -> impl Iterator<Item = Event> + 'a {
         let delivers = !gate.subject.items().is_empty();
         let some_are_left_out = choice == GateChoice::Approve && approved.is_some();
-        let kept_back =
-            move |id: &ItemId| choice == GateChoice::Skip || approved.is_some_and(|approved| !approved.contains(id));
-        let waiting = self.waiting_ids().into_iter().filter(|id| gate.subject.items().contains(id));
+        let kept_back = move |id: &ItemId| {
+            choice == GateChoice::Skip || approved.is_some_and(|approved| !approved.contains(id))
+        };
+        let waiting = self
+            .waiting_ids()
+            .into_iter()
+            .filter(|id| gate.subject.items().contains(id));
         waiting
-            .filter(move |id| delivers && (choice == GateChoice::Skip || some_are_left_out) && kept_back(id))
-            .map(move |item| Event::Pending(PendingEvent::Skipped { item, by: by.clone() }))
+            .filter(move |id| {
+                delivers && (choice == GateChoice::Skip || some_are_left_out) && kept_back(id)
+            })
+            .map(move |item| {
+                Event::Pending(PendingEvent::Skipped {
+                    item,
+                    by: by.clone(),
+                })
+            })
     }
 }

@@ -1,14 +1,17 @@
-//! Permission requests: the agent's own, and those for the files and commands that creel serves to it.
+//! Permission requests: the agent's own, and those for the files and commands that creel serves to
+//! it.
 //!
-//! Owns the waiting requests, the answers that creel remembers, and the rules' decisions before the user is asked. Does
-//! not show anything: a request becomes a gate like any other, see [`super::gate`].
+//! Owns the waiting requests, the answers that creel remembers, and the rules' decisions before the
+//! user is asked. Does not show anything: a request becomes a gate like any other, see
+//! [`super::gate`].
 //!
 //! # Invariants
 //! - A request is answered once: by a rule, by the user, or by the end of its turn.
 //! - The user is asked about one request at a time, in the order in which they arrived.
 //! - creel answers requests for its own MCP tools itself; the user is never asked about them.
-//! - creel never selects an agent's "always" option where the agent offers "once": the agent would then decide itself
-//!   which requests to skip, and creel would not see them. creel remembers the answer itself.
+//! - creel never selects an agent's "always" option where the agent offers "once": the agent would
+//!   then decide itself which requests to skip, and creel would not see them. creel remembers the
+//!   answer itself.
 
 mod remembered_answers;
 mod rules;
@@ -19,12 +22,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     conversation::{
-        AgentPermissionRequest, PermissionAnswer, PermissionOption, PermissionOptionKind, PermissionSource, ToolCall,
-        ToolKind,
+        AgentPermissionRequest, PermissionAnswer, PermissionOption, PermissionOptionKind,
+        PermissionSource, ToolCall, ToolKind,
     },
     effect::Effect,
     event::{Event, SessionStarted, TurnEvent, UserPresence},
-    gate::{Gate, SessionGates, kind::GateChoice, response::PermissionChoice, subject::GateSubject},
+    gate::{
+        Gate, SessionGates, kind::GateChoice, response::PermissionChoice, subject::GateSubject,
+    },
     ids::TurnId,
     output::EngineOutput,
     permission::{
@@ -84,8 +89,9 @@ impl AgentPermissionRequest {
         choices
     }
 
-    /// The answers to show. "Always" is creel's own answer and narrower than most agents' options of that kind, so it
-    /// is offered once and with creel's label, unless the agent offers nothing else.
+    /// The answers to show. "Always" is creel's own answer and narrower than most agents' options
+    /// of that kind, so it is offered once and with creel's label, unless the agent offers nothing
+    /// else.
     pub fn offers(&self) -> Vec<OfferedAnswer> {
         let mut offers: Vec<OfferedAnswer> = Vec::new();
         for PermissionOption { id, name, kind } in &self.options {
@@ -103,7 +109,8 @@ impl AgentPermissionRequest {
         offers
     }
 
-    /// For an "always" answer that creel remembers itself: its label, and the option that creel selects instead.
+    /// For an "always" answer that creel remembers itself: its label, and the option that creel
+    /// selects instead.
     fn kept_by_creel(&self, choice: GateChoice) -> Option<(&'static str, &PermissionOption)> {
         let (name, once) = if choice == GateChoice::AllowAlways {
             ("Always allow this exact request", GateChoice::AllowOnce)
@@ -116,13 +123,22 @@ impl AgentPermissionRequest {
     }
 
     /// The option that creel selects for an answer.
-    pub(crate) fn selected(&self, choice: GateChoice, named: Option<&str>) -> Option<&PermissionOption> {
-        self.kept_by_creel(choice).map(|(_, once)| once).or_else(|| self.option(choice, named))
+    pub(crate) fn selected(
+        &self,
+        choice: GateChoice,
+        named: Option<&str>,
+    ) -> Option<&PermissionOption> {
+        self.kept_by_creel(choice)
+            .map(|(_, once)| once)
+            .or_else(|| self.option(choice, named))
     }
 
     /// The option of an answer: the named one, or the first of its kind.
     pub fn option(&self, choice: GateChoice, named: Option<&str>) -> Option<&PermissionOption> {
-        let mut fitting = self.options.iter().filter(|option| option.kind.choice() == choice);
+        let mut fitting = self
+            .options
+            .iter()
+            .filter(|option| option.kind.choice() == choice);
         match named {
             Some(id) => fitting.find(|option| option.id == id),
             None => fitting.next(),
@@ -136,7 +152,9 @@ impl AgentPermissionRequest {
         } else {
             [GateChoice::RejectOnce, GateChoice::RejectAlways]
         };
-        let offered = wanted.into_iter().find(|choice| self.option(*choice, None).is_some());
+        let offered = wanted
+            .into_iter()
+            .find(|choice| self.option(*choice, None).is_some());
         // If the agent offers no way to refuse, its turn is cancelled.
         offered.or((!allow).then_some(GateChoice::Cancel))
     }
@@ -153,7 +171,10 @@ impl AgentPermissionRequest {
             Some(ToolKind::SwitchMode) => "switch to",
             Some(ToolKind::Think | ToolKind::Other) | None => "use a tool",
         };
-        format!("the agent asks for permission ({verb}): {}", self.tool.title)
+        format!(
+            "the agent asks for permission ({verb}): {}",
+            self.tool.title
+        )
     }
 }
 
@@ -163,11 +184,23 @@ impl PermissionState {
         if choice == PermissionChoice::Cancel {
             return self.waiting.clear();
         }
-        let Some(ask) = self.waiting.pop_front() else { return };
-        if matches!(choice, PermissionChoice::AllowAlways | PermissionChoice::RejectAlways) {
-            self.remembered.extend(RememberedAnswer::new(agent, &ask, choice == PermissionChoice::AllowAlways));
+        let Some(ask) = self.waiting.pop_front() else {
+            return;
+        };
+        if matches!(
+            choice,
+            PermissionChoice::AllowAlways | PermissionChoice::RejectAlways
+        ) {
+            self.remembered.extend(RememberedAnswer::new(
+                agent,
+                &ask,
+                choice == PermissionChoice::AllowAlways,
+            ));
         }
-        if matches!(choice, PermissionChoice::AllowOnce | PermissionChoice::AllowAlways) {
+        if matches!(
+            choice,
+            PermissionChoice::AllowOnce | PermissionChoice::AllowAlways
+        ) {
             self.granted.push(ask.tool);
         }
     }
@@ -192,33 +225,62 @@ pub struct PermissionRules<'a> {
 impl<'a> PermissionRules<'a> {
     /// The gate that waits for the user: not one that a rule or a policy is about to answer.
     pub fn gate_for_a_person(self) -> Option<&'a Gate> {
-        let ruled = |gate: &Gate| self.asked_at(gate).and_then(|ask| self.standing_permission(ask)).is_some();
+        let ruled = |gate: &Gate| {
+            self.asked_at(gate)
+                .and_then(|ask| self.standing_permission(ask))
+                .is_some()
+        };
         let settled = |gate: &Gate| gate.standing_answer(self.plan, self.presence).is_some();
-        self.gates.open.as_ref().filter(|gate| !ruled(gate) && !settled(gate))
+        self.gates
+            .open
+            .as_ref()
+            .filter(|gate| !ruled(gate) && !settled(gate))
     }
 
-    /// Whether the open gate is a permission request that a rule answers: you have answered it already.
+    /// Whether the open gate is a permission request that a rule answers: you have answered it
+    /// already.
     pub(crate) fn is_ruled_permission(self) -> bool {
         let gate = self.gates.open.as_ref();
-        gate.and_then(|gate| self.asked_at(gate)).and_then(|ask| self.standing_permission(ask)).is_some()
+        gate.and_then(|gate| self.asked_at(gate))
+            .and_then(|ask| self.standing_permission(ask))
+            .is_some()
     }
 
-    pub(crate) fn on_permission_asked(self, turn: TurnId, ask: Box<AgentPermissionRequest>) -> EngineOutput {
-        let Some(iteration) = self.phase.awaited(turn).filter(|_| !self.steering.interrupted()) else {
-            let cancel = Effect::AnswerPermission { ask: ask.ask, answer: PermissionAnswer::Cancelled };
+    pub(crate) fn on_permission_asked(
+        self,
+        turn: TurnId,
+        ask: Box<AgentPermissionRequest>,
+    ) -> EngineOutput {
+        let Some(iteration) = self
+            .phase
+            .awaited(turn)
+            .filter(|_| !self.steering.interrupted())
+        else {
+            let cancel = Effect::AnswerPermission {
+                ask: ask.ask,
+                answer: PermissionAnswer::Cancelled,
+            };
             return EngineOutput::stale(turn).then(cancel);
         };
         match self.answered_at_once(&ask) {
             Some(option) => {
                 let answer = PermissionAnswer::Selected(option.to_owned());
-                EngineOutput::default().then(Effect::AnswerPermission { ask: ask.ask, answer })
+                EngineOutput::default().then(Effect::AnswerPermission {
+                    ask: ask.ask,
+                    answer,
+                })
             }
-            None => EngineOutput::record(Event::Turn(TurnEvent::PermissionAsked { iteration, turn, ask })),
+            None => EngineOutput::record(Event::Turn(TurnEvent::PermissionAsked {
+                iteration,
+                turn,
+                ask,
+            })),
         }
     }
 
-    /// The option for a request that needs no gate: one for creel's own tools, or one for a file or a command of
-    /// creel's services that is already decided. The tool call itself is recorded in both cases.
+    /// The option for a request that needs no gate: one for creel's own tools, or one for a file or
+    /// a command of creel's services that is already decided. The tool call itself is recorded in
+    /// both cases.
     pub(crate) fn answered_at_once(self, ask: &AgentPermissionRequest) -> Option<&str> {
         let allow = match ask.source {
             PermissionSource::Agent => None,
@@ -234,8 +296,14 @@ impl<'a> PermissionRules<'a> {
         let ruled = first_that_fits(&self.plan.permissions, &self.began.cwd, &ask.tool);
         // A gate for each file that an agent reads would be unusable; a rule can still ask for one.
         let reads = ask.tool.kind == Some(ToolKind::Read) && ruled.is_none();
-        let granted =
-            || !ask.shortened && self.asks.granted.iter().any(|known| covers(known, &ask.tool, &self.began.cwd));
+        let granted = || {
+            !ask.shortened
+                && self
+                    .asks
+                    .granted
+                    .iter()
+                    .any(|known| covers(known, &ask.tool, &self.began.cwd))
+        };
         match ruled.unwrap_or(self.plan.gates.permissions) {
             PermissionPolicy::Allow => Some(true),
             PermissionPolicy::Deny => Some(false),
@@ -246,19 +314,31 @@ impl<'a> PermissionRules<'a> {
 
     /// The agent of the current turn.
     pub(crate) fn asking_agent(self) -> &'a str {
-        let reviewer = self.phase.turn_in_flight().and_then(|prompt| prompt.agent.as_deref());
+        let reviewer = self
+            .phase
+            .turn_in_flight()
+            .and_then(|prompt| prompt.agent.as_deref());
         reviewer.unwrap_or(&self.began.agent)
     }
 
     /// Opens a gate for the oldest request.
     pub(crate) fn proceed_asks(self) -> EngineOutput {
-        let Some(ask) = self.asks.waiting.front() else { return EngineOutput::default() };
-        self.gates.open_gate_with(GateSubject::Permission { ask: ask.ask }, ask.reason(), ask.choices())
+        let Some(ask) = self.asks.waiting.front() else {
+            return EngineOutput::default();
+        };
+        self.gates.open_gate_with(
+            GateSubject::Permission { ask: ask.ask },
+            ask.reason(),
+            ask.choices(),
+        )
     }
 
     /// The request that a gate is about.
     pub fn asked_at(self, gate: &Gate) -> Option<&'a AgentPermissionRequest> {
-        self.asks.waiting.iter().find(|ask| Some(ask.ask) == gate.subject.ask())
+        self.asks
+            .waiting
+            .iter()
+            .find(|ask| Some(ask.ask) == gate.subject.ask())
     }
 
     /// The answer that is known before the user is asked.

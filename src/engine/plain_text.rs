@@ -1,11 +1,11 @@
 //! Removes terminal sequences from a program's output.
 //!
-//! Owns the distinction between sequences and text. It is hand-written because no terminal crate returns to text after
-//! a sequence that never ends.
+//! Owns the distinction between sequences and text. It is hand-written because no terminal crate
+//! returns to text after a sequence that never ends.
 //!
 //! # Invariants
-//! - The result contains no escape sequence and no control character, apart from line ends and tabs. All other bytes
-//!   stay, also those that are not UTF-8.
+//! - The result contains no escape sequence and no control character, apart from line ends and
+//!   tabs. All other bytes stay, also those that are not UTF-8.
 //! - Sequences and characters can be split between pieces of output.
 //! - A sequence that does not end consumes at most the rest of its line, or [`STRING_MAX`].
 
@@ -14,8 +14,9 @@ const STRING_MAX: usize = 64 * 1024;
 /// How many bytes of a line that is redrawn repeatedly are buffered.
 const REDRAWN_MAX: usize = 4 * 1024;
 
-/// The text without escape sequences and control characters; newlines and tabs stay. A bare carriage return redraws the
-/// line; as text it would hide the text before it, so it becomes a line end.
+/// The text without escape sequences and control characters; newlines and tabs stay. A bare
+/// carriage return redraws the line; as text it would hide the text before it, so it becomes a line
+/// end.
 pub fn plain_text(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut plain = PlainTextFilter::new(CarriageReturnMode::EndLine);
@@ -29,7 +30,8 @@ pub fn plain_text(text: &str) -> String {
 pub enum CarriageReturnMode {
     /// The line ends: nothing of it is hidden.
     EndLine,
-    /// The line is redrawn: of a progress bar, only the last state counts. Text that was already passed on stays.
+    /// The line is redrawn: of a progress bar, only the last state counts. Text that was already
+    /// passed on stays.
     Redraw,
 }
 
@@ -58,7 +60,8 @@ enum EscapeState {
     Escape,
     /// After an escape character and one of `' '..='/'`.
     Charset,
-    /// In `ESC [ …`. Whether it can still be `ESC [ G` or `ESC [ 1 G`, which go back to the start of the line.
+    /// In `ESC [ …`. Whether it can still be `ESC [ G` or `ESC [ 1 G`, which go back to the start
+    /// of the line.
     Control {
         parameters: usize,
         to_start: bool,
@@ -85,11 +88,21 @@ enum ControlStringKind {
     Other,
 }
 
-const CONTROL: EscapeState = EscapeState::Control { parameters: 0, to_start: true };
+const CONTROL: EscapeState = EscapeState::Control {
+    parameters: 0,
+    to_start: true,
+};
 
 impl PlainTextFilter {
     pub fn new(returns: CarriageReturnMode) -> Self {
-        Self { returns, place: EscapeState::Text, line: Vec::new(), begun: false, redrawn: false, returned: false }
+        Self {
+            returns,
+            place: EscapeState::Text,
+            line: Vec::new(),
+            begun: false,
+            redrawn: false,
+            returned: false,
+        }
     }
 
     /// Adds a piece of output. Text that is complete is written to `out`.
@@ -97,7 +110,10 @@ impl PlainTextFilter {
         let mut rest = bytes;
         while let Some((&byte, after)) = rest.split_first() {
             if self.place == EscapeState::Text && !is_special(byte) {
-                let run = rest.iter().position(|b| is_special(*b)).unwrap_or(rest.len());
+                let run = rest
+                    .iter()
+                    .position(|b| is_special(*b))
+                    .unwrap_or(rest.len());
                 self.text(&rest[..run], out);
                 rest = &rest[run..];
             } else {
@@ -170,7 +186,10 @@ impl PlainTextFilter {
                 b'0'..=b'~' => EscapeState::Text,
                 other => self.broken_off(other, out),
             },
-            EscapeState::Control { parameters, to_start } => self.in_control(byte, parameters, to_start, out),
+            EscapeState::Control {
+                parameters,
+                to_start,
+            } => self.in_control(byte, parameters, to_start, out),
             EscapeState::String { kind, taken } => match byte {
                 0x07 | 0x18 | 0x1a => EscapeState::Text,
                 0x1b => EscapeState::StringEscape,
@@ -178,7 +197,10 @@ impl PlainTextFilter {
                 b'\n' if kind == ControlStringKind::Command => self.in_text(byte, out),
                 // Not in the middle of a character.
                 _ if taken >= STRING_MAX && byte & 0xc0 != 0x80 => self.in_text(byte, out),
-                _ => EscapeState::String { kind, taken: taken + 1 },
+                _ => EscapeState::String {
+                    kind,
+                    taken: taken + 1,
+                },
             },
             EscapeState::StringLead { .. } if byte == 0x9c => EscapeState::Text,
             EscapeState::StringLead { kind, taken } => {
@@ -201,12 +223,19 @@ impl PlainTextFilter {
         EscapeState::Text
     }
 
-    /// The second byte of a character between U+0080 and U+00BF. The first half of these are control characters.
+    /// The second byte of a character between U+0080 and U+00BF. The first half of these are
+    /// control characters.
     fn after_lead(&mut self, byte: u8, out: &mut Vec<u8>) -> EscapeState {
         match byte {
             0x9b => CONTROL,
-            0x9d => EscapeState::String { kind: ControlStringKind::Command, taken: 0 },
-            0x90 | 0x98 | 0x9e | 0x9f => EscapeState::String { kind: ControlStringKind::Other, taken: 0 },
+            0x9d => EscapeState::String {
+                kind: ControlStringKind::Command,
+                taken: 0,
+            },
+            0x90 | 0x98 | 0x9e | 0x9f => EscapeState::String {
+                kind: ControlStringKind::Other,
+                taken: 0,
+            },
             0x80..=0x9f => EscapeState::Text,
             other => {
                 self.text(&[0xc2], out);
@@ -218,15 +247,27 @@ impl PlainTextFilter {
     fn after_escape(&mut self, byte: u8, out: &mut Vec<u8>) -> EscapeState {
         match byte {
             b'[' => CONTROL,
-            b']' => EscapeState::String { kind: ControlStringKind::Command, taken: 0 },
-            b'P' | b'X' | b'^' | b'_' => EscapeState::String { kind: ControlStringKind::Other, taken: 0 },
+            b']' => EscapeState::String {
+                kind: ControlStringKind::Command,
+                taken: 0,
+            },
+            b'P' | b'X' | b'^' | b'_' => EscapeState::String {
+                kind: ControlStringKind::Other,
+                taken: 0,
+            },
             b' '..=b'/' => EscapeState::Charset,
             b'0'..=b'~' => EscapeState::Text,
             other => self.broken_off(other, out),
         }
     }
 
-    fn in_control(&mut self, byte: u8, parameters: usize, to_start: bool, out: &mut Vec<u8>) -> EscapeState {
+    fn in_control(
+        &mut self,
+        byte: u8,
+        parameters: usize,
+        to_start: bool,
+        out: &mut Vec<u8>,
+    ) -> EscapeState {
         match byte {
             b' '..=b'?' => EscapeState::Control {
                 parameters: parameters + 1,
@@ -276,21 +317,37 @@ mod tests {
     #[test]
     fn colours_moves_titles_and_links_are_gone_also_when_they_come_in_pieces() {
         assert_eq!(redrawn(&["\u{1b}[1;31mred\u{1b}[0m\tok\n"]), "red\tok\n");
-        assert_eq!(redrawn(&["a\u{1b}", "[3", "1mb", "\u{1b}[2J\u{1b}[10;5Hc"]), "abc");
         assert_eq!(
-            redrawn(&["\u{1b}]0;ti", "tle\u{7}a\u{1b}]8;;http://x\u{1b}", "\\link\u{1b}]8;;\u{1b}\\!"]),
+            redrawn(&["a\u{1b}", "[3", "1mb", "\u{1b}[2J\u{1b}[10;5Hc"]),
+            "abc"
+        );
+        assert_eq!(
+            redrawn(&[
+                "\u{1b}]0;ti",
+                "tle\u{7}a\u{1b}]8;;http://x\u{1b}",
+                "\\link\u{1b}]8;;\u{1b}\\!"
+            ]),
             "alink!"
         );
-        assert_eq!(redrawn(&["\u{1b}Pq#0\u{1b}\\b\u{1b}(Bc\u{1b}cd\u{9b}2Je\u{8}\u{7}f\u{9d}0;t\u{9c}g"]), "bcdefg");
         assert_eq!(
-            plain(CarriageReturnMode::Redraw, &[b"\xc2", b"\x9b31mx\xc2", b"\xa7\xff\xc2a\xc2"]),
+            redrawn(&["\u{1b}Pq#0\u{1b}\\b\u{1b}(Bc\u{1b}cd\u{9b}2Je\u{8}\u{7}f\u{9d}0;t\u{9c}g"]),
+            "bcdefg"
+        );
+        assert_eq!(
+            plain(
+                CarriageReturnMode::Redraw,
+                &[b"\xc2", b"\x9b31mx\xc2", b"\xa7\xff\xc2a\xc2"]
+            ),
             b"x\xc2\xa7\xff\xc2a\xc2"
         );
     }
 
     #[test]
     fn a_sequence_that_never_ends_takes_no_more_than_its_line() {
-        assert_eq!(redrawn(&["\u{1b}]0;title\nmore\n\u{1b}[31\nlast \u{1b}["]), "\nmore\n\nlast ");
+        assert_eq!(
+            redrawn(&["\u{1b}]0;title\nmore\n\u{1b}[31\nlast \u{1b}["]),
+            "\nmore\n\nlast "
+        );
         let picture = format!("\u{1b}P{}text", "x".repeat(STRING_MAX));
         assert_eq!(redrawn(&[&picture]), "text");
     }
@@ -299,7 +356,10 @@ mod tests {
     fn of_a_line_that_is_drawn_again_the_last_state_stays() {
         assert_eq!(redrawn(&["50%\r100%\r\nend\r\n"]), "100%\nend\n");
         assert_eq!(redrawn(&["\r10%", "\r20%", "\r30%\r", "\n"]), "30%\n");
-        assert_eq!(redrawn(&["one\n10%", "\r20%", "\r30%", "\ndone"]), "one\n10%\n30%\ndone");
+        assert_eq!(
+            redrawn(&["one\n10%", "\r20%", "\r30%", "\ndone"]),
+            "one\n10%\n30%\ndone"
+        );
         assert_eq!(redrawn(&["|\u{1b}[1G/\u{1b}[0K\u{1b}[G-\u{1b}[5Gx"]), "-x");
         assert_eq!(redrawn(&["a\r\r\nb\r"]), "a\nb");
     }
@@ -332,7 +392,9 @@ mod tests {
 
     /// Bytes in which sequences are likely.
     fn sequences() -> impl Strategy<Value = Vec<u8>> {
-        let bytes = prop::sample::select(b"\x1b\x1b[]P\\1;mGab\r\n\x07\xc2\x9b\x9c\xa7\xe2\x82\xac".to_vec());
+        let bytes = prop::sample::select(
+            b"\x1b\x1b[]P\\1;mGab\r\n\x07\xc2\x9b\x9c\xa7\xe2\x82\xac".to_vec(),
+        );
         prop::collection::vec(bytes, 0..40)
     }
 }

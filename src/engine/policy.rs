@@ -1,7 +1,7 @@
 //! A session's plan: the validated config that it starts with.
 //!
-//! The plan is recorded with the session, so that a resumed or replayed session follows the rules it began with, even
-//! if the config has changed since.
+//! The plan is recorded with the session, so that a resumed or replayed session follows the rules
+//! it began with, even if the config has changed since.
 
 mod limits;
 mod rules;
@@ -24,7 +24,9 @@ use super::{
 };
 pub use limits::{FallbackAgent, LimitsPlan, OutagePlan, UsageLimitPolicy};
 pub use rules::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleSpec};
-pub use stop::{OpenTasksPolicy, SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset};
+pub use stop::{
+    OpenTasksPolicy, SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset,
+};
 pub use submit::{BuiltinCall, BuiltinOptions, Gatekeeper, MERGE, SubmitPlan, TypeNotAllowed};
 pub use workflow::{StepAction, StepCondition, StepTransition, Workflow, WorkflowStep};
 pub use worktree::{WORKTREE_BRANCH, WorktreePlan, WorktreeRetention};
@@ -316,7 +318,8 @@ pub struct RetryOptions {
     /// How many times, before the user is asked. None: as often as the session allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
-    /// The template of the feedback to the agent. None: `[Hook feedback]: `, the check and what it printed.
+    /// The template of the feedback to the agent. None: `[Hook feedback]: `, the check and what it
+    /// printed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
 }
@@ -397,7 +400,8 @@ pub enum AgentSpec {
     },
     /// creel runs no agent: the user runs one by hand, and it uses the session's tools.
     Outside,
-    /// Turns read from a file. The text is recorded, so that a resumed session follows the same script.
+    /// Turns read from a file. The text is recorded, so that a resumed session follows the same
+    /// script.
     Scripted {
         /// The script itself, as YAML.
         script: String,
@@ -431,7 +435,13 @@ impl AgentSpec {
 impl AgentSpec {
     /// Whether each turn is a new conversation, because creel has no way to continue one.
     pub const fn forgets(&self) -> bool {
-        matches!(self, Self::Command { continue_command: None, .. })
+        matches!(
+            self,
+            Self::Command {
+                continue_command: None,
+                ..
+            }
+        )
     }
 
     /// None if creel runs no command for it.
@@ -443,12 +453,16 @@ impl AgentSpec {
     }
 
     pub fn tool_access(&self) -> ToolAccess {
-        let Some(known) = self.facts() else { return ToolAccess::Off };
+        let Some(known) = self.facts() else {
+            return ToolAccess::Off;
+        };
         match (&known.tools, self) {
             _ if known.mcp == Some(false) => ToolAccess::Off,
             (Some(ToolPassing::Refused), _) => ToolAccess::Refused,
             (Some(ToolPassing::Options(_)), _) | (None, Self::Acp { .. }) => ToolAccess::Given,
-            (None, Self::Command { .. } | Self::Scripted { .. } | Self::Outside) => ToolAccess::InVariable,
+            (None, Self::Command { .. } | Self::Scripted { .. } | Self::Outside) => {
+                ToolAccess::InVariable
+            }
         }
     }
 
@@ -483,8 +497,8 @@ pub struct AgentFacts {
     /// Whether it gets the session's tools. None: yes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp: Option<bool>,
-    /// Whether the completion note has to list the names of the session's tools, because the agent does not show them
-    /// to its model by itself.
+    /// Whether the completion note has to list the names of the session's tools, because the agent
+    /// does not show them to its model by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list_tools: Option<bool>,
     /// How it gets the session's tools. None: the default of its kind.
@@ -526,7 +540,9 @@ pub enum UsageScope {
 impl AgentFacts {
     /// Whether the completion note should list the session's tools by name.
     pub fn lists_tools(&self) -> bool {
-        self.list_tools == Some(true) && self.mcp != Some(false) && self.tools != Some(ToolPassing::Refused)
+        self.list_tools == Some(true)
+            && self.mcp != Some(false)
+            && self.tools != Some(ToolPassing::Refused)
     }
 
     /// Fills in missing facts from `others`.

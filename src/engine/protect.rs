@@ -1,14 +1,16 @@
-//! Files that a turn changed although it must not: creel's own, the config in use, git's config and hooks, and the
-//! paths under `protect:`.
+//! Files that a turn changed although it must not: creel's own, the config in use, git's config and
+//! hooks, and the paths under `protect:`.
 //!
-//! Owns the consequences of such a change. Does not detect it: the runtime does, and reports it with the end of a turn.
+//! Owns the consequences of such a change. Does not detect it: the runtime does, and reports it
+//! with the end of a turn.
 //!
 //! # Invariants
-//! - A session with a tampered file does not continue until the user has decided; unattended, it ends as escalated.
-//! - A protected path that a turn changed blocks the iteration until the change is undone or accepted, also if the turn
-//!   failed, and regardless of the stop hooks.
-//! - creel compares before each prompt, after each turn and before it says complete. What creel cannot compare, the user
-//!   decides about.
+//! - A session with a tampered file does not continue until the user has decided; unattended, it
+//!   ends as escalated.
+//! - A protected path that a turn changed blocks the iteration until the change is undone or
+//!   accepted, also if the turn failed, and regardless of the stop hooks.
+//! - creel compares before each prompt, after each turn and before it says complete. What creel
+//!   cannot compare, the user decides about.
 
 pub(crate) mod apply;
 
@@ -44,10 +46,11 @@ pub struct UnsettledChanges {
     pub protected: Vec<String>,
     /// Whether no stop hook will check the turn that changed the protected paths.
     pub(crate) unjudged: bool,
-    /// Whether a turn of the session's own agent began and creel has not seen its end: it runs, or it was interrupted.
+    /// Whether a turn of the session's own agent began and creel has not seen its end: it runs, or
+    /// it was interrupted.
     pub(crate) unseen: bool,
-    /// Whether the user has been asked about the protected paths, or was not there. Until the next turn or `resume`, the
-    /// gate does not open again.
+    /// Whether the user has been asked about the protected paths, or was not there. Until the next
+    /// turn or `resume`, the gate does not open again.
     #[serde(default)]
     pub(crate) asked: bool,
     /// Why creel could not compare some files.
@@ -56,7 +59,8 @@ pub struct UnsettledChanges {
     /// Whether files changed while no turn was in progress.
     #[serde(default)]
     pub(crate) between: bool,
-    /// Whether the user asked the agent to undo its changes: the next turn is compared with the state before them.
+    /// Whether the user asked the agent to undo its changes: the next turn is compared with the
+    /// state before them.
     #[serde(default)]
     pub(crate) undo: bool,
     /// Whether the user continues although creel cannot compare some files.
@@ -67,7 +71,11 @@ pub struct UnsettledChanges {
 impl UnsettledChanges {
     pub(crate) fn protect_baseline(&self) -> ProtectBaseline {
         let settled = self.protected.is_empty() && !self.unseen && !self.undo;
-        if settled { ProtectBaseline::New } else { ProtectBaseline::Kept }
+        if settled {
+            ProtectBaseline::New
+        } else {
+            ProtectBaseline::Kept
+        }
     }
 
     /// The user accepts the turn as it is.
@@ -89,9 +97,18 @@ impl ProtectRules<'_> {
     pub(crate) fn on_compared(self, found: ForbiddenChanges) -> EngineOutput {
         let is_known = |name: &String| self.unsettled.tampered.contains(name);
         let found = ForbiddenChanges {
-            tampered: found.tampered.into_iter().chain(found.protected).filter(|name| !is_known(name)).collect(),
+            tampered: found
+                .tampered
+                .into_iter()
+                .chain(found.protected)
+                .filter(|name| !is_known(name))
+                .collect(),
             protected: Vec::new(),
-            unchecked: if self.continues_blind() { Vec::new() } else { found.unchecked },
+            unchecked: if self.continues_blind() {
+                Vec::new()
+            } else {
+                found.unchecked
+            },
         };
         if found.is_empty() {
             return EngineOutput::default();
@@ -111,9 +128,21 @@ impl ProtectRules<'_> {
         let waits = !is_over && !matches!(self.phase, Phase::Turn(_) | Phase::Ended(_));
         let tampered = &self.unsettled.tampered;
         let left_alone = !self.unsettled.unjudged || self.protect_is_off();
-        let protected = if left_alone { &[][..] } else { &self.unsettled.protected };
-        let files: Vec<&str> = tampered.iter().chain(protected).map(String::as_str).collect();
-        let unchecked = if self.continues_blind() { &[][..] } else { &self.unsettled.unchecked };
+        let protected = if left_alone {
+            &[][..]
+        } else {
+            &self.unsettled.protected
+        };
+        let files: Vec<&str> = tampered
+            .iter()
+            .chain(protected)
+            .map(String::as_str)
+            .collect();
+        let unchecked = if self.continues_blind() {
+            &[][..]
+        } else {
+            &self.unsettled.unchecked
+        };
         let nothing = files.is_empty() && unchecked.is_empty();
         (waits && !nothing && !self.unsettled.asked).then(|| {
             let named = some_names(&files, NAMED);
@@ -132,12 +161,19 @@ impl ProtectRules<'_> {
 
     /// Whether the turn is sent back for its protected paths before any stop hook runs.
     pub(crate) fn protect_blocks(self, dispatch: &HookDispatch) -> bool {
-        dispatch.point == HookPoint::Stop && dispatch.queue.is_none() && self.protect_feedback(dispatch).is_some()
+        dispatch.point == HookPoint::Stop
+            && dispatch.queue.is_none()
+            && self.protect_feedback(dispatch).is_some()
     }
 
     /// The feedback about protected paths that the agent changed.
     pub(crate) fn protect_feedback(self, dispatch: &HookDispatch) -> Option<HookFeedback> {
-        let files: Vec<&str> = self.unsettled.protected.iter().map(String::as_str).collect();
+        let files: Vec<&str> = self
+            .unsettled
+            .protected
+            .iter()
+            .map(String::as_str)
+            .collect();
         if dispatch.point != HookPoint::Stop || files.is_empty() || self.protect_is_off() {
             return None;
         }

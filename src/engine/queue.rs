@@ -1,13 +1,14 @@
 //! The rules of the task queue that workers on many machines share.
 //!
-//! Owns which worker can start a task, which result counts, and when a task is started again. [`task_spec`] describes a
-//! task, [`handover`] keeps a session and the queue in step about a task of the session, [`worker_rules`] decides
-//! which tasks a worker accepts, and [`retention`] which ones the queue can forget. Does not store or distribute tasks.
+//! Owns which worker can start a task, which result counts, and when a task is started again.
+//! [`task_spec`] describes a task, [`handover`] keeps a session and the queue in step about a task
+//! of the session, [`worker_rules`] decides which tasks a worker accepts, and [`retention`] which
+//! ones the queue can forget. Does not store or distribute tasks.
 //!
 //! # Invariants
 //! - A task is started only when none of its dependencies is open.
-//! - Only the worker that has a task can report its result. A task whose worker was presumed dead belongs to the next
-//!   worker, and a late result of the first one is ignored.
+//! - Only the worker that has a task can report its result. A task whose worker was presumed dead
+//!   belongs to the next worker, and a late result of the first one is ignored.
 //! - A task that keeps crashing its worker is not started for ever.
 
 pub mod handover;
@@ -22,8 +23,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    SessionState, event::SessionOutcome, queue::task_spec::TaskSpec, stop::promise::Promise, tasks::task::TaskState,
-    time::UnixTime,
+    SessionState, event::SessionOutcome, queue::task_spec::TaskSpec, stop::promise::Promise,
+    tasks::task::TaskState, time::UnixTime,
 };
 
 /// How many times a task is started, in case the task itself crashes the workers.
@@ -55,7 +56,11 @@ pub struct QueuedTask {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "state",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
 pub enum QueuedTaskState {
     /// It waits for its dependencies.
     Created,
@@ -181,8 +186,8 @@ impl QueuedTask {
         }
     }
 
-    /// An id for this run of the task that is unique across all queues. It identifies the session that works on the
-    /// task.
+    /// An id for this run of the task that is unique across all queues. It identifies the session
+    /// that works on the task.
     pub fn mark(&self) -> String {
         self.mark_of(self.run)
     }
@@ -198,19 +203,27 @@ impl QueuedTask {
     }
 
     fn mark_of(&self, run: u32) -> String {
-        let owner = self.order.session.as_ref().map_or("-", |owner| owner.id.as_str());
+        let owner = self
+            .order
+            .session
+            .as_ref()
+            .map_or("-", |owner| owner.id.as_str());
         format!("{owner}.{}/{}/{run}", self.order.id, self.created_at)
     }
 
     /// Whether tasks that depend on it still have to wait.
     pub const fn is_open(&self) -> bool {
-        !matches!(self.standing, QueuedTaskState::Completed { .. } | QueuedTaskState::Removed)
+        !matches!(
+            self.standing,
+            QueuedTaskState::Completed { .. } | QueuedTaskState::Removed
+        )
     }
 
     /// The task as ready, if it waits and none of its dependencies is open any more.
     pub fn readied(&self, is_open: impl Fn(&str) -> bool) -> Option<Self> {
         let waits = self.order.dependencies.iter().any(|on| is_open(on));
-        (self.standing == QueuedTaskState::Created && !waits).then(|| self.with(QueuedTaskState::Ready))
+        (self.standing == QueuedTaskState::Created && !waits)
+            .then(|| self.with(QueuedTaskState::Ready))
     }
 
     /// Whether it is ready or active, or becomes ready when the active tasks are done.
@@ -218,27 +231,39 @@ impl QueuedTask {
         match self.standing {
             QueuedTaskState::Ready | QueuedTaskState::Active { .. } => true,
             QueuedTaskState::Created => self.is_coming(known),
-            QueuedTaskState::Blocked { .. } | QueuedTaskState::Completed { .. } | QueuedTaskState::Removed => false,
+            QueuedTaskState::Blocked { .. }
+            | QueuedTaskState::Completed { .. }
+            | QueuedTaskState::Removed => false,
         }
     }
 
-    /// Whether every open task that it waits for, directly or indirectly, is being worked on or only waits itself. Then
-    /// it becomes ready when they are done. A task without open dependencies is about to become ready.
+    /// Whether every open task that it waits for, directly or indirectly, is being worked on or
+    /// only waits itself. Then it becomes ready when they are done. A task without open
+    /// dependencies is about to become ready.
     fn is_coming<'a>(&'a self, known: impl Fn(&str) -> Option<&'a Self>) -> bool {
         let (mut next, mut seen) = (vec![self], BTreeSet::new());
         while let Some(task) = next.pop() {
-            for on in task.order.dependencies.iter().filter(|on| seen.insert(on.as_str())).filter_map(|on| known(on)) {
+            for on in task
+                .order
+                .dependencies
+                .iter()
+                .filter(|on| seen.insert(on.as_str()))
+                .filter_map(|on| known(on))
+            {
                 match on.standing {
                     QueuedTaskState::Created => next.push(on),
                     QueuedTaskState::Ready | QueuedTaskState::Blocked { .. } => return false,
-                    QueuedTaskState::Active { .. } | QueuedTaskState::Completed { .. } | QueuedTaskState::Removed => {}
+                    QueuedTaskState::Active { .. }
+                    | QueuedTaskState::Completed { .. }
+                    | QueuedTaskState::Removed => {}
                 }
             }
         }
         true
     }
 
-    /// What happens when a worker claims the task. If the task is active, its previous worker was silent for too long.
+    /// What happens when a worker claims the task. If the task is active, its previous worker was
+    /// silent for too long.
     pub fn claimed(&self, by: TaskAssignee, at: UnixTime) -> ClaimOutcome {
         match &self.standing {
             QueuedTaskState::Created
@@ -247,11 +272,20 @@ impl QueuedTask {
             | QueuedTaskState::Removed => ClaimOutcome::Nothing,
             QueuedTaskState::Ready | QueuedTaskState::Active { .. } if self.attempt >= ATTEMPTS => {
                 let reason = format!("{ATTEMPTS} workers started it and stopped responding");
-                ClaimOutcome::GivenUp(self.with(QueuedTaskState::Blocked { reason, by: self.standing.by().cloned() }))
+                ClaimOutcome::GivenUp(self.with(QueuedTaskState::Blocked {
+                    reason,
+                    by: self.standing.by().cloned(),
+                }))
             }
             QueuedTaskState::Ready | QueuedTaskState::Active { .. } => {
-                let active = self.with(QueuedTaskState::Active { by, started_at: at.rfc3339() });
-                ClaimOutcome::Begin(Self { attempt: self.attempt + 1, ..active })
+                let active = self.with(QueuedTaskState::Active {
+                    by,
+                    started_at: at.rfc3339(),
+                });
+                ClaimOutcome::Begin(Self {
+                    attempt: self.attempt + 1,
+                    ..active
+                })
             }
         }
     }
@@ -260,7 +294,9 @@ impl QueuedTask {
     pub const fn is_settled(&self) -> bool {
         matches!(
             self.standing,
-            QueuedTaskState::Blocked { .. } | QueuedTaskState::Completed { .. } | QueuedTaskState::Removed
+            QueuedTaskState::Blocked { .. }
+                | QueuedTaskState::Completed { .. }
+                | QueuedTaskState::Removed
         )
     }
 
@@ -270,48 +306,77 @@ impl QueuedTask {
 
     /// Records the result that a worker reports. None if the worker no longer has the task.
     pub fn ended(&self, worker: &str, upshot: TaskOutcome, at: UnixTime) -> Option<Self> {
-        let by = self.standing.by().filter(|_| self.is_in_hands_of(worker)).cloned()?;
+        let by = self
+            .standing
+            .by()
+            .filter(|_| self.is_in_hands_of(worker))
+            .cloned()?;
         Some(self.with(match upshot {
-            TaskOutcome::Done(result) => {
-                QueuedTaskState::Completed { result, by: Some(by), completed_at: at.rfc3339() }
-            }
-            TaskOutcome::Stuck(reason) => QueuedTaskState::Blocked { reason: start_of(&reason), by: Some(by) },
+            TaskOutcome::Done(result) => QueuedTaskState::Completed {
+                result,
+                by: Some(by),
+                completed_at: at.rfc3339(),
+            },
+            TaskOutcome::Stuck(reason) => QueuedTaskState::Blocked {
+                reason: start_of(&reason),
+                by: Some(by),
+            },
         }))
     }
 
     /// Notes the branch with its work. One that was noted before stays if there is no new one.
     #[must_use]
     pub fn on_branch(self, branch: Option<String>) -> Self {
-        Self { branch: branch.or(self.branch), ..self }
+        Self {
+            branch: branch.or(self.branch),
+            ..self
+        }
     }
 
     /// Notes that its work was merged. None if it is not completed, or was merged before.
     pub fn merged_as(&self, commit: &str) -> Option<Self> {
-        let is_due = matches!(self.standing, QueuedTaskState::Completed { .. }) && self.merged.is_none();
-        is_due.then(|| Self { merged: Some(commit.to_owned()), feedback: None, ..self.clone() })
+        let is_due =
+            matches!(self.standing, QueuedTaskState::Completed { .. }) && self.merged.is_none();
+        is_due.then(|| Self {
+            merged: Some(commit.to_owned()),
+            feedback: None,
+            ..self.clone()
+        })
     }
 
-    /// The branches that its work starts from, beside the base: those of its dependencies that are not merged yet, in
-    /// the given order, and that of its own earlier work.
+    /// The branches that its work starts from, beside the base: those of its dependencies that are
+    /// not merged yet, in the given order, and that of its own earlier work.
     pub fn joined_branches(&self, before: &[Self]) -> Vec<String> {
-        let open = before.iter().filter(|task| task.merged.is_none()).filter_map(|task| task.branch.clone());
+        let open = before
+            .iter()
+            .filter(|task| task.merged.is_none())
+            .filter_map(|task| task.branch.clone());
         open.chain(self.branch.clone()).collect()
     }
 
     /// The agent's prompt, with the results of the tasks that it depended on.
     pub fn prompt(&self, before: &[Self]) -> String {
-        let Some(reason) = &self.feedback else { return self.order.prompt(before) };
+        let Some(reason) = &self.feedback else {
+            return self.order.prompt(before);
+        };
         let goal = format!(
             "{}\n\nYou have worked on this before, and your work is here. It was sent back:\n{reason}",
             self.order.goal.trim()
         );
-        TaskSpec { goal, ..self.order.clone() }.prompt(before)
+        TaskSpec {
+            goal,
+            ..self.order.clone()
+        }
+        .prompt(before)
     }
 
     /// Returns the task of a worker that shuts down; the attempt does not count.
     pub fn given_back(&self, worker: &str) -> Option<Self> {
         let ready = self.with(QueuedTaskState::Ready);
-        self.is_in_hands_of(worker).then(|| Self { attempt: self.attempt.saturating_sub(1), ..ready })
+        self.is_in_hands_of(worker).then(|| Self {
+            attempt: self.attempt.saturating_sub(1),
+            ..ready
+        })
     }
 
     pub fn asked(&self, ask: QueueRequest, at: UnixTime) -> Result<Self, QueueRequestError> {
@@ -319,30 +384,57 @@ impl QueuedTask {
         match (&self.standing, ask) {
             (QueuedTaskState::Removed, _) => Err(QueueRequestError::NoSuchTask(id())),
             (_, QueueRequest::Remove) => Ok(self.with(QueuedTaskState::Removed)),
-            (QueuedTaskState::Completed { .. }, QueueRequest::Complete(_) | QueueRequest::Block(_)) => {
-                Err(QueueRequestError::Completed(id()))
-            }
+            (
+                QueuedTaskState::Completed { .. },
+                QueueRequest::Complete(_) | QueueRequest::Block(_),
+            ) => Err(QueueRequestError::Completed(id())),
             (_, QueueRequest::Complete(result)) => {
                 let (by, completed_at) = (self.standing.by().cloned(), at.rfc3339());
-                Ok(self.with(QueuedTaskState::Completed { result, by, completed_at }))
+                Ok(self.with(QueuedTaskState::Completed {
+                    result,
+                    by,
+                    completed_at,
+                }))
             }
-            (_, QueueRequest::Block(reason)) if reason.trim().is_empty() => Err(QueueRequestError::NoReason(id())),
-            (_, QueueRequest::Block(reason)) => {
-                Ok(self.with(QueuedTaskState::Blocked { reason, by: self.standing.by().cloned() }))
+            (_, QueueRequest::Block(reason)) if reason.trim().is_empty() => {
+                Err(QueueRequestError::NoReason(id()))
             }
+            (_, QueueRequest::Block(reason)) => Ok(self.with(QueuedTaskState::Blocked {
+                reason,
+                by: self.standing.by().cloned(),
+            })),
             (QueuedTaskState::Created, QueueRequest::Again) => Err(QueueRequestError::Waits(id())),
             (QueuedTaskState::Ready, QueueRequest::Again) => Err(QueueRequestError::Ready(id())),
             (QueuedTaskState::Active { by, .. }, QueueRequest::Again) => {
-                Err(QueueRequestError::Active { id: id(), host: by.host.clone() })
+                Err(QueueRequestError::Active {
+                    id: id(),
+                    host: by.host.clone(),
+                })
             }
             // Its dependencies were completed once, but may have been reopened since.
-            (QueuedTaskState::Blocked { .. } | QueuedTaskState::Completed { .. }, QueueRequest::Again) => {
+            (
+                QueuedTaskState::Blocked { .. } | QueuedTaskState::Completed { .. },
+                QueueRequest::Again,
+            ) => {
                 let again = self.with(QueuedTaskState::Created);
-                Ok(Self { run: self.run + 1, attempt: 0, merged: None, feedback: None, ..again })
+                Ok(Self {
+                    run: self.run + 1,
+                    attempt: 0,
+                    merged: None,
+                    feedback: None,
+                    ..again
+                })
             }
             (QueuedTaskState::Completed { .. }, QueueRequest::SendBack(reason)) => {
-                let (again, feedback) = (self.with(QueuedTaskState::Created), Some(start_of(&reason)));
-                Ok(Self { run: self.run + 1, attempt: 0, merged: None, feedback, ..again })
+                let (again, feedback) =
+                    (self.with(QueuedTaskState::Created), Some(start_of(&reason)));
+                Ok(Self {
+                    run: self.run + 1,
+                    attempt: 0,
+                    merged: None,
+                    feedback,
+                    ..again
+                })
             }
             (
                 QueuedTaskState::Created
@@ -355,26 +447,42 @@ impl QueuedTask {
     }
 
     fn with(&self, standing: QueuedTaskState) -> Self {
-        Self { standing, ..self.clone() }
+        Self {
+            standing,
+            ..self.clone()
+        }
     }
 }
 
 impl TaskOutcome {
-    /// The result of a session that is over, or that waits for a person. The reason names the check that failed,
-    /// because a reader of the queue does not have the session at hand.
+    /// The result of a session that is over, or that waits for a person. The reason names the check
+    /// that failed, because a reader of the queue does not have the session at hand.
     pub fn of(session: &SessionState) -> Self {
         let Some(outcome) = session.phase.outcome() else {
-            let gate = session.gates.open.as_ref().map_or("a gate", |gate| gate.reason.as_str());
+            let gate = session
+                .gates
+                .open
+                .as_ref()
+                .map_or("a gate", |gate| gate.reason.as_str());
             return Self::Stuck(format!("its session needs you: {gate}"));
         };
-        let reason = session.ending.as_ref().map_or("", |ending| ending.reason.as_str());
+        let reason = session
+            .ending
+            .as_ref()
+            .map_or("", |ending| ending.reason.as_str());
         let rules = failed_rules(session);
         match outcome {
             SessionOutcome::Complete => Self::Done(end_of(&session.turns.said)),
             // Other tasks would build on work that has not passed its checks.
             SessionOutcome::Forced | SessionOutcome::Unverified => {
-                let proof = session.ending.as_ref().map(|ending| session.verification().end(ending).1);
-                Self::Stuck(format!("its checks did not pass: {}", proof.as_deref().unwrap_or(reason)))
+                let proof = session
+                    .ending
+                    .as_ref()
+                    .map(|ending| session.verification().end(ending).1);
+                Self::Stuck(format!(
+                    "its checks did not pass: {}",
+                    proof.as_deref().unwrap_or(reason)
+                ))
             }
             SessionOutcome::Limit => Self::Stuck(format!(
                 "it used all its iterations, and the agent did not report that it is done: {reason}{rules}"
@@ -390,12 +498,24 @@ impl TaskOutcome {
 /// The failed rules with their messages, as the end of a sentence.
 fn failed_rules(session: &SessionState) -> String {
     let failed = session.stop.failed_rules.iter();
-    failed.map(|rule| format!("; the rule `{}` failed: {}", rule.rule_name, rule.message.trim())).collect()
+    failed
+        .map(|rule| {
+            format!(
+                "; the rule `{}` failed: {}",
+                rule.rule_name,
+                rule.message.trim()
+            )
+        })
+        .collect()
 }
 
 /// The start of a reason, which says what it is about.
 fn start_of(reason: &str) -> String {
-    let until = reason.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= RESULT).last();
+    let until = reason
+        .char_indices()
+        .map(|(at, c)| at + c.len_utf8())
+        .take_while(|end| *end <= RESULT)
+        .last();
     reason[..until.unwrap_or(0)].to_owned()
 }
 
@@ -403,7 +523,11 @@ fn start_of(reason: &str) -> String {
 fn end_of(said: &str) -> Option<String> {
     let said = said.replace(&Promise::Complete.tag(), "");
     let said = said.trim();
-    let from = said.char_indices().map(|(at, _)| at).find(|at| said.len() - at <= RESULT).unwrap_or(0);
+    let from = said
+        .char_indices()
+        .map(|(at, _)| at)
+        .find(|at| said.len() - at <= RESULT)
+        .unwrap_or(0);
     (!said.is_empty()).then(|| said[from..].to_owned())
 }
 
@@ -414,13 +538,24 @@ mod tests {
     const AT: UnixTime = UnixTime(1_763_199_000_000);
 
     fn task(standing: QueuedTaskState) -> QueuedTask {
-        let order =
-            TaskSpec { id: "3".into(), goal: "g".into(), dependencies: ["1".into()].into(), ..TaskSpec::default() };
-        QueuedTask { standing, ..QueuedTask::new(order, AT) }
+        let order = TaskSpec {
+            id: "3".into(),
+            goal: "g".into(),
+            dependencies: ["1".into()].into(),
+            ..TaskSpec::default()
+        };
+        QueuedTask {
+            standing,
+            ..QueuedTask::new(order, AT)
+        }
     }
 
     fn hand(worker: &str) -> TaskAssignee {
-        TaskAssignee { worker: worker.into(), host: "h".into(), session: "task-3".into() }
+        TaskAssignee {
+            worker: worker.into(),
+            host: "h".into(),
+            session: "task-3".into(),
+        }
     }
 
     fn begun(task: &QueuedTask, worker: &str) -> QueuedTask {
@@ -444,14 +579,31 @@ mod tests {
     fn a_task_is_coming_when_all_that_is_in_its_way_is_worked_on() {
         let named = |id: &str, on: &[&str], standing: QueuedTaskState| {
             let dependencies = on.iter().map(|on| (*on).to_owned()).collect();
-            let order = TaskSpec { id: id.into(), goal: "g".into(), dependencies, ..TaskSpec::default() };
-            QueuedTask { standing, ..QueuedTask::new(order, AT) }
+            let order = TaskSpec {
+                id: id.into(),
+                goal: "g".into(),
+                dependencies,
+                ..TaskSpec::default()
+            };
+            QueuedTask {
+                standing,
+                ..QueuedTask::new(order, AT)
+            }
         };
-        let active = || QueuedTaskState::Active { by: hand("a"), started_at: String::new() };
-        let blocked = || QueuedTaskState::Blocked { reason: "no".into(), by: None };
+        let active = || QueuedTaskState::Active {
+            by: hand("a"),
+            started_at: String::new(),
+        };
+        let blocked = || QueuedTaskState::Blocked {
+            reason: "no".into(),
+            by: None,
+        };
         let coming = |first: QueuedTaskState, second: QueuedTaskState| {
-            let all =
-                [named("1", &[], first), named("2", &["1"], second), named("3", &["2", "1"], QueuedTaskState::Created)];
+            let all = [
+                named("1", &[], first),
+                named("2", &["1"], second),
+                named("3", &["2", "1"], QueuedTaskState::Created),
+            ];
             all[2].is_ahead(|id| all.iter().find(|task| task.order.id == id))
         };
         assert!(coming(active(), QueuedTaskState::Created));
@@ -471,7 +623,9 @@ mod tests {
         assert_eq!(second.ended("a", TaskOutcome::Done(None), AT), None);
         assert_eq!(second.given_back("a"), None);
         assert!(!second.is_settled());
-        let done = second.ended("b", TaskOutcome::Done(Some("good".into())), AT).expect("it is b's");
+        let done = second
+            .ended("b", TaskOutcome::Done(Some("good".into())), AT)
+            .expect("it is b's");
         assert!(!done.is_open() && done.is_settled());
         assert_eq!(done.ended("b", TaskOutcome::Stuck("no".into()), AT), None);
         assert_eq!(done.claimed(hand("c"), AT), ClaimOutcome::Nothing);
@@ -483,7 +637,9 @@ mod tests {
         for _ in 0..ATTEMPTS {
             task = begun(&task, "a");
         }
-        let ClaimOutcome::GivenUp(task) = task.claimed(hand("a"), AT) else { panic!("it was begun too often") };
+        let ClaimOutcome::GivenUp(task) = task.claimed(hand("a"), AT) else {
+            panic!("it was begun too often")
+        };
         assert_eq!(task.standing.state(), Some(TaskState::Blocked));
     }
 
@@ -495,21 +651,43 @@ mod tests {
 
     #[test]
     fn a_person_can_have_it_done_again_and_the_session_is_another_then() {
-        let blocked = task(QueuedTaskState::Blocked { reason: "no".into(), by: None });
-        let again = blocked.asked(QueueRequest::Again, AT).expect("it is blocked");
-        assert_eq!((again.run, again.attempt, &again.standing), (2, 0, &QueuedTaskState::Created));
-        assert_ne!(again.order.session(again.run), blocked.order.session(blocked.run));
-        assert_eq!(again.asked(QueueRequest::Again, AT), Err(QueueRequestError::Waits("3".into())));
-        let removed = blocked.asked(QueueRequest::Remove, AT).expect("it is there");
+        let blocked = task(QueuedTaskState::Blocked {
+            reason: "no".into(),
+            by: None,
+        });
+        let again = blocked
+            .asked(QueueRequest::Again, AT)
+            .expect("it is blocked");
+        assert_eq!(
+            (again.run, again.attempt, &again.standing),
+            (2, 0, &QueuedTaskState::Created)
+        );
+        assert_ne!(
+            again.order.session(again.run),
+            blocked.order.session(blocked.run)
+        );
+        assert_eq!(
+            again.asked(QueueRequest::Again, AT),
+            Err(QueueRequestError::Waits("3".into()))
+        );
+        let removed = blocked
+            .asked(QueueRequest::Remove, AT)
+            .expect("it is there");
         assert!(!removed.is_open());
-        assert_eq!(removed.asked(QueueRequest::Again, AT), Err(QueueRequestError::NoSuchTask("3".into())));
+        assert_eq!(
+            removed.asked(QueueRequest::Again, AT),
+            Err(QueueRequestError::NoSuchTask("3".into()))
+        );
     }
 
     #[test]
     fn the_end_of_what_was_said_is_kept_whole_in_its_letters() {
         assert_eq!(end_of("  "), None);
         assert_eq!(end_of("<promise>COMPLETE</promise>"), None);
-        assert_eq!(end_of(" done.\n<promise>COMPLETE</promise> "), Some("done.".into()));
+        assert_eq!(
+            end_of(" done.\n<promise>COMPLETE</promise> "),
+            Some("done.".into())
+        );
         let long = format!("x{}", "ä".repeat(RESULT));
         assert_eq!(end_of(&long).map(|text| text.len()), Some(RESULT));
         assert_eq!((start_of("").as_str(), start_of("no").as_str()), ("", "no"));
@@ -520,7 +698,10 @@ mod tests {
     fn a_task_is_written_as_others_know_tasks() {
         let task = begun(&task(QueuedTaskState::Ready), "w");
         let text = serde_json::to_string(&task).expect("plain facts");
-        assert_eq!(serde_json::from_str::<QueuedTask>(&text).expect("what was written"), task);
+        assert_eq!(
+            serde_json::from_str::<QueuedTask>(&text).expect("what was written"),
+            task
+        );
         assert_eq!(
             text,
             r#"{"id":"3","goal":"g","deliverables":[],"labels":[],"priority":2,"type":null,"dependencies":["1"],"agents":[],"#

@@ -1,7 +1,8 @@
 //! Why creel refuses a command.
 //!
-//! Owns the reasons and their codes. The text for people is made in `present::refusals`, except for tasks: the session
-//! also records why an action of a hook could not change a task, so [`TaskRefusal`] has its text.
+//! Owns the reasons and their codes. The text for people is made in `present::refusals`, except for
+//! tasks: the session also records why an action of a hook could not change a task, so
+//! [`TaskRefusal`] has its text.
 //!
 //! # Invariants
 //! - A code never changes its meaning: programs decide by it.

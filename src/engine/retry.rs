@@ -1,7 +1,8 @@
 //! Retries of blocked turns, failed turns in a row, and the waits between attempts.
 //!
-//! Owns the counters, the waits, and the feedback to the agent ([`feedback`]). Does not run the stop hooks that block
-//! ([`super::hooks`]). A turn that reached a usage limit is not a retry ([`super::usage_limit`]).
+//! Owns the counters, the waits, and the feedback to the agent ([`feedback`]). Does not run the
+//! stop hooks that block ([`super::hooks`]). A turn that reached a usage limit is not a retry
+//! ([`super::usage_limit`]).
 //!
 //! # Invariants
 //! - `used` never passes the limit unless the user granted more.
@@ -63,8 +64,8 @@ impl RetryState {
         max.saturating_add(self.granted)
     }
 
-    /// Another process resumed the session, and the clock may have been changed since: no wait becomes longer than it
-    /// was.
+    /// Another process resumed the session, and the clock may have been changed since: no wait
+    /// becomes longer than it was.
     pub(crate) fn resumed(&mut self, at: UnixTime) {
         if let RetryWait::Until(until) = self.wait {
             self.wait = RetryWait::Until(until.min(at.after(self.last_wait)));
@@ -82,7 +83,9 @@ impl RetryState {
     }
 
     pub(crate) fn grant(&mut self, grants: &GateGrants) {
-        self.granted = self.granted.saturating_add(grants.retries.unwrap_or_default());
+        self.granted = self
+            .granted
+            .saturating_add(grants.retries.unwrap_or_default());
         for (hook, retries) in &grants.hooks {
             let known = self.by_hook.entry(hook.clone()).or_default();
             known.granted = known.granted.saturating_add(*retries);
@@ -91,7 +94,8 @@ impl RetryState {
     }
 }
 
-/// The length of the `nth` wait. The jitter depends only on the session's seed, so a replay waits the same.
+/// The length of the `nth` wait. The jitter depends only on the session's seed, so a replay waits
+/// the same.
 pub(crate) fn wait_for(backoff: &BackoffPolicy, nth: u32, seed: u64) -> TimeSpan {
     let exponent = i32::try_from(nth.saturating_sub(1)).unwrap_or(i32::MAX);
     let full = (millis(backoff.base) * backoff.factor.powi(exponent)).min(millis(backoff.max));
@@ -99,12 +103,19 @@ pub(crate) fn wait_for(backoff: &BackoffPolicy, nth: u32, seed: u64) -> TimeSpan
     from_millis((full * (1.0 + backoff.jitter * chance)).min(millis(backoff.max)))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "waits of more than 2^53 ms do not occur")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "waits of more than 2^53 ms do not occur"
+)]
 fn millis(span: TimeSpan) -> f64 {
     span.0 as f64
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and a wait is never negative")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "saturates, and a wait is never negative"
+)]
 fn from_millis(ms: f64) -> TimeSpan {
     TimeSpan(ms.max(0.0).round() as u64)
 }
@@ -119,12 +130,17 @@ fn share(seed: u64) -> f64 {
 }
 
 impl RetryState {
-    /// Counts a retry for each hook that blocked, and remembers the output that `{{changed}}` is compared with.
+    /// Counts a retry for each hook that blocked, and remembers the output that `{{changed}}` is
+    /// compared with.
     pub(crate) fn count_retries(&mut self, feedback: &HookFeedback) {
         for hook in &feedback.blocked {
             let known = self.by_hook.entry(hook.clone()).or_default();
             known.used = known.used.saturating_add(1);
-            known.output = feedback.own.iter().find(|own| own.hook == *hook).map(|own| own.output.clone());
+            known.output = feedback
+                .own
+                .iter()
+                .find(|own| own.hook == *hook)
+                .map(|own| own.output.clone());
         }
     }
 }
@@ -145,14 +161,24 @@ mod tests {
 
     #[test]
     fn waits_grow_by_the_factor_up_to_the_maximum() {
-        let backoff = BackoffPolicy { base: TimeSpan::secs(1), factor: 2.0, max: TimeSpan::secs(10), jitter: 0.0 };
+        let backoff = BackoffPolicy {
+            base: TimeSpan::secs(1),
+            factor: 2.0,
+            max: TimeSpan::secs(10),
+            jitter: 0.0,
+        };
         let waits: Vec<u64> = (1..=6).map(|nth| wait_for(&backoff, nth, 7).0).collect();
         assert_eq!(waits, [1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
     }
 
     #[test]
     fn jitter_stays_within_its_share_and_below_the_maximum() {
-        let backoff = BackoffPolicy { base: TimeSpan::secs(10), factor: 1.0, max: TimeSpan::secs(11), jitter: 0.2 };
+        let backoff = BackoffPolicy {
+            base: TimeSpan::secs(10),
+            factor: 1.0,
+            max: TimeSpan::secs(11),
+            jitter: 0.2,
+        };
         for seed in 0..1_000 {
             let wait = wait_for(&backoff, 1, seed).0;
             assert!((8_000..=11_000).contains(&wait), "{wait}");

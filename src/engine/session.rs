@@ -1,17 +1,19 @@
 //! The session: its phase in the lifecycle, and what is due next.
 //!
-//! Owns the main line ([`phase`], [`lifecycle`]), the iterations ([`iteration`]), the end of the loop and the final
-//! delivery ([`delivery`]), and resuming ([`recovery`]). Does not own the rules of the other machines: it asks them in
-//! a fixed order which step is due, and gives each one only the context that it needs ([`contexts`]).
+//! Owns the main line ([`phase`], [`lifecycle`]), the iterations ([`iteration`]), the end of the
+//! loop and the final delivery ([`delivery`]), and resuming ([`recovery`]). Does not own the rules
+//! of the other machines: it asks them in a fixed order which step is due, and gives each one only
+//! the context that it needs ([`contexts`]).
 //!
-//! [`SessionState`] is a fold over events. After any prefix of a journal it determines the next step, so resuming after
-//! a crash is not a special case: the session proceeds from wherever the records end.
+//! [`SessionState`] is a fold over events. After any prefix of a journal it determines the next
+//! step, so resuming after a crash is not a special case: the session proceeds from wherever the
+//! records end.
 //!
 //! # Invariants
 //! - [`SessionState::apply`] decides nothing, and nothing else changes a state.
 //! - At most one turn is in progress, and at most one hook of the lifecycle.
-//! - While a hook of a task event runs or automation work is left, no prompt with pending items is sent, and the
-//!   session does not end.
+//! - While a hook of a task event runs or automation work is left, no prompt with pending items is
+//!   sent, and the session does not end.
 
 pub(crate) mod apply;
 pub mod contexts;
@@ -94,7 +96,12 @@ pub struct SessionState {
 
 impl SessionState {
     pub fn new(name: &str, began: SessionStarted, started: UnixTime) -> Self {
-        let start = || Phase::Hooks(HookDispatch::reached(HookPoint::SessionStart, DispatchCause::Lifecycle));
+        let start = || {
+            Phase::Hooks(HookDispatch::reached(
+                HookPoint::SessionStart,
+                DispatchCause::Lifecycle,
+            ))
+        };
         Self {
             name: name.to_owned(),
             presence: began.presence,
@@ -135,24 +142,41 @@ impl SessionState {
     /// When the session continues by itself if no input arrives first.
     pub fn next_wake(&self) -> Option<UnixTime> {
         let gate = self.gates.open.as_ref();
-        let wait = if let RetryWait::Until(at) = self.retry.wait { Some(at) } else { None };
+        let wait = if let RetryWait::Until(at) = self.retry.wait {
+            Some(at)
+        } else {
+            None
+        };
         // A wait only matters if neither a pause nor a gate delays the prompt.
-        gate.map_or(wait.filter(|_| !self.steering.paused), |gate| gate.deadline(self.plan()))
+        gate.map_or(wait.filter(|_| !self.steering.paused), |gate| {
+            gate.deadline(self.plan())
+        })
     }
 
-    /// The runtime has compared the work with its state at the last look. If the session does not wait for that any
-    /// more, it only keeps the change in mind.
-    pub(crate) fn on_work_measured(&self, now: UnixTime, measured: &WorkMeasurement) -> EngineOutput {
+    /// The runtime has compared the work with its state at the last look. If the session does not
+    /// wait for that any more, it only keeps the change in mind.
+    pub(crate) fn on_work_measured(
+        &self,
+        now: UnixTime,
+        measured: &WorkMeasurement,
+    ) -> EngineOutput {
         let asks = |effect: &Effect| matches!(effect, Effect::MeasureWork { by, .. } if *by == measured.by);
         if self.proceed(now, None).effects.iter().any(asks) {
             return self.proceed(now, Some(measured));
         }
-        self.verification().change(measured).map(EngineOutput::record).unwrap_or_default()
+        self.verification()
+            .change(measured)
+            .map(EngineOutput::record)
+            .unwrap_or_default()
     }
 
-    /// The next step. Asks one machine after another; empty if the session waits for a result. `measured` answers the
-    /// question about the work that the same step asked before.
-    pub(crate) fn proceed(&self, now: UnixTime, measured: Option<&WorkMeasurement>) -> EngineOutput {
+    /// The next step. Asks one machine after another; empty if the session waits for a result.
+    /// `measured` answers the question about the work that the same step asked before.
+    pub(crate) fn proceed(
+        &self,
+        now: UnixTime,
+        measured: Option<&WorkMeasurement>,
+    ) -> EngineOutput {
         if matches!(self.phase, Phase::Ended(_)) {
             return EngineOutput::default();
         }
@@ -191,7 +215,11 @@ impl SessionState {
         if self.must_end_now() {
             return self.end_rules().reach_session_end(measured);
         }
-        if let Some(step) = self.protect().proceed_tampered().filter(|_| !self.steering.interrupted()) {
+        if let Some(step) = self
+            .protect()
+            .proceed_tampered()
+            .filter(|_| !self.steering.interrupted())
+        {
             return step;
         }
         if self.is_held() {
@@ -205,7 +233,9 @@ impl SessionState {
             Phase::Settled(outcome) => self.iterations.complete_iteration(*outcome),
             Phase::Between => self.proceed_between(now),
             Phase::Judging(judging) => self.proceed_judging(judging, now, measured),
-            Phase::Escalated(reason) => self.gates.open_gate(GateSubject::Escalation { failed: None }, reason.clone()),
+            Phase::Escalated(reason) => self
+                .gates
+                .open_gate(GateSubject::Escalation { failed: None }, reason.clone()),
             Phase::Exit(ending) => self.proceed_exit(ending, now),
             Phase::Pipeline => self.pipeline().proceed_pipeline(),
             Phase::Errand(pipeline) => self.pipeline().begin_pipeline(*pipeline),
@@ -213,12 +243,14 @@ impl SessionState {
         }
     }
 
-    /// Whether a pause keeps the next step from starting. What runs goes on, and a session that leaves for another
-    /// reason than its own completion still ends.
+    /// Whether a pause keeps the next step from starting. What runs goes on, and a session that
+    /// leaves for another reason than its own completion still ends.
     fn is_held(&self) -> bool {
         let leaves = self.ending.is_some() && !self.end_rules().ends_well();
         let holds = match &self.phase {
-            Phase::Hooks(dispatch) => dispatch.running.is_none() && dispatch.point != HookPoint::SessionEnd,
+            Phase::Hooks(dispatch) => {
+                dispatch.running.is_none() && dispatch.point != HookPoint::SessionEnd
+            }
             Phase::Judging(judging) => judging.runs().next().is_none(),
             Phase::Due(_)
             | Phase::Settled(_)
@@ -239,8 +271,10 @@ impl SessionState {
 
     /// Whether an interrupt after the loop leaves only the end of the session.
     fn must_end_now(&self) -> bool {
-        let after_an_error = matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::OnError);
-        let sends_more = after_an_error || matches!(self.phase, Phase::Due(_)) || self.checks_after_the_loop();
+        let after_an_error =
+            matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::OnError);
+        let sends_more =
+            after_an_error || matches!(self.phase, Phase::Due(_)) || self.checks_after_the_loop();
         sends_more
             && self.steering.interrupted()
             && self.ending.is_some()
@@ -250,11 +284,15 @@ impl SessionState {
 
     /// Whether the checks judge the turn of a final delivery, or run once more.
     fn checks_after_the_loop(&self) -> bool {
-        let at_stop = matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::Stop);
+        let at_stop =
+            matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::Stop);
         self.ending.is_some() && (at_stop || self.verify.pass.is_some())
     }
 
     fn leave_now(&self) -> EngineOutput {
-        self.end_rules().leave_loop(&LoopEnd::undelivered(SessionOutcome::Cancelled, phase::STOPPED))
+        self.end_rules().leave_loop(&LoopEnd::undelivered(
+            SessionOutcome::Cancelled,
+            phase::STOPPED,
+        ))
     }
 }

@@ -1,8 +1,9 @@
 //! Steering: the commands to a running session, and what is still in effect of them.
 //!
-//! Owns the pause, the stop, the messages that wait for the agent, and the meaning of each command ([`commands`]). Passes
-//! a command to the machine that it is about, and does not own that machine's rules. The endpoints determine the actor;
-//! [`super::actor`] lists the commands that only the user can give.
+//! Owns the pause, the stop, the messages that wait for the agent, and the meaning of each command
+//! ([`commands`]). Passes a command to the machine that it is about, and does not own that
+//! machine's rules. The endpoints determine the actor; [`super::actor`] lists the commands that
+//! only the user can give.
 //!
 //! # Invariants
 //! - A command that is refused changes nothing.
@@ -46,22 +47,36 @@ pub struct QueuedMessage {
 }
 
 impl ControlState {
-    /// Whether the messages after the first `known` are sent in a turn of their own. Messages of the agent itself or of
-    /// a hook use up iterations there; otherwise they could keep the session running for ever.
-    pub(crate) fn message_is_due(&self, known: usize, iterations: &IterationState, plan: &SessionPlan) -> bool {
+    /// Whether the messages after the first `known` are sent in a turn of their own. Messages of
+    /// the agent itself or of a hook use up iterations there; otherwise they could keep the session
+    /// running for ever.
+    pub(crate) fn message_is_due(
+        &self,
+        known: usize,
+        iterations: &IterationState,
+        plan: &SessionPlan,
+    ) -> bool {
         let said = self.messages.len() > known;
         said && (self.person_spoke_after(known) || iterations.used() < iterations.limit(plan))
     }
 
     /// Whether the user sent one of the messages after the first `known`.
     pub(crate) fn person_spoke_after(&self, known: usize) -> bool {
-        self.messages.iter().skip(known).any(|message| !message.by.is_supervised())
+        self.messages
+            .iter()
+            .skip(known)
+            .any(|message| !message.by.is_supervised())
     }
 
-    /// Whether the user sent one of the first `carried` messages. Older records do not count the messages of a prompt:
-    /// those count as the user's.
+    /// Whether the user sent one of the first `carried` messages. Older records do not count the
+    /// messages of a prompt: those count as the user's.
     pub(crate) fn person_speaks_in(&self, carried: usize) -> bool {
-        carried == 0 || self.messages.iter().take(carried).any(|message| !message.by.is_supervised())
+        carried == 0
+            || self
+                .messages
+                .iter()
+                .take(carried)
+                .any(|message| !message.by.is_supervised())
     }
 }
 
@@ -104,7 +119,11 @@ impl LastMessageTurns {
 
 impl ControlState {
     pub(crate) fn messages_text(&self) -> Option<String> {
-        let texts: Vec<&str> = self.messages.iter().map(|message| message.text.as_str()).collect();
+        let texts: Vec<&str> = self
+            .messages
+            .iter()
+            .map(|message| message.text.as_str())
+            .collect();
         (!texts.is_empty()).then(|| texts.join("\n\n"))
     }
 
@@ -114,9 +133,16 @@ impl ControlState {
 
     /// The warning about unsent messages of the agent or a hook.
     pub(crate) fn messages_left(&self) -> Option<Event> {
-        let left = self.messages.iter().filter(|message| message.by.is_supervised()).count();
+        let left = self
+            .messages
+            .iter()
+            .filter(|message| message.by.is_supervised())
+            .count();
         let words = counted(left, "message");
-        (left > 0)
-            .then(|| Event::warning(format!("not sent: {words} of the agent or its hooks; the text is in the journal")))
+        (left > 0).then(|| {
+            Event::warning(format!(
+                "not sent: {words} of the agent or its hooks; the text is in the journal"
+            ))
+        })
     }
 }

@@ -1,15 +1,17 @@
 //! Stop decisions: whether the session is complete, continues, or needs the user.
 //!
-//! Owns the evaluation of an iteration ([`stop_rules`], [`evaluation`]). creel checks the rules, then evaluates the
-//! stop hooks in order: the first that completes or escalates decides, otherwise the last verdict counts ([`chain`]).
-//! Their input is the agent's [`context`]: its promises ([`promise`]), the results of the rules, and the changes.
-//! Presets answer immediately ([`preset`]), commands when they have run. Then an iteration that [`settled`] can
-//! complete the session, and a [`guard`] can turn continue into escalate.
+//! Owns the evaluation of an iteration ([`stop_rules`], [`evaluation`]). creel checks the rules,
+//! then evaluates the stop hooks in order: the first that completes or escalates decides, otherwise
+//! the last verdict counts ([`chain`]). Their input is the agent's [`context`]: its promises
+//! ([`promise`]), the results of the rules, and the changes. Presets answer immediately
+//! ([`preset`]), commands when they have run. Then an iteration that [`settled`] can complete the
+//! session, and a [`guard`] can turn continue into escalate.
 //!
-//! The agent can register hooks ([`registry`]) and drive a loop of its own over a task ([`agent_loop`],
-//! [`loop_rules`]), which is evaluated in the same way.
+//! The agent can register hooks ([`registry`]) and drive a loop of its own over a task
+//! ([`agent_loop`], [`loop_rules`]), which is evaluated in the same way.
 //!
-//! Does not own the hooks of the point `stop`, which check each turn: see [`super::hooks`] and [`super::retry`].
+//! Does not own the hooks of the point `stop`, which check each turn: see [`super::hooks`] and
+//! [`super::retry`].
 //!
 //! # Invariants
 //! - A session is complete only if a hook, a settled iteration or the user decided so.
@@ -44,8 +46,9 @@ use crate::engine::{
     output::EngineOutput,
     refusal::Refusal,
     stop::{
-        agent_loop::AgentLoop, checkpoint::TimedCheckpoint, context::RuleOutcome, decision::StopAction,
-        guard::GuardState, loop_command::EvaluationRequest, loop_refusal::LoopRefusal, registry::RegisteredStopHook,
+        agent_loop::AgentLoop, checkpoint::TimedCheckpoint, context::RuleOutcome,
+        decision::StopAction, guard::GuardState, loop_command::EvaluationRequest,
+        loop_refusal::LoopRefusal, registry::RegisteredStopHook,
     },
     time::UnixTime,
 };
@@ -57,11 +60,12 @@ pub struct StopState {
     pub loops: Vec<AgentLoop>,
     pub checkpoints: Vec<TimedCheckpoint>,
     pub guards: GuardState,
-    /// The reason with which the agent completed the session by a tool in this iteration, until it is evaluated. For an
-    /// agent that the user runs by hand it is not evaluated: the session ends as soon as nothing is running.
+    /// The reason with which the agent completed the session by a tool in this iteration, until it
+    /// is evaluated. For an agent that the user runs by hand it is not evaluated: the session ends
+    /// as soon as nothing is running.
     pub promised: Option<String>,
-    /// The escalation of an agent loop, until the session's own evaluation or a gate handles it: the hook, the task,
-    /// and the reason.
+    /// The escalation of an agent loop, until the session's own evaluation or a gate handles it:
+    /// the hook, the task, and the reason.
     pub escalated: Option<(String, String, String)>,
     /// The tasks that the last escalation blocked. They continue when the user agrees.
     pub blocked: Vec<String>,
@@ -80,7 +84,11 @@ pub struct StopState {
 impl StopState {
     /// A unique id.
     fn name(&self, prefix: &str, now: UnixTime) -> String {
-        format!("{prefix}-{}-{}", now.0.div_euclid(1_000), base36(self.last + 1))
+        format!(
+            "{prefix}-{}-{}",
+            now.0.div_euclid(1_000),
+            base36(self.last + 1)
+        )
     }
 }
 
@@ -95,12 +103,21 @@ fn base36(mut number: u32) -> String {
 }
 
 impl StopState {
-    /// Removes the hooks of a task. An agent or hook removes only those that agents and hooks registered.
+    /// Removes the hooks of a task. An agent or hook removes only those that agents and hooks
+    /// registered.
     pub(crate) fn clear_stop_hooks(&self, by: &Actor, task: String) -> EngineOutput {
         let may = |known: &&RegisteredStopHook| !by.by.is_supervised() || known.by.is_supervised();
-        let hooks = self.registered.iter().filter(|known| known.task == task).filter(may);
+        let hooks = self
+            .registered
+            .iter()
+            .filter(|known| known.task == task)
+            .filter(may);
         let hooks = hooks.map(|known| known.id.clone());
-        EngineOutput::record(Event::Stop(StopEvent::HooksCleared { hooks: hooks.collect(), task, by: by.clone() }))
+        EngineOutput::record(Event::Stop(StopEvent::HooksCleared {
+            hooks: hooks.collect(),
+            task,
+            by: by.clone(),
+        }))
     }
 
     pub fn agent_loop(&self, id: &str) -> Option<&AgentLoop> {
@@ -112,7 +129,10 @@ impl StopState {
             return Err(LoopRefusal::NoSuchLoop(id.to_owned()));
         };
         if known.is_over {
-            return Err(LoopRefusal::LoopOver { loop_id: id.to_owned(), task: known.task.clone() });
+            return Err(LoopRefusal::LoopOver {
+                loop_id: id.to_owned(),
+                task: known.task.clone(),
+            });
         }
         if known.judging.is_some() {
             return Err(LoopRefusal::BeingJudged(id.to_owned()));
@@ -120,32 +140,51 @@ impl StopState {
         Ok(known)
     }
 
-    pub(crate) fn ask_judgement(&self, by: &Actor, asked: EvaluationRequest) -> Result<EngineOutput, Refusal> {
+    pub(crate) fn ask_judgement(
+        &self,
+        by: &Actor,
+        asked: EvaluationRequest,
+    ) -> Result<EngineOutput, Refusal> {
         let iteration = self.open_loop(&asked.id)?.iteration;
-        Ok(EngineOutput::record(Event::Stop(StopEvent::JudgementAsked {
-            iteration,
-            asked: Box::new(asked),
-            by: by.clone(),
-        })))
+        Ok(EngineOutput::record(Event::Stop(
+            StopEvent::JudgementAsked {
+                iteration,
+                asked: Box::new(asked),
+                by: by.clone(),
+            },
+        )))
     }
 
     /// Whether a loop has escalated and the user has not decided yet.
     pub(crate) fn waits_for_a_person(&self, known: &AgentLoop) -> bool {
-        let decided = known.decided.as_ref().is_some_and(|decided| decided.action == StopAction::Escalate);
-        let to_be_taken_up = self.escalated.as_ref().is_some_and(|(_, task, _)| *task == known.task);
+        let decided = known
+            .decided
+            .as_ref()
+            .is_some_and(|decided| decided.action == StopAction::Escalate);
+        let to_be_taken_up = self
+            .escalated
+            .as_ref()
+            .is_some_and(|(_, task, _)| *task == known.task);
         decided || to_be_taken_up
     }
 
     /// Why the session cannot resume from that checkpoint. None if it can.
     pub(crate) fn refuse_checkpoint(&self, number: Option<u32>) -> Option<Refusal> {
         let number = number.filter(|number| self.checkpoint(*number).is_none())?;
-        let last = self.checkpoints.last().map(|kept| kept.checkpoint.checkpoint);
+        let last = self
+            .checkpoints
+            .last()
+            .map(|kept| kept.checkpoint.checkpoint);
         Some(Refusal::NoSuchCheckpoint { number, last })
     }
 
     /// A hint for a user that resumes a session without choosing a checkpoint.
     pub(crate) fn offer_checkpoint(&self, chosen: Option<u32>) -> Option<Event> {
-        let last = &self.checkpoints.last().filter(|_| chosen.is_none())?.checkpoint;
+        let last = &self
+            .checkpoints
+            .last()
+            .filter(|_| chosen.is_none())?
+            .checkpoint;
         let (number, iteration) = (last.checkpoint, last.iteration);
         Some(Event::warning(format!(
             "checkpoint {number} of iteration {iteration} exists. To send it to the agent, resume the session with \
@@ -154,7 +193,9 @@ impl StopState {
     }
 
     pub fn checkpoint(&self, number: u32) -> Option<&TimedCheckpoint> {
-        self.checkpoints.iter().find(|kept| kept.checkpoint.checkpoint == number)
+        self.checkpoints
+            .iter()
+            .find(|kept| kept.checkpoint.checkpoint == number)
     }
 
     pub(crate) fn loop_mut(&mut self, id: &str) -> Option<&mut AgentLoop> {

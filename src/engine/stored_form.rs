@@ -1,4 +1,5 @@
-//! How parts of the session's state are stored in a snapshot, where the plain JSON form would lose something.
+//! How parts of the session's state are stored in a snapshot, where the plain JSON form would lose
+//! something.
 //!
 //! Owns only the form, not when a snapshot is written or whether it is used.
 
@@ -11,7 +12,10 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 pub(crate) mod exact_float {
     use serde::{Deserialize, Deserializer, Serialize as _, Serializer};
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
     pub(crate) fn serialize<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
         number.to_bits().serialize(serializer)
     }
@@ -34,7 +38,12 @@ pub(crate) mod pairs {
         serializer.collect_seq(map)
     }
 
-    pub(crate) fn deserialize<'de, K: Deserialize<'de> + Ord, V: Deserialize<'de>, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<
+        'de,
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    >(
         deserializer: D,
     ) -> Result<BTreeMap<K, V>, D::Error> {
         Vec::<(K, V)>::deserialize(deserializer).map(|pairs| pairs.into_iter().collect())

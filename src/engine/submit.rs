@@ -1,15 +1,18 @@
-//! Submitting and merging: checks in order, repairs by the agent in between, and the hooks that follow.
+//! Submitting and merging: checks in order, repairs by the agent in between, and the hooks that
+//! follow.
 //!
-//! One state machine for both; they differ only in [`PipelineKind`]. Owns the transitions of a pipeline. Does not know
-//! what a check does: see [`super::hooks`] for the runs, and [`review`] for reviews by agents.
+//! One state machine for both; they differ only in [`PipelineKind`]. Owns the transitions of a
+//! pipeline. Does not know what a check does: see [`super::hooks`] for the runs, and [`review`] for
+//! reviews by agents.
 //!
 //! # Invariants
-//! - A pipeline ends: the agent repairs at most as often as the plan allows, and beyond that only if the user agrees.
-//! - The hooks after a pipeline's checks run only when every check has passed or the user skipped it; a check before a
-//!   merge cannot be skipped.
+//! - A pipeline ends: the agent repairs at most as often as the plan allows, and beyond that only
+//!   if the user agrees.
+//! - The hooks after a pipeline's checks run only when every check has passed or the user skipped
+//!   it; a check before a merge cannot be skipped.
 //! - Whatever fails, the work stays where it is.
-//! - The commit that is submitted or merged after a review is the commit that was reviewed: a repair is reviewed again,
-//!   then `merge_pr` pushes it to the pull request.
+//! - The commit that is submitted or merged after a review is the commit that was reviewed: a
+//!   repair is reviewed again, then `merge_pr` pushes it to the pull request.
 
 pub(crate) mod apply;
 pub mod event;
@@ -21,7 +24,8 @@ pub mod state;
 use crate::engine::{
     effect::{Effect, ExitReason},
     event::{
-        Actor, ActorKind, Event, HookEvent, HookFinished, PipelineEvent, SessionEvent, SessionOutcome, UserPresence,
+        Actor, ActorKind, Event, HookEvent, HookFinished, PipelineEvent, SessionEvent,
+        SessionOutcome, UserPresence,
     },
     gate::{SessionGates, kind::GateChoice, subject::GateSubject},
     hooks::{
@@ -57,7 +61,11 @@ const TITLE: usize = 72;
 
 /// The first line of a goal, truncated.
 pub(crate) fn title(goal: &str) -> String {
-    let line = goal.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let line = goal
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
     let line = line.trim_start_matches('#').trim_start();
     if line.chars().count() <= TITLE {
         return line.to_owned();
@@ -68,7 +76,9 @@ pub(crate) fn title(goal: &str) -> String {
 fn errand_outcome(outcome: PipelineOutcome, left: Option<ActorKind>) -> SessionOutcome {
     match (outcome, left) {
         (PipelineOutcome::Done, _) => SessionOutcome::Complete,
-        (PipelineOutcome::Failed, Some(ActorKind::Policy | ActorKind::Timeout)) => SessionOutcome::Escalated,
+        (PipelineOutcome::Failed, Some(ActorKind::Policy | ActorKind::Timeout)) => {
+            SessionOutcome::Escalated
+        }
         (PipelineOutcome::Failed, _) => SessionOutcome::Aborted,
         (PipelineOutcome::Cancelled, _) => SessionOutcome::Cancelled,
     }
@@ -91,7 +101,9 @@ impl HookSpec {
     /// Whether it can push or merge. The other built-in hooks only prepare or read the work.
     pub fn can_publish(&self) -> bool {
         match &self.action {
-            HookAction::Builtin(call) => !matches!(call.name.as_str(), "rebase_on_main" | "run_tests"),
+            HookAction::Builtin(call) => {
+                !matches!(call.name.as_str(), "rebase_on_main" | "run_tests")
+            }
             HookAction::Gatekeeper(_) => false,
             HookAction::Command(_) | HookAction::Exec(_) => true,
         }
@@ -107,8 +119,13 @@ impl FinishedRun {
 
 /// Why a check failed, in a few words.
 fn why(failed: &FinishedRun) -> String {
-    let said = failed.message.as_deref().and_then(|message| message.lines().find(|line| !line.trim().is_empty()));
-    let line = said.or(failed.judgement.headline.as_deref()).unwrap_or("it failed");
+    let said = failed
+        .message
+        .as_deref()
+        .and_then(|message| message.lines().find(|line| !line.trim().is_empty()));
+    let line = said
+        .or(failed.judgement.headline.as_deref())
+        .unwrap_or("it failed");
     shortened(line.trim(), 300)
 }
 
@@ -133,44 +150,69 @@ impl<'a> PipelineRules<'a> {
     /// An actor requests a submit or a merge of a running session.
     pub(crate) fn want_pipeline(self, pipeline: PipelineKind, by: &Actor) -> EngineOutput {
         match &self.pipelines {
-            PipelineState { course: Some(course), .. } => {
-                EngineOutput::refuse(Refusal::PipelineRunning(course.pipeline))
-            }
-            PipelineState { wanted: Some(wanted), .. } => EngineOutput::refuse(Refusal::PipelineRequested(*wanted)),
+            PipelineState {
+                course: Some(course),
+                ..
+            } => EngineOutput::refuse(Refusal::PipelineRunning(course.pipeline)),
+            PipelineState {
+                wanted: Some(wanted),
+                ..
+            } => EngineOutput::refuse(Refusal::PipelineRequested(*wanted)),
             PipelineState { .. } if self.ending.is_some() => {
                 EngineOutput::refuse(Refusal::PipelineWhileEnding(pipeline))
             }
             PipelineState { .. } => {
-                EngineOutput::record(Event::Pipeline(PipelineEvent::Requested { pipeline, by: by.clone() }))
+                EngineOutput::record(Event::Pipeline(PipelineEvent::Requested {
+                    pipeline,
+                    by: by.clone(),
+                }))
             }
         }
     }
 
     /// Starts a submit or a merge in a session that has ended.
-    pub(crate) fn take_up_pipeline(self, pipeline: PipelineKind, presence: UserPresence) -> EngineOutput {
+    pub(crate) fn take_up_pipeline(
+        self,
+        pipeline: PipelineKind,
+        presence: UserPresence,
+    ) -> EngineOutput {
         if self.phase.outcome().is_none() {
             return EngineOutput::refuse(Refusal::SessionNotEnded);
         }
-        EngineOutput::record(Event::Pipeline(PipelineEvent::Started { pipeline, presence }))
+        EngineOutput::record(Event::Pipeline(PipelineEvent::Started {
+            pipeline,
+            presence,
+        }))
     }
 
     pub(crate) fn begin_pipeline(self, pipeline: PipelineKind) -> EngineOutput {
-        EngineOutput::record(Event::Pipeline(PipelineEvent::Started { pipeline, presence: self.presence }))
+        EngineOutput::record(Event::Pipeline(PipelineEvent::Started {
+            pipeline,
+            presence: self.presence,
+        }))
     }
 
     /// A requested pipeline begins between two iterations.
     pub(crate) fn begin_between(self) -> Option<EngineOutput> {
-        self.pipelines.wanted.map(|pipeline| self.begin_pipeline(pipeline))
+        self.pipelines
+            .wanted
+            .map(|pipeline| self.begin_pipeline(pipeline))
     }
 
     /// Starts or restarts the pipeline's checks.
     pub(crate) fn proceed_pipeline(self) -> EngineOutput {
-        let Some(course) = &self.pipelines.course else { return EngineOutput::default() };
+        let Some(course) = &self.pipelines.course else {
+            return EngineOutput::default();
+        };
         if let Some(question) = self.question(course) {
             return question;
         }
         let announced = self.announce_steps(course, course.pipeline.before());
-        if announced.is_empty() { self.all_passed(course) } else { announced }
+        if announced.is_empty() {
+            self.all_passed(course)
+        } else {
+            announced
+        }
     }
 
     /// The gate for a question that the agent asked instead of a repair, or with it.
@@ -181,10 +223,21 @@ impl<'a> PipelineRules<'a> {
             return None;
         }
         let pipeline = course.pipeline;
-        let hook = course.steps.iter().find(|step| step.state == PipelineStepState::Failed);
-        let subject = GateSubject::Pipeline { pipeline, hook: hook.map(|step| step.hook.clone()).unwrap_or_default() };
+        let hook = course
+            .steps
+            .iter()
+            .find(|step| step.state == PipelineStepState::Failed);
+        let subject = GateSubject::Pipeline {
+            pipeline,
+            hook: hook.map(|step| step.hook.clone()).unwrap_or_default(),
+        };
         let words = agent_words(&self.turns.said).unwrap_or_default();
-        let choices = subject.kind().choices().into_iter().filter(|choice| *choice != GateChoice::Skip).collect();
+        let choices = subject
+            .kind()
+            .choices()
+            .into_iter()
+            .filter(|choice| *choice != GateChoice::Skip)
+            .collect();
         Some(self.gates.open_gate_with(
             subject,
             format!("the agent asks about the {}: {words}", pipeline.name()),
@@ -199,23 +252,41 @@ impl<'a> PipelineRules<'a> {
             return EngineOutput::default();
         }
         let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
-        EngineOutput::record(Event::Hook(HookEvent::Due { point, iteration, hooks, task: None, by_hand: false }))
+        EngineOutput::record(Event::Hook(HookEvent::Due {
+            point,
+            iteration,
+            hooks,
+            task: None,
+            by_hand: false,
+        }))
     }
 
     pub(crate) fn all_passed(self, course: &PipelineRun) -> EngineOutput {
         let announced = self.announce_steps(course, course.pipeline.after());
-        if announced.is_empty() { self.end_pipeline(course, PipelineOutcome::Done) } else { announced }
+        if announced.is_empty() {
+            self.end_pipeline(course, PipelineOutcome::Done)
+        } else {
+            announced
+        }
     }
 
     /// The hooks of one of a pipeline's points have run.
-    pub(crate) fn conclude_pipeline(self, dispatch: &HookDispatch, measured: Option<&WorkMeasurement>) -> EngineOutput {
-        let Some(course) = &self.pipelines.course else { return EngineOutput::default() };
+    pub(crate) fn conclude_pipeline(
+        self,
+        dispatch: &HookDispatch,
+        measured: Option<&WorkMeasurement>,
+    ) -> EngineOutput {
+        let Some(course) = &self.pipelines.course else {
+            return EngineOutput::default();
+        };
         if dispatch.point == course.pipeline.after() {
             return self.end_pipeline(course, PipelineOutcome::Done);
         }
         let Some(failed) = self.failed_check(dispatch) else {
             // The last steps may have changed the work, too.
-            return self.verify_work(course, measured).unwrap_or_else(|| self.all_passed(course));
+            return self
+                .verify_work(course, measured)
+                .unwrap_or_else(|| self.all_passed(course));
         };
         let limit = self.plan.submit.remediation_attempts;
         let reason = why(failed);
@@ -232,9 +303,14 @@ impl<'a> PipelineRules<'a> {
                 text: self.remediation(),
             }));
         }
-        let reason = format!("`{1}` blocks the {0}: {reason}", course.pipeline.name(), failed.hook);
+        let reason = format!(
+            "`{1}` blocks the {0}: {reason}",
+            course.pipeline.name(),
+            failed.hook
+        );
         let (pipeline, hook) = (course.pipeline, failed.hook.clone());
-        self.gates.open_gate(GateSubject::Pipeline { pipeline, hook }, reason)
+        self.gates
+            .open_gate(GateSubject::Pipeline { pipeline, hook }, reason)
     }
 
     /// The check that failed. A check that was disabled since does not count.
@@ -246,24 +322,41 @@ impl<'a> PipelineRules<'a> {
     pub fn remediation(self) -> Option<String> {
         let course = self.pipelines.course.as_ref()?;
         let failed = self.failed_check(self.phase.dispatch()?)?;
-        Some(repair_prompt(course.pipeline, &failed.hook, failed.remediation.as_deref()?))
+        Some(repair_prompt(
+            course.pipeline,
+            &failed.hook,
+            failed.remediation.as_deref()?,
+        ))
     }
 
-    /// Whatever changed the work since the session's checks last ran, they run again before a hook that can publish it.
-    /// None if the hook can start.
+    /// Whatever changed the work since the session's checks last ran, they run again before a hook
+    /// that can publish it. None if the hook can start.
     pub(crate) fn verify_before(
         self,
         dispatch: &HookDispatch,
         hook: &str,
         measured: Option<&WorkMeasurement>,
     ) -> Option<EngineOutput> {
-        let course = self.pipelines.course.as_ref().filter(|course| dispatch.point == course.pipeline.before())?;
+        let course = self
+            .pipelines
+            .course
+            .as_ref()
+            .filter(|course| dispatch.point == course.pipeline.before())?;
         let publishes = self.plan.hook(dispatch.point, hook)?.can_publish();
-        if publishes { self.verify_work(course, measured) } else { None }
+        if publishes {
+            self.verify_work(course, measured)
+        } else {
+            None
+        }
     }
 
-    /// The next step towards verified work: the checks, a repair by the agent, or a gate. None if it is verified.
-    fn verify_work(self, course: &PipelineRun, measured: Option<&WorkMeasurement>) -> Option<EngineOutput> {
+    /// The next step towards verified work: the checks, a repair by the agent, or a gate. None if
+    /// it is verified.
+    fn verify_work(
+        self,
+        course: &PipelineRun,
+        measured: Option<&WorkMeasurement>,
+    ) -> Option<EngineOutput> {
         if let VerificationStep::Next(step) = self.verification.proceed(measured, &course.waived) {
             return Some(step);
         }
@@ -274,16 +367,32 @@ impl<'a> PipelineRules<'a> {
             let (used, reason) = (course.used + 1, shortened(&feedback.reason, 300));
             let text = Some(repair_prompt(pipeline, &check.name, &feedback.text));
             let hook = check.name;
-            let counted = PipelineEvent::RemediationCounted { pipeline, used, limit, hook, reason, text };
+            let counted = PipelineEvent::RemediationCounted {
+                pipeline,
+                used,
+                limit,
+                hook,
+                reason,
+                text,
+            };
             return Some(EngineOutput::record(Event::Pipeline(counted)));
         }
         let why = self.verification.describe(&check, &status);
-        let reason = format!("the work is not verified, so the {} waits: {why}", pipeline.name());
-        Some(self.gates.open_gate(GateSubject::Pipeline { pipeline, hook: check.name }, reason))
+        let reason = format!(
+            "the work is not verified, so the {} waits: {why}",
+            pipeline.name()
+        );
+        Some(self.gates.open_gate(
+            GateSubject::Pipeline {
+                pipeline,
+                hook: check.name,
+            },
+            reason,
+        ))
     }
 
-    /// An actor stopped the session or left the pipeline, or the session ends for another reason: the pipeline ends
-    /// with everything in progress.
+    /// An actor stopped the session or left the pipeline, or the session ends for another reason:
+    /// the pipeline ends with everything in progress.
     pub(crate) fn abandon_pipeline(self) -> Option<EngineOutput> {
         let course = self.pipelines.course.as_ref()?;
         let leaves = matches!(self.phase, Phase::Exit(_)) || course.left.is_some();
@@ -296,7 +405,11 @@ impl<'a> PipelineRules<'a> {
         if let Some(cut) = self.cut_review(course) {
             return Some(cut);
         }
-        if self.phase.dispatch().is_some_and(|dispatch| dispatch.running.is_some()) {
+        if self
+            .phase
+            .dispatch()
+            .is_some_and(|dispatch| dispatch.running.is_some())
+        {
             return None;
         }
         let outcome = match (course.passed, &course.left) {
@@ -307,13 +420,24 @@ impl<'a> PipelineRules<'a> {
         Some(self.end_pipeline(course, outcome))
     }
 
-    pub(crate) fn end_pipeline(self, course: &PipelineRun, outcome: PipelineOutcome) -> EngineOutput {
+    pub(crate) fn end_pipeline(
+        self,
+        course: &PipelineRun,
+        outcome: PipelineOutcome,
+    ) -> EngineOutput {
         if self.beside.end_waits() && matches!(course.back, ReturnTo::Ended(_) | ReturnTo::Errand) {
             return EngineOutput::default();
         }
         let reason = match outcome {
-            PipelineOutcome::Done => course.said.clone().unwrap_or_else(|| "every check has passed".into()),
-            PipelineOutcome::Failed => course.left.as_ref().map(|(_, why)| why.clone()).unwrap_or_default(),
+            PipelineOutcome::Done => course
+                .said
+                .clone()
+                .unwrap_or_else(|| "every check has passed".into()),
+            PipelineOutcome::Failed => course
+                .left
+                .as_ref()
+                .map(|(_, why)| why.clone())
+                .unwrap_or_default(),
             PipelineOutcome::Cancelled => {
                 if let Phase::Exit(ending) = self.phase {
                     ending.reason.clone()
@@ -333,11 +457,24 @@ impl<'a> PipelineRules<'a> {
         let (ended, reason) = match course.back {
             ReturnTo::Loop | ReturnTo::End => return step,
             ReturnTo::Ended(before) => {
-                let red = self.verification.red_check().filter(|_| before == SessionOutcome::Complete);
-                let as_before = || (before, self.ending.as_ref().map_or(reason, |ending| ending.said().to_owned()));
+                let red = self
+                    .verification
+                    .red_check()
+                    .filter(|_| before == SessionOutcome::Complete);
+                let as_before = || {
+                    (
+                        before,
+                        self.ending
+                            .as_ref()
+                            .map_or(reason, |ending| ending.said().to_owned()),
+                    )
+                };
                 red.map_or_else(as_before, |red| (SessionOutcome::Unverified, red.reason))
             }
-            ReturnTo::Errand => (errand_outcome(outcome, course.left_by().map(|actor| actor.by)), reason),
+            ReturnTo::Errand => (
+                errand_outcome(outcome, course.left_by().map(|actor| actor.by)),
+                reason,
+            ),
         };
         // The pipeline's own record ends the session; this one is for its observers.
         let iterations = self.iterations.current;
@@ -353,7 +490,10 @@ impl<'a> PipelineRules<'a> {
     }
 
     pub(crate) fn cut_run(self, dispatch: &HookDispatch) -> Option<HookFinished> {
-        let running = dispatch.running.as_ref().filter(|_| !self.pipelines.is_under_review(dispatch))?;
+        let running = dispatch
+            .running
+            .as_ref()
+            .filter(|_| !self.pipelines.is_under_review(dispatch))?;
         Some(HookFinished::cut(dispatch.point, running))
     }
 }

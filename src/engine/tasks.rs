@@ -1,13 +1,13 @@
 //! Tasks, their dependencies, and the automation that runs when a task changes.
 //!
-//! Owns the graph ([`graph`]), the rules and records that change it ([`task_rules`], [`record`]), the commands of users
-//! and hooks ([`command`], [`action`]), the automation hooks that its events trigger ([`automation`], [`builtin`]), and
-//! the workflows that those start ([`workflow`]). Does not own the `on_task_complete` hooks of the config: see
-//! [`super::hooks::side_jobs`].
+//! Owns the graph ([`graph`]), the rules and records that change it ([`task_rules`], [`record`]),
+//! the commands of users and hooks ([`command`], [`action`]), the automation hooks that its events
+//! trigger ([`automation`], [`builtin`]), and the workflows that those start ([`workflow`]). Does
+//! not own the `on_task_complete` hooks of the config: see [`super::hooks::side_jobs`].
 //!
 //! # Invariants
-//! - One command or action is one record, so that no prefix of a journal contains half of a change. Its consequences
-//!   have records of their own ([`follow_up`]).
+//! - One command or action is one record, so that no prefix of a journal contains half of a change.
+//!   Its consequences have records of their own ([`follow_up`]).
 //! - No ready task has an open dependency, and no task depends on itself, directly or indirectly.
 
 pub mod action;
@@ -37,7 +37,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::tasks::{automation::AutomationState, graph::TaskGraph, task::TaskState, workflow::WorkflowState};
+use crate::engine::tasks::{
+    automation::AutomationState, graph::TaskGraph, task::TaskState, workflow::WorkflowState,
+};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionTasks {
@@ -51,6 +53,8 @@ pub struct SessionTasks {
 
 impl SessionTasks {
     pub(crate) fn is_blocked(&self, task: &str) -> bool {
-        self.graph.get(task).is_some_and(|task| task.state == TaskState::Blocked)
+        self.graph
+            .get(task)
+            .is_some_and(|task| task.state == TaskState::Blocked)
     }
 }

@@ -1,8 +1,9 @@
 //! Turns: what a prompt contains, and what is recorded of the agent's work until the turn ends.
 //!
-//! Owns the text of every prompt ([`prompt`], `background`, [`completion_note`]), the agent's updates ([`reports`]),
-//! and the end of the agent's last message, where promises are. Does not decide which prompt is due
-//! ([`super::session`]), which agent gets it ([`super::usage_limit`]), or whether the work is complete ([`super::stop`]).
+//! Owns the text of every prompt ([`prompt`], `background`, [`completion_note`]), the agent's
+//! updates ([`reports`]), and the end of the agent's last message, where promises are. Does not
+//! decide which prompt is due ([`super::session`]), which agent gets it ([`super::usage_limit`]),
+//! or whether the work is complete ([`super::stop`]).
 //!
 //! # Invariants
 //! - A prompt is recorded in full before it is sent.
@@ -36,7 +37,8 @@ const KEPT_MESSAGE: usize = 64 << 10;
 pub struct TurnState {
     /// The highest turn id so far.
     pub last: TurnId,
-    /// Whether the session's own agent has received a prompt. Gatekeepers have conversations of their own.
+    /// Whether the session's own agent has received a prompt. Gatekeepers have conversations of
+    /// their own.
     pub is_begun: bool,
     /// The last prompt.
     pub prompt: String,
@@ -106,25 +108,34 @@ impl TurnState {
             self.said.push_str("\n\n");
         }
         self.said.push_str(text);
-        // Truncate only at twice the size, so that a stream of small pieces does not copy the text each time.
+        // Truncate only at twice the size, so that a stream of small pieces does not copy the text
+        // each time.
         if self.said.len() > 2 * KEPT_MESSAGE {
             self.forget_the_beginning();
         }
     }
 
-    /// Cuts at the start of a line, unless the line is very long, and keeps the fence of a code block that is cut.
-    /// Without the fence code would be read as text, and text as code.
+    /// Cuts at the start of a line, unless the line is very long, and keeps the fence of a code
+    /// block that is cut. Without the fence code would be read as text, and text as code.
     fn forget_the_beginning(&mut self) {
-        let most = self.said.floor_char_boundary(self.said.len() - KEPT_MESSAGE);
-        let least = self.said.floor_char_boundary(most.saturating_sub(KEPT_MESSAGE / 2));
-        let cut = self.said[least..most].rfind('\n').map_or(most, |end| least + end + 1);
+        let most = self
+            .said
+            .floor_char_boundary(self.said.len() - KEPT_MESSAGE);
+        let least = self
+            .said
+            .floor_char_boundary(most.saturating_sub(KEPT_MESSAGE / 2));
+        let cut = self.said[least..most]
+            .rfind('\n')
+            .map_or(most, |end| least + end + 1);
         let fence = open_fence(&self.said[..cut]).map(|fence| format!("{fence}\n"));
-        self.said.replace_range(..cut, fence.as_deref().unwrap_or_default());
+        self.said
+            .replace_range(..cut, fence.as_deref().unwrap_or_default());
     }
 }
 
 /// After a refusal the agent forgets the prompt, so none of its items count as delivered.
-pub(crate) const REFUSED: &str = "the agent refused to answer this prompt. Read its answer, then change the prompt";
+pub(crate) const REFUSED: &str =
+    "the agent refused to answer this prompt. Read its answer, then change the prompt";
 
 impl TurnState {
     pub(crate) fn next_turn(&self) -> TurnId {
@@ -133,7 +144,11 @@ impl TurnState {
 
     /// Continues the conversation, if there is one.
     pub(crate) fn ongoing(&self) -> ConversationMode {
-        if self.is_begun { ConversationMode::Same } else { ConversationMode::New }
+        if self.is_begun {
+            ConversationMode::Same
+        } else {
+            ConversationMode::New
+        }
     }
 }
 
@@ -150,7 +165,10 @@ mod tests {
             let (piece, after) = rest.split_at(rest.ceil_char_boundary(999.min(rest.len())));
             turns.hear(piece);
             rest = after;
-            assert!(turns.said.len() <= 2 * KEPT_MESSAGE, "what is kept is bounded");
+            assert!(
+                turns.said.len() <= 2 * KEPT_MESSAGE,
+                "what is kept is bounded"
+            );
         }
         Promise::made_in(&turns.said, "")
     }
@@ -162,11 +180,26 @@ mod tests {
             let one_line = "é".repeat(length);
             let complete = "<promise>COMPLETE</promise>";
             assert_eq!(promised(&format!("{code}{complete}")), [Promise::Complete]);
-            assert_eq!(promised(&format!("{one_line} {complete}\n")), [Promise::Complete]);
-            assert_eq!(promised(&format!("````rust\n{code}```\n{code}````\n{complete}")), [Promise::Complete]);
-            assert_eq!(promised(&format!("```\n{one_line}\n```\n{complete}")), [Promise::Complete]);
-            assert_eq!(promised(&format!("~~~~\n{code}{complete}\n~~~~\nNot yet.")), []);
-            assert_eq!(promised(&format!("```\n{code}\n{complete}\n{one_line}\n```")), []);
+            assert_eq!(
+                promised(&format!("{one_line} {complete}\n")),
+                [Promise::Complete]
+            );
+            assert_eq!(
+                promised(&format!("````rust\n{code}```\n{code}````\n{complete}")),
+                [Promise::Complete]
+            );
+            assert_eq!(
+                promised(&format!("```\n{one_line}\n```\n{complete}")),
+                [Promise::Complete]
+            );
+            assert_eq!(
+                promised(&format!("~~~~\n{code}{complete}\n~~~~\nNot yet.")),
+                []
+            );
+            assert_eq!(
+                promised(&format!("```\n{code}\n{complete}\n{one_line}\n```")),
+                []
+            );
         }
     }
 }

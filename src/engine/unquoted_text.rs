@@ -1,13 +1,15 @@
-//! Finds tags that an agent writes in its own words: used for promises and for verdicts of gatekeepers.
+//! Finds tags that an agent writes in its own words: used for promises and for verdicts of
+//! gatekeepers.
 //!
-//! Owns which parts of a message count. Does not know what a tag means: see [`super::stop::promise`] and
-//! [`super::submit::review`].
+//! Owns which parts of a message count. Does not know what a tag means: see
+//! [`super::stop::promise`] and [`super::submit::review`].
 //!
 //! # Invariants
-//! - A tag in a fenced block, in inline code, in a quotation, in the middle of a line, or repeated from the prompt
-//!   never counts.
+//! - A tag in a fenced block, in inline code, in a quotation, in the middle of a line, or repeated
+//!   from the prompt never counts.
 
-/// Pairs of quotation marks. A straight single mark is also an apostrophe, so it only counts next to the tag.
+/// Pairs of quotation marks. A straight single mark is also an apostrophe, so it only counts next
+/// to the tag.
 const QUOTES: [(char, char); 5] = [('"', '"'), ('“', '”'), ('‘', '’'), ('«', '»'), ('„', '“')];
 
 /// Which spellings of a tag count.
@@ -59,25 +61,40 @@ impl<'a> UnquotedText<'a> {
             LetterCase::Exact => is_said(&line.shown, tag),
             LetterCase::Any => is_said(&line.shown.to_ascii_lowercase(), &tag.to_ascii_lowercase()),
         };
-        self.lines.iter().enumerate().any(|(nth, line)| says(line) && !self.is_repeated(nth, tag))
+        self.lines
+            .iter()
+            .enumerate()
+            .any(|(nth, line)| says(line) && !self.is_repeated(nth, tag))
     }
 
     /// The lines as the agent wrote them, without those that begin with inline code.
     pub(in crate::engine) fn lines(&self) -> impl Iterator<Item = &'a str> {
-        let own = self.lines.iter().filter(|line| !line.shown.trim_start().starts_with('`'));
+        let own = self
+            .lines
+            .iter()
+            .filter(|line| !line.shown.trim_start().starts_with('`'));
         own.map(|line| line.written)
     }
 
-    /// Whether the agent only repeats its prompt: the same line, if the line contains more than the tag; otherwise the
-    /// same two consecutive lines.
+    /// Whether the agent only repeats its prompt: the same line, if the line contains more than the
+    /// tag; otherwise the same two consecutive lines.
     fn is_repeated(&self, nth: usize, tag: &str) -> bool {
         let line = self.lines[nth].written.trim();
         if !line.eq_ignore_ascii_case(tag) {
             return self.prompt.lines().any(|told| told.trim() == line);
         }
-        let before = self.lines[..nth].iter().rev().map(|line| line.written.trim()).find(|line| !line.is_empty());
+        let before = self.lines[..nth]
+            .iter()
+            .rev()
+            .map(|line| line.written.trim())
+            .find(|line| !line.is_empty());
         let Some(before) = before else { return false };
-        let told: Vec<&str> = self.prompt.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let told: Vec<&str> = self
+            .prompt
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
         told.windows(2).any(|pair| pair == [before, line])
     }
 }
@@ -90,9 +107,12 @@ pub(in crate::engine) fn open_fence(text: &str) -> Option<&str> {
 /// The fence that is open after a line.
 pub(crate) fn fence_after<'a>(open: Option<&'a str>, line: &'a str) -> Option<&'a str> {
     let text = line.trim_start();
-    let Some(open) = open else { return fence_mark(past_list_marks(text)) };
+    let Some(open) = open else {
+        return fence_mark(past_list_marks(text));
+    };
     // Only a fence that is at least as long, with nothing after it, ends a block.
-    let closes = fence_mark(text).is_some_and(|mark| mark.starts_with(open) && text[mark.len()..].trim().is_empty());
+    let closes = fence_mark(text)
+        .is_some_and(|mark| mark.starts_with(open) && text[mark.len()..].trim().is_empty());
     (!closes).then_some(open)
 }
 
@@ -100,9 +120,14 @@ pub(crate) fn fence_after<'a>(open: Option<&'a str>, line: &'a str) -> Option<&'
 fn past_list_marks(mut text: &str) -> &str {
     loop {
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let rest =
-            if digits > 0 { text[digits..].strip_prefix(['.', ')']) } else { text.strip_prefix(['-', '*', '+']) };
-        let Some(rest) = rest.filter(|rest| rest.starts_with([' ', '\t'])) else { return text };
+        let rest = if digits > 0 {
+            text[digits..].strip_prefix(['.', ')'])
+        } else {
+            text.strip_prefix(['-', '*', '+'])
+        };
+        let Some(rest) = rest.filter(|rest| rest.starts_with([' ', '\t'])) else {
+            return text;
+        };
         text = rest.trim_start();
     }
 }
@@ -127,13 +152,21 @@ fn without_code(paragraph: Vec<&str>) -> Vec<UnquotedLine<'_>> {
         let mark = backticks(opened);
         let inside = &opened[mark..];
         let code = closing(inside, mark).map_or("", |end| &opened[..mark + end + mark]);
-        let code = if code.is_empty() { &opened[..mark] } else { code };
+        let code = if code.is_empty() {
+            &opened[..mark]
+        } else {
+            code
+        };
         shown.extend(code.chars().map(|c| if c == '\n' { c } else { '`' }));
         rest = &opened[code.len()..];
     }
     shown.push_str(rest);
     let shown = shown.split('\n').map(str::to_owned);
-    paragraph.into_iter().zip(shown).map(|(written, shown)| UnquotedLine { written, shown }).collect()
+    paragraph
+        .into_iter()
+        .zip(shown)
+        .map(|(written, shown)| UnquotedLine { written, shown })
+        .collect()
 }
 
 /// How many backticks a text begins with.
@@ -159,14 +192,19 @@ fn is_said(line: &str, tag: &str) -> bool {
     line.match_indices(tag).any(|(at, _)| {
         let (before, after) = (&line[..at], &line[at + tag.len()..]);
         let in_single_marks = before.ends_with('\'') && after.starts_with('\'');
-        let is_quoted = in_single_marks || QUOTES.into_iter().any(|pair| is_between(before, after, pair));
+        let is_quoted = in_single_marks
+            || QUOTES
+                .into_iter()
+                .any(|pair| is_between(before, after, pair));
         !is_quoted && (is_start(before) || is_end(after))
     })
 }
 
 /// Whether nothing but a list marker, a heading marker and emphasis precedes the tag.
 fn is_start(before: &str) -> bool {
-    past_list_marks(before.trim_start()).chars().all(|c| c.is_whitespace() || matches!(c, '*' | '_' | '#' | '('))
+    past_list_marks(before.trim_start())
+        .chars()
+        .all(|c| c.is_whitespace() || matches!(c, '*' | '_' | '#' | '('))
 }
 
 /// Whether nothing but emphasis and punctuation follows the tag.
@@ -180,7 +218,9 @@ fn is_between(before: &str, after: &str, (open, close): (char, char)) -> bool {
     let is_open = if open == close {
         before.matches(open).count() % 2 == 1
     } else {
-        before.rfind(open).is_some_and(|at| !before[at + open.len_utf8()..].contains(close))
+        before
+            .rfind(open)
+            .is_some_and(|at| !before[at + open.len_utf8()..].contains(close))
     };
     is_open && after.contains(close)
 }
@@ -255,9 +295,15 @@ mod tests {
 
     #[test]
     fn a_tag_in_a_quotation_does_not_count() {
-        for message in
-            ["> <tag>", ">> <tag>", "\"<tag>\"", "'<tag>'", "“say <tag> now”", "\"please say <tag> now\"", "« <tag> »"]
-        {
+        for message in [
+            "> <tag>",
+            ">> <tag>",
+            "\"<tag>\"",
+            "'<tag>'",
+            "“say <tag> now”",
+            "\"please say <tag> now\"",
+            "« <tag> »",
+        ] {
             assert!(!said(message), "{message}");
         }
     }

@@ -1,13 +1,14 @@
 //! Usage limits: which agent works while another one is limited, and how long the session waits.
 //!
-//! Owns the wait for a reset and the switch to another agent. Does not decide which failures are usage limits: the
-//! agents report that.
+//! Owns the wait for a reset and the switch to another agent. Does not decide which failures are
+//! usage limits: the agents report that.
 //!
 //! # Invariants
-//! - A turn that reached a limit, or could not reach its server, is sent again unchanged. It uses up no iteration and does
-//!   not count as an error.
-//! - The waits since the last turn that ended well have a sum, and the sum has a bound: no session waits for ever. Beyond
-//!   it, creel asks about a limit, and a turn that cannot reach its server fails.
+//! - A turn that reached a limit, or could not reach its server, is sent again unchanged. It uses
+//!   up no iteration and does not count as an error.
+//! - The waits since the last turn that ended well have a sum, and the sum has a bound: no session
+//!   waits for ever. Beyond it, creel asks about a limit, and a turn that cannot reach its server
+//!   fails.
 //! - The agent that takes over gets a summary of the work so far.
 
 pub(crate) mod apply;
@@ -19,7 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     conversation::{LimitCause, UsageLimit},
-    event::{Actor, Event, LimitAction, LimitReached, SessionStarted, UsageLimitEvent, UserPresence},
+    event::{
+        Actor, Event, LimitAction, LimitReached, SessionStarted, UsageLimitEvent, UserPresence,
+    },
     gate::{
         Gate, SessionGates,
         kind::{GateChoice, GateKind},
@@ -34,8 +37,12 @@ use crate::engine::{
 };
 
 /// The wait where the agent does not report a reset time, unless the config has its own backoff.
-const BACKOFF: BackoffPolicy =
-    BackoffPolicy { base: TimeSpan::secs(30), factor: 2.0, max: TimeSpan::secs(30 * 60), jitter: 0.1 };
+const BACKOFF: BackoffPolicy = BackoffPolicy {
+    base: TimeSpan::secs(30),
+    factor: 2.0,
+    max: TimeSpan::secs(30 * 60),
+    jitter: 0.1,
+};
 /// After this many limits in a row, no wait is shorter than [`BACKOFF`]'s first.
 const SHORT_WAITS: u32 = 10;
 /// How long an agent without credit gets no turn, unless the user says otherwise.
@@ -46,7 +53,8 @@ const OUTAGES_BEFORE_SWITCH: u32 = 5;
 const ASIDE: TimeSpan = TimeSpan::secs(60 * 60);
 /// How much of an error a reason shows, in characters.
 const ERROR_SHOWN: usize = 200;
-/// How many turns in a row may change files and then not reach their server. Whatever ends them, they are paid for.
+/// How many turns in a row may change files and then not reach their server. Whatever ends them,
+/// they are paid for.
 const PAID_OUTAGES: u32 = 3;
 /// How many changed files the handover lists.
 const FILES_TOLD: usize = 50;
@@ -96,9 +104,11 @@ pub struct UsageLimitWait {
 impl UsageLimitState {
     /// A turn ended without a failure.
     pub(crate) fn turn_ended(&mut self, said: &str, files: &[String]) {
-        (self.in_a_row, self.outages, self.paid_outages, self.waited) = (0, 0, 0, TimeSpan::default());
+        (self.in_a_row, self.outages, self.paid_outages, self.waited) =
+            (0, 0, 0, TimeSpan::default());
         let said = said.trim();
-        said[said.ceil_char_boundary(said.len().saturating_sub(SUMMARY_MAX))..].clone_into(&mut self.summary);
+        said[said.ceil_char_boundary(said.len().saturating_sub(SUMMARY_MAX))..]
+            .clone_into(&mut self.summary);
         for file in files {
             if self.files.len() < FILES_TOLD && !self.files.contains(file) {
                 self.files.push(file.clone());
@@ -114,7 +124,9 @@ impl UsageLimitState {
                 self.paid_outages += u32::from(changed_files);
             }
             // The server answered.
-            LimitCause::Usage | LimitCause::NoCredit => (self.in_a_row, self.outages) = (self.in_a_row + 1, 0),
+            LimitCause::Usage | LimitCause::NoCredit => {
+                (self.in_a_row, self.outages) = (self.in_a_row + 1, 0);
+            }
         }
     }
 
@@ -147,7 +159,10 @@ const HANDOVER_END: &str = "\nThe work may be half done: look at the files befor
 
 /// Removes a handover from a prompt: the next agent gets its own.
 pub(crate) fn without_handover(text: &str) -> &str {
-    let after = text.starts_with(HANDOVER).then(|| text.split_once(HANDOVER_END)).flatten();
+    let after = text
+        .starts_with(HANDOVER)
+        .then(|| text.split_once(HANDOVER_END))
+        .flatten();
     after.map_or(text, |(_, rest)| rest.trim_start_matches('\n'))
 }
 
@@ -164,7 +179,10 @@ pub struct AgentChoice<'a> {
 impl<'a> AgentChoice<'a> {
     /// The agent that currently works.
     pub fn agent(self) -> &'a str {
-        self.limits.standing_in.as_deref().unwrap_or(&self.plan.agent)
+        self.limits
+            .standing_in
+            .as_deref()
+            .unwrap_or(&self.plan.agent)
     }
 
     /// All agents of the session, its own first.
@@ -173,22 +191,37 @@ impl<'a> AgentChoice<'a> {
     }
 
     pub(crate) fn fallbacks(self) -> impl Iterator<Item = &'a str> {
-        self.plan.limits.fallback.iter().map(|agent| agent.name.as_str())
+        self.plan
+            .limits
+            .fallback
+            .iter()
+            .map(|agent| agent.name.as_str())
     }
 
     /// The first other agent that is not limited.
     pub(crate) fn next_agent(self, now: UnixTime) -> Option<&'a str> {
-        self.agents().find(|name| *name != self.agent() && !self.limits.is_limited(name, now))
+        self.agents()
+            .find(|name| *name != self.agent() && !self.limits.is_limited(name, now))
     }
 
     /// Handles a usage limit or an outage that the current turn met.
     pub(crate) fn reached_limit(self, limit: UsageLimit, now: UnixTime) -> Obstructed {
-        if limit.cause == LimitCause::Outage { self.in_outage(limit, now) } else { self.at_limit(limit, now) }
+        if limit.cause == LimitCause::Outage {
+            self.in_outage(limit, now)
+        } else {
+            self.at_limit(limit, now)
+        }
     }
 
     /// How much longer the session may wait without asking.
     fn wait_left(self) -> TimeSpan {
-        TimeSpan(self.plan.limits.max_wait.0.saturating_sub(self.limits.waited.0))
+        TimeSpan(
+            self.plan
+                .limits
+                .max_wait
+                .0
+                .saturating_sub(self.limits.waited.0),
+        )
     }
 
     fn at_limit(self, limit: UsageLimit, now: UnixTime) -> Obstructed {
@@ -197,9 +230,21 @@ impl<'a> AgentChoice<'a> {
         let agent = self.agent().to_owned();
         let nth = self.limits.in_a_row + 1;
         let left = self.wait_left();
-        let backoff = wait_for(self.plan.backoff.as_ref().unwrap_or(&BACKOFF), nth, self.began.seed);
-        let backoff = if nth > SHORT_WAITS { backoff.max(BACKOFF.base) } else { backoff };
-        let backoff = if left.is_zero() { backoff } else { backoff.min(left) };
+        let backoff = wait_for(
+            self.plan.backoff.as_ref().unwrap_or(&BACKOFF),
+            nth,
+            self.began.seed,
+        );
+        let backoff = if nth > SHORT_WAITS {
+            backoff.max(BACKOFF.base)
+        } else {
+            backoff
+        };
+        let backoff = if left.is_zero() {
+            backoff
+        } else {
+            backoff.min(left)
+        };
         // A reported reset time that was wrong is not trusted again.
         let wait = match resets_in {
             _ if cause == LimitCause::NoCredit => NEVER,
@@ -209,32 +254,69 @@ impl<'a> AgentChoice<'a> {
         };
         let (resets_at, until) = (resets_in.map(|span| now.after(span)), now.after(wait));
         let reached = |action, until| {
-            let reached = LimitReached { agent: agent.clone(), resets_at, until, action, cause };
+            let reached = LimitReached {
+                agent: agent.clone(),
+                resets_at,
+                until,
+                action,
+                cause,
+            };
             Event::UsageLimit(UsageLimitEvent::Reached(Box::new(reached)))
         };
         if let Some(to) = self.next_agent(now) {
-            let what = if cause == LimitCause::NoCredit { "has no credit left" } else { "reached its usage limit" };
+            let what = if cause == LimitCause::NoCredit {
+                "has no credit left"
+            } else {
+                "reached its usage limit"
+            };
             let switched = self.switched_to(to, format!("`{agent}` {what}"));
-            return Obstructed { events: vec![reached(LimitAction::Switch, until), switched], resends: true };
+            return Obstructed {
+                events: vec![reached(LimitAction::Switch, until), switched],
+                resends: true,
+            };
         }
         if plan.on_usage_limit == UsageLimitPolicy::Fail {
-            return Obstructed { events: vec![reached(LimitAction::Fail, until)], resends: false };
+            return Obstructed {
+                events: vec![reached(LimitAction::Fail, until)],
+                resends: false,
+            };
         }
         // All agents are limited; the first one whose limit resets gets the turn.
-        let others = self.agents().filter(|name| *name != agent).filter_map(|name| self.limits.resets.get(name));
+        let others = self
+            .agents()
+            .filter(|name| *name != agent)
+            .filter_map(|name| self.limits.resets.get(name));
         let until = others.copied().chain([until]).min().unwrap_or(until);
-        let asks = plan.on_usage_limit == UsageLimitPolicy::Ask || until.since(now) > left || left.is_zero();
-        let action = if asks { LimitAction::Ask } else { LimitAction::Wait };
-        Obstructed { events: vec![reached(action, until)], resends: true }
+        let asks = plan.on_usage_limit == UsageLimitPolicy::Ask
+            || until.since(now) > left
+            || left.is_zero();
+        let action = if asks {
+            LimitAction::Ask
+        } else {
+            LimitAction::Wait
+        };
+        Obstructed {
+            events: vec![reached(action, until)],
+            resends: true,
+        }
     }
 
-    /// A wait, or the next agent if the server stays away. If it stays away for too long, the turn has failed.
+    /// A wait, or the next agent if the server stays away. If it stays away for too long, the turn
+    /// has failed.
     fn in_outage(self, limit: UsageLimit, now: UnixTime) -> Obstructed {
         let OutagePlan { base, max, total } = self.plan.limits.outage;
         let agent = self.agent().to_owned();
-        let policy = BackoffPolicy { base, factor: 2.0, max, jitter: 0.1 };
+        let policy = BackoffPolicy {
+            base,
+            factor: 2.0,
+            max,
+            jitter: 0.1,
+        };
         let wait = wait_for(&policy, self.limits.outages + 1, self.began.seed);
-        let left = self.wait_left().0.min(total.0.saturating_sub(self.limits.waited.0));
+        let left = self
+            .wait_left()
+            .0
+            .min(total.0.saturating_sub(self.limits.waited.0));
         let wait = TimeSpan(wait.max(limit.resets_in.unwrap_or_default()).0.min(left));
         let is_over = left == 0 || self.limits.paid_outages >= PAID_OUTAGES;
         let is_long = self.limits.outages >= OUTAGES_BEFORE_SWITCH || is_over;
@@ -244,34 +326,70 @@ impl<'a> AgentChoice<'a> {
             None if is_over => return Obstructed::default(),
             None => (LimitAction::Wait, now.after(wait)),
         };
-        let reached = LimitReached { agent: agent.clone(), resets_at: None, until, action, cause: limit.cause };
+        let reached = LimitReached {
+            agent: agent.clone(),
+            resets_at: None,
+            until,
+            action,
+            cause: limit.cause,
+        };
         let reached = Event::UsageLimit(UsageLimitEvent::Outage(Box::new(reached)));
-        let switched = next.map(|to| self.switched_to(to, format!("`{agent}` does not reach its server")));
-        Obstructed { events: [reached].into_iter().chain(switched).collect(), resends: true }
+        let switched =
+            next.map(|to| self.switched_to(to, format!("`{agent}` does not reach its server")));
+        Obstructed {
+            events: [reached].into_iter().chain(switched).collect(),
+            resends: true,
+        }
     }
 
     fn switched_to(self, to: &str, reason: String) -> Event {
         let (from, to) = (self.agent().to_owned(), to.to_owned());
-        Event::UsageLimit(UsageLimitEvent::AgentSwitched { from, to, reason, until: None, by: None })
+        Event::UsageLimit(UsageLimitEvent::AgentSwitched {
+            from,
+            to,
+            reason,
+            until: None,
+            by: None,
+        })
     }
 
-    /// A fallback agent that fails is put aside: the session's own agent, or another one, gets the turn.
+    /// A fallback agent that fails is put aside: the session's own agent, or another one, gets the
+    /// turn.
     pub(crate) fn after_failure(self, error: &str, now: UnixTime) -> Option<Event> {
         // Without a limit, the user chose this agent.
         let own_was_limited = self.limits.resets.contains_key(&self.plan.agent);
-        let from = self.limits.standing_in.clone().filter(|_| own_was_limited)?;
+        let from = self
+            .limits
+            .standing_in
+            .clone()
+            .filter(|_| own_was_limited)?;
         let to = self.next_agent(now).unwrap_or(&self.plan.agent).to_owned();
         let reason = format!("`{from}` failed: {}", first_line(error, ERROR_SHOWN));
         let until = Some(now.after(ASIDE));
-        Some(Event::UsageLimit(UsageLimitEvent::AgentSwitched { from, to, reason, until, by: None }))
+        Some(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
+            from,
+            to,
+            reason,
+            until,
+            by: None,
+        }))
     }
 
     /// The fallback takes the turn after one in which the agent said nothing for too long.
     pub(crate) fn after_silence(self, now: UnixTime) -> Option<Event> {
         let (from, to) = (self.agent().to_owned(), self.next_agent(now)?.to_owned());
-        let reason = format!("`{from}` sent nothing for {} and did not end its turn", self.plan.limits.silence);
+        let reason = format!(
+            "`{from}` sent nothing for {} and did not end its turn",
+            self.plan.limits.silence
+        );
         let until = Some(now.after(ASIDE));
-        Some(Event::UsageLimit(UsageLimitEvent::AgentSwitched { from, to, reason, until, by: None }))
+        Some(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
+            from,
+            to,
+            reason,
+            until,
+            by: None,
+        }))
     }
 
     pub(crate) fn limit_gate(self, now: UnixTime) -> Option<EngineOutput> {
@@ -280,40 +398,72 @@ impl<'a> AgentChoice<'a> {
         choices.retain(|choice| *choice != GateChoice::Switch || self.another_agent(now).is_some());
         if hold.cause == LimitCause::NoCredit {
             choices.retain(|choice| *choice != GateChoice::Wait);
-            let reason = format!("`{}` has no credit left: add some and retry, or switch to another agent", hold.agent);
-            return Some(self.gates.open_gate_with(GateSubject::UsageLimit, reason, choices));
+            let reason = format!(
+                "`{}` has no credit left: add some and retry, or switch to another agent",
+                hold.agent
+            );
+            return Some(
+                self.gates
+                    .open_gate_with(GateSubject::UsageLimit, reason, choices),
+            );
         }
         let when = hold.resets_at.map_or_else(
-            || format!("it does not say when that resets; creel would try again in {}", hold.until.since(now)),
+            || {
+                format!(
+                    "it does not say when that resets; creel would try again in {}",
+                    hold.until.since(now)
+                )
+            },
             |at| format!("it resets in {}", at.since(now)),
         );
         let reason = format!("`{}` reached its usage limit, and {when}", hold.agent);
-        Some(self.gates.open_gate_with(GateSubject::UsageLimit, reason, choices))
+        Some(
+            self.gates
+                .open_gate_with(GateSubject::UsageLimit, reason, choices),
+        )
     }
 
     /// The answer to the gate of a limit that has reset since, when unattended.
     pub(crate) fn limit_has_reset(self, gate: &Gate, now: UnixTime) -> Option<GateChoice> {
-        let unattended = self.presence == UserPresence::Unattended && gate.kind() == GateKind::UsageLimit;
-        let is_over = self.limits.hold.as_ref().is_some_and(|hold| now >= hold.until);
+        let unattended =
+            self.presence == UserPresence::Unattended && gate.kind() == GateKind::UsageLimit;
+        let is_over = self
+            .limits
+            .hold
+            .as_ref()
+            .is_some_and(|hold| now >= hold.until);
         (unattended && is_over).then_some(GateChoice::Wait)
     }
 
     /// The agent for a switch by the user: one that is not limited, or else any other.
     pub(crate) fn another_agent(self, now: UnixTime) -> Option<&'a str> {
-        self.next_agent(now).or_else(|| self.agents().find(|name| *name != self.agent()))
+        self.next_agent(now)
+            .or_else(|| self.agents().find(|name| *name != self.agent()))
     }
 
     /// The user switches agents, at a gate or while the session waits.
-    pub(crate) fn switch_agent(self, to: Option<&str>, by: &Actor, now: UnixTime) -> Result<Event, Refusal> {
+    pub(crate) fn switch_agent(
+        self,
+        to: Option<&str>,
+        by: &Actor,
+        now: UnixTime,
+    ) -> Result<Event, Refusal> {
         let from = self.agent().to_owned();
         let to = match to {
             Some(to) if to == from => return Err(Refusal::AgentWorksAlready(from)),
             Some(to) => self.agents().find(|name| *name == to).ok_or_else(|| {
-                let known: Vec<String> = self.agents().filter(|name| *name != from).map(str::to_owned).collect();
+                let known: Vec<String> = self
+                    .agents()
+                    .filter(|name| *name != from)
+                    .map(str::to_owned)
+                    .collect();
                 if known.is_empty() {
                     Refusal::NoFallbackAgent
                 } else {
-                    Refusal::UnknownFallbackAgent { agent: to.to_owned(), known }
+                    Refusal::UnknownFallbackAgent {
+                        agent: to.to_owned(),
+                        known,
+                    }
                 }
             })?,
             None => self.another_agent(now).ok_or(Refusal::NoFallbackAgent)?,
@@ -328,11 +478,18 @@ impl<'a> AgentChoice<'a> {
     }
 
     /// Handles a command while the session waits for a reset.
-    pub(crate) fn while_limited(self, step: impl FnOnce(&UsageLimitWait) -> Result<Event, Refusal>) -> EngineOutput {
+    pub(crate) fn while_limited(
+        self,
+        step: impl FnOnce(&UsageLimitWait) -> Result<Event, Refusal>,
+    ) -> EngineOutput {
         let Some(hold) = &self.limits.hold else {
             return EngineOutput::refuse(Refusal::NoUsageLimit);
         };
-        let gate = self.gates.open.as_ref().filter(|gate| gate.kind() == GateKind::UsageLimit);
+        let gate = self
+            .gates
+            .open
+            .as_ref()
+            .filter(|gate| gate.kind() == GateKind::UsageLimit);
         if let Some(gate) = gate {
             return EngineOutput::refuse(Refusal::UsageLimitGate(gate.id));
         }
@@ -360,7 +517,11 @@ impl<'a> AgentChoice<'a> {
 
     /// After a wait, another agent may be the one whose limit has reset.
     pub(crate) fn switch_after_wait(self, now: UnixTime) -> Option<EngineOutput> {
-        let hold = self.limits.hold.as_ref().filter(|hold| !hold.asks && now >= hold.until)?;
+        let hold = self
+            .limits
+            .hold
+            .as_ref()
+            .filter(|hold| !hold.asks && now >= hold.until)?;
         if !self.limits.is_limited(&hold.agent, now) {
             return None;
         }

@@ -1,14 +1,16 @@
 //! Verification: whether every check has passed since the work last changed.
 //!
-//! Owns the last result of each check, which state of the work it judged, and the passes of the checks at the end of a
-//! session and before a push ([`rules`]). Does not measure the work: the runtime reports what changed. Does not run
-//! the checks of an iteration: see [`super::hooks`] and [`super::stop`].
+//! Owns the last result of each check, which state of the work it judged, and the passes of the
+//! checks at the end of a session and before a push ([`rules`]). Does not measure the work: the
+//! runtime reports what changed. Does not run the checks of an iteration: see [`super::hooks`] and
+//! [`super::stop`].
 //!
 //! # Invariants
-//! - A result counts only for the state of the work that the check saw. Whatever may have changed the work since makes
-//!   it stale: a turn, a hook, the user, or a check itself.
+//! - A result counts only for the state of the work that the check saw. Whatever may have changed
+//!   the work since makes it stale: a turn, a hook, the user, or a check itself.
 //! - What creel cannot compare has changed.
-//! - Passes end: at most [`PASSES`] between two turns, and two in a row in which the checks change the work.
+//! - Passes end: at most [`PASSES`] between two turns, and two in a row in which the checks change
+//!   the work.
 
 pub(crate) mod apply;
 pub mod event;
@@ -98,7 +100,10 @@ pub enum CheckKind {
 
 impl CheckRef {
     pub fn new(kind: CheckKind, name: &str) -> Self {
-        Self { kind, name: name.to_owned() }
+        Self {
+            kind,
+            name: name.to_owned(),
+        }
     }
 }
 
@@ -150,7 +155,11 @@ pub struct MeasuredChanges {
 impl WorkMeasurement {
     /// Nothing changed.
     pub fn unchanged(by: WorkChangedBy) -> Self {
-        Self { by, changes: Some(MeasuredChanges::default()), missing: Vec::new() }
+        Self {
+            by,
+            changes: Some(MeasuredChanges::default()),
+            missing: Vec::new(),
+        }
     }
 }
 
@@ -161,7 +170,9 @@ impl VerificationState {
 
     /// Whether the work may have changed since these hooks checked it.
     pub(crate) fn is_stale(&self, done: &[FinishedRun]) -> bool {
-        let runs = done.iter().filter_map(|done| self.run_of(&CheckRef::new(CheckKind::Hook, &done.hook)));
+        let runs = done
+            .iter()
+            .filter_map(|done| self.run_of(&CheckRef::new(CheckKind::Hook, &done.hook)));
         runs.into_iter().any(|run| run.version != self.version)
     }
 }

@@ -1,6 +1,7 @@
 //! Small pieces of messages: counts, lists of names, shortened lines.
 //!
-//! In the engine because reasons and warnings are records; [`crate::present::text`] offers the same to the surfaces.
+//! In the engine because reasons and warnings are records; [`crate::present::text`] offers the same
+//! to the surfaces.
 
 use std::fmt::Display;
 
@@ -22,7 +23,12 @@ pub fn plural<N: Copy + PartialEq + From<u8>>(number: N, noun: &str) -> String {
 
 /// The first few names: `a, b and 3 more`.
 pub fn some_names<S: AsRef<str>>(names: &[S], most: usize) -> String {
-    let shown = names.iter().take(most).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    let shown = names
+        .iter()
+        .take(most)
+        .map(AsRef::as_ref)
+        .collect::<Vec<_>>()
+        .join(", ");
     match names.len().saturating_sub(most) {
         0 => shown,
         more => format!("{shown} and {more} more"),
@@ -35,7 +41,11 @@ pub fn listed<S: AsRef<str>>(names: &[S]) -> String {
         [] => String::new(),
         [only] => only.as_ref().to_owned(),
         [first @ .., last] => {
-            let first = first.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+            let first = first
+                .iter()
+                .map(AsRef::as_ref)
+                .collect::<Vec<_>>()
+                .join(", ");
             format!("{first} and {}", last.as_ref())
         }
     }
@@ -43,7 +53,11 @@ pub fn listed<S: AsRef<str>>(names: &[S]) -> String {
 
 /// The first few names, one a line: `- a`, `- b`, `- and 3 more`.
 pub fn bulleted<S: AsRef<str>>(names: &[S], most: usize) -> String {
-    let shown: String = names.iter().take(most).map(|name| format!("- {}\n", name.as_ref())).collect();
+    let shown: String = names
+        .iter()
+        .take(most)
+        .map(|name| format!("- {}\n", name.as_ref()))
+        .collect();
     match names.len().saturating_sub(most) {
         0 => shown,
         more => format!("{shown}- and {more} more\n"),
@@ -52,7 +66,11 @@ pub fn bulleted<S: AsRef<str>>(names: &[S], most: usize) -> String {
 
 /// A program and its arguments, as a shell reads them.
 pub fn command_line<S: AsRef<str>>(arguments: &[S]) -> String {
-    arguments.iter().map(|argument| shell_word(argument.as_ref())).collect::<Vec<_>>().join(" ")
+    arguments
+        .iter()
+        .map(|argument| shell_word(argument.as_ref()))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// A text as one word of a shell.
@@ -74,7 +92,11 @@ pub fn shortened(text: &str, most: usize) -> String {
 
 /// The first line that is not blank, at most this long, with a sign of what was left out.
 pub fn first_line(text: &str, most: usize) -> String {
-    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
+    let line = text
+        .lines()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or("")
+        .trim();
     let mut short: String = line.chars().take(most).collect();
     if short.len() < line.len() || text.trim().lines().count() > 1 {
         short.push('…');
@@ -88,14 +110,23 @@ mod tests {
 
     #[test]
     fn nouns_agree_with_their_numbers() {
-        assert_eq!([0, 1, 2].map(|n: usize| counted(n, "held item")), ["0 held items", "1 held item", "2 held items"]);
-        assert_eq!([counted(1_u32, "retry"), counted(2_u64, "retry")], ["1 retry", "2 retries"]);
+        assert_eq!(
+            [0, 1, 2].map(|n: usize| counted(n, "held item")),
+            ["0 held items", "1 held item", "2 held items"]
+        );
+        assert_eq!(
+            [counted(1_u32, "retry"), counted(2_u64, "retry")],
+            ["1 retry", "2 retries"]
+        );
         assert_eq!(counted(3_u8, "key"), "3 keys");
     }
 
     #[test]
     fn a_command_line_can_be_typed_into_a_shell() {
-        assert_eq!(command_line(&["cargo", "test", "a b", "it's", ""]), r"cargo test 'a b' 'it'\''s' ''");
+        assert_eq!(
+            command_line(&["cargo", "test", "a b", "it's", ""]),
+            r"cargo test 'a b' 'it'\''s' ''"
+        );
     }
 
     #[test]
@@ -105,6 +136,9 @@ mod tests {
         assert_eq!(some_names::<String>(&[], 2), "");
         assert_eq!(bulleted(&["a", "b", "c"], 2), "- a\n- b\n- and 1 more\n");
         assert_eq!([shortened("abc", 3), shortened("ab cd", 3)], ["abc", "ab…"]);
-        assert_eq!(["\n a \n", "a\nb", "abc"].map(|text| first_line(text, 2)), ["a", "a…", "ab…"]);
+        assert_eq!(
+            ["\n a \n", "a\nb", "abc"].map(|text| first_line(text, 2)),
+            ["a", "a…", "ab…"]
+        );
     }
 }

@@ -3,8 +3,9 @@
 //! Owns what they share: how they end and how that is reported. Each hook has a file of its own.
 //!
 //! # Invariants
-//! - No commit is lost: whatever fails, and whenever creel is killed, the branch is where it was or where the finished
-//!   hook put it, and no rebase of creel's is left in progress. See [`undo_rebase`].
+//! - No commit is lost: whatever fails, and whenever creel is killed, the branch is where it was or
+//!   where the finished hook put it, and no rebase of creel's is left in progress. See
+//!   [`undo_rebase`].
 //! - creel never touches what the user began: a rebase, a merge, or uncommitted changes.
 //! - No value becomes part of a command line: names and texts are arguments, files or variables.
 
@@ -63,7 +64,13 @@ pub async fn run(
     cancel: &CancellationToken,
 ) -> RunResult {
     let started = Instant::now();
-    let submission = errand.job.facts.submission.as_deref().cloned().unwrap_or_else(|| unsaid(errand.job));
+    let submission = errand
+        .job
+        .facts
+        .submission
+        .as_deref()
+        .cloned()
+        .unwrap_or_else(|| unsaid(errand.job));
     let submission = with_options(submission, &errand.job.hook.action);
     let output = OutputTee::new(errand.job.run, errand.job.output_limit, errand.place, watch);
     let mut worker = BuiltinRun::new(errand, &submission, output, cancel);
@@ -76,7 +83,10 @@ pub async fn run(
         _ => return RunResult::not_started(format!("unknown built-in hook `{name}`")),
     };
     let (end, outcome) = said(ended);
-    if let Some(outcome) = outcome.as_ref().filter(|outcome| !outcome.message.is_empty()) {
+    if let Some(outcome) = outcome
+        .as_ref()
+        .filter(|outcome| !outcome.message.is_empty())
+    {
         worker.say(outcome);
     }
     let (captured, file) = worker.into_output().finish(errand.job.run);
@@ -95,13 +105,22 @@ pub async fn run(
 
 /// The facts for a hook that runs without a submission.
 fn unsaid(job: &HookJob) -> SubmissionFacts {
-    SubmissionFacts { task: job.facts.task.clone(), ..SubmissionFacts::default() }
+    SubmissionFacts {
+        task: job.facts.task.clone(),
+        ..SubmissionFacts::default()
+    }
 }
 
 /// Overrides the facts with the options from the hook's config.
 fn with_options(submission: SubmissionFacts, action: &HookAction) -> SubmissionFacts {
-    let HookAction::Builtin(call) = action else { return submission };
-    let BuiltinOptions { command, base_branch, remote } = call.options.clone();
+    let HookAction::Builtin(call) = action else {
+        return submission;
+    };
+    let BuiltinOptions {
+        command,
+        base_branch,
+        remote,
+    } = call.options.clone();
     SubmissionFacts {
         test_command: command.or(submission.test_command),
         base_branch: base_branch.or(submission.base_branch),
@@ -131,44 +150,103 @@ struct BuiltinError {
 
 impl BuiltinSuccess {
     fn success(message: impl Into<String>) -> Self {
-        Self { message: message.into(), ..Self::default() }
+        Self {
+            message: message.into(),
+            ..Self::default()
+        }
     }
 
     fn skip(message: impl Into<String>) -> Self {
-        Self { skipped: true, message: message.into(), ..Self::default() }
+        Self {
+            skipped: true,
+            message: message.into(),
+            ..Self::default()
+        }
     }
 }
 
 impl BuiltinError {
     /// Only a person can fix this.
     fn failed(message: impl Into<String>) -> Self {
-        Self { end: RunEnd::Exit(1), message: message.into(), remediation: None, printed: String::new() }
+        Self {
+            end: RunEnd::Exit(1),
+            message: message.into(),
+            remediation: None,
+            printed: String::new(),
+        }
     }
 
     /// Adds a prompt with which an agent can fix this.
     fn repaired_by(self, prompt: impl Into<String>) -> Self {
-        Self { remediation: Some(prompt.into()), ..self }
+        Self {
+            remediation: Some(prompt.into()),
+            ..self
+        }
     }
 
     /// Adds to the message.
     fn and(self, more: &str) -> Self {
-        Self { message: format!("{}; {more}", self.message), ..self }
+        Self {
+            message: format!("{}; {more}", self.message),
+            ..self
+        }
     }
 }
 
 fn said(ended: Result<BuiltinSuccess, BuiltinError>) -> (RunEnd, Option<BuiltinOutcome>) {
     match ended {
         // The hook's output is its whole result.
-        Ok(BuiltinSuccess { message, read: None, .. }) if message.is_empty() => (RunEnd::Exit(0), None),
-        Ok(BuiltinSuccess { skipped, message, pull_request, merged, read }) => {
-            let status = if skipped { BuiltinStatus::Skip } else { BuiltinStatus::Success };
-            (RunEnd::Exit(0), Some(BuiltinOutcome { status, message, remediation: None, pull_request, merged, read }))
+        Ok(BuiltinSuccess {
+            message,
+            read: None,
+            ..
+        }) if message.is_empty() => (RunEnd::Exit(0), None),
+        Ok(BuiltinSuccess {
+            skipped,
+            message,
+            pull_request,
+            merged,
+            read,
+        }) => {
+            let status = if skipped {
+                BuiltinStatus::Skip
+            } else {
+                BuiltinStatus::Success
+            };
+            (
+                RunEnd::Exit(0),
+                Some(BuiltinOutcome {
+                    status,
+                    message,
+                    remediation: None,
+                    pull_request,
+                    merged,
+                    read,
+                }),
+            )
         }
         // The hook runs again, or is no longer needed.
-        Err(BuiltinError { end: RunEnd::Cut, .. }) => (RunEnd::Cut, None),
-        Err(BuiltinError { end, message, remediation, .. }) => {
+        Err(BuiltinError {
+            end: RunEnd::Cut, ..
+        }) => (RunEnd::Cut, None),
+        Err(BuiltinError {
+            end,
+            message,
+            remediation,
+            ..
+        }) => {
             let status = BuiltinStatus::Failure;
-            (end, Some(BuiltinOutcome { status, message, remediation, pull_request: None, merged: None, read: None }))
+            (
+                end,
+                Some(BuiltinOutcome {
+                    status,
+                    message,
+                    remediation,
+                    pull_request: None,
+                    merged: None,
+                    read: None,
+                }),
+            )
         }
     }
 }

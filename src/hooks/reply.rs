@@ -1,11 +1,14 @@
 //! Reads the JSON reply of a hook, in the format of Claude Code and codemie hooks.
 //!
-//! Owns what counts as a reply. Does not decide what follows from one: see `crate::engine::hooks::verdict`.
+//! Owns what counts as a reply. Does not decide what follows from one: see
+//! `crate::engine::hooks::verdict`.
 //!
 //! # Invariants
-//! - A JSON object with at least one key that creel knows is a reply. Everything else is ordinary output.
-//! - No decision is lost: a reply that is too long or incomplete, or has an unknown decision, never counts as ordinary
-//!   output, which would pass. It is unreadable, and the message says what is wrong and what is accepted.
+//! - A JSON object with at least one key that creel knows is a reply. Everything else is ordinary
+//!   output.
+//! - No decision is lost: a reply that is too long or incomplete, or has an unknown decision, never
+//!   counts as ordinary output, which would pass. It is unreadable, and the message says what is
+//!   wrong and what is accepted.
 
 use serde_json::{Map, Value};
 
@@ -25,10 +28,16 @@ const SHOWN: usize = 60;
 pub fn parse(stdout: &ReplyText) -> Option<HookReply> {
     let text = match stdout {
         ReplyText::Whole(text) => text.trim(),
-        ReplyText::TooLong { is_reply: true, .. } => return Some(HookReply::unreadable(too_long())),
-        ReplyText::TooLong { beginning, is_reply: false } => {
+        ReplyText::TooLong { is_reply: true, .. } => {
+            return Some(HookReply::unreadable(too_long()));
+        }
+        ReplyText::TooLong {
+            beginning,
+            is_reply: false,
+        } => {
             let begins = beginning.trim_start().starts_with('{');
-            return (begins && has_a_decision(beginning)).then(|| HookReply::unreadable(too_long()));
+            return (begins && has_a_decision(beginning))
+                .then(|| HookReply::unreadable(too_long()));
         }
     };
     if !text.starts_with('{') {
@@ -50,7 +59,11 @@ fn read(answer: &Map<String, Value>) -> Result<HookReply, ReplyError> {
     let specific = answer.get("hookSpecificOutput").and_then(Value::as_object);
     let decision = decision(answer.get("decision"))?;
     let stops = stops(answer.get("continue"))?;
-    let reasons: &[&str] = if stops { &["stopReason", "reason"] } else { &["reason", "stopReason"] };
+    let reasons: &[&str] = if stops {
+        &["stopReason", "reason"]
+    } else {
+        &["reason", "stopReason"]
+    };
     Ok(HookReply {
         decision,
         reason: text_of(answer, reasons),
@@ -65,14 +78,19 @@ fn read(answer: &Map<String, Value>) -> Result<HookReply, ReplyError> {
 }
 
 fn too_long() -> String {
-    format!("its JSON reply is too long: creel reads at most {} KiB", ANSWER / 1024)
+    format!(
+        "its JSON reply is too long: creel reads at most {} KiB",
+        ANSWER / 1024
+    )
 }
 
-/// Whether invalid JSON was intended as a reply with a decision. Text that only begins with a brace is harmless.
+/// Whether invalid JSON was intended as a reply with a decision. Text that only begins with a brace
+/// is harmless.
 fn has_a_decision(text: &str) -> bool {
-    ["\"decision\"", "\"continue\""]
-        .iter()
-        .any(|key| text.match_indices(key).any(|(at, _)| text[at + key.len()..].trim_start().starts_with(':')))
+    ["\"decision\"", "\"continue\""].iter().any(|key| {
+        text.match_indices(key)
+            .any(|(at, _)| text[at + key.len()..].trim_start().starts_with(':'))
+    })
 }
 
 fn decision(value: Option<&Value>) -> Result<Option<HookDecision>, ReplyError> {
@@ -87,7 +105,9 @@ fn decision(value: Option<&Value>) -> Result<Option<HookDecision>, ReplyError> {
         },
         Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => None,
     };
-    known.map(Some).ok_or_else(|| wrong("decision", value, "allow, approve, deny or block"))
+    known
+        .map(Some)
+        .ok_or_else(|| wrong("decision", value, "allow, approve, deny or block"))
 }
 
 fn stops(value: Option<&Value>) -> Result<bool, ReplyError> {
@@ -115,12 +135,22 @@ fn wrong(key: &'static str, value: Option<&Value>, accepted: &'static str) -> Re
         shown.truncate(shown.floor_char_boundary(SHOWN));
         shown.push('…');
     }
-    ReplyError { key, shown, accepted }
+    ReplyError {
+        key,
+        shown,
+        accepted,
+    }
 }
 
 /// The first of these keys with text that is not blank.
 fn text_of(object: &Map<String, Value>, keys: &[&str]) -> Option<String> {
-    keys.iter().find_map(|key| object.get(*key)?.as_str().filter(|s| !s.trim().is_empty()).map(str::to_owned))
+    keys.iter().find_map(|key| {
+        object
+            .get(*key)?
+            .as_str()
+            .filter(|s| !s.trim().is_empty())
+            .map(str::to_owned)
+    })
 }
 
 #[cfg(test)]
@@ -150,7 +180,8 @@ mod tests {
 
     #[test]
     fn a_hook_can_stop_the_session_whatever_it_decided() {
-        let reply = parse(r#"{"continue":false,"stopReason":"enough","decision":"block","reason":"red"}"#);
+        let reply =
+            parse(r#"{"continue":false,"stopReason":"enough","decision":"block","reason":"red"}"#);
         let stops = HookReply {
             stops: true,
             decision: Some(HookDecision::Block),
@@ -164,18 +195,39 @@ mod tests {
     #[test]
     fn half_a_character_does_not_cost_the_decision() {
         let reply = parse(r#"{"decision":"block","reason":"cut \ud83d"}"#).expect("an answer");
-        assert_eq!((reply.decision, reply.reason.as_deref()), (Some(HookDecision::Block), Some("cut \u{fffd}")));
+        assert_eq!(
+            (reply.decision, reply.reason.as_deref()),
+            (Some(HookDecision::Block), Some("cut \u{fffd}"))
+        );
     }
 
     #[test]
     fn a_reply_that_is_too_long_or_incomplete_is_unreadable() {
-        let long = |beginning: &str, is_reply| ReplyText::TooLong { beginning: beginning.into(), is_reply };
-        let too_long = Some(HookReply::unreadable("its JSON reply is too long: creel reads at most 1024 KiB"));
-        assert_eq!(super::parse(&long(r#"{"reason": "very lo"#, true)), too_long);
-        assert_eq!(super::parse(&long(r#"{{"decision" : "block", "reason": "very lo"#, false)), too_long);
+        let long = |beginning: &str, is_reply| ReplyText::TooLong {
+            beginning: beginning.into(),
+            is_reply,
+        };
+        let too_long = Some(HookReply::unreadable(
+            "its JSON reply is too long: creel reads at most 1024 KiB",
+        ));
+        assert_eq!(
+            super::parse(&long(r#"{"reason": "very lo"#, true)),
+            too_long
+        );
+        assert_eq!(
+            super::parse(&long(
+                r#"{{"decision" : "block", "reason": "very lo"#,
+                false
+            )),
+            too_long
+        );
         assert_eq!(super::parse(&long("{ very long", false)), None);
-        for cut_off in [r#"{"decision":"block","reason":"x"#, r#"{"continue":false,"#] {
-            let invalid = HookReply::unreadable("its JSON reply is not valid: print one JSON object");
+        for cut_off in [
+            r#"{"decision":"block","reason":"x"#,
+            r#"{"continue":false,"#,
+        ] {
+            let invalid =
+                HookReply::unreadable("its JSON reply is not valid: print one JSON object");
             assert_eq!(parse(cut_off), Some(invalid), "{cut_off}");
         }
         assert_eq!(parse("{\"level\":1}\n{\"level\":2}"), None);
@@ -183,14 +235,25 @@ mod tests {
 
     #[test]
     fn a_decision_that_creel_does_not_know_is_unreadable() {
-        for (value, shown) in [("\"blocked\"", "\"blocked\""), ("\"\"", "\"\""), ("1", "1"), ("[true]", "[true]")] {
+        for (value, shown) in [
+            ("\"blocked\"", "\"blocked\""),
+            ("\"\"", "\"\""),
+            ("1", "1"),
+            ("[true]", "[true]"),
+        ] {
             let problem = format!(
                 "its JSON reply has the decision {shown}, which creel does not know; use allow, approve, deny or block"
             );
-            assert_eq!(parse(&format!("{{\"decision\":{value}}}")), Some(HookReply::unreadable(problem)));
+            assert_eq!(
+                parse(&format!("{{\"decision\":{value}}}")),
+                Some(HookReply::unreadable(problem))
+            );
         }
         let problem = "its JSON reply has the continue \"false\", which creel does not know; use true or false";
-        assert_eq!(parse(r#"{"continue":"false"}"#), Some(HookReply::unreadable(problem)));
+        assert_eq!(
+            parse(r#"{"continue":"false"}"#),
+            Some(HookReply::unreadable(problem))
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Checks the rules of the stop decision: one job in, one result out.
 //!
-//! Owns how each kind of rule is checked, and the messages about it. The messages are for the agent: short, exact, and
-//! with what to do. Does not decide what follows from them: see [`crate::engine::stop`].
+//! Owns how each kind of rule is checked, and the messages about it. The messages are for the
+//! agent: short, exact, and with what to do. Does not decide what follows from them: see
+//! [`crate::engine::stop`].
 //!
 //! # Invariants
 //! - Every rule has a result, whatever happens. A rule that cannot be checked has not passed.
@@ -60,7 +61,11 @@ pub async fn check(
 async fn look(job: RuleJob, place: &HookWorkspace, cancel: &CancellationToken) -> RuleCheckResult {
     let (root, timeout) = (place.cwd.clone(), job.rule.timeout);
     let too_late = async {
-        if timeout.is_zero() { std::future::pending().await } else { tokio::time::sleep(timeout.into()).await }
+        if timeout.is_zero() {
+            std::future::pending::<()>().await;
+        } else {
+            tokio::time::sleep(timeout.into()).await;
+        }
     };
     let looking = tokio::task::spawn_blocking(move || judge(&job, &ProjectDir::new(&root)));
     let finding = tokio::select! {
@@ -76,12 +81,19 @@ async fn look(job: RuleJob, place: &HookWorkspace, cancel: &CancellationToken) -
     };
     let passed = finding.is_ok();
     let message = finding.unwrap_or_else(|why| why);
-    RuleCheckResult { passed, ..RuleCheckResult::not_judged(message) }
+    RuleCheckResult {
+        passed,
+        ..RuleCheckResult::not_judged(message)
+    }
 }
 
 fn judge(job: &RuleJob, premises: &ProjectDir) -> RuleFinding {
     match &job.rule.check {
-        RuleCheck::ContentPattern { pattern, target, must_match } => {
+        RuleCheck::ContentPattern {
+            pattern,
+            target,
+            must_match,
+        } => {
             let said = job.facts.agent_output.as_deref().unwrap_or_default();
             pattern::judge(
                 pattern,
@@ -91,7 +103,11 @@ fn judge(job: &RuleJob, premises: &ProjectDir) -> RuleFinding {
             )
         }
         RuleCheck::FileExistence { files, need } => files::judge(files, *need, premises),
-        RuleCheck::Coverage { file, format, minimum } => coverage::judge(file, *format, *minimum, premises),
+        RuleCheck::Coverage {
+            file,
+            format,
+            minimum,
+        } => coverage::judge(file, *format, *minimum, premises),
         RuleCheck::Command { .. } => {
             Err("creel looked at a command instead of running it. This is a bug in creel".into())
         }
@@ -104,22 +120,46 @@ async fn command(
     watch: &mut dyn ProcessObserver,
     cancel: &CancellationToken,
 ) -> RuleCheckResult {
-    let RuleCheck::Command { command, expected_exit, .. } = &job.rule.check else {
-        return RuleCheckResult::not_judged("the rule has no command. This is a bug in creel".into());
+    let RuleCheck::Command {
+        command,
+        expected_exit,
+        ..
+    } = &job.rule.check
+    else {
+        return RuleCheckResult::not_judged(
+            "the rule has no command. This is a bug in creel".into(),
+        );
     };
     let spec = match spec(job, place) {
         Ok(spec) => spec,
         Err(error) => {
             let why = error.to_string();
             let message = format!("{}: {why}", shown(command));
-            return RuleCheckResult { end: Some(RunEnd::SpawnFailed(why)), ..RuleCheckResult::not_judged(message) };
+            return RuleCheckResult {
+                end: Some(RunEnd::SpawnFailed(why)),
+                ..RuleCheckResult::not_judged(message)
+            };
         }
     };
     let limit = job.output_limit.min(OUTPUT_SHOWN);
-    let HookCommandResult { end, captured, file } =
-        super::run(HookProcess::Shell(spec), job.run, limit, place, (watch, cancel)).await;
+    let HookCommandResult {
+        end,
+        captured,
+        file,
+    } = super::run(
+        HookProcess::Shell(spec),
+        job.run,
+        limit,
+        place,
+        (watch, cancel),
+    )
+    .await;
     let passed = end == RunEnd::Exit(*expected_exit);
-    let mut message = format!("{}: {}", shown(command), ended(&end, *expected_exit, job.rule.timeout));
+    let mut message = format!(
+        "{}: {}",
+        shown(command),
+        ended(&end, *expected_exit, job.rule.timeout)
+    );
     if !passed {
         for text in [captured.stdout.trim_end(), captured.stderr.trim_end()] {
             if !text.is_empty() {
@@ -127,7 +167,12 @@ async fn command(
             }
         }
     }
-    RuleCheckResult { passed, end: Some(end), file, ..RuleCheckResult::not_judged(message) }
+    RuleCheckResult {
+        passed,
+        end: Some(end),
+        file,
+        ..RuleCheckResult::not_judged(message)
+    }
 }
 
 /// Compares a command's exit with the expected one.
@@ -135,21 +180,33 @@ fn ended(end: &RunEnd, expected: i32, timeout: TimeSpan) -> String {
     match end {
         RunEnd::Exit(code) if *code == expected => format!("exit {code}"),
         RunEnd::Exit(127) => {
-            format!("exit 127, expected {expected}: the command was not found; install it or correct the rule")
+            format!(
+                "exit 127, expected {expected}: the command was not found; install it or correct the rule"
+            )
         }
         RunEnd::Exit(126) => {
-            format!("exit 126, expected {expected}: the command cannot be run; make it executable or correct the rule")
+            format!(
+                "exit 126, expected {expected}: the command cannot be run; make it executable or correct the rule"
+            )
         }
         RunEnd::Exit(code) => format!("exit {code}, expected {expected}"),
         RunEnd::Signal(signal) => format!("ended by signal {signal}, expected exit {expected}"),
-        RunEnd::TimedOut => format!("timed out after {timeout}: make it faster, or give the rule a longer `timeout`"),
+        RunEnd::TimedOut => format!(
+            "timed out after {timeout}: make it faster, or give the rule a longer `timeout`"
+        ),
         RunEnd::SpawnFailed(why) => format!("could not start: {why}"),
         RunEnd::Cut => "interrupted before its end".into(),
     }
 }
 
 fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, HookCommandError> {
-    let RuleCheck::Command { command, folder, env, .. } = &job.rule.check else {
+    let RuleCheck::Command {
+        command,
+        folder,
+        env,
+        ..
+    } = &job.rule.check
+    else {
         return Err(HookCommandError::NoRuleCommand);
     };
     let cwd = match folder {
@@ -158,9 +215,18 @@ fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, HookCommand
             .folder(Some(Path::new(folder)))
             .map_err(|why| HookCommandError::NoFolder(barred(folder, &why, "make the folder")))?,
     };
-    let about = HookCommandContext { point: "rule", hook: &job.rule.name, offered: OFFERED, facts: &job.facts };
+    let about = HookCommandContext {
+        point: "rule",
+        hook: &job.rule.name,
+        offered: OFFERED,
+        facts: &job.facts,
+    };
     // The session's variables come last, so that configured ones cannot replace them.
-    let env = env.iter().map(|(name, value)| (name.clone(), value.clone())).chain(about.environment(place)).collect();
+    let env = env
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .chain(about.environment(place))
+        .collect();
     Ok(ProcessSpec {
         command: template::expand(command)?,
         cwd,
@@ -176,10 +242,14 @@ fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, HookCommand
 fn barred(path: &str, why: &OpenError, if_missing: &str) -> String {
     let path = shown(path);
     match why {
-        OpenError::Outside => format!("{path} leads out of the project folder; a rule reads only files in it"),
+        OpenError::Outside => {
+            format!("{path} leads out of the project folder; a rule reads only files in it")
+        }
         OpenError::Missing => format!("{path} is missing: {if_missing}, or correct the rule"),
         OpenError::NotAFile => format!("{path} is not a file: correct the rule"),
-        OpenError::TooLarge(size) => format!("{path} is too large to read ({size} B): make it smaller"),
+        OpenError::TooLarge(size) => {
+            format!("{path} is too large to read ({size} B): make it smaller")
+        }
         OpenError::Io(error) => format!("{path} cannot be read: {error}"),
     }
 }

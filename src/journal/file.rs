@@ -2,13 +2,13 @@
 //!
 //! # Invariants
 //! - One writer: the process that has the file's lock.
-//! - A record survives `kill -9` of this process once [`Journal::append`] has returned. Records that a person or the
-//!   agent relies on also survive power loss.
+//! - A record survives `kill -9` of this process once [`Journal::append`] has returned. Records
+//!   that a person or the agent relies on also survive power loss.
 //! - A failed append leaves no partial record.
-//! - Opening a journal changes nothing on disk. Only [`LockedJournal::take_up`] does, so an untrusted journal can be
-//!   opened safely.
-//! - Records are numbered from 1 without gaps. creel never resumes a session whose journal breaks this rule. It can be
-//!   read, with a warning that names the first line that is out of place.
+//! - Opening a journal changes nothing on disk. Only [`LockedJournal::take_up`] does, so an
+//!   untrusted journal can be opened safely.
+//! - Records are numbered from 1 without gaps. creel never resumes a session whose journal breaks
+//!   this rule. It can be read, with a warning that names the first line that is out of place.
 
 use std::{
     collections::BTreeMap,
@@ -40,11 +40,12 @@ use crate::{
     journal::session_dir::{PRIVATE_FILE, SessionDir, has_records},
 };
 
-/// How long a record can be in the kernel's memory only. This matters for power loss; a kill loses nothing.
+/// How long a record can be in the kernel's memory only. This matters for power loss; a kill loses
+/// nothing.
 const SYNC_EVERY: Duration = Duration::from_millis(200);
 
-/// How long to wait for a session's lock before the session counts as running. Another process can lock it for a
-/// moment, and a killed process keeps the lock until its last thread has ended.
+/// How long to wait for a session's lock before the session counts as running. Another process can
+/// lock it for a moment, and a killed process keeps the lock until its last thread has ended.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 /// Used instead when the process that ran the session is dead: its lock will be released soon.
 const DYING_PATIENCE: Duration = Duration::from_secs(5);
@@ -75,7 +76,11 @@ pub enum JournalError {
     #[error("{} does not begin with `session_started`", .0.display())]
     NotASession(PathBuf),
     #[error("cannot {doing} {path}: {cause}", path = .path.display())]
-    Io { doing: &'static str, path: PathBuf, cause: io::Error },
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        cause: io::Error,
+    },
 }
 
 /// The first journal line whose number does not follow the one before it.
@@ -145,7 +150,8 @@ pub struct LockedJournal {
 pub struct OpenedJournal {
     pub journal: LockedJournal,
     pub state: SessionState,
-    /// The prompts of the session's own agent whose turns ended, oldest first. Empty unless an agent is scripted.
+    /// The prompts of the session's own agent whose turns ended, oldest first. Empty unless an
+    /// agent is scripted.
     pub past_prompts: Vec<String>,
     /// The same for reviewing agents, by name.
     pub past_reviews: BTreeMap<String, Vec<String>>,
@@ -174,9 +180,9 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Makes the journal survive a power loss. Call it before the session's first process. It is separate from
-    /// [`Self::create`] because it can take milliseconds, in which a screen can open. If it fails, a new journal has no
-    /// records.
+    /// Makes the journal survive a power loss. Call it before the session's first process. It is
+    /// separate from [`Self::create`] because it can take milliseconds, in which a screen can open.
+    /// If it fails, a new journal has no records.
     pub fn sync_beginning(&mut self) -> Result<(), JournalError> {
         let beginning = std::mem::replace(&mut self.beginning, JournalBeginning::Nothing);
         if beginning == JournalBeginning::Nothing {
@@ -185,12 +191,20 @@ impl Journal {
         // Sync the folders too, or the file's name could be lost.
         let folders = [Some(self.folder.path.as_path()), self.folder.path.parent()];
         let sync = |folder: &Path| File::open(folder).and_then(|folder| folder.sync_all());
-        let synced = folders.into_iter().flatten().try_for_each(sync).and_then(|()| self.file.sync_data());
+        let synced = folders
+            .into_iter()
+            .flatten()
+            .try_for_each(sync)
+            .and_then(|()| self.file.sync_data());
         synced.map_err(|cause| {
             if beginning == JournalBeginning::OfNewFile {
                 let _ = self.file.set_len(0);
             }
-            JournalError::Io { doing: "sync", path: self.folder.path.clone(), cause }
+            JournalError::Io {
+                doing: "sync",
+                path: self.folder.path.clone(),
+                cause,
+            }
         })
     }
 
@@ -208,32 +222,73 @@ impl Journal {
         lock(&file, folder)?;
         let mark = JournalFileStamp::of(&file);
         let (length, torn) = whole_lines(&mut file).map_err(io("read"))?;
-        let FoldedJournal { state, seq, prompts, disorder, snapshot } = fold_whole(&path)?;
+        let FoldedJournal {
+            state,
+            seq,
+            prompts,
+            disorder,
+            snapshot,
+        } = fold_whole(&path)?;
         if let Some(disorder) = disorder {
             return Err(JournalError::Disorder(disorder));
         }
         let past_prompts = prompts.answered.clone();
         let (past_reviews, past_fallbacks) = (prompts.reviews.clone(), prompts.fallbacks.clone());
-        let journal = LockedJournal { file, folder: folder.clone(), seq, length, torn, mark, prompts, snapshot };
-        Ok(OpenedJournal { journal, state, past_prompts, past_reviews, past_fallbacks })
+        let journal = LockedJournal {
+            file,
+            folder: folder.clone(),
+            seq,
+            length,
+            torn,
+            mark,
+            prompts,
+            snapshot,
+        };
+        Ok(OpenedJournal {
+            journal,
+            state,
+            past_prompts,
+            past_reviews,
+            past_fallbacks,
+        })
     }
 
     fn new(
         file: File,
         folder: &SessionDir,
-        JournalPosition { offset: length, seq }: JournalPosition,
+        JournalPosition {
+            offset: length,
+            seq,
+        }: JournalPosition,
         prompts: AnsweredPrompts,
         snapshot: Option<SnapshotMark>,
     ) -> Result<Self, JournalError> {
-        let io = |cause| JournalError::Io { doing: "write", path: folder.pid_file(), cause };
+        let io = |cause| JournalError::Io {
+            doing: "write",
+            path: folder.pid_file(),
+            cause,
+        };
         folder.mark_running().map_err(io)?;
         let sync = sync_in_background(file.try_clone().map_err(io)?);
         let (mark, times) = (JournalFileStamp::of(&file), FileTimePrecision::of(&file));
-        let snapshots = SnapshotWriter::new(folder.journal(), file.try_clone().map_err(io)?, snapshot);
+        let snapshots =
+            SnapshotWriter::new(folder.journal(), file.try_clone().map_err(io)?, snapshot);
         snapshots.wrote(mark);
         let folder = folder.clone();
         let beginning = JournalBeginning::OfOldFile;
-        Ok(Self { file, folder, seq, length, beginning, sync, mark, times, damage: None, prompts, snapshots })
+        Ok(Self {
+            file,
+            folder,
+            seq,
+            length,
+            beginning,
+            sync,
+            mark,
+            times,
+            damage: None,
+            prompts,
+            snapshots,
+        })
     }
 
     pub fn folder(&self) -> &SessionDir {
@@ -249,20 +304,33 @@ impl Journal {
         self.length
     }
 
-    /// Reads the records from this byte offset on, including future ones. Opens its own handle, because the writing
-    /// handle has the lock and the lock must end with the session.
+    /// Reads the records from this byte offset on, including future ones. Opens its own handle,
+    /// because the writing handle has the lock and the lock must end with the session.
     pub fn tail(&self, offset: u64) -> io::Result<RecordTail> {
-        Ok(RecordTail::new(open::to_read(&self.folder.journal())?, offset))
+        Ok(RecordTail::new(
+            open::to_read(&self.folder.journal())?,
+            offset,
+        ))
     }
 
     /// Appends events as records. They are written when this returns.
-    pub fn append(&mut self, at: UnixTime, events: Vec<Event>) -> Result<Vec<Arc<Record>>, JournalError> {
+    pub fn append(
+        &mut self,
+        at: UnixTime,
+        events: Vec<Event>,
+    ) -> Result<Vec<Arc<Record>>, JournalError> {
         let matters = events.iter().any(must_survive_power_loss);
         let mut lines = String::new();
         let mut records = Vec::with_capacity(events.len());
         for event in events {
             let seq = self.seq + records.len() as u64 + 1;
-            let record = Record { v: VERSION, seq, at, session: self.folder.name.clone(), event };
+            let record = Record {
+                v: VERSION,
+                seq,
+                at,
+                session: self.folder.name.clone(),
+                event,
+            };
             lines.push_str(&record.to_line());
             self.prompts.see(&record.event);
             records.push(Arc::new(record));
@@ -276,20 +344,29 @@ impl Journal {
             } else {
                 cause
             };
-            JournalError::Io { doing: "write", path: self.folder.journal(), cause }
+            JournalError::Io {
+                doing: "write",
+                path: self.folder.journal(),
+                cause,
+            }
         })?;
         self.seq += records.len() as u64;
         self.length += lines.len() as u64;
         Ok(records)
     }
 
-    /// Writes a snapshot in the background if the journal has grown enough. `state` is the state after all records.
+    /// Writes a snapshot in the background if the journal has grown enough. `state` is the state
+    /// after all records.
     pub fn offer_snapshot(&mut self, state: &SessionState) {
-        let position = JournalPosition { offset: self.length, seq: self.seq };
+        let position = JournalPosition {
+            offset: self.length,
+            seq: self.seq,
+        };
         self.snapshots.offer(position, state, &self.prompts);
     }
 
-    /// Notes that this process no longer runs the session. Writes its last snapshot, so that it can be read quickly.
+    /// Notes that this process no longer runs the session. Writes its last snapshot, so that it can
+    /// be read quickly.
     pub fn finish(&mut self, state: &SessionState) {
         if state.refuse_resume(Some(u32::MAX)).is_some() {
             self.folder.mark_finished();
@@ -297,7 +374,10 @@ impl Journal {
             self.folder.mark_limited();
         }
         self.look_for_damage();
-        let position = JournalPosition { offset: self.length, seq: self.seq };
+        let position = JournalPosition {
+            offset: self.length,
+            seq: self.seq,
+        };
         self.snapshots.finish(position, state, &self.prompts);
     }
 
@@ -312,14 +392,19 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes the file's stamp after an append. Another length means that another program wrote at the same time.
+    /// Notes the file's stamp after an append. Another length means that another program wrote at
+    /// the same time.
     fn mark_written(&mut self, bytes: u64) {
         let before = std::mem::replace(&mut self.mark, JournalFileStamp::of(&self.file));
-        if self.mark.is_none_or(|now| now.length != self.length + bytes) {
+        if self
+            .mark
+            .is_none_or(|now| now.length != self.length + bytes)
+        {
             self.snapshots.spoil();
         }
         if let (Some(before), Some(now)) = (before, self.mark) {
-            self.damage = JournalDamage::of_lengths(before.length + bytes, now.length).or(self.damage);
+            self.damage =
+                JournalDamage::of_lengths(before.length + bytes, now.length).or(self.damage);
         }
         self.snapshots.wrote(self.mark);
     }
@@ -332,7 +417,11 @@ impl Journal {
         let there = std::fs::metadata(self.folder.journal()).ok().map(id);
         let replaced = there.is_some() && there != ours && !self.is_deleted();
         let damage = self.damage.take();
-        if replaced { Some(JournalDamage::Replaced) } else { damage }
+        if replaced {
+            Some(JournalDamage::Replaced)
+        } else {
+            damage
+        }
     }
 
     /// Runs before each append, because the append would hide what another program wrote.
@@ -355,7 +444,12 @@ impl Journal {
 
     pub fn rescue(&mut self, to: &Path) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(0))?;
-        let mut copy = OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(to)?;
+        let mut copy = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(PRIVATE_FILE)
+            .open(to)?;
         io::copy(&mut self.file, &mut copy)?;
         copy.sync_all()
     }
@@ -373,16 +467,42 @@ impl LockedJournal {
 
     /// Repairs the file and makes it the journal of a session that this process runs.
     pub fn take_up(self) -> Result<Journal, JournalError> {
-        let Self { file, folder, seq, length, torn, mark, prompts, snapshot } = self;
+        let Self {
+            file,
+            folder,
+            seq,
+            length,
+            torn,
+            mark,
+            prompts,
+            snapshot,
+        } = self;
         // The outputs folder can be missing, or be a link.
-        folder.create().map_err(|cause| JournalError::Io { doing: "use", path: folder.path.clone(), cause })?;
+        folder.create().map_err(|cause| JournalError::Io {
+            doing: "use",
+            path: folder.path.clone(),
+            cause,
+        })?;
         let unchanged = mark.is_some() && JournalFileStamp::of(&file) == mark;
         if torn > 0 {
-            let io = |cause| JournalError::Io { doing: "repair", path: folder.journal(), cause };
+            let io = |cause| JournalError::Io {
+                doing: "repair",
+                path: folder.journal(),
+                cause,
+            };
             file.set_len(length).map_err(io)?;
         }
-        let position = JournalPosition { offset: length, seq };
-        let journal = Journal::new(file, &folder, position, prompts, snapshot.filter(|_| unchanged))?;
+        let position = JournalPosition {
+            offset: length,
+            seq,
+        };
+        let journal = Journal::new(
+            file,
+            &folder,
+            position,
+            prompts,
+            snapshot.filter(|_| unchanged),
+        )?;
         if !unchanged {
             journal.snapshots.spoil();
         }
@@ -397,7 +517,8 @@ impl Drop for Journal {
     }
 }
 
-/// Events that others act on, or that creel could not find out again. [`Journal::sync_beginning`] syncs the first ones.
+/// Events that others act on, or that creel could not find out again. [`Journal::sync_beginning`]
+/// syncs the first ones.
 fn must_survive_power_loss(event: &Event) -> bool {
     matches!(
         event,
@@ -436,9 +557,16 @@ fn lock(file: &File, folder: &SessionDir) -> Result<(), JournalError> {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => {
             let pid = folder.read_pid().filter(|pid| !is_dying(*pid));
-            Err(JournalError::Held { name: folder.name.clone(), pid })
+            Err(JournalError::Held {
+                name: folder.name.clone(),
+                pid,
+            })
         }
-        Err(TryLockError::Error(cause)) => Err(JournalError::Io { doing: "lock", path: folder.journal(), cause }),
+        Err(TryLockError::Error(cause)) => Err(JournalError::Io {
+            doing: "lock",
+            path: folder.journal(),
+            cause,
+        }),
     }
 }
 
@@ -459,7 +587,9 @@ pub fn running(folder: &SessionDir) -> Option<LockHolder> {
         let dying = pid.is_some_and(is_dying);
         if !dying || Instant::now() > deadline {
             // Another process can have the lock without having written its pid yet.
-            return Some(LockHolder { pid: pid.filter(|_| !dying) });
+            return Some(LockHolder {
+                pid: pid.filter(|_| !dying),
+            });
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -475,7 +605,8 @@ fn is_dying(pid: u32) -> bool {
         return Path::new("/proc/self").exists();
     };
     // Read after the process name, which can contain any character.
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
 /// The length of all whole lines, and of the rest after the last newline.

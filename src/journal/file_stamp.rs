@@ -14,9 +14,22 @@ impl FileTimePrecision {
     #[cfg(target_os = "linux")]
     pub fn of(file: &File) -> Self {
         // ext2 to ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, zfs.
-        const LOCAL: [u64; 7] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1];
-        let sort = rustix::fs::fstatfs(file).map(|found| u64::try_from(found.f_type).unwrap_or_default());
-        if sort.is_ok_and(|sort| LOCAL.contains(&sort)) { Self::Exact } else { Self::Vague }
+        const LOCAL: [u64; 7] = [
+            0xef53,
+            0x5846_5342,
+            0x9123_683e,
+            0x0102_1994,
+            0x794c_7630,
+            0xf2f5_2010,
+            0x2fc1_2fc1,
+        ];
+        let sort =
+            rustix::fs::fstatfs(file).map(|found| u64::try_from(found.f_type).unwrap_or_default());
+        if sort.is_ok_and(|sort| LOCAL.contains(&sort)) {
+            Self::Exact
+        } else {
+            Self::Vague
+        }
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -33,7 +46,8 @@ pub(super) struct JournalFileStamp {
     pub(super) length: u64,
     pub(super) modified: (i64, i64),
     pub(super) changed: (i64, i64),
-    /// Mode, link count and owner. If one of these changed, it explains the new ctime and is no damage.
+    /// Mode, link count and owner. If one of these changed, it explains the new ctime and is no
+    /// damage.
     harmless: (u32, u64, u32, u32),
 }
 
@@ -56,10 +70,16 @@ impl JournalFileStamp {
         })
     }
 
-    pub(super) fn damage_since(&self, before: &Self, times: FileTimePrecision) -> Option<JournalDamage> {
+    pub(super) fn damage_since(
+        &self,
+        before: &Self,
+        times: FileTimePrecision,
+    ) -> Option<JournalDamage> {
         let touched = self.changed != before.changed && self.harmless == before.harmless;
-        let later = times == FileTimePrecision::Exact && (self.modified != before.modified || touched);
-        JournalDamage::of_lengths(before.length, self.length).or(later.then_some(JournalDamage::Written))
+        let later =
+            times == FileTimePrecision::Exact && (self.modified != before.modified || touched);
+        JournalDamage::of_lengths(before.length, self.length)
+            .or(later.then_some(JournalDamage::Written))
     }
 }
 

@@ -26,8 +26,8 @@ use crate::engine::{
     policy::{AgentSpec, SessionPlan},
 };
 
-/// The prompts that each scripted agent has answered, so that it continues at the right step. Of other agents, creel
-/// keeps no prompts: they would only grow.
+/// The prompts that each scripted agent has answered, so that it continues at the right step. Of
+/// other agents, creel keeps no prompts: they would only grow.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AnsweredPrompts {
     is_needed: bool,
@@ -51,10 +51,17 @@ impl AnsweredPrompts {
             self.working.clone_from(to);
         } else if let Event::Turn(TurnEvent::PromptSent(prompt)) = event {
             self.sent = Some((prompt.agent.clone(), prompt.text.clone()));
-        } else if matches!(event, Event::Turn(TurnEvent::Ended { .. } | TurnEvent::Failed { .. })) {
+        } else if matches!(
+            event,
+            Event::Turn(TurnEvent::Ended { .. } | TurnEvent::Failed { .. })
+        ) {
             match self.sent.take() {
                 Some((None, text)) if self.working == self.own => self.answered.push(text),
-                Some((None, text)) => self.fallbacks.entry(self.working.clone()).or_default().push(text),
+                Some((None, text)) => self
+                    .fallbacks
+                    .entry(self.working.clone())
+                    .or_default()
+                    .push(text),
                 Some((Some(agent), text)) => self.reviews.entry(agent).or_default().push(text),
                 None => {}
             }
@@ -69,8 +76,12 @@ fn has_scripted_agent(plan: &SessionPlan) -> bool {
     all.any(|spec| matches!(spec, AgentSpec::Scripted { .. }))
 }
 
-/// Reads a journal record by record and returns the first line that is out of place. Ignores an incomplete last line.
-pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<Option<RecordOrderError>, JournalError> {
+/// Reads a journal record by record and returns the first line that is out of place. Ignores an
+/// incomplete last line.
+pub fn read(
+    path: &Path,
+    mut each: impl FnMut(Record),
+) -> Result<Option<RecordOrderError>, JournalError> {
     read_while(path, |record| {
         each(record);
         ControlFlow::Continue(())
@@ -140,11 +151,20 @@ fn read_from(
         if read == 0 || line.last() != Some(&b'\n') {
             break;
         }
-        let damaged = |cause| JournalError::Record { path: path.to_owned(), line: number, cause };
+        let damaged = |cause| JournalError::Record {
+            path: path.to_owned(),
+            line: number,
+            cause,
+        };
         let text = str::from_utf8(&line).map_err(|_| damaged(not_text()))?;
         let record = Record::from_line(text).map_err(damaged)?;
         if record.seq != expected && disorder.is_none() {
-            disorder = Some(RecordOrderError { path: path.to_owned(), line: number, expected, found: record.seq });
+            disorder = Some(RecordOrderError {
+                path: path.to_owned(),
+                line: number,
+                expected,
+                found: record.seq,
+            });
         }
         expected = record.seq.saturating_add(1);
         if each(record).is_break() {
@@ -156,7 +176,11 @@ fn read_from(
 
 pub(super) fn unreadable(path: &Path) -> impl Fn(io::Error) -> JournalError {
     let path = path.to_owned();
-    move |cause| JournalError::Io { doing: "read", path: path.clone(), cause }
+    move |cause| JournalError::Io {
+        doing: "read",
+        path: path.clone(),
+        cause,
+    }
 }
 
 fn not_text() -> RecordError {
@@ -177,7 +201,9 @@ pub fn fold_checked(path: &Path) -> Result<(SessionState, Option<RecordOrderErro
 pub fn quick_fold(path: &Path) -> Option<SessionState> {
     let file = open::to_read(path).ok()?;
     let restored = snapshot::restore(path, &file)?;
-    fold_from(path, file, Some(restored)).ok().map(|folded| folded.state)
+    fold_from(path, file, Some(restored))
+        .ok()
+        .map(|folded| folded.state)
 }
 
 /// What a journal contains.
@@ -196,10 +222,23 @@ pub(super) fn fold_whole(path: &Path) -> Result<FoldedJournal, JournalError> {
     fold_from(path, file, restored)
 }
 
-fn fold_from(path: &Path, file: File, restored: Option<RestoredSession>) -> Result<FoldedJournal, JournalError> {
+fn fold_from(
+    path: &Path,
+    file: File,
+    restored: Option<RestoredSession>,
+) -> Result<FoldedJournal, JournalError> {
     let (from, mark, mut state, mut prompts) = match restored {
-        Some(RestoredSession { state, prompts, mark }) => (mark.position, Some(mark), Some(*state), prompts),
-        None => (JournalPosition::default(), None, None, AnsweredPrompts::default()),
+        Some(RestoredSession {
+            state,
+            prompts,
+            mark,
+        }) => (mark.position, Some(mark), Some(*state), prompts),
+        None => (
+            JournalPosition::default(),
+            None,
+            None,
+            AnsweredPrompts::default(),
+        ),
     };
     let mut seq = from.seq;
     let disorder = read_from(path, file, from, |record| {
@@ -215,5 +254,11 @@ fn fold_from(path: &Path, file: File, restored: Option<RestoredSession>) -> Resu
         ControlFlow::Continue(())
     })?;
     let state = state.ok_or_else(|| JournalError::NotASession(path.to_owned()))?;
-    Ok(FoldedJournal { state, seq, prompts, disorder, snapshot: mark })
+    Ok(FoldedJournal {
+        state,
+        seq,
+        prompts,
+        disorder,
+        snapshot: mark,
+    })
 }

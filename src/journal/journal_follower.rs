@@ -22,14 +22,21 @@ impl JournalFollower {
         let io = fold::unreadable(path);
         let file = open::to_read(path).map_err(&io)?;
         let restored = snapshot::restore(path, &file);
-        let (mut state, offset) =
-            restored.map_or((None, 0), |restored| (Some(restored.state), restored.mark.position.offset));
+        let (mut state, offset) = restored.map_or((None, 0), |restored| {
+            (Some(restored.state), restored.mark.position.offset)
+        });
         let mut tail = RecordTail::new(file, offset);
         while state.is_none() {
-            let Some(record) = tail.next_record().map_err(&io)? else { break };
+            let Some(record) = tail.next_record().map_err(&io)? else {
+                break;
+            };
             each(record.at, &record.event);
             if let Event::Session(SessionEvent::Started(began)) = record.event {
-                state = Some(Box::new(SessionState::new(&record.session, *began, record.at)));
+                state = Some(Box::new(SessionState::new(
+                    &record.session,
+                    *began,
+                    record.at,
+                )));
             }
         }
         let state = state.ok_or_else(|| JournalError::NotASession(path.to_owned()))?;

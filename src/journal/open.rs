@@ -41,7 +41,11 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let draft = Path::new(name).with_extension("new");
     // A draft that exists already is from a killed creel, or came with a clone.
     let _ = unlinkat(&folder, &draft, AtFlags::empty());
-    let mut file = open_in(&folder, draft.as_os_str(), OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
+    let mut file = open_in(
+        &folder,
+        draft.as_os_str(),
+        OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
+    )?;
     file.write_all(text.as_bytes())?;
     Ok(renameat(&folder, &draft, &folder, name)?)
 }
@@ -56,35 +60,54 @@ fn open_in(folder: &OwnedFd, name: &OsStr, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = openat(folder, name, flags, Mode::RUSR | Mode::WUSR);
     let file = File::from(opened.map_err(|error| why_not(folder, name, error))?);
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is not a file"))
+    }
 }
 
 /// Returns the parent folder, open so that no link can replace it, and the file name in it.
 fn folder_of(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     Ok((is_folder(folder)?, name))
 }
 
-/// Opens a folder, but not through a link. For a session's folder it checks `.creel` and `sessions` above it too,
-/// because a clone could contain them as links to anywhere.
+/// Opens a folder, but not through a link. For a session's folder it checks `.creel` and `sessions`
+/// above it too, because a clone could contain them as links to anywhere.
 pub(super) fn is_folder(path: &Path) -> io::Result<OwnedFd> {
     let is_ours = |path: &Path| path.file_name().is_some_and(|name| name == OURS);
-    let above = if path.ancestors().nth(2).is_some_and(is_ours) { 2 } else { 0 };
+    let above = if path.ancestors().nth(2).is_some_and(is_ours) {
+        2
+    } else {
+        0
+    };
     path.ancestors().skip(1).take(above).try_for_each(no_link)?;
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(CWD, path, flags, Mode::empty()).map_err(|error| why_not(CWD, path.as_os_str(), error))
 }
 
 pub(crate) fn no_link(path: &Path) -> io::Result<()> {
-    if fs::symlink_metadata(path)?.is_symlink() { Err(not_followed(path)) } else { Ok(()) }
+    if fs::symlink_metadata(path)?.is_symlink() {
+        Err(not_followed(path))
+    } else {
+        Ok(())
+    }
 }
 
 /// Systems report a refused link with different errors, so this checks for a link itself.
 fn why_not(folder: impl AsFd, name: &OsStr, error: Errno) -> io::Error {
     let meta = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     let is_link = meta.is_ok_and(|meta| FileType::from_raw_mode(meta.st_mode) == FileType::Symlink);
-    if is_link { not_followed(Path::new(name)) } else { error.into() }
+    if is_link {
+        not_followed(Path::new(name))
+    } else {
+        error.into()
+    }
 }
 
 fn not_followed(path: &Path) -> io::Error {

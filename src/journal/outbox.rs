@@ -1,11 +1,13 @@
 //! The records of a journal that have not been sent to the server yet.
 //!
-//! Owns the position up to which the server has the journal, in a file beside the journal, and reading from there.
-//! Records are not copied: the journal itself is the queue. Does not send: see [`crate::nats`].
+//! Owns the position up to which the server has the journal, in a file beside the journal, and
+//! reading from there. Records are not copied: the journal itself is the queue. Does not send: see
+//! [`crate::nats`].
 //!
 //! # Invariants
 //! - One sender: the process that has the file's lock.
-//! - The saved position is never ahead of the server. It can be behind, so the sender checks the server first.
+//! - The saved position is never ahead of the server. It can be behind, so the sender checks the
+//!   server first.
 
 use std::{
     fs::{File, TryLockError},
@@ -90,8 +92,15 @@ impl Outbox {
         }
         let mut text = String::new();
         // An unreadable position counts as none: the sender checks what the server has.
-        let place = file.read_to_string(&mut text).ok().and_then(|_| serde_json::from_str(&text).ok());
-        Ok(Some(Self { journal: folder.journal(), file, place: place.unwrap_or_default() }))
+        let place = file
+            .read_to_string(&mut text)
+            .ok()
+            .and_then(|_| serde_json::from_str(&text).ok());
+        Ok(Some(Self {
+            journal: folder.journal(),
+            file,
+            place: place.unwrap_or_default(),
+        }))
     }
 
     /// The last saved position.
@@ -104,7 +113,10 @@ impl Outbox {
         if self.is_for(server) {
             return Ok(());
         }
-        self.keep(OutboxPosition { server: short(server).to_owned(), ..self.place.clone() })
+        self.keep(OutboxPosition {
+            server: short(server).to_owned(),
+            ..self.place.clone()
+        })
     }
 
     pub fn is_for(&self, server: &str) -> bool {
@@ -117,7 +129,10 @@ impl Outbox {
             return Ok(());
         }
         let text = serde_json::to_string(&place).expect("a place has no keys that are not text");
-        self.file.write_all_at(format!("{text:<width$}\n", width = LENGTH - 1).as_bytes(), 0)?;
+        self.file.write_all_at(
+            format!("{text:<width$}\n", width = LENGTH - 1).as_bytes(),
+            0,
+        )?;
         self.place = place;
         Ok(())
     }
@@ -126,7 +141,13 @@ impl Outbox {
     pub fn letters(&self, offset: u64) -> io::Result<OutboxReader> {
         let mut file = open::to_read(&self.journal)?;
         file.seek(SeekFrom::Start(offset))?;
-        Ok(OutboxReader { file, offset, last: None, chunk: vec![0; CHUNK].into_boxed_slice(), rest: BytesMut::new() })
+        Ok(OutboxReader {
+            file,
+            offset,
+            last: None,
+            chunk: vec![0; CHUNK].into_boxed_slice(),
+            rest: BytesMut::new(),
+        })
     }
 }
 
@@ -171,11 +192,18 @@ impl OutboxReader {
         self.offset += length as u64;
         let RecordHead { seq, kind } = serde_json::from_slice(&line)?;
         if let Some(last) = self.last.filter(|last| seq != last.saturating_add(1)) {
-            let text = format!("record {seq} follows record {last}: lines are missing, repeated or out of order");
+            let text = format!(
+                "record {seq} follows record {last}: lines are missing, repeated or out of order"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         self.last = Some(seq);
-        Ok(OutboxRecord { seq, kind, line, end: self.offset })
+        Ok(OutboxRecord {
+            seq,
+            kind,
+            line,
+            end: self.offset,
+        })
     }
 }
 
@@ -197,35 +225,63 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let folder = folder(root.path());
         let line = |seq: u64| {
-            format!("{{\"v\":1,\"seq\":{seq},\"kind\":\"warning\",\"text\":\"{}\"}}\n", "x".repeat(CHUNK / 3))
+            format!(
+                "{{\"v\":1,\"seq\":{seq},\"kind\":\"warning\",\"text\":\"{}\"}}\n",
+                "x".repeat(CHUNK / 3)
+            )
         };
         let mut journal = File::create(folder.journal()).expect("a file");
         write!(journal, "{}{}{}", line(1), line(2), &line(3)[..20]).expect("space");
-        let outbox = Outbox::open(&folder).expect("a file").expect("the lock is free");
+        let outbox = Outbox::open(&folder)
+            .expect("a file")
+            .expect("the lock is free");
         let mut letters = outbox.letters(0).expect("a file");
         let first = letters.read().expect("a file").expect("a record");
-        assert_eq!((first.seq, first.kind.as_str(), first.end), (1, "warning", line(1).len() as u64));
+        assert_eq!(
+            (first.seq, first.kind.as_str(), first.end),
+            (1, "warning", line(1).len() as u64)
+        );
         assert_eq!(first.line, line(1).trim_end().as_bytes());
-        assert_eq!(letters.read().expect("a file").map(|letter| letter.seq), Some(2));
+        assert_eq!(
+            letters.read().expect("a file").map(|letter| letter.seq),
+            Some(2)
+        );
         assert_eq!(letters.read().expect("a file"), None);
         write!(journal, "{}{}", &line(3)[20..], line(4)).expect("space");
-        let later: Vec<u64> = std::iter::from_fn(|| letters.read().expect("a file")).map(|letter| letter.seq).collect();
+        let later: Vec<u64> = std::iter::from_fn(|| letters.read().expect("a file"))
+            .map(|letter| letter.seq)
+            .collect();
         assert_eq!(later, [3, 4]);
         let mut again = outbox.letters(first.end).expect("a file");
-        assert_eq!(again.read().expect("a file").map(|letter| letter.seq), Some(2));
+        assert_eq!(
+            again.read().expect("a file").map(|letter| letter.seq),
+            Some(2)
+        );
     }
 
     #[test]
     fn a_journal_that_is_out_of_order_is_not_sent_past_the_gap() {
         let root = tempfile::tempdir().expect("a folder");
         let folder = folder(root.path());
-        let line = |seq: u64| format!("{{\"v\":1,\"seq\":{seq},\"kind\":\"warning\",\"text\":\"x\"}}\n");
+        let line =
+            |seq: u64| format!("{{\"v\":1,\"seq\":{seq},\"kind\":\"warning\",\"text\":\"x\"}}\n");
         std::fs::write(folder.journal(), [line(1), line(2), line(4)].concat()).expect("space");
-        let outbox = Outbox::open(&folder).expect("a file").expect("the lock is free");
+        let outbox = Outbox::open(&folder)
+            .expect("a file")
+            .expect("the lock is free");
         let mut letters = outbox.letters(0).expect("a file");
-        assert_eq!(letters.read().expect("a file").map(|letter| letter.seq), Some(1));
-        assert_eq!(letters.read().expect("a file").map(|letter| letter.seq), Some(2));
-        assert_eq!(letters.read().expect_err("a gap").kind(), io::ErrorKind::InvalidData);
+        assert_eq!(
+            letters.read().expect("a file").map(|letter| letter.seq),
+            Some(1)
+        );
+        assert_eq!(
+            letters.read().expect("a file").map(|letter| letter.seq),
+            Some(2)
+        );
+        assert_eq!(
+            letters.read().expect_err("a gap").kind(),
+            io::ErrorKind::InvalidData
+        );
     }
 
     #[test]
@@ -234,26 +290,55 @@ mod tests {
         let folder = folder(root.path());
         let server = short(&"ü".repeat(NAME)).to_owned();
         let store = "2026-11-15T09:30:00Z".into();
-        let long = OutboxPosition { server, store, seq: 70_000, offset: 1 << 40, at: 9, names: RecordNaming::WithId };
-        let short = OutboxPosition { seq: 7, ..OutboxPosition::default() };
+        let long = OutboxPosition {
+            server,
+            store,
+            seq: 70_000,
+            offset: 1 << 40,
+            at: 9,
+            names: RecordNaming::WithId,
+        };
+        let short = OutboxPosition {
+            seq: 7,
+            ..OutboxPosition::default()
+        };
         {
-            let mut outbox = Outbox::open(&folder).expect("a file").expect("the lock is free");
+            let mut outbox = Outbox::open(&folder)
+                .expect("a file")
+                .expect("the lock is free");
             assert_eq!(*outbox.place(), OutboxPosition::default());
             assert!(Outbox::open(&folder).expect("a file").is_none());
             outbox.keep(long).expect("space");
             outbox.keep(short.clone()).expect("space");
         }
-        assert_eq!(*Outbox::open(&folder).expect("a file").expect("it is free again").place(), short);
+        assert_eq!(
+            *Outbox::open(&folder)
+                .expect("a file")
+                .expect("it is free again")
+                .place(),
+            short
+        );
         std::fs::write(folder.outbox_file(), "{\"seq\":").expect("space");
-        assert_eq!(*Outbox::open(&folder).expect("a file").expect("it is free").place(), OutboxPosition::default());
+        assert_eq!(
+            *Outbox::open(&folder)
+                .expect("a file")
+                .expect("it is free")
+                .place(),
+            OutboxPosition::default()
+        );
     }
 
     #[test]
     fn it_is_meant_for_one_server() {
         let root = tempfile::tempdir().expect("a folder");
-        let mut outbox = Outbox::open(&folder(root.path())).expect("a file").expect("the lock is free");
+        let mut outbox = Outbox::open(&folder(root.path()))
+            .expect("a file")
+            .expect("the lock is free");
         outbox.address("a").expect("space");
-        let place = OutboxPosition { seq: 7, ..outbox.place().clone() };
+        let place = OutboxPosition {
+            seq: 7,
+            ..outbox.place().clone()
+        };
         outbox.keep(place.clone()).expect("space");
         outbox.address("a").expect("space");
         assert!(outbox.is_for("a") && *outbox.place() == place);

@@ -42,7 +42,9 @@ struct RecordEnvelope<'a> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    #[error("a newer creel wrote it (format {found}, this creel reads up to {VERSION}); update creel to read it")]
+    #[error(
+        "a newer creel wrote it (format {found}, this creel reads up to {VERSION}); update creel to read it"
+    )]
     Newer { found: u32 },
     #[error("it is not a record: {}", without_place(.0))]
     Malformed(#[from] serde_json::Error),
@@ -65,8 +67,8 @@ impl Record {
         line
     }
 
-    /// Parses the line twice: the shared fields first, which is cheap and shows the format version, then the event by
-    /// its kind. A single pass would have to buffer every field.
+    /// Parses the line twice: the shared fields first, which is cheap and shows the format version,
+    /// then the event by its kind. A single pass would have to buffer every field.
     pub fn from_line(line: &str) -> Result<Self, RecordError> {
         let envelope: RecordEnvelope<'_> = serde_json::from_str(line)?;
         if envelope.v > VERSION {
@@ -108,7 +110,13 @@ mod tests {
     };
 
     fn record(event: Event) -> Record {
-        Record { v: 1, seq: 7, at: UnixTime(1_794_735_000_123), session: "NAME".into(), event }
+        Record {
+            v: 1,
+            seq: 7,
+            at: UnixTime(1_794_735_000_123),
+            session: "NAME".into(),
+            event,
+        }
     }
 
     #[test]
@@ -148,23 +156,36 @@ mod tests {
             by: ActorKind::Cli.into(),
             text: "a\n\u{1f41f} \"b\"".into(),
         }));
-        assert_eq!(Record::from_line(&written.to_line()).expect("a record"), written);
+        assert_eq!(
+            Record::from_line(&written.to_line()).expect("a record"),
+            written
+        );
     }
 
     #[test]
     fn unknown_kinds_and_fields_are_skipped() {
-        let line = r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"sang","song":[1]}"#;
-        assert_eq!(Record::from_line(line).expect("a record").event, Event::Unknown);
+        let line =
+            r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"sang","song":[1]}"#;
+        assert_eq!(
+            Record::from_line(line).expect("a record").event,
+            Event::Unknown
+        );
         let line = r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"paused","by":"tui","new":{}}"#;
         assert_eq!(
             Record::from_line(line).expect("a record").event,
-            Event::Steering(SteeringEvent::Paused { by: ActorKind::Tui.into(), turn: None })
+            Event::Steering(SteeringEvent::Paused {
+                by: ActorKind::Tui.into(),
+                turn: None
+            })
         );
     }
 
     #[test]
     fn a_newer_format_is_refused() {
         let line = r#"{"v":2,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"paused","by":"tui"}"#;
-        assert!(matches!(Record::from_line(line), Err(RecordError::Newer { found: 2 })));
+        assert!(matches!(
+            Record::from_line(line),
+            Err(RecordError::Newer { found: 2 })
+        ));
     }
 }

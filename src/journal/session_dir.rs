@@ -47,22 +47,32 @@ pub(super) fn has_records(file: &fs::File) -> bool {
 
 impl SessionsDir {
     pub fn of(project: &Path) -> Self {
-        Self { root: project.join(open::OURS).join("sessions") }
+        Self {
+            root: project.join(open::OURS).join("sessions"),
+        }
     }
 
     /// The folder that contains this session and its siblings.
     pub fn around(folder: &SessionDir) -> Self {
-        Self { root: folder.path.parent().unwrap_or(&folder.path).to_owned() }
+        Self {
+            root: folder.path.parent().unwrap_or(&folder.path).to_owned(),
+        }
     }
 
-    /// Refuses to work behind a link: a clone must not decide where creel reads and writes sessions.
+    /// Refuses to work behind a link: a clone must not decide where creel reads and writes
+    /// sessions.
     pub fn refuse_links(&self) -> io::Result<()> {
-        let above = self.root.parent().filter(|above| above.file_name().is_some_and(|name| name == open::OURS));
+        let above = self
+            .root
+            .parent()
+            .filter(|above| above.file_name().is_some_and(|name| name == open::OURS));
         for folder in above.into_iter().chain([self.root.as_path()]) {
             match open::no_link(folder) {
-                // A path that is missing, or behind a file, is not a link. The code that writes there reports that it
-                // cannot.
-                Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => {}
+                // A path that is missing, or behind a file, is not a link. The code that writes
+                // there reports that it cannot.
+                Err(error)
+                    if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory]
+                        .contains(&error.kind()) => {}
                 checked => checked?,
             }
         }
@@ -71,7 +81,10 @@ impl SessionsDir {
 
     /// Does not check that the session exists.
     pub fn folder(&self, name: &str) -> SessionDir {
-        SessionDir { name: name.to_owned(), path: self.root.join(name) }
+        SessionDir {
+            name: name.to_owned(),
+            path: self.root.join(name),
+        }
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -102,17 +115,21 @@ impl SessionsDir {
             Err(error) => return Err(error),
         };
         let named = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let sessions = named.filter(|name| is_session_name(name)).map(|name| self.folder(&name));
+        let sessions = named
+            .filter(|name| is_session_name(name))
+            .map(|name| self.folder(&name));
         Ok(sessions
             .filter_map(|session| {
-                let meta =
-                    fs::symlink_metadata(session.journal()).ok().filter(|meta| meta.is_file() && meta.len() > 0)?;
+                let meta = fs::symlink_metadata(session.journal())
+                    .ok()
+                    .filter(|meta| meta.is_file() && meta.len() > 0)?;
                 Some((session, meta.modified().ok()?))
             })
             .collect())
     }
 
-    /// The sessions whose creel has not shut down cleanly, latest change first: they run, or they were killed.
+    /// The sessions whose creel has not shut down cleanly, latest change first: they run, or they
+    /// were killed.
     pub fn live(&self) -> io::Result<Vec<SessionDir>> {
         SessionIndex::Live.sessions(self).map(latest_first)
     }
@@ -122,7 +139,8 @@ impl SessionsDir {
         SessionIndex::Live.sessions(self)
     }
 
-    /// The sessions that can perhaps be resumed, latest change first; if `limited`, also those that need a higher limit.
+    /// The sessions that can perhaps be resumed, latest change first; if `limited`, also those that
+    /// need a higher limit.
     pub fn unfinished(&self, limited: bool) -> io::Result<Vec<SessionDir>> {
         let mut found = SessionIndex::Unfinished.sessions(self)?;
         if limited {
@@ -134,20 +152,31 @@ impl SessionsDir {
     /// Whether there is a session. Stops at the first one.
     pub fn has_any(&self) -> bool {
         let names = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        names.map(|entry| self.folder(&entry.file_name().to_string_lossy())).any(|session| session.exists())
+        names
+            .map(|entry| self.folder(&entry.file_name().to_string_lossy()))
+            .any(|session| session.exists())
     }
 
-    /// The session that changed last. Looks at all of them only if the note about it is missing or out of date.
+    /// The session that changed last. Looks at all of them only if the note about it is missing or
+    /// out of date.
     pub fn latest(&self) -> io::Result<Option<SessionDir>> {
-        let noted = open::line(&self.latest_file()).ok().map(|name| name.trim_end().to_owned());
-        let noted = noted.filter(|name| is_session_name(name)).map(|name| self.folder(&name));
+        let noted = open::line(&self.latest_file())
+            .ok()
+            .map(|name| name.trim_end().to_owned());
+        let noted = noted
+            .filter(|name| is_session_name(name))
+            .map(|name| self.folder(&name));
         match noted.filter(SessionDir::exists) {
             // One that runs or was killed may have changed since.
-            Some(noted) => {
-                Ok(by_time(self.live_or_starting()?.into_iter().chain([noted]).filter(SessionDir::exists).collect())
+            Some(noted) => Ok(by_time(
+                self.live_or_starting()?
                     .into_iter()
-                    .next())
-            }
+                    .chain([noted])
+                    .filter(SessionDir::exists)
+                    .collect(),
+            )
+            .into_iter()
+            .next()),
             None => Ok(self.list()?.into_iter().next()),
         }
     }
@@ -156,12 +185,19 @@ impl SessionsDir {
         self.root.join(".latest")
     }
 
-    /// The sessions whose server may lack records, if everything else is in this store. If the last backlog went to
-    /// another store, all sessions.
+    /// The sessions whose server may lack records, if everything else is in this store. If the last
+    /// backlog went to another store, all sessions.
     pub fn unsent_to(&self, store: &str) -> io::Result<Vec<SessionDir>> {
         let is_known = open::line(&self.sent_to_file()).is_ok_and(|last| last.trim_end() == store);
-        let found = if is_known { SessionIndex::Unsent.sessions(self)? } else { self.list()? };
-        Ok(found.into_iter().filter(|session| session.outbox_file().exists()).collect())
+        let found = if is_known {
+            SessionIndex::Unsent.sessions(self)?
+        } else {
+            self.list()?
+        };
+        Ok(found
+            .into_iter()
+            .filter(|session| session.outbox_file().exists())
+            .collect())
     }
 
     /// Notes that this store has all records of the sessions without an entry.
@@ -176,7 +212,10 @@ impl SessionsDir {
 
 /// Whether a folder with this name can be a session.
 pub(super) fn is_session_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+    !name.is_empty()
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
 /// Those that have a journal with a record, latest change first.
@@ -188,8 +227,15 @@ fn latest_first(folders: Vec<SessionDir>) -> Vec<SessionDir> {
 
 /// Those that have a journal, latest change first. Opens none of them.
 fn by_time(folders: Vec<SessionDir>) -> Vec<SessionDir> {
-    let modified = |folder: &SessionDir| fs::metadata(folder.journal()).and_then(|meta| meta.modified()).ok();
-    let mut found: Vec<_> = folders.into_iter().filter_map(|folder| Some((modified(&folder)?, folder))).collect();
+    let modified = |folder: &SessionDir| {
+        fs::metadata(folder.journal())
+            .and_then(|meta| meta.modified())
+            .ok()
+    };
+    let mut found: Vec<_> = folders
+        .into_iter()
+        .filter_map(|folder| Some((modified(&folder)?, folder)))
+        .collect();
     found.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.name.cmp(&other.name)));
     found.into_iter().map(|(_, folder)| folder).collect()
 }
@@ -234,7 +280,10 @@ impl SessionDir {
         SessionsDir::around(self).refuse_links()?;
         create_ignored(root)?;
         for folder in [&self.path, &self.path.join("outputs")] {
-            fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(folder)?;
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(PRIVATE_DIR)
+                .create(folder)?;
             open::is_folder(folder)?;
         }
         Ok(())
@@ -251,7 +300,10 @@ impl SessionDir {
 
     /// Notes that no session has changed later. Without the note, creel looks at all of them.
     fn mark_latest(&self) {
-        let _ = open::replace(&SessionsDir::around(self).latest_file(), &format!("{}\n", self.name));
+        let _ = open::replace(
+            &SessionsDir::around(self).latest_file(),
+            &format!("{}\n", self.name),
+        );
     }
 
     /// Shows that no process runs the session and none of its processes is left.
@@ -288,7 +340,12 @@ impl SessionDir {
 
     /// Removes the entries of a session that is gone.
     pub fn forget(&self) {
-        for index in [SessionIndex::Live, SessionIndex::Unfinished, SessionIndex::Limited, SessionIndex::Unsent] {
+        for index in [
+            SessionIndex::Live,
+            SessionIndex::Unfinished,
+            SessionIndex::Limited,
+            SessionIndex::Unsent,
+        ] {
             index.leave(self);
         }
     }
@@ -298,9 +355,13 @@ impl SessionDir {
     }
 }
 
-/// Creates a folder of creel's own that git ignores, because what is in it is private or can be made again.
+/// Creates a folder of creel's own that git ignores, because what is in it is private or can be
+/// made again.
 pub fn create_ignored(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(folder)?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(PRIVATE_DIR)
+        .create(folder)?;
     let ignore = folder.join(".gitignore");
     // An empty one is from a creel that was killed before it wrote to it.
     if fs::symlink_metadata(&ignore).is_ok_and(|meta| meta.len() > 0) {
@@ -319,7 +380,10 @@ mod tests {
     #[test]
     fn a_kill_before_the_ignore_file_has_its_content_does_no_harm() {
         let dir = tempfile::tempdir().expect("a folder");
-        let (folder, ignore) = (dir.path().join("queue"), dir.path().join("queue/.gitignore"));
+        let (folder, ignore) = (
+            dir.path().join("queue"),
+            dir.path().join("queue/.gitignore"),
+        );
         let ignored = || {
             create_ignored(&folder).expect("a folder");
             fs::read_to_string(&ignore).expect("a file")

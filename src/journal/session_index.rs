@@ -1,15 +1,18 @@
-//! Which sessions of a project are live or unfinished, so that no command has to look at all sessions for these.
+//! Which sessions of a project are live or unfinished, so that no command has to look at all
+//! sessions for these.
 //!
-//! `.creel/sessions/.live` has an empty file for each session whose creel has not shut down cleanly: it runs, or it was
-//! killed. `.creel/sessions/.unfinished` has one for each session that may be resumed, `.creel/sessions/.limited` one for
-//! each that may be resumed with a higher limit, and `.creel/sessions/.unsent` one for each session whose NATS server may
-//! lack records.
+//! `.creel/sessions/.live` has an empty file for each session whose creel has not shut down
+//! cleanly: it runs, or it was killed. `.creel/sessions/.unfinished` has one for each session that
+//! may be resumed, `.creel/sessions/.limited` one for each that may be resumed with a higher limit,
+//! and `.creel/sessions/.unsent` one for each session whose NATS server may lack records.
 //!
 //! # Invariants
-//! - A live session has its entry before its pid file, and loses its pid file before its entry. So a kill at any moment
-//!   loses no entry; an entry without a session does no harm.
-//! - A project without these folders has sessions of an earlier creel. They get their entries before the first new one.
-//! - An entry is a hint: the journal's lock shows whether a session runs, and its records whether it has ended.
+//! - A live session has its entry before its pid file, and loses its pid file before its entry. So
+//!   a kill at any moment loses no entry; an entry without a session does no harm.
+//! - A project without these folders has sessions of an earlier creel. They get their entries
+//!   before the first new one.
+//! - An entry is a hint: the journal's lock shows whether a session runs, and its records whether
+//!   it has ended.
 
 use std::{
     fs::{self, DirBuilder},
@@ -51,7 +54,8 @@ impl SessionIndex {
     fn may_contain(self, session: &SessionDir) -> bool {
         match self {
             Self::Live => session.pid_file().exists(),
-            // Reading all journals would take long. A session that has ended is found out when it is looked at.
+            // Reading all journals would take long. A session that has ended is found out when it
+            // is looked at.
             Self::Unfinished => true,
             // Those of an earlier creel are among the unfinished ones.
             Self::Limited => false,
@@ -69,7 +73,10 @@ impl SessionIndex {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return self.earlier(sessions),
             Err(error) => return Err(error),
         };
-        Ok(names.into_iter().map(|name| sessions.folder(&name)).collect())
+        Ok(names
+            .into_iter()
+            .map(|name| sessions.folder(&name))
+            .collect())
     }
 
     fn earlier(self, sessions: &SessionsDir) -> io::Result<Vec<SessionDir>> {
@@ -105,7 +112,9 @@ impl SessionIndex {
     /// Creates the folder with the entries of all earlier sessions in one step.
     fn create(self, sessions: &SessionsDir) -> io::Result<()> {
         let folder = self.folder(sessions.root());
-        let draft = sessions.root().join(format!("{}.{}", self.folder_name(), std::process::id()));
+        let draft = sessions
+            .root()
+            .join(format!("{}.{}", self.folder_name(), std::process::id()));
         let _ = fs::remove_dir_all(&draft);
         DirBuilder::new().mode(PRIVATE_DIR).create(&draft)?;
         for session in self.earlier(sessions)? {
@@ -144,7 +153,11 @@ mod tests {
     }
 
     fn names(found: io::Result<Vec<SessionDir>>) -> Vec<String> {
-        let mut names: Vec<String> = found.expect("a folder").into_iter().map(|session| session.name).collect();
+        let mut names: Vec<String> = found
+            .expect("a folder")
+            .into_iter()
+            .map(|session| session.name)
+            .collect();
         names.sort();
         names
     }
@@ -160,7 +173,10 @@ mod tests {
         assert_eq!(names(sessions.unfinished(false)), ["killed", "stopped"]);
         session(&sessions, "new").mark_running().expect("an entry");
         assert_eq!(names(sessions.live()), ["killed", "new"]);
-        assert_eq!(names(sessions.unfinished(false)), ["killed", "new", "stopped"]);
+        assert_eq!(
+            names(sessions.unfinished(false)),
+            ["killed", "new", "stopped"]
+        );
         killed.mark_stopped();
         killed.mark_finished();
         assert_eq!(names(sessions.live()), ["new"]);
@@ -172,7 +188,12 @@ mod tests {
     fn the_session_that_changed_last_is_known_without_looking_at_all_of_them() {
         let dir = tempfile::tempdir().expect("a folder");
         let sessions = SessionsDir::of(dir.path());
-        let latest = || sessions.latest().expect("a folder").map(|session| session.name);
+        let latest = || {
+            sessions
+                .latest()
+                .expect("a folder")
+                .map(|session| session.name)
+        };
         assert!(latest().is_none() && !sessions.has_any());
         let (one, two) = (session(&sessions, "one"), session(&sessions, "two"));
         one.mark_running().expect("an entry");
@@ -185,7 +206,11 @@ mod tests {
         two.mark_stopped();
         assert_eq!(latest().as_deref(), Some("two"), "it stopped last");
         fs::remove_dir_all(&two.path).expect("it was there");
-        assert_eq!(latest().as_deref(), Some("one"), "the note is of no use any more");
+        assert_eq!(
+            latest().as_deref(),
+            Some("one"),
+            "the note is of no use any more"
+        );
     }
 
     #[test]
@@ -216,10 +241,14 @@ mod tests {
 
     #[test]
     fn a_link_in_place_of_an_index_is_refused() {
-        let (dir, elsewhere) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let (dir, elsewhere) = (
+            tempfile::tempdir().expect("a folder"),
+            tempfile::tempdir().expect("a folder"),
+        );
         let sessions = SessionsDir::of(dir.path());
         let new = session(&sessions, "new");
-        std::os::unix::fs::symlink(elsewhere.path(), sessions.root().join(".live")).expect("a link");
+        std::os::unix::fs::symlink(elsewhere.path(), sessions.root().join(".live"))
+            .expect("a link");
         assert!(new.mark_running().is_err() && sessions.live().is_err());
         assert_eq!(fs::read_dir(elsewhere.path()).expect("a folder").count(), 0);
     }
@@ -231,7 +260,9 @@ mod tests {
         let first = session(&sessions, "first");
         fs::write(first.pid_file(), "1\n").expect("a pid");
         SessionIndex::Live.create(&sessions).expect("an index");
-        session(&sessions, "second").mark_running().expect("an entry");
+        session(&sessions, "second")
+            .mark_running()
+            .expect("an entry");
         // Another process began to create it before the first one had.
         SessionIndex::Live.create(&sessions).expect("an index");
         assert_eq!(names(sessions.live()), ["first", "second"]);

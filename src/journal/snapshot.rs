@@ -1,17 +1,21 @@
-//! A snapshot of the session's state next to its journal, so that reading a long journal does not take long.
+//! A snapshot of the session's state next to its journal, so that reading a long journal does not
+//! take long.
 //!
-//! Owns the snapshot's format, and whether one can be used. [`super::snapshot_writer`] decides when one is written. The
-//! journal is the only truth: without a usable snapshot, or with one that does not match, creel reads the journal from
-//! its start.
+//! Owns the snapshot's format, and whether one can be used. [`super::snapshot_writer`] decides when
+//! one is written. The journal is the only truth: without a usable snapshot, or with one that does
+//! not match, creel reads the journal from its start.
 //!
-//! Two files belong to a snapshot. `snapshot.json` contains the state after a prefix of the journal. `snapshot.stamp`
-//! contains the metadata of the journal's file after creel's last write to it, and names the snapshot.
+//! Two files belong to a snapshot. `snapshot.json` contains the state after a prefix of the
+//! journal. `snapshot.stamp` contains the metadata of the journal's file after creel's last write
+//! to it, and names the snapshot.
 //!
 //! # Invariants
 //! - Both files are sealed with the user's key, so no clone brings a snapshot that creel uses.
-//! - Any write to the journal by another program changes the file's metadata, and the snapshot no longer counts. This
-//!   is what detects a change in the middle of a journal that is too long to read.
-//! - A snapshot counts only for the build of creel that wrote it: the state's meaning can change between builds.
+//! - Any write to the journal by another program changes the file's metadata, and the snapshot no
+//!   longer counts. This is what detects a change in the middle of a journal that is too long to
+//!   read.
+//! - A snapshot counts only for the build of creel that wrote it: the state's meaning can change
+//!   between builds.
 
 use std::{
     fs::{self, File},
@@ -39,9 +43,11 @@ const FORMAT: u32 = 1;
 const COMPARED: u64 = 64 << 10;
 /// A larger snapshot is not used.
 const LARGEST: u64 = 256 << 20;
-/// The stamp's length, padded with spaces, so that each stamp replaces the one before it in one write.
+/// The stamp's length, padded with spaces, so that each stamp replaces the one before it in one
+/// write.
 const STAMP: usize = 320;
-/// How many times to look again: between a record and its stamp, a running session's files do not match.
+/// How many times to look again: between a record and its stamp, a running session's files do not
+/// match.
 const LOOKS: u32 = 3;
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
@@ -95,22 +101,31 @@ struct SnapshotParts<'a> {
     prompts: &'a AnsweredPrompts,
 }
 
-/// Identifies the running program: its version and its file. Read once, because an update can replace the file.
+/// Identifies the running program: its version and its file. Read once, because an update can
+/// replace the file.
 pub(super) fn build() -> Option<&'static str> {
     static BUILD: OnceLock<Option<String>> = OnceLock::new();
     BUILD
         .get_or_init(|| {
             // On Linux, this is the running program even if its file was replaced or deleted.
             let running = fs::metadata("/proc/self/exe");
-            let meta = running.or_else(|_| std::env::current_exe().and_then(fs::metadata)).ok()?;
+            let meta = running
+                .or_else(|_| std::env::current_exe().and_then(fs::metadata))
+                .ok()?;
             let file = (meta.dev(), meta.ino(), meta.len());
-            let times = (meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec());
+            let times = (
+                meta.mtime(),
+                meta.mtime_nsec(),
+                meta.ctime(),
+                meta.ctime_nsec(),
+            );
             Some(format!("{} {file:?} {times:?}", env!("CARGO_PKG_VERSION")))
         })
         .as_deref()
 }
 
-/// The text of a snapshot of the state after the journal's first `position.offset` bytes, and its mark.
+/// The text of a snapshot of the state after the journal's first `position.offset` bytes, and its
+/// mark.
 pub(super) fn compose(
     key: &SnapshotKey,
     journal: &File,
@@ -118,28 +133,57 @@ pub(super) fn compose(
     state: &SessionState,
     prompts: &AnsweredPrompts,
 ) -> io::Result<(String, SnapshotMark)> {
-    let build = build().ok_or_else(|| io::Error::other("the program's file is unknown"))?.to_owned();
+    let build = build()
+        .ok_or_else(|| io::Error::other("the program's file is unknown"))?
+        .to_owned();
     let first_length = first_line(journal, position.offset)?;
     let first = digest(journal, 0, first_length)?;
-    let last = digest(journal, position.offset.saturating_sub(COMPARED), position.offset)?;
+    let last = digest(
+        journal,
+        position.offset.saturating_sub(COMPARED),
+        position.offset,
+    )?;
     let JournalPosition { offset, seq } = position;
-    let header = SnapshotHeader { format: FORMAT, build, offset, seq, first_length, first, last };
+    let header = SnapshotHeader {
+        format: FORMAT,
+        build,
+        offset,
+        seq,
+        first_length,
+        first,
+        last,
+    };
     let content = serde_json::to_string(&SnapshotParts { state, prompts })?;
     // Whatever the stored form cannot represent must not change a session.
     let read: StoredSession = serde_json::from_str(&content)?;
     if *read.state != *state || read.prompts != *prompts {
-        return Err(io::Error::other("the stored form does not restore the state"));
+        return Err(io::Error::other(
+            "the stored form does not restore the state",
+        ));
     }
     let sealed = format!("{}\n{content}\n", serde_json::to_string(&header)?);
     let seal = key.seal(sealed.as_bytes());
     let text = format!("{seal}\n{sealed}");
     let size = text.len() as u64;
-    Ok((text, SnapshotMark { seal, position, size }))
+    Ok((
+        text,
+        SnapshotMark {
+            seal,
+            position,
+            size,
+        },
+    ))
 }
 
 /// The stamp that says: the journal's file is as creel left it, and this snapshot belongs to it.
 pub(super) fn stamp(key: &SnapshotKey, seal: &str, journal: &JournalFileStamp) -> String {
-    let JournalFileStamp { id, length, modified, changed, .. } = journal;
+    let JournalFileStamp {
+        id,
+        length,
+        modified,
+        changed,
+        ..
+    } = journal;
     let said = format!("{FORMAT} {seal} {id:?} {length} {modified:?} {changed:?}");
     let line = format!("{said} {}", key.seal(said.as_bytes()));
     format!("{line:<width$}\n", width = STAMP - 1)
@@ -150,8 +194,8 @@ pub(super) fn restore(journal: &Path, file: &File) -> Option<RestoredSession> {
     let path = snapshot_file(journal);
     // Most sessions have none.
     fs::symlink_metadata(&path).ok()?;
-    // Where another machine can write without a new time here, only the whole journal tells. (Elsewhere than on Linux creel
-    // does not know the file systems; most of them are local.)
+    // Where another machine can write without a new time here, only the whole journal tells.
+    // (Elsewhere than on Linux creel does not know the file systems; most of them are local.)
     if cfg!(target_os = "linux") && FileTimePrecision::of(file) == FileTimePrecision::Vague {
         return None;
     }
@@ -180,7 +224,15 @@ fn restore_with(key: &SnapshotKey, journal: &Path, file: &File) -> Option<Restor
 fn unseal(seal: &str, sealed: &str, size: u64, journal: &File) -> Option<RestoredSession> {
     let (header, content) = sealed.split_once('\n')?;
     let header: SnapshotHeader = serde_json::from_str(header).ok()?;
-    let SnapshotHeader { format, build: by, offset, seq, first_length, first, last } = header;
+    let SnapshotHeader {
+        format,
+        build: by,
+        offset,
+        seq,
+        first_length,
+        first,
+        last,
+    } = header;
     if format != FORMAT || Some(by.as_str()) != build() {
         return None;
     }
@@ -190,13 +242,25 @@ fn unseal(seal: &str, sealed: &str, size: u64, journal: &File) -> Option<Restore
         return None;
     }
     let StoredSession { state, prompts } = serde_json::from_str(content).ok()?;
-    let mark = SnapshotMark { seal: seal.to_owned(), position: JournalPosition { offset, seq }, size };
-    Some(RestoredSession { state, prompts, mark })
+    let mark = SnapshotMark {
+        seal: seal.to_owned(),
+        position: JournalPosition { offset, seq },
+        size,
+    };
+    Some(RestoredSession {
+        state,
+        prompts,
+        mark,
+    })
 }
 
 fn read_text(path: &Path) -> Option<String> {
     let mut text = String::new();
-    open::to_read(path).ok()?.take(LARGEST).read_to_string(&mut text).ok()?;
+    open::to_read(path)
+        .ok()?
+        .take(LARGEST)
+        .read_to_string(&mut text)
+        .ok()?;
     Some(text)
 }
 

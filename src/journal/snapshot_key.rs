@@ -1,6 +1,8 @@
-//! The secret that seals snapshots, so that only creel processes of this user write one that creel uses.
+//! The secret that seals snapshots, so that only creel processes of this user write one that creel
+//! uses.
 //!
-//! The key is in the user's state folder, next to the trusted configs. A clone or a sandboxed agent does not have it.
+//! The key is in the user's state folder, next to the trusted configs. A clone or a sandboxed agent
+//! does not have it.
 //!
 //! # Invariants
 //! - The key never changes once it exists. Processes that create it at the same time agree on one.
@@ -41,10 +43,16 @@ impl SnapshotKey {
     pub(super) fn new(key: [u8; KEY_BYTES]) -> Self {
         let padded = |pad: u8| {
             let mut block = [pad; BLOCK];
-            block.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
+            block
+                .iter_mut()
+                .zip(key)
+                .for_each(|(byte, key)| *byte ^= key);
             Sha256::new_with_prefix(block)
         };
-        Self { inner: padded(0x36), outer: padded(0x5c) }
+        Self {
+            inner: padded(0x36),
+            outer: padded(0x5c),
+        }
     }
 
     /// The user's key, if there is one.
@@ -62,7 +70,10 @@ impl SnapshotKey {
             static ALONE: Mutex<()> = Mutex::new(());
             let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
             let made = create(FOLDER.get()?);
-            made.inspect_err(|error| tracing::warn!("cannot create the key for snapshots: {error}")).ok()?;
+            made.inspect_err(|error| {
+                tracing::warn!("cannot create the key for snapshots: {error}");
+            })
+            .ok()?;
             Self::existing()
         })
     }
@@ -74,10 +85,12 @@ impl SnapshotKey {
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    bytes
+        .iter()
+        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }
 
 fn read(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
@@ -88,10 +101,17 @@ fn read(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
 
 /// Creates the key under another name first, so that no process reads half of it.
 fn create(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(folder)?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(PRIVATE_DIR)
+        .create(folder)?;
     let draft = folder.join(format!("snapshot-key.{}", std::process::id()));
     let _ = fs::remove_file(&draft);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(&draft)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(PRIVATE_FILE)
+        .open(&draft)?;
     file.write_all(&read(Path::new("/dev/urandom"))?)?;
     file.sync_all()?;
     let linked = fs::hard_link(&draft, folder.join("snapshot-key"));
@@ -123,7 +143,14 @@ mod tests {
         create(dir.path()).expect("a key");
         let first = read(&dir.path().join("snapshot-key")).expect("a key");
         create(dir.path()).expect("the same key");
-        assert_eq!(read(&dir.path().join("snapshot-key")).expect("a key"), first);
-        assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 1, "no draft is left");
+        assert_eq!(
+            read(&dir.path().join("snapshot-key")).expect("a key"),
+            first
+        );
+        assert_eq!(
+            fs::read_dir(dir.path()).expect("a folder").count(),
+            1,
+            "no draft is left"
+        );
     }
 }

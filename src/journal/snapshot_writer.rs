@@ -1,8 +1,8 @@
 //! Writes snapshots of a running session: in the background now and then, and when it ends.
 //!
 //! # Invariants
-//! - The work per record does not grow with the session: a snapshot is written only after the journal has grown by
-//!   several times the snapshot's size.
+//! - The work per record does not grow with the session: a snapshot is written only after the
+//!   journal has grown by several times the snapshot's size.
 //! - A snapshot that cannot be written changes nothing for the session.
 //! - Once another program has touched the journal, this process stamps no snapshot any more.
 
@@ -40,7 +40,8 @@ pub(super) struct SnapshotWriter {
     path: PathBuf,
     journal: File,
     stamps: Arc<Mutex<StampedSnapshot>>,
-    /// How much of the journal the latest snapshot covers, and its size. Set when its writing begins.
+    /// How much of the journal the latest snapshot covers, and its size. Set when its writing
+    /// begins.
     covered: u64,
     last_write: Option<Instant>,
     writing: Option<JoinHandle<()>>,
@@ -57,19 +58,33 @@ struct StampedSnapshot {
 }
 
 impl SnapshotWriter {
-    /// `journal` is a handle of the journal's file, `restored` the snapshot that the session was read from.
+    /// `journal` is a handle of the journal's file, `restored` the snapshot that the session was
+    /// read from.
     pub(super) fn new(path: PathBuf, journal: File, restored: Option<SnapshotMark>) -> Self {
         // Read now: an update can replace the program later.
         let _ = snapshot::build();
         let covered = restored.as_ref().map_or(0, |mark| mark.position.offset);
         let stamp = restored.as_ref().and_then(|_| open_stamp(&path).ok());
         if restored.is_none() {
-            // Without a stamp they would not be used, but nothing of a session that is gone should be left.
+            // Without a stamp they would not be used, but nothing of a session that is gone should
+            // be left.
             let _ = std::fs::remove_file(snapshot::stamp_file(&path));
             let _ = std::fs::remove_file(snapshot::snapshot_file(&path));
         }
-        let stamps = StampedSnapshot { stamp, snapshot: restored, journal: None, is_spoiled: false };
-        Self { path, journal, stamps: Arc::new(Mutex::new(stamps)), covered, last_write: None, writing: None }
+        let stamps = StampedSnapshot {
+            stamp,
+            snapshot: restored,
+            journal: None,
+            is_spoiled: false,
+        };
+        Self {
+            path,
+            journal,
+            stamps: Arc::new(Mutex::new(stamps)),
+            covered,
+            last_write: None,
+            writing: None,
+        }
     }
 
     /// Notes that this process wrote to the journal. `journal` is the file's metadata since then.
@@ -88,34 +103,69 @@ impl SnapshotWriter {
         }
     }
 
-    /// Begins to write a snapshot in the background, if it is time for one. `state` is the state at `position`.
-    pub(super) fn offer(&mut self, position: JournalPosition, state: &SessionState, prompts: &AnsweredPrompts) {
-        if !self.is_due(position, WORTHWHILE) || self.last_write.is_some_and(|last| last.elapsed() < AT_MOST_EVERY) {
+    /// Begins to write a snapshot in the background, if it is time for one. `state` is the state at
+    /// `position`.
+    pub(super) fn offer(
+        &mut self,
+        position: JournalPosition,
+        state: &SessionState,
+        prompts: &AnsweredPrompts,
+    ) {
+        if !self.is_due(position, WORTHWHILE)
+            || self
+                .last_write
+                .is_some_and(|last| last.elapsed() < AT_MOST_EVERY)
+        {
             return;
         }
-        let Ok(journal) = self.journal.try_clone() else { return };
+        let Ok(journal) = self.journal.try_clone() else {
+            return;
+        };
         self.begin(position);
-        let (path, stamps, state, prompts) = (self.path.clone(), self.stamps.clone(), state.clone(), prompts.clone());
+        let (path, stamps, state, prompts) = (
+            self.path.clone(),
+            self.stamps.clone(),
+            state.clone(),
+            prompts.clone(),
+        );
         self.writing = std::thread::Builder::new()
             .name("snapshot".into())
             .spawn(move || write_or_log(&path, &journal, &stamps, position, &state, &prompts))
             .ok();
     }
 
-    /// Writes the last snapshot of a session that has ended, if reading the journal without it would take longer.
-    pub(super) fn finish(&mut self, position: JournalPosition, state: &SessionState, prompts: &AnsweredPrompts) {
+    /// Writes the last snapshot of a session that has ended, if reading the journal without it
+    /// would take longer.
+    pub(super) fn finish(
+        &mut self,
+        position: JournalPosition,
+        state: &SessionState,
+        prompts: &AnsweredPrompts,
+    ) {
         if let Some(writing) = self.writing.take() {
             let _ = writing.join();
         }
         if self.is_due(position, WORTHWHILE_AT_THE_END) {
             self.begin(position);
-            write_or_log(&self.path, &self.journal, &self.stamps, position, state, prompts);
+            write_or_log(
+                &self.path,
+                &self.journal,
+                &self.stamps,
+                position,
+                state,
+                prompts,
+            );
         }
     }
 
     fn is_due(&self, position: JournalPosition, worthwhile: u64) -> bool {
         let grown = position.offset.saturating_sub(self.covered);
-        if grown < worthwhile || self.writing.as_ref().is_some_and(|writing| !writing.is_finished()) {
+        if grown < worthwhile
+            || self
+                .writing
+                .as_ref()
+                .is_some_and(|writing| !writing.is_finished())
+        {
             return false;
         }
         let stamps = lock(&self.stamps);
@@ -131,10 +181,18 @@ impl SnapshotWriter {
 impl StampedSnapshot {
     /// Writes the stamp for the journal as it is now.
     fn update(&mut self) {
-        let Self { stamp: Some(file), snapshot: Some(mark), journal: Some(journal), is_spoiled: false } = self else {
+        let Self {
+            stamp: Some(file),
+            snapshot: Some(mark),
+            journal: Some(journal),
+            is_spoiled: false,
+        } = self
+        else {
             return;
         };
-        let Some(key) = SnapshotKey::existing() else { return };
+        let Some(key) = SnapshotKey::existing() else {
+            return;
+        };
         let _ = file.write_all_at(snapshot::stamp(key, &mark.seal, journal).as_bytes(), 0);
     }
 }
@@ -155,7 +213,9 @@ fn write_or_log(
     state: &SessionState,
     prompts: &AnsweredPrompts,
 ) {
-    let Some(key) = SnapshotKey::existing_or_new() else { return };
+    let Some(key) = SnapshotKey::existing_or_new() else {
+        return;
+    };
     let written = write(key, path, journal, stamps, (position, state, prompts));
     if let Err(error) = written {
         tracing::info!("no snapshot of {}: {error}", path.display());

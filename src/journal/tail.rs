@@ -1,7 +1,7 @@
 //! The records of a journal as it grows, read from its file.
 //!
-//! Owns reading whole lines from an offset. Each reader of a session reads at its own speed and has only its current
-//! chunk in memory: the rest is on disk.
+//! Owns reading whole lines from an offset. Each reader of a session reads at its own speed and has
+//! only its current chunk in memory: the rest is on disk.
 //!
 //! # Invariants
 //! - Every record is read once, whole, and in order.
@@ -27,14 +27,22 @@ pub struct RecordTail {
 
 impl RecordTail {
     pub(super) const fn new(file: File, offset: u64) -> Self {
-        Self { file, offset, held: Vec::new(), taken: 0 }
+        Self {
+            file,
+            offset,
+            held: Vec::new(),
+            taken: 0,
+        }
     }
 
     /// The next line with its newline, or None if there is no further line yet.
     pub fn next_line(&mut self) -> io::Result<Option<&str>> {
         let mut looked_at = self.taken;
         let end = loop {
-            if let Some(newline) = self.held[looked_at..].iter().position(|byte| *byte == b'\n') {
+            if let Some(newline) = self.held[looked_at..]
+                .iter()
+                .position(|byte| *byte == b'\n')
+            {
                 break looked_at + newline + 1;
             }
             looked_at = self.held.len() - self.taken;
@@ -43,10 +51,13 @@ impl RecordTail {
             }
         };
         let start = std::mem::replace(&mut self.taken, end);
-        str::from_utf8(&self.held[start..end]).map(Some).map_err(invalid)
+        str::from_utf8(&self.held[start..end])
+            .map(Some)
+            .map_err(invalid)
     }
 
-    /// The next record, or None if there is none yet. Skips a line that is not a record: creel did not write it.
+    /// The next record, or None if there is none yet. Skips a line that is not a record: creel did
+    /// not write it.
     pub fn next_record(&mut self) -> io::Result<Option<Record>> {
         while let Some(line) = self.next_line()? {
             match Record::from_line(line) {
@@ -64,7 +75,9 @@ impl RecordTail {
         self.taken = 0;
         let start = self.held.len();
         self.held.resize(start + CHUNK, 0);
-        let read = self.file.read_at(&mut self.held[start..], self.offset + start as u64);
+        let read = self
+            .file
+            .read_at(&mut self.held[start..], self.offset + start as u64);
         self.held.truncate(start + *read.as_ref().unwrap_or(&0));
         // Another program truncated the file: creel's next records begin at its start.
         if matches!(read, Ok(0)) && self.file.metadata()?.len() < self.offset + start as u64 {
@@ -99,6 +112,9 @@ mod tests {
         assert!(lines(&mut tail).is_empty());
         write!(file, "{}{}", &line(7)[99..], line(2)).expect("space");
         assert_eq!(lines(&mut tail), [line(7), line(2)]);
-        assert!(tail.held.capacity() < 8 * line(7).len(), "what was read is not kept");
+        assert!(
+            tail.held.capacity() < 8 * line(7).len(),
+            "what was read is not kept"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Connections of the tools to their session.
 //!
-//! The session can start after the server and end before it. So the pool looks for it at the first call, and again when
-//! the known one has ended.
+//! The session can start after the server and end before it. So the pool looks for it at the first
+//! call, and again when the known one has ended.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,15 +40,20 @@ pub struct SessionConnectionPool {
 /// How many calls run at the same time. Less than the number of clients that a session accepts.
 const AT_ONCE: usize = 16;
 
-/// How many idle connections to keep. Few, since a session accepts only so many clients, and several servers can share
-/// it.
+/// How many idle connections to keep. Few, since a session accepts only so many clients, and
+/// several servers can share it.
 const KEPT: usize = 2;
 
 pub(super) struct PooledConnection(AsyncSocketClient);
 
 impl SessionConnectionPool {
     pub fn new(find: Box<SessionFinder>) -> Self {
-        Self { find, found: Mutex::new(None), idle: Mutex::new(Vec::new()), room: Semaphore::new(AT_ONCE) }
+        Self {
+            find,
+            found: Mutex::new(None),
+            idle: Mutex::new(Vec::new()),
+            room: Semaphore::new(AT_ONCE),
+        }
     }
 
     /// Waits until another call can run.
@@ -65,7 +70,8 @@ impl SessionConnectionPool {
         }
         let reach = Arc::clone(self);
         let connected = tokio::task::spawn_blocking(move || reach.connect()).await;
-        let client = connected.map_err(|panic| ToolError::Job(format!("cannot look for sessions: {panic}")))??;
+        let client = connected
+            .map_err(|panic| ToolError::Job(format!("cannot look for sessions: {panic}")))??;
         Ok(PooledConnection(AsyncSocketClient::new(client)?))
     }
 
@@ -100,7 +106,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl PooledConnection {
     /// Sends a request whose answer has data.
-    pub(super) async fn told(&mut self, request: impl Into<SessionRequest>) -> Result<ReplyData, ToolError> {
+    pub(super) async fn told(
+        &mut self,
+        request: impl Into<SessionRequest>,
+    ) -> Result<ReplyData, ToolError> {
         self.ask(request).await?.ok_or_else(other_answer)
     }
 
@@ -113,12 +122,20 @@ impl PooledConnection {
     }
 
     /// Sends a request that takes as long as the session needs for it.
-    pub(super) async fn told_in_time(&mut self, request: impl Into<SessionRequest>) -> Result<ReplyData, ToolError> {
-        self.0.ask_patiently(ClientKind::Mcp, request).await?.ok_or_else(other_answer)
+    pub(super) async fn told_in_time(
+        &mut self,
+        request: impl Into<SessionRequest>,
+    ) -> Result<ReplyData, ToolError> {
+        self.0
+            .ask_patiently(ClientKind::Mcp, request)
+            .await?
+            .ok_or_else(other_answer)
     }
 
     pub(super) async fn tasks(&mut self) -> Result<Vec<TaskView>, ToolError> {
-        let ReplyData::Tasks(tasks) = self.told(SessionQuery::TaskList).await? else { return Err(other_answer()) };
+        let ReplyData::Tasks(tasks) = self.told(SessionQuery::TaskList).await? else {
+            return Err(other_answer());
+        };
         Ok(tasks)
     }
 }
@@ -138,14 +155,18 @@ fn no_session(why: &str) -> ToolError {
 impl From<SessionRequestError> for ToolError {
     fn from(error: SessionRequestError) -> Self {
         match &error {
-            SessionRequestError::Refused(_) | SessionRequestError::NotSent(_) => Self::Job(error.to_string()),
-            SessionRequestError::NotRunning(name) => no_session(&format!("session `{name}` is not running")),
-            SessionRequestError::Unreachable { .. } => {
-                Self::Job(format!("{error}\nthe session may be about to end; call this tool again"))
+            SessionRequestError::Refused(_) | SessionRequestError::NotSent(_) => {
+                Self::Job(error.to_string())
             }
-            SessionRequestError::Ended(_) => {
-                Self::Job(format!("{error}\nthe session may have run the request or not: check with `creel show`"))
+            SessionRequestError::NotRunning(name) => {
+                no_session(&format!("session `{name}` is not running"))
             }
+            SessionRequestError::Unreachable { .. } => Self::Job(format!(
+                "{error}\nthe session may be about to end; call this tool again"
+            )),
+            SessionRequestError::Ended(_) => Self::Job(format!(
+                "{error}\nthe session may have run the request or not: check with `creel show`"
+            )),
         }
     }
 }

@@ -176,18 +176,45 @@ struct HookClearOutput {
     hooks_cleared: usize,
 }
 
-async fn register(line: &mut PooledConnection, wanted: HookRegisterInput) -> Result<HookRegisterOutput, ToolError> {
-    let HookRegisterInput { task_id: task, hook_type, metadata } = wanted;
-    let hook = StopHookRegistration { task, preset: hook_type.into(), metadata };
-    let ReplyData::StopHooks(registered) = line.told(SessionCommand::RegisterStopHook(hook)).await? else {
+async fn register(
+    line: &mut PooledConnection,
+    wanted: HookRegisterInput,
+) -> Result<HookRegisterOutput, ToolError> {
+    let HookRegisterInput {
+        task_id: task,
+        hook_type,
+        metadata,
+    } = wanted;
+    let hook = StopHookRegistration {
+        task,
+        preset: hook_type.into(),
+        metadata,
+    };
+    let ReplyData::StopHooks(registered) =
+        line.told(SessionCommand::RegisterStopHook(hook)).await?
+    else {
         return Err(other_answer());
     };
-    let StopHookView { id, task, preset, enabled, metadata } =
-        registered.into_iter().next().ok_or_else(other_answer)?;
-    Ok(HookRegisterOutput { hook_id: id, task_id: task, hook_type: preset, enabled, metadata })
+    let StopHookView {
+        id,
+        task,
+        preset,
+        enabled,
+        metadata,
+    } = registered.into_iter().next().ok_or_else(other_answer)?;
+    Ok(HookRegisterOutput {
+        hook_id: id,
+        task_id: task,
+        hook_type: preset,
+        enabled,
+        metadata,
+    })
 }
 
-async fn evaluate(line: &mut PooledConnection, work: IterationWorkInput) -> Result<HookEvaluateOutput, ToolError> {
+async fn evaluate(
+    line: &mut PooledConnection,
+    work: IterationWorkInput,
+) -> Result<HookEvaluateOutput, ToolError> {
     let (about, judged) = judge(line, work, RuleCheckMode::AsLast).await?;
     Ok(HookEvaluateOutput {
         hook_id: judged.hook,
@@ -205,17 +232,29 @@ async fn list(
     line: &mut PooledConnection,
     HookTaskInput { task_id }: HookTaskInput,
 ) -> Result<HookListOutput, ToolError> {
-    let request = SessionQuery::StopHookList { task: Some(task_id.clone()) };
-    let ReplyData::StopHooks(hooks) = line.told(request).await? else { return Err(other_answer()) };
+    let request = SessionQuery::StopHookList {
+        task: Some(task_id.clone()),
+    };
+    let ReplyData::StopHooks(hooks) = line.told(request).await? else {
+        return Err(other_answer());
+    };
     let hooks: Vec<HookListEntry> = hooks.into_iter().map(HookListEntry::of).collect();
-    Ok(HookListOutput { task_id, hook_count: hooks.len(), hooks })
+    Ok(HookListOutput {
+        task_id,
+        hook_count: hooks.len(),
+        hooks,
+    })
 }
 
 impl HookListEntry {
     fn of(view: StopHookView) -> Self {
         let mut metadata = view.metadata;
         metadata.insert("type".into(), view.preset.into());
-        Self { id: view.id, enabled: view.enabled, metadata }
+        Self {
+            id: view.id,
+            enabled: view.enabled,
+            metadata,
+        }
     }
 }
 
@@ -223,9 +262,16 @@ async fn clear(
     line: &mut PooledConnection,
     HookTaskInput { task_id }: HookTaskInput,
 ) -> Result<HookClearOutput, ToolError> {
-    let ReplyData::Cleared(hooks_cleared) = line.told(SessionCommand::ClearStopHooks { task: task_id.clone() }).await?
+    let ReplyData::Cleared(hooks_cleared) = line
+        .told(SessionCommand::ClearStopHooks {
+            task: task_id.clone(),
+        })
+        .await?
     else {
         return Err(other_answer());
     };
-    Ok(HookClearOutput { task_id, hooks_cleared })
+    Ok(HookClearOutput {
+        task_id,
+        hooks_cleared,
+    })
 }

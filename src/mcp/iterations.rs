@@ -1,5 +1,5 @@
-//! The tools for the loops of a self-driven agent: it starts one, has each iteration evaluated, and continues or
-//! completes it.
+//! The tools for the loops of a self-driven agent: it starts one, has each iteration evaluated, and
+//! continues or completes it.
 
 use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
@@ -104,7 +104,8 @@ pub(super) struct IterationWorkInput {
     /// The kind of draft.
     #[serde(default, alias = "draft_type")]
     draft_type: Option<String>,
-    /// Data for a checkpoint, whatever the decision; `executionPhase` in it names the current phase.
+    /// Data for a checkpoint, whatever the decision; `executionPhase` in it names the current
+    /// phase.
     #[serde(default, alias = "checkpoint_data")]
     checkpoint_data: Option<Map<String, Value>>,
 }
@@ -229,12 +230,34 @@ struct IterationCompleteOutput {
     completion_promise: String,
 }
 
-async fn start(line: &mut PooledConnection, wanted: IterationStartInput) -> Result<IterationStartOutput, ToolError> {
-    let IterationStartInput { task_id: task, max_iterations, completion_promises } = wanted;
-    let promises = completion_promises.iter().map(|text| promise(START.name, text)).collect::<Result<_, _>>()?;
+async fn start(
+    line: &mut PooledConnection,
+    wanted: IterationStartInput,
+) -> Result<IterationStartOutput, ToolError> {
+    let IterationStartInput {
+        task_id: task,
+        max_iterations,
+        completion_promises,
+    } = wanted;
+    let promises = completion_promises
+        .iter()
+        .map(|text| promise(START.name, text))
+        .collect::<Result<_, _>>()?;
     let max_iterations = max_iterations.unwrap_or(MAX_ITERATIONS);
-    let about = about(line, LoopCommand::Start { task, max_iterations, promises }).await?;
-    let promises = if about.promises.is_empty() { Promise::ALL.to_vec() } else { about.promises };
+    let about = about(
+        line,
+        LoopCommand::Start {
+            task,
+            max_iterations,
+            promises,
+        },
+    )
+    .await?;
+    let promises = if about.promises.is_empty() {
+        Promise::ALL.to_vec()
+    } else {
+        about.promises
+    };
     Ok(IterationStartOutput {
         iteration_id: about.id,
         task_id: about.task,
@@ -245,7 +268,10 @@ async fn start(line: &mut PooledConnection, wanted: IterationStartInput) -> Resu
     })
 }
 
-async fn validate(line: &mut PooledConnection, work: IterationWorkInput) -> Result<IterationValidateOutput, ToolError> {
+async fn validate(
+    line: &mut PooledConnection,
+    work: IterationWorkInput,
+) -> Result<IterationValidateOutput, ToolError> {
     let (about, judged) = judge(line, work, RuleCheckMode::Check).await?;
     Ok(IterationValidateOutput {
         iteration_id: about.id,
@@ -266,15 +292,29 @@ async fn validate(line: &mut PooledConnection, work: IterationWorkInput) -> Resu
 
 impl RuleResultOutput {
     fn of(rule: RuleView) -> Self {
-        Self { rule_name: rule.rule, passed: rule.passed, message: rule.message }
+        Self {
+            rule_name: rule.rule,
+            passed: rule.passed,
+            message: rule.message,
+        }
     }
 }
 
 async fn next(
     line: &mut PooledConnection,
-    IterationNextInput { iteration_id: id, checkpoint_data }: IterationNextInput,
+    IterationNextInput {
+        iteration_id: id,
+        checkpoint_data,
+    }: IterationNextInput,
 ) -> Result<IterationNextOutput, ToolError> {
-    let about = about(line, LoopCommand::Next { id, checkpoint: checkpoint_data.map(Value::Object) }).await?;
+    let about = about(
+        line,
+        LoopCommand::Next {
+            id,
+            checkpoint: checkpoint_data.map(Value::Object),
+        },
+    )
+    .await?;
     Ok(IterationNextOutput {
         iteration_id: about.id,
         task_id: about.task,
@@ -289,8 +329,13 @@ async fn complete(
     line: &mut PooledConnection,
     wanted: IterationCompleteInput,
 ) -> Result<IterationCompleteOutput, ToolError> {
-    let IterationCompleteInput { iteration_id: id, completion_promise } = wanted;
-    let promised = completion_promise.map(|text| promise(COMPLETE.name, &text)).transpose()?;
+    let IterationCompleteInput {
+        iteration_id: id,
+        completion_promise,
+    } = wanted;
+    let promised = completion_promise
+        .map(|text| promise(COMPLETE.name, &text))
+        .transpose()?;
     let promise = promised.unwrap_or(Promise::Complete);
     let about = about(line, LoopCommand::Complete { id, promise }).await?;
     let status = match promise {
@@ -312,24 +357,46 @@ pub(super) async fn judge(
     work: IterationWorkInput,
     rules: RuleCheckMode,
 ) -> Result<(LoopView, JudgementView), ToolError> {
-    let IterationWorkInput { iteration_id: id, agent_output: said, files_modified: files, .. } = work;
+    let IterationWorkInput {
+        iteration_id: id,
+        agent_output: said,
+        files_modified: files,
+        ..
+    } = work;
     let about = match line.ask(SessionQuery::LoopShow { id: id.clone() }).await {
         Ok(Some(ReplyData::AgentLoop(about))) => about,
         Ok(_) => return Err(other_answer()),
-        Err(SessionRequestError::Refused(why)) => return Err(ToolError::Job(format!("{why}\n{UNKNOWN}"))),
+        Err(SessionRequestError::Refused(why)) => {
+            return Err(ToolError::Job(format!("{why}\n{UNKNOWN}")));
+        }
         Err(error) => return Err(error.into()),
     };
     let draft_type = work.draft_type;
-    let draft = work.draft_content.map(|draft_content| AgentDraft { draft_content, draft_type });
+    let draft = work.draft_content.map(|draft_content| AgentDraft {
+        draft_content,
+        draft_type,
+    });
     let checkpoint = work.checkpoint_data.map(Value::Object);
-    let asked = EvaluationRequest { id, said, files, draft, checkpoint, rules };
-    let request = SessionCommand::Loop { about: LoopCommand::Judge(Box::new(asked)) };
-    let ReplyData::Judged(judged) = line.told_in_time(request).await? else { return Err(other_answer()) };
+    let asked = EvaluationRequest {
+        id,
+        said,
+        files,
+        draft,
+        checkpoint,
+        rules,
+    };
+    let request = SessionCommand::Loop {
+        about: LoopCommand::Judge(Box::new(asked)),
+    };
+    let ReplyData::Judged(judged) = line.told_in_time(request).await? else {
+        return Err(other_answer());
+    };
     Ok((*about, *judged))
 }
 
 async fn about(line: &mut PooledConnection, command: LoopCommand) -> Result<LoopView, ToolError> {
-    let ReplyData::AgentLoop(about) = line.told(SessionCommand::Loop { about: command }).await? else {
+    let ReplyData::AgentLoop(about) = line.told(SessionCommand::Loop { about: command }).await?
+    else {
         return Err(other_answer());
     };
     Ok(*about)
@@ -337,6 +404,10 @@ async fn about(line: &mut PooledConnection, command: LoopCommand) -> Result<Loop
 
 fn promise(tool: &str, text: &str) -> Result<Promise, ToolError> {
     let known = || Promise::ALL.map(Promise::word).join(", ");
-    Promise::named(text)
-        .ok_or_else(|| ToolError::Arguments(format!("{tool}: `{text}` is not a promise; use one of: {}", known())))
+    Promise::named(text).ok_or_else(|| {
+        ToolError::Arguments(format!(
+            "{tool}: `{text}` is not a promise; use one of: {}",
+            known()
+        ))
+    })
 }

@@ -18,7 +18,10 @@ use crate::{
 };
 
 pub(super) fn tools() -> Vec<McpTool> {
-    vec![McpTool::new(STATUS, status), McpTool::new(COMPLETE, complete)]
+    vec![
+        McpTool::new(STATUS, status),
+        McpTool::new(COMPLETE, complete),
+    ]
 }
 
 /// The interval between two looks at a session whose checks run.
@@ -123,8 +126,13 @@ struct TaskCountsOutput {
     completed: usize,
 }
 
-async fn status(line: &mut PooledConnection, _: EmptyInput) -> Result<SessionStatusOutput, ToolError> {
-    let ReplyData::Status(status) = line.told(SessionQuery::Status).await? else { return Err(other_answer()) };
+async fn status(
+    line: &mut PooledConnection,
+    _: EmptyInput,
+) -> Result<SessionStatusOutput, ToolError> {
+    let ReplyData::Status(status) = line.told(SessionQuery::Status).await? else {
+        return Err(other_answer());
+    };
     Ok(SessionStatusOutput::of(*status, &line.tasks().await?))
 }
 
@@ -132,7 +140,9 @@ async fn complete(
     line: &mut PooledConnection,
     SessionCompleteInput { reason }: SessionCompleteInput,
 ) -> Result<SessionCompleteOutput, ToolError> {
-    let ReplyData::Status(status) = line.told(SessionQuery::Status).await? else { return Err(other_answer()) };
+    let ReplyData::Status(status) = line.told(SessionQuery::Status).await? else {
+        return Err(other_answer());
+    };
     line.ask(SessionCommand::CompleteSession { reason }).await?;
     let next = if status.led_from_outside {
         verified(line).await?;
@@ -140,16 +150,25 @@ async fn complete(
     } else {
         "end your turn: creel then evaluates whether the work is done"
     };
-    Ok(SessionCompleteOutput { session: status.session, next: next.into() })
+    Ok(SessionCompleteOutput {
+        session: status.session,
+        next: next.into(),
+    })
 }
 
-/// Waits until the checks have judged the work of an agent that drives itself. A red check refuses the completion.
+/// Waits until the checks have judged the work of an agent that drives itself. A red check refuses
+/// the completion.
 async fn verified(line: &mut PooledConnection) -> Result<(), ToolError> {
     loop {
         // A session that cannot be asked any more has ended.
-        let Ok(ReplyData::Status(status)) = line.told(SessionQuery::Status).await else { return Ok(()) };
+        let Ok(ReplyData::Status(status)) = line.told(SessionQuery::Status).await else {
+            return Ok(());
+        };
         if let Some(gate) = status.gate {
-            return Err(ToolError::Job(format!("the session is not complete. It needs the user: {}", gate.reason)));
+            return Err(ToolError::Job(format!(
+                "the session is not complete. It needs the user: {}",
+                gate.reason
+            )));
         }
         if let Some(why) = status.completion_refused {
             return Err(ToolError::Job(format!(
@@ -186,7 +205,11 @@ impl SessionStatusOutput {
 
 impl OpenGateOutput {
     fn of(gate: GateView) -> Self {
-        Self { gate: gate.gate.0, about: gate.about.name().to_owned(), reason: gate.reason }
+        Self {
+            gate: gate.gate.0,
+            about: gate.about.name().to_owned(),
+            reason: gate.reason,
+        }
     }
 }
 

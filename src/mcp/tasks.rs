@@ -111,8 +111,8 @@ struct TaskAddInput {
     /// The tasks that must be completed first.
     #[serde(default, alias = "depends_on")]
     depends_on: Vec<String>,
-    /// Whether a worker (`creel worker`) does it instead of you. It enters the queue when it is ready, and its state
-    /// here follows its state there.
+    /// Whether a worker (`creel worker`) does it instead of you. It enters the queue when it is
+    /// ready, and its state here follows its state there.
     #[serde(default)]
     queue: bool,
     /// With `queue`: the agents that may work on it. Default: those of its type, or all.
@@ -225,67 +225,147 @@ async fn add(line: &mut PooledConnection, new: TaskAddInput) -> Result<TaskView,
         agents,
     } = new;
     if !queue && !agents.is_empty() {
-        return Err(ToolError::Job("`agents` limits which workers get a task from the queue; set `queue` too".into()));
+        return Err(ToolError::Job(
+            "`agents` limits which workers get a task from the queue; set `queue` too".into(),
+        ));
     }
     let named: Vec<String> = parent.iter().chain(&depends_on).cloned().collect();
     let named: Vec<&String> = named.iter().collect();
     let (dependencies, queue) = (depends_on, queue.then_some(agents));
-    let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue };
-    match line.ask(SessionCommand::Task { task: TaskCommand::Add(new) }).await {
+    let new = NewTask {
+        id,
+        goal,
+        deliverables,
+        labels,
+        priority,
+        kind,
+        parent,
+        dependencies,
+        queue,
+    };
+    match line
+        .ask(SessionCommand::Task {
+            task: TaskCommand::Add(new),
+        })
+        .await
+    {
         Ok(Some(ReplyData::Added(id))) => one(line, &id).await,
         Ok(_) => Err(other_answer()),
         Err(error) => Err(explained(line, error, &named).await),
     }
 }
 
-async fn list(line: &mut PooledConnection, wanted: TaskListInput) -> Result<TaskListOutput, ToolError> {
-    let TaskListInput { state, labels, kind } = wanted;
+async fn list(
+    line: &mut PooledConnection,
+    wanted: TaskListInput,
+) -> Result<TaskListOutput, ToolError> {
+    let TaskListInput {
+        state,
+        labels,
+        kind,
+    } = wanted;
     let mut tasks = line.tasks().await?;
     tasks.retain(|task| {
         state.is_none_or(|state| task.state == state)
             && labels.iter().all(|label| task.labels.contains(label))
-            && kind.as_ref().is_none_or(|kind| task.kind.as_ref() == Some(kind))
+            && kind
+                .as_ref()
+                .is_none_or(|kind| task.kind.as_ref() == Some(kind))
     });
-    Ok(TaskListOutput { task_count: tasks.len(), tasks })
+    Ok(TaskListOutput {
+        task_count: tasks.len(),
+        tasks,
+    })
 }
 
-async fn get(line: &mut PooledConnection, TaskGetInput { task_id }: TaskGetInput) -> Result<TaskView, ToolError> {
+async fn get(
+    line: &mut PooledConnection,
+    TaskGetInput { task_id }: TaskGetInput,
+) -> Result<TaskView, ToolError> {
     one(line, &task_id).await
 }
 
 async fn start(
     line: &mut PooledConnection,
-    TaskStartInput { task_id: id, context }: TaskStartInput,
+    TaskStartInput {
+        task_id: id,
+        context,
+    }: TaskStartInput,
 ) -> Result<TaskView, ToolError> {
-    change(line, &[&id], TaskCommand::Start { id: id.clone(), context }).await
+    change(
+        line,
+        &[&id],
+        TaskCommand::Start {
+            id: id.clone(),
+            context,
+        },
+    )
+    .await
 }
 
-async fn complete(line: &mut PooledConnection, done: TaskCompleteInput) -> Result<TaskView, ToolError> {
-    let TaskCompleteInput { task_id: id, result, artifacts } = done;
-    let completion = TaskCompletion { id: id.clone(), content: None, result, artifacts };
+async fn complete(
+    line: &mut PooledConnection,
+    done: TaskCompleteInput,
+) -> Result<TaskView, ToolError> {
+    let TaskCompleteInput {
+        task_id: id,
+        result,
+        artifacts,
+    } = done;
+    let completion = TaskCompletion {
+        id: id.clone(),
+        content: None,
+        result,
+        artifacts,
+    };
     change(line, &[&id], TaskCommand::Complete(completion)).await
 }
 
 async fn block(line: &mut PooledConnection, held: TaskBlockInput) -> Result<TaskView, ToolError> {
-    let TaskBlockInput { task_id: id, reason, required_knowledge } = held;
-    change(line, &[&id], TaskCommand::Block { id: id.clone(), reason, required_knowledge }).await
+    let TaskBlockInput {
+        task_id: id,
+        reason,
+        required_knowledge,
+    } = held;
+    change(
+        line,
+        &[&id],
+        TaskCommand::Block {
+            id: id.clone(),
+            reason,
+            required_knowledge,
+        },
+    )
+    .await
 }
 
 async fn depend(line: &mut PooledConnection, edge: TaskDependInput) -> Result<TaskView, ToolError> {
-    let TaskDependInput { task_id, depends_on, remove } = edge;
+    let TaskDependInput {
+        task_id,
+        depends_on,
+        remove,
+    } = edge;
     let (id, on) = (task_id.clone(), depends_on.clone());
-    let command = if remove { TaskCommand::Undepend { id, on } } else { TaskCommand::Depend { id, on } };
+    let command = if remove {
+        TaskCommand::Undepend { id, on }
+    } else {
+        TaskCommand::Depend { id, on }
+    };
     change(line, &[&task_id, &depends_on], command).await
 }
 
 /// Changes the first of the named tasks and returns it.
-async fn change(line: &mut PooledConnection, named: &[&String], command: TaskCommand) -> Result<TaskView, ToolError> {
+async fn change(
+    line: &mut PooledConnection,
+    named: &[&String],
+    command: TaskCommand,
+) -> Result<TaskView, ToolError> {
     let starts = matches!(command, TaskCommand::Start { .. });
     match line.ask(SessionCommand::Task { task: command }).await {
         Ok(_) => one(line, named[0]).await,
-        Err(SessionRequestError::Refused(why)) if starts => {
-            Err(ToolError::Job(why.text + &held_up(&line.tasks().await?, named[0])))
-        }
+        Err(SessionRequestError::Refused(why)) if starts => Err(ToolError::Job(
+            why.text + &held_up(&line.tasks().await?, named[0]),
+        )),
         Err(error) => Err(explained(line, error, named).await),
     }
 }
@@ -299,8 +379,14 @@ async fn one(line: &mut PooledConnection, id: &String) -> Result<TaskView, ToolE
 }
 
 /// The reason of a refusal, with the known tasks if a named one does not exist.
-async fn explained(line: &mut PooledConnection, error: SessionRequestError, named: &[&String]) -> ToolError {
-    let SessionRequestError::Refused(why) = error else { return error.into() };
+async fn explained(
+    line: &mut PooledConnection,
+    error: SessionRequestError,
+    named: &[&String],
+) -> ToolError {
+    let SessionRequestError::Refused(why) = error else {
+        return error.into();
+    };
     match line.tasks().await {
         Ok(tasks) => ToolError::Job(why.text + &instead(&tasks, named)),
         Err(_) => ToolError::Job(why.text),
@@ -319,8 +405,12 @@ fn instead(tasks: &[TaskView], named: &[&String]) -> String {
 
 /// The open dependencies of a task, or the known tasks if it does not exist.
 fn held_up(tasks: &[TaskView], id: &String) -> String {
-    let Some(task) = tasks.iter().find(|task| task.id == *id) else { return instead(tasks, &[id]) };
-    let is_open = |other: &&TaskView| task.dependencies.contains(&other.id) && other.state != TaskState::Completed;
+    let Some(task) = tasks.iter().find(|task| task.id == *id) else {
+        return instead(tasks, &[id]);
+    };
+    let is_open = |other: &&TaskView| {
+        task.dependencies.contains(&other.id) && other.state != TaskState::Completed
+    };
     match names(tasks.iter().filter(is_open)) {
         none if none.is_empty() => none,
         some => format!("\nit depends on: {some}"),
@@ -328,6 +418,13 @@ fn held_up(tasks: &[TaskView], id: &String) -> String {
 }
 
 fn names<'a>(tasks: impl Iterator<Item = &'a TaskView>) -> String {
-    let all: Vec<String> = tasks.map(|task| format!("{} ({})", task.id, task.state.name())).collect();
-    some_names(&all, SOME) + if all.len() > SOME { "; list them with task_list" } else { "" }
+    let all: Vec<String> = tasks
+        .map(|task| format!("{} ({})", task.id, task.state.name()))
+        .collect();
+    some_names(&all, SOME)
+        + if all.len() > SOME {
+            "; list them with task_list"
+        } else {
+            ""
+        }
 }

@@ -1,10 +1,11 @@
 //! A tool: its name, its schemas, and the code behind it.
 //!
-//! Owns how arguments are parsed and how results are returned. The tools themselves are in the files beside this one.
+//! Owns how arguments are parsed and how results are returned. The tools themselves are in the
+//! files beside this one.
 //!
 //! # Invariants
-//! - Wrong arguments never reach the session. They are an error of the call (`invalid_params`), while a refusal of the
-//!   session is a result of the tool.
+//! - Wrong arguments never reach the session. They are an error of the call (`invalid_params`),
+//!   while a refusal of the session is a result of the tool.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -22,7 +23,8 @@ use crate::{
     socket::message::LONGEST,
 };
 
-/// The most bytes that the arguments of a call can have, as JSON: they must fit into a request of the socket.
+/// The most bytes that the arguments of a call can have, as JSON: they must fit into a request of
+/// the socket.
 const MOST: usize = LONGEST - 1024;
 
 /// Why a call failed, as text for the agent.
@@ -50,12 +52,17 @@ pub(super) struct ToolDescription {
     pub(super) touch: ToolEffect,
 }
 
-type ToolCallback = dyn Fn(Arc<SessionConnectionPool>, JsonObject) -> Pin<Box<dyn Future<Output = Result<Value, ToolError>> + Send>>
+type ToolCallback = dyn Fn(
+        Arc<SessionConnectionPool>,
+        JsonObject,
+    ) -> Pin<Box<dyn Future<Output = Result<Value, ToolError>> + Send>>
     + Send
     + Sync;
 
 /// The code behind a tool: an `async fn(&mut PooledConnection, I) -> Result<O, ToolError>`.
-pub(super) trait ToolHandler<'a, I, O>: Fn(&'a mut PooledConnection, I) -> Self::Doing {
+pub(super) trait ToolHandler<'a, I, O>:
+    Fn(&'a mut PooledConnection, I) -> Self::Doing
+{
     type Doing: Future<Output = Result<O, ToolError>> + Send + 'a;
 }
 
@@ -79,13 +86,23 @@ impl McpTool {
         O: Serialize + JsonSchema + 'static,
         W: for<'a> ToolHandler<'a, I, O> + Copy + Send + Sync + 'static,
     {
-        let ToolDescription { name, title, description, touch } = about;
+        let ToolDescription {
+            name,
+            title,
+            description,
+            touch,
+        } = about;
         let input = schema_for_input::<I>().expect("arguments are an object");
         let described = Described::new(name, description, input)
             .with_title(title)
             .with_raw_output_schema(schema_for_output::<O>())
             .with_annotations(touch.annotations());
-        Self { described, perform: Box::new(move |reach, arguments| Box::pin(perform(name, work, reach, arguments))) }
+        Self {
+            described,
+            perform: Box::new(move |reach, arguments| {
+                Box::pin(perform(name, work, reach, arguments))
+            }),
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -105,9 +122,14 @@ impl McpTool {
         let done = tokio::spawn((self.perform)(Arc::clone(reach), arguments)).await;
         match done {
             Ok(Ok(told)) => Ok(CallToolResult::structured(told)),
-            Ok(Err(ToolError::Job(why))) => Ok(CallToolResult::error(vec![ContentBlock::text(why)])),
+            Ok(Err(ToolError::Job(why))) => {
+                Ok(CallToolResult::error(vec![ContentBlock::text(why)]))
+            }
             Ok(Err(ToolError::Arguments(why))) => Err(ErrorData::invalid_params(why, None)),
-            Err(panic) => Err(ErrorData::internal_error(format!("{} failed: {panic}", self.name()), None)),
+            Err(panic) => Err(ErrorData::internal_error(
+                format!("{} failed: {panic}", self.name()),
+                None,
+            )),
         }
     }
 }
@@ -146,13 +168,17 @@ where
 fn read<I: DeserializeOwned>(tool: &str, arguments: &JsonObject) -> Result<I, ToolError> {
     let bytes = serde_json::to_vec(arguments).map_or(0, |text| text.len());
     if bytes > MOST {
-        let largest = arguments.iter().max_by_key(|(_, value)| length(value)).map_or("", |(name, _)| name);
+        let largest = arguments
+            .iter()
+            .max_by_key(|(_, value)| length(value))
+            .map_or("", |(name, _)| name);
         return Err(ToolError::Arguments(format!(
             "{tool}: the arguments are too long ({bytes} B; the limit is {MOST} B). `{largest}` is the longest: write \
              it to a file, and pass the file's name"
         )));
     }
-    I::deserialize(arguments).map_err(|why| ToolError::Arguments(format!("{tool}: {}", place::<I>(arguments, &why))))
+    I::deserialize(arguments)
+        .map_err(|why| ToolError::Arguments(format!("{tool}: {}", place::<I>(arguments, &why))))
 }
 
 /// The approximate length of a value, in bytes.
@@ -161,17 +187,23 @@ fn length(value: &Value) -> usize {
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
         Value::String(text) => text.len(),
         Value::Array(all) => all.iter().map(length).sum(),
-        Value::Object(all) => all.iter().map(|(name, value)| name.len() + length(value)).sum(),
+        Value::Object(all) => all
+            .iter()
+            .map(|(name, value)| name.len() + length(value))
+            .sum(),
     }
 }
 
-/// The error message with the argument that causes it: the one without which the error would be different.
+/// The error message with the argument that causes it: the one without which the error would be
+/// different.
 fn place<I: DeserializeOwned>(arguments: &JsonObject, why: &serde_json::Error) -> String {
     let why = why.to_string();
     let is_it = |name: &&String| {
         let mut others = arguments.clone();
         others.remove(*name);
-        I::deserialize(&others).err().is_none_or(|other| other.to_string() != why)
+        I::deserialize(&others)
+            .err()
+            .is_none_or(|other| other.to_string() != why)
     };
     match arguments.keys().find(is_it) {
         Some(name) if !why.contains(&format!("`{name}`")) => format!("`{name}`: {why}"),
@@ -195,7 +227,9 @@ mod tests {
     }
 
     fn wrong(arguments: Value) -> String {
-        let Value::Object(arguments) = arguments else { panic!("not an object") };
+        let Value::Object(arguments) = arguments else {
+            panic!("not an object")
+        };
         match read::<Args>("t", &arguments) {
             Err(ToolError::Arguments(why)) => why,
             other => panic!("{other:?}"),
@@ -223,13 +257,22 @@ mod tests {
     fn both_spellings_are_read() {
         for name in ["taskId", "task_id"] {
             let arguments = JsonObject::from_iter([(name.to_owned(), json!("a"))]);
-            assert_eq!(read("t", &arguments), Ok(Args { task_id: "a".into(), labels: Vec::new() }));
+            assert_eq!(
+                read("t", &arguments),
+                Ok(Args {
+                    task_id: "a".into(),
+                    labels: Vec::new()
+                })
+            );
         }
     }
 
     #[test]
     fn what_is_too_long_is_refused_before_it_is_read() {
         let why = wrong(json!({"taskId": "x", "labels": ["y".repeat(10 << 20)]}));
-        assert!(why.contains("the limit is 1047552 B). `labels` is the longest"), "{why}");
+        assert!(
+            why.contains("the limit is 1047552 B). `labels` is the longest"),
+            "{why}"
+        );
     }
 }

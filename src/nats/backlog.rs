@@ -1,12 +1,12 @@
 //! Records that earlier sessions of this project could not send.
 //!
-//! A session that has ended does not wait for an unreachable server. The next session that reaches the server sends the
-//! rest.
+//! A session that has ended does not wait for an unreachable server. The next session that reaches
+//! the server sends the rest.
 //!
 //! # Invariants
 //! - Records for one server are never sent to another.
-//! - A folder may have been cloned with the project: creel sends it only if it looks like one that creel wrote. A
-//!   broken folder does not keep creel from sending the others.
+//! - A folder may have been cloned with the project: creel sends it only if it looks like one that
+//!   creel wrote. A broken folder does not keep creel from sending the others.
 
 use std::io;
 
@@ -54,8 +54,13 @@ pub(super) struct BacklogSender<'a> {
 }
 
 impl BacklogSender<'_> {
-    /// Sends the unsent records of all sessions except `own`. Errors are only logged, since no caller depends on it.
-    pub(super) async fn send_all(&self, sessions: &SessionsDir, own: &str) -> Result<(), NatsError> {
+    /// Sends the unsent records of all sessions except `own`. Errors are only logged, since no
+    /// caller depends on it.
+    pub(super) async fn send_all(
+        &self,
+        sessions: &SessionsDir,
+        own: &str,
+    ) -> Result<(), NatsError> {
         for folder in sessions.unsent_to(&self.store.made).unwrap_or_default() {
             // A session that runs sends its own records.
             if folder.name == own || journal::running(&folder).is_some() {
@@ -67,14 +72,19 @@ impl BacklogSender<'_> {
                 Ok(SessionBacklog::Unsent(outbox, id)) => {
                     // Until they are sent: after another store, the session may have no entry.
                     let _ = folder.mark_unsent();
-                    self.send(&folder, *outbox, &id).await.map_err(|NatsError(why)| why)
+                    self.send(&folder, *outbox, &id)
+                        .await
+                        .map_err(|NatsError(why)| why)
                 }
                 Err(error) => Err(error.to_string()),
             };
             match sent {
                 Ok(()) => folder.mark_sent(),
                 Err(why) => {
-                    tracing::info!("nats: cannot send the rest of session {}: {why}", folder.name);
+                    tracing::info!(
+                        "nats: cannot send the rest of session {}: {why}",
+                        folder.name
+                    );
                     if self.client.connection_state() != State::Connected {
                         return Ok(());
                     }
@@ -90,14 +100,19 @@ impl BacklogSender<'_> {
     }
 
     fn rest(&self, folder: &SessionDir) -> io::Result<SessionBacklog> {
-        let Some(outbox) = Outbox::open(folder)? else { return Ok(SessionBacklog::Elsewhere) };
+        let Some(outbox) = Outbox::open(folder)? else {
+            return Ok(SessionBacklog::Elsewhere);
+        };
         let kept = outbox.place();
         let is_ours = outbox.is_for(&destination(self.nats)) || kept.store == self.store.made;
         if !is_ours {
             return Ok(SessionBacklog::Elsewhere);
         }
-        let has_more = kept.store != self.store.made || outbox.letters(kept.offset)?.read()?.is_some();
-        let Some(first) = outbox.letters(0)?.read()?.filter(|_| has_more) else { return Ok(SessionBacklog::Nothing) };
+        let has_more =
+            kept.store != self.store.made || outbox.letters(kept.offset)?.read()?.is_some();
+        let Some(first) = outbox.letters(0)?.read()?.filter(|_| has_more) else {
+            return Ok(SessionBacklog::Nothing);
+        };
         let FirstRecordHeader { session, id } = serde_json::from_slice(&first.line)?;
         if session != folder.name || !is_plain(&session) || !is_plain(&id) {
             return Err(io::Error::other("its first record is not from creel"));
@@ -105,9 +120,23 @@ impl BacklogSender<'_> {
         Ok(SessionBacklog::Unsent(Box::new(outbox), id))
     }
 
-    async fn send(&self, folder: &SessionDir, mut outbox: Outbox, id: &str) -> Result<(), NatsError> {
+    async fn send(
+        &self,
+        folder: &SessionDir,
+        mut outbox: Outbox,
+        id: &str,
+    ) -> Result<(), NatsError> {
         let subjects = SessionSubjects::new(&self.nats.prefix, &folder.name);
-        let holdings = self.store.holdings(SessionIdentity { subjects: &subjects, id }, outbox.place()).await?;
+        let holdings = self
+            .store
+            .holdings(
+                SessionIdentity {
+                    subjects: &subjects,
+                    id,
+                },
+                outbox.place(),
+            )
+            .await?;
         let (link, _) = watch::channel(NatsStatus::Connecting { behind: 0 });
         let (_, no_news) = watch::channel(0);
         let mut sender = RecordSender {

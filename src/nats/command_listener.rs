@@ -3,8 +3,8 @@
 //! # Invariants
 //! - A command has the same effect and the same reply as on the control socket.
 //! - A command past its deadline is refused: the client no longer waits for the reply.
-//! - A completion counts once, however often it is published: the session knows which tasks were completed. One that
-//!   was published while the server was unreachable is read from the stream.
+//! - A completion counts once, however often it is published: the session knows which tasks were
+//!   completed. One that was published while the server was unreachable is read from the stream.
 //! - A session ignores its own records.
 
 use std::{pin::Pin, task::Poll};
@@ -42,8 +42,8 @@ use crate::{
     },
 };
 
-/// How many unreadable completions cause a warning. A program that floods the session with them must not fill the
-/// journal.
+/// How many unreadable completions cause a warning. A program that floods the session with them
+/// must not fill the journal.
 const WARNINGS: usize = 10;
 
 pub(super) struct CommandListener {
@@ -57,7 +57,8 @@ pub(super) struct CommandListener {
     unreadable: usize,
 }
 
-/// A task that another program completed. Programs use different names for the same field, or several at once.
+/// A task that another program completed. Programs use different names for the same field, or
+/// several at once.
 #[derive(Debug, Deserialize)]
 struct ExternalCompletion {
     task_id: Option<Value>,
@@ -68,22 +69,51 @@ struct ExternalCompletion {
 }
 
 impl CommandListener {
-    pub(super) fn new(subjects: SessionSubjects, id: String, since: UnixTime, handle: SessionHandle) -> Self {
-        Self { subjects, id, since, handle, heard: (String::new(), 0), unreadable: 0 }
+    pub(super) fn new(
+        subjects: SessionSubjects,
+        id: String,
+        since: UnixTime,
+        handle: SessionHandle,
+    ) -> Self {
+        Self {
+            subjects,
+            id,
+            since,
+            handle,
+            heard: (String::new(), 0),
+            unreadable: 0,
+        }
     }
 
     /// Listens until the connection is of no more use.
-    pub(super) async fn listen(&mut self, client: &Client, store: &NatsStream, desk: &QueryHandle) -> NatsError {
+    pub(super) async fn listen(
+        &mut self,
+        client: &Client,
+        store: &NatsStream,
+        desk: &QueryHandle,
+    ) -> NatsError {
         match self.hear(client, store, desk).await {
             Ok(()) => NatsError("the connection was lost".to_owned()),
             Err(trouble) => trouble,
         }
     }
 
-    async fn hear(&mut self, client: &Client, store: &NatsStream, desk: &QueryHandle) -> Result<(), NatsError> {
-        let cannot = |error: async_nats::SubscribeError| NatsError(format!("cannot subscribe: {error}"));
-        let mut commands = client.subscribe(self.subjects.commands()).await.map_err(cannot)?;
-        let mut completions = client.subscribe(self.subjects.completions()).await.map_err(cannot)?;
+    async fn hear(
+        &mut self,
+        client: &Client,
+        store: &NatsStream,
+        desk: &QueryHandle,
+    ) -> Result<(), NatsError> {
+        let cannot =
+            |error: async_nats::SubscribeError| NatsError(format!("cannot subscribe: {error}"));
+        let mut commands = client
+            .subscribe(self.subjects.commands())
+            .await
+            .map_err(cannot)?;
+        let mut completions = client
+            .subscribe(self.subjects.completions())
+            .await
+            .map_err(cannot)?;
         self.look_back(store).await?;
         loop {
             tokio::select! {
@@ -107,17 +137,27 @@ impl CommandListener {
         }
         while let Some(message) = store.next_of(&subject, self.heard.1 + 1).await? {
             self.heard.1 = message.sequence;
-            let when = i64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX);
+            let when =
+                i64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX);
             if when >= self.since.0 {
-                self.completed(Some(&message.headers), &message.payload).await;
+                self.completed(Some(&message.headers), &message.payload)
+                    .await;
             }
         }
         Ok(())
     }
 
-    async fn answer(&self, client: &Client, desk: &QueryHandle, asked: Message) -> Result<(), NatsError> {
+    async fn answer(
+        &self,
+        client: &Client,
+        desk: &QueryHandle,
+        asked: Message,
+    ) -> Result<(), NatsError> {
         // Two sessions can have the same name. The id says which one is asked.
-        let meant = asked.headers.as_ref().and_then(|headers| header(headers, SESSION));
+        let meant = asked
+            .headers
+            .as_ref()
+            .and_then(|headers| header(headers, SESSION));
         if meant.is_some_and(|id| id != self.id) {
             return Ok(());
         }
@@ -126,15 +166,29 @@ impl CommandListener {
         }
         let (caller, request) = match read(&asked.payload) {
             Ok(read) => read,
-            Err(why) => return say(client, asked.reply, SessionReply::refused(&why.into()), None).await,
+            Err(why) => {
+                return say(
+                    client,
+                    asked.reply,
+                    SessionReply::refused(&why.into()),
+                    None,
+                )
+                .await;
+            }
         };
-        let (client, desk, handle, events) =
-            (client.clone(), desk.clone(), self.handle.clone(), self.subjects.events());
+        let (client, desk, handle, events) = (
+            client.clone(),
+            desk.clone(),
+            self.handle.clone(),
+            self.subjects.events(),
+        );
         let (lasts, actor) = (waits(&request), caller.over_nats(&self.id));
         let answering = async move {
             let reply = match answer(&handle, &desk, actor, request).await {
                 RequestOutcome::Say(reply) => reply,
-                RequestOutcome::Watch(..) => SessionReply::refused(&RequestRefusal::NoWatchOverNats(events)),
+                RequestOutcome::Watch(..) => {
+                    SessionReply::refused(&RequestRefusal::NoWatchOverNats(events))
+                }
             };
             say(&client, asked.reply, reply, None).await
         };
@@ -153,7 +207,9 @@ impl CommandListener {
         let why = match completion(payload) {
             Err(why) => why.to_string(),
             Ok(completion) => {
-                let command = SessionCommand::Task { task: TaskCommand::Complete(completion) };
+                let command = SessionCommand::Task {
+                    task: TaskCommand::Complete(completion),
+                };
                 match self.handle.command(ActorKind::Nats, command).await {
                     Ok(()) | Err(Refusal::Task(TaskRefusal::CompletedBefore(_))) => return,
                     Err(why) => refusals::text(&why),
@@ -184,7 +240,13 @@ enum ExternalCompletionError {
 
 /// Parses the completion that another program published.
 fn completion(payload: &[u8]) -> Result<TaskCompletion, ExternalCompletionError> {
-    let ExternalCompletion { task_id, id, content, goal, result } = serde_json::from_slice(payload)?;
+    let ExternalCompletion {
+        task_id,
+        id,
+        content,
+        goal,
+        result,
+    } = serde_json::from_slice(payload)?;
     let id = match task_id.or(id) {
         Some(Value::String(id)) => id,
         Some(Value::Number(id)) => id.to_string(),
@@ -207,7 +269,9 @@ fn text(value: Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Some(value.to_string()),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Some(value.to_string())
+        }
     }
 }
 
@@ -236,7 +300,10 @@ async fn say(
     let mut line = json(reply);
     if line.len() > most {
         let length = line.len();
-        line = json(SessionReply::refused(&RequestRefusal::ReplyTooLong { length, most }));
+        line = json(SessionReply::refused(&RequestRefusal::ReplyTooLong {
+            length,
+            most,
+        }));
     }
     let said = client.publish(to, line.into()).await;
     said.map_err(|error| NatsError(format!("cannot answer: {error}")))
@@ -244,5 +311,8 @@ async fn say(
 
 /// The next message. `None` if the subscription is closed.
 pub async fn next(subscriber: &mut Subscriber) -> Option<Message> {
-    std::future::poll_fn(|context| -> Poll<Option<Message>> { Pin::new(&mut *subscriber).poll_next(context) }).await
+    std::future::poll_fn(|context| -> Poll<Option<Message>> {
+        Pin::new(&mut *subscriber).poll_next(context)
+    })
+    .await
 }

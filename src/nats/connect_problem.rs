@@ -17,13 +17,15 @@ pub struct ConnectProblem {
     pub advice: Option<&'static str>,
 }
 
-const LOGIN: &str =
-    "set `user` and `password`, `token`, `nkey` or `credentials` under `nats:`, or put the user into the URL";
+const LOGIN: &str = "set `user` and `password`, `token`, `nkey` or `credentials` under `nats:`, or put the user into the URL";
 const PLACE: &str = "check that the server is running, and the host and port of its URL";
 
 impl From<NatsError> for ConnectProblem {
     fn from(NatsError(reason): NatsError) -> Self {
-        Self { reason, advice: None }
+        Self {
+            reason,
+            advice: None,
+        }
     }
 }
 
@@ -36,7 +38,10 @@ impl From<ConnectProblem> for NatsError {
 impl From<&ConnectError> for ConnectProblem {
     fn from(error: &ConnectError) -> Self {
         use ConnectErrorKind as Kind;
-        let cause = error.source().map(|cause| format!(": {}", without_number(&cause.to_string()))).unwrap_or_default();
+        let cause = error
+            .source()
+            .map(|cause| format!(": {}", without_number(&cause.to_string())))
+            .unwrap_or_default();
         let (reason, advice) = match (error.kind(), tls_error(error)) {
             (_, Some(tls)) => return Self::of_tls(tls),
             (Kind::AuthorizationViolation | Kind::Authentication, None) => {
@@ -47,17 +52,26 @@ impl From<&ConnectError> for ConnectProblem {
                 format!("the encrypted connection failed{cause}"),
                 "check the files under `nats: { tls: … }`: `ca`, `cert` and `key`",
             ),
-            (Kind::Dns, None) => (format!("creel cannot find the server{cause}"), "check the host in its URL"),
+            (Kind::Dns, None) => (
+                format!("creel cannot find the server{cause}"),
+                "check the host in its URL",
+            ),
             (Kind::Io | Kind::ServerParse | Kind::MaxReconnects, None) => {
                 (format!("creel cannot reach the server{cause}"), PLACE)
             }
         };
-        Self { reason, advice: Some(advice) }
+        Self {
+            reason,
+            advice: Some(advice),
+        }
     }
 }
 
 impl ConnectProblem {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the library's enums grow, and its own words are good enough")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the library's enums grow, and its own words are good enough"
+    )]
     fn of_tls(error: &rustls::Error) -> Self {
         let (reason, advice) = match error {
             rustls::Error::InvalidMessage(_) => (
@@ -79,11 +93,17 @@ impl ConnectProblem {
                 "check the server's TLS settings and those under `nats: { tls: … }`",
             ),
         };
-        Self { reason, advice: Some(advice) }
+        Self {
+            reason,
+            advice: Some(advice),
+        }
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the library's enum grows, and its own words are good enough")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the library's enum grows, and its own words are good enough"
+)]
 fn of_certificate(error: &CertificateError) -> (String, &'static str) {
     match error {
         CertificateError::UnknownIssuer => (
@@ -94,9 +114,10 @@ fn of_certificate(error: &CertificateError) -> (String, &'static str) {
             "the server's certificate has expired".to_owned(),
             "renew it on the server, and check the clock of this machine",
         ),
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            ("the server's certificate is not valid yet".to_owned(), "check the clock of this machine")
-        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => (
+            "the server's certificate is not valid yet".to_owned(),
+            "check the clock of this machine",
+        ),
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
             "the server's certificate is for another host name".to_owned(),
             "use the host name of the certificate in the URL",
@@ -112,7 +133,9 @@ fn of_certificate(error: &CertificateError) -> (String, &'static str) {
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
-        let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let inside = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
         let found = error.downcast_ref().or_else(|| inside?.downcast_ref());
         if found.is_some() {
             return found;
@@ -135,7 +158,10 @@ mod tests {
 
     fn said(error: rustls::Error) -> String {
         // As the client returns it: inside of an I/O error.
-        let error = ConnectError::with_source(ConnectErrorKind::Io, io::Error::new(io::ErrorKind::InvalidData, error));
+        let error = ConnectError::with_source(
+            ConnectErrorKind::Io,
+            io::Error::new(io::ErrorKind::InvalidData, error),
+        );
         ConnectProblem::from(&error).reason
     }
 
@@ -154,7 +180,10 @@ mod tests {
             said(Tls::InvalidCertificate(CertificateError::NotValidForName)),
             "the server's certificate is for another host name"
         );
-        assert_eq!(said(Tls::InvalidCertificate(CertificateError::Expired)), "the server's certificate has expired");
+        assert_eq!(
+            said(Tls::InvalidCertificate(CertificateError::Expired)),
+            "the server's certificate has expired"
+        );
         assert_eq!(
             said(Tls::AlertReceived(AlertDescription::BadCertificate)),
             "the server requires a client certificate, or does not accept the one that creel sent"
@@ -173,7 +202,10 @@ mod tests {
         ] {
             let cause = io::Error::from_raw_os_error(111);
             let problem = ConnectProblem::from(&ConnectError::with_source(kind, cause));
-            assert!(problem.advice.is_some() && !problem.reason.contains("os error"), "{problem:?}");
+            assert!(
+                problem.advice.is_some() && !problem.reason.contains("os error"),
+                "{problem:?}"
+            );
         }
     }
 }

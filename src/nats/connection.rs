@@ -4,7 +4,8 @@
 //!
 //! # Invariants
 //! - No secret appears in an error, in a log, or in the URL that the client gets.
-//! - A new connection does not send what a lost connection had not sent: the records would arrive out of order.
+//! - A new connection does not send what a lost connection had not sent: the records would arrive
+//!   out of order.
 
 use std::{
     io,
@@ -23,8 +24,8 @@ use crate::config::nats::{MissingVariableError, NatsConfig, NatsLogin, Secret};
 
 /// How long an attempt to connect may take.
 const REACHING: Duration = Duration::from_secs(5);
-/// How often the client pings the server. The client treats three unanswered pings in a row as a lost connection, so it
-/// notices within 8 seconds that a server has vanished.
+/// How often the client pings the server. The client treats three unanswered pings in a row as a
+/// lost connection, so it notices within 8 seconds that a server has vanished.
 const PING: Duration = Duration::from_millis(2_500);
 /// How long a client waits that must not reconnect.
 const NEVER: Duration = Duration::from_hours(24 * 365);
@@ -88,7 +89,10 @@ pub async fn connect(
             }
             std::future::ready(())
         });
-    let client = options.connect(servers).await.map_err(|error| ConnectProblem::from(&error))?;
+    let client = options
+        .connect(servers)
+        .await
+        .map_err(|error| ConnectProblem::from(&error))?;
     connected.store(true, Ordering::Relaxed);
     Ok((client, told))
 }
@@ -97,8 +101,14 @@ pub async fn connect(
 pub fn pause(attempts: usize) -> Duration {
     const FIRST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(5);
-    let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX).min(10);
-    if attempts == 0 { Duration::ZERO } else { (FIRST * 2_u32.pow(doublings)).min(LONGEST) }
+    let doublings = u32::try_from(attempts.saturating_sub(1))
+        .unwrap_or(u32::MAX)
+        .min(10);
+    if attempts == 0 {
+        Duration::ZERO
+    } else {
+        (FIRST * 2_u32.pow(doublings)).min(LONGEST)
+    }
 }
 
 fn heard(event: &Event) -> Option<NatsConnectionEvent> {
@@ -106,7 +116,9 @@ fn heard(event: &Event) -> Option<NatsConnectionEvent> {
         Event::Connected => Some(NatsConnectionEvent::Connected),
         Event::Disconnected | Event::Closed => Some(NatsConnectionEvent::Lost),
         Event::ServerError(error) => Some(NatsConnectionEvent::Refused(error.to_string())),
-        Event::LameDuckMode | Event::Draining | Event::SlowConsumer(_) | Event::ClientError(_) => None,
+        Event::LameDuckMode | Event::Draining | Event::SlowConsumer(_) | Event::ClientError(_) => {
+            None
+        }
     }
 }
 
@@ -118,7 +130,10 @@ fn prepared(nats: &NatsConfig) -> Result<(Vec<ServerAddr>, ConnectOptions), Nats
     for ServerUrl { url, login } in addresses(&nats.url, variable)? {
         in_url = in_url.or(login);
         // The parser's error would quote the URL, which may contain a secret.
-        servers.push(url.parse::<ServerAddr>().map_err(|_| NatsError("`nats.url` names no server".to_owned()))?);
+        servers.push(
+            url.parse::<ServerAddr>()
+                .map_err(|_| NatsError("`nats.url` names no server".to_owned()))?,
+        );
     }
     let options = ConnectOptions::new();
     let of_user = |user: String, password: String| {
@@ -130,13 +145,17 @@ fn prepared(nats: &NatsConfig) -> Result<(Vec<ServerAddr>, ConnectOptions), Nats
         options.user_and_password(user, password)
     };
     let options = match (&nats.login, in_url) {
-        (NatsLogin::User { user, password }, _) => of_user(user.reveal(variable)?, password.reveal(variable)?),
+        (NatsLogin::User { user, password }, _) => {
+            of_user(user.reveal(variable)?, password.reveal(variable)?)
+        }
         (NatsLogin::Token(token), _) => options.token(token.reveal(variable)?),
         (NatsLogin::Nkey(file), _) => options.nkey(read(file)?.trim().to_owned()),
         (NatsLogin::Credentials(file), _) => options
             .credentials(&read(file)?)
             .map_err(|_| NatsError(format!("{} contains no credentials", file.display())))?,
-        (NatsLogin::AsTheUrlSays, Some(UrlLogin::User { user, password })) => of_user(user, password),
+        (NatsLogin::AsTheUrlSays, Some(UrlLogin::User { user, password })) => {
+            of_user(user, password)
+        }
         (NatsLogin::AsTheUrlSays, Some(UrlLogin::Token(token))) => options.token(token),
         (NatsLogin::AsTheUrlSays, None) => options,
     };
@@ -153,17 +172,25 @@ fn prepared(nats: &NatsConfig) -> Result<(Vec<ServerAddr>, ConnectOptions), Nats
 /// Where a user receives replies. None for a name that is no part of a subject.
 fn inbox_of(user: &str) -> Option<String> {
     // With a dot, it would be below the place of another user.
-    let is_token = !user.is_empty() && !user.contains(|c: char| c.is_whitespace() || ".*>".contains(c));
+    let is_token =
+        !user.is_empty() && !user.contains(|c: char| c.is_whitespace() || ".*>".contains(c));
     is_token.then(|| format!("_INBOX.{user}"))
 }
 
-/// Where the records of a session go: the stream, the prefix of its subjects and the server. Contains no secret.
+/// Where the records of a session go: the stream, the prefix of its subjects and the server.
+/// Contains no secret.
 pub fn destination(nats: &NatsConfig) -> String {
     let servers = addresses(&nats.url, |name| std::env::var(name).ok());
     // If a variable is missing, creel cannot connect, and sends nothing to this destination.
     let servers = servers.map_or_else(
         |_| nats.shown(),
-        |servers| servers.into_iter().map(|server| server.url).collect::<Vec<_>>().join(","),
+        |servers| {
+            servers
+                .into_iter()
+                .map(|server| server.url)
+                .collect::<Vec<_>>()
+                .join(",")
+        },
     );
     format!("{} {} {servers}", nats.stream.name, nats.prefix)
 }
@@ -182,8 +209,8 @@ enum UrlLogin {
     Token(String),
 }
 
-/// The servers that a URL names. A variable can stand for a user, a password or a token, whose value is then used as it
-/// is. It can also stand for one or several URLs.
+/// The servers that a URL names. A variable can stand for a user, a password or a token, whose
+/// value is then used as it is. It can also stand for one or several URLs.
 fn addresses(
     url: &Secret,
     variable: impl Fn(&str) -> Option<String> + Copy,
@@ -204,20 +231,34 @@ fn addresses(
     Ok(all)
 }
 
-fn address(url: &Secret, variable: impl Fn(&str) -> Option<String> + Copy) -> Result<ServerUrl, MissingVariableError> {
-    let (scheme, rest) = url.split_once("://").unwrap_or_else(|| (Secret::new("nats"), url.clone()));
-    let (login, place) = rest.rsplit_once('@').map_or((None, rest), |(login, place)| (Some(login), place));
+fn address(
+    url: &Secret,
+    variable: impl Fn(&str) -> Option<String> + Copy,
+) -> Result<ServerUrl, MissingVariableError> {
+    let (scheme, rest) = url
+        .split_once("://")
+        .unwrap_or_else(|| (Secret::new("nats"), url.clone()));
+    let (login, place) = rest
+        .rsplit_once('@')
+        .map_or((None, rest), |(login, place)| (Some(login), place));
     let reveal = |secret: &Secret| secret.reveal_as(decoded, variable);
     let login = match login.map(|login| login.split_once(":").ok_or(login)) {
         None => None,
-        Some(Ok((user, password))) => Some(UrlLogin::User { user: reveal(&user)?, password: reveal(&password)? }),
+        Some(Ok((user, password))) => Some(UrlLogin::User {
+            user: reveal(&user)?,
+            password: reveal(&password)?,
+        }),
         Some(Err(token)) => Some(UrlLogin::Token(reveal(&token)?)),
     };
-    Ok(ServerUrl { url: format!("{}://{}", scheme.reveal(variable)?, place.reveal(variable)?), login })
+    Ok(ServerUrl {
+        url: format!("{}://{}", scheme.reveal(variable)?, place.reveal(variable)?),
+        login,
+    })
 }
 
 fn read(file: &std::path::Path) -> Result<String, NatsError> {
-    std::fs::read_to_string(file).map_err(|error| NatsError(format!("cannot read {}: {error}", file.display())))
+    std::fs::read_to_string(file)
+        .map_err(|error| NatsError(format!("cannot read {}: {error}", file.display())))
 }
 
 /// `%40` in a user's name or password is `@`.
@@ -225,7 +266,10 @@ fn decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|hex| str::from_utf8(hex).ok()).filter(|_| *first == b'%');
+        let hex = after
+            .get(..2)
+            .and_then(|hex| str::from_utf8(hex).ok())
+            .filter(|_| *first == b'%');
         let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
         bytes.push(byte.unwrap_or(*first));
         rest = if byte.is_some() { &after[2..] } else { after };
@@ -251,15 +295,39 @@ mod tests {
             _ => None,
         };
         let read = |url: &str| addresses(&Secret::new(url), variable);
-        let with = |url: &str, login| ServerUrl { url: url.to_owned(), login };
+        let with = |url: &str, login| ServerUrl {
+            url: url.to_owned(),
+            login,
+        };
         let odd = || "a,b:c@d%41".to_owned();
         let token = Some(UrlLogin::Token(odd()));
-        assert_eq!(read("nats://${ODD}@host"), Ok(vec![with("nats://host", token)]));
-        let user = Some(UrlLogin::User { user: "m e".to_owned(), password: odd() });
-        assert_eq!(read("tls://m%20e:${ODD}@a, b:1"), Ok(vec![with("tls://a", user), with("nats://b:1", None)]));
-        let user = Some(UrlLogin::User { user: "me".to_owned(), password: "p@ss".to_owned() });
-        assert_eq!(read("${URLS}"), Ok(vec![with("nats://one", user), with("nats://two:4222", None)]));
-        assert_eq!(read("nats://${GONE}@host"), Err(MissingVariableError("GONE".to_owned())));
+        assert_eq!(
+            read("nats://${ODD}@host"),
+            Ok(vec![with("nats://host", token)])
+        );
+        let user = Some(UrlLogin::User {
+            user: "m e".to_owned(),
+            password: odd(),
+        });
+        assert_eq!(
+            read("tls://m%20e:${ODD}@a, b:1"),
+            Ok(vec![with("tls://a", user), with("nats://b:1", None)])
+        );
+        let user = Some(UrlLogin::User {
+            user: "me".to_owned(),
+            password: "p@ss".to_owned(),
+        });
+        assert_eq!(
+            read("${URLS}"),
+            Ok(vec![
+                with("nats://one", user),
+                with("nats://two:4222", None)
+            ])
+        );
+        assert_eq!(
+            read("nats://${GONE}@host"),
+            Err(MissingVariableError("GONE".to_owned()))
+        );
     }
 
     #[test]
@@ -272,6 +340,9 @@ mod tests {
 
     #[test]
     fn a_server_that_is_away_is_asked_less_often() {
-        assert_eq!([0, 1, 2, 3, 99].map(|n| pause(n).as_millis()), [0, 100, 200, 400, 5_000]);
+        assert_eq!(
+            [0, 1, 2, 3, 99].map(|n| pause(n).as_millis()),
+            [0, 100, 200, 400, 5_000]
+        );
     }
 }

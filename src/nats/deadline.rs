@@ -1,12 +1,14 @@
 //! The deadline of a command that arrives by NATS.
 //!
-//! A command can wait anywhere on its way: in a client that lost its connection, in the server, or in a session that
-//! was suspended. So it carries a deadline, and the session refuses it after that. Two machines rarely agree about the
-//! time, so a deadline is a time of the session's clock. Every reply of a session reports that clock (`at`), and a
-//! client asks for a reply before its first command.
+//! A command can wait anywhere on its way: in a client that lost its connection, in the server, or
+//! in a session that was suspended. So it carries a deadline, and the session refuses it after
+//! that. Two machines rarely agree about the time, so a deadline is a time of the session's clock.
+//! Every reply of a session reports that clock (`at`), and a client asks for a reply before its
+//! first command.
 //!
 //! # Invariants
-//! - A command never runs after its client timed out, however wrong the two clocks are and however slow the reply was.
+//! - A command never runs after its client timed out, however wrong the two clocks are and however
+//!   slow the reply was.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +20,12 @@ use crate::{
     socket::message::SessionReply,
 };
 
-/// The session's clock, as a client knows it: a time that the session reported, and when the report arrived here.
+/// The session's clock, as a client knows it: a time that the session reported, and when the report
+/// arrived here.
 ///
-/// The session's clock has moved on while the reply was on its way, so it is never behind what is known of it. A deadline
-/// that is calculated from it can only be too early, by as long as the reply took, and never too late.
+/// The session's clock has moved on while the reply was on its way, so it is never behind what is
+/// known of it. A deadline that is calculated from it can only be too early, by as long as the
+/// reply took, and never too late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionClock {
     told: UnixTime,
@@ -32,7 +36,10 @@ impl SessionClock {
     /// The clock that a reply reports. `None` if it reports none.
     pub fn of(reply: &TimedReply, received: Instant) -> Option<Self> {
         let told: jiff::Timestamp = reply.at.as_deref()?.parse().ok()?;
-        Some(Self { told: UnixTime(told.as_millisecond()), received })
+        Some(Self {
+            told: UnixTime(told.as_millisecond()),
+            received,
+        })
     }
 
     /// The deadline of a command that is sent now, if the client waits for `patience`.
@@ -89,13 +96,24 @@ impl DeadlineError {
 /// Checks the deadline of a request that the session reads at `now`.
 pub fn check(request: &[u8], now: UnixTime) -> Result<(), DeadlineError> {
     // The code that reads the whole request reports anything else that is wrong with it.
-    let Ok(RequestDeadline { deadline: Some(deadline) }) = serde_json::from_slice(request) else { return Ok(()) };
-    let deadline = deadline.as_str().ok_or(DeadlineError::Unreadable)?.to_owned();
+    let Ok(RequestDeadline {
+        deadline: Some(deadline),
+    }) = serde_json::from_slice(request)
+    else {
+        return Ok(());
+    };
+    let deadline = deadline
+        .as_str()
+        .ok_or(DeadlineError::Unreadable)?
+        .to_owned();
     let until: jiff::Timestamp = deadline.parse().map_err(|_| DeadlineError::Unreadable)?;
     if now.0 <= until.as_millisecond() {
         return Ok(());
     }
-    Err(DeadlineError::Passed { deadline, arrived: rfc3339(now) })
+    Err(DeadlineError::Passed {
+        deadline,
+        arrived: rfc3339(now),
+    })
 }
 
 /// Why a command was refused, as a code for programs.
@@ -120,7 +138,11 @@ pub struct TimedReply {
 
 impl TimedReply {
     pub fn at(reply: SessionReply, refusal: Option<DeadlineRefusal>, now: UnixTime) -> Self {
-        Self { reply, refusal, at: Some(rfc3339(now)) }
+        Self {
+            reply,
+            refusal,
+            at: Some(rfc3339(now)),
+        }
     }
 
     pub fn to_json(&self) -> String {
@@ -143,8 +165,8 @@ mod tests {
     }
 
     proptest! {
-        /// Time is counted in milliseconds from the client's first question, on a clock that neither side has. The
-        /// session's own clock is wrong by `skew`.
+        /// Time is counted in milliseconds from the client's first question, on a clock that
+        /// neither side has. The session's own clock is wrong by `skew`.
         #[test]
         fn no_command_runs_after_its_client_gave_up_whatever_the_clocks_say(
             skew in -1_000 * HOUR..1_000 * HOUR,
@@ -167,7 +189,11 @@ mod tests {
 
     #[test]
     fn a_request_without_a_deadline_is_never_late() {
-        for line in [r#"{"v":1,"do":"pause"}"#, r#"{"v":1,"do":"pause","deadline":null}"#, "no JSON"] {
+        for line in [
+            r#"{"v":1,"do":"pause"}"#,
+            r#"{"v":1,"do":"pause","deadline":null}"#,
+            "no JSON",
+        ] {
             assert_eq!(check(line.as_bytes(), UnixTime(i64::MAX)), Ok(()), "{line}");
         }
     }
@@ -175,13 +201,21 @@ mod tests {
     #[test]
     fn a_deadline_that_is_no_time_is_refused() {
         for line in [r#"{"deadline":"soon"}"#, r#"{"deadline":12}"#] {
-            assert_eq!(check(line.as_bytes(), UnixTime(0)), Err(DeadlineError::Unreadable), "{line}");
+            assert_eq!(
+                check(line.as_bytes(), UnixTime(0)),
+                Err(DeadlineError::Unreadable),
+                "{line}"
+            );
         }
     }
 
     #[test]
     fn a_late_command_is_refused_in_words_and_by_a_word() {
-        let late = check(&request("2026-11-15T09:30:00Z"), UnixTime(1_794_735_001_000)).expect_err("it is late");
+        let late = check(
+            &request("2026-11-15T09:30:00Z"),
+            UnixTime(1_794_735_001_000),
+        )
+        .expect_err("it is late");
         let reply = TimedReply::at(late.reply(), late.refusal(), UnixTime(1_794_735_001_000));
         assert_eq!(
             reply.to_json(),
@@ -190,8 +224,18 @@ mod tests {
                 + r#"(2026-11-15T09:30:00Z), so the session did not run it; send it again","code":"past_deadline","#
                 + r#""refusal":"past_deadline","at":"2026-11-15T09:30:01.000Z"}"#
         );
-        assert_eq!(serde_json::from_str::<TimedReply>(&reply.to_json()).expect("a reply"), reply);
-        let told = TimedReply::at(SessionReply::told(ReplyData::Gates(Vec::new())), None, UnixTime(0));
-        assert_eq!(serde_json::from_str::<TimedReply>(&told.to_json()).expect("a reply"), told);
+        assert_eq!(
+            serde_json::from_str::<TimedReply>(&reply.to_json()).expect("a reply"),
+            reply
+        );
+        let told = TimedReply::at(
+            SessionReply::told(ReplyData::Gates(Vec::new())),
+            None,
+            UnixTime(0),
+        );
+        assert_eq!(
+            serde_json::from_str::<TimedReply>(&told.to_json()).expect("a reply"),
+            told
+        );
     }
 }

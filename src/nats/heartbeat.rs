@@ -1,9 +1,11 @@
-//! The list of running sessions on all machines: each session writes heartbeats to a bucket whose entries expire.
+//! The list of running sessions on all machines: each session writes heartbeats to a bucket whose
+//! entries expire.
 //!
 //! # Invariants
 //! - A session is listed once, however often it changes.
 //! - A session that crashed is recognised by the age of its last heartbeat.
-//! - A session disappears from the list when its last heartbeat is older than `max_age`, or than a day without one.
+//! - A session disappears from the list when its last heartbeat is older than `max_age`, or than a
+//!   day without one.
 
 use std::{cell::Cell, pin::Pin, sync::Arc, time::Duration};
 
@@ -29,7 +31,8 @@ use crate::{
 
 /// How long the list has a session that has ended, unless the config says it.
 const REMEMBERED: Duration = Duration::from_hours(24);
-/// The shortest time for which the bucket keeps a heartbeat, since it must outlive the time until the next.
+/// The shortest time for which the bucket keeps a heartbeat, since it must outlive the time until
+/// the next.
 const SHORTEST: Duration = Duration::from_hours(1);
 /// How often a session sends a heartbeat when nothing happens.
 pub const EVERY: Duration = Duration::from_secs(10);
@@ -71,7 +74,11 @@ impl SessionHeartbeat {
 /// How long the list has a session that has ended.
 fn remembered(nats: &NatsConfig) -> Duration {
     let max_age = nats.stream.max_age;
-    if max_age.is_zero() { REMEMBERED } else { max_age.into() }
+    if max_age.is_zero() {
+        REMEMBERED
+    } else {
+        max_age.into()
+    }
 }
 
 pub fn bucket(prefix: &str) -> String {
@@ -92,12 +99,22 @@ pub(super) struct HeartbeatSender<'a> {
 }
 
 impl<'a> HeartbeatSender<'a> {
-    pub(super) const fn new(nats: &'a NatsConfig, client: &'a Client, jetstream: &'a Context) -> Self {
-        Self { nats, client, jetstream, is_open: Cell::new(false) }
+    pub(super) const fn new(
+        nats: &'a NatsConfig,
+        client: &'a Client,
+        jetstream: &'a Context,
+    ) -> Self {
+        Self {
+            nats,
+            client,
+            jetstream,
+            is_open: Cell::new(false),
+        }
     }
 
-    /// Sends heartbeats until the caller drops the future. A server that does not store them is not an error, since
-    /// only the records matter. It can store them later, when a cluster has a leader again.
+    /// Sends heartbeats until the caller drops the future. A server that does not store them is not
+    /// an error, since only the records matter. It can store them later, when a cluster has a
+    /// leader again.
     pub(super) async fn keep(&self, id: &str, desk: &QueryHandle, warn: &mut impl FnMut(String)) {
         while let Err(NatsError(why)) = self.open(warn).await {
             tracing::warn!("nats: cannot add this session to the server's list of sessions: {why}");
@@ -118,7 +135,13 @@ impl<'a> HeartbeatSender<'a> {
 
     pub(super) async fn give(&self, id: &str, status: StatusView) {
         let subject = key(&self.nats.prefix, &status.session, id);
-        let sign = SessionHeartbeat { host: host(), user: user(), id: id.to_owned(), seen: rfc3339(now()), status };
+        let sign = SessionHeartbeat {
+            host: host(),
+            user: user(),
+            id: id.to_owned(),
+            seen: rfc3339(now()),
+            status,
+        };
         let text = serde_json::to_vec(&sign).expect("a sign has no keys that are not text");
         // A heartbeat that is lost does not matter: another one follows.
         let _ = self.client.publish(subject, text.into()).await;
@@ -133,12 +156,13 @@ impl<'a> HeartbeatSender<'a> {
         let _ = self.client.flush().await;
     }
 
-    /// Makes the bucket, if there is none. Looks for it only once, so that a session that ends does not wait for the
-    /// server again.
+    /// Makes the bucket, if there is none. Looks for it only once, so that a session that ends does
+    /// not wait for the server again.
     async fn open(&self, warn: &mut impl FnMut(String)) -> Result<(), NatsError> {
         if !self.is_open.get() {
             let kept = remembered(self.nats).max(SHORTEST);
-            let wanted = stream::bucket(&bucket(&self.nats.prefix), kept, self.nats.stream.replicas);
+            let wanted =
+                stream::bucket(&bucket(&self.nats.prefix), kept, self.nats.stream.replicas);
             let store = stream::ensured_replicas(self.jetstream, wanted).await?;
             self.is_open.set(true);
             store.differences.into_iter().for_each(warn);
@@ -148,16 +172,30 @@ impl<'a> HeartbeatSender<'a> {
 }
 
 /// The last heartbeats of all sessions, the latest first.
-pub async fn signs(jetstream: &Context, nats: &NatsConfig) -> Result<Vec<SessionHeartbeat>, NatsError> {
+pub async fn signs(
+    jetstream: &Context,
+    nats: &NatsConfig,
+) -> Result<Vec<SessionHeartbeat>, NatsError> {
     let (prefix, at) = (nats.prefix.as_str(), now());
     let bucket = bucket(prefix);
     // The bucket does not exist if no session has used this server.
-    let Some(stream) = stream::found(jetstream, &format!("KV_{bucket}")).await? else { return Ok(Vec::new()) };
-    let last = Arc::new(NatsStream::of(stream)).last_of_each(format!("$KV.{bucket}.>")).await?;
-    let mut signs: Vec<SessionHeartbeat> =
-        last.iter().filter_map(|message| sign(message.subject.as_str(), &message.payload, prefix)).collect();
+    let Some(stream) = stream::found(jetstream, &format!("KV_{bucket}")).await? else {
+        return Ok(Vec::new());
+    };
+    let last = Arc::new(NatsStream::of(stream))
+        .last_of_each(format!("$KV.{bucket}.>"))
+        .await?;
+    let mut signs: Vec<SessionHeartbeat> = last
+        .iter()
+        .filter_map(|message| sign(message.subject.as_str(), &message.payload, prefix))
+        .collect();
     signs.retain(|sign| !sign.is_past(nats, at));
-    signs.sort_by(|one, other| other.seen.cmp(&one.seen).then_with(|| one.id.cmp(&other.id)));
+    signs.sort_by(|one, other| {
+        other
+            .seen
+            .cmp(&one.seen)
+            .then_with(|| one.id.cmp(&other.id))
+    });
     Ok(signs)
 }
 
@@ -170,14 +208,22 @@ pub struct HeartbeatWatch {
 impl HeartbeatWatch {
     pub async fn start(client: &Client, prefix: &str) -> Result<Self, NatsError> {
         let subject = format!("$KV.{}.>", bucket(prefix));
-        let messages = client.subscribe(subject).await.map_err(|error| NatsError(error.to_string()))?;
-        Ok(Self { messages, prefix: prefix.to_owned() })
+        let messages = client
+            .subscribe(subject)
+            .await
+            .map_err(|error| NatsError(error.to_string()))?;
+        Ok(Self {
+            messages,
+            prefix: prefix.to_owned(),
+        })
     }
 
     /// The next heartbeat. None if the connection is closed.
     pub async fn next(&mut self) -> Option<SessionHeartbeat> {
         loop {
-            let message = std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context)).await?;
+            let message =
+                std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context))
+                    .await?;
             if let Some(sign) = sign(message.subject.as_str(), &message.payload, &self.prefix) {
                 return Some(sign);
             }
@@ -185,8 +231,8 @@ impl HeartbeatWatch {
     }
 }
 
-/// The heartbeat in a message. Every program can write to the bucket, so creel ignores one that does not match its key
-/// or whose session or id is not a valid name, and one in a newer format.
+/// The heartbeat in a message. Every program can write to the bucket, so creel ignores one that
+/// does not match its key or whose session or id is not a valid name, and one in a newer format.
 fn sign(subject: &str, payload: &[u8], prefix: &str) -> Option<SessionHeartbeat> {
     let sign = serde_json::from_slice::<SessionHeartbeat>(payload).ok()?;
     let is_plain = is_plain(&sign.status.session) && is_plain(&sign.id);

@@ -1,8 +1,8 @@
 //! Receives the output of running hooks of a session on another machine.
 //!
 //! # Invariants
-//! - The output of a run is shown only after the record of its start, since output and records arrive on different
-//!   subjects.
+//! - The output of a run is shown only after the record of its start, since output and records
+//!   arrive on different subjects.
 //! - A viewer whose login does not allow this still receives everything else.
 
 use std::{collections::VecDeque, time::Duration};
@@ -50,7 +50,15 @@ impl LiveOutputReceiver {
         let pieces = client.subscribe(subjects.live()).await.ok();
         let mut again = interval(SO_OFTEN);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { client, subjects, id, pieces, again, early: EarlyOutput::default(), screen }
+        Self {
+            client,
+            subjects,
+            id,
+            pieces,
+            again,
+            early: EarlyOutput::default(),
+            screen,
+        }
     }
 
     /// Reports at once after a reconnect: the session may not know that a viewer watches.
@@ -70,7 +78,9 @@ impl LiveOutputReceiver {
 
     /// Waits for the next chunk, or until it is time to report that a viewer watches.
     pub(super) async fn hear(&mut self, begun: RunId) {
-        let Some(pieces) = &mut self.pieces else { return std::future::pending().await };
+        let Some(pieces) = &mut self.pieces else {
+            return std::future::pending().await;
+        };
         tokio::select! {
             message = next(pieces) => match message {
                 Some(message) => self.take(&message, begun),
@@ -83,13 +93,28 @@ impl LiveOutputReceiver {
     async fn say_so(&self) {
         let mut headers = HeaderMap::new();
         headers.insert(SESSION, self.id.as_str());
-        let line = ask(ClientKind::Tui, &WatchRequest { from: None, live: true }.into());
-        let _ = self.client.publish_with_headers(self.subjects.watch(), headers, line.into()).await;
+        let line = ask(
+            ClientKind::Tui,
+            &WatchRequest {
+                from: None,
+                live: true,
+            }
+            .into(),
+        );
+        let _ = self
+            .client
+            .publish_with_headers(self.subjects.watch(), headers, line.into())
+            .await;
     }
 
     fn take(&mut self, message: &Message, begun: RunId) {
-        let from = message.headers.as_ref().and_then(|headers| header(headers, SESSION));
-        let Ok(Some(LiveMessage::Live(piece))) = LiveMessage::read(&message.payload) else { return };
+        let from = message
+            .headers
+            .as_ref()
+            .and_then(|headers| header(headers, SESSION));
+        let Ok(Some(LiveMessage::Live(piece))) = LiveMessage::read(&message.payload) else {
+            return;
+        };
         if from != Some(self.id.as_str()) {
             return;
         }
@@ -144,15 +169,24 @@ mod tests {
         for (run, at) in [(3, 0), (2, 0), (3, 1)] {
             early.add(piece(run, at));
         }
-        let mut taken =
-            |begun| early.take(RunId(begun)).iter().map(|piece| (piece.run.0, piece.at)).collect::<Vec<_>>();
+        let mut taken = |begun| {
+            early
+                .take(RunId(begun))
+                .iter()
+                .map(|piece| (piece.run.0, piece.at))
+                .collect::<Vec<_>>()
+        };
         assert_eq!((taken(1), taken(2)), (vec![], vec![(2, 0)]));
         assert_eq!((taken(3), taken(4)), (vec![(3, 0), (3, 1)], vec![]));
         for at in 0..1000 {
             early.add(piece(9, at));
         }
         assert_eq!(
-            early.take(RunId(9)).iter().map(|piece| piece.at).collect::<Vec<_>>(),
+            early
+                .take(RunId(9))
+                .iter()
+                .map(|piece| piece.at)
+                .collect::<Vec<_>>(),
             (936..1000).collect::<Vec<_>>()
         );
     }

@@ -1,13 +1,13 @@
 //! Publishes the output of running hooks for viewers on other machines.
 //!
-//! Live output is not a record: the server does not store it. A viewer regularly reports that it watches; after each
-//! report the session publishes what the running hooks have printed so far. Each chunk has its position in the output
-//! of its run, so a viewer shows no part twice.
+//! Live output is not a record: the server does not store it. A viewer regularly reports that it
+//! watches; after each report the session publishes what the running hooks have printed so far.
+//! Each chunk has its position in the output of its run, so a viewer shows no part twice.
 //!
 //! # Invariants
 //! - A session without viewers publishes nothing.
-//! - Neither the session nor its records wait for live output: creel publishes a little at a time, and if hooks print
-//!   faster, only the end of their output.
+//! - Neither the session nor its records wait for live output: creel publishes a little at a time,
+//!   and if hooks print faster, only the end of their output.
 //! - A failure here has no effect on the session.
 
 use std::{collections::VecDeque, path::Path, time::Duration};
@@ -55,7 +55,8 @@ pub(super) struct LiveOutputPublisher<'a> {
 }
 
 impl LiveOutputPublisher<'_> {
-    /// Publishes while viewers watch, until the caller drops the future. The next connection continues with `until`.
+    /// Publishes while viewers watch, until the caller drops the future. The next connection
+    /// continues with `until`.
     pub(super) async fn show(&self, until: &mut Instant) {
         if let Ok(mut watchers) = self.client.subscribe(self.subjects.watch()).await {
             loop {
@@ -102,23 +103,38 @@ impl LiveOutputPublisher<'_> {
         }
     }
 
-    /// Whether a request asks this session for live output. Two sessions can have the same name, so a request names an
-    /// id.
+    /// Whether a request asks this session for live output. Two sessions can have the same name, so
+    /// a request names an id.
     fn is_meant_by(&self, asked: &Message) -> bool {
-        let meant = asked.headers.as_ref().and_then(|headers| header(headers, SESSION));
-        let watches =
-            || matches!(message::read(&asked.payload), Ok((_, SessionRequest::Watch(WatchRequest { live: true, .. }))));
+        let meant = asked
+            .headers
+            .as_ref()
+            .and_then(|headers| header(headers, SESSION));
+        let watches = || {
+            matches!(
+                message::read(&asked.payload),
+                Ok((_, SessionRequest::Watch(WatchRequest { live: true, .. })))
+            )
+        };
         meant.is_none_or(|id| id == self.id) && watches()
     }
 
     /// Adds what the running hooks have printed so far.
     async fn look_back(&self, waiting: &mut UnsentOutput) {
-        let Some(ReplyData::Status(status)) = self.desk.ask(SessionQuery::Status).await.told else { return };
+        let Some(ReplyData::Status(status)) = self.desk.ask(SessionQuery::Status).await.told else {
+            return;
+        };
         for run in status.running {
             let (printed, end) = running_output::end(&self.folder.join(run.output_file()));
             let at = printed.saturating_sub(end.len() as u64);
             // The file contains both streams, so this calls all of it standard output.
-            waiting.begin_with(HookOutputChunk { run, stream: OutputStream::Stdout, at, bytes: end, gap: at > 0 });
+            waiting.begin_with(HookOutputChunk {
+                run,
+                stream: OutputStream::Stdout,
+                at,
+                bytes: end,
+                gap: at > 0,
+            });
         }
     }
 
@@ -129,7 +145,10 @@ impl LiveOutputPublisher<'_> {
             headers.insert(SESSION, self.id);
             let line = LiveMessage::from(piece).into_line();
             // A lost chunk does not matter: another one follows.
-            let _ = self.client.publish_with_headers(self.subjects.live(), headers, line.into()).await;
+            let _ = self
+                .client
+                .publish_with_headers(self.subjects.live(), headers, line.into())
+                .await;
         }
         let _ = self.client.flush().await;
     }
@@ -149,15 +168,21 @@ impl UnsentOutput {
     }
 
     fn add(&mut self, new: HookOutputChunk) {
-        let new = HookOutputChunk { gap: new.gap || std::mem::take(&mut self.missed), ..new };
-        let (run, end) = (new.run, |piece: &HookOutputChunk| piece.at + piece.bytes.len() as u64);
+        let new = HookOutputChunk {
+            gap: new.gap || std::mem::take(&mut self.missed),
+            ..new
+        };
+        let (run, end) = (new.run, |piece: &HookOutputChunk| {
+            piece.at + piece.bytes.len() as u64
+        });
         let last = self.pieces.iter_mut().rev().find(|piece| piece.run == run);
         match last {
             // The chunk was already read from the file.
             Some(last) if end(&new) <= end(last) => {}
             Some(last) if last.stream == new.stream && new.at <= end(last) => {
                 let known = usize::try_from(end(last) - new.at).unwrap_or(usize::MAX);
-                last.bytes.extend_from_slice(new.bytes.get(known..).unwrap_or_default());
+                last.bytes
+                    .extend_from_slice(new.bytes.get(known..).unwrap_or_default());
             }
             Some(_) | None => self.pieces.push_back(new),
         }
@@ -178,8 +203,15 @@ impl UnsentOutput {
     /// Drops all but the end of a run's output, since a screen shows no more.
     fn shorten(&mut self, run: RunId) {
         let mut kept = 0;
-        for piece in self.pieces.iter_mut().rev().filter(|piece| piece.run == run) {
-            let surplus = (kept + piece.bytes.len()).saturating_sub(SHOWN).min(piece.bytes.len());
+        for piece in self
+            .pieces
+            .iter_mut()
+            .rev()
+            .filter(|piece| piece.run == run)
+        {
+            let surplus = (kept + piece.bytes.len())
+                .saturating_sub(SHOWN)
+                .min(piece.bytes.len());
             if surplus > 0 {
                 piece.bytes.drain(..surplus);
                 piece.at += surplus as u64;
@@ -196,15 +228,22 @@ impl UnsentOutput {
         }
     }
 
-    /// The next chunk to publish, of at most `room` bytes. An incomplete character at the end waits for its rest.
+    /// The next chunk to publish, of at most `room` bytes. An incomplete character at the end waits
+    /// for its rest.
     fn next(&mut self, room: usize) -> Option<HookOutputChunk> {
-        let piece = self.pieces.iter_mut().find(|piece| whole(&piece.bytes) > 0)?;
+        let piece = self
+            .pieces
+            .iter_mut()
+            .find(|piece| whole(&piece.bytes) > 0)?;
         let length = match whole(&piece.bytes[..piece.bytes.len().min(room)]) {
             0 => piece.bytes.len().min(room),
             length => length,
         };
         let rest = piece.bytes.split_off(length);
-        let told = HookOutputChunk { bytes: std::mem::replace(&mut piece.bytes, rest), ..piece.clone() };
+        let told = HookOutputChunk {
+            bytes: std::mem::replace(&mut piece.bytes, rest),
+            ..piece.clone()
+        };
         (piece.at, piece.gap) = (piece.at + length as u64, false);
         self.pieces.retain(|piece| !piece.bytes.is_empty());
         Some(told)
@@ -216,7 +255,8 @@ fn whole(bytes: &[u8]) -> usize {
     let start = bytes.len().saturating_sub(3);
     let cut = (start..bytes.len()).find(|at| {
         let letter = str::from_utf8(&bytes[*at..]);
-        bytes[*at] >= 0xC0 && letter.is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+        bytes[*at] >= 0xC0
+            && letter.is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
     });
     cut.unwrap_or(bytes.len())
 }
@@ -226,7 +266,13 @@ mod tests {
     use super::*;
 
     fn piece(at: u64, text: &[u8]) -> HookOutputChunk {
-        HookOutputChunk { run: RunId(1), stream: OutputStream::Stdout, at, bytes: text.to_vec(), gap: false }
+        HookOutputChunk {
+            run: RunId(1),
+            stream: OutputStream::Stdout,
+            at,
+            bytes: text.to_vec(),
+            gap: false,
+        }
     }
 
     fn told(waiting: &mut UnsentOutput, room: usize) -> Vec<(u64, String)> {
@@ -240,7 +286,10 @@ mod tests {
         waiting.add(piece(4, b"two "));
         waiting.begin_with(piece(0, b"one two "));
         waiting.add(piece(4, b"two three"));
-        assert_eq!(told(&mut waiting, 8), [(0, "one two ".to_owned()), (8, "three".to_owned())]);
+        assert_eq!(
+            told(&mut waiting, 8),
+            [(0, "one two ".to_owned()), (8, "three".to_owned())]
+        );
         assert!(waiting.is_empty());
     }
 
@@ -251,7 +300,10 @@ mod tests {
         assert_eq!(told(&mut waiting, 100), [(0, "na".to_owned())]);
         assert!(waiting.is_empty());
         waiting.add(piece(3, b"\xAFve"));
-        assert_eq!(told(&mut waiting, 3), [(2, "ïv".to_owned()), (5, "e".to_owned())]);
+        assert_eq!(
+            told(&mut waiting, 3),
+            [(2, "ïv".to_owned()), (5, "e".to_owned())]
+        );
     }
 
     #[test]
@@ -261,7 +313,14 @@ mod tests {
             waiting.add(piece(n * 1000, &[b'x'; 1000]));
         }
         let last = waiting.next(SHOWN).expect("a piece");
-        assert_eq!((last.at + last.bytes.len() as u64, last.bytes.len(), last.gap), (100_000, SHOWN, true));
+        assert_eq!(
+            (
+                last.at + last.bytes.len() as u64,
+                last.bytes.len(),
+                last.gap
+            ),
+            (100_000, SHOWN, true)
+        );
         assert!(waiting.is_empty());
     }
 }

@@ -1,8 +1,8 @@
 //! Turns the messages of a stream into the records of one session, in order.
 //!
 //! # Invariants
-//! - Each record is returned once, in the order of the journal, however often and in whatever order its messages
-//!   arrive.
+//! - Each record is returned once, in the order of the journal, however often and in whatever order
+//!   its messages arrive.
 //! - Messages that are not records of this session are skipped.
 
 use std::collections::BTreeMap;
@@ -29,16 +29,26 @@ pub struct RecordAssembler {
 impl RecordAssembler {
     /// Starts with the first record of that session.
     pub fn new(id: &str) -> Self {
-        Self { id: id.to_owned(), next: 1, parts: BTreeMap::new(), early: BTreeMap::new() }
+        Self {
+            id: id.to_owned(),
+            next: 1,
+            parts: BTreeMap::new(),
+            early: BTreeMap::new(),
+        }
     }
 
     /// Adds a message and returns the lines that are complete now, each with its newline.
     pub fn take(&mut self, headers: Option<&HeaderMap>, payload: &[u8]) -> Vec<String> {
-        let Some(headers) = headers.filter(|headers| header(headers, SESSION) == Some(&self.id)) else {
+        let Some(headers) = headers.filter(|headers| header(headers, SESSION) == Some(&self.id))
+        else {
             return Vec::new();
         };
-        let Some(part) = part(headers) else { return Vec::new() };
-        let Some(line) = self.whole(part, payload) else { return Vec::new() };
+        let Some(part) = part(headers) else {
+            return Vec::new();
+        };
+        let Some(line) = self.whole(part, payload) else {
+            return Vec::new();
+        };
         // Readers of the copy parse every line as a record.
         match Record::from_line(&line) {
             Ok(record) if record.seq >= self.next && !line.contains('\n') => {
@@ -71,7 +81,13 @@ impl RecordAssembler {
         if self.parts.len() < part.of {
             return None;
         }
-        String::from_utf8(std::mem::take(&mut self.parts).into_values().flatten().collect()).ok()
+        String::from_utf8(
+            std::mem::take(&mut self.parts)
+                .into_values()
+                .flatten()
+                .collect(),
+        )
+        .ok()
     }
 }
 
@@ -90,7 +106,9 @@ mod tests {
     }
 
     fn line(seq: u64) -> String {
-        format!(r#"{{"v":1,"seq":{seq},"at":"2026-11-15T09:30:00.000Z","session":"s","kind":"paused","by":"cli"}}"#)
+        format!(
+            r#"{{"v":1,"seq":{seq},"at":"2026-11-15T09:30:00.000Z","session":"s","kind":"paused","by":"cli"}}"#
+        )
     }
 
     #[test]
@@ -113,18 +131,39 @@ mod tests {
     fn what_is_not_a_record_of_the_session_is_passed_over() {
         let mut assembly = RecordAssembler::new("a");
         assert!(assembly.take(None, line(1).as_bytes()).is_empty());
-        assert!(assembly.take(Some(&headers("b", None)), line(1).as_bytes()).is_empty());
+        assert!(
+            assembly
+                .take(Some(&headers("b", None)), line(1).as_bytes())
+                .is_empty()
+        );
         assert!(assembly.take(Some(&headers("a", None)), b"{}").is_empty());
-        assert!(assembly.take(Some(&headers("a", Some("3/2"))), line(1).as_bytes()).is_empty());
-        assert_eq!(assembly.take(Some(&headers("a", None)), line(1).as_bytes()).len(), 1);
+        assert!(
+            assembly
+                .take(Some(&headers("a", Some("3/2"))), line(1).as_bytes())
+                .is_empty()
+        );
+        assert_eq!(
+            assembly
+                .take(Some(&headers("a", None)), line(1).as_bytes())
+                .len(),
+            1
+        );
     }
 
     #[test]
     fn a_record_in_parts_is_put_together_also_when_it_was_begun_before() {
         let mut assembly = RecordAssembler::new("a");
         let (text, half) = (line(1), line(1).len() / 2);
-        assert!(assembly.take(Some(&headers("a", Some("1/2"))), &text.as_bytes()[..half]).is_empty());
-        assert!(assembly.take(Some(&headers("a", Some("1/2"))), &text.as_bytes()[..half]).is_empty());
+        assert!(
+            assembly
+                .take(Some(&headers("a", Some("1/2"))), &text.as_bytes()[..half])
+                .is_empty()
+        );
+        assert!(
+            assembly
+                .take(Some(&headers("a", Some("1/2"))), &text.as_bytes()[..half])
+                .is_empty()
+        );
         let whole = assembly.take(Some(&headers("a", Some("2/2"))), &text.as_bytes()[half..]);
         assert_eq!(whole, [text + "\n"]);
     }

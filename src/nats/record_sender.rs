@@ -1,12 +1,15 @@
 //! Sends the records of a session to its stream.
 //!
-//! Owns the send window: many records are in flight at once, and each leaves the window, in order, when the server has
-//! stored it. Does not handle a lost connection: the caller starts again with a new one.
+//! Owns the send window: many records are in flight at once, and each leaves the window, in order,
+//! when the server has stored it. Does not handle a lost connection: the caller starts again with a
+//! new one.
 //!
 //! # Invariants
-//! - A record leaves the window only after the server has acknowledged it and all records before it.
-//! - Records are sent in the order of the journal. If the server refuses one and stores the next, the order in the
-//!   stream differs until the refused one is sent again. Each record has its number, and creel's readers sort by it.
+//! - A record leaves the window only after the server has acknowledged it and all records before
+//!   it.
+//! - Records are sent in the order of the journal. If the server refuses one and stores the next,
+//!   the order in the stream differs until the refused one is sent again. Each record has its
+//!   number, and creel's readers sort by it.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +36,8 @@ use crate::{
 
 /// After how many records the position is saved and the status updated.
 const KEPT_EVERY: u64 = 256;
-/// After how long the status shows that the server is behind. A record in flight is not worth showing.
+/// After how long the status shows that the server is behind. A record in flight is not worth
+/// showing.
 const SLOW: Duration = Duration::from_millis(300);
 /// The bytes of a message besides the record: the headers with their values.
 const ENVELOPE: usize = 512;
@@ -66,7 +70,8 @@ impl RecordSender<'_> {
         let mut word_due = Instant::now() + SLOW;
         loop {
             if window.can_follow() {
-                // Mark first, read the file afterwards: a record that is written in between counts as a change.
+                // Mark first, read the file afterwards: a record that is written in between counts
+                // as a change.
                 news.mark_unchanged();
                 window.rest = self.fill(&mut wire, &mut letters, &mut window).await?;
             }
@@ -83,7 +88,8 @@ impl RecordSender<'_> {
             tokio::select! {
                 biased;
                 answer = wire.next() => {
-                    // Copied, since a borrow across the wait would block the task that announces new records.
+                    // Copied, since a borrow across the wait would block the task that announces
+                    // new records.
                     let last = *news.borrow();
                     self.hear(answer?, &mut window, last).await?;
                 }
@@ -111,8 +117,11 @@ impl RecordSender<'_> {
     ) -> Result<RemainingRecords, NatsError> {
         let now = Instant::now();
         while !window.is_full() {
-            let Some(letter) = letters.read()? else { return Ok(RemainingRecords::Nothing) };
-            let there = letter.seq <= self.holdings.place.seq || self.holdings.beyond.contains(&letter.seq);
+            let Some(letter) = letters.read()? else {
+                return Ok(RemainingRecords::Nothing);
+            };
+            let there =
+                letter.seq <= self.holdings.place.seq || self.holdings.beyond.contains(&letter.seq);
             if there {
                 if window.is_empty() && letter.seq <= self.holdings.place.seq {
                     self.holdings.place.offset = letter.end;
@@ -142,7 +151,10 @@ impl RecordSender<'_> {
             let part = (of > 1).then_some(number);
             let mut headers = HeaderMap::new();
             let names = self.holdings.place.names;
-            headers.insert(MESSAGE_ID, message_id(names, self.session, self.id, letter.seq, part).as_str());
+            headers.insert(
+                MESSAGE_ID,
+                message_id(names, self.session, self.id, letter.seq, part).as_str(),
+            );
             headers.insert(SESSION, self.id);
             if part.is_some() {
                 headers.insert(PART, format!("{number}/{of}").as_str());
@@ -150,22 +162,37 @@ impl RecordSender<'_> {
             if letter.seq == 1 && number == 1 && names == RecordNaming::Plain {
                 headers.insert(LAST_OF_SUBJECT, "0");
             }
-            let piece = letter.line.slice((number - 1) * room..letter.line.len().min(number * room));
+            let piece = letter
+                .line
+                .slice((number - 1) * room..letter.line.len().min(number * room));
             missing.insert(wire.send(subject.clone(), headers, piece).await?);
         }
         let (seq, end, bytes) = (letter.seq, letter.end, letter.line.len());
-        Ok(InFlightRecord { seq, end, bytes, missing, at: 0, since: now })
+        Ok(InFlightRecord {
+            seq,
+            end,
+            bytes,
+            missing,
+            at: 0,
+            since: now,
+        })
     }
 
-    /// Handles the server's answer to a message. `last` is the number of the last record in the journal.
-    async fn hear(&mut self, answer: PublishOutcome, window: &mut SendWindow, last: u64) -> Result<(), NatsError> {
+    /// Handles the server's answer to a message. `last` is the number of the last record in the
+    /// journal.
+    async fn hear(
+        &mut self,
+        answer: PublishOutcome,
+        window: &mut SendWindow,
+        last: u64,
+    ) -> Result<(), NatsError> {
         // Another program can send to this inbox, too.
         if !window.awaits(answer.message) {
             return Ok(());
         }
         let kept = answer.said.map_err(in_words)?;
-        // creel has already checked which records of this session the stream has. So a duplicate was either in flight
-        // at that time, or belongs to another session.
+        // creel has already checked which records of this session the stream has. So a duplicate
+        // was either in flight at that time, or belongs to another session.
         if kept.again && !self.store.is_of(kept.at, self.id).await? {
             self.holdings.place.names = RecordNaming::WithId;
             self.outbox.keep(self.holdings.place.clone())?;
@@ -203,7 +230,9 @@ impl RecordSender<'_> {
     }
 
     fn tell(&self, last: u64) {
-        let link = NatsStatus::Connected { behind: last.saturating_sub(self.holdings.place.seq) };
+        let link = NatsStatus::Connected {
+            behind: last.saturating_sub(self.holdings.place.seq),
+        };
         self.link.send_if_modified(|known| {
             let news = *known != link;
             *known = link;

@@ -1,7 +1,7 @@
 //! The local copy of the journal of a session on another machine.
 //!
-//! Writes the records of the stream to a file, in order. The code that shows or replays a session reads this file like
-//! the journal itself, so remote sessions need no code of their own.
+//! Writes the records of the stream to a file, in order. The code that shows or replays a session
+//! reads this file like the journal itself, so remote sessions need no code of their own.
 //!
 //! # Invariants
 //! - The file is a prefix of the journal at any moment, however often the connection is lost.
@@ -86,10 +86,19 @@ enum FollowProgress {
 struct OrderedMessages(Ordered);
 
 impl RemoteJournal {
-    /// An empty copy of the session with that id, or without an id of the last session that had this name.
-    pub async fn open(client: &Client, nats: &NatsConfig, session: &str, id: Option<&str>) -> Result<Self, NatsError> {
+    /// An empty copy of the session with that id, or without an id of the last session that had
+    /// this name.
+    pub async fn open(
+        client: &Client,
+        nats: &NatsConfig,
+        session: &str,
+        id: Option<&str>,
+    ) -> Result<Self, NatsError> {
         if !is_plain(session) {
-            return Err(NatsError(format!("`{}` is not a valid session name", plain(session))));
+            return Err(NatsError(format!(
+                "`{}` is not a valid session name",
+                plain(session)
+            )));
         }
         let jetstream = jetstream::new(client.clone());
         let subjects = SessionSubjects::new(&nats.prefix, session);
@@ -98,14 +107,27 @@ impl RemoteJournal {
             return Err(NatsError(missing(&store, &subjects, session).await?));
         };
         let Some(id) = header(&first.headers, SESSION).map(str::to_owned) else {
-            return Err(NatsError(format!("the records of `{session}` are not from creel")));
+            return Err(NatsError(format!(
+                "the records of `{session}` are not from creel"
+            )));
         };
         let (copy, file) = CopyDir::create(session)?;
         let read = (store.made.clone(), first.sequence - 1);
         let stream = nats.stream.name.clone();
         let assembly = RecordAssembler::new(&id);
         let (own, begun) = (0, RunId::default());
-        Ok(Self { copy, file, jetstream, stream, subjects, id, assembly, read, own, begun })
+        Ok(Self {
+            copy,
+            file,
+            jetstream,
+            stream,
+            subjects,
+            id,
+            assembly,
+            read,
+            own,
+            begun,
+        })
     }
 
     pub fn folder(&self) -> &SessionDir {
@@ -127,7 +149,8 @@ impl RemoteJournal {
                 Ok(Ok(message)) => {
                     self.take(&message)?;
                 }
-                // A cluster that has just changed its leader may have lost the consumer. A new one continues there.
+                // A cluster that has just changed its leader may have lost the consumer. A new one
+                // continues there.
                 Ok(Err(_)) | Err(_) if !is_lost => {
                     is_lost = true;
                     messages = self.messages(&store).await?;
@@ -144,8 +167,8 @@ impl RemoteJournal {
         self.assembly.gap()
     }
 
-    /// Continues to copy and announces each record, until the session has ended or no viewer is left. The copy exists
-    /// as long as the returned value.
+    /// Continues to copy and announces each record, until the session has ended or no viewer is
+    /// left. The copy exists as long as the returned value.
     #[must_use]
     pub async fn follow(
         mut self,
@@ -153,13 +176,20 @@ impl RemoteJournal {
         audience: ViewerChannels,
     ) -> Self {
         let (client, subjects) = (self.jetstream.client(), self.subjects.clone());
-        let mut overhearing = LiveOutputReceiver::begin(client, subjects, self.id.clone(), audience.live.clone()).await;
+        let mut overhearing =
+            LiveOutputReceiver::begin(client, subjects, self.id.clone(), audience.live.clone())
+                .await;
         while !audience.news.is_closed() {
-            match self.follow_once(&mut told, &audience, &mut overhearing).await {
+            match self
+                .follow_once(&mut told, &audience, &mut overhearing)
+                .await
+            {
                 Ok(FollowProgress::More) => {}
                 Ok(FollowProgress::TheEnd) => break,
                 Err(NatsError(why)) => {
-                    audience.link.send_replace(NatsStatus::Away { why, behind: 0 });
+                    audience
+                        .link
+                        .send_replace(NatsStatus::Away { why, behind: 0 });
                     tokio::time::sleep(AGAIN).await;
                 }
             }
@@ -167,7 +197,8 @@ impl RemoteJournal {
         self
     }
 
-    /// Follows until the connection is lost or made again, since then the stream may be another one.
+    /// Follows until the connection is lost or made again, since then the stream may be another
+    /// one.
     async fn follow_once(
         &mut self,
         told: &mut mpsc::UnboundedReceiver<NatsConnectionEvent>,
@@ -175,8 +206,10 @@ impl RemoteJournal {
         overhearing: &mut LiveOutputReceiver,
     ) -> Result<FollowProgress, NatsError> {
         let store = stream::find(&self.jetstream, &self.stream).await?;
-        // A stream that lost messages is read again from its beginning. Records that were already copied are skipped.
-        let is_known = store.made == self.read.0 && (self.own == 0 || store.is_of(self.own, &self.id).await?);
+        // A stream that lost messages is read again from its beginning. Records that were already
+        // copied are skipped.
+        let is_known =
+            store.made == self.read.0 && (self.own == 0 || store.is_of(self.own, &self.id).await?);
         if !is_known {
             (self.read, self.own) = ((store.made.clone(), 0), 0);
         }
@@ -211,36 +244,62 @@ impl RemoteJournal {
         let cannot = |error: String| NatsError(format!("cannot read the stream: {error}"));
         let config = OrderedConfig {
             filter_subject: self.subjects.events(),
-            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.read.1 + 1 },
+            deliver_policy: DeliverPolicy::ByStartSequence {
+                start_sequence: self.read.1 + 1,
+            },
             ..OrderedConfig::default()
         };
-        let consumer = store.stream.create_consumer(config).await.map_err(|error| cannot(error.to_string()))?;
-        let messages = consumer.messages().await.map_err(|error| cannot(error.to_string()))?;
+        let consumer = store
+            .stream
+            .create_consumer(config)
+            .await
+            .map_err(|error| cannot(error.to_string()))?;
+        let messages = consumer
+            .messages()
+            .await
+            .map_err(|error| cannot(error.to_string()))?;
         Ok(OrderedMessages(messages))
     }
 
     /// Writes the records that are complete with this message.
     fn take(&mut self, message: &Message) -> Result<Vec<Record>, NatsError> {
-        let info = message.info().map_err(|error| NatsError(format!("cannot read a message: {error}")))?;
+        let info = message
+            .info()
+            .map_err(|error| NatsError(format!("cannot read a message: {error}")))?;
         self.read.1 = info.stream_sequence;
-        if message.headers.as_ref().is_some_and(|headers| header(headers, SESSION) == Some(&self.id)) {
+        if message
+            .headers
+            .as_ref()
+            .is_some_and(|headers| header(headers, SESSION) == Some(&self.id))
+        {
             self.own = info.stream_sequence;
         }
-        let lines = self.assembly.take(message.headers.as_ref(), &message.payload);
+        let lines = self
+            .assembly
+            .take(message.headers.as_ref(), &message.payload);
         self.file.write_all(lines.concat().as_bytes())?;
-        let records: Vec<Record> = lines.iter().filter_map(|line| Record::from_line(line).ok()).collect();
-        self.begun = records.iter().filter_map(begins).fold(self.begun, RunId::max);
+        let records: Vec<Record> = lines
+            .iter()
+            .filter_map(|line| Record::from_line(line).ok())
+            .collect();
+        self.begun = records
+            .iter()
+            .filter_map(begins)
+            .fold(self.begun, RunId::max);
         Ok(records)
     }
 }
 
-/// The first record of the session with that id, or without an id of the last session that had this name.
+/// The first record of the session with that id, or without an id of the last session that had this
+/// name.
 async fn beginning(
     store: &NatsStream,
     subjects: &SessionSubjects,
     id: Option<&str>,
 ) -> Result<Option<StreamMessage>, NatsError> {
-    let Some(id) = id else { return store.last_of(&subjects.beginning()).await };
+    let Some(id) = id else {
+        return store.last_of(&subjects.beginning()).await;
+    };
     let mut from = 1;
     while let Some(first) = store.next_of(&subjects.beginning(), from).await? {
         if header(&first.headers, SESSION) == Some(id) {
@@ -252,7 +311,11 @@ async fn beginning(
 }
 
 /// Why a session cannot be shown, as text for the user.
-async fn missing(store: &NatsStream, subjects: &SessionSubjects, session: &str) -> Result<String, NatsError> {
+async fn missing(
+    store: &NatsStream,
+    subjects: &SessionSubjects,
+    session: &str,
+) -> Result<String, NatsError> {
     let name = &store.stream.cached_info().config.name;
     if store.last_of(&subjects.events()).await?.is_none() {
         return Ok(format!("the stream {name} has no session `{session}`"));
@@ -267,7 +330,8 @@ async fn missing(store: &NatsStream, subjects: &SessionSubjects, session: &str) 
 #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else begins a run")]
 fn begins(record: &Record) -> Option<RunId> {
     match &record.event {
-        Event::Hook(HookEvent::Started { run, .. }) | Event::Stop(StopEvent::RuleStarted { run, .. }) => Some(*run),
+        Event::Hook(HookEvent::Started { run, .. })
+        | Event::Stop(StopEvent::RuleStarted { run, .. }) => Some(*run),
         _ => None,
     }
 }

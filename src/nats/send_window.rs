@@ -1,8 +1,10 @@
 //! Records in flight: sent, but not acknowledged yet.
 //!
 //! # Invariants
-//! - A record leaves the window when all of its messages have been stored, and not before the one in front of it.
-//! - The window is limited in records and in bytes, so creel reads the journal no faster than the server stores it.
+//! - A record leaves the window when all of its messages have been stored, and not before the one
+//!   in front of it.
+//! - The window is limited in records and in bytes, so creel reads the journal no faster than the
+//!   server stores it.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -59,7 +61,9 @@ impl SendWindow {
         match self.rest {
             RemainingRecords::Unknown => true,
             RemainingRecords::Nothing => false,
-            RemainingRecords::TooMuch => self.records.len() + REFILL <= WINDOW && self.bytes <= BYTES / 2,
+            RemainingRecords::TooMuch => {
+                self.records.len() + REFILL <= WINDOW && self.bytes <= BYTES / 2
+            }
             RemainingRecords::AllButTheFirst => self.records.is_empty(),
         }
     }
@@ -72,10 +76,13 @@ impl SendWindow {
         self.records.is_empty()
     }
 
-    /// Since when nothing has moved: the first record was sent then, or one of its messages was acknowledged. `None` if
-    /// the window is empty.
+    /// Since when nothing has moved: the first record was sent then, or one of its messages was
+    /// acknowledged. `None` if the window is empty.
     pub(super) fn since(&self) -> Option<Instant> {
-        self.records.front().map(|first| self.moved.map_or(first.since, |moved| moved.max(first.since)))
+        self.records.front().map(|first| {
+            self.moved
+                .map_or(first.since, |moved| moved.max(first.since))
+        })
     }
 
     pub(super) fn leave(&mut self, record: InFlightRecord) {
@@ -85,13 +92,21 @@ impl SendWindow {
 
     /// Whether the message has not been acknowledged yet.
     pub(super) fn awaits(&self, message: u64) -> bool {
-        self.records.iter().any(|record| record.missing.contains(&message))
+        self.records
+            .iter()
+            .any(|record| record.missing.contains(&message))
     }
 
     /// Notes that the stream has stored a message under the sequence number `at`.
     pub(super) fn arrived(&mut self, message: u64, at: u64) {
         // They are nearly always acknowledged in order, so this search is short.
-        let Some(which) = self.records.iter_mut().position(|record| record.missing.remove(&message)) else { return };
+        let Some(which) = self
+            .records
+            .iter_mut()
+            .position(|record| record.missing.remove(&message))
+        else {
+            return;
+        };
         if let Some(record) = self.records.get_mut(which) {
             record.at = record.at.max(at);
         }
@@ -102,7 +117,9 @@ impl SendWindow {
 
     /// Removes the first record, if the server has stored all of it.
     pub(super) fn take_off(&mut self) -> Option<InFlightRecord> {
-        let first = self.records.pop_front_if(|first| first.missing.is_empty())?;
+        let first = self
+            .records
+            .pop_front_if(|first| first.missing.is_empty())?;
         self.bytes -= first.bytes;
         Some(first)
     }
@@ -116,7 +133,14 @@ mod tests {
 
     fn record(seq: u64, bytes: usize, messages: impl IntoIterator<Item = u64>) -> InFlightRecord {
         let missing = messages.into_iter().collect();
-        InFlightRecord { seq, end: seq * 10, bytes, missing, at: 0, since: Instant::now() }
+        InFlightRecord {
+            seq,
+            end: seq * 10,
+            bytes,
+            missing,
+            at: 0,
+            since: Instant::now(),
+        }
     }
 
     #[test]
@@ -134,23 +158,43 @@ mod tests {
         // What is said twice counts once.
         window.arrived(1, 24);
         window.arrived(3, 25);
-        assert!(window.awaits(2) && ![1, 3, 4, 5].into_iter().any(|message| window.awaits(message)));
+        assert!(
+            window.awaits(2)
+                && ![1, 3, 4, 5]
+                    .into_iter()
+                    .any(|message| window.awaits(message))
+        );
         assert_eq!(out(&mut window), None);
         window.arrived(2, 21);
-        assert_eq!([out(&mut window), out(&mut window), out(&mut window)], [Some((2, 22)), Some((3, 23)), None]);
+        assert_eq!(
+            [out(&mut window), out(&mut window), out(&mut window)],
+            [Some((2, 22)), Some((3, 23)), None]
+        );
         assert!(window.is_empty() && window.bytes == 0);
     }
 
     #[test]
     fn a_large_record_has_time_as_long_as_parts_of_it_arrive() {
         let mut window = SendWindow::default();
-        let long_ago = Instant::now().checked_sub(Duration::from_mins(1)).expect("the machine runs for longer");
-        window.leave(InFlightRecord { since: long_ago, ..record(1, 5, [1, 2]) });
-        window.leave(InFlightRecord { since: long_ago, ..record(2, 5, [3]) });
+        let long_ago = Instant::now()
+            .checked_sub(Duration::from_mins(1))
+            .expect("the machine runs for longer");
+        window.leave(InFlightRecord {
+            since: long_ago,
+            ..record(1, 5, [1, 2])
+        });
+        window.leave(InFlightRecord {
+            since: long_ago,
+            ..record(2, 5, [3])
+        });
         window.arrived(3, 7);
         assert_eq!(window.since(), Some(long_ago));
         window.arrived(1, 5);
-        assert!(window.since().is_some_and(|since| since.elapsed() < Duration::from_secs(30)));
+        assert!(
+            window
+                .since()
+                .is_some_and(|since| since.elapsed() < Duration::from_secs(30))
+        );
     }
 
     #[test]
@@ -167,7 +211,10 @@ mod tests {
         window.arrived(REFILL as u64, 1);
         window.take_off();
         assert!(window.can_follow() && !window.is_full());
-        let mut heavy = SendWindow { rest: RemainingRecords::TooMuch, ..SendWindow::default() };
+        let mut heavy = SendWindow {
+            rest: RemainingRecords::TooMuch,
+            ..SendWindow::default()
+        };
         heavy.leave(record(1, BYTES, [1]));
         assert!(heavy.is_full() && !heavy.can_follow());
         heavy.arrived(1, 1);

@@ -47,7 +47,13 @@ pub struct NatsSessionClient {
 impl NatsSessionClient {
     pub fn new(client: Client, prefix: &str, session: &str, id: Option<String>) -> Self {
         let (subjects, session) = (SessionSubjects::new(prefix, session), session.to_owned());
-        Self { client, subjects, session, id, clock: Arc::default() }
+        Self {
+            client,
+            subjects,
+            session,
+            id,
+            clock: Arc::default(),
+        }
     }
 
     /// Sends a request and waits for the answer.
@@ -59,18 +65,24 @@ impl NatsSessionClient {
         let line = match request {
             SessionRequest::Query(_) | SessionRequest::Watch(_) => ask(by, request),
             SessionRequest::Command(_) => {
-                // The first command of a connection must learn the session's clock. A creel that does not report its
-                // clock does not know deadlines either.
+                // The first command of a connection must learn the session's clock. A creel that
+                // does not report its clock does not know deadlines either.
                 if self.known_clock().is_none() {
                     self.send(ask(by, &SessionQuery::Status.into())).await?;
                 }
                 match self.known_clock() {
-                    Some(clock) => ask_until(by, request, &clock.deadline(Instant::now(), PATIENCE)),
+                    Some(clock) => {
+                        ask_until(by, request, &clock.deadline(Instant::now(), PATIENCE))
+                    }
                     None => ask(by, request),
                 }
             }
         };
-        self.send(line).await?.reply.outcome().map_err(SessionRequestError::Refused)
+        self.send(line)
+            .await?
+            .reply
+            .outcome()
+            .map_err(SessionRequestError::Refused)
     }
 
     fn known_clock(&self) -> Option<SessionClock> {
@@ -82,11 +94,19 @@ impl NatsSessionClient {
         if let Some(id) = &self.id {
             headers.insert(SESSION, id.as_str());
         }
-        let message = Message::new().payload(line.trim_end().to_owned().into()).headers(headers);
-        let unreachable = |cause| SessionRequestError::Unreachable { name: self.session.clone(), cause };
-        // The client would store the request until the server is back. By then the user may not want it any more.
+        let message = Message::new()
+            .payload(line.trim_end().to_owned().into())
+            .headers(headers);
+        let unreachable = |cause| SessionRequestError::Unreachable {
+            name: self.session.clone(),
+            cause,
+        };
+        // The client would store the request until the server is back. By then the user may not
+        // want it any more.
         if self.client.connection_state() != State::Connected {
-            return Err(SessionRequestError::NotSent("the connection to the server is lost".to_owned()));
+            return Err(SessionRequestError::NotSent(
+                "the connection to the server is lost".to_owned(),
+            ));
         }
         let until = now().after(TimeSpan::from(PATIENCE));
         let answered = tokio::select! {
@@ -111,7 +131,8 @@ impl NatsSessionClient {
             }
             RequestErrorKind::Other => unreachable(io::Error::other(error.to_string())),
         })?;
-        let reply: TimedReply = serde_json::from_slice(&answer.payload).map_err(|error| unreachable(error.into()))?;
+        let reply: TimedReply =
+            serde_json::from_slice(&answer.payload).map_err(|error| unreachable(error.into()))?;
         if let Some(clock) = SessionClock::of(&reply, Instant::now()) {
             *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Some(clock);
         }

@@ -39,7 +39,9 @@ impl NatsStatus {
     /// How many records the server does not have.
     pub const fn behind(&self) -> u64 {
         match self {
-            Self::Connecting { behind } | Self::Connected { behind } | Self::Away { behind, .. } => *behind,
+            Self::Connecting { behind }
+            | Self::Connected { behind }
+            | Self::Away { behind, .. } => *behind,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The list of workers on all machines: each worker writes to a bucket whose entries expire what it can do, and how much
-//! of that it does.
+//! The list of workers on all machines: each worker writes to a bucket whose entries expire what it
+//! can do, and how much of that it does.
 //!
 //! # Invariants
 //! - A worker that died disappears from the list after a minute.
@@ -59,8 +59,8 @@ fn bucket(prefix: &str) -> String {
     format!("{}-workers", prefix.replace('.', "_"))
 }
 
-/// The entry of a worker in the list. It has a connection of its own: what the server refuses here does not concern the
-/// queue.
+/// The entry of a worker in the list. It has a connection of its own: what the server refuses here
+/// does not concern the queue.
 #[derive(Debug)]
 pub struct WorkerListEntry {
     client: Client,
@@ -77,7 +77,10 @@ impl WorkerListEntry {
             tracing::warn!("nats: this worker is not in the server's list of workers: {why}");
             return None;
         }
-        Some(Self { client, subject: format!("$KV.{bucket}.{worker}") })
+        Some(Self {
+            client,
+            subject: format!("$KV.{bucket}.{worker}"),
+        })
     }
 
     /// Keeps the entry up to date until the caller drops the future.
@@ -85,9 +88,16 @@ impl WorkerListEntry {
         let mut written: Option<(ListedWorker, Instant)> = None;
         loop {
             let worker = describe();
-            if written.as_ref().is_none_or(|(before, at)| *before != worker || at.elapsed() >= EVERY) {
-                let entry = ListedWorker { seen: rfc3339(now()), ..worker.clone() };
-                let text = serde_json::to_vec(&entry).expect("an entry has no keys that are not text");
+            if written
+                .as_ref()
+                .is_none_or(|(before, at)| *before != worker || at.elapsed() >= EVERY)
+            {
+                let entry = ListedWorker {
+                    seen: rfc3339(now()),
+                    ..worker.clone()
+                };
+                let text =
+                    serde_json::to_vec(&entry).expect("an entry has no keys that are not text");
                 // One that is lost does not matter: another one follows.
                 let _ = self.client.publish(self.subject.clone(), text.into()).await;
                 written = Some((worker, Instant::now()));
@@ -107,11 +117,17 @@ impl WorkerListEntry {
 pub async fn workers(jetstream: &Context, prefix: &str) -> Result<Vec<ListedWorker>, NatsError> {
     let bucket = bucket(prefix);
     // The bucket does not exist if no worker has used this server.
-    let Some(stream) = stream::found(jetstream, &format!("KV_{bucket}")).await? else { return Ok(Vec::new()) };
-    let last = Arc::new(NatsStream::of(stream)).last_of_each(format!("$KV.{bucket}.>")).await?;
+    let Some(stream) = stream::found(jetstream, &format!("KV_{bucket}")).await? else {
+        return Ok(Vec::new());
+    };
+    let last = Arc::new(NatsStream::of(stream))
+        .last_of_each(format!("$KV.{bucket}.>"))
+        .await?;
     // Every program can write to the bucket.
-    let mut workers: Vec<ListedWorker> =
-        last.iter().filter_map(|message| serde_json::from_slice(&message.payload).ok()).collect();
+    let mut workers: Vec<ListedWorker> = last
+        .iter()
+        .filter_map(|message| serde_json::from_slice(&message.payload).ok())
+        .collect();
     workers.sort_by(|one, other| {
         (&one.host, &one.project, &one.worker).cmp(&(&other.host, &other.project, &other.worker))
     });

@@ -9,7 +9,12 @@ pub fn running_clock(span: TimeSpan) -> String {
     let seconds = span.0 / 1_000;
     match seconds {
         0..3_600 => format!("{}:{:02}", seconds / 60, seconds % 60),
-        3_600.. => format!("{}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60),
+        3_600.. => format!(
+            "{}:{:02}:{:02}",
+            seconds / 3_600,
+            seconds / 60 % 60,
+            seconds % 60
+        ),
     }
 }
 
@@ -34,7 +39,13 @@ pub fn brief_span(span: TimeSpan) -> String {
 
 /// A time against its limit: `12s / 60s`.
 pub fn against(span: TimeSpan, limit: TimeSpan) -> String {
-    let seconds = |span: TimeSpan| if span.0 < 600_000 { format!("{}s", span.0 / 1_000) } else { short_span(span) };
+    let seconds = |span: TimeSpan| {
+        if span.0 < 600_000 {
+            format!("{}s", span.0 / 1_000)
+        } else {
+            short_span(span)
+        }
+    };
     format!("{} / {}", seconds(span), seconds(limit))
 }
 
@@ -50,7 +61,10 @@ pub fn time_with_seconds(at: UnixTime, zone: &TimeZone) -> String {
 
 fn formatted(at: UnixTime, zone: &TimeZone, form: &str) -> String {
     let there = Timestamp::from_millisecond(at.0).map(|timestamp| timestamp.to_zoned(zone.clone()));
-    there.map_or_else(|_| "an unknown time".to_owned(), |there| there.strftime(form).to_string())
+    there.map_or_else(
+        |_| "an unknown time".to_owned(),
+        |there| there.strftime(form).to_string(),
+    )
 }
 
 #[cfg(test)]
@@ -59,17 +73,27 @@ mod tests {
 
     #[test]
     fn a_clock_counts_hours_from_sixty_minutes_on() {
-        let clocks = [0, 42, 3_599, 3_600, 7_200, 36_061].map(|seconds| running_clock(TimeSpan::secs(seconds)));
-        assert_eq!(clocks, ["0:00", "0:42", "59:59", "1:00:00", "2:00:00", "10:01:01"]);
+        let clocks = [0, 42, 3_599, 3_600, 7_200, 36_061]
+            .map(|seconds| running_clock(TimeSpan::secs(seconds)));
+        assert_eq!(
+            clocks,
+            ["0:00", "0:42", "59:59", "1:00:00", "2:00:00", "10:01:01"]
+        );
     }
 
     #[test]
     fn spans_are_short() {
         let spans = [0, 12, 64, 7_500].map(|seconds| short_span(TimeSpan::secs(seconds)));
         assert_eq!(spans, ["0s", "12s", "1m 04s", "2h 05m"]);
-        assert_eq!([5, 405, 1_250, 64_000].map(|ms| brief_span(TimeSpan(ms))), ["5ms", "405ms", "1.2s", "1m 04s"]);
+        assert_eq!(
+            [5, 405, 1_250, 64_000].map(|ms| brief_span(TimeSpan(ms))),
+            ["5ms", "405ms", "1.2s", "1m 04s"]
+        );
         assert_eq!(against(TimeSpan(12_900), TimeSpan::secs(60)), "12s / 60s");
-        assert_eq!(against(TimeSpan::secs(90), TimeSpan::secs(3_600)), "90s / 1h 00m");
+        assert_eq!(
+            against(TimeSpan::secs(90), TimeSpan::secs(3_600)),
+            "90s / 1h 00m"
+        );
     }
 
     #[test]

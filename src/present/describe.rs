@@ -1,10 +1,11 @@
 //! The wording of every event: one line with its sign and its tone, and the text under it.
 //!
-//! The lines of sessions without a screen, `creel show` and the stream of the screen all use it. They own their layout:
-//! indentation, colours, and which details they show.
+//! The lines of sessions without a screen, `creel show` and the stream of the screen all use it.
+//! They own their layout: indentation, colours, and which details they show.
 //!
 //! # Invariants
-//! - Every machine has one function that matches all of its events, so a new event needs a wording to compile.
+//! - Every machine has one function that matches all of its events, so a new event needs a wording
+//!   to compile.
 //! - The text has no control characters: see [`super::text::plain`].
 
 mod detail;
@@ -28,8 +29,9 @@ use super::{
 use crate::engine::{
     SessionState,
     event::{
-        AutomationEvent, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, PendingEvent, RetryEvent,
-        SessionEvent, SessionOutcome, SteeringEvent, StopTiming, TurnEvent, UsageLimitEvent, VerifyEvent,
+        AutomationEvent, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, PendingEvent,
+        RetryEvent, SessionEvent, SessionOutcome, SteeringEvent, StopTiming, TurnEvent,
+        UsageLimitEvent, VerifyEvent,
     },
     gate::{event::GateGrants, kind::GateKind},
     hooks::verdict::{RunEnd, Verdict},
@@ -80,12 +82,21 @@ impl EventTone {
 
 impl Described {
     pub(super) fn new(sign: &'static str, tone: EventTone, text: impl Into<String>) -> Self {
-        Self { sign, tone, text: text.into(), detail: Vec::new() }
+        Self {
+            sign,
+            tone,
+            text: text.into(),
+            detail: Vec::new(),
+        }
     }
 
     /// The sign and the text.
     pub fn headline(&self) -> String {
-        if self.sign.is_empty() { self.text.clone() } else { format!("{} {}", self.sign, self.text) }
+        if self.sign.is_empty() {
+            self.text.clone()
+        } else {
+            format!("{} {}", self.sign, self.text)
+        }
     }
 }
 
@@ -120,7 +131,12 @@ impl EventContext {
     pub fn follow(&mut self, event: &Event) {
         self.permissions.follow(event);
         self.broken = if let Event::Hook(HookEvent::Finished(run)) = event {
-            Some(format!("hook `{}` at {}: {}", run.hook, run.point, run.end.describe()))
+            Some(format!(
+                "hook `{}` at {}: {}",
+                run.hook,
+                run.point,
+                run.end.describe()
+            ))
         } else {
             None
         };
@@ -130,15 +146,18 @@ impl EventContext {
             self.project.clone_from(&began.cwd);
         } else if let Event::Session(SessionEvent::IterationStarted { .. }) = event {
             self.iteration = UsageTotals::default();
-        } else if let Event::Turn(TurnEvent::Ended { spent, .. } | TurnEvent::Failed { spent, .. }) = event {
+        } else if let Event::Turn(
+            TurnEvent::Ended { spent, .. } | TurnEvent::Failed { spent, .. },
+        ) = event
+        {
             self.iteration.add(*spent);
             self.session.add(*spent);
         }
     }
 }
 
-/// The wording of an event. `None` for events that only programs need, and for the agent's own text, which is shown as
-/// it is.
+/// The wording of an event. `None` for events that only programs need, and for the agent's own
+/// text, which is shown as it is.
 pub fn describe(event: &Event, context: &EventContext) -> Option<Described> {
     let described = match event {
         Event::Session(event) => session(event, context),
@@ -157,37 +176,75 @@ pub fn describe(event: &Event, context: &EventContext) -> Option<Described> {
         Event::Verify(event) => verify(event),
         Event::Unknown => None,
     }?;
-    Some(Described { detail: details(event), ..described })
+    Some(Described {
+        detail: details(event),
+        ..described
+    })
 }
 
 fn verify(event: &VerifyEvent) -> Option<Described> {
     let (tone, text) = match event {
-        VerifyEvent::WorkChanged { unknown: true, .. } => {
-            (EventTone::Warning, "creel cannot tell what changed: the checks have to run again".to_owned())
-        }
-        VerifyEvent::WorkChanged { by, files, more, .. } => {
+        VerifyEvent::WorkChanged { unknown: true, .. } => (
+            EventTone::Warning,
+            "creel cannot tell what changed: the checks have to run again".to_owned(),
+        ),
+        VerifyEvent::WorkChanged {
+            by, files, more, ..
+        } => {
             let whose = match by {
                 WorkChangedBy::Checks => "The checks",
                 WorkChangedBy::Others => "A hook or you",
             };
-            let more = if *more > 0 { format!(" and {more} more") } else { String::new() };
-            (EventTone::Quiet, format!("{whose} changed {}{more}", some_names(files, 3)))
+            let more = if *more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
+            (
+                EventTone::Quiet,
+                format!("{whose} changed {}{more}", some_names(files, 3)),
+            )
         }
         VerifyEvent::Tampered(found) => {
-            let changed = (!found.tampered.is_empty())
-                .then(|| format!("Changed since the last turn: {}", some_names(&found.tampered, 3)));
-            let said: Vec<String> = changed.into_iter().chain(found.unchecked.iter().cloned()).collect();
+            let changed = (!found.tampered.is_empty()).then(|| {
+                format!(
+                    "Changed since the last turn: {}",
+                    some_names(&found.tampered, 3)
+                )
+            });
+            let said: Vec<String> = changed
+                .into_iter()
+                .chain(found.unchecked.iter().cloned())
+                .collect();
             (EventTone::Warning, said.join("; "))
         }
         VerifyEvent::Started { hooks, rules } => {
             let names: Vec<String> = hooks.iter().chain(rules).map(|check| name(check)).collect();
-            (EventTone::Active, format!("The work changed since the last check: running {} again", listed(&names)))
+            (
+                EventTone::Active,
+                format!(
+                    "The work changed since the last check: running {} again",
+                    listed(&names)
+                ),
+            )
         }
-        VerifyEvent::Ended { next: AfterPass::Iteration, feedback } => {
-            let check = feedback.as_ref().map_or_else(|| "a check".to_owned(), |feedback| name(&feedback.check));
-            (EventTone::Warning, format!("Not done yet: {check} fails, so the agent gets another iteration"))
+        VerifyEvent::Ended {
+            next: AfterPass::Iteration,
+            feedback,
+        } => {
+            let check = feedback
+                .as_ref()
+                .map_or_else(|| "a check".to_owned(), |feedback| name(&feedback.check));
+            (
+                EventTone::Warning,
+                format!("Not done yet: {check} fails, so the agent gets another iteration"),
+            )
         }
-        VerifyEvent::Ended { next: AfterPass::Back, .. } | VerifyEvent::DeliveryChecked { .. } => return None,
+        VerifyEvent::Ended {
+            next: AfterPass::Back,
+            ..
+        }
+        | VerifyEvent::DeliveryChecked { .. } => return None,
     };
     Some(Described::new("", tone, text))
 }
@@ -208,8 +265,16 @@ fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
                 [] => String::new(),
                 cut => format!(" · running again: {}", sentence(&cut.join(", "))),
             };
-            let paused = if *paused { " · still paused: unpause to continue" } else { "" };
-            Described::new("", EventTone::Heading, format!("Session resumed{again}{paused}"))
+            let paused = if *paused {
+                " · still paused: unpause to continue"
+            } else {
+                ""
+            };
+            Described::new(
+                "",
+                EventTone::Heading,
+                format!("Session resumed{again}{paused}"),
+            )
         }
         SessionEvent::IterationStarted { iteration } => {
             Described::new("━━", EventTone::Heading, format!("Iteration {iteration}"))
@@ -220,17 +285,42 @@ fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
                 IterationOutcome::Failed => ("✗", EventTone::Failed, "failed"),
                 IterationOutcome::Forced => ("!", EventTone::Warning, "forced"),
             };
-            Described::new(sign, tone, format!("Iteration {iteration} {ended}{}", context.iteration.suffix()))
+            Described::new(
+                sign,
+                tone,
+                format!(
+                    "Iteration {iteration} {ended}{}",
+                    context.iteration.suffix()
+                ),
+            )
         }
-        SessionEvent::Ended { outcome, iterations, reason, .. } => {
-            let tone = if *outcome == SessionOutcome::Complete { EventTone::Passed } else { EventTone::Warning };
-            let (end, count, used) =
-                (session_end(*outcome), counted(*iterations, "iteration"), context.session.suffix());
-            Described::new("", tone, format!("{end} after {count}{used}: {}", sentence(reason)))
+        SessionEvent::Ended {
+            outcome,
+            iterations,
+            reason,
+            ..
+        } => {
+            let tone = if *outcome == SessionOutcome::Complete {
+                EventTone::Passed
+            } else {
+                EventTone::Warning
+            };
+            let (end, count, used) = (
+                session_end(*outcome),
+                counted(*iterations, "iteration"),
+                context.session.suffix(),
+            );
+            Described::new(
+                "",
+                tone,
+                format!("{end} after {count}{used}: {}", sentence(reason)),
+            )
         }
         // The line of the run says it already.
         SessionEvent::Warning { text } if context.broken.as_deref() == Some(text) => return None,
-        SessionEvent::Warning { text } => Described::new("!", EventTone::Warning, sentence_case(&sentence(text))),
+        SessionEvent::Warning { text } => {
+            Described::new("!", EventTone::Warning, sentence_case(&sentence(text)))
+        }
         SessionEvent::LoopEnded { .. } | SessionEvent::ProcessStarted { .. } => return None,
     })
 }
@@ -254,13 +344,24 @@ fn hook(event: &HookEvent) -> Option<Described> {
             Described::new("▸", EventTone::Active, format!("{point}: {}", name(hook)))
         }
         HookEvent::Finished(finished) => hook_finished(finished),
-        HookEvent::Disabled { point, hook, by, .. } => {
+        HookEvent::Disabled {
+            point, hook, by, ..
+        } => {
             let by = answer_origin(by);
-            let text = format!("Hook `{}` at {point} disabled for this session{by}", name(hook));
+            let text = format!(
+                "Hook `{}` at {point} disabled for this session{by}",
+                name(hook)
+            );
             Described::new("", EventTone::Warning, text)
         }
-        HookEvent::Enabled { point, hook, by, .. } => {
-            let text = format!("Hook `{}` at {point} enabled again{}", name(hook), answer_origin(by));
+        HookEvent::Enabled {
+            point, hook, by, ..
+        } => {
+            let text = format!(
+                "Hook `{}` at {point} enabled again{}",
+                name(hook),
+                answer_origin(by)
+            );
             Described::new("", EventTone::Plain, text)
         }
         HookEvent::Due { .. } | HookEvent::Requested { .. } => return None,
@@ -268,7 +369,15 @@ fn hook(event: &HookEvent) -> Option<Described> {
 }
 
 fn hook_finished(finished: &HookFinished) -> Described {
-    let HookFinished { point, hook, end, took_ms, verdict, piped, .. } = finished;
+    let HookFinished {
+        point,
+        hook,
+        end,
+        took_ms,
+        verdict,
+        piped,
+        ..
+    } = finished;
     let (sign, tone, result) = match verdict {
         Verdict::Pass => ("✓", EventTone::Passed, "passed"),
         Verdict::Block => ("✗", EventTone::Failed, "blocked"),
@@ -281,27 +390,47 @@ fn hook_finished(finished: &HookFinished) -> Described {
         format!(" · {} · {}", name(&end.describe()), brief_span(*took_ms))
     };
     let piped = if *piped { " · piped" } else { "" };
-    Described::new(sign, tone, format!("{point}: {} {result}{how}{piped}", name(hook)))
+    Described::new(
+        sign,
+        tone,
+        format!("{point}: {} {result}{how}{piped}", name(hook)),
+    )
 }
 
 fn pending(event: &PendingEvent) -> Described {
     match event {
-        PendingEvent::Added { item, hook, bytes, .. } => {
+        PendingEvent::Added {
+            item, hook, bytes, ..
+        } => {
             let size = readable_size(*bytes as u64);
-            Described::new("+", EventTone::Quiet, format!("Item {item} from `{}` is pending · {size}", name(hook)))
+            Described::new(
+                "+",
+                EventTone::Quiet,
+                format!("Item {item} from `{}` is pending · {size}", name(hook)),
+            )
         }
-        PendingEvent::Skipped { item, by } => {
-            Described::new("-", EventTone::Quiet, format!("Item {item} skipped{}", answer_origin(by)))
-        }
-        PendingEvent::Restored { item, by } => {
-            Described::new("+", EventTone::Quiet, format!("Item {item} restored{}", answer_origin(by)))
-        }
-        PendingEvent::Edited { item, by, .. } => {
-            Described::new("~", EventTone::Quiet, format!("Item {item} edited{}", answer_origin(by)))
-        }
+        PendingEvent::Skipped { item, by } => Described::new(
+            "-",
+            EventTone::Quiet,
+            format!("Item {item} skipped{}", answer_origin(by)),
+        ),
+        PendingEvent::Restored { item, by } => Described::new(
+            "+",
+            EventTone::Quiet,
+            format!("Item {item} restored{}", answer_origin(by)),
+        ),
+        PendingEvent::Edited { item, by, .. } => Described::new(
+            "~",
+            EventTone::Quiet,
+            format!("Item {item} edited{}", answer_origin(by)),
+        ),
         PendingEvent::Delivered { items } => {
             let what = plural(items.len(), "item");
-            let ids = items.iter().map(ItemId::to_string).collect::<Vec<_>>().join(", ");
+            let ids = items
+                .iter()
+                .map(ItemId::to_string)
+                .collect::<Vec<_>>()
+                .join(", ");
             Described::new("✓", EventTone::Passed, format!("Delivered {what} {ids}"))
         }
     }
@@ -312,60 +441,112 @@ fn usage_limit(event: &UsageLimitEvent) -> Described {
         UsageLimitEvent::Reached(reached) | UsageLimitEvent::Outage(reached) => {
             Described::new("◷", EventTone::Warning, limit_reached(reached))
         }
-        UsageLimitEvent::AgentSwitched { from, to, reason, .. } => {
-            let text = format!("Switched from `{}` to `{}`: {}", name(from), name(to), sentence(reason));
+        UsageLimitEvent::AgentSwitched {
+            from, to, reason, ..
+        } => {
+            let text = format!(
+                "Switched from `{}` to `{}`: {}",
+                name(from),
+                name(to),
+                sentence(reason)
+            );
             Described::new("⇄", EventTone::Warning, text)
         }
-        UsageLimitEvent::WaitSkipped { by } => {
-            Described::new("◷", EventTone::Quiet, format!("Wait skipped{}", answer_origin(by)))
-        }
+        UsageLimitEvent::WaitSkipped { by } => Described::new(
+            "◷",
+            EventTone::Quiet,
+            format!("Wait skipped{}", answer_origin(by)),
+        ),
     }
 }
 
 fn retry(event: &RetryEvent) -> Described {
     match event {
-        RetryEvent::Counted { used, limit, reason, no_progress, .. } => {
+        RetryEvent::Counted {
+            used,
+            limit,
+            reason,
+            no_progress,
+            ..
+        } => {
             let same = if *no_progress { " · no progress" } else { "" };
-            Described::new("↻", EventTone::Warning, format!("Retry {used} of {limit}{same}: {}", sentence(reason)))
+            Described::new(
+                "↻",
+                EventTone::Warning,
+                format!("Retry {used} of {limit}{same}: {}", sentence(reason)),
+            )
         }
         RetryEvent::LimitReached { used, hook, .. } => {
             let text = match used {
                 0 => format!("{} failed, and it has no retries", name(hook)),
-                used => format!("Retry limit reached: {} still fails after {}", name(hook), counted(*used, "retry")),
+                used => format!(
+                    "Retry limit reached: {} still fails after {}",
+                    name(hook),
+                    counted(*used, "retry")
+                ),
             };
             Described::new("↻", EventTone::Failed, text)
         }
-        RetryEvent::BackoffStarted { wait_ms, .. } => {
-            Described::new("◷", EventTone::Quiet, format!("Waiting {} before the next attempt", short_span(*wait_ms)))
-        }
+        RetryEvent::BackoffStarted { wait_ms, .. } => Described::new(
+            "◷",
+            EventTone::Quiet,
+            format!("Waiting {} before the next attempt", short_span(*wait_ms)),
+        ),
     }
 }
 
 fn gate(event: &GateEvent, context: &EventContext) -> Option<Described> {
     Some(match event {
         // The permission request itself has been shown already.
-        GateEvent::Opened { about: GateKind::Permission, .. } => return None,
-        GateEvent::Opened { gate, reason, .. } => {
-            Described::new("◆", EventTone::Question, format!("Gate {gate}: {}", sentence(reason)))
-        }
+        GateEvent::Opened {
+            about: GateKind::Permission,
+            ..
+        } => return None,
+        GateEvent::Opened { gate, reason, .. } => Described::new(
+            "◆",
+            EventTone::Question,
+            format!("Gate {gate}: {}", sentence(reason)),
+        ),
         GateEvent::ProposalEdited { tasks, by, .. } => {
             let tasks = counted(tasks.len(), "task");
-            Described::new("✎", EventTone::Question, format!("Proposal changed: {tasks}{}", answer_origin(by)))
+            Described::new(
+                "✎",
+                EventTone::Question,
+                format!("Proposal changed: {tasks}{}", answer_origin(by)),
+            )
         }
-        GateEvent::Answered { gate, choice, by, option, grants } => {
-            context.permissions.answered(*gate, *choice, by, option.as_deref()).unwrap_or_else(|| {
+        GateEvent::Answered {
+            gate,
+            choice,
+            by,
+            option,
+            grants,
+        } => context
+            .permissions
+            .answered(*gate, *choice, by, option.as_deref())
+            .unwrap_or_else(|| {
                 let retries = grants.as_deref().and_then(GateGrants::most_retries);
-                let kind = context.gate.filter(|(id, _)| id == gate).map(|(_, kind)| kind);
-                Described::new("◆", EventTone::Question, answer_words(kind, *choice, retries, by))
-            })
-        }
+                let kind = context
+                    .gate
+                    .filter(|(id, _)| id == gate)
+                    .map(|(_, kind)| kind);
+                Described::new(
+                    "◆",
+                    EventTone::Question,
+                    answer_words(kind, *choice, retries, by),
+                )
+            }),
     })
 }
 
 fn automation(event: &AutomationEvent) -> Option<Described> {
     match event {
         AutomationEvent::HookError { data, .. } => {
-            let text = format!("Hook `{}` failed: {}", name(&data.hook_name), sentence(&data.error));
+            let text = format!(
+                "Hook `{}` failed: {}",
+                name(&data.hook_name),
+                sentence(&data.error)
+            );
             Some(Described::new("!", EventTone::Problem, text))
         }
         AutomationEvent::Due { .. } | AutomationEvent::Decided { .. } => None,
@@ -374,21 +555,36 @@ fn automation(event: &AutomationEvent) -> Option<Described> {
 
 fn steering(event: &SteeringEvent) -> Described {
     let (tone, text, by) = match event {
-        SteeringEvent::Paused { turn: Some(turn), by } => {
+        SteeringEvent::Paused {
+            turn: Some(turn),
+            by,
+        } => {
             let then = "send a message to replace it, or unpause to send it again";
-            (EventTone::Warning, format!("Paused. Turn {turn} was cancelled: {then}"), by)
+            (
+                EventTone::Warning,
+                format!("Paused. Turn {turn} was cancelled: {then}"),
+                by,
+            )
         }
         SteeringEvent::Paused { turn: None, by } => (EventTone::Warning, "Paused".to_owned(), by),
         SteeringEvent::Unpaused { by } => (EventTone::Plain, "Resumed".to_owned(), by),
-        SteeringEvent::MessageQueued { text, by } => {
-            (EventTone::Plain, format!("Message queued: {}", sentence(text)), by)
-        }
-        SteeringEvent::StopRequested { how: StopTiming::AfterIteration, by } => {
-            (EventTone::Warning, "Stopping after this iteration".to_owned(), by)
-        }
-        SteeringEvent::StopRequested { how: StopTiming::Now, by } => {
-            (EventTone::Warning, "Stopping now".to_owned(), by)
-        }
+        SteeringEvent::MessageQueued { text, by } => (
+            EventTone::Plain,
+            format!("Message queued: {}", sentence(text)),
+            by,
+        ),
+        SteeringEvent::StopRequested {
+            how: StopTiming::AfterIteration,
+            by,
+        } => (
+            EventTone::Warning,
+            "Stopping after this iteration".to_owned(),
+            by,
+        ),
+        SteeringEvent::StopRequested {
+            how: StopTiming::Now,
+            by,
+        } => (EventTone::Warning, "Stopping now".to_owned(), by),
     };
     Described::new("", tone, format!("{text}{}", answer_origin(by)))
 }
@@ -418,13 +614,19 @@ mod tests {
             error: error.into(),
             retry_after_ms: None,
             usage_limit: false,
-            spent: TurnUsage { tokens: Some(12), cost: None },
+            spent: TurnUsage {
+                tokens: Some(12),
+                cost: None,
+            },
             work: None,
             forbidden: ForbiddenChanges::default(),
             next: None,
         });
         let described = describe(&event, &EventContext::default()).expect("a wording");
-        assert_eq!(described.headline(), "✗ Turn failed · 12 tokens: connection lost…");
+        assert_eq!(
+            described.headline(),
+            "✗ Turn failed · 12 tokens: connection lost…"
+        );
         assert_eq!(described.detail, [DetailText::words(error)]);
     }
 }

@@ -1,4 +1,5 @@
-//! The card at the end of a session: how it ended and why, what it took, what did not pass, and what was not sent.
+//! The card at the end of a session: how it ended and why, what it took, what did not pass, and
+//! what was not sent.
 //!
 //! Owns the wording and the order of the facts. [`EndTally`] is a fold over records.
 
@@ -53,10 +54,19 @@ impl EndTally {
             self.retries += 1;
         } else if let Event::Retry(RetryEvent::LimitReached { hook, .. }) = event {
             self.blocked_by = Some(plain_line(hook, NAME));
-        } else if let Event::Turn(TurnEvent::Ended { work: Some(work), .. }) = event {
+        } else if let Event::Turn(TurnEvent::Ended {
+            work: Some(work), ..
+        }) = event
+        {
             self.files.extend(work.files_modified.iter().cloned());
             self.more_files = self.more_files.max(work.more_modified);
-        } else if let Event::Session(SessionEvent::Ended { reason, lines, submittable, .. }) = event {
+        } else if let Event::Session(SessionEvent::Ended {
+            reason,
+            lines,
+            submittable,
+            ..
+        }) = event
+        {
             self.end = Some((at, reason.clone()));
             self.submittable = *submittable;
             self.lines = lines.or(self.lines);
@@ -71,36 +81,61 @@ impl EndTally {
         let head = self.head(outcome, &reason);
         let mut facts = vec![("took", self.took(state, *at))];
         let used = UsageTotals::from(&state.account).suffix();
-        facts.extend((!used.is_empty()).then(|| ("used", used.trim_start_matches(" · ").to_owned())));
+        facts.extend(
+            (!used.is_empty()).then(|| ("used", used.trim_start_matches(" · ").to_owned())),
+        );
         let never: Vec<String> = never_passed(hooks);
         let undelivered = not_sent(&state.pending);
         let files = self.files.len() + self.more_files;
         let lists = [
-            ("never passed", (!never.is_empty()).then(|| some_names(&never, NAMED))),
+            (
+                "never passed",
+                (!never.is_empty()).then(|| some_names(&never, NAMED)),
+            ),
             ("changed", self.changed(files)),
-            ("not sent", (!undelivered.is_empty()).then(|| some_names(&undelivered, NAMED))),
+            (
+                "not sent",
+                (!undelivered.is_empty()).then(|| some_names(&undelivered, NAMED)),
+            ),
         ];
-        facts.extend(lists.into_iter().filter_map(|(name, fact)| Some((name, fact?))));
-        Some(EndCard { head, facts, next: next(state, outcome, self.submittable) })
+        facts.extend(
+            lists
+                .into_iter()
+                .filter_map(|(name, fact)| Some((name, fact?))),
+        );
+        Some(EndCard {
+            head,
+            facts,
+            next: next(state, outcome, self.submittable),
+        })
     }
 
-    /// The files that turns changed, or if the session counted lines, what differs from the commit before the session. What
-    /// was uncommitted by then is not on record, so files without a difference may have changed all the same.
+    /// The files that turns changed, or if the session counted lines, what differs from the commit
+    /// before the session. What was uncommitted by then is not on record, so files without a
+    /// difference may have changed all the same.
     fn changed(&self, files: usize) -> Option<String> {
         match self.lines {
-            Some(lines) if lines.files == 0 => {
-                (files > 0).then(|| format!("{}, now as in the commit before the session", counted(files, "file")))
-            }
-            Some(ChangedLines { added, removed, files }) => {
-                Some(format!("+{added} −{removed} in {}", counted(files, "file")))
-            }
+            Some(lines) if lines.files == 0 => (files > 0).then(|| {
+                format!(
+                    "{}, now as in the commit before the session",
+                    counted(files, "file")
+                )
+            }),
+            Some(ChangedLines {
+                added,
+                removed,
+                files,
+            }) => Some(format!("+{added} −{removed} in {}", counted(files, "file"))),
             None => (files > 0).then(|| counted(files, "file")),
         }
     }
 
     fn head(&self, outcome: SessionOutcome, reason: &str) -> String {
         // Journals of earlier versions do not name the check in the reason.
-        let blocked_by = self.blocked_by.as_deref().filter(|hook| !reason.contains(hook));
+        let blocked_by = self
+            .blocked_by
+            .as_deref()
+            .filter(|hook| !reason.contains(hook));
         if let Some(hook) = blocked_by.filter(|_| outcome == SessionOutcome::Forced) {
             return format!("Forced: the last iteration was accepted although {hook} blocked it");
         }
@@ -120,9 +155,16 @@ impl EndTally {
 
 /// The items that the agent has not received, also those that the user decided not to send.
 fn not_sent(pending: &PendingItems) -> Vec<String> {
-    let left = pending.items().iter().filter(|item| item.state != ItemState::Delivered);
+    let left = pending
+        .items()
+        .iter()
+        .filter(|item| item.state != ItemState::Delivered);
     let named = left.map(|item| {
-        let skipped = if item.state == ItemState::Skipped { " (skipped)" } else { "" };
+        let skipped = if item.state == ItemState::Skipped {
+            " (skipped)"
+        } else {
+            ""
+        };
         format!("{}{skipped}", plain_line(&item.source.hook, NAME))
     });
     named.collect()
@@ -131,9 +173,18 @@ fn not_sent(pending: &PendingItems) -> Vec<String> {
 /// The checks that ran and never passed.
 fn never_passed(hooks: &HookTallies) -> Vec<String> {
     let is_check = |point| {
-        matches!(point, HookPoint::Stop | HookPoint::StopDecision | HookPoint::BeforeSubmit | HookPoint::BeforeMerge)
+        matches!(
+            point,
+            HookPoint::Stop
+                | HookPoint::StopDecision
+                | HookPoint::BeforeSubmit
+                | HookPoint::BeforeMerge
+        )
     };
-    let stats = hooks.stats().into_iter().filter(|stats| is_check(stats.point) && stats.runs > 0 && stats.passed == 0);
+    let stats = hooks
+        .stats()
+        .into_iter()
+        .filter(|stats| is_check(stats.point) && stats.runs > 0 && stats.passed == 0);
     stats.map(|stats| plain_line(&stats.hook, NAME)).collect()
 }
 
@@ -151,7 +202,10 @@ pub struct EndCard {
 impl EndCard {
     /// The lines after the head.
     pub fn lines(&self) -> Vec<String> {
-        self.facts.iter().map(|(name, fact)| Self::line(name, fact)).collect()
+        self.facts
+            .iter()
+            .map(|(name, fact)| Self::line(name, fact))
+            .collect()
     }
 
     pub fn line(name: &str, fact: &str) -> String {
@@ -187,13 +241,28 @@ fn next(state: &SessionState, outcome: SessionOutcome, can_submit: bool) -> Vec<
     let again = if outcome == SessionOutcome::Limit {
         Some(format!("creel resume {name} --max-iterations N"))
     } else {
-        state.refuse_resume(None).is_none().then(|| format!("creel resume {name}"))
+        state
+            .refuse_resume(None)
+            .is_none()
+            .then(|| format!("creel resume {name}"))
     };
-    let submits = outcome == SessionOutcome::Complete && can_submit && state.pipelines.last.is_none();
+    let submits =
+        outcome == SessionOutcome::Complete && can_submit && state.pipelines.last.is_none();
     let submit = submits.then(|| format!("creel submit {name}"));
     // What was queued is not in the records of the session; `creel plan` queues no task twice.
-    let asked = state.plan().proposal.as_ref().filter(|_| outcome == SessionOutcome::Complete);
-    let without_asking = if state.proposal.is_approved { " --yes" } else { "" };
+    let asked = state
+        .plan()
+        .proposal
+        .as_ref()
+        .filter(|_| outcome == SessionOutcome::Complete);
+    let without_asking = if state.proposal.is_approved {
+        " --yes"
+    } else {
+        ""
+    };
     let queue = asked.map(|_| format!("creel plan --session {name}{without_asking}"));
-    [queue, Some(format!("creel show {name}")), again, submit].into_iter().flatten().collect()
+    [queue, Some(format!("creel show {name}")), again, submit]
+        .into_iter()
+        .flatten()
+        .collect()
 }

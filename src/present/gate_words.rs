@@ -49,55 +49,110 @@ impl GateFigures {
     pub fn of(state: &SessionState) -> Self {
         let grants = granted(state, GateChoice::Continue);
         let retries = grants.as_ref().and_then(GateGrants::most_retries);
-        Self { retries, bytes: None }
+        Self {
+            retries,
+            bytes: None,
+        }
     }
 }
 
 /// What an answer does at a gate of this kind.
 pub fn choice_words(kind: GateKind, choice: GateChoice, figures: GateFigures) -> ChoiceWording {
     let (letter, label, effect) = fixed_words(kind, choice);
-    let words = ChoiceWording { letter, label: label.into(), effect: effect.into() };
+    let words = ChoiceWording {
+        letter,
+        label: label.into(),
+        effect: effect.into(),
+    };
     match (kind, choice, figures) {
-        (GateKind::RetryLimit, GateChoice::Continue, GateFigures { retries: Some(n), .. }) => {
-            ChoiceWording { label: format!("Retry {n} more {}", plural(n, "time")).into(), ..words }
-        }
-        (_, GateChoice::Approve, GateFigures { bytes: Some(bytes), .. }) => {
-            ChoiceWording { effect: format!("{effect}, {}", readable_size(bytes)).into(), ..words }
-        }
+        (
+            GateKind::RetryLimit,
+            GateChoice::Continue,
+            GateFigures {
+                retries: Some(n), ..
+            },
+        ) => ChoiceWording {
+            label: format!("Retry {n} more {}", plural(n, "time")).into(),
+            ..words
+        },
+        (
+            _,
+            GateChoice::Approve,
+            GateFigures {
+                bytes: Some(bytes), ..
+            },
+        ) => ChoiceWording {
+            effect: format!("{effect}, {}", readable_size(bytes)).into(),
+            ..words
+        },
         (_, _, _) => words,
     }
 }
 
 const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str, &'static str) {
     match (kind, choice) {
-        (GateKind::Proposal, GateChoice::Approve) => ('a', "Approve these tasks", "`creel plan` queues them"),
-        (_, GateChoice::Edit) => ('t', "Edit the tasks…", "then approve the changed ones"),
-        (GateKind::FinalDelivery, GateChoice::Approve) => ('s', "Send the ticked items, then end", "one last prompt"),
-        (_, GateChoice::Approve) => ('s', "Send the ticked items", "with the next prompt"),
-        (GateKind::FinalDelivery, GateChoice::Skip) => ('n', "End without sending", "they stay in the journal"),
-        (GateKind::Submit, GateChoice::Skip) => ('s', "Skip this check", "and continue with the next one"),
-        (_, GateChoice::Skip) => ('n', "Continue without sending", "creel marks the items as skipped"),
-        (GateKind::RetryLimit, GateChoice::Continue) => ('r', "Retry again, up to the limit", ""),
-        (GateKind::Budget, GateChoice::Continue) => {
-            ('g', "Grant the same budget again", "creel asks again when it is used up")
+        (GateKind::Proposal, GateChoice::Approve) => {
+            ('a', "Approve these tasks", "`creel plan` queues them")
         }
+        (_, GateChoice::Edit) => ('t', "Edit the tasks…", "then approve the changed ones"),
+        (GateKind::FinalDelivery, GateChoice::Approve) => {
+            ('s', "Send the ticked items, then end", "one last prompt")
+        }
+        (_, GateChoice::Approve) => ('s', "Send the ticked items", "with the next prompt"),
+        (GateKind::FinalDelivery, GateChoice::Skip) => {
+            ('n', "End without sending", "they stay in the journal")
+        }
+        (GateKind::Submit, GateChoice::Skip) => {
+            ('s', "Skip this check", "and continue with the next one")
+        }
+        (_, GateChoice::Skip) => (
+            'n',
+            "Continue without sending",
+            "creel marks the items as skipped",
+        ),
+        (GateKind::RetryLimit, GateChoice::Continue) => ('r', "Retry again, up to the limit", ""),
+        (GateKind::Budget, GateChoice::Continue) => (
+            'g',
+            "Grant the same budget again",
+            "creel asks again when it is used up",
+        ),
         (_, GateChoice::Continue) => ('c', "Continue", "with the next iteration"),
         (GateKind::Submit | GateKind::Merge, GateChoice::Send) => {
             ('w', "Write to the agent…", "then every check runs again")
         }
-        (GateKind::Proposal, GateChoice::Send) => {
-            ('w', "Write to the agent…", "what should be different; it proposes again")
-        }
-        (GateKind::Tampered, GateChoice::Send) => ('w', "Write to the agent…", "for example to undo the changes"),
-        (_, GateChoice::Send) => ('w', "Write to the agent…", "sent at once, and the counter starts again"),
+        (GateKind::Proposal, GateChoice::Send) => (
+            'w',
+            "Write to the agent…",
+            "what should be different; it proposes again",
+        ),
+        (GateKind::Tampered, GateChoice::Send) => (
+            'w',
+            "Write to the agent…",
+            "for example to undo the changes",
+        ),
+        (_, GateChoice::Send) => (
+            'w',
+            "Write to the agent…",
+            "sent at once, and the counter starts again",
+        ),
         (_, GateChoice::Message) => ('w', "Write to the agent…", "sent with the next prompt"),
         (GateKind::Tampered, GateChoice::Ignore) => ('a', "Accept the changes", "and continue"),
-        (_, GateChoice::Ignore) => ('a', "Accept as it is", "the iteration counts as forced, not as passed"),
+        (_, GateChoice::Ignore) => (
+            'a',
+            "Accept as it is",
+            "the iteration counts as forced, not as passed",
+        ),
         (_, GateChoice::Disable) => ('t', "Turn this hook off", "for this session"),
-        (GateKind::Submit | GateKind::Merge, GateChoice::Retry) => ('r', "Run every check again", ""),
+        (GateKind::Submit | GateKind::Merge, GateChoice::Retry) => {
+            ('r', "Run every check again", "")
+        }
         (GateKind::UsageLimit, GateChoice::Retry) => ('r', "Send the turn again now", ""),
         (_, GateChoice::Retry) => ('r', "Run the hook again", ""),
-        (_, GateChoice::Wait) => ('w', "Wait for the reset", "then creel sends the same turn again"),
+        (_, GateChoice::Wait) => (
+            'w',
+            "Wait for the reset",
+            "then creel sends the same turn again",
+        ),
         (_, GateChoice::Switch) => ('s', "Switch to another agent", "it takes the turn now"),
         (_, GateChoice::Complete) => ('n', "End as complete", "the session's work is done"),
         (_, GateChoice::Stop) => ('n', "End here", "creel does not send pending items"),
@@ -107,24 +162,56 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
         (_, GateChoice::RejectOnce) => ('n', "Reject", "the turn continues"),
         (_, GateChoice::RejectAlways) => ('d', "Reject always", "this exact request, from now on"),
         (_, GateChoice::Cancel) => ('c', "Cancel the turn", "the agent gets no answer"),
-        (GateKind::Merge, GateChoice::Leave) => ('b', "Leave the branch as it is", "try again with `creel merge`"),
+        (GateKind::Merge, GateChoice::Leave) => (
+            'b',
+            "Leave the branch as it is",
+            "try again with `creel merge`",
+        ),
         (GateKind::Proposal, GateChoice::Leave) => ('n', "Queue nothing", "the proposal stays"),
-        (_, GateChoice::Leave) => ('b', "Leave the branch as it is", "try again with `creel submit`"),
+        (_, GateChoice::Leave) => (
+            'b',
+            "Leave the branch as it is",
+            "try again with `creel submit`",
+        ),
         (_, GateChoice::Escalate) => ('x', "End as escalated", "you can resume later"),
         (_, GateChoice::Fail) => ('f', "End as failed", "you can resume later"),
     }
 }
 
-/// Which answer a gate got, in the words of the choice. Without the kind of the gate, the choice has only its name.
-pub fn answer_words(kind: Option<GateKind>, choice: GateChoice, retries: Option<u32>, by: &Actor) -> String {
-    let words = kind.map(|kind| choice_words(kind, choice, GateFigures { retries, bytes: None }).label);
+/// Which answer a gate got, in the words of the choice. Without the kind of the gate, the choice
+/// has only its name.
+pub fn answer_words(
+    kind: Option<GateKind>,
+    choice: GateChoice,
+    retries: Option<u32>,
+    by: &Actor,
+) -> String {
+    let words = kind.map(|kind| {
+        choice_words(
+            kind,
+            choice,
+            GateFigures {
+                retries,
+                bytes: None,
+            },
+        )
+        .label
+    });
     let words = words.unwrap_or_else(|| choice.name().into());
     let actor = match by.by {
         ActorKind::Tui | ActorKind::Cli => "You chose",
         ActorKind::Policy | ActorKind::Timeout => "creel chose",
-        ActorKind::Mcp | ActorKind::Nats | ActorKind::Agent | ActorKind::Hook | ActorKind::OtherSession => "Answered",
+        ActorKind::Mcp
+        | ActorKind::Nats
+        | ActorKind::Agent
+        | ActorKind::Hook
+        | ActorKind::OtherSession => "Answered",
     };
-    format!("{actor}: {}{}", words.trim_end_matches('…'), answer_origin(by))
+    format!(
+        "{actor}: {}{}",
+        words.trim_end_matches('…'),
+        answer_origin(by)
+    )
 }
 
 /// Where an answer came from, unless it was the user at the session's screen.
@@ -137,9 +224,15 @@ pub fn answer_origin(by: &Actor) -> String {
             let claimed = if by.claimed { " (claimed)" } else { "" };
             match (&by.user, &by.host) {
                 (Some(user), Some(host)) => {
-                    format!("by {}@{}{claimed}", plain_line(user, NAME), plain_line(host, NAME))
+                    format!(
+                        "by {}@{}{claimed}",
+                        plain_line(user, NAME),
+                        plain_line(host, NAME)
+                    )
                 }
-                (Some(one), None) | (None, Some(one)) => format!("by {}{claimed}", plain_line(one, NAME)),
+                (Some(one), None) | (None, Some(one)) => {
+                    format!("by {}{claimed}", plain_line(one, NAME))
+                }
                 (None, None) => "from another machine".to_owned(),
             }
         }
@@ -156,31 +249,53 @@ pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
     let hook = |name: &str| plain_line(name, NAME);
     match &gate.subject {
         GateSubject::FinalDelivery { items } => {
-            format!("Finished. {} not been sent to the agent yet", have(items.len()))
+            format!(
+                "Finished. {} not been sent to the agent yet",
+                have(items.len())
+            )
         }
-        GateSubject::Delivery { items } => format!("{} not been sent to the agent yet", have(items.len())),
+        GateSubject::Delivery { items } => {
+            format!("{} not been sent to the agent yet", have(items.len()))
+        }
         GateSubject::RetryLimit { hook: name } if state.retry.used == 0 => {
             format!("{} blocks the turn, and it has no retries", hook(name))
         }
         GateSubject::RetryLimit { hook: name } => {
-            format!("{} still fails after {}", hook(name), counted(state.retry.used, "retry"))
+            format!(
+                "{} still fails after {}",
+                hook(name),
+                counted(state.retry.used, "retry")
+            )
         }
-        GateSubject::Escalation { failed: Some(failed) } => format!("{} failed and needs you", hook(&failed.hook)),
+        GateSubject::Escalation {
+            failed: Some(failed),
+        } => format!("{} failed and needs you", hook(&failed.hook)),
         GateSubject::Escalation { failed: None } => "The session needs your decision".to_owned(),
         GateSubject::Errors if state.retry.errors < 2 => "The turn failed".to_owned(),
         GateSubject::Errors => format!("{} failed in a row", counted(state.retry.errors, "turn")),
         GateSubject::BrokenHook(failed) if gate.subject.is_broken_check() => {
             format!("{} cannot start", hook(&failed.hook))
         }
-        GateSubject::BrokenHook(failed) => format!("{} could not run, twice in a row", hook(&failed.hook)),
+        GateSubject::BrokenHook(failed) => {
+            format!("{} could not run, twice in a row", hook(&failed.hook))
+        }
         GateSubject::Permission { .. } => match state.asks.waiting.len() {
             0 | 1 => "The agent asks for permission".to_owned(),
-            waiting => format!("The agent asks for permission · {} more after this", waiting - 1),
+            waiting => format!(
+                "The agent asks for permission · {} more after this",
+                waiting - 1
+            ),
         },
         GateSubject::Budget => "The budget is used up".to_owned(),
-        GateSubject::UsageLimit => format!("{} has reached its usage limit", hook(state.agent_choice().agent())),
+        GateSubject::UsageLimit => format!(
+            "{} has reached its usage limit",
+            hook(state.agent_choice().agent())
+        ),
         GateSubject::Tampered => "Files changed that agents must not change".to_owned(),
-        GateSubject::Pipeline { pipeline, hook: name } => {
+        GateSubject::Pipeline {
+            pipeline,
+            hook: name,
+        } => {
             format!("The {} waits: {} failed", pipeline.name(), hook(name))
         }
         GateSubject::Proposal(proposal) => {
@@ -195,14 +310,21 @@ pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
 }
 
 fn have(items: usize) -> String {
-    format!("{} {}", counted(items, "item"), if items == 1 { "has" } else { "have" })
+    format!(
+        "{} {}",
+        counted(items, "item"),
+        if items == 1 { "has" } else { "have" }
+    )
 }
 
 /// Why the session asks, as far as the title does not say it.
 pub fn gate_reason(state: &SessionState, gate: &Gate, zone: &TimeZone) -> String {
     match &gate.subject {
         GateSubject::RetryLimit { .. } => {
-            let feedback = state.phase.dispatch().and_then(|dispatch| state.retries().feedback(dispatch));
+            let feedback = state
+                .phase
+                .dispatch()
+                .and_then(|dispatch| state.retries().feedback(dispatch));
             plain(&feedback.map_or_else(|| gate.reason.clone(), |feedback| feedback.reason))
         }
         GateSubject::BrokenHook(_) if gate.subject.is_broken_check() => plain(&gate.reason),
@@ -232,12 +354,19 @@ mod tests {
     #[test]
     fn every_answer_of_a_gate_has_its_own_letter_and_label() {
         for kind in GateKind::ALL {
-            let words: Vec<ChoiceWording> =
-                kind.choices().into_iter().map(|choice| choice_words(kind, choice, GateFigures::default())).collect();
+            let words: Vec<ChoiceWording> = kind
+                .choices()
+                .into_iter()
+                .map(|choice| choice_words(kind, choice, GateFigures::default()))
+                .collect();
             for (n, one) in words.iter().enumerate() {
                 assert!(!one.label.is_empty());
                 for other in &words[..n] {
-                    assert_ne!(one.letter, other.letter, "{kind:?}: {} and {}", one.label, other.label);
+                    assert_ne!(
+                        one.letter, other.letter,
+                        "{kind:?}: {} and {}",
+                        one.label, other.label
+                    );
                     assert_ne!(one.label, other.label, "{kind:?}");
                 }
             }
@@ -246,11 +375,26 @@ mod tests {
 
     #[test]
     fn figures_are_named() {
-        let figures = GateFigures { retries: Some(5), bytes: Some(1_234) };
+        let figures = GateFigures {
+            retries: Some(5),
+            bytes: Some(1_234),
+        };
         let label = |kind, choice| choice_words(kind, choice, figures);
-        assert_eq!(label(GateKind::RetryLimit, GateChoice::Continue).label, "Retry 5 more times");
-        let one = GateFigures { retries: Some(1), bytes: None };
-        assert_eq!(choice_words(GateKind::RetryLimit, GateChoice::Continue, one).label, "Retry 1 more time");
-        assert_eq!(label(GateKind::FinalDelivery, GateChoice::Approve).effect, "one last prompt, 1.2 kB");
+        assert_eq!(
+            label(GateKind::RetryLimit, GateChoice::Continue).label,
+            "Retry 5 more times"
+        );
+        let one = GateFigures {
+            retries: Some(1),
+            bytes: None,
+        };
+        assert_eq!(
+            choice_words(GateKind::RetryLimit, GateChoice::Continue, one).label,
+            "Retry 1 more time"
+        );
+        assert_eq!(
+            label(GateKind::FinalDelivery, GateChoice::Approve).effect,
+            "one last prompt, 1.2 kB"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Statistics of a session's hooks, counted from its records: for `creel hooks stats` and for the screen.
+//! Statistics of a session's hooks, counted from its records: for `creel hooks stats` and for the
+//! screen.
 
 use std::collections::BTreeMap;
 
@@ -69,15 +70,38 @@ impl HookTallies {
     pub fn take(&mut self, event: &Event) {
         if let Event::Hook(HookEvent::Finished(finished)) = event {
             if finished.end != RunEnd::Cut {
-                self.0.entry(HookRef::new(finished.point, &finished.hook)).or_default().ran(finished);
+                self.0
+                    .entry(HookRef::new(finished.point, &finished.hook))
+                    .or_default()
+                    .ran(finished);
             }
         } else if let Event::Retry(RetryEvent::Counted { hook, .. }) = event {
             // Only stop hooks send a turn back.
-            self.0.entry(HookRef::new(HookPoint::Stop, hook)).or_default().retries += 1;
-        } else if let Event::Stop(StopEvent::RuleChecked { rule, passed, took_ms, end, .. }) = event {
+            self.0
+                .entry(HookRef::new(HookPoint::Stop, hook))
+                .or_default()
+                .retries += 1;
+        } else if let Event::Stop(StopEvent::RuleChecked {
+            rule,
+            passed,
+            took_ms,
+            end,
+            ..
+        }) = event
+        {
             if *end != Some(RunEnd::Cut) {
-                let tally = self.0.entry(HookRef::new(HookPoint::StopDecision, &format!("rule {rule}"))).or_default();
-                tally.verdicts.push(if *passed { Verdict::Pass } else { Verdict::Fail });
+                let tally = self
+                    .0
+                    .entry(HookRef::new(
+                        HookPoint::StopDecision,
+                        &format!("rule {rule}"),
+                    ))
+                    .or_default();
+                tally.verdicts.push(if *passed {
+                    Verdict::Pass
+                } else {
+                    Verdict::Fail
+                });
                 tally.took.push(*took_ms);
             }
         } else if let Event::Stop(StopEvent::Decided(decided)) = event {
@@ -90,7 +114,10 @@ impl HookTallies {
         let own = (decided.hook.clone(), decided.action);
         let overruled = (!decided.asked.contains(&own)).then_some(&own);
         for (hook, action) in decided.asked.iter().chain(overruled) {
-            let tally = self.0.entry(HookRef::new(HookPoint::StopDecision, hook)).or_default();
+            let tally = self
+                .0
+                .entry(HookRef::new(HookPoint::StopDecision, hook))
+                .or_default();
             let decisions = tally.decisions.get_or_insert_default();
             match action {
                 StopAction::Complete => decisions.complete += 1,
@@ -106,23 +133,34 @@ impl HookTallies {
 
     /// The decisions of a stop hook so far. `None` if it was not asked.
     pub fn decisions(&self, hook: &str) -> Option<DecisionCounts> {
-        self.0.get(&HookRef::new(HookPoint::StopDecision, hook))?.decisions
+        self.0
+            .get(&HookRef::new(HookPoint::StopDecision, hook))?
+            .decisions
     }
 
     pub fn stats(&self) -> Vec<HookStats> {
-        self.0.iter().map(|(hook, tally)| tally.clone().summed_up(hook)).collect()
+        self.0
+            .iter()
+            .map(|(hook, tally)| tally.clone().summed_up(hook))
+            .collect()
     }
 }
 
 /// A table for people, as wide as its content.
 pub fn table(all: &[HookStats]) -> String {
-    let head = ["POINT", "RUNS", "PASS", "P50", "P95", "RETRIES", "PIPED", "HOOK"].map(String::from);
-    let rows: Vec<[String; 8]> =
-        std::iter::once(head).chain(all.iter().filter(|stats| stats.ran()).map(cells)).collect();
+    let head = [
+        "POINT", "RUNS", "PASS", "P50", "P95", "RETRIES", "PIPED", "HOOK",
+    ]
+    .map(String::from);
+    let rows: Vec<[String; 8]> = std::iter::once(head)
+        .chain(all.iter().filter(|stats| stats.ran()).map(cells))
+        .collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..7).map(width).collect();
     let line = |row: &[String; 8]| {
-        let numbers: String = (1..7).map(|n| format!("{:>1$}  ", row[n], widths[n])).collect();
+        let numbers: String = (1..7)
+            .map(|n| format!("{:>1$}  ", row[n], widths[n]))
+            .collect();
         format!("{:2$}  {numbers}{}\n", row[0], row[7], widths[0])
     };
     rows.iter().map(line).collect::<String>() + &decisions(all)
@@ -130,14 +168,32 @@ pub fn table(all: &[HookStats]) -> String {
 
 /// The decisions of the stop hooks, if there are any.
 fn decisions(all: &[HookStats]) -> String {
-    let deciding: Vec<_> = all.iter().filter_map(|stats| Some((stats, stats.decisions?))).collect();
+    let deciding: Vec<_> = all
+        .iter()
+        .filter_map(|stats| Some((stats, stats.decisions?)))
+        .collect();
     if deciding.is_empty() {
         return String::new();
     }
-    let lines = deciding.iter().map(|(stats, DecisionCounts { complete, go_on, escalate })| {
-        format!("{complete:>8}  {go_on:>8}  {escalate:>8}  {}\n", plain_line(&stats.hook, NAME))
-    });
-    format!("\nCOMPLETE  CONTINUE  ESCALATE  STOP HOOK\n{}", lines.collect::<String>())
+    let lines = deciding.iter().map(
+        |(
+            stats,
+            DecisionCounts {
+                complete,
+                go_on,
+                escalate,
+            },
+        )| {
+            format!(
+                "{complete:>8}  {go_on:>8}  {escalate:>8}  {}\n",
+                plain_line(&stats.hook, NAME)
+            )
+        },
+    );
+    format!(
+        "\nCOMPLETE  CONTINUE  ESCALATE  STOP HOOK\n{}",
+        lines.collect::<String>()
+    )
 }
 
 impl HookStats {
@@ -164,13 +220,25 @@ impl HookTally {
     fn ran(&mut self, finished: &HookFinished) {
         self.verdicts.push(finished.verdict);
         self.took.push(finished.took_ms);
-        self.bytes += if finished.piped { finished.stdout.len() + finished.stderr.len() } else { 0 };
+        self.bytes += if finished.piped {
+            finished.stdout.len() + finished.stderr.len()
+        } else {
+            0
+        };
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "the sixteenth digit of a share does not matter")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "the sixteenth digit of a share does not matter"
+    )]
     fn summed_up(mut self, hook: &HookRef) -> HookStats {
         self.took.sort_unstable();
-        let of = |verdict| self.verdicts.iter().filter(|said| **said == verdict).count();
+        let of = |verdict| {
+            self.verdicts
+                .iter()
+                .filter(|said| **said == verdict)
+                .count()
+        };
         let (runs, passed) = (self.verdicts.len(), of(Verdict::Pass));
         HookStats {
             point: hook.point,
@@ -179,7 +247,11 @@ impl HookTally {
             passed,
             blocked: of(Verdict::Block),
             failed: of(Verdict::Fail),
-            pass_rate: if runs == 0 { 0.0 } else { passed as f64 / runs as f64 },
+            pass_rate: if runs == 0 {
+                0.0
+            } else {
+                passed as f64 / runs as f64
+            },
             p50_ms: nearest_rank(&self.took, 50),
             p95_ms: nearest_rank(&self.took, 95),
             retries_caused: self.retries,
@@ -202,8 +274,17 @@ mod tests {
     #[test]
     fn a_percentile_is_one_of_the_values() {
         let values: Vec<TimeSpan> = (1..=20).map(TimeSpan).collect();
-        assert_eq!((nearest_rank(&values, 50), nearest_rank(&values, 95)), (TimeSpan(10), TimeSpan(19)));
-        assert_eq!((nearest_rank(&values[..1], 50), nearest_rank(&values[..1], 95)), (TimeSpan(1), TimeSpan(1)));
+        assert_eq!(
+            (nearest_rank(&values, 50), nearest_rank(&values, 95)),
+            (TimeSpan(10), TimeSpan(19))
+        );
+        assert_eq!(
+            (
+                nearest_rank(&values[..1], 50),
+                nearest_rank(&values[..1], 95)
+            ),
+            (TimeSpan(1), TimeSpan(1))
+        );
         assert_eq!(nearest_rank(&[], 95), TimeSpan(0));
     }
 }

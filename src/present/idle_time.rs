@@ -1,5 +1,5 @@
-//! How long a session did not run: between its end or a kill, and the `creel resume`, `submit` or `merge` that continued
-//! it. A fold over records.
+//! How long a session did not run: between its end or a kill, and the `creel resume`, `submit` or
+//! `merge` that continued it. A fold over records.
 
 use crate::engine::{
     event::{Event, PipelineEvent, SessionEvent},
@@ -10,7 +10,8 @@ use crate::engine::{
 pub struct IdleTime {
     /// The time of the last record.
     last: Option<UnixTime>,
-    /// The time of the last record before that. Records that are written together have the same time.
+    /// The time of the last record before that. Records that are written together have the same
+    /// time.
     before: Option<UnixTime>,
     has_ended: bool,
     total: TimeSpan,
@@ -25,10 +26,14 @@ impl IdleTime {
         let continues = matches!(event, Event::Session(SessionEvent::Resumed { .. }))
             || self.has_ended && matches!(event, Event::Pipeline(PipelineEvent::Started { .. }));
         if continues {
-            let idle = self.before.map(|before| at.since(before)).unwrap_or_default();
+            let idle = self
+                .before
+                .map(|before| at.since(before))
+                .unwrap_or_default();
             self.total = TimeSpan(self.total.0.saturating_add(idle.0));
         }
-        self.has_ended = !continues && (self.has_ended || matches!(event, Event::Session(SessionEvent::Ended { .. })));
+        self.has_ended = !continues
+            && (self.has_ended || matches!(event, Event::Session(SessionEvent::Ended { .. })));
     }
 
     pub const fn total(&self) -> TimeSpan {

@@ -18,7 +18,12 @@ pub struct TreeRow {
 /// The rows of the tree, with goals in these words.
 pub fn tree_rows(tasks: &[ProposedTask], goal: impl Fn(&str) -> String) -> Vec<TreeRow> {
     let row = |line: ProposalLine<'_>| {
-        let kind = line.task.kind.as_ref().map(|kind| format!(" ({})", plain_line(kind, GOAL))).unwrap_or_default();
+        let kind = line
+            .task
+            .kind
+            .as_ref()
+            .map(|kind| format!(" ({})", plain_line(kind, GOAL)))
+            .unwrap_or_default();
         let after = if line.also_after.is_empty() {
             String::new()
         } else {
@@ -37,21 +42,35 @@ pub fn tree_rows(tasks: &[ProposedTask], goal: impl Fn(&str) -> String) -> Vec<T
 /// The tree, one line for each task.
 pub fn tree_lines(tasks: &[ProposedTask]) -> Vec<String> {
     let rows = tree_rows(tasks, |goal| plain_line(goal, GOAL));
-    rows.into_iter().map(|TreeRow { indent, id, text }| format!("{indent}{id}{text}")).collect()
+    rows.into_iter()
+        .map(|TreeRow { indent, id, text }| format!("{indent}{id}{text}"))
+        .collect()
 }
 
 /// The tree as a text.
 pub fn tree(tasks: &[ProposedTask]) -> String {
-    tree_lines(tasks).into_iter().map(|line| line + "\n").collect()
+    tree_lines(tasks)
+        .into_iter()
+        .map(|line| line + "\n")
+        .collect()
 }
 
 /// The tasks for an editor. A text in quotes is the same in JSON and in YAML.
 pub fn as_yaml(tasks: &[ProposedTask]) -> String {
     let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
     let task = |task: &ProposedTask| {
-        let ProposedTask { id, goal, depends_on, kind, priority } = task;
+        let ProposedTask {
+            id,
+            goal,
+            depends_on,
+            kind,
+            priority,
+        } = task;
         let after: Vec<String> = depends_on.iter().map(|on| quoted(on)).collect();
-        let kind = kind.as_ref().map(|kind| format!("  type: {}\n", quoted(kind))).unwrap_or_default();
+        let kind = kind
+            .as_ref()
+            .map(|kind| format!("  type: {}\n", quoted(kind)))
+            .unwrap_or_default();
         format!(
             "- id: {}\n  goal: {}\n  depends_on: [{}]\n{kind}  priority: {priority}\n",
             quoted(id),
@@ -71,19 +90,39 @@ pub struct ProposalFormError(pub String);
 pub fn read_form(text: &str) -> Result<TaskProposal, ProposalFormError> {
     serde_yaml::from_str(text).map_err(|error| {
         let error = error.without_snippet();
-        let (reason, at) = (error.to_string(), error.location().and_then(|at| usize::try_from(at.line()).ok()));
+        let (reason, at) = (
+            error.to_string(),
+            error
+                .location()
+                .and_then(|at| usize::try_from(at.line()).ok()),
+        );
         // Numbers of lines would be wrong below the notes about mistakes.
-        let line = at.and_then(|line| text.lines().nth(line.checked_sub(1)?)).map(|line| plain_line(line, GOAL));
+        let line = at
+            .and_then(|line| text.lines().nth(line.checked_sub(1)?))
+            .map(|line| plain_line(line, GOAL));
         let reason = reason.split(" at line ").next().unwrap_or_default();
-        ProposalFormError(line.map_or_else(|| reason.to_owned(), |line| format!("{reason}, at `{}`", line.trim())))
+        ProposalFormError(line.map_or_else(
+            || reason.to_owned(),
+            |line| format!("{reason}, at `{}`", line.trim()),
+        ))
     })
 }
 
-/// The text of an editor with what is wrong with it in its first lines, in place of all other comments.
+/// The text of an editor with what is wrong with it in its first lines, in place of all other
+/// comments.
 pub fn with_mistakes(text: &str, mistakes: &[String]) -> String {
-    let notes = mistakes.iter().map(|mistake| format!("# {}\n", mistake.replace('\n', " ")));
-    let kept = text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n"));
-    notes.chain(kept).fold("# This cannot be queued yet:\n".to_owned(), |text, line| text + &line)
+    let notes = mistakes
+        .iter()
+        .map(|mistake| format!("# {}\n", mistake.replace('\n', " ")));
+    let kept = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| format!("{line}\n"));
+    notes
+        .chain(kept)
+        .fold("# This cannot be queued yet:\n".to_owned(), |text, line| {
+            text + &line
+        })
 }
 
 #[cfg(test)]
@@ -99,7 +138,10 @@ mod tests {
 
     #[test]
     fn the_text_for_an_editor_is_read_back_as_the_same_tasks() {
-        assert_eq!(read_form(&as_yaml(&tasks())).expect("a proposal").tasks, tasks());
+        assert_eq!(
+            read_form(&as_yaml(&tasks())).expect("a proposal").tasks,
+            tasks()
+        );
         let json = serde_json::to_string(&TaskProposal { tasks: tasks() }).expect("JSON");
         assert_eq!(read_form(&json).expect("JSON is YAML").tasks, tasks());
     }
@@ -107,16 +149,28 @@ mod tests {
     #[test]
     fn a_text_that_cannot_be_read_names_the_line() {
         let reason = |text: &str| read_form(text).expect_err("it cannot be read").to_string();
-        assert_eq!(reason("# a note\ntasks\n- id: a"), "expected mapping start, at `tasks`");
-        assert_eq!(reason("tasks:\n- id: a\n"), "missing field `goal`, at `- id: a`");
+        assert_eq!(
+            reason("# a note\ntasks\n- id: a"),
+            "expected mapping start, at `tasks`"
+        );
+        assert_eq!(
+            reason("tasks:\n- id: a\n"),
+            "missing field `goal`, at `- id: a`"
+        );
         let unknown = reason("tasks:\n- id: a\n  goal: g\n  after: b\n");
-        assert!(unknown.starts_with("unknown field `after`, ") && unknown.ends_with(", at `after: b`"), "{unknown}");
+        assert!(
+            unknown.starts_with("unknown field `after`, ") && unknown.ends_with(", at `after: b`"),
+            "{unknown}"
+        );
     }
 
     #[test]
     fn mistakes_replace_those_of_the_last_time() {
         let first = with_mistakes("tasks: []\n", &["there are no tasks".to_owned()]);
-        assert_eq!(first, "# This cannot be queued yet:\n# there are no tasks\ntasks: []\n");
+        assert_eq!(
+            first,
+            "# This cannot be queued yet:\n# there are no tasks\ntasks: []\n"
+        );
         assert_eq!(
             with_mistakes(&first, &["one\ntwo".to_owned()]),
             "# This cannot be queued yet:\n# one two\ntasks: []\n"

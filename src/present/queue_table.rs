@@ -13,12 +13,19 @@ const NAMED: usize = 5;
 
 /// One line per task, below a heading.
 pub fn table(tasks: &[QueuedTask]) -> String {
-    columns(["ID", "STATE", "PRIORITY", "TYPE", "SESSION", "GOAL"], tasks.iter().map(row))
+    columns(
+        ["ID", "STATE", "PRIORITY", "TYPE", "SESSION", "GOAL"],
+        tasks.iter().map(row),
+    )
 }
 
 /// The name of a task, which is unique among the tasks of all sessions.
 pub fn name(order: &TaskSpec) -> String {
-    let owner = order.session.as_ref().map(|owner| format!("{}/", owner.name)).unwrap_or_default();
+    let owner = order
+        .session
+        .as_ref()
+        .map(|owner| format!("{}/", owner.name))
+        .unwrap_or_default();
     format!("{owner}{}", order.id)
 }
 
@@ -29,7 +36,9 @@ pub fn left<'a>(tasks: impl Iterator<Item = &'a QueuedTask>) -> Option<String> {
         match task.standing {
             QueuedTaskState::Blocked { .. } => blocked.push(name(&task.order)),
             QueuedTaskState::Created => waiting.push(name(&task.order)),
-            QueuedTaskState::Ready | QueuedTaskState::Active { .. } => others.push(name(&task.order)),
+            QueuedTaskState::Ready | QueuedTaskState::Active { .. } => {
+                others.push(name(&task.order));
+            }
             QueuedTaskState::Completed { .. } | QueuedTaskState::Removed => {}
         }
     }
@@ -48,8 +57,12 @@ pub fn left<'a>(tasks: impl Iterator<Item = &'a QueuedTask>) -> Option<String> {
 }
 
 fn row(task: &QueuedTask) -> [String; 6] {
-    let QueuedTask { order, standing, .. } = task;
-    let session = standing.by().map(|by| format!("{} on {}", by.session, by.host));
+    let QueuedTask {
+        order, standing, ..
+    } = task;
+    let session = standing
+        .by()
+        .map(|by| format!("{} on {}", by.session, by.host));
     [
         short(&name(order)),
         state(standing),
@@ -61,18 +74,33 @@ fn row(task: &QueuedTask) -> [String; 6] {
 }
 
 fn state(standing: &QueuedTaskState) -> String {
-    standing.state().map_or("removed", |state| state.name()).to_owned()
+    standing
+        .state()
+        .map_or("removed", |state| state.name())
+        .to_owned()
 }
 
 /// All details of a task, one per line.
 pub fn whole(task: &QueuedTask) -> String {
-    let QueuedTask { order, standing, created_at, attempt, .. } = task;
-    let list = |all: &std::collections::BTreeSet<String>| all.iter().cloned().collect::<Vec<_>>().join(", ");
+    let QueuedTask {
+        order,
+        standing,
+        created_at,
+        attempt,
+        ..
+    } = task;
+    let list = |all: &std::collections::BTreeSet<String>| {
+        all.iter().cloned().collect::<Vec<_>>().join(", ")
+    };
     let (mut reason, mut result, mut since) = (String::new(), String::new(), String::new());
     match standing {
         QueuedTaskState::Active { started_at, .. } => since.clone_from(started_at),
         QueuedTaskState::Blocked { reason: why, .. } => reason.clone_from(why),
-        QueuedTaskState::Completed { result: came, completed_at, .. } => {
+        QueuedTaskState::Completed {
+            result: came,
+            completed_at,
+            ..
+        } => {
             result = came.clone().unwrap_or_default();
             since.clone_from(completed_at);
         }
@@ -95,7 +123,18 @@ pub fn whole(task: &QueuedTask) -> String {
         ("merged", task.merged.clone().unwrap_or_default()),
         ("added", created_at.clone()),
         ("since", since),
-        ("session", by.map(|by| format!("{} on {}", by.session, by.host)).unwrap_or_default()),
-        ("attempts", if *attempt > 1 { attempt.to_string() } else { String::new() }),
+        (
+            "session",
+            by.map(|by| format!("{} on {}", by.session, by.host))
+                .unwrap_or_default(),
+        ),
+        (
+            "attempts",
+            if *attempt > 1 {
+                attempt.to_string()
+            } else {
+                String::new()
+            },
+        ),
     ])
 }

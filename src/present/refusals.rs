@@ -100,8 +100,14 @@ const fn outcome_name(outcome: SessionOutcome) -> &'static str {
 }
 
 fn not_allowed(actor: ActorKind, command: UserCommand) -> String {
-    let whom = [(ActorKind::Hook, "a hook"), (ActorKind::OtherSession, "the agent of another session")];
-    let whom = whom.iter().find(|(kind, _)| *kind == actor).map_or("the agent", |(_, whom)| whom);
+    let whom = [
+        (ActorKind::Hook, "a hook"),
+        (ActorKind::OtherSession, "the agent of another session"),
+    ];
+    let whom = whom
+        .iter()
+        .find(|(kind, _)| *kind == actor)
+        .map_or("the agent", |(_, whom)| whom);
     let what = match command {
         UserCommand::Pause => "pause the session",
         UserCommand::Unpause => "unpause the session",
@@ -121,22 +127,37 @@ fn not_allowed(actor: ActorKind, command: UserCommand) -> String {
         UserCommand::Worktree => "remove worktrees",
     };
     let name = command.name();
-    format!("{whom} may not {what}: only the user may. Allow it with `agent_may: [{name}]` in the config")
+    format!(
+        "{whom} may not {what}: only the user may. Allow it with `agent_may: [{name}]` in the config"
+    )
 }
 
 fn not_by_hand(hook: &str, why: ByHandObstacle) -> String {
     let why = match why {
         ByHandObstacle::ChecksTurns => "checks each turn; you cannot run it by hand",
-        ByHandObstacle::DecidesIterations => "decides about an iteration; you cannot run it without one",
-        ByHandObstacle::AnswersTaskEvents => "answers events of tasks; you cannot run it without one",
-        ByHandObstacle::ReviewsPipelines => "is a review, and runs only as part of a submit or a merge",
+        ByHandObstacle::DecidesIterations => {
+            "decides about an iteration; you cannot run it without one"
+        }
+        ByHandObstacle::AnswersTaskEvents => {
+            "answers events of tasks; you cannot run it without one"
+        }
+        ByHandObstacle::ReviewsPipelines => {
+            "is a review, and runs only as part of a submit or a merge"
+        }
     };
     format!("`{hook}` {why}")
 }
 
 fn not_offered(gate: GateId, choice: GateChoice, offered: &[GateChoice]) -> String {
-    let known = offered.iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ");
-    format!("gate {gate} does not accept `{}`; use one of: {known}", choice.name())
+    let known = offered
+        .iter()
+        .map(|choice| choice.name())
+        .collect::<Vec<_>>()
+        .join(", ");
+    format!(
+        "gate {gate} does not accept `{}`; use one of: {known}",
+        choice.name()
+    )
 }
 
 fn item_not_at_gate(gate: GateId, item: ItemId) -> String {
@@ -144,26 +165,43 @@ fn item_not_at_gate(gate: GateId, item: ItemId) -> String {
 }
 
 fn pipeline_requested(pipeline: PipelineKind) -> String {
-    format!("you already requested a {}; it starts after this iteration", pipeline.name())
+    format!(
+        "you already requested a {}; it starts after this iteration",
+        pipeline.name()
+    )
 }
 
 fn about_loop(refusal: &LoopRefusal) -> String {
     match refusal {
         LoopRefusal::NoIterations => "a loop needs at least one iteration".into(),
-        LoopRefusal::UnknownTask { task, near, session } => {
-            let meant = near.as_ref().map_or_else(String::new, |near| format!("did you mean `{near}`? Otherwise "));
+        LoopRefusal::UnknownTask {
+            task,
+            near,
+            session,
+        } => {
+            let meant = near.as_ref().map_or_else(String::new, |near| {
+                format!("did you mean `{near}`? Otherwise ")
+            });
             format!(
                 "there is no task {task}: {meant}create it with task_add first, or use `{session}` for the whole session"
             )
         }
-        LoopRefusal::LoopExists { task, loop_id, iteration } => {
-            format!("{task} already has a loop: {loop_id}, in iteration {iteration}; continue it, or complete it")
+        LoopRefusal::LoopExists {
+            task,
+            loop_id,
+            iteration,
+        } => {
+            format!(
+                "{task} already has a loop: {loop_id}, in iteration {iteration}; continue it, or complete it"
+            )
         }
         LoopRefusal::NoSuchLoop(id) => {
             format!("there is no iteration {id}; start one first, and use its id")
         }
         LoopRefusal::LoopOver { loop_id, task } => {
-            format!("{loop_id} has ended: its task {task} needs no more iterations; start a new loop if it does")
+            format!(
+                "{loop_id} has ended: its task {task} needs no more iterations; start a new loop if it does"
+            )
         }
         LoopRefusal::BeingJudged(id) => format!("{id} is being evaluated; wait for that answer"),
         LoopRefusal::LimitUsed { loop_id, limit } => format!(
@@ -176,11 +214,19 @@ fn about_loop(refusal: &LoopRefusal) -> String {
              with {}",
             Promise::Blocked
         ),
-        LoopRefusal::JudgedComplete(id) => format!("{id} is already evaluated as complete: complete it"),
+        LoopRefusal::JudgedComplete(id) => {
+            format!("{id} is already evaluated as complete: complete it")
+        }
         LoopRefusal::NotJudgedComplete { loop_id, last } => {
-            let last = last.as_ref().map_or("it has not been evaluated".to_owned(), |(action, reason)| {
-                format!("its last evaluation said {}: {reason}", action.name().to_uppercase())
-            });
+            let last = last.as_ref().map_or(
+                "it has not been evaluated".to_owned(),
+                |(action, reason)| {
+                    format!(
+                        "its last evaluation said {}: {reason}",
+                        action.name().to_uppercase()
+                    )
+                },
+            );
             format!(
                 "{loop_id} is not complete: {last}. Evaluate the iteration with iteration_validate, and complete it \
                  when that says COMPLETE; hook_register sets what decides"

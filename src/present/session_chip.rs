@@ -1,10 +1,13 @@
-//! The state of a session as one short text with a sign and a meaning, for the screen's header and for lists of sessions.
+//! The state of a session as one short text with a sign and a meaning, for the screen's header and
+//! for lists of sessions.
 //!
 //! Owns the words and their order of importance. Does not own colours or motion: see `crate::tui`.
 //!
 //! # Invariants
-//! - Every session has exactly one chip. It has a sign and a word, so that nothing is lost without colour.
-//! - A session that needs the user or has ended shows no running time, so its chip does not change by itself.
+//! - Every session has exactly one chip. It has a sign and a word, so that nothing is lost without
+//!   colour.
+//! - A session that needs the user or has ended shows no running time, so its chip does not change
+//!   by itself.
 
 use std::collections::BTreeMap;
 
@@ -79,14 +82,21 @@ pub struct StateChip {
     pub word: String,
     /// How long, or since when. Empty if neither is known.
     pub time: String,
-    /// Something to notice, such as an agent that has been quiet for long. Empty if there is nothing.
+    /// Something to notice, such as an agent that has been quiet for long. Empty if there is
+    /// nothing.
     pub note: String,
     pub role: ChipRole,
 }
 
 impl StateChip {
     fn new(sign: &'static str, word: impl Into<String>, role: ChipRole) -> Self {
-        Self { sign, word: word.into(), time: String::new(), note: String::new(), role }
+        Self {
+            sign,
+            word: word.into(),
+            time: String::new(),
+            note: String::new(),
+            role,
+        }
     }
 
     #[must_use]
@@ -97,13 +107,21 @@ impl StateChip {
 
     /// The sign, the word and the time. The note is separate, since it has its own colour.
     pub fn label(&self) -> String {
-        let time = if self.time.is_empty() { String::new() } else { format!(" {}", self.time) };
+        let time = if self.time.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", self.time)
+        };
         format!("{} {}{time}", self.sign, self.word)
     }
 
     /// Everything that the chip says, in one line.
     pub fn text(&self) -> String {
-        let note = if self.note.is_empty() { String::new() } else { format!(" · {}", self.note) };
+        let note = if self.note.is_empty() {
+            String::new()
+        } else {
+            format!(" · {}", self.note)
+        };
         format!("{}{note}", self.label())
     }
 }
@@ -122,14 +140,18 @@ pub struct SessionTimes {
 
 impl SessionTimes {
     /// Remembers a record.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the other records begin and end nothing that a chip shows")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the other records begin and end nothing that a chip shows"
+    )]
     pub fn follow(&mut self, at: UnixTime, event: &Event) {
         self.idle.take(at, event);
         match event {
             Event::Turn(TurnEvent::PromptSent(_)) => (self.turn, self.heard) = (Some(at), Some(at)),
             Event::Turn(TurnEvent::AgentNoted { what, .. }) if what == SILENCE => {}
             Event::Turn(_) => self.heard = Some(at),
-            Event::Hook(HookEvent::Started { run, .. }) | Event::Stop(StopEvent::RuleStarted { run, .. }) => {
+            Event::Hook(HookEvent::Started { run, .. })
+            | Event::Stop(StopEvent::RuleStarted { run, .. }) => {
                 self.runs.insert(*run, at);
             }
             Event::Hook(HookEvent::Finished(finished)) => {
@@ -141,7 +163,10 @@ impl SessionTimes {
             Event::Session(SessionEvent::Ended { .. }) => self.ended = Some(at),
             // The runs and the turn of the process that died are over.
             Event::Session(SessionEvent::Resumed { .. }) => {
-                *self = Self { idle: std::mem::take(&mut self.idle), ..Self::default() };
+                *self = Self {
+                    idle: std::mem::take(&mut self.idle),
+                    ..Self::default()
+                };
             }
             _ => {}
         }
@@ -168,8 +193,8 @@ impl SessionTimes {
     }
 }
 
-/// What a session does, with the moments that its chip counts from. It stays the same until the next record, so lists can
-/// keep it instead of the whole state.
+/// What a session does, with the moments that its chip counts from. It stays the same until the
+/// next record, so lists can keep it instead of the whole state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CurrentActivity {
     Ended {
@@ -217,10 +242,16 @@ pub enum CurrentActivity {
 impl CurrentActivity {
     pub fn of(state: &SessionState, times: &SessionTimes) -> Self {
         if let Some(outcome) = state.phase.outcome() {
-            return Self::Ended { outcome, took: times.ended.map(|ended| times.elapsed(state, ended)) };
+            return Self::Ended {
+                outcome,
+                took: times.ended.map(|ended| times.elapsed(state, ended)),
+            };
         }
         if let Some(gate) = &state.gates.open {
-            return Self::NeedsUser { gate: gate.kind(), since: gate.opened };
+            return Self::NeedsUser {
+                gate: gate.kind(),
+                since: gate.opened,
+            };
         }
         if let Some(hook) = running_hook(state, times) {
             return hook;
@@ -229,16 +260,33 @@ impl CurrentActivity {
             // A list may have read the session from a snapshot in the middle of the turn.
             let since = times.turn.or(Some(state.account.turn_began));
             let (heard, silent) = (times.heard, state.turns.silent);
-            return Self::Works { since, heard, silent, then: afterwards(state) };
+            return Self::Works {
+                since,
+                heard,
+                silent,
+                then: afterwards(state),
+            };
         }
         if state.steering.paused {
-            let by = state.steering.paused_by.as_ref().map(answer_origin).unwrap_or_default();
-            return Self::Paused { by: by.trim_start_matches(" · ").to_owned() };
+            let by = state
+                .steering
+                .paused_by
+                .as_ref()
+                .map(answer_origin)
+                .unwrap_or_default();
+            return Self::Paused {
+                by: by.trim_start_matches(" · ").to_owned(),
+            };
         }
         match (state.retry.wait, &state.limits.hold) {
-            (RetryWait::Until(until), Some(hold)) if hold.cause == LimitCause::Outage => Self::Outage { until },
+            (RetryWait::Until(until), Some(hold)) if hold.cause == LimitCause::Outage => {
+                Self::Outage { until }
+            }
             (RetryWait::Until(_), Some(hold)) => Self::UsageLimit { until: hold.until },
-            (RetryWait::Until(until), None) => Self::Backoff { until, then: state.doing() },
+            (RetryWait::Until(until), None) => Self::Backoff {
+                until,
+                then: state.doing(),
+            },
             (RetryWait::No | RetryWait::Due { .. }, _) => Self::Between(state.doing()),
         }
     }
@@ -246,7 +294,10 @@ impl CurrentActivity {
     /// Whether the chip changes as time passes.
     pub const fn has_clock(&self) -> bool {
         match self {
-            Self::RunsHook { .. } | Self::Works { .. } | Self::Backoff { .. } | Self::Outage { .. } => true,
+            Self::RunsHook { .. }
+            | Self::Works { .. }
+            | Self::Backoff { .. }
+            | Self::Outage { .. } => true,
             Self::Ended { .. }
             | Self::NeedsUser { .. }
             | Self::Paused { .. }
@@ -259,45 +310,90 @@ impl CurrentActivity {
     pub fn chip(&self, now: UnixTime, zone: &TimeZone) -> StateChip {
         let since = |at: &Option<UnixTime>| at.map(|at| now.since(at)).unwrap_or_default();
         match self {
-            Self::Ended { outcome, took } => ended_chip(*outcome).timed(took.map(running_clock).unwrap_or_default()),
+            Self::Ended { outcome, took } => {
+                ended_chip(*outcome).timed(took.map(running_clock).unwrap_or_default())
+            }
             Self::NeedsUser { gate, since } => {
                 let word = format!("NEEDS YOU: {}", gate.name().replace('_', " "));
-                StateChip::new("◆", word, ChipRole::NeedsUser).timed(format!("since {}", time_of_day(*since, zone)))
+                StateChip::new("◆", word, ChipRole::NeedsUser)
+                    .timed(format!("since {}", time_of_day(*since, zone)))
             }
-            Self::RunsHook { hook, since: at, limit, then } => {
+            Self::RunsHook {
+                hook,
+                since: at,
+                limit,
+                then,
+            } => {
                 let took = at.map(|at| now.since(at));
-                let time = took.map(|took| limit.map_or_else(|| short_span(took), |limit| against(took, limit)));
-                let chip = StateChip::new("▸", plain_line(hook, NAME), ChipRole::Hook).timed(time.unwrap_or_default());
-                StateChip { note: then.unwrap_or_default().to_owned(), ..chip }
+                let time = took.map(|took| {
+                    limit.map_or_else(|| short_span(took), |limit| against(took, limit))
+                });
+                let chip = StateChip::new("▸", plain_line(hook, NAME), ChipRole::Hook)
+                    .timed(time.unwrap_or_default());
+                StateChip {
+                    note: then.unwrap_or_default().to_owned(),
+                    ..chip
+                }
             }
-            Self::Works { since: at, heard, silent, then } => {
+            Self::Works {
+                since: at,
+                heard,
+                silent,
+                then,
+            } => {
                 let quiet = since(heard);
                 let word = if *silent { "silent" } else { "quiet" };
-                let quiet = (quiet > QUIET || *silent).then(|| format!("{word} {}", short_span(quiet)));
+                let quiet =
+                    (quiet > QUIET || *silent).then(|| format!("{word} {}", short_span(quiet)));
                 let notes: Vec<String> = quiet.into_iter().chain(then.map(str::to_owned)).collect();
-                let chip = StateChip::new("⠹", "WORKING", ChipRole::Working).timed(running_clock(since(at)));
-                StateChip { note: notes.join(" · "), ..chip }
+                let chip = StateChip::new("⠹", "WORKING", ChipRole::Working)
+                    .timed(running_clock(since(at)));
+                StateChip {
+                    note: notes.join(" · "),
+                    ..chip
+                }
             }
-            Self::Paused { by } => StateChip { note: by.clone(), ..StateChip::new("⏸", "PAUSED", ChipRole::Paused) },
+            Self::Paused { by } => StateChip {
+                note: by.clone(),
+                ..StateChip::new("⏸", "PAUSED", ChipRole::Paused)
+            },
             Self::UsageLimit { until } => {
-                let word = format!("limit resets {}", usage_limits::clock_in(zone, *until, Some(now)));
+                let word = format!(
+                    "limit resets {}",
+                    usage_limits::clock_in(zone, *until, Some(now))
+                );
                 StateChip::new("⏳", word, ChipRole::Waiting)
             }
             Self::Outage { until } => {
                 let left = TimeSpan(until.since(now).0.div_ceil(1_000) * 1_000);
-                StateChip::new("⏳", format!("server down, retry in {}", short_span(left)), ChipRole::Waiting)
+                StateChip::new(
+                    "⏳",
+                    format!("server down, retry in {}", short_span(left)),
+                    ChipRole::Waiting,
+                )
             }
-            Self::Backoff { until, then } => match TimeSpan(until.since(now).0.div_ceil(1_000) * 1_000) {
-                TimeSpan(0) => between(then),
-                left => StateChip::new("⏳", format!("retry in {}", short_span(left)), ChipRole::Waiting),
-            },
+            Self::Backoff { until, then } => {
+                match TimeSpan(until.since(now).0.div_ceil(1_000) * 1_000) {
+                    TimeSpan(0) => between(then),
+                    left => StateChip::new(
+                        "⏳",
+                        format!("retry in {}", short_span(left)),
+                        ChipRole::Waiting,
+                    ),
+                }
+            }
             Self::Between(doing) => between(doing),
         }
     }
 }
 
 /// The chip of a session at this moment.
-pub fn session_chip(state: &SessionState, times: &SessionTimes, now: UnixTime, zone: &TimeZone) -> StateChip {
+pub fn session_chip(
+    state: &SessionState,
+    times: &SessionTimes,
+    now: UnixTime,
+    zone: &TimeZone,
+) -> StateChip {
     CurrentActivity::of(state, times).chip(now, zone)
 }
 
@@ -329,7 +425,10 @@ fn running_hook(state: &SessionState, times: &SessionTimes) -> Option<CurrentAct
     Some(CurrentActivity::RunsHook {
         hook: running.hook.clone(),
         since: times.runs.get(&running.run).copied(),
-        limit: state.plan().hook(point, &running.hook).map(|spec| spec.timeout),
+        limit: state
+            .plan()
+            .hook(point, &running.hook)
+            .map(|spec| spec.timeout),
         then: afterwards(state),
     })
 }

@@ -1,6 +1,7 @@
 //! What happens, in a sentence: for users that see a session for the first time, and for the demo.
 //!
-//! Owns the wording, and which events are worth a sentence. Does not own when and where it is shown: see `crate::tui`.
+//! Owns the wording, and which events are worth a sentence. Does not own when and where it is
+//! shown: see `crate::tui`.
 //!
 //! # Invariants
 //! - A hint stays until another event has one, so it always explains the latest thing that matters.
@@ -11,16 +12,17 @@ use crate::engine::{
     SessionState,
     conversation::LimitCause,
     event::{
-        ActorKind, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, LimitAction, PendingEvent,
-        PipelineEvent, PromptReason, PromptSent, RetryEvent, SessionEvent, SessionOutcome, SteeringEvent, StopEvent,
-        StopTiming, TurnEvent, UsageLimitEvent,
+        ActorKind, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, LimitAction,
+        PendingEvent, PipelineEvent, PromptReason, PromptSent, RetryEvent, SessionEvent,
+        SessionOutcome, SteeringEvent, StopEvent, StopTiming, TurnEvent, UsageLimitEvent,
     },
     gate::kind::GateKind,
     hooks::{point::HookPoint, verdict::Verdict},
     stop::decision::StopAction,
 };
 
-/// The longest name of a hook in a hint, in characters. Longer ones would leave no room for the sentence.
+/// The longest name of a hook in a hint, in characters. Longer ones would leave no room for the
+/// sentence.
 const NAME: usize = 24;
 
 /// The sentence about the latest thing that matters. A fold over records.
@@ -44,7 +46,11 @@ impl SessionHint {
             Event::Pipeline(event) => pipeline(event),
             Event::Steering(event) => Some(steering(event)),
             // These happen beside the main line, often many at once.
-            Event::Task(_) | Event::Automation(_) | Event::Workflow(_) | Event::Verify(_) | Event::Unknown => None,
+            Event::Task(_)
+            | Event::Automation(_)
+            | Event::Workflow(_)
+            | Event::Verify(_)
+            | Event::Unknown => None,
         };
         self.text = text.or_else(|| self.text.take());
     }
@@ -67,24 +73,45 @@ fn session(event: &SessionEvent, state: &SessionState) -> Option<String> {
         SessionEvent::Resumed { .. } => "The session continues where it was interrupted.".into(),
         SessionEvent::IterationStarted { iteration: 1 } => return None,
         SessionEvent::IterationStarted { iteration } => {
-            format!("Iteration {iteration} of {}: the agent gets the goal again.", state.max_iterations())
+            format!(
+                "Iteration {iteration} of {}: the agent gets the goal again.",
+                state.max_iterations()
+            )
         }
-        SessionEvent::IterationCompleted { outcome: IterationOutcome::Done, .. } => {
-            "This iteration is done. creel decides whether the work is complete.".into()
-        }
-        SessionEvent::IterationCompleted { outcome: IterationOutcome::Failed, .. } => {
-            "The turn failed, so creel continues with the next iteration.".into()
-        }
-        SessionEvent::IterationCompleted { outcome: IterationOutcome::Forced, .. } => {
-            "Accepted although a check failed: creel shows this iteration as forced.".into()
-        }
-        SessionEvent::Ended { outcome: SessionOutcome::Complete, .. } => {
-            let is_checked = state.plan().hooks.get(&HookPoint::Stop).is_some_and(|hooks| !hooks.is_empty());
-            let why = if is_checked { "the checks passed" } else { "the agent says that the work is done" };
+        SessionEvent::IterationCompleted {
+            outcome: IterationOutcome::Done,
+            ..
+        } => "This iteration is done. creel decides whether the work is complete.".into(),
+        SessionEvent::IterationCompleted {
+            outcome: IterationOutcome::Failed,
+            ..
+        } => "The turn failed, so creel continues with the next iteration.".into(),
+        SessionEvent::IterationCompleted {
+            outcome: IterationOutcome::Forced,
+            ..
+        } => "Accepted although a check failed: creel shows this iteration as forced.".into(),
+        SessionEvent::Ended {
+            outcome: SessionOutcome::Complete,
+            ..
+        } => {
+            let is_checked = state
+                .plan()
+                .hooks
+                .get(&HookPoint::Stop)
+                .is_some_and(|hooks| !hooks.is_empty());
+            let why = if is_checked {
+                "the checks passed"
+            } else {
+                "the agent says that the work is done"
+            };
             format!("Complete: {why}, so the session ends.")
         }
-        SessionEvent::Ended { .. } => "The session has ended. The card says why, and what you can do next.".into(),
-        SessionEvent::LoopEnded { .. } | SessionEvent::Warning { .. } | SessionEvent::ProcessStarted { .. } => {
+        SessionEvent::Ended { .. } => {
+            "The session has ended. The card says why, and what you can do next.".into()
+        }
+        SessionEvent::LoopEnded { .. }
+        | SessionEvent::Warning { .. }
+        | SessionEvent::ProcessStarted { .. } => {
             return None;
         }
     })
@@ -92,19 +119,33 @@ fn session(event: &SessionEvent, state: &SessionState) -> Option<String> {
 
 fn hook(event: &HookEvent) -> Option<String> {
     match event {
-        HookEvent::Started { point, hook, beside: false, .. } => hook_started(*point, &name(hook)),
+        HookEvent::Started {
+            point,
+            hook,
+            beside: false,
+            ..
+        } => hook_started(*point, &name(hook)),
         HookEvent::Finished(finished) => hook_finished(finished),
-        HookEvent::Disabled { hook, .. } => Some(format!("{} does not run any more in this session.", name(hook))),
+        HookEvent::Disabled { hook, .. } => Some(format!(
+            "{} does not run any more in this session.",
+            name(hook)
+        )),
         HookEvent::Enabled { hook, .. } => Some(format!("{} runs again from now on.", name(hook))),
-        HookEvent::Started { beside: true, .. } | HookEvent::Due { .. } | HookEvent::Requested { .. } => None,
+        HookEvent::Started { beside: true, .. }
+        | HookEvent::Due { .. }
+        | HookEvent::Requested { .. } => None,
     }
 }
 
 fn hook_started(point: HookPoint, hook: &str) -> Option<String> {
     Some(match point {
         HookPoint::SessionStart => format!("First, the hook {hook} runs: it prepares the session."),
-        HookPoint::PreIteration => format!("{hook} runs before the prompt. Its output can go with the prompt."),
-        HookPoint::Stop => format!("The agent says that it is done. The stop hook {hook} checks that."),
+        HookPoint::PreIteration => {
+            format!("{hook} runs before the prompt. Its output can go with the prompt.")
+        }
+        HookPoint::Stop => {
+            format!("The agent says that it is done. The stop hook {hook} checks that.")
+        }
         HookPoint::PostIteration => format!("The iteration is done. {hook} runs after it."),
         HookPoint::OnError => format!("The turn failed, so {hook} runs."),
         HookPoint::StopDecision => format!("{hook} decides whether the work is complete."),
@@ -123,20 +164,31 @@ fn hook_finished(finished: &HookFinished) -> Option<String> {
     match (finished.verdict, finished.point) {
         (Verdict::Pass, HookPoint::Stop) => Some(format!("{hook} passed.")),
         (Verdict::Pass | Verdict::Block, _) => None,
-        (Verdict::Fail, _) => Some(format!("{hook} failed. A hook never ends a session, so creel continues.")),
+        (Verdict::Fail, _) => Some(format!(
+            "{hook} failed. A hook never ends a session, so creel continues."
+        )),
     }
 }
 
 fn pending(event: &PendingEvent, state: &SessionState) -> Option<String> {
     match event {
         PendingEvent::Added { hook, .. } => {
-            let when =
-                if state.ending.is_some() { "creel asks you before the end" } else { "it goes with the next prompt" };
+            let when = if state.ending.is_some() {
+                "creel asks you before the end"
+            } else {
+                "it goes with the next prompt"
+            };
             Some(format!("The output of {} is pending: {when}.", name(hook)))
         }
-        PendingEvent::Skipped { .. } => Some("Skipped: the agent does not get this item unless you restore it.".into()),
-        PendingEvent::Restored { .. } => Some("Restored: the agent gets this item after all.".into()),
-        PendingEvent::Edited { .. } => Some("Edited: the agent gets your text instead of the hook's.".into()),
+        PendingEvent::Skipped { .. } => {
+            Some("Skipped: the agent does not get this item unless you restore it.".into())
+        }
+        PendingEvent::Restored { .. } => {
+            Some("Restored: the agent gets this item after all.".into())
+        }
+        PendingEvent::Edited { .. } => {
+            Some("Edited: the agent gets your text instead of the hook's.".into())
+        }
         PendingEvent::Delivered { .. } => None,
     }
 }
@@ -144,10 +196,14 @@ fn pending(event: &PendingEvent, state: &SessionState) -> Option<String> {
 fn turn(event: &TurnEvent) -> Option<String> {
     match event {
         TurnEvent::PromptSent(prompt) => prompt_sent(prompt),
-        TurnEvent::Failed { usage_limit: false, .. } => {
+        TurnEvent::Failed {
+            usage_limit: false, ..
+        } => {
             Some("The agent's turn failed. After several failures in a row, creel asks you.".into())
         }
-        TurnEvent::Failed { usage_limit: true, .. }
+        TurnEvent::Failed {
+            usage_limit: true, ..
+        }
         | TurnEvent::AgentSaid { .. }
         | TurnEvent::AgentThought { .. }
         | TurnEvent::ToolCalled { .. }
@@ -165,14 +221,19 @@ fn prompt_sent(prompt: &PromptSent) -> Option<String> {
     Some(match (prompt.reason, prompt.items.len()) {
         (PromptReason::Iteration, 0) => "The agent works on the goal.".into(),
         (PromptReason::Iteration, items) => {
-            format!("The agent works. Its prompt has the goal and {} from hooks.", counted(items, "item"))
+            format!(
+                "The agent works. Its prompt has the goal and {} from hooks.",
+                counted(items, "item")
+            )
         }
         // The retry before it has said so.
         (PromptReason::Feedback, _) => return None,
         (PromptReason::Recovery, _) => {
             "The agent gets the output of the hooks for failed turns, and tries again.".into()
         }
-        (PromptReason::FinalDelivery, _) => "One last prompt: the agent gets what was still pending.".into(),
+        (PromptReason::FinalDelivery, _) => {
+            "One last prompt: the agent gets what was still pending.".into()
+        }
         (PromptReason::Message, _) => "The agent gets the message and continues.".into(),
         (PromptReason::Remediation, _) => "The agent repairs what the check has found.".into(),
         (PromptReason::Gatekeeper, _) => "Another agent reviews the change.".into(),
@@ -202,14 +263,33 @@ fn usage_limit(event: &UsageLimitEvent) -> String {
 
 fn retry(event: &RetryEvent) -> String {
     match event {
-        RetryEvent::Counted { used, limit, hook, no_progress, .. } => {
-            let same = if *no_progress { " with the same output" } else { "" };
-            format!("{} failed{same}: creel sends the output back to the agent. Retry {used} of {limit}.", name(hook))
+        RetryEvent::Counted {
+            used,
+            limit,
+            hook,
+            no_progress,
+            ..
+        } => {
+            let same = if *no_progress {
+                " with the same output"
+            } else {
+                ""
+            };
+            format!(
+                "{} failed{same}: creel sends the output back to the agent. Retry {used} of {limit}.",
+                name(hook)
+            )
         }
         RetryEvent::LimitReached { used, hook, .. } => {
-            format!("{} still fails after {}.", name(hook), counted(*used, "retry"))
+            format!(
+                "{} still fails after {}.",
+                name(hook),
+                counted(*used, "retry")
+            )
         }
-        RetryEvent::BackoffStarted { wait_ms, .. } => format!("creel waits {wait_ms} before it tries again."),
+        RetryEvent::BackoffStarted { wait_ms, .. } => {
+            format!("creel waits {wait_ms} before it tries again.")
+        }
     }
 }
 
@@ -251,12 +331,17 @@ const fn gate_opened(kind: GateKind) -> &'static str {
 
 fn stop(event: &StopEvent) -> Option<String> {
     match event {
-        StopEvent::RuleStarted { rule, .. } => Some(format!("creel checks the rule {}.", name(rule))),
+        StopEvent::RuleStarted { rule, .. } => {
+            Some(format!("creel checks the rule {}.", name(rule)))
+        }
         StopEvent::Decided(decided) if decided.of.is_none() => Some(match decided.action {
             StopAction::Complete => {
-                "The work is complete: the checks passed, and the agent says that it is done.".into()
+                "The work is complete: the checks passed, and the agent says that it is done."
+                    .into()
             }
-            StopAction::Continue => "The work is not complete yet, so another iteration follows.".into(),
+            StopAction::Continue => {
+                "The work is not complete yet, so another iteration follows.".into()
+            }
             StopAction::Escalate => "creel cannot decide without you whether to continue.".into(),
         }),
         StopEvent::Decided(_)
@@ -275,12 +360,23 @@ fn stop(event: &StopEvent) -> Option<String> {
 
 fn pipeline(event: &PipelineEvent) -> Option<String> {
     Some(match event {
-        PipelineEvent::Requested { pipeline, .. } => format!("The {} begins after this iteration.", pipeline.name()),
-        PipelineEvent::Started { pipeline, .. } => format!("The {} begins with its checks.", pipeline.name()),
-        PipelineEvent::RemediationCounted { hook, used, limit, .. } => {
-            format!("{} failed: the agent repairs it. Attempt {used} of {limit}.", name(hook))
+        PipelineEvent::Requested { pipeline, .. } => {
+            format!("The {} begins after this iteration.", pipeline.name())
         }
-        PipelineEvent::ReviewStarted { .. } | PipelineEvent::Reviewed { .. } | PipelineEvent::Ended { .. } => {
+        PipelineEvent::Started { pipeline, .. } => {
+            format!("The {} begins with its checks.", pipeline.name())
+        }
+        PipelineEvent::RemediationCounted {
+            hook, used, limit, ..
+        } => {
+            format!(
+                "{} failed: the agent repairs it. Attempt {used} of {limit}.",
+                name(hook)
+            )
+        }
+        PipelineEvent::ReviewStarted { .. }
+        | PipelineEvent::Reviewed { .. }
+        | PipelineEvent::Ended { .. } => {
             return None;
         }
     })
@@ -288,13 +384,21 @@ fn pipeline(event: &PipelineEvent) -> Option<String> {
 
 fn steering(event: &SteeringEvent) -> String {
     match event {
-        SteeringEvent::Paused { .. } => "Paused: creel sends no prompt until you unpause the session.".into(),
-        SteeringEvent::Unpaused { .. } => "The session continues.".into(),
-        SteeringEvent::MessageQueued { .. } => "creel sends the message when the agent's turn ends.".into(),
-        SteeringEvent::StopRequested { how: StopTiming::AfterIteration, .. } => {
-            "creel stops the session after this iteration.".into()
+        SteeringEvent::Paused { .. } => {
+            "Paused: creel sends no prompt until you unpause the session.".into()
         }
-        SteeringEvent::StopRequested { how: StopTiming::Now, .. } => "creel stops the session now.".into(),
+        SteeringEvent::Unpaused { .. } => "The session continues.".into(),
+        SteeringEvent::MessageQueued { .. } => {
+            "creel sends the message when the agent's turn ends.".into()
+        }
+        SteeringEvent::StopRequested {
+            how: StopTiming::AfterIteration,
+            ..
+        } => "creel stops the session after this iteration.".into(),
+        SteeringEvent::StopRequested {
+            how: StopTiming::Now,
+            ..
+        } => "creel stops the session now.".into(),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Sessions in a list: which come first, and what each says in one line.
 //!
-//! Owns the groups, the order and the words of `creel sessions` and of the home screen. Does not read sessions: see
-//! `crate::sessions`.
+//! Owns the groups, the order and the words of `creel sessions` and of the home screen. Does not
+//! read sessions: see `crate::sessions`.
 //!
 //! # Invariants
-//! - Sessions that need the user come first, then running ones, then the others; within a group the newest first.
+//! - Sessions that need the user come first, then running ones, then the others; within a group the
+//!   newest first.
 //! - The order does not depend on the time, so that a list at rest stays as it is.
 
 use std::cmp::Ordering;
@@ -112,8 +113,12 @@ pub struct ListedWords {
 
 /// The goal of a session in one line.
 pub fn goal(began: &SessionStarted) -> String {
-    let first =
-        plain(&began.prompt).lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned();
+    let first = plain(&began.prompt)
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default()
+        .to_owned();
     plain_line(&first, REASON)
 }
 
@@ -139,24 +144,45 @@ impl ListedSession {
         }
     }
 
-    /// The same session with what its state says. Without a process that runs it, only an end on record is an end.
+    /// The same session with what its state says. Without a process that runs it, only an end on
+    /// record is an end.
     #[must_use]
     pub fn with_state(self, state: &SessionState, times: &SessionTimes, is_running: bool) -> Self {
         let listed = match (state.phase.outcome(), is_running) {
             (Some(outcome), _) => {
-                let reason = state.ending.as_ref().map(|ending| plain_line(ending.said(), REASON));
-                ListedState::Ended { outcome, reason: reason.unwrap_or_default() }
+                let reason = state
+                    .ending
+                    .as_ref()
+                    .map(|ending| plain_line(ending.said(), REASON));
+                ListedState::Ended {
+                    outcome,
+                    reason: reason.unwrap_or_default(),
+                }
             }
             (None, true) => ListedState::Runs {
                 activity: CurrentActivity::of(state, times),
-                reason: state.gates.open.as_ref().map(|_| open_reason(state)).unwrap_or_default(),
+                reason: state
+                    .gates
+                    .open
+                    .as_ref()
+                    .map(|_| open_reason(state))
+                    .unwrap_or_default(),
             },
-            (None, false) => {
-                ListedState::Stopped { gate: state.gates.open.as_ref().map(crate::engine::gate::Gate::kind) }
-            }
+            (None, false) => ListedState::Stopped {
+                gate: state
+                    .gates
+                    .open
+                    .as_ref()
+                    .map(crate::engine::gate::Gate::kind),
+            },
         };
         Self {
-            branch: state.began.worktree.as_ref().map(|worktree| plain(&worktree.branch)).unwrap_or_default(),
+            branch: state
+                .began
+                .worktree
+                .as_ref()
+                .map(|worktree| plain(&worktree.branch))
+                .unwrap_or_default(),
             agent: plain(state.agent_choice().agent()),
             goal: goal(&state.began),
             iteration: state.iterations.current,
@@ -165,7 +191,8 @@ impl ListedSession {
             started: Some(state.started),
             idle: times.idle(),
             changed: times.end().unwrap_or(self.changed),
-            can_resume: !matches!(listed, ListedState::Runs { .. }) && state.refuse_resume(None).is_none(),
+            can_resume: !matches!(listed, ListedState::Runs { .. })
+                && state.refuse_resume(None).is_none(),
             state: listed,
             ..self
         }
@@ -173,7 +200,10 @@ impl ListedSession {
 
     pub const fn group(&self) -> SessionGroup {
         match &self.state {
-            ListedState::Runs { activity: CurrentActivity::NeedsUser { .. }, .. } => SessionGroup::NeedsYou,
+            ListedState::Runs {
+                activity: CurrentActivity::NeedsUser { .. },
+                ..
+            } => SessionGroup::NeedsYou,
             ListedState::Runs { .. } => SessionGroup::Running,
             ListedState::Ended { .. }
             | ListedState::Stopped { .. }
@@ -186,7 +216,10 @@ impl ListedSession {
     /// The moment that decides the place within the group.
     fn newest(&self) -> UnixTime {
         match &self.state {
-            ListedState::Runs { activity: CurrentActivity::NeedsUser { since, .. }, .. } => *since,
+            ListedState::Runs {
+                activity: CurrentActivity::NeedsUser { since, .. },
+                ..
+            } => *since,
             ListedState::Runs { .. } => self.started.unwrap_or(self.changed),
             ListedState::Ended { .. }
             | ListedState::Stopped { .. }
@@ -199,14 +232,22 @@ impl ListedSession {
     /// The order of lists.
     pub fn order(&self, other: &Self) -> Ordering {
         let newest = || other.newest().cmp(&self.newest());
-        let name = || (&self.name, &self.project, &self.host).cmp(&(&other.name, &other.project, &other.host));
-        self.group().cmp(&other.group()).then_with(newest).then_with(name)
+        let name = || {
+            (&self.name, &self.project, &self.host).cmp(&(&other.name, &other.project, &other.host))
+        };
+        self.group()
+            .cmp(&other.group())
+            .then_with(newest)
+            .then_with(name)
     }
 
     /// The state in one word, for filters and scripts.
     pub const fn state_name(&self) -> &'static str {
         match &self.state {
-            ListedState::Runs { activity: CurrentActivity::NeedsUser { .. }, .. } => "needs-you",
+            ListedState::Runs {
+                activity: CurrentActivity::NeedsUser { .. },
+                ..
+            } => "needs-you",
             ListedState::Runs { .. } => "running",
             ListedState::Ended { outcome, .. } => outcome.name(),
             ListedState::Stopped { .. } => "stopped",
@@ -220,7 +261,9 @@ impl ListedSession {
     pub const fn has_clock(&self) -> bool {
         match &self.state {
             // The time since the start runs even while creel is between two steps.
-            ListedState::Runs { activity, .. } => !matches!(activity, CurrentActivity::NeedsUser { .. }),
+            ListedState::Runs { activity, .. } => {
+                !matches!(activity, CurrentActivity::NeedsUser { .. })
+            }
             ListedState::Ended { .. }
             | ListedState::Stopped { .. }
             | ListedState::Lost
@@ -239,17 +282,26 @@ impl ListedSession {
                 words(chip.sign, outcome_sentence(*outcome, reason), chip.role)
             }
             ListedState::Stopped { gate: Some(gate) } => {
-                let text = format!("Stopped while it needed you: {}", gate.name().replace('_', " "));
+                let text = format!(
+                    "Stopped while it needed you: {}",
+                    gate.name().replace('_', " ")
+                );
                 words("■", text, ChipRole::Stopped)
             }
-            ListedState::Stopped { gate: None } if self.iteration == 0 => {
-                words("■", "Stopped before the first iteration".to_owned(), ChipRole::Stopped)
-            }
-            ListedState::Stopped { gate: None } => {
-                words("■", format!("Stopped in iteration {}", self.iteration), ChipRole::Stopped)
-            }
+            ListedState::Stopped { gate: None } if self.iteration == 0 => words(
+                "■",
+                "Stopped before the first iteration".to_owned(),
+                ChipRole::Stopped,
+            ),
+            ListedState::Stopped { gate: None } => words(
+                "■",
+                format!("Stopped in iteration {}", self.iteration),
+                ChipRole::Stopped,
+            ),
             ListedState::Lost => words("✗", "Lost: no heartbeat".to_owned(), ChipRole::Failed),
-            ListedState::Unreadable(why) => words("✗", with_reason("Unreadable", why), ChipRole::Failed),
+            ListedState::Unreadable(why) => {
+                words("✗", with_reason("Unreadable", why), ChipRole::Failed)
+            }
             ListedState::Unread => words("·", String::new(), ChipRole::Stopped),
         }
     }
@@ -261,11 +313,16 @@ impl ListedSession {
             Some(running_clock(TimeSpan(whole.0.saturating_sub(self.idle.0))))
         };
         match &self.state {
-            ListedState::Runs { activity: CurrentActivity::NeedsUser { since, .. }, .. } => {
+            ListedState::Runs {
+                activity: CurrentActivity::NeedsUser { since, .. },
+                ..
+            } => {
                 format!("since {}", moment(*since, now, zone))
             }
             ListedState::Runs { .. } => took(now).unwrap_or_default(),
-            ListedState::Ended { .. } | ListedState::Stopped { .. } => took(self.changed).unwrap_or_default(),
+            ListedState::Ended { .. } | ListedState::Stopped { .. } => {
+                took(self.changed).unwrap_or_default()
+            }
             ListedState::Lost | ListedState::Unreadable(_) | ListedState::Unread => String::new(),
         }
     }
@@ -280,36 +337,65 @@ impl ListedSession {
 
     /// What it cost, if it changed today. A session that began earlier counts as a whole.
     pub fn cost_today(&self, now: UnixTime, zone: &TimeZone) -> f64 {
-        let date =
-            |at: UnixTime| jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(zone.clone()).date());
+        let date = |at: UnixTime| {
+            jiff::Timestamp::from_millisecond(at.0)
+                .ok()
+                .map(|at| at.to_zoned(zone.clone()).date())
+        };
         let changed = match self.group() {
             SessionGroup::NeedsYou | SessionGroup::Running => now,
             SessionGroup::Ended => self.changed,
         };
-        if date(changed) == date(now) { self.cost } else { 0.0 }
+        if date(changed) == date(now) {
+            self.cost
+        } else {
+            0.0
+        }
     }
 
-    /// Whether a text occurs in the session's name, project, host or user. An empty text matches everything.
+    /// Whether a text occurs in the session's name, project, host or user. An empty text matches
+    /// everything.
     pub fn matches(&self, query: &str) -> bool {
         let query = query.to_lowercase();
         let fields = [&self.name, &self.project, &self.host, &self.user];
-        query.split_whitespace().all(|word| fields.iter().any(|field| field.to_lowercase().contains(word)))
+        query.split_whitespace().all(|word| {
+            fields
+                .iter()
+                .any(|field| field.to_lowercase().contains(word))
+        })
     }
 }
 
 /// Why an open gate asks: the most informative text that is known.
 fn open_reason(state: &SessionState) -> String {
-    let Some(gate) = &state.gates.open else { return String::new() };
-    let asked = state.permissions().asked_at(gate).map(|ask| plain(&ask.tool.title));
+    let Some(gate) = &state.gates.open else {
+        return String::new();
+    };
+    let asked = state
+        .permissions()
+        .asked_at(gate)
+        .map(|ask| plain(&ask.tool.title));
     let items = gate.subject.items().len();
     let unsent = (items > 0).then(|| format!("{} not sent yet", counted(items, "item")));
     let proposed = gate.subject.proposal().map(|_| plain(&gate.reason));
-    let reason = asked.or(unsent).or(proposed).unwrap_or_else(|| gate_words::gate_reason(state, gate, &local_zone()));
-    let reason = if reason.is_empty() { gate_words::gate_title(state, gate) } else { reason };
+    let reason = asked
+        .or(unsent)
+        .or(proposed)
+        .unwrap_or_else(|| gate_words::gate_reason(state, gate, &local_zone()));
+    let reason = if reason.is_empty() {
+        gate_words::gate_title(state, gate)
+    } else {
+        reason
+    };
     plain_line(&reason, REASON)
 }
 
-fn running_words(activity: &CurrentActivity, reason: &str, now: UnixTime, zone: &TimeZone) -> ListedWords {
+fn running_words(
+    activity: &CurrentActivity,
+    reason: &str,
+    now: UnixTime,
+    zone: &TimeZone,
+) -> ListedWords {
     let chip = activity.chip(now, zone);
     let text = match activity {
         CurrentActivity::NeedsUser { gate, .. } => {
@@ -321,17 +407,29 @@ fn running_words(activity: &CurrentActivity, reason: &str, now: UnixTime, zone: 
         }
         // The name of a hook stays as the config has it.
         CurrentActivity::RunsHook { .. } => chip.word,
-        CurrentActivity::Ended { .. } | CurrentActivity::Works { .. } | CurrentActivity::Paused { .. } => {
-            sentence_case(&chip.word.to_lowercase())
-        }
+        CurrentActivity::Ended { .. }
+        | CurrentActivity::Works { .. }
+        | CurrentActivity::Paused { .. } => sentence_case(&chip.word.to_lowercase()),
         CurrentActivity::UsageLimit { .. } => format!("Usage {}", chip.word),
-        CurrentActivity::Backoff { .. } | CurrentActivity::Outage { .. } | CurrentActivity::Between(_) => {
-            sentence_case(&chip.word)
-        }
+        CurrentActivity::Backoff { .. }
+        | CurrentActivity::Outage { .. }
+        | CurrentActivity::Between(_) => sentence_case(&chip.word),
     };
-    let time = if chip.time.is_empty() { String::new() } else { format!(" {}", chip.time) };
-    let note = if chip.note.is_empty() { String::new() } else { format!(" · {}", chip.note) };
-    ListedWords { sign: chip.sign, text: format!("{text}{time}{note}"), role: chip.role }
+    let time = if chip.time.is_empty() {
+        String::new()
+    } else {
+        format!(" {}", chip.time)
+    };
+    let note = if chip.note.is_empty() {
+        String::new()
+    } else {
+        format!(" · {}", chip.note)
+    };
+    ListedWords {
+        sign: chip.sign,
+        text: format!("{text}{time}{note}"),
+        role: chip.role,
+    }
 }
 
 fn with_reason(word: &str, reason: &str) -> String {
@@ -345,8 +443,14 @@ fn with_reason(word: &str, reason: &str) -> String {
 
 /// A moment as people name it: the time of today, the day of the last months, else the date.
 fn moment(at: UnixTime, now: UnixTime, zone: &TimeZone) -> String {
-    let zoned = |at: UnixTime| jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(zone.clone()));
-    let (Some(at), Some(now)) = (zoned(at), zoned(now)) else { return String::new() };
+    let zoned = |at: UnixTime| {
+        jiff::Timestamp::from_millisecond(at.0)
+            .ok()
+            .map(|at| at.to_zoned(zone.clone()))
+    };
+    let (Some(at), Some(now)) = (zoned(at), zoned(now)) else {
+        return String::new();
+    };
     let form = match () {
         () if at.date() == now.date() => "%H:%M",
         () if at.year() == now.year() => "%b %-d",
@@ -368,7 +472,9 @@ pub fn coarse_age(age: TimeSpan) -> String {
 
 /// A project's folder, short: below the home folder with `~`.
 pub fn short_path(path: &str, home: Option<&str>) -> String {
-    let below = home.filter(|home| !home.is_empty()).and_then(|home| path.strip_prefix(home));
+    let below = home
+        .filter(|home| !home.is_empty())
+        .and_then(|home| path.strip_prefix(home));
     match below {
         Some("") => "~".to_owned(),
         Some(rest) if rest.starts_with('/') => plain(&format!("~{rest}")),
@@ -391,24 +497,44 @@ mod tests {
     }
 
     fn works() -> ListedState {
-        let activity = CurrentActivity::Works { since: Some(UnixTime(0)), heard: None, silent: false, then: None };
-        ListedState::Runs { activity, reason: String::new() }
+        let activity = CurrentActivity::Works {
+            since: Some(UnixTime(0)),
+            heard: None,
+            silent: false,
+            then: None,
+        };
+        ListedState::Runs {
+            activity,
+            reason: String::new(),
+        }
     }
 
     fn asks(since: i64) -> ListedState {
-        let activity = CurrentActivity::NeedsUser { gate: GateKind::RetryLimit, since: UnixTime(since) };
-        ListedState::Runs { activity, reason: "case_4 failed".into() }
+        let activity = CurrentActivity::NeedsUser {
+            gate: GateKind::RetryLimit,
+            since: UnixTime(since),
+        };
+        ListedState::Runs {
+            activity,
+            reason: "case_4 failed".into(),
+        }
     }
 
     fn complete() -> ListedState {
-        ListedState::Ended { outcome: SessionOutcome::Complete, reason: "all tests pass".into() }
+        ListedState::Ended {
+            outcome: SessionOutcome::Complete,
+            reason: "all tests pass".into(),
+        }
     }
 
     #[test]
     fn the_time_of_a_session_is_the_time_in_which_it_ran() {
         let ended = session("a", 600_000, complete());
         assert_eq!(ended.time(UnixTime(900_000), &TimeZone::UTC), "1:00");
-        let continued = ListedSession { idle: TimeSpan(18_000), ..ended };
+        let continued = ListedSession {
+            idle: TimeSpan(18_000),
+            ..ended
+        };
         assert_eq!(continued.time(UnixTime(900_000), &TimeZone::UTC), "0:42");
     }
 
@@ -424,39 +550,84 @@ mod tests {
         ];
         list.sort_by(ListedSession::order);
         let names: Vec<&str> = list.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, ["asks-late", "asks-early", "works", "ended-late", "killed", "ended-early"]);
+        assert_eq!(
+            names,
+            [
+                "asks-late",
+                "asks-early",
+                "works",
+                "ended-late",
+                "killed",
+                "ended-early"
+            ]
+        );
     }
 
     #[test]
     fn one_line_says_what_a_session_does_or_how_it_ended() {
-        let text = |state| session("s", 0, state).words(UnixTime(72_000), &TimeZone::UTC).text;
+        let text = |state| {
+            session("s", 0, state)
+                .words(UnixTime(72_000), &TimeZone::UTC)
+                .text
+        };
         assert_eq!(text(works()), "Working 1:12");
         assert_eq!(text(asks(0)), "Retry limit: case_4 failed");
         assert_eq!(text(complete()), "Complete: all tests pass");
-        let stopped = ListedState::Ended { outcome: SessionOutcome::Cancelled, reason: "stopped by the user".into() };
+        let stopped = ListedState::Ended {
+            outcome: SessionOutcome::Cancelled,
+            reason: "stopped by the user".into(),
+        };
         assert_eq!(text(stopped), "Stopped by the user");
-        assert_eq!(text(ListedState::Stopped { gate: None }), "Stopped in iteration 2");
-        assert_eq!(text(ListedState::Stopped { gate: Some(GateKind::Budget) }), "Stopped while it needed you: budget");
+        assert_eq!(
+            text(ListedState::Stopped { gate: None }),
+            "Stopped in iteration 2"
+        );
+        assert_eq!(
+            text(ListedState::Stopped {
+                gate: Some(GateKind::Budget)
+            }),
+            "Stopped while it needed you: budget"
+        );
         let hook = CurrentActivity::RunsHook {
             hook: "tests".into(),
             since: Some(UnixTime(60_000)),
             limit: Some(TimeSpan::secs(60)),
             then: None,
         };
-        assert_eq!(text(ListedState::Runs { activity: hook, reason: String::new() }), "tests 12s / 60s");
+        assert_eq!(
+            text(ListedState::Runs {
+                activity: hook,
+                reason: String::new()
+            }),
+            "tests 12s / 60s"
+        );
         let doing = CurrentActivity::Between("the agent drives it".into());
-        assert_eq!(text(ListedState::Runs { activity: doing, reason: String::new() }), "The agent drives it");
+        assert_eq!(
+            text(ListedState::Runs {
+                activity: doing,
+                reason: String::new()
+            }),
+            "The agent drives it"
+        );
     }
 
     #[test]
     fn a_session_that_waits_or_has_ended_shows_no_running_clock() {
-        let time = |state: &ListedState, now| session("s", 60_000, state.clone()).time(UnixTime(now), &TimeZone::UTC);
+        let time = |state: &ListedState, now| {
+            session("s", 60_000, state.clone()).time(UnixTime(now), &TimeZone::UTC)
+        };
         assert_eq!(time(&works(), 72_000), "1:12");
         for (state, shown) in [(complete(), "1:00"), (asks(61_000), "since 00:01")] {
             assert_eq!([time(&state, 72_000), time(&state, 80_000)], [shown, shown]);
         }
-        assert_eq!(moment(UnixTime(0), UnixTime(86_400_000), &TimeZone::UTC), "Jan 1");
-        assert_eq!(moment(UnixTime(0), UnixTime(400 * 86_400_000), &TimeZone::UTC), "1970-01-01");
+        assert_eq!(
+            moment(UnixTime(0), UnixTime(86_400_000), &TimeZone::UTC),
+            "Jan 1"
+        );
+        assert_eq!(
+            moment(UnixTime(0), UnixTime(400 * 86_400_000), &TimeZone::UTC),
+            "1970-01-01"
+        );
     }
 
     #[test]
@@ -470,7 +641,10 @@ mod tests {
     fn a_project_below_the_home_folder_is_short() {
         assert_eq!(short_path("/home/me/src/x", Some("/home/me")), "~/src/x");
         assert_eq!(short_path("/home/me", Some("/home/me")), "~");
-        assert_eq!(short_path("/home/meadow/x", Some("/home/me")), "/home/meadow/x");
+        assert_eq!(
+            short_path("/home/meadow/x", Some("/home/me")),
+            "/home/meadow/x"
+        );
         assert_eq!(short_path("/srv/x", None), "/srv/x");
     }
 }

@@ -12,15 +12,22 @@ pub enum SignSet {
 }
 
 impl SignSet {
-    /// The signs for a locale, given by the variables that decide about it, in this order: `LC_ALL`, `LC_CTYPE`,
-    /// `LANG`. Without any, terminals of today show UTF-8.
+    /// The signs for a locale, given by the variables that decide about it, in this order:
+    /// `LC_ALL`, `LC_CTYPE`, `LANG`. Without any, terminals of today show UTF-8.
     pub fn of_locale(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let Some(locale) = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")) else {
+        let Some(locale) = set("LC_ALL")
+            .or_else(|| set("LC_CTYPE"))
+            .or_else(|| set("LANG"))
+        else {
             return Self::Unicode;
         };
         let lower = locale.to_lowercase();
-        if lower.contains("utf-8") || lower.contains("utf8") { Self::Unicode } else { Self::AsciiOnly }
+        if lower.contains("utf-8") || lower.contains("utf8") {
+            Self::Unicode
+        } else {
+            Self::AsciiOnly
+        }
     }
 
     /// The form of one character of the screen in this set.
@@ -39,8 +46,8 @@ fn ascii_sign(symbol: &str) -> Option<&'static str> {
     let sign = match symbol {
         "─" | "━" | "═" | "—" | "–" | "╌" | "−" => "-",
         "│" | "┃" | "║" | "▏" | "╎" => "|",
-        "┌" | "┐" | "└" | "┘" | "┏" | "┓" | "┗" | "┛" | "╔" | "╗" | "╚" | "╝" | "╭" | "╮" | "╯" | "╰" | "├" | "┤"
-        | "┬" | "┴" | "┼" | "✓" | "☑" => "+",
+        "┌" | "┐" | "└" | "┘" | "┏" | "┓" | "┗" | "┛" | "╔" | "╗" | "╚" | "╝" | "╭" | "╮" | "╯"
+        | "╰" | "├" | "┤" | "┬" | "┴" | "┼" | "✓" | "☑" => "+",
         "▌" | "▸" | "›" | "→" | "»" | "⇢" => ">",
         "▾" | "↓" | "⇣" => "v",
         "✗" | "✘" | "✕" | "×" | "⌫" => "x",
@@ -67,7 +74,10 @@ pub const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦"
 
 fn spinner_sign(symbol: &str) -> Option<&'static str> {
     const FRAMES: [&str; 4] = ["|", "/", "-", "\\"];
-    SPINNER.iter().position(|frame| *frame == symbol).map(|at| FRAMES[at % FRAMES.len()])
+    SPINNER
+        .iter()
+        .position(|frame| *frame == symbol)
+        .map(|at| FRAMES[at % FRAMES.len()])
 }
 
 #[cfg(test)]
@@ -77,19 +87,38 @@ mod tests {
     #[test]
     fn the_locale_decides_what_the_terminal_can_show() {
         let of = |set: &[(&str, &str)]| {
-            SignSet::of_locale(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+            SignSet::of_locale(|name| {
+                set.iter()
+                    .find(|(key, _)| *key == name)
+                    .map(|(_, value)| (*value).to_owned())
+            })
         };
         assert_eq!(of(&[]), SignSet::Unicode);
         assert_eq!(of(&[("LANG", "de_DE.UTF-8")]), SignSet::Unicode);
         assert_eq!(of(&[("LANG", "C")]), SignSet::AsciiOnly);
-        assert_eq!(of(&[("LANG", "de_DE.utf8"), ("LC_ALL", "POSIX")]), SignSet::AsciiOnly);
-        assert_eq!(of(&[("LANG", "C"), ("LC_CTYPE", "C.UTF-8"), ("LC_ALL", "")]), SignSet::Unicode);
+        assert_eq!(
+            of(&[("LANG", "de_DE.utf8"), ("LC_ALL", "POSIX")]),
+            SignSet::AsciiOnly
+        );
+        assert_eq!(
+            of(&[("LANG", "C"), ("LC_CTYPE", "C.UTF-8"), ("LC_ALL", "")]),
+            SignSet::Unicode
+        );
     }
 
     #[test]
     fn only_creels_own_signs_change_unless_the_terminal_shows_no_others() {
-        assert_eq!(["✓", "é", "a", "⠹"].map(|one| SignSet::Ascii.shown(one)), ["+", "é", "a", "-"]);
-        assert_eq!(["✓", "é", "a", "⠹"].map(|one| SignSet::AsciiOnly.shown(one)), ["+", "?", "a", "-"]);
-        assert_eq!(["✓", "é"].map(|one| SignSet::Unicode.shown(one)), ["✓", "é"]);
+        assert_eq!(
+            ["✓", "é", "a", "⠹"].map(|one| SignSet::Ascii.shown(one)),
+            ["+", "é", "a", "-"]
+        );
+        assert_eq!(
+            ["✓", "é", "a", "⠹"].map(|one| SignSet::AsciiOnly.shown(one)),
+            ["+", "?", "a", "-"]
+        );
+        assert_eq!(
+            ["✓", "é"].map(|one| SignSet::Unicode.shown(one)),
+            ["✓", "é"]
+        );
     }
 }

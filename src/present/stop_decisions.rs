@@ -16,15 +16,27 @@ pub const fn action(action: StopAction) -> &'static str {
 /// What a stop decision hook does, and when.
 pub fn judge(hook: &StopHook) -> String {
     let what = match &hook.judge {
-        StopHookKind::Preset(StopPreset::Default) => "the agent's promise, then the results of the rules".to_owned(),
+        StopHookKind::Preset(StopPreset::Default) => {
+            "the agent's promise, then the results of the rules".to_owned()
+        }
         StopHookKind::Preset(StopPreset::Validation) => "the results of the rules".to_owned(),
         StopHookKind::Preset(StopPreset::Promise) => "the agent's promise".to_owned(),
         StopHookKind::Command { command, .. } => command.clone(),
         StopHookKind::Fixed(result) => format!("{}: {}", action(result.action), result.reason),
-        StopHookKind::All(parts) => format!("all of:\n{}", parts.iter().map(judge).collect::<Vec<_>>().join("\n")),
-        StopHookKind::Any(parts) => format!("any of:\n{}", parts.iter().map(judge).collect::<Vec<_>>().join("\n")),
+        StopHookKind::All(parts) => format!(
+            "all of:\n{}",
+            parts.iter().map(judge).collect::<Vec<_>>().join("\n")
+        ),
+        StopHookKind::Any(parts) => format!(
+            "any of:\n{}",
+            parts.iter().map(judge).collect::<Vec<_>>().join("\n")
+        ),
     };
-    let when = if hook.when.is_always() { String::new() } else { format!("\nwhen {}", conditions(&hook.when)) };
+    let when = if hook.when.is_always() {
+        String::new()
+    } else {
+        format!("\nwhen {}", conditions(&hook.when))
+    };
     format!("{what}{when}")
 }
 
@@ -38,7 +50,16 @@ fn conditions(when: &StopHookCondition) -> String {
         }
     };
     let files = (!when.files.is_empty()).then(|| format!("changed: {}", when.files.join(", ")));
-    let rules = when.rules.iter().map(|(rule, passed)| format!("{rule} {}", if *passed { "passed" } else { "failed" }));
+    let rules = when
+        .rules
+        .iter()
+        .map(|(rule, passed)| format!("{rule} {}", if *passed { "passed" } else { "failed" }));
     let labels = (!when.labels.is_empty()).then(|| format!("labels: {}", when.labels.join(", ")));
-    iterations.into_iter().chain(files).chain(rules).chain(labels).collect::<Vec<_>>().join(" · ")
+    iterations
+        .into_iter()
+        .chain(files)
+        .chain(rules)
+        .chain(labels)
+        .collect::<Vec<_>>()
+        .join(" · ")
 }

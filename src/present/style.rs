@@ -24,7 +24,11 @@ impl ColourMode {
     pub fn for_stream(stream: &impl IsTerminal) -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        if stream.is_terminal() && !unwanted { Self::Colour } else { Self::Plain }
+        if stream.is_terminal() && !unwanted {
+            Self::Colour
+        } else {
+            Self::Plain
+        }
     }
 
     pub fn paint(self, role: TextRole, text: impl Display) -> String {

@@ -12,13 +12,26 @@ const GOAL: usize = 60;
 
 /// One line per task, below a heading.
 pub fn table(tasks: &[TaskView]) -> String {
-    columns(["ID", "STATE", "PRIORITY", "GOAL", "DEPENDS ON"], tasks.iter().map(row))
+    columns(
+        ["ID", "STATE", "PRIORITY", "GOAL", "DEPENDS ON"],
+        tasks.iter().map(row),
+    )
 }
 
 /// Rows below a heading, with aligned columns.
-pub fn columns<const N: usize>(heading: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let rows: Vec<[String; N]> = std::iter::once(heading.map(str::to_owned)).chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
+pub fn columns<const N: usize>(
+    heading: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(heading.map(str::to_owned))
+        .chain(rows)
+        .collect();
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].width())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: [usize; N] = std::array::from_fn(width);
     rows.iter().map(|row| line(row, widths)).collect()
 }
@@ -34,7 +47,8 @@ fn row(task: &TaskView) -> [String; 5] {
 }
 
 fn line<const N: usize>(row: &[String; N], widths: [usize; N]) -> String {
-    let padded = |(cell, width): (&String, usize)| format!("{cell}{}", " ".repeat(width - cell.width()));
+    let padded =
+        |(cell, width): (&String, usize)| format!("{cell}{}", " ".repeat(width - cell.width()));
     let cells: Vec<String> = row.iter().zip(widths).map(padded).collect();
     cells.join("  ").trim_end().to_owned() + "\n"
 }
@@ -59,7 +73,13 @@ pub fn whole(task: &TaskView) -> String {
             "queue",
             task.queue
                 .as_deref()
-                .map(|agents| if agents.is_empty() { "for all agents".into() } else { list(agents) })
+                .map(|agents| {
+                    if agents.is_empty() {
+                        "for all agents".into()
+                    } else {
+                        list(agents)
+                    }
+                })
                 .unwrap_or_default(),
         ),
         ("needed by", list(&task.dependents)),
@@ -77,11 +97,16 @@ pub fn whole(task: &TaskView) -> String {
 
 /// Named values, one per line. Empty ones are left out.
 pub(super) fn facts<const N: usize>(lines: [(&str, String); N]) -> String {
-    let said = lines.into_iter().filter(|(_, text)| !text.trim().is_empty());
-    said.map(|(name, text)| format!("{name:12}  {}\n", indented(&text))).collect()
+    let said = lines
+        .into_iter()
+        .filter(|(_, text)| !text.trim().is_empty());
+    said.map(|(name, text)| format!("{name:12}  {}\n", indented(&text)))
+        .collect()
 }
 
 /// Indents all lines after the first.
 fn indented(text: &str) -> String {
-    plain(text).trim_end().replace('\n', &format!("\n{:14}", ""))
+    plain(text)
+        .trim_end()
+        .replace('\n', &format!("\n{:14}", ""))
 }

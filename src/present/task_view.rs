@@ -66,17 +66,28 @@ pub fn state_names(_: &mut SchemaGenerator) -> Schema {
 
 /// All tasks, in the order in which they were added.
 pub fn all(graph: &TaskGraph) -> Vec<TaskView> {
-    graph.tasks().into_iter().map(|task| TaskView::of(graph, task)).collect()
+    graph
+        .tasks()
+        .into_iter()
+        .map(|task| TaskView::of(graph, task))
+        .collect()
 }
 
 /// The tasks that are handed over to the queue.
 pub fn handed(graph: &TaskGraph) -> Vec<TaskView> {
-    graph.tasks().into_iter().filter(|task| task.queue.is_some()).map(|task| TaskView::of(graph, task)).collect()
+    graph
+        .tasks()
+        .into_iter()
+        .filter(|task| task.queue.is_some())
+        .map(|task| TaskView::of(graph, task))
+        .collect()
 }
 
 /// The task with that id.
 pub fn one(graph: &TaskGraph, id: &str) -> Result<TaskView, TaskRefusal> {
-    let task = graph.get(id).ok_or_else(|| TaskRefusal::NoSuchTask(id.to_owned()))?;
+    let task = graph
+        .get(id)
+        .ok_or_else(|| TaskRefusal::NoSuchTask(id.to_owned()))?;
     Ok(TaskView::of(graph, task))
 }
 
@@ -92,9 +103,16 @@ impl TaskView {
             deliverables: task.deliverables.clone(),
             dependencies: task.dependencies.iter().cloned().collect(),
             open_dependencies: task.open_dependencies(),
-            dependents: graph.dependents(&task.id).into_iter().map(|task| task.id.clone()).collect(),
+            dependents: graph
+                .dependents(&task.id)
+                .into_iter()
+                .map(|task| task.id.clone())
+                .collect(),
             parent: task.parent.clone(),
-            queue: task.queue.as_ref().map(|agents| agents.iter().cloned().collect()),
+            queue: task
+                .queue
+                .as_ref()
+                .map(|agents| agents.iter().cloned().collect()),
             result: task.result.clone(),
             artifacts: task.artifacts.clone(),
             reason: task.reason.clone(),

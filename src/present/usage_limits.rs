@@ -24,11 +24,18 @@ pub fn limit_reached(reached: &LimitReached) -> String {
         LimitCause::Outage => "does not reach its server",
     };
     let then = match (reached.action, reached.cause) {
-        (LimitAction::Wait, _) => format!(". The session resumes at {}", clock(reached.until, None)),
-        (LimitAction::Switch, LimitCause::Usage | LimitCause::Outage) => {
-            format!(". It gets the next turn after {}", clock(reached.until, None))
+        (LimitAction::Wait, _) => {
+            format!(". The session resumes at {}", clock(reached.until, None))
         }
-        (LimitAction::Switch, LimitCause::NoCredit) | (LimitAction::Ask | LimitAction::Fail, _) => String::new(),
+        (LimitAction::Switch, LimitCause::Usage | LimitCause::Outage) => {
+            format!(
+                ". It gets the next turn after {}",
+                clock(reached.until, None)
+            )
+        }
+        (LimitAction::Switch, LimitCause::NoCredit) | (LimitAction::Ask | LimitAction::Fail, _) => {
+            String::new()
+        }
     };
     format!("`{agent}` {what}{then}")
 }
@@ -39,7 +46,10 @@ pub fn waiting(hold: &UsageLimitWait, now: UnixTime) -> String {
     match hold.cause {
         LimitCause::Outage => format!("Server not reached: next try in {left}"),
         LimitCause::Usage | LimitCause::NoCredit => {
-            format!("Usage limit: resumes at {} (in {left})", clock(hold.until, Some(now)))
+            format!(
+                "Usage limit: resumes at {} (in {left})",
+                clock(hold.until, Some(now))
+            )
         }
     }
 }
@@ -50,7 +60,11 @@ pub(super) fn reset_time(hold: &UsageLimitWait, now: UnixTime, zone: &TimeZone) 
         _ if hold.cause == LimitCause::NoCredit => {
             "It has no credit left. Add some and retry, or switch agents.".to_owned()
         }
-        Some(at) => format!("It resets at {}, in {}.", clock_in(zone, at, Some(now)), short_span(at.since(now))),
+        Some(at) => format!(
+            "It resets at {}, in {}.",
+            clock_in(zone, at, Some(now)),
+            short_span(at.since(now))
+        ),
         None => "The agent did not report when it resets.".to_owned(),
     }
 }
@@ -65,10 +79,14 @@ fn clock(at: UnixTime, now: Option<UnixTime>) -> String {
 }
 
 pub(super) fn clock_in(zone: &TimeZone, at: UnixTime, now: Option<UnixTime>) -> String {
-    let Ok(timestamp) = Timestamp::from_millisecond(at.0) else { return "an unknown time".to_owned() };
+    let Ok(timestamp) = Timestamp::from_millisecond(at.0) else {
+        return "an unknown time".to_owned();
+    };
     let there = timestamp.to_zoned(zone.clone());
     let far = now.is_some_and(|now| at.since(now) > WITH_DAY);
-    there.strftime(if far { "%a %-d %b %H:%M" } else { "%H:%M" }).to_string()
+    there
+        .strftime(if far { "%a %-d %b %H:%M" } else { "%H:%M" })
+        .to_string()
 }
 
 #[cfg(test)]
@@ -80,7 +98,13 @@ mod tests {
         let zone = TimeZone::get("America/New_York").expect("a zone");
         let at = |text: &str| UnixTime(text.parse::<Timestamp>().expect("a time").as_millisecond());
         let now = at("2026-11-16T22:00:00Z");
-        assert_eq!(clock_in(&zone, at("2026-11-17T01:00:00Z"), Some(now)), "20:00");
-        assert_eq!(clock_in(&zone, at("2026-11-19T01:05:00Z"), Some(now)), "Wed 18 Nov 20:05");
+        assert_eq!(
+            clock_in(&zone, at("2026-11-17T01:00:00Z"), Some(now)),
+            "20:00"
+        );
+        assert_eq!(
+            clock_in(&zone, at("2026-11-19T01:05:00Z"), Some(now)),
+            "Wed 18 Nov 20:05"
+        );
     }
 }

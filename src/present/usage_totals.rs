@@ -31,7 +31,9 @@ impl UsageTotals {
 
     /// The same, to append to another text.
     pub fn suffix(self) -> String {
-        self.words().map(|words| format!(" · {words}")).unwrap_or_default()
+        self.words()
+            .map(|words| format!(" · {words}"))
+            .unwrap_or_default()
     }
 }
 
@@ -45,13 +47,19 @@ impl From<TurnUsage> for UsageTotals {
 
 impl From<&ConversationUsage> for UsageTotals {
     fn from(part: &ConversationUsage) -> Self {
-        Self { tokens: part.tokens, cost: part.cost }
+        Self {
+            tokens: part.tokens,
+            cost: part.cost,
+        }
     }
 }
 
 impl From<&BudgetUsage> for UsageTotals {
     fn from(account: &BudgetUsage) -> Self {
-        Self { tokens: account.tokens, cost: account.cost }
+        Self {
+            tokens: account.tokens,
+            cost: account.cost,
+        }
     }
 }
 
@@ -60,7 +68,11 @@ pub fn tokens(count: u64) -> String {
     match count {
         0..10_000 => counted(count, "token"),
         10_000..1_000_000 => format!("{}.{}k tokens", count / 1_000, count % 1_000 / 100),
-        _ => format!("{}.{}M tokens", count / 1_000_000, count % 1_000_000 / 100_000),
+        _ => format!(
+            "{}.{}M tokens",
+            count / 1_000_000,
+            count % 1_000_000 / 100_000
+        ),
     }
 }
 
@@ -75,7 +87,11 @@ pub fn short_tokens(count: u64) -> String {
 
 /// Money. An amount below one cent is not shown as zero.
 pub fn money(cost: f64) -> String {
-    if cost > 0.0 && cost < 0.01 { "<$0.01".into() } else { format!("${cost:.2}") }
+    if cost > 0.0 && cost < 0.01 {
+        "<$0.01".into()
+    } else {
+        format!("${cost:.2}")
+    }
 }
 
 #[cfg(test)]
@@ -86,15 +102,40 @@ mod tests {
     fn amounts_are_said_in_the_units_of_their_size() {
         assert_eq!(
             [0, 1, 9_999, 10_000, 12_345, 999_999, 2_500_000].map(tokens),
-            ["0 tokens", "1 token", "9999 tokens", "10.0k tokens", "12.3k tokens", "999.9k tokens", "2.5M tokens"]
+            [
+                "0 tokens",
+                "1 token",
+                "9999 tokens",
+                "10.0k tokens",
+                "12.3k tokens",
+                "999.9k tokens",
+                "2.5M tokens"
+            ]
         );
-        assert_eq!([0.0, 0.001, 0.01, 1.239, 12.0].map(money), ["$0.00", "<$0.01", "$0.01", "$1.24", "$12.00"]);
+        assert_eq!(
+            [0.0, 0.001, 0.01, 1.239, 12.0].map(money),
+            ["$0.00", "<$0.01", "$0.01", "$1.24", "$12.00"]
+        );
     }
 
     #[test]
     fn what_is_unknown_is_not_said() {
         assert_eq!(UsageTotals::default().words(), None);
-        assert_eq!(UsageTotals { tokens: 12_345, cost: 0.42 }.suffix(), " · 12.3k tokens · $0.42");
-        assert_eq!(UsageTotals::from(TurnUsage { tokens: None, cost: Some(0.5) }).suffix(), " · $0.50");
+        assert_eq!(
+            UsageTotals {
+                tokens: 12_345,
+                cost: 0.42
+            }
+            .suffix(),
+            " · 12.3k tokens · $0.42"
+        );
+        assert_eq!(
+            UsageTotals::from(TurnUsage {
+                tokens: None,
+                cost: Some(0.5)
+            })
+            .suffix(),
+            " · $0.50"
+        );
     }
 }

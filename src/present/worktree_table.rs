@@ -17,7 +17,13 @@ pub struct WorktreeRow {
 pub fn table(rows: &[WorktreeRow]) -> String {
     let heading = ["NAME", "BRANCH", "SESSION", "STATE", "CONTENTS"];
     let row = |row: &WorktreeRow| {
-        [row.name.clone(), row.branch.clone(), row.session.clone(), row.state.clone(), row.contents.clone()]
+        [
+            row.name.clone(),
+            row.branch.clone(),
+            row.session.clone(),
+            row.state.clone(),
+            row.contents.clone(),
+        ]
     };
     columns(heading, rows.iter().map(row))
 }

@@ -1,17 +1,20 @@
 //! The direct children of this process: those that it started, and the orphans that it adopted.
 //!
-//! Owns the list of started children, the lock between starting and ending processes, and the adoption of orphans. Does
-//! not end anything: see [`super::sweep`].
+//! Owns the list of started children, the lock between starting and ending processes, and the
+//! adoption of orphans. Does not end anything: see [`super::sweep`].
 //!
-//! creel is a child subreaper where the system supports that: a process whose parent ends becomes a child of creel, even
-//! after it left its group and cleared its environment. So a direct child that creel did not start is an orphan of the
-//! session, and everything below creel can be found.
+//! creel is a child subreaper where the system supports that: a process whose parent ends becomes a
+//! child of creel, even after it left its group and cleared its environment. So a direct child that
+//! creel did not start is an orphan of the session, and everything below creel can be found.
 //!
 //! # Invariants
-//! - A process that is being started is on the list before creel ends or reaps processes: the two exclude each other.
+//! - A process that is being started is on the list before creel ends or reaps processes: the two
+//!   exclude each other.
 //! - No process starts once its session is being killed.
-//! - creel reaps orphans only. The exit status of a started child belongs to the task that waits for it.
-//! - Children from before creel (a shell started them, then replaced itself with creel) do not count.
+//! - creel reaps orphans only. The exit status of a started child belongs to the task that waits
+//!   for it.
+//! - Children from before creel (a shell started them, then replaced itself with creel) do not
+//!   count.
 
 use std::{
     collections::BTreeMap,
@@ -36,8 +39,8 @@ use crate::process::process_table::{ProcessStat, ProcessTable};
 /// The delay before dead orphans are reaped, so that one pass reaps many.
 const REAP_EVERY: Duration = Duration::from_secs(1);
 
-/// The marks under which no process can start any more. Code that starts a process locks this for reading until the
-/// process is on the list.
+/// The marks under which no process can start any more. Code that starts a process locks this for
+/// reading until the process is on the list.
 static CLOSED: RwLock<Vec<String>> = RwLock::new(Vec::new());
 /// The children that this process started: pid, start time if known, and their mark.
 static STARTED: Mutex<BTreeMap<(i32, Option<u64>), String>> = Mutex::new(BTreeMap::new());
@@ -61,7 +64,10 @@ impl ChildEntry {
     }
 
     pub(crate) fn group(&self) -> sweep::ProcessGroup {
-        sweep::ProcessGroup { pid: self.pid, start: self.start }
+        sweep::ProcessGroup {
+            pid: self.pid,
+            start: self.start,
+        }
     }
 }
 
@@ -76,7 +82,10 @@ fn started() -> MutexGuard<'static, BTreeMap<(i32, Option<u64>), String>> {
 }
 
 /// Starts a child process with a mark, unless its session is being ended.
-pub fn start(mark: &str, spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<(Child, ChildEntry)> {
+pub fn start(
+    mark: &str,
+    spawn: impl FnOnce() -> io::Result<Child>,
+) -> io::Result<(Child, ChildEntry)> {
     let (child, entry, ()) = start_with(mark, || Ok((spawn()?, ())))?;
     Ok((child, entry))
 }
@@ -87,7 +96,10 @@ pub(crate) fn start_with<T>(
     spawn: impl FnOnce() -> io::Result<(Child, T)>,
 ) -> io::Result<(Child, ChildEntry, T)> {
     let closed = CLOSED.read().unwrap_or_else(PoisonError::into_inner);
-    if closed.iter().any(|prefix| sweep::is_below(mark.as_bytes(), prefix)) {
+    if closed
+        .iter()
+        .any(|prefix| sweep::is_below(mark.as_bytes(), prefix))
+    {
         return Err(io::Error::other("creel is ending this session"));
     }
     let (child, more) = spawn()?;
@@ -101,16 +113,25 @@ pub fn output_of(command: &mut std::process::Command) -> io::Result<std::process
 }
 
 /// Runs a program of creel's own that ends with the session of this mark.
-pub fn output_under(mark: &str, command: &mut std::process::Command) -> io::Result<std::process::Output> {
+pub fn output_under(
+    mark: &str,
+    command: &mut std::process::Command,
+) -> io::Result<std::process::Output> {
     let (child, _entry) = {
         let closed = CLOSED.read().unwrap_or_else(PoisonError::into_inner);
-        if closed.iter().any(|prefix| sweep::is_below(mark.as_bytes(), prefix)) {
+        if closed
+            .iter()
+            .any(|prefix| sweep::is_below(mark.as_bytes(), prefix))
+        {
             return Err(io::Error::other("creel is ending this session"));
         }
         if !mark.is_empty() {
             command.env(sweep::MARK, sweep::marked(mark));
         }
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
         let entry = ChildEntry::add(Some(child.id()), mark)?;
         (child, entry)
     };
@@ -119,36 +140,47 @@ pub fn output_under(mark: &str, command: &mut std::process::Command) -> io::Resu
 
 /// From now on nothing can start under this mark. Waits for starts in progress.
 pub fn refuse_new(mark: &str) {
-    CLOSED.write().unwrap_or_else(PoisonError::into_inner).push(mark.to_owned());
+    CLOSED
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(mark.to_owned());
 }
 
-/// Whether this process started that child and still has its entry. Without a start time the pid is enough: the system
-/// does not reuse it before the child is reaped.
+/// Whether this process started that child and still has its entry. Without a start time the pid is
+/// enough: the system does not reuse it before the child is reaped.
 pub(crate) fn is_started(pid: i32, start: Option<u64>) -> bool {
     match start {
         Some(_) => started().contains_key(&(pid, start)),
-        None => started().range((pid, None)..=(pid, Some(u64::MAX))).next().is_some(),
+        None => started()
+            .range((pid, None)..=(pid, Some(u64::MAX)))
+            .next()
+            .is_some(),
     }
 }
 
-/// The mark of a child that this process started and still has an entry for. Unlike the environment, other programs
-/// cannot change it, and it is known before the child's program runs.
+/// The mark of a child that this process started and still has an entry for. Unlike the
+/// environment, other programs cannot change it, and it is known before the child's program runs.
 pub(crate) fn mark_of(stat: &ProcessStat) -> Option<String> {
     started().get(&(stat.pid, Some(stat.start))).cloned()
 }
 
-/// Makes this process the parent of all orphans below it, where the system supports that. Call it before starting a
-/// child.
+/// Makes this process the parent of all orphans below it, where the system supports that. Call it
+/// before starting a child.
 pub fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_child_subreaper(Some(getpid())) {
-        tracing::warn!("creel cannot find processes that leave their group and clear their environment: {error}");
+        tracing::warn!(
+            "creel cannot find processes that leave their group and clear their environment: {error}"
+        );
         return;
     }
     let table = ProcessTable::of_system();
     // As the first process of a container, creel also receives unrelated orphans.
     let has_strangers = getpid().is_init() || has_children();
-    ADOPTS.store(cfg!(target_os = "linux") && table == ProcessTable::ProcFs && !has_strangers, Ordering::SeqCst);
+    ADOPTS.store(
+        cfg!(target_os = "linux") && table == ProcessTable::ProcFs && !has_strangers,
+        Ordering::SeqCst,
+    );
 }
 
 /// Asks the kernel, because reading the list of all processes takes milliseconds.
@@ -177,7 +209,9 @@ pub(crate) fn is_child(stat: &ProcessStat) -> bool {
 
 /// Needs tokio.
 pub fn keep_reaping() {
-    let Ok(mut ended) = signal(SignalKind::child()) else { return };
+    let Ok(mut ended) = signal(SignalKind::child()) else {
+        return;
+    };
     tokio::spawn(async move {
         while ended.recv().await.is_some() {
             tokio::time::sleep(REAP_EVERY).await;
@@ -187,13 +221,19 @@ pub fn keep_reaping() {
 }
 
 fn reap_orphans() {
-    let anything = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
+    let anything = waitid(
+        WaitId::All,
+        WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT,
+    );
     if !matches!(anything, Ok(Some(_))) {
         return;
     }
     // While this is locked, every started process is on the list.
     let _alone = CLOSED.write().unwrap_or_else(PoisonError::into_inner);
-    let orphans = ProcessTable::of_system().all().into_iter().filter(|stat| stat.dead && is_child(stat));
+    let orphans = ProcessTable::of_system()
+        .all()
+        .into_iter()
+        .filter(|stat| stat.dead && is_child(stat));
     for orphan in orphans.filter(|stat| !is_started(stat.pid, Some(stat.start))) {
         if let Some(pid) = Pid::from_raw(orphan.pid) {
             let _ = waitpid(Some(pid), WaitOptions::NOHANG);

@@ -1,11 +1,14 @@
-//! The control group of a session: the kernel's own list of everything that the session has started.
+//! The control group of a session: the kernel's own list of everything that the session has
+//! started.
 //!
-//! A process that leaves its parent, its group, its terminal and its environment behind stays in its control group. So a
-//! creel that comes after a killed one still finds it. Only on Linux with control groups of version 2, below a group
-//! that belongs to the user, as that of a desktop session does. Elsewhere there is none.
+//! A process that leaves its parent, its group, its terminal and its environment behind stays in
+//! its control group. So a creel that comes after a killed one still finds it. Only on Linux with
+//! control groups of version 2, below a group that belongs to the user, as that of a desktop
+//! session does. Elsewhere there is none.
 //!
 //! # Invariants
-//! - Only a group that bears the session's own name counts, so a note that was changed names no other processes.
+//! - Only a group that bears the session's own name counts, so a note that was changed names no
+//!   other processes.
 
 use std::{
     fs, io,
@@ -26,12 +29,14 @@ pub struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// Moves this process, with everything that it starts from now on, into a new group, and writes where that is. None
-    /// where the system does not allow it.
+    /// Moves this process, with everything that it starts from now on, into a new group, and writes
+    /// where that is. None where the system does not allow it.
     pub fn enter(id: &str, note: &Path) -> Option<Self> {
         let above = own_group()?;
         clear_empty(&above);
-        let group = Self { path: above.join(format!("{PREFIX}{id}")) };
+        let group = Self {
+            path: above.join(format!("{PREFIX}{id}")),
+        };
         // The note comes first: a group without a note would never be found.
         let enter = || {
             match fs::create_dir(&group.path) {
@@ -55,8 +60,8 @@ impl ControlGroup {
     pub fn noted(id: &str, note: &Path) -> Option<Self> {
         let path = PathBuf::from(fs::read_to_string(note).ok()?);
         let is_own = path.file_name()?.to_str()?.strip_prefix(PREFIX) == Some(id);
-        let is_below =
-            ROOTS.iter().any(|root| path.starts_with(root)) && !path.components().any(|part| part.as_os_str() == "..");
+        let is_below = ROOTS.iter().any(|root| path.starts_with(root))
+            && !path.components().any(|part| part.as_os_str() == "..");
         (is_own && is_below).then_some(Self { path })
     }
 
@@ -68,7 +73,10 @@ impl ControlGroup {
 
     /// Leaves the group and removes it. One with processes stays.
     pub fn leave(self, note: &Path) {
-        CURRENT.lock().unwrap_or_else(PoisonError::into_inner).take();
+        CURRENT
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         let above = self.path.parent().map(|above| above.join(PROCESSES));
         let left = above.is_some_and(|above| fs::write(above, "0").is_ok());
         if left && fs::remove_dir(&self.path).is_ok() {
@@ -84,9 +92,13 @@ impl ControlGroup {
     }
 }
 
-/// Moves a process that belongs to the user, such as an editor, out of the group. What it starts is then not in it either.
+/// Moves a process that belongs to the user, such as an editor, out of the group. What it starts is
+/// then not in it either.
 pub fn let_go(pid: u32) {
-    let current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let current = CURRENT
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
     if let Some(above) = current.as_deref().and_then(Path::parent) {
         // It may have just ended.
         let _ = fs::write(above.join(PROCESSES), pid.to_string());
@@ -101,13 +113,20 @@ fn own_group() -> Option<PathBuf> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let folders = ROOTS.iter().map(|root| Path::new(root).join(own));
-    folders.into_iter().find(|folder| folder.join(PROCESSES).exists())
+    folders
+        .into_iter()
+        .find(|folder| folder.join(PROCESSES).exists())
 }
 
-/// Removes the groups of sessions whose last process has ended, those inside first. The kernel keeps the others.
+/// Removes the groups of sessions whose last process has ended, those inside first. The kernel
+/// keeps the others.
 fn clear_empty(above: &Path) {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) {
+        if entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with(PREFIX))
+        {
             clear_empty(&entry.path());
             let _ = fs::remove_dir(entry.path());
         }

@@ -1,5 +1,5 @@
-//! Passes an open file to another process through a socket. No other process sees the file, neither in a variable nor
-//! in a folder.
+//! Passes an open file to another process through a socket. No other process sees the file, neither
+//! in a variable nor in a folder.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -13,8 +13,8 @@ use std::{
 use rustix::{
     cmsg_space,
     net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-        recvmsg, sendmsg,
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
     },
 };
 
@@ -24,7 +24,12 @@ pub fn send_file(socket: &UnixStream, file: impl AsFd) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut enclosed = SendAncillaryBuffer::new(&mut space);
     enclosed.push(SendAncillaryMessage::ScmRights(&files));
-    sendmsg(socket, &[IoSlice::new(b"t")], &mut enclosed, SendFlags::empty())?;
+    sendmsg(
+        socket,
+        &[IoSlice::new(b"t")],
+        &mut enclosed,
+        SendFlags::empty(),
+    )?;
     Ok(())
 }
 
@@ -32,7 +37,21 @@ pub fn send_file(socket: &UnixStream, file: impl AsFd) -> io::Result<()> {
 pub fn receive_file(socket: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut enclosed = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(socket, &mut [IoSliceMut::new(&mut [0])], &mut enclosed, RecvFlags::empty())?;
-    let file = |message| if let RecvAncillaryMessage::ScmRights(mut files) = message { files.next() } else { None };
-    enclosed.drain().find_map(file).ok_or_else(|| io::Error::other("no file was passed to read from"))
+    recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut [0])],
+        &mut enclosed,
+        RecvFlags::empty(),
+    )?;
+    let file = |message| {
+        if let RecvAncillaryMessage::ScmRights(mut files) = message {
+            files.next()
+        } else {
+            None
+        }
+    };
+    enclosed
+        .drain()
+        .find_map(file)
+        .ok_or_else(|| io::Error::other("no file was passed to read from"))
 }

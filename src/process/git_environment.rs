@@ -1,7 +1,8 @@
-//! The environment of programs that work with a git repository: git, the forge's command, test runners.
+//! The environment of programs that work with a git repository: git, the forge's command, test
+//! runners.
 
-/// Variables that point git to another repository, give it a terminal, or force colours. They are set, for
-/// example, if a git hook started creel.
+/// Variables that point git to another repository, give it a terminal, or force colours. They are
+/// set, for example, if a git hook started creel.
 pub const UNSET: &[&str] = &[
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -31,7 +32,8 @@ pub const QUIET: &[(&str, &str)] = &[
     ("GIT_NO_REPLACE_OBJECTS", "1"),
     // A path that cannot exist, because git warns about any graft file that it can open.
     ("GIT_GRAFT_FILE", "/dev/null/none"),
-    // Without an askpass program, ssh would prompt on the terminal, even if another program uses it.
+    // Without an askpass program, ssh would prompt on the terminal, even if another program uses
+    // it.
     ("SSH_ASKPASS_REQUIRE", "force"),
     ("GH_PROMPT_DISABLED", "1"),
     ("GH_NO_UPDATE_NOTIFIER", "1"),

@@ -1,7 +1,7 @@
 //! Repairs JSON that other programs print.
 
-/// Removes unpaired surrogates from a line. JavaScript programs count in UTF-16, and text that they cut can end with
-/// half a pair, which other programs cannot parse.
+/// Removes unpaired surrogates from a line. JavaScript programs count in UTF-16, and text that they
+/// cut can end with half a pair, which other programs cannot parse.
 pub fn mended(line: &str) -> String {
     const ESCAPE: usize = "\\u0000".len();
     let unit = |at: usize| match line.get(at..at + ESCAPE)?.strip_prefix("\\u") {

@@ -4,8 +4,8 @@
 //!
 //! # Invariants
 //! - The limit bounds the memory, however much and however fast the command prints.
-//! - Both texts together are at most as long as the limit. The line that reports omitted bytes counts too, unless the
-//!   limit is below 512 bytes, which would leave no room.
+//! - Both texts together are at most as long as the limit. The line that reports omitted bytes
+//!   counts too, unless the limit is below 512 bytes, which would leave no room.
 //! - A file that cannot be written never fails the run. The failure is remembered and reported.
 
 use std::{
@@ -75,8 +75,8 @@ impl ReplyText {
 }
 
 impl OutputCapture {
-    /// Returns at most `limit` bytes of text. `file` is a path and its display name: the output goes there, up to
-    /// `file_cap` bytes.
+    /// Returns at most `limit` bytes of text. `file` is a path and its display name: the output
+    /// goes there, up to `file_cap` bytes.
     pub fn new(limit: usize, file: Option<(PathBuf, String)>, file_cap: u64) -> Self {
         Self {
             limit,
@@ -112,7 +112,10 @@ impl OutputCapture {
         let answer = if is_whole {
             ReplyText::Whole(answer)
         } else {
-            ReplyText::TooLong { beginning: answer, is_reply: self.scan.is_reply() }
+            ReplyText::TooLong {
+                beginning: answer,
+                is_reply: self.scan.is_reply(),
+            }
         };
         let (stdout, missing_stdout) = self.stdout.cut(for_stdout, count_marker, whole.as_deref());
         let (stderr, missing_stderr) = self.stderr.cut(for_stderr, count_marker, whole.as_deref());
@@ -129,7 +132,10 @@ impl OutputCapture {
 
 /// The path of a file for a command that runs in a folder: relative if the file is inside it.
 pub fn path_from(folder: &Path, file: &Path) -> String {
-    file.strip_prefix(folder).unwrap_or(file).display().to_string()
+    file.strip_prefix(folder)
+        .unwrap_or(file)
+        .display()
+        .to_string()
 }
 
 /// Cuts a text of a reply to the limit, like printed output.
@@ -142,19 +148,30 @@ pub fn limited(text: String, limit: usize, whole: Option<&str>) -> String {
     kept.cut(limit, limit >= COUNT_MARKER_FROM, whole).0
 }
 
-/// Splits the limit: both get all they need if it is enough, otherwise the smaller one gets up to half.
+/// Splits the limit: both get all they need if it is enough, otherwise the smaller one gets up to
+/// half.
 fn shares(limit: usize, stdout: usize, stderr: usize) -> (usize, usize) {
     if stdout.saturating_add(stderr) <= limit {
         return (stdout, stderr);
     }
     let smaller = stdout.min(stderr).min(limit / 2);
-    if stdout <= stderr { (smaller, limit - smaller) } else { (limit - smaller, smaller) }
+    if stdout <= stderr {
+        (smaller, limit - smaller)
+    } else {
+        (limit - smaller, smaller)
+    }
 }
 
-/// The line in place of the omitted bytes. `lines` is how many whole lines they had; 0 is not mentioned.
+/// The line in place of the omitted bytes. `lines` is how many whole lines they had; 0 is not
+/// mentioned.
 pub fn marker(missing: u64, lines: u64, whole: Option<&str>) -> String {
-    let counted = |count: u64, unit: &str| format!("{count} {unit}{}", if count == 1 { "" } else { "s" });
-    let lines = if lines == 0 { String::new() } else { format!("{}, ", counted(lines, "line")) };
+    let counted =
+        |count: u64, unit: &str| format!("{count} {unit}{}", if count == 1 { "" } else { "s" });
+    let lines = if lines == 0 {
+        String::new()
+    } else {
+        format!("{}, ", counted(lines, "line"))
+    };
     let bytes = counted(missing, "byte");
     match whole {
         Some(whole) => format!("[… {lines}{bytes} left out; {whole} …]\n"),
@@ -190,7 +207,9 @@ impl HeadTailBuffer {
     fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         self.line_ends += memchr_iter(b'\n', bytes).count() as u64;
-        self.is_unfinished = bytes.last().map_or(self.is_unfinished, |last| *last != b'\n');
+        self.is_unfinished = bytes
+            .last()
+            .map_or(self.is_unfinished, |last| *last != b'\n');
         let room = (self.head_cap - self.head.len()).min(bytes.len());
         let (head, tail) = bytes.split_at(room);
         self.head.extend_from_slice(head);
@@ -211,26 +230,42 @@ impl HeadTailBuffer {
             return usize::MAX;
         }
         let len = lossy_len(&self.head) + lossy_len(&self.tail.bytes());
-        // A character across the boundary counts as two invalid ones. The exact length needs the joined text.
-        if len > self.kept() { lossy_len(&[self.head.as_slice(), &self.tail.bytes()].concat()) } else { len }
+        // A character across the boundary counts as two invalid ones. The exact length needs the
+        // joined text.
+        if len > self.kept() {
+            lossy_len(&[self.head.as_slice(), &self.tail.bytes()].concat())
+        } else {
+            len
+        }
     }
 
     /// The text cut to `share` bytes, and how many bytes it omits.
     fn cut(self, share: usize, count_marker: bool, whole: Option<&str>) -> (String, u64) {
         let is_whole = self.is_whole();
         let tail = self.tail.bytes();
-        let all = if is_whole { [self.head.as_slice(), &tail].concat() } else { Vec::new() };
+        let all = if is_whole {
+            [self.head.as_slice(), &tail].concat()
+        } else {
+            Vec::new()
+        };
         if is_whole && lossy_len(&all) <= share {
             return (lossy(&all), 0);
         }
         let (head, tail) = if is_whole {
             (all.as_slice(), all.as_slice())
         } else {
-            (&self.head[..self.head.len() - torn_end(&self.head)], &tail[torn_start(&tail)..])
+            (
+                &self.head[..self.head.len() - torn_end(&self.head)],
+                &tail[torn_start(&tail)..],
+            )
         };
         // Plus one for the line break before the marker.
         let lines = self.line_ends + u64::from(self.is_unfinished);
-        let reserve = if count_marker { marker(self.total, lines, whole).len() + 1 } else { 0 };
+        let reserve = if count_marker {
+            marker(self.total, lines, whole).len() + 1
+        } else {
+            0
+        };
         let room = share.saturating_sub(reserve);
         let (mut text, shown_head) = prefix(head, room / 4);
         let (end, shown_tail) = suffix(tail, room - room / 4);
@@ -254,10 +289,14 @@ pub struct TailBuffer {
 
 impl TailBuffer {
     pub fn new(cap: usize) -> Self {
-        Self { bytes: VecDeque::new(), cap }
+        Self {
+            bytes: VecDeque::new(),
+            cap,
+        }
     }
 
-    /// Appends bytes and drops the oldest ones beyond the capacity. Moves slices, never single bytes.
+    /// Appends bytes and drops the oldest ones beyond the capacity. Moves slices, never single
+    /// bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         let new = &bytes[bytes.len().saturating_sub(self.cap)..];
         let too_many = (self.bytes.len() + new.len()).saturating_sub(self.cap);
@@ -293,7 +332,14 @@ pub struct SpoolFile {
 impl SpoolFile {
     /// Creates no file yet. `name` is for messages to the user and the agent.
     pub fn new(path: PathBuf, name: String, cap: u64) -> Self {
-        Self { path, name, cap, file: None, written: 0, note: None }
+        Self {
+            path,
+            name,
+            cap,
+            file: None,
+            written: 0,
+            note: None,
+        }
     }
 
     /// Appends up to the cap, unless an earlier write failed.
@@ -306,7 +352,11 @@ impl SpoolFile {
         if let Err(e) = self.try_write(fits) {
             self.note = Some(format!("{} is not complete: {e}", self.name));
         } else if fits.len() < bytes.len() {
-            self.note = Some(format!("{} has only the first {} MiB", self.name, self.cap / (1024 * 1024)));
+            self.note = Some(format!(
+                "{} has only the first {} MiB",
+                self.name,
+                self.cap / (1024 * 1024)
+            ));
         }
         if self.note.is_some() {
             self.file = None;
@@ -337,14 +387,20 @@ impl SpoolFile {
     }
 }
 
-/// Readable by the owner only, because a command can print secrets. Does not follow a link, because the folder can come
-/// from a clone.
+/// Readable by the owner only, because a command can print secrets. Does not follow a link, because
+/// the folder can come from a clone.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path)
 }
 
 fn lossy(bytes: &[u8]) -> String {
@@ -354,13 +410,18 @@ fn lossy(bytes: &[u8]) -> String {
 /// The length of the lossy text in bytes.
 fn lossy_len(bytes: &[u8]) -> usize {
     let broken = char::REPLACEMENT_CHARACTER.len_utf8();
-    bytes.utf8_chunks().map(|c| c.valid().len() + if c.invalid().is_empty() { 0 } else { broken }).sum()
+    bytes
+        .utf8_chunks()
+        .map(|c| c.valid().len() + if c.invalid().is_empty() { 0 } else { broken })
+        .sum()
 }
 
 /// How many bytes at the end are the start of an incomplete character.
 pub fn torn_end(bytes: &[u8]) -> usize {
     let lead = bytes.iter().rev().take(3).position(|b| b & 0xC0 != 0x80);
-    let Some(back) = lead.map(|i| i + 1) else { return 0 };
+    let Some(back) = lead.map(|i| i + 1) else {
+        return 0;
+    };
     let needed = match bytes[bytes.len() - back] {
         0xC2..=0xDF => 2,
         0xE0..=0xEF => 3,
@@ -372,11 +433,15 @@ pub fn torn_end(bytes: &[u8]) -> usize {
 
 /// How many bytes at the start are the end of a character that began earlier.
 pub fn torn_start(bytes: &[u8]) -> usize {
-    bytes.iter().take(3).take_while(|b| **b & 0xC0 == 0x80).count()
+    bytes
+        .iter()
+        .take(3)
+        .take_while(|b| **b & 0xC0 == 0x80)
+        .count()
 }
 
-/// The longest prefix whose text has at most `room` bytes, cut at a line end if one is near, and how many original
-/// bytes it covers.
+/// The longest prefix whose text has at most `room` bytes, cut at a line end if one is near, and
+/// how many original bytes it covers.
 fn prefix(bytes: &[u8], room: usize) -> (String, usize) {
     let mut text = String::new();
     let mut taken = 0;
@@ -385,7 +450,11 @@ fn prefix(bytes: &[u8], room: usize) -> (String, usize) {
         let fits = valid.floor_char_boundary(room - text.len());
         text.push_str(&valid[..fits]);
         taken += fits;
-        let broken = if chunk.invalid().is_empty() { 0 } else { char::REPLACEMENT_CHARACTER.len_utf8() };
+        let broken = if chunk.invalid().is_empty() {
+            0
+        } else {
+            char::REPLACEMENT_CHARACTER.len_utf8()
+        };
         if fits < valid.len() || text.len() + broken > room {
             break;
         }
@@ -406,8 +475,8 @@ fn prefix(bytes: &[u8], room: usize) -> (String, usize) {
     (text, taken)
 }
 
-/// The longest suffix whose text has at most `room` bytes, cut at a line start if one is near, and how many original
-/// bytes it covers.
+/// The longest suffix whose text has at most `room` bytes, cut at a line start if one is near, and
+/// how many original bytes it covers.
 fn suffix(bytes: &[u8], room: usize) -> (String, usize) {
     // The text is never shorter than its bytes, so bytes further back cannot fit.
     let mut from = bytes.len() - bytes.len().min(room);
@@ -464,13 +533,25 @@ mod tests {
         fs::write(&victim, "precious").expect("space");
         std::os::unix::fs::symlink(&victim, &link).expect("a link");
         assert!(create(&link).is_err());
-        assert_eq!(fs::read_to_string(&victim).expect("it is there"), "precious");
+        assert_eq!(
+            fs::read_to_string(&victim).expect("it is there"),
+            "precious"
+        );
     }
 
     #[test]
     fn what_fits_is_kept_whole() {
-        let got = captured(16, &[(OutputStream::Stdout, b"12345678"), (OutputStream::Stderr, b"abcdefgh")]);
-        assert_eq!((got.stdout.as_str(), got.stderr.as_str(), got.omitted_bytes), ("12345678", "abcdefgh", 0));
+        let got = captured(
+            16,
+            &[
+                (OutputStream::Stdout, b"12345678"),
+                (OutputStream::Stderr, b"abcdefgh"),
+            ],
+        );
+        assert_eq!(
+            (got.stdout.as_str(), got.stderr.as_str(), got.omitted_bytes),
+            ("12345678", "abcdefgh", 0)
+        );
         assert_eq!(got.answer, ReplyText::Whole("12345678".into()));
     }
 
@@ -484,45 +565,79 @@ mod tests {
 
     #[test]
     fn a_long_text_loses_its_middle_at_line_ends() {
-        let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect::<Vec<_>>().concat();
+        let lines: String = (0..1000)
+            .map(|n| format!("line {n}\n"))
+            .collect::<Vec<_>>()
+            .concat();
         let got = captured(512, &[(OutputStream::Stdout, lines.as_bytes())]);
         assert!(got.stdout.len() <= 512);
         assert!(got.stdout.starts_with("line 0\nline 1\n"));
         assert!(got.stdout.contains(" bytes left out …]\nline 9"));
-        let shown = got.stdout.lines().filter(|line| line.starts_with("line ")).count();
-        assert!(got.stdout.contains(&format!("\n[… {} lines, 8", 1000 - shown)), "{}", got.stdout);
+        let shown = got
+            .stdout
+            .lines()
+            .filter(|line| line.starts_with("line "))
+            .count();
+        assert!(
+            got.stdout
+                .contains(&format!("\n[… {} lines, 8", 1000 - shown)),
+            "{}",
+            got.stdout
+        );
         assert!(got.stdout.ends_with("line 998\nline 999\n"));
     }
 
     #[test]
     fn an_answer_is_kept_whole_whatever_the_limit_is() {
         let long = format!("{{\"reason\":\"{}\"}}", "x".repeat(ANSWER - 100));
-        assert!(captured(0, &[(OutputStream::Stdout, long.as_bytes())]).answer == ReplyText::Whole(long));
+        assert!(
+            captured(0, &[(OutputStream::Stdout, long.as_bytes())]).answer
+                == ReplyText::Whole(long)
+        );
         let longer = captured(0, &[(OutputStream::Stdout, &vec![b'x'; ANSWER + 1])]).answer;
-        assert!(longer == ReplyText::TooLong { beginning: "x".repeat(ANSWER), is_reply: false });
+        assert!(
+            longer
+                == ReplyText::TooLong {
+                    beginning: "x".repeat(ANSWER),
+                    is_reply: false
+                }
+        );
     }
 
     #[test]
     fn a_character_is_not_torn() {
         let text = "ä€🦀".repeat(1000);
         let got = captured(600, &[(OutputStream::Stdout, text.as_bytes())]);
-        assert!(!got.stdout.contains(char::REPLACEMENT_CHARACTER), "{}", got.stdout);
+        assert!(
+            !got.stdout.contains(char::REPLACEMENT_CHARACTER),
+            "{}",
+            got.stdout
+        );
     }
 
     #[test]
     fn a_file_that_cannot_be_written_is_told_and_nothing_more() {
-        let mut capture = OutputCapture::new(600, Some(("/dev/null/x.log".into(), "x.log".into())), FILE_CAP);
+        let mut capture = OutputCapture::new(
+            600,
+            Some(("/dev/null/x.log".into(), "x.log".into())),
+            FILE_CAP,
+        );
         capture.push(OutputStream::Stdout, &[b'x'; 2000]);
         let got = capture.finish();
         assert!(!got.file_written);
-        assert!(got.file_note.expect("a note").starts_with("x.log is not complete: "));
+        assert!(
+            got.file_note
+                .expect("a note")
+                .starts_with("x.log is not complete: ")
+        );
         assert!(got.stdout.contains("x.log is not complete"));
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn a_full_disk_is_told_and_nothing_more() {
-        let mut capture = OutputCapture::new(600, Some(("/dev/full".into(), "x.log".into())), FILE_CAP);
+        let mut capture =
+            OutputCapture::new(600, Some(("/dev/full".into(), "x.log".into())), FILE_CAP);
         capture.push(OutputStream::Stdout, b"short");
         let got = capture.finish();
         assert_eq!((got.stdout.as_str(), got.file_written), ("short", false));

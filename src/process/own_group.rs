@@ -1,8 +1,8 @@
 //! Puts each agent and each hook into its own process group, away from the user's terminal.
 //!
 //! # Invariants
-//! - No agent and no hook has creel's terminal as its controlling terminal. Otherwise it could type keys there as if it
-//!   were the user, or wait there for a password.
+//! - No agent and no hook has creel's terminal as its controlling terminal. Otherwise it could type
+//!   keys there as if it were the user, or wait there for a password.
 
 use std::{fs::File, sync::OnceLock};
 
@@ -14,7 +14,10 @@ pub(super) fn own_group(command: &mut Command) {
     // Starting a process in its own session takes a little longer.
     if has_terminal() {
         let nothing = CommandWrap::with_new("", |_| {});
-        if ProcessSession.pre_spawn(command.as_std_mut(), &nothing).is_ok() {
+        if ProcessSession
+            .pre_spawn(command.as_std_mut(), &nothing)
+            .is_ok()
+        {
             return;
         }
     }

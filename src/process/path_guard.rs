@@ -1,13 +1,16 @@
-//! Files that an agent must not change: creel's own folder, the config in use, git's config and hooks, and the paths
-//! under `protect:`.
+//! Files that an agent must not change: creel's own folder, the config in use, git's config and
+//! hooks, and the paths under `protect:`.
 //!
-//! Owns which files these are, whether a path leads to one of them, and their fingerprints before and after a turn.
-//! Does not decide the consequences: see [`crate::engine::protect`].
+//! Owns which files these are, whether a path leads to one of them, and their fingerprints before
+//! and after a turn. Does not decide the consequences: see [`crate::engine::protect`].
 //!
 //! # Invariants
-//! - A path is judged by the file that it leads to: links, `..`, other spellings and hard links make no difference.
-//! - Checking the watched files costs a few dozen system calls, and reads a file again only if its metadata changed.
-//! - Files that creel itself, other sessions of the project or other creel commands write are not watched.
+//! - A path is judged by the file that it leads to: links, `..`, other spellings and hard links
+//!   make no difference.
+//! - Checking the watched files costs a few dozen system calls, and reads a file again only if its
+//!   metadata changed.
+//! - Files that creel itself, other sessions of the project or other creel commands write are not
+//!   watched.
 
 mod fingerprints;
 pub(crate) mod git;
@@ -62,7 +65,9 @@ pub enum GuardRefusal {
     Creel,
     #[error("it is the config of this session, which creel never changes for an agent")]
     Config,
-    #[error("it is in git's own folder `.git`, where creel never writes for an agent; use git commands")]
+    #[error(
+        "it is in git's own folder `.git`, where creel never writes for an agent; use git commands"
+    )]
     Git,
     /// The pattern that matches.
     #[error("the user's config protects it (`protect: {0}`)")]
@@ -81,7 +86,10 @@ impl PathGuard {
             session_dir: real(session_dir),
             config: config.iter().map(|path| real(path)).collect(),
             protect: protect.to_vec(),
-            below: protect.iter().map(|pattern| format!("{pattern}/**")).collect(),
+            below: protect
+                .iter()
+                .map(|pattern| format!("{pattern}/**"))
+                .collect(),
             mark: String::new(),
             root,
         }
@@ -97,34 +105,58 @@ impl PathGuard {
         &self.protect
     }
 
-    /// Why creel must not write this file. `real` is the path with its links resolved, as far as it exists.
+    /// Why creel must not write this file. `real` is the path with its links resolved, as far as it
+    /// exists.
     pub fn refuses(&self, real: &Path) -> Option<GuardRefusal> {
         let inside = real.strip_prefix(&self.root).unwrap_or(real);
-        let has = |name: &str| inside.iter().any(|part| part.to_string_lossy().eq_ignore_ascii_case(name));
+        let has = |name: &str| {
+            inside
+                .iter()
+                .any(|part| part.to_string_lossy().eq_ignore_ascii_case(name))
+        };
         let above: Vec<FileId> = real.ancestors().skip(1).filter_map(id_of).collect();
         let is_in = |folder: &Path| id_of(folder).is_some_and(|id| above.contains(&id));
         let file = fs::metadata(real).ok().map(|meta| id(&meta));
         let is_file = |path: &Path| file.is_some() && id_of(path) == file;
-        let same_name = |path: &&PathBuf| path.to_string_lossy().eq_ignore_ascii_case(&real.to_string_lossy());
-        if has(CREEL) || is_in(&self.root.join(CREEL)) || is_in(&self.session_dir) || is_file(&self.journal()) {
+        let same_name = |path: &&PathBuf| {
+            path.to_string_lossy()
+                .eq_ignore_ascii_case(&real.to_string_lossy())
+        };
+        if has(CREEL)
+            || is_in(&self.root.join(CREEL))
+            || is_in(&self.session_dir)
+            || is_file(&self.journal())
+        {
             return Some(GuardRefusal::Creel);
         }
-        if self.config.iter().any(|path| is_file(path)) || self.config.iter().any(|path| same_name(&path)) {
+        if self.config.iter().any(|path| is_file(path))
+            || self.config.iter().any(|path| same_name(&path))
+        {
             return Some(GuardRefusal::Config);
         }
         let in_git = |git: &GitFolders| {
-            git.folders().any(is_in) || git.watched().iter().chain(&git.configs()).any(|path| is_file(path))
+            git.folders().any(is_in)
+                || git
+                    .watched()
+                    .iter()
+                    .chain(&git.configs())
+                    .any(|path| is_file(path))
         };
         if has(GIT) || self.git.as_ref().is_some_and(in_git) {
             return Some(GuardRefusal::Git);
         }
-        self.protects(&inside.to_string_lossy()).map(GuardRefusal::Protected)
+        self.protects(&inside.to_string_lossy())
+            .map(GuardRefusal::Protected)
     }
 
     /// The pattern that protects a path of the project.
     fn protects(&self, inside: &str) -> Option<String> {
         let matches = |pattern: &String| fast_glob::glob_match(pattern.as_str(), inside);
-        let found = self.protect.iter().zip(&self.below).find(|(pattern, below)| matches(pattern) || matches(below));
+        let found = self
+            .protect
+            .iter()
+            .zip(&self.below)
+            .find(|(pattern, below)| matches(pattern) || matches(below));
         found.map(|(pattern, _)| pattern.clone())
     }
 
@@ -143,35 +175,66 @@ impl PathGuard {
         let git = GitFolders::around(&self.root);
         let of_git = git.as_ref().map(GitFolders::watched).unwrap_or_default();
         let mut seen = FingerprintCache::default();
-        let mut configs = git.as_ref().map(|git| git.configs().to_vec()).unwrap_or_default();
+        let mut configs = git
+            .as_ref()
+            .map(|git| git.configs().to_vec())
+            .unwrap_or_default();
         while let Some(path) = configs.pop().filter(|_| seen.configs.len() < CONFIGS_MAX) {
-            let Ok(meta) = fs::metadata(&path) else { continue };
+            let Ok(meta) = fs::metadata(&path) else {
+                continue;
+            };
             if seen.configs.contains_key(&path) {
                 continue;
             }
             let stamp = WatchStamp::of(&meta);
-            let known = cache.configs.remove(&path).filter(|(known, _)| *known == stamp);
+            let known = cache
+                .configs
+                .remove(&path)
+                .filter(|(known, _)| *known == stamp);
             let (_, config) = known.unwrap_or_else(|| (stamp, self.config_of(&path, &meta)));
             configs.extend(config.included.iter().cloned());
             seen.configs.insert(path, (stamp, config));
         }
-        let hooks = seen.configs.values().filter_map(|(_, config)| config.hooks.clone());
-        let hooks: Vec<PathBuf> = hooks.flat_map(|folder| git::hooks_in(self.root.join(folder))).collect();
-        for path in self.config.iter().cloned().chain(of_git).chain(hooks).chain(self.creels_files()) {
+        let hooks = seen
+            .configs
+            .values()
+            .filter_map(|(_, config)| config.hooks.clone());
+        let hooks: Vec<PathBuf> = hooks
+            .flat_map(|folder| git::hooks_in(self.root.join(folder)))
+            .collect();
+        for path in self
+            .config
+            .iter()
+            .cloned()
+            .chain(of_git)
+            .chain(hooks)
+            .chain(self.creels_files())
+        {
             // Follow links: the target is part of the file's content.
-            let Ok(meta) = fs::metadata(&path) else { continue };
+            let Ok(meta) = fs::metadata(&path) else {
+                continue;
+            };
             let stamp = WatchStamp::of(&meta);
             // Of the mode, only whether the file is executable counts.
             let print = cache.known(&path, stamp).unwrap_or_else(|| {
-                FileFingerprint::new(&content_of(&path, &meta), if meta.mode() & 0o111 == 0 { 0 } else { 0o111 })
+                FileFingerprint::new(
+                    &content_of(&path, &meta),
+                    if meta.mode() & 0o111 == 0 { 0 } else { 0o111 },
+                )
             });
             seen.files.insert(path, (stamp, print));
         }
         *cache = seen;
-        let files = cache.files.iter().map(|(path, (_, print))| (self.name(path), print.clone()));
+        let files = cache
+            .files
+            .iter()
+            .map(|(path, (_, print))| (self.name(path), print.clone()));
         let mut prints = FileFingerprints(files.collect());
         for (path, (_, config)) in &cache.configs {
-            config.entries.iter().for_each(|entry| prints.add_entry(&self.name(path), entry));
+            config
+                .entries
+                .iter()
+                .for_each(|entry| prints.add_entry(&self.name(path), entry));
         }
         prints
     }
@@ -179,29 +242,40 @@ impl PathGuard {
     /// What git reads in a config. If git cannot read it, its bytes.
     fn config_of(&self, path: &Path, meta: &Metadata) -> GitConfig {
         // Git would wait for a pipe.
-        let read = (meta.is_file() && meta.len() <= COMPARED).then(|| GitConfig::read(path, &self.mark)).flatten();
+        let read = (meta.is_file() && meta.len() <= COMPARED)
+            .then(|| GitConfig::read(path, &self.mark))
+            .flatten();
         read.unwrap_or_else(|| GitConfig::of_bytes(content_of(path, meta)))
     }
 
-    /// The files of `.creel`, without those that creel itself, other sessions and other creel commands write.
+    /// The files of `.creel`, without those that creel itself, other sessions and other creel
+    /// commands write.
     fn creels_files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         let mut folders = vec![self.root.join(CREEL)];
         while let Some(folder) = folders.pop() {
             let is_top = folder == self.root.join(CREEL);
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                let is_written = is_top && WRITTEN_BY_CREEL.iter().any(|name| entry.file_name() == *name);
+                let is_written = is_top
+                    && WRITTEN_BY_CREEL
+                        .iter()
+                        .any(|name| entry.file_name() == *name);
                 if is_written || files.len() >= CREELS_MAX {
                     continue;
                 }
                 let is_folder = entry.file_type().is_ok_and(|sort| sort.is_dir());
-                if is_folder { folders.push(entry.path()) } else { files.push(entry.path()) }
+                if is_folder {
+                    folders.push(entry.path());
+                } else {
+                    files.push(entry.path());
+                }
             }
         }
         files
     }
 
-    /// The watched files of git. The config is excluded because creel asks the user to trust a changed config.
+    /// The watched files of git. The config is excluded because creel asks the user to trust a
+    /// changed config.
     pub fn without_config(&self, watched: &FileFingerprints) -> FileFingerprints {
         let config: Vec<String> = self.config.iter().map(|path| self.name(path)).collect();
         watched.only(|name| !config.iter().any(|config| config == name))
@@ -209,7 +283,10 @@ impl PathGuard {
 
     /// The name for people: relative to the project, if it is there.
     pub fn name(&self, path: &Path) -> String {
-        path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
+        path.strip_prefix(&self.root)
+            .unwrap_or(path)
+            .display()
+            .to_string()
     }
 }
 
@@ -222,7 +299,10 @@ pub struct FingerprintCache {
 
 impl FingerprintCache {
     fn known(&self, path: &Path, stamp: WatchStamp) -> Option<FileFingerprint> {
-        self.files.get(path).filter(|(seen, _)| *seen == stamp).map(|(_, print)| print.clone())
+        self.files
+            .get(path)
+            .filter(|(seen, _)| *seen == stamp)
+            .map(|(_, print)| print.clone())
     }
 }
 
@@ -247,10 +327,16 @@ impl WatchStamp {
         }
     }
 
-    /// What stands for a file that is not read. Sessions keep digests of these bytes, so they must never change: an
-    /// upgrade in the middle of a turn would look like a change to the file.
+    /// What stands for a file that is not read. Sessions keep digests of these bytes, so they must
+    /// never change: an upgrade in the middle of a turn would look like a change to the file.
     fn to_bytes(self) -> Vec<u8> {
-        let Self { id: (device, inode), size, mode, modified: (mtime, mtime_ns), changed: (ctime, ctime_ns) } = self;
+        let Self {
+            id: (device, inode),
+            size,
+            mode,
+            modified: (mtime, mtime_ns),
+            changed: (ctime, ctime_ns),
+        } = self;
         format!(
             "WatchStamp {{ id: ({device}, {inode}), size: {size}, mode: {mode}, modified: ({mtime}, {mtime_ns}), \
              changed: ({ctime}, {ctime_ns}) }}"
@@ -283,10 +369,19 @@ mod tests {
 
     #[test]
     fn the_bytes_that_stand_for_a_large_file_never_change() {
-        let stamp = WatchStamp { id: (1, 2), size: 3, mode: 4, modified: (5, -6), changed: (7, 8) };
+        let stamp = WatchStamp {
+            id: (1, 2),
+            size: 3,
+            mode: 4,
+            modified: (5, -6),
+            changed: (7, 8),
+        };
         let kept_by_earlier_versions =
             "WatchStamp { id: (1, 2), size: 3, mode: 4, modified: (5, -6), changed: (7, 8) }";
-        assert_eq!(String::from_utf8_lossy(&stamp.to_bytes()), kept_by_earlier_versions);
+        assert_eq!(
+            String::from_utf8_lossy(&stamp.to_bytes()),
+            kept_by_earlier_versions
+        );
     }
 
     struct Scene {
@@ -305,7 +400,11 @@ mod tests {
         prepare(&root);
         let protect = ["tests/**".to_owned()];
         let guard = PathGuard::new(&root, &session, &[root.join("creel.yaml")], &protect);
-        Scene { _whole: whole, root, guard }
+        Scene {
+            _whole: whole,
+            root,
+            guard,
+        }
     }
 
     fn repository(root: &Path) {
@@ -318,19 +417,43 @@ mod tests {
     fn a_guarded_file_is_refused_by_every_name_that_it_has() {
         let Scene { root, guard, .. } = &scene(repository);
         let refused = |path: &str| guard.refuses(&root.join(path));
-        for path in [".creel/x", ".Creel/new", ".creel/sessions/s/journal.jsonl", "sub/.creel/config.yaml"] {
+        for path in [
+            ".creel/x",
+            ".Creel/new",
+            ".creel/sessions/s/journal.jsonl",
+            "sub/.creel/config.yaml",
+        ] {
             assert_eq!(refused(path), Some(GuardRefusal::Creel), "{path}");
         }
-        for path in [".git/config", ".git/hooks/pre-commit", ".GIT/hooks/x", ".git", "vendor/lib/.git/config"] {
+        for path in [
+            ".git/config",
+            ".git/hooks/pre-commit",
+            ".GIT/hooks/x",
+            ".git",
+            "vendor/lib/.git/config",
+        ] {
             assert_eq!(refused(path), Some(GuardRefusal::Git), "{path}");
         }
         assert_eq!(refused("creel.yaml"), Some(GuardRefusal::Config));
         assert_eq!(refused("Creel.yaml"), Some(GuardRefusal::Config));
-        assert_eq!(refused("tests/a/b.rs"), Some(GuardRefusal::Protected("tests/**".into())));
-        for path in ["src/main.rs", "creel.yaml.bak", ".github/workflows/x.yml", ".gitignore", "src/tests.rs"] {
+        assert_eq!(
+            refused("tests/a/b.rs"),
+            Some(GuardRefusal::Protected("tests/**".into()))
+        );
+        for path in [
+            "src/main.rs",
+            "creel.yaml.bak",
+            ".github/workflows/x.yml",
+            ".gitignore",
+            "src/tests.rs",
+        ] {
             assert_eq!(refused(path), None, "{path}");
         }
-        for (from, link) in [("creel.yaml", "c"), (".git/config", "g"), (".creel/sessions/s/journal.jsonl", "j")] {
+        for (from, link) in [
+            ("creel.yaml", "c"),
+            (".git/config", "g"),
+            (".creel/sessions/s/journal.jsonl", "j"),
+        ] {
             fs::hard_link(root.join(from), root.join(link)).expect("a link");
             assert!(refused(link).is_some(), "a hard link to {from}");
         }
@@ -345,17 +468,32 @@ mod tests {
             fs::write(main.join("HEAD"), "ref: refs/heads/main\n").expect("a file");
             fs::write(main.join("config"), "[core]\n").expect("a file");
             fs::write(main.join("worktrees/w/commondir"), "../..\n").expect("a file");
-            fs::write(root.join(".git"), format!("gitdir: {}\n", main.join("worktrees/w").display())).expect("a file");
+            fs::write(
+                root.join(".git"),
+                format!("gitdir: {}\n", main.join("worktrees/w").display()),
+            )
+            .expect("a file");
         });
         let main = root.parent().expect("a parent").join("main/.git");
-        assert_eq!(guard.refuses(&main.join("hooks/pre-commit")), Some(GuardRefusal::Git));
+        assert_eq!(
+            guard.refuses(&main.join("hooks/pre-commit")),
+            Some(GuardRefusal::Git)
+        );
         let mut cache = FingerprintCache::default();
         let before = guard.look(&mut cache);
         fs::write(main.join("hooks/pre-commit"), "#!/bin/sh\n").expect("a file");
         fs::write(main.join("config"), "[core]\n\thooksPath = /tmp\n").expect("a file");
         let changed = guard.look(&mut cache).changed_since(&before);
-        assert!(changed.iter().any(|name| name.ends_with("hooks/pre-commit")), "{changed:?}");
-        assert!(changed.iter().any(|name| name.ends_with(".git/config")), "{changed:?}");
+        assert!(
+            changed
+                .iter()
+                .any(|name| name.ends_with("hooks/pre-commit")),
+            "{changed:?}"
+        );
+        assert!(
+            changed.iter().any(|name| name.ends_with(".git/config")),
+            "{changed:?}"
+        );
     }
 
     #[test]
@@ -373,15 +511,27 @@ mod tests {
         fs::write(root.join("creel.yaml"), "version: 1\n").expect("a file");
         let upstream = "[core]\n\tbare = false\n[branch \"work\"]\n\tremote = origin\n\tmerge = refs/heads/work\n";
         fs::write(root.join(".git/config"), upstream).expect("a file");
-        assert_eq!(guard.look(&mut cache).changed_since(&before), Vec::<String>::new());
+        assert_eq!(
+            guard.look(&mut cache).changed_since(&before),
+            Vec::<String>::new()
+        );
         fs::write(root.join("creel.yaml"), "version: 2\n").expect("a file");
         fs::write(root.join(".git/hooks/pre-push"), "exit 0\n").expect("a file");
-        let pushes_elsewhere = "[core]\n\tbare = false\n[branch \"work\"]\n\tremote = /tmp/elsewhere\n";
+        let pushes_elsewhere =
+            "[core]\n\tbare = false\n[branch \"work\"]\n\tremote = /tmp/elsewhere\n";
         fs::write(root.join(".git/config"), pushes_elsewhere).expect("a file");
         let changed = guard.look(&mut cache).changed_since(&before);
-        assert_eq!(changed, [".git/config", ".git/hooks/pre-push", "creel.yaml"]);
+        assert_eq!(
+            changed,
+            [".git/config", ".git/hooks/pre-push", "creel.yaml"]
+        );
         fs::remove_file(root.join("creel.yaml")).expect("removed");
         symlink("src.rs", root.join("creel.yaml")).expect("a link");
-        assert!(guard.look(&mut cache).changed_since(&before).contains(&"creel.yaml".to_owned()));
+        assert!(
+            guard
+                .look(&mut cache)
+                .changed_since(&before)
+                .contains(&"creel.yaml".to_owned())
+        );
     }
 }

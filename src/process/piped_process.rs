@@ -47,13 +47,25 @@ pub struct PipedProcess {
 impl PipedProcess {
     pub fn start(spec: PipedProcessSpec) -> Result<(Self, PipedStreams), StartError> {
         let mut command = run::shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let started = children::start(&spec.mark, || command.spawn());
         let (mut child, entry) = started.map_err(|error| run::why_not(error, &spec.cwd))?;
         let guard = ProcessGroupGuard::of(entry, spec.mark);
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(stdin), Some(stdout), Some(stderr)) = streams else { return Err(StartError::NoStreams) };
-        Ok((Self { child, guard }, PipedStreams { stdin, stdout, stderr }))
+        let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
+            return Err(StartError::NoStreams);
+        };
+        Ok((
+            Self { child, guard },
+            PipedStreams {
+                stdin,
+                stdout,
+                stderr,
+            },
+        ))
     }
 
     pub fn group(&self) -> ProcessGroup {
@@ -72,11 +84,14 @@ impl PipedProcess {
 
     /// How it ended. None if it still runs after a short wait.
     pub async fn ended(&mut self) -> Option<ProcessEnd> {
-        timeout(REAP, self.child.wait()).await.ok().map(run::describe)
+        timeout(REAP, self.child.wait())
+            .await
+            .ok()
+            .map(run::describe)
     }
 
-    /// Waits a moment for it to exit by itself, as most programs do once their input is closed. Then ends everything
-    /// that is left: TERM, grace, KILL.
+    /// Waits a moment for it to exit by itself, as most programs do once their input is closed.
+    /// Then ends everything that is left: TERM, grace, KILL.
     pub async fn end(&mut self) {
         let _ = timeout(GOODBYE, self.child.wait()).await;
         sweep::end_all(&self.guard.mark, &[self.guard.group], GRACE).await;

@@ -1,12 +1,13 @@
-//! The pace of a scripted session: its agent and its hooks pause between their words and lines, and the viewer can pause
-//! all of them or skip ahead.
+//! The pace of a scripted session: its agent and its hooks pause between their words and lines, and
+//! the viewer can pause all of them or skip ahead.
 //!
-//! Owns the file that says so. It lies in the project's folder for creel's files, since hooks are programs of their own:
-//! `assets/demo/pace.sh` reads the same file. Decides nothing in the session: without pauses, everything happens in the
-//! same order.
+//! Owns the file that says so. It lies in the project's folder for creel's files, since hooks are
+//! programs of their own: `assets/demo/pace.sh` reads the same file. Decides nothing in the
+//! session: without pauses, everything happens in the same order.
 //!
 //! # Invariants
-//! - A skip lasts until the end of the turn or the hook that it interrupts. The next one has its pauses again.
+//! - A skip lasts until the end of the turn or the hook that it interrupts. The next one has its
+//!   pauses again.
 //! - Without the file, a pause takes exactly its time.
 
 use std::{
@@ -74,13 +75,21 @@ impl PaceFile {
     fn read(&self) -> Option<PlaybackPace> {
         let text = fs::read_to_string(&self.0).ok()?;
         let (skips, mode) = text.trim_end().split_once(' ')?;
-        let mode = PlaybackMode::ALL.into_iter().find(|known| known.name() == mode)?;
-        Some(PlaybackPace { skips: skips.parse().ok()?, mode })
+        let mode = PlaybackMode::ALL
+            .into_iter()
+            .find(|known| known.name() == mode)?;
+        Some(PlaybackPace {
+            skips: skips.parse().ok()?,
+            mode,
+        })
     }
 
     /// Begins something that a skip ends, such as a turn.
     pub fn begin(&self) -> PacedStep {
-        PacedStep { file: self.clone(), skips: self.read().map(|pace| pace.skips) }
+        PacedStep {
+            file: self.clone(),
+            skips: self.read().map(|pace| pace.skips),
+        }
     }
 }
 
@@ -95,7 +104,9 @@ pub struct PacedStep {
 impl PacedStep {
     /// Pauses, but not after a skip. While the viewer has paused everything, no time passes.
     pub async fn pause(&self, time: Duration) {
-        let Some(before) = self.skips else { return sleep(time).await };
+        let Some(before) = self.skips else {
+            return sleep(time).await;
+        };
         let mut left = time;
         while !left.is_zero() {
             let pace = self.file.read().unwrap_or_default();
@@ -159,7 +170,11 @@ mod tests {
         file.write(pace(0, PlaybackMode::Paused)).expect("written");
         let step = file.begin();
         let moment = Duration::from_millis(100);
-        assert!(tokio::time::timeout(HOUR, step.pause(moment)).await.is_err());
+        assert!(
+            tokio::time::timeout(HOUR, step.pause(moment))
+                .await
+                .is_err()
+        );
         file.write(pace(0, PlaybackMode::Play)).expect("written");
         assert!(tokio::time::timeout(HOUR, step.pause(moment)).await.is_ok());
         file.write(pace(0, PlaybackMode::Fast)).expect("written");

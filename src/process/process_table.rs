@@ -3,7 +3,8 @@
 //! Owns reading `/proc`. Does not decide which processes belong to creel: see [`super::sweep`].
 //!
 //! # Invariants
-//! - Two processes are the same only if pid and start time are equal, because the system reuses pids.
+//! - Two processes are the same only if pid and start time are equal, because the system reuses
+//!   pids.
 //! - Without a list, no start time is known and no process is found.
 
 use std::{
@@ -40,7 +41,8 @@ pub(crate) struct ProcessStat {
 /// The name of a process that runs a session, at most 15 bytes.
 const RUNNER: &str = "creel-session";
 
-/// Names this process, so that others see that it runs a session. Without a list of processes nothing happens.
+/// Names this process, so that others see that it runs a session. Without a list of processes
+/// nothing happens.
 pub fn name_session_process() {
     let _ = std::fs::write("/proc/self/comm", RUNNER);
 }
@@ -49,15 +51,18 @@ impl ProcessTable {
     pub fn of_system() -> Self {
         static FOUND: OnceLock<ProcessTable> = OnceLock::new();
         *FOUND.get_or_init(|| {
-            let exists = cfg!(target_os = "linux") && fs::exists("/proc/self/stat").unwrap_or(false);
+            let exists =
+                cfg!(target_os = "linux") && fs::exists("/proc/self/stat").unwrap_or(false);
             if exists { Self::ProcFs } else { Self::Absent }
         })
     }
 
-    /// Whether a shell can resume this process after a stop: a process above its group must be in the same terminal
-    /// session. The kernel checks the same before a terminal stops a process.
+    /// Whether a shell can resume this process after a stop: a process above its group must be in
+    /// the same terminal session. The kernel checks the same before a terminal stops a process.
     pub fn is_under_a_shell(self) -> bool {
-        let Some(own) = self.stat(getpid().as_raw_nonzero().get()) else { return self == Self::Absent };
+        let Some(own) = self.stat(getpid().as_raw_nonzero().get()) else {
+            return self == Self::Absent;
+        };
         let mut above = self.stat(own.parent);
         while let Some(parent) = above.filter(|parent| parent.group == own.group) {
             above = self.stat(parent.parent);
@@ -70,7 +75,9 @@ impl ProcessTable {
         match self {
             Self::ProcFs => {
                 let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-                entries.filter_map(|entry| self.stat(entry.file_name().to_str()?.parse().ok()?)).collect()
+                entries
+                    .filter_map(|entry| self.stat(entry.file_name().to_str()?.parse().ok()?))
+                    .collect()
             }
             Self::Absent => Vec::new(),
         }
@@ -80,9 +87,13 @@ impl ProcessTable {
         if self == Self::Absent {
             return None;
         }
-        // One read into a buffer that is always large enough. Reading a file of unknown size needs six calls.
+        // One read into a buffer that is always large enough. Reading a file of unknown size needs
+        // six calls.
         let mut line = [0; 4096];
-        let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
+        let length = File::open(format!("/proc/{pid}/stat"))
+            .ok()?
+            .read(&mut line)
+            .ok()?;
         parse_stat(&line[..length])
     }
 
@@ -91,14 +102,25 @@ impl ProcessTable {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let program = || std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         // The file of a running program may have been replaced.
-        let is_creel = || program().file_name().is_some_and(|name| name.to_string_lossy().starts_with("creel"));
+        let is_creel = || {
+            program()
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("creel"))
+        };
         self != Self::Absent && name.trim_end() == RUNNER && is_creel()
     }
 
     /// The files that a process has open. Empty for other users' processes.
     pub(crate) fn open_files(self, pid: i32) -> Vec<PathBuf> {
-        let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok().filter(|_| self == Self::ProcFs);
-        entries.into_iter().flatten().flatten().filter_map(|entry| fs::read_link(entry.path()).ok()).collect()
+        let entries = fs::read_dir(format!("/proc/{pid}/fd"))
+            .ok()
+            .filter(|_| self == Self::ProcFs);
+        entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| fs::read_link(entry.path()).ok())
+            .collect()
     }
 
     /// The initial environment of a process. None for other users' processes.
@@ -138,7 +160,15 @@ mod tests {
         let stat = parse_stat(line).expect("a stat line");
         assert_eq!(
             stat,
-            ProcessStat { pid: 42, dead: false, parent: 1, group: 40, session: 39, terminal: 0, start: 987 }
+            ProcessStat {
+                pid: 42,
+                dead: false,
+                parent: 1,
+                group: 40,
+                session: 39,
+                terminal: 0,
+                start: 987
+            }
         );
     }
 
@@ -146,6 +176,8 @@ mod tests {
     fn without_a_list_nothing_is_known() {
         let own = i32::try_from(std::process::id()).expect("a number");
         assert_eq!(ProcessTable::Absent.stat(own), None);
-        assert!(ProcessTable::Absent.all().is_empty() && ProcessTable::Absent.environ(own).is_none());
+        assert!(
+            ProcessTable::Absent.all().is_empty() && ProcessTable::Absent.environ(own).is_none()
+        );
     }
 }

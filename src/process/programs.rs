@@ -1,11 +1,11 @@
 //! Finds the programs that a shell command needs and that are missing.
 //!
-//! Owns a cautious parser for command lines: creel warns about a missing program before anything runs, and a false
-//! alarm is worse than no warning. Does not run anything.
+//! Owns a cautious parser for command lines: creel warns about a missing program before anything
+//! runs, and a false alarm is worse than no warning. Does not run anything.
 //!
 //! # Invariants
-//! - A program is reported only if the command fails without it. Everything that the parser does not understand
-//!   (compound commands, functions, substitutions, a changed `PATH`) is skipped.
+//! - A program is reported only if the command fails without it. Everything that the parser does
+//!   not understand (compound commands, functions, substitutions, a changed `PATH`) is skipped.
 
 mod shell_tokens;
 
@@ -23,16 +23,17 @@ use crate::process::programs::shell_tokens::{ShellOperator, ShellToken, ShellWor
 
 /// Commands that a shell runs itself. None of them changes which programs are found later.
 const BUILTINS: &[&str] = &[
-    ":", "bg", "cd", "echo", "export", "false", "fg", "getopts", "jobs", "kill", "let", "local", "printf", "pushd",
-    "popd", "pwd", "read", "readonly", "set", "shift", "shopt", "times", "trap", "true", "ulimit", "umask", "unset",
-    "wait", "declare", "typeset",
+    ":", "bg", "cd", "echo", "export", "false", "fg", "getopts", "jobs", "kill", "let", "local",
+    "printf", "pushd", "popd", "pwd", "read", "readonly", "set", "shift", "shopt", "times", "trap",
+    "true", "ulimit", "umask", "unset", "wait", "declare", "typeset",
 ];
 /// Commands that test a condition: a program after their `&&` might not be needed.
 const CONDITIONS: &[&str] = &["[", "[[", "test", "command", "type", "which", "hash"];
 /// Words after which the parser does not understand the rest of a command.
 const UNCLEAR: &[&str] = &[
-    ".", "source", "eval", "alias", "unalias", "enable", "if", "then", "else", "elif", "fi", "for", "while", "until",
-    "do", "done", "case", "esac", "select", "function", "!", "{", "}", "coproc", "builtin",
+    ".", "source", "eval", "alias", "unalias", "enable", "if", "then", "else", "elif", "fi", "for",
+    "while", "until", "do", "done", "case", "esac", "select", "function", "!", "{", "}", "coproc",
+    "builtin",
 ];
 /// Commands after which nothing else of the command runs.
 const ENDS: &[&str] = &["exit", "return", "break", "continue"];
@@ -52,9 +53,17 @@ impl fmt::Display for MissingProgram {
         match self {
             Self::NotOnPath(program) => write!(f, "`{program}` is not on PATH"),
             Self::NoFile(file) => write!(f, "`{file}` does not exist"),
-            Self::NotExecutable(file) => write!(f, "`{file}` is not executable (`chmod +x {file}`)"),
-            Self::NoInterpreter { script, interpreter } => {
-                write!(f, "`{script}` needs `{interpreter}`, which is not installed")
+            Self::NotExecutable(file) => {
+                write!(f, "`{file}` is not executable (`chmod +x {file}`)")
+            }
+            Self::NoInterpreter {
+                script,
+                interpreter,
+            } => {
+                write!(
+                    f,
+                    "`{script}` needs `{interpreter}`, which is not installed"
+                )
             }
         }
     }
@@ -62,21 +71,24 @@ impl fmt::Display for MissingProgram {
 
 /// The programs that a command needs and that cannot run from `folder`.
 pub fn missing(command: &str, folder: &Path, path: &OsStr) -> Vec<MissingProgram> {
-    let mut missing: Vec<MissingProgram> =
-        needed(command).iter().filter_map(|program| problem(program, folder, path)).collect();
+    let mut missing: Vec<MissingProgram> = needed(command)
+        .iter()
+        .filter_map(|program| problem(program, folder, path))
+        .collect();
     missing.dedup();
     missing
 }
 
-/// The first program of a command, if it is a bare name that is not on `PATH`. Later programs can appear until they are
-/// needed, and so can scripts of the project.
+/// The first program of a command, if it is a bare name that is not on `PATH`. Later programs can
+/// appear until they are needed, and so can scripts of the project.
 pub fn first_not_on_path(command: &str, folder: &Path, path: &OsStr) -> Option<String> {
     let first = needed(command).into_iter().next()?;
     (!first.contains('/') && on_path(&first, folder, path).is_none()).then_some(first)
 }
 
 pub(crate) fn is_executable(file: &Path) -> bool {
-    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    file.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 fn problem(program: &str, folder: &Path, path: &OsStr) -> Option<MissingProgram> {
@@ -84,7 +96,9 @@ fn problem(program: &str, folder: &Path, path: &OsStr) -> Option<MissingProgram>
         let file = folder.join(program);
         match file.metadata() {
             Err(_) => return Some(MissingProgram::NoFile(program.to_owned())),
-            Ok(_) if !is_executable(&file) => return Some(MissingProgram::NotExecutable(program.to_owned())),
+            Ok(_) if !is_executable(&file) => {
+                return Some(MissingProgram::NotExecutable(program.to_owned()));
+            }
             Ok(_) => file,
         }
     } else {
@@ -99,23 +113,37 @@ fn problem(program: &str, folder: &Path, path: &OsStr) -> Option<MissingProgram>
     } else {
         on_path(&interpreter, folder, path).is_some()
     };
-    (!found).then(|| MissingProgram::NoInterpreter { script: program.to_owned(), interpreter })
+    (!found).then(|| MissingProgram::NoInterpreter {
+        script: program.to_owned(),
+        interpreter,
+    })
 }
 
 /// Where a shell in `folder` finds a program.
 pub(crate) fn on_path(program: &str, folder: &Path, path: &OsStr) -> Option<PathBuf> {
-    env::split_paths(path).map(|entry| folder.join(entry).join(program)).find(|file| is_executable(file))
+    env::split_paths(path)
+        .map(|entry| folder.join(entry).join(program))
+        .find(|file| is_executable(file))
 }
 
 /// The interpreter in a script's first line, or the program that `env` has to find.
 fn interpreter(file: &Path) -> Option<String> {
     let mut first = Vec::new();
-    fs::File::open(file).ok()?.take(FIRST_LINE).read_to_end(&mut first).ok()?;
-    let line = first.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    fs::File::open(file)
+        .ok()?
+        .take(FIRST_LINE)
+        .read_to_end(&mut first)
+        .ok()?;
+    let line = first
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
     let line = std::str::from_utf8(line).ok()?;
     let mut words = line.split_whitespace();
     let program = words.next()?;
-    let is_env = Path::new(program).file_name().is_some_and(|name| name == "env");
+    let is_env = Path::new(program)
+        .file_name()
+        .is_some_and(|name| name == "env");
     match words.next() {
         Some(wanted) if is_env && is_executable(Path::new(program)) => {
             // Options and variables of `env` are rare and not supported here.
@@ -127,7 +155,8 @@ fn interpreter(file: &Path) -> Option<String> {
 
 /// Whether this is a single command, so that options can be added at its end.
 pub fn is_one_command(command: &str) -> bool {
-    let is_argument = |token: &ShellToken| matches!(token, ShellToken::Word(word) if word.text != "--");
+    let is_argument =
+        |token: &ShellToken| matches!(token, ShellToken::Word(word) if word.text != "--");
     let tokens = tokens(command);
     !tokens.is_empty() && !command.contains('#') && tokens.iter().all(is_argument)
 }
@@ -136,13 +165,19 @@ pub fn is_one_command(command: &str) -> bool {
 pub(crate) fn deciding_program(command: &str) -> Option<String> {
     let tokens = tokens(command);
     let is_clear = |token: &ShellToken| match token {
-        ShellToken::Word(_) | ShellToken::Operator(ShellOperator::And | ShellOperator::Next) => true,
-        ShellToken::Operator(ShellOperator::Or | ShellOperator::Pipe) | ShellToken::Unclear => false,
+        ShellToken::Word(_) | ShellToken::Operator(ShellOperator::And | ShellOperator::Next) => {
+            true
+        }
+        ShellToken::Operator(ShellOperator::Or | ShellOperator::Pipe) | ShellToken::Unclear => {
+            false
+        }
     };
     if !tokens.iter().all(is_clear) {
         return None;
     }
-    let list = tokens.rsplit(|token| *token == ShellToken::Operator(ShellOperator::Next)).find(|list| !list.is_empty());
+    let list = tokens
+        .rsplit(|token| *token == ShellToken::Operator(ShellOperator::Next))
+        .find(|list| !list.is_empty());
     let mut scan = CommandScan::default();
     for part in list?.split(|token| *token == ShellToken::Operator(ShellOperator::And)) {
         match scan.command(part) {
@@ -185,7 +220,11 @@ impl CommandScan {
     fn list(&mut self, list: &[ShellToken]) -> ScanControl {
         let clear = !list.contains(&ShellToken::Unclear);
         if has_alternative(list) {
-            return if clear { ScanControl::Continue } else { ScanControl::Stop };
+            return if clear {
+                ScanControl::Continue
+            } else {
+                ScanControl::Stop
+            };
         }
         let joined = |token: &ShellToken| matches!(token, ShellToken::Operator(_));
         for command in list.split(joined) {
@@ -195,7 +234,11 @@ impl CommandScan {
                 ScanControl::Stop => return ScanControl::Stop,
             }
         }
-        if clear { ScanControl::Continue } else { ScanControl::Stop }
+        if clear {
+            ScanControl::Continue
+        } else {
+            ScanControl::Stop
+        }
     }
 
     fn command(&mut self, command: &[ShellToken]) -> ScanControl {
@@ -213,13 +256,21 @@ impl CommandScan {
             }
             word = words.next();
         }
-        let Some(first) = word else { return ScanControl::Continue };
+        let Some(first) = word else {
+            return ScanControl::Continue;
+        };
         self.program(first, words)
     }
 
-    fn program<'a>(&mut self, first: &ShellWord, mut rest: impl Iterator<Item = &'a ShellWord>) -> ScanControl {
+    fn program<'a>(
+        &mut self,
+        first: &ShellWord,
+        mut rest: impl Iterator<Item = &'a ShellWord>,
+    ) -> ScanControl {
         // An expansion can be any program, so it is not checked.
-        let Some(name) = first.literal() else { return ScanControl::Continue };
+        let Some(name) = first.literal() else {
+            return ScanControl::Continue;
+        };
         if !first.quoted && UNCLEAR.contains(&name) {
             return ScanControl::Stop;
         }
@@ -232,7 +283,11 @@ impl CommandScan {
         }
         if matches!(name, "export" | "declare" | "typeset" | "readonly") {
             let sets_path = rest.any(|word| word.assigns.as_deref() == Some("PATH"));
-            return if sets_path { ScanControl::Stop } else { ScanControl::Continue };
+            return if sets_path {
+                ScanControl::Stop
+            } else {
+                ScanControl::Continue
+            };
         }
         if ENDS.contains(&name) {
             return ScanControl::Stop;
@@ -255,7 +310,9 @@ impl CommandScan {
 fn has_alternative(list: &[ShellToken]) -> bool {
     let mut parts = list.split(|token| *token == ShellToken::Operator(ShellOperator::Or));
     let gives_up = |part: &[ShellToken]| match part.first() {
-        Some(ShellToken::Word(word)) => word.literal().is_some_and(|name| ENDS.contains(&name) || name == "false"),
+        Some(ShellToken::Word(word)) => word
+            .literal()
+            .is_some_and(|name| ENDS.contains(&name) || name == "false"),
         Some(ShellToken::Operator(_) | ShellToken::Unclear) | None => false,
     };
     parts.next();
@@ -273,13 +330,19 @@ mod tests {
         for (command, programs) in [
             ("cargo test", &["cargo"][..]),
             ("cargo test || exit 2", &["cargo"]),
-            ("RUST_LOG=debug CI='a b' cargo test 2>&1 | tail -n 20", &["cargo", "tail"]),
+            (
+                "RUST_LOG=debug CI='a b' cargo test 2>&1 | tail -n 20",
+                &["cargo", "tail"],
+            ),
             ("cd web && npm test", &["npm"]),
             ("set -e; cargo fmt --check; cargo test", &["cargo", "cargo"]),
             ("exec ./check.sh \"$1\"", &["./check.sh"]),
             ("time make check", &["make"]),
             ("'/opt/my tools/lint' .", &["/opt/my tools/lint"]),
-            ("pytest -q > out.txt 2>/dev/null\ngit diff --quiet", &["pytest", "git"]),
+            (
+                "pytest -q > out.txt 2>/dev/null\ngit diff --quiet",
+                &["pytest", "git"],
+            ),
             ("jq -e '.a | .b' <<<x", &[]),
             ("# only a note\nmake", &["make"]),
             ("ruff check . & mypy .", &["ruff", "mypy"]),
@@ -323,7 +386,12 @@ mod tests {
             "alias x=gone; x",
         ] {
             let found = needed(command);
-            assert!(found.iter().all(|name| !name.contains("gone") && !name.contains("tool")), "{command}: {found:?}");
+            assert!(
+                found
+                    .iter()
+                    .all(|name| !name.contains("gone") && !name.contains("tool")),
+                "{command}: {found:?}"
+            );
         }
     }
 
@@ -350,12 +418,23 @@ mod tests {
 
     #[test]
     fn options_can_be_added_to_a_single_command_only() {
-        for command in ["claude -p", "A=1 codex exec -", "kimi -p {{prompt}} 2>/dev/null", "claude --x 'a | b'"] {
+        for command in [
+            "claude -p",
+            "A=1 codex exec -",
+            "kimi -p {{prompt}} 2>/dev/null",
+            "claude --x 'a | b'",
+        ] {
             assert!(is_one_command(command), "{command}");
         }
-        for command in
-            ["", "claude -p | tee log", "cd x && claude -p", "claude -p # fast", "x -- {{prompt}}", "(claude)", "a\nb"]
-        {
+        for command in [
+            "",
+            "claude -p | tee log",
+            "cd x && claude -p",
+            "claude -p # fast",
+            "x -- {{prompt}}",
+            "(claude)",
+            "a\nb",
+        ] {
             assert!(!is_one_command(command), "{command}");
         }
     }
@@ -375,13 +454,26 @@ mod tests {
         file("binary", "\u{7f}ELF", 0o755);
         let path = dir.path().as_os_str();
         let said = |command: &str| {
-            missing(command, dir.path(), path).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+            missing(command, dir.path(), path)
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; ")
         };
         assert_eq!(said("good && ./good && binary"), "");
         assert_eq!(said("gone | good"), "`gone` is not on PATH");
         assert_eq!(said("./gone.sh"), "`./gone.sh` does not exist");
-        assert_eq!(said("./plain.sh"), "`./plain.sh` is not executable (`chmod +x ./plain.sh`)");
-        assert_eq!(said("./old"), "`./old` needs `/usr/bin/no-such-interpreter`, which is not installed");
-        assert_eq!(said("env"), "`env` needs `no-such-interpreter`, which is not installed");
+        assert_eq!(
+            said("./plain.sh"),
+            "`./plain.sh` is not executable (`chmod +x ./plain.sh`)"
+        );
+        assert_eq!(
+            said("./old"),
+            "`./old` needs `/usr/bin/no-such-interpreter`, which is not installed"
+        );
+        assert_eq!(
+            said("env"),
+            "`env` needs `no-such-interpreter`, which is not installed"
+        );
     }
 }

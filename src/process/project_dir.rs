@@ -3,8 +3,8 @@
 //! Owns the way from a path to an open file. Does not know the caller or its purpose.
 //!
 //! # Invariants
-//! - Nothing outside the project's folder is opened, whatever links there are, even if another process changes them at
-//!   the same time.
+//! - Nothing outside the project's folder is opened, whatever links there are, even if another
+//!   process changes them at the same time.
 //! - Only regular files are read, so a named pipe cannot block creel.
 
 use std::{
@@ -53,7 +53,10 @@ impl ProjectDir {
     }
 
     pub fn with_walk(root: &Path, walk: PathWalk) -> Self {
-        Self { root: root.canonicalize().unwrap_or_else(|_| root.to_owned()), walk }
+        Self {
+            root: root.canonicalize().unwrap_or_else(|_| root.to_owned()),
+            walk,
+        }
     }
 
     /// Without links.
@@ -71,17 +74,28 @@ impl ProjectDir {
         let mut bytes = Vec::new();
         // The file can have grown since the check.
         file.take(max + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > max { Err(OpenError::TooLarge(bytes.len() as u64)) } else { Ok(bytes) }
+        if bytes.len() as u64 > max {
+            Err(OpenError::TooLarge(bytes.len() as u64))
+        } else {
+            Ok(bytes)
+        }
     }
 
     /// A folder in the project, or the project's folder if `path` is None.
     pub fn folder(&self, path: Option<&Path>) -> Result<PathBuf, OpenError> {
-        let Some(path) = path else { return Ok(self.root.clone()) };
+        let Some(path) = path else {
+            return Ok(self.root.clone());
+        };
         let real = self.root.join(path).canonicalize()?;
-        if real.starts_with(&self.root) { Ok(real) } else { Err(OpenError::Outside) }
+        if real.starts_with(&self.root) {
+            Ok(real)
+        } else {
+            Err(OpenError::Outside)
+        }
     }
 
-    /// Resolves the links in a path and checks that it stays inside. The file itself need not exist.
+    /// Resolves the links in a path and checks that it stays inside. The file itself need not
+    /// exist.
     pub fn inside(&self, path: &Path) -> Result<PathBuf, OpenError> {
         let wanted = self.root.join(path);
         let real = match wanted.canonicalize() {
@@ -94,20 +108,35 @@ impl ProjectDir {
             }
             Err(error) => return Err(error.into()),
         };
-        if real.starts_with(&self.root) && real != self.root { Ok(real) } else { Err(OpenError::Outside) }
+        if real.starts_with(&self.root) && real != self.root {
+            Ok(real)
+        } else {
+            Err(OpenError::Outside)
+        }
     }
 
-    /// Opens a path that [`Self::inside`] resolved. Refuses links, because one could have appeared since.
+    /// Opens a path that [`Self::inside`] resolved. Refuses links, because one could have appeared
+    /// since.
     pub fn open(&self, place: &Path, flags: OFlags) -> Result<File, OpenError> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         // `openat2` rejects a mode unless it creates the file.
-        let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() };
-        let beneath = place.strip_prefix(&self.root).map_err(|_| OpenError::Outside)?;
-        let root = File::options().read(true).custom_flags(OFlags::DIRECTORY.bits().cast_signed()).open(&self.root)?;
+        let mode = if flags.contains(OFlags::CREATE) {
+            Mode::from_raw_mode(0o666)
+        } else {
+            Mode::empty()
+        };
+        let beneath = place
+            .strip_prefix(&self.root)
+            .map_err(|_| OpenError::Outside)?;
+        let root = File::options()
+            .read(true)
+            .custom_flags(OFlags::DIRECTORY.bits().cast_signed())
+            .open(&self.root)?;
         #[cfg(target_os = "linux")]
         if self.walk == PathWalk::OneCall {
             use rustix::fs::ResolveFlags;
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+            let resolve =
+                ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
             match rustix::fs::openat2(&root, beneath, flags, mode, resolve) {
                 Ok(file) => return Ok(file.into()),
                 // An old kernel, or one that forbids the call.
@@ -122,25 +151,37 @@ impl ProjectDir {
 
 /// Flags for a folder on the way to a file. With `O_PATH`, the folder need not be readable.
 const STEP: OFlags = {
-    let flags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+    let flags = OFlags::DIRECTORY
+        .union(OFlags::NOFOLLOW)
+        .union(OFlags::CLOEXEC);
     #[cfg(target_os = "linux")]
     let flags = flags.union(OFlags::PATH);
     flags
 };
 
 /// Opens each folder on the way by name and follows no link, so that no link can be inserted.
-fn open_step_by_step(root: OwnedFd, beneath: &Path, flags: OFlags, mode: Mode) -> Result<File, OpenError> {
+fn open_step_by_step(
+    root: OwnedFd,
+    beneath: &Path,
+    flags: OFlags,
+    mode: Mode,
+) -> Result<File, OpenError> {
     let mut names = Vec::new();
     for component in beneath.components() {
-        let Component::Normal(name) = component else { return Err(OpenError::Outside) };
+        let Component::Normal(name) = component else {
+            return Err(OpenError::Outside);
+        };
         names.push(name);
     }
     let name = names.pop().ok_or(OpenError::NotAFile)?;
     let mut folder = root;
     for step in names {
-        folder = openat(&folder, step, STEP, Mode::empty()).map_err(|error| barred(&folder, step, error))?;
+        folder = openat(&folder, step, STEP, Mode::empty())
+            .map_err(|error| barred(&folder, step, error))?;
     }
-    openat(&folder, name, flags, mode).map(Into::into).map_err(|error| barred(&folder, name, error))
+    openat(&folder, name, flags, mode)
+        .map(Into::into)
+        .map_err(|error| barred(&folder, name, error))
 }
 
 /// Systems report a refused link with different errors, so this checks for a link itself.
@@ -155,7 +196,11 @@ fn barred(folder: &OwnedFd, name: &OsStr, error: Errno) -> OpenError {
 /// The size in bytes of a regular file.
 pub fn size(file: &File) -> Result<u64, OpenError> {
     let meta = file.metadata()?;
-    if meta.is_file() { Ok(meta.len()) } else { Err(OpenError::NotAFile) }
+    if meta.is_file() {
+        Ok(meta.len())
+    } else {
+        Err(OpenError::NotAFile)
+    }
 }
 
 impl From<io::Error> for OpenError {
@@ -186,11 +231,19 @@ mod tests {
         fs::write(dir.path().join("a/b/c"), "text").expect("a file");
         for walk in WALKS {
             let premises = ProjectDir::with_walk(dir.path(), walk);
-            assert_eq!(premises.read(Path::new("a/b/c"), 9).expect("it is there"), b"text");
+            assert_eq!(
+                premises.read(Path::new("a/b/c"), 9).expect("it is there"),
+                b"text"
+            );
             let new = premises.inside(Path::new("a/new")).expect("inside");
-            premises.open(&new, OFlags::WRONLY | OFlags::CREATE).expect("it is made");
+            premises
+                .open(&new, OFlags::WRONLY | OFlags::CREATE)
+                .expect("it is made");
             fs::remove_file(new).expect("it was made");
-            assert!(matches!(premises.read(Path::new("a/x"), 9), Err(OpenError::Missing)));
+            assert!(matches!(
+                premises.read(Path::new("a/x"), 9),
+                Err(OpenError::Missing)
+            ));
         }
     }
 
@@ -207,10 +260,16 @@ mod tests {
             // As if the links had been created after the path was checked.
             for place in ["middle/secret", "last"] {
                 let opened = premises.open(&root.join(place), OFlags::RDONLY);
-                assert!(matches!(opened, Err(OpenError::Outside)), "{walk:?} {place}: {opened:?}");
+                assert!(
+                    matches!(opened, Err(OpenError::Outside)),
+                    "{walk:?} {place}: {opened:?}"
+                );
             }
             let opened = premises.open(&root.join("middle/new"), OFlags::WRONLY | OFlags::CREATE);
-            assert!(matches!(opened, Err(OpenError::Outside)), "{walk:?}: {opened:?}");
+            assert!(
+                matches!(opened, Err(OpenError::Outside)),
+                "{walk:?}: {opened:?}"
+            );
         }
         assert!(!outside.path().join("new").exists());
     }

@@ -1,10 +1,11 @@
 //! A terminal for a command that needs one.
 //!
-//! Owns the size and the modes of the terminal, and how text is typed into it. Does not run the command to its end: see
-//! [`super::run`].
+//! Owns the size and the modes of the terminal, and how text is typed into it. Does not run the
+//! command to its end: see [`super::run`].
 //!
-//! The terminal becomes the command's controlling terminal, so `/dev/tty` works and closing it sends a hangup. That
-//! needs a call between `fork` and `exec`, which is `unsafe`; the crate `pty-process` makes it.
+//! The terminal becomes the command's controlling terminal, so `/dev/tty` works and closing it
+//! sends a hangup. That needs a call between `fork` and `exec`, which is `unsafe`; the crate
+//! `pty-process` makes it.
 //!
 //! # Invariants
 //! - The command receives typed text unchanged, and the terminal does not echo it.
@@ -13,7 +14,8 @@ use std::{env, io};
 
 use pty_process::{Pts, Pty, Size};
 use rustix::termios::{
-    InputModes, LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+    InputModes, LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, tcgetattr,
+    tcsetattr,
 };
 use tokio::process::{Child, Command};
 
@@ -26,14 +28,22 @@ const OFF: u8 = if cfg!(target_os = "linux") { 0 } else { 0xff };
 /// `TERM` for the command if creel has no usable one.
 const TERM: &str = "xterm-256color";
 
-/// The longest line that a terminal accepts, without its newline. It drops the rest of a longer line.
-pub const LINE_MAX: usize = if cfg!(target_os = "linux") { 4095 } else { 1023 };
+/// The longest line that a terminal accepts, without its newline. It drops the rest of a longer
+/// line.
+pub const LINE_MAX: usize = if cfg!(target_os = "linux") {
+    4095
+} else {
+    1023
+};
 
 /// The bytes to type, including the end of input. None if a line is too long for a terminal.
 pub fn typed(text: &str) -> Option<Vec<u8>> {
     // This character has no meaning in a text, and would end it.
     let mut bytes: Vec<u8> = text.bytes().filter(|byte| *byte != END_OF_INPUT).collect();
-    if bytes.split(|byte| *byte == b'\n').any(|line| line.len() > LINE_MAX) {
+    if bytes
+        .split(|byte| *byte == b'\n')
+        .any(|line| line.len() > LINE_MAX)
+    {
         return None;
     }
     if bytes.last().is_some_and(|last| *last != b'\n') {
@@ -51,21 +61,34 @@ pub(super) fn spawn(mut command: Command) -> io::Result<(Child, Pty)> {
     if env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb") {
         command.env("TERM", TERM);
     }
-    let child = pty_process::Command::from(command).spawn(inside).map_err(to_io)?;
+    let child = pty_process::Command::from(command)
+        .spawn(inside)
+        .map_err(to_io)?;
     Ok((child, outside))
 }
 
-/// Disables echo, special keys except the end of input, and line-end conversion. Line mode stays on, because only line
-/// mode has an end of input.
+/// Disables echo, special keys except the end of input, and line-end conversion. Line mode stays
+/// on, because only line mode has an end of input.
 fn quiet(terminal: &Pts) -> io::Result<()> {
     let mut modes: Termios = tcgetattr(terminal)?;
-    modes.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ISIG | LocalModes::IEXTEN);
+    modes
+        .local_modes
+        .remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ISIG | LocalModes::IEXTEN);
     modes.local_modes.insert(LocalModes::ICANON);
-    let changes = InputModes::ICRNL | InputModes::INLCR | InputModes::IGNCR | InputModes::ISTRIP | InputModes::IXON;
+    let changes = InputModes::ICRNL
+        | InputModes::INLCR
+        | InputModes::IGNCR
+        | InputModes::ISTRIP
+        | InputModes::IXON;
     modes.input_modes.remove(changes);
     modes.output_modes.remove(OutputModes::OPOST);
     modes.special_codes[SpecialCodeIndex::VEOF] = END_OF_INPUT;
-    for key in [SpecialCodeIndex::VERASE, SpecialCodeIndex::VKILL, SpecialCodeIndex::VEOL, SpecialCodeIndex::VEOL2] {
+    for key in [
+        SpecialCodeIndex::VERASE,
+        SpecialCodeIndex::VKILL,
+        SpecialCodeIndex::VEOL,
+        SpecialCodeIndex::VEOL2,
+    ] {
         modes.special_codes[key] = OFF;
     }
     Ok(tcsetattr(terminal, OptionalActions::Now, &modes)?)
@@ -75,7 +98,9 @@ fn to_io(error: pty_process::Error) -> io::Error {
     match error {
         pty_process::Error::Io(error) => error,
         pty_process::Error::Rustix(error) => error.into(),
-        error @ (pty_process::Error::TokioAsyncFd(_) | pty_process::Error::Unsplit(..)) => io::Error::other(error),
+        error @ (pty_process::Error::TokioAsyncFd(_) | pty_process::Error::Unsplit(..)) => {
+            io::Error::other(error)
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! Scans output that can be too long to store for a JSON reply.
 //!
-//! Owns the search for the keys of a reply. Does not read their values: see [`crate::hooks::reply::parse`].
+//! Owns the search for the keys of a reply. Does not read their values: see
+//! [`crate::hooks::reply::parse`].
 //!
 //! # Invariants
 //! - Memory is constant, whatever the command prints.
-//! - Only keys of the outermost object count, and only if the output is that object alone: a log of JSON lines is not a
-//!   reply, even if its lines have a `reason`.
+//! - Only keys of the outermost object count, and only if the output is that object alone: a log of
+//!   JSON lines is not a reply, even if its lines have a `reason`.
 
 /// The keys that make an object a reply.
 pub const REPLY_KEYS: &[&str] = &[
@@ -53,7 +54,9 @@ impl ReplyScan {
                 ScanPosition::Elsewhere => return,
                 ScanPosition::Inside => self.inside(*byte),
                 ScanPosition::Before | ScanPosition::After if byte.is_ascii_whitespace() => {}
-                ScanPosition::Before if *byte == b'{' => (self.place, self.depth) = (ScanPosition::Inside, 1),
+                ScanPosition::Before if *byte == b'{' => {
+                    (self.place, self.depth) = (ScanPosition::Inside, 1);
+                }
                 ScanPosition::Before | ScanPosition::After => self.place = ScanPosition::Elsewhere,
             }
         }

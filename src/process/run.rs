@@ -1,13 +1,17 @@
 //! Runs one command line to its end.
 //!
-//! Owns the process group, the three streams, the timeout and the cancellation of one `sh -c`, or of one program
-//! without a shell. A command line that is only a program and its words does not need the shell either. Does not store output (see [`super::output`]) and does not know the command's purpose.
+//! Owns the process group, the three streams, the timeout and the cancellation of one `sh -c`, or
+//! of one program without a shell. A command line that is only a program and its words does not
+//! need the shell either. Does not store output (see [`super::output`]) and does not know the
+//! command's purpose.
 //!
 //! # Invariants
 //! - All output reaches the observer, in the order of each stream, even if the command is killed.
-//! - After a timeout, a cancellation or a drop of the future of [`run`], nothing that the command started is left. A
-//!   command that ended by itself can leave processes in the background; the caller has its [`ProcessGroup`].
-//! - A command that never reads its input, or leaves its output open in the background, does not block creel.
+//! - After a timeout, a cancellation or a drop of the future of [`run`], nothing that the command
+//!   started is left. A command that ended by itself can leave processes in the background; the
+//!   caller has its [`ProcessGroup`].
+//! - A command that never reads its input, or leaves its output open in the background, does not
+//!   block creel.
 
 use std::{
     io,
@@ -37,11 +41,12 @@ use super::{
 use crate::process::pty;
 use streams::{LARGE_BUFFER, ProcessInput, ProcessOutput, input_for, write};
 
-/// An absolute path: a search on `PATH` costs a failed call per folder, and a project must not replace the shell
-/// through `PATH`.
+/// An absolute path: a search on `PATH` costs a failed call per folder, and a project must not
+/// replace the shell through `PATH`.
 const SHELL: &str = "/bin/sh";
 
-/// After the command ended: how long to wait for output while a background process keeps the pipe open.
+/// After the command ended: how long to wait for output while a background process keeps the pipe
+/// open.
 const DRAIN_QUIET: Duration = Duration::from_millis(50);
 /// After the command ended: how long to read output of background processes at most.
 const DRAIN_TOTAL: Duration = Duration::from_millis(500);
@@ -73,7 +78,8 @@ pub struct ProcessSpec {
     pub timeout: Option<Duration>,
     /// How long it gets to end after TERM.
     pub grace: Duration,
-    /// The value of its `CREEL_MARK`. It must be unique to this run, or a sweep would end other runs too.
+    /// The value of its `CREEL_MARK`. It must be unique to this run, or a sweep would end other
+    /// runs too.
     pub mark: String,
 }
 
@@ -121,23 +127,43 @@ pub trait ProcessObserver: Send {
     fn output(&mut self, stream: OutputStream, bytes: &[u8]);
 }
 
-pub async fn run(spec: ProcessSpec, watch: &mut dyn ProcessObserver, cancel: &CancellationToken) -> ProcessEnd {
+pub async fn run(
+    spec: ProcessSpec,
+    watch: &mut dyn ProcessObserver,
+    cancel: &CancellationToken,
+) -> ProcessEnd {
     attend(spec.timeout, || RunningProcess::start(spec), watch, cancel).await
 }
 
 /// Like [`run`], for a program without a shell.
-pub async fn run_program(spec: ProgramSpec, watch: &mut dyn ProcessObserver, cancel: &CancellationToken) -> ProcessEnd {
-    attend(spec.timeout, || RunningProcess::start_program(spec), watch, cancel).await
+pub async fn run_program(
+    spec: ProgramSpec,
+    watch: &mut dyn ProcessObserver,
+    cancel: &CancellationToken,
+) -> ProcessEnd {
+    attend(
+        spec.timeout,
+        || RunningProcess::start_program(spec),
+        watch,
+        cancel,
+    )
+    .await
 }
 
-/// Like [`run`], on a terminal of its own. All output is standard output then, and the input is typed: see
-/// [`pty::typed`]. Processes that it leaves in the background receive a hangup.
+/// Like [`run`], on a terminal of its own. All output is standard output then, and the input is
+/// typed: see [`pty::typed`]. Processes that it leaves in the background receive a hangup.
 pub async fn run_on_terminal(
     spec: ProcessSpec,
     watch: &mut dyn ProcessObserver,
     cancel: &CancellationToken,
 ) -> ProcessEnd {
-    attend(spec.timeout, || RunningProcess::start_on_terminal(spec), watch, cancel).await
+    attend(
+        spec.timeout,
+        || RunningProcess::start_on_terminal(spec),
+        watch,
+        cancel,
+    )
+    .await
 }
 
 async fn attend(
@@ -187,7 +213,8 @@ pub(super) fn shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str
     command
 }
 
-/// Without a group: a command with a terminal becomes a session leader, which a group leader cannot.
+/// Without a group: a command with a terminal becomes a session leader, which a group leader
+/// cannot.
 fn bare_shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str) -> Command {
     let mut command = Command::new(SHELL);
     command.arg("-c").arg(line);
@@ -218,7 +245,12 @@ pub(super) struct ProcessGroupGuard {
 
 impl ProcessGroupGuard {
     pub(super) fn of(entry: ChildEntry, mark: String) -> Self {
-        Self { group: entry.group(), mark, armed: true, _entry: entry }
+        Self {
+            group: entry.group(),
+            mark,
+            armed: true,
+            _entry: entry,
+        }
     }
 
     /// The run ended regularly: there is nothing to kill on drop.
@@ -254,9 +286,20 @@ enum ProcessProgress {
 
 impl RunningProcess {
     fn start(spec: ProcessSpec) -> Result<Self, StartError> {
-        let ProcessSpec { command: line, cwd, env, stdin, grace, mark, .. } = spec;
+        let ProcessSpec {
+            command: line,
+            cwd,
+            env,
+            stdin,
+            grace,
+            mark,
+            ..
+        } = spec;
         let start = |mut command: Command| {
-            command.stdin(input_for(&stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command
+                .stdin(input_for(&stdin))
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
             children::start(&mark, || command.spawn())
         };
         let plain = plain_command::words(&line, &cwd).map(|words| {
@@ -284,24 +327,56 @@ impl RunningProcess {
             command.env_remove(name);
         }
         marked(&mut command, &spec.cwd, &spec.env, &spec.mark);
-        command.stdin(input_for(&spec.stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // With a folder in PATH that the user cannot read, the system reports a missing program as a denied one.
-        let hidden = |e: &io::Error| e.kind() == io::ErrorKind::PermissionDenied && !is_on_path(&spec.program);
-        let missing = |e: &io::Error| (e.kind() == io::ErrorKind::NotFound || hidden(e)) && spec.cwd.is_dir();
-        let started = children::start(&spec.mark, || command.spawn()).map_err(|e| match missing(&e) {
-            true if spec.program.contains('/') => StartError::NoProgramFile(spec.program.clone()),
-            true => StartError::NoProgram(spec.program.clone()),
-            false => why_not(e, &spec.cwd),
-        })?;
+        command
+            .stdin(input_for(&spec.stdin))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        // With a folder in PATH that the user cannot read, the system reports a missing program as
+        // a denied one.
+        let hidden = |e: &io::Error| {
+            e.kind() == io::ErrorKind::PermissionDenied && !is_on_path(&spec.program)
+        };
+        let missing =
+            |e: &io::Error| (e.kind() == io::ErrorKind::NotFound || hidden(e)) && spec.cwd.is_dir();
+        let started =
+            children::start(&spec.mark, || command.spawn()).map_err(|e| match missing(&e) {
+                true if spec.program.contains('/') => {
+                    StartError::NoProgramFile(spec.program.clone())
+                }
+                true => StartError::NoProgram(spec.program.clone()),
+                false => why_not(e, &spec.cwd),
+            })?;
         Ok(Self::piped(started, spec.stdin, GRACE, spec.mark))
     }
 
-    fn piped((mut child, entry): (Child, ChildEntry), stdin: Vec<u8>, grace: Duration, mark: String) -> Self {
+    fn piped(
+        (mut child, entry): (Child, ChildEntry),
+        stdin: Vec<u8>,
+        grace: Duration,
+        mark: String,
+    ) -> Self {
         let guard = ProcessGroupGuard::of(entry, mark);
-        let stdin = child.stdin.take().map(|pipe| ProcessInput::new(pipe, stdin));
-        let stdout = child.stdout.take().map_or_else(ProcessOutput::closed, ProcessOutput::new);
-        let stderr = child.stderr.take().map_or_else(ProcessOutput::closed, ProcessOutput::new);
-        Self { child, exited: None, stdin, stdout, stderr, grace, guard }
+        let stdin = child
+            .stdin
+            .take()
+            .map(|pipe| ProcessInput::new(pipe, stdin));
+        let stdout = child
+            .stdout
+            .take()
+            .map_or_else(ProcessOutput::closed, ProcessOutput::new);
+        let stderr = child
+            .stderr
+            .take()
+            .map_or_else(ProcessOutput::closed, ProcessOutput::new);
+        Self {
+            child,
+            exited: None,
+            stdin,
+            stdout,
+            stderr,
+            grace,
+            guard,
+        }
     }
 
     fn start_on_terminal(spec: ProcessSpec) -> Result<Self, StartError> {
@@ -312,7 +387,15 @@ impl RunningProcess {
         let (reader, writer) = terminal.into_split();
         let stdin = (!spec.stdin.is_empty()).then(|| ProcessInput::new(writer, spec.stdin));
         let (stdout, stderr) = (ProcessOutput::new(reader), ProcessOutput::closed());
-        Ok(Self { child, exited: None, stdin, stdout, stderr, grace: spec.grace, guard })
+        Ok(Self {
+            child,
+            exited: None,
+            stdin,
+            stdout,
+            stderr,
+            grace: spec.grace,
+            guard,
+        })
     }
 
     /// Copies input and output until the leader has ended.
@@ -338,20 +421,25 @@ impl RunningProcess {
         };
         let flooded = matches!(seen, ProcessProgress::Read(_, n) if n >= LARGE_BUFFER);
         match seen {
-            ProcessProgress::Read(OutputStream::Stdout, n) => self.stdout.pass_on(OutputStream::Stdout, n, watch),
-            ProcessProgress::Read(OutputStream::Stderr, n) => self.stderr.pass_on(OutputStream::Stderr, n, watch),
+            ProcessProgress::Read(OutputStream::Stdout, n) => {
+                self.stdout.pass_on(OutputStream::Stdout, n, watch);
+            }
+            ProcessProgress::Read(OutputStream::Stderr, n) => {
+                self.stderr.pass_on(OutputStream::Stderr, n, watch);
+            }
             ProcessProgress::Wrote => {}
             // The command has ended and reads no more input.
             ProcessProgress::Exited => self.stdin = None,
         }
         if flooded {
-            // Let the receivers process this chunk before the next one: chunks that pile up cost memory.
+            // Let the receivers process this chunk before the next one: chunks that pile up cost
+            // memory.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Reads the rest of the output after the leader ended. Does not wait long for background processes that keep the
-    /// pipe open.
+    /// Reads the rest of the output after the leader ended. Does not wait long for background
+    /// processes that keep the pipe open.
     async fn drain(&mut self, watch: &mut dyn ProcessObserver) {
         let deadline = Instant::now() + DRAIN_TOTAL;
         while self.stdout.is_open() || self.stderr.is_open() {
@@ -367,15 +455,16 @@ impl RunningProcess {
         }
     }
 
-    /// The command has ended, and its background processes can continue. Their output is read and dropped, because a
-    /// closed pipe would end them.
+    /// The command has ended, and its background processes can continue. Their output is read and
+    /// dropped, because a closed pipe would end them.
     fn leave_background(&mut self) {
         self.guard.disarm();
         self.stdout.discard();
         self.stderr.discard();
     }
 
-    /// TERM, grace, KILL for everything that belongs to the command. Its output is still read meanwhile.
+    /// TERM, grace, KILL for everything that belongs to the command. Its output is still read
+    /// meanwhile.
     async fn end_by_force(&mut self, watch: &mut dyn ProcessObserver) {
         let (mark, groups) = (self.guard.mark.clone(), [self.guard.group]);
         let ending = sweep::end_all(&mark, &groups, self.grace);
@@ -405,7 +494,9 @@ pub(super) fn describe(ended: io::Result<ExitStatus>) -> ProcessEnd {
         Ok(status) => match (status.code(), status.signal()) {
             (Some(code), _) => ProcessEnd::Exit(code),
             (None, Some(signal)) => ProcessEnd::Signal(signal),
-            (None, None) => ProcessEnd::SpawnFailed(format!("the system does not report how it ended: {status}")),
+            (None, None) => ProcessEnd::SpawnFailed(format!(
+                "the system does not report how it ended: {status}"
+            )),
         },
         Err(e) => ProcessEnd::SpawnFailed(format!("the system does not report how it ended: {e}")),
     }
@@ -414,7 +505,8 @@ pub(super) fn describe(ended: io::Result<ExitStatus>) -> ProcessEnd {
 /// Whether a program that is named by its file alone can be found. A path always counts as found.
 fn is_on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    program.contains('/') || std::env::split_paths(&path).any(|folder| folder.join(program).exists())
+    program.contains('/')
+        || std::env::split_paths(&path).any(|folder| folder.join(program).exists())
 }
 
 /// Distinguishes the reasons that the user can fix in different ways.
@@ -437,7 +529,9 @@ pub(super) fn why_not(error: io::Error, cwd: &Path) -> StartError {
 pub enum StartError {
     #[error("the folder {} no longer exists", .0.display())]
     NoFolder(PathBuf),
-    #[error("the command and its environment are too long for the system: make the command shorter")]
+    #[error(
+        "the command and its environment are too long for the system: make the command shorter"
+    )]
     CommandTooLong,
     #[error("`sh` is not on PATH: install a POSIX shell")]
     NoShell,

@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //! - INT, QUIT, TERM and HUP mean the same: end in order, or at once if it is the second signal.
-//! - A signal that was ignored when creel started (`nohup`, a background job of a script) stays ignored. TERM never
-//!   does: it always asks creel to end.
+//! - A signal that was ignored when creel started (`nohup`, a background job of a script) stays
+//!   ignored. TERM never does: it always asks creel to end.
 //! - TSTP stops creel only after the terminal is restored, and only where a shell can resume creel.
-//! - Hooks and agents do not ignore a signal because creel was started that way: creel resets each signal that it
-//!   handles.
+//! - Hooks and agents do not ignore a signal because creel was started that way: creel resets each
+//!   signal that it handles.
 
 use std::{
     fs, io,
@@ -61,10 +61,9 @@ impl ShutdownSignals {
 
     pub async fn next(&mut self) -> Signal {
         std::future::poll_fn(|context| {
-            let came = self
-                .listeners
-                .iter_mut()
-                .find_map(|(signal, listener)| listener.poll_recv(context).is_ready().then_some(*signal));
+            let came = self.listeners.iter_mut().find_map(|(signal, listener)| {
+                listener.poll_recv(context).is_ready().then_some(*signal)
+            });
             came.map_or(Poll::Pending, Poll::Ready)
         })
         .await
@@ -78,7 +77,11 @@ impl SuspendSignal {
     /// From now on TSTP does not stop the program by itself.
     pub fn listen() -> io::Result<Self> {
         let wanted = !was_ignored(Signal::TSTP);
-        Ok(Self(wanted.then(|| signal(SignalKind::from_raw(Signal::TSTP.as_raw()))).transpose()?))
+        Ok(Self(
+            wanted
+                .then(|| signal(SignalKind::from_raw(Signal::TSTP.as_raw())))
+                .transpose()?,
+        ))
     }
 
     pub async fn next(&mut self) {
@@ -96,8 +99,8 @@ impl SuspendSignal {
     }
 }
 
-/// Stops this process and its job, and returns after a shell has resumed it. Returns false at once if there is no
-/// shell.
+/// Stops this process and its job, and returns after a shell has resumed it. Returns false at once
+/// if there is no shell.
 pub fn stop_job() -> io::Result<bool> {
     let stops = ProcessTable::of_system().is_under_a_shell();
     if stops {
@@ -111,14 +114,17 @@ pub fn survive_file_limits() -> io::Result<()> {
     signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
-/// Whether a signal was ignored when creel started. Only Linux reports this; elsewhere the answer is always false.
+/// Whether a signal was ignored when creel started. Only Linux reports this; elsewhere the answer
+/// is always false.
 pub fn was_ignored(signal: Signal) -> bool {
     static MASK: OnceLock<u64> = OnceLock::new();
     // Read once, before the first handler replaces the inherited setting.
     let mask = MASK.get_or_init(|| {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-        ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+        ignored
+            .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+            .unwrap_or(0)
     });
     mask & (1 << (signal.as_raw() - 1)) != 0
 }

@@ -1,17 +1,19 @@
 //! Finds the processes that creel started, and ends them.
 //!
-//! Owns process groups, the mark in the environment (`CREEL_MARK`) and the order TERM, grace, KILL. Does not start
-//! anything: see [`super::run`].
+//! Owns process groups, the mark in the environment (`CREEL_MARK`) and the order TERM, grace, KILL.
+//! Does not start anything: see [`super::run`].
 //!
-//! A process belongs to creel if it is in a group that creel started, if its environment has creel's mark (which
-//! survives `setsid`), if such a process started it, or if creel adopted it (see [`super::children`]). All but the
-//! first need a list of processes. Without a list, a group belongs to creel only while its leader is creel's child.
+//! A process belongs to creel if it is in a group that creel started, if its environment has
+//! creel's mark (which survives `setsid`), if such a process started it, or if creel adopted it
+//! (see [`super::children`]). All but the first need a list of processes. Without a list, a group
+//! belongs to creel only while its leader is creel's child.
 //!
 //! # Invariants
 //! - A sweep never ends creel itself or its ancestors: they can have the mark of an outer session.
-//! - A sweep never ends an unrelated process that reuses a pid. A leader must have the recorded start time. A group
-//!   without its leader must have the mark, or be younger than the leader and in creel's own terminal session. Where
-//!   start times are unavailable, groups of earlier processes are left alone.
+//! - A sweep never ends an unrelated process that reuses a pid. A leader must have the recorded
+//!   start time. A group without its leader must have the mark, or be younger than the leader and
+//!   in creel's own terminal session. Where start times are unavailable, groups of earlier
+//!   processes are left alone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +22,9 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_group, test_kill_process_group};
+use rustix::process::{
+    Pid, Signal, getpgrp, getpid, kill_process, kill_process_group, test_kill_process_group,
+};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
@@ -46,20 +50,24 @@ const AFTER_KILL: Duration = Duration::from_millis(500);
 pub struct ProcessGroup {
     /// The pid of the leader, which is also the number of the group.
     pub pid: i32,
-    /// The leader's start time, in the kernel's ticks since boot. None where the kernel does not report it.
+    /// The leader's start time, in the kernel's ticks since boot. None where the kernel does not
+    /// report it.
     pub start: Option<u64>,
 }
 
 impl ProcessGroup {
     pub fn led_by(pid: i32) -> Self {
-        Self { pid, start: ProcessTable::of_system().stat(pid).map(|stat| stat.start) }
+        Self {
+            pid,
+            start: ProcessTable::of_system().stat(pid).map(|stat| stat.start),
+        }
     }
 
     /// Signals all processes of the group. An empty group is no error.
     pub(crate) fn signal(self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.pid) {
-            // Only ESRCH (no process left) and EPERM (none belongs to creel any more) are possible, and both can be
-            // ignored.
+            // Only ESRCH (no process left) and EPERM (none belongs to creel any more) are possible,
+            // and both can be ignored.
             let _ = kill_process_group(pid, signal);
         }
     }
@@ -87,17 +95,27 @@ pub struct ProcessSweep<'a> {
     known: BTreeSet<(i32, u64)>,
 }
 
-/// Live processes with this mark or one below it: `a`, `a/` and `a/run-1` match `a/run-1`, but `a/run` does not.
+/// Live processes with this mark or one below it: `a`, `a/` and `a/run-1` match `a/run-1`, but
+/// `a/run` does not.
 pub fn alive_with_mark(prefix: &str) -> Vec<i32> {
     let table = ProcessTable::of_system();
     let spared = ourselves(table);
-    let alive = table.all().into_iter().filter(|s| !s.dead && !spared.contains(&s.pid));
-    alive.filter(|s| has_mark(table, s.pid, prefix)).map(|s| s.pid).collect()
+    let alive = table
+        .all()
+        .into_iter()
+        .filter(|s| !s.dead && !spared.contains(&s.pid));
+    alive
+        .filter(|s| has_mark(table, s.pid, prefix))
+        .map(|s| s.pid)
+        .collect()
 }
 
-/// Ends the processes of these groups and of the mark, with their descendants: see [`ProcessSweep::end`].
+/// Ends the processes of these groups and of the mark, with their descendants: see
+/// [`ProcessSweep::end`].
 pub async fn end_all(mark_prefix: &str, groups: &[ProcessGroup], grace: Duration) -> usize {
-    ProcessSweep::new(mark_prefix, groups, SweepReach::Marked).end(grace).await
+    ProcessSweep::new(mark_prefix, groups, SweepReach::Marked)
+        .end(grace)
+        .await
 }
 
 /// Kills the same processes at once: see [`ProcessSweep::kill`].
@@ -107,7 +125,9 @@ pub fn kill_all_now(mark_prefix: &str, groups: &[ProcessGroup]) -> usize {
 
 /// Ends the orphans that this process adopted. Returns how many there were.
 pub async fn end_orphans(grace: Duration) -> usize {
-    ProcessSweep::new("", &[], SweepReach::WithOrphans).end(grace).await
+    ProcessSweep::new("", &[], SweepReach::WithOrphans)
+        .end(grace)
+        .await
 }
 
 /// Kills all descendants of this process, which must be about to exit. Returns how many there were.
@@ -127,19 +147,29 @@ impl<'a> ProcessSweep<'a> {
         groups: &'a [ProcessGroup],
         reach: SweepReach,
     ) -> Self {
-        Self { table, mark_prefix, groups, reach, control_group: None, known: BTreeSet::new() }
+        Self {
+            table,
+            mark_prefix,
+            groups,
+            reach,
+            control_group: None,
+            known: BTreeSet::new(),
+        }
     }
 
     /// The same, with everything in a control group.
     #[must_use]
     pub fn with_control_group(self, control_group: Option<&'a ControlGroup>) -> Self {
-        Self { control_group, ..self }
+        Self {
+            control_group,
+            ..self
+        }
     }
 
     /// Sends TERM, waits up to `grace`, then sends KILL. Returns how many processes there were.
     ///
-    /// Sends TERM once, to the processes that exist then: many programs quit at once on a second TERM, and a process
-    /// that starts after the first can be the one that cleans up.
+    /// Sends TERM once, to the processes that exist then: many programs quit at once on a second
+    /// TERM, and a process that starts after the first can be the one that cleans up.
     pub async fn end(mut self, grace: Duration) -> usize {
         let first = self.look();
         first.signal(Signal::TERM);
@@ -160,8 +190,8 @@ impl<'a> ProcessSweep<'a> {
     pub fn kill(mut self) -> usize {
         let first = self.look();
         first.signal(Signal::KILL);
-        // Processes need a moment to die, and one can have forked during the search. None must be left when this
-        // returns.
+        // Processes need a moment to die, and one can have forked during the search. None must be
+        // left when this returns.
         let deadline = Instant::now() + AFTER_KILL;
         while Instant::now() < deadline && !self.is_gone(Some(Signal::KILL)) {
             std::thread::sleep(LOOK_AGAIN);
@@ -185,8 +215,8 @@ impl<'a> ProcessSweep<'a> {
         }
     }
 
-    /// Whether no process is left. A list that is read while a process forks and ends can miss the new one. So if any
-    /// process was found before, two lists in a row must be empty.
+    /// Whether no process is left. A list that is read while a process forks and ends can miss the
+    /// new one. So if any process was found before, two lists in a row must be empty.
     fn is_gone(&mut self, signal: Option<Signal>) -> bool {
         let looks = if self.known.is_empty() { 1 } else { 2 };
         (0..looks).all(|_| {
@@ -204,12 +234,20 @@ impl<'a> ProcessSweep<'a> {
         }
         let stats = self.table.all();
         let spared = ourselves(self.table);
-        let living = || stats.iter().filter(|stat| !stat.dead && !spared.contains(&stat.pid));
+        let living = || {
+            stats
+                .iter()
+                .filter(|stat| !stat.dead && !spared.contains(&stat.pid))
+        };
         let mut left = LiveProcesses::default();
         let mut ours: BTreeSet<i32> = BTreeSet::new();
-        let controlled = self.control_group.map(ControlGroup::processes).unwrap_or_default();
-        let is_controlled =
-            |stat: &ProcessStat| controlled.contains(&stat.pid) && !belongs_to_an_editor(self.table, stat);
+        let controlled = self
+            .control_group
+            .map(ControlGroup::processes)
+            .unwrap_or_default();
+        let is_controlled = |stat: &ProcessStat| {
+            controlled.contains(&stat.pid) && !belongs_to_an_editor(self.table, stat)
+        };
         for stat in living() {
             if is_member(self.table, stat, self.groups, &stats) {
                 left.groups.insert(stat.group);
@@ -219,7 +257,8 @@ impl<'a> ProcessSweep<'a> {
                 ours.insert(stat.pid);
             }
         }
-        let parents: BTreeMap<i32, i32> = stats.iter().map(|stat| (stat.pid, stat.parent)).collect();
+        let parents: BTreeMap<i32, i32> =
+            stats.iter().map(|stat| (stat.pid, stat.parent)).collect();
         for stat in living().filter(|stat| !ours.contains(&stat.pid)) {
             if descends(stat.pid, &parents, &ours) {
                 left.alone.insert(stat.pid);
@@ -235,11 +274,20 @@ impl<'a> ProcessSweep<'a> {
         left
     }
 
-    /// A group number can belong to another program by now, unless its leader is a child that was not reaped yet.
+    /// A group number can belong to another program by now, unless its leader is a child that was
+    /// not reaped yet.
     fn look_without_table(&self) -> LiveProcesses {
-        let ours = self.groups.iter().map(|group| group.pid).filter(|pid| children::is_started(*pid, None));
+        let ours = self
+            .groups
+            .iter()
+            .map(|group| group.pid)
+            .filter(|pid| children::is_started(*pid, None));
         let groups: BTreeSet<i32> = ours.filter(|pid| exists(*pid)).collect();
-        LiveProcesses { count: groups.len(), groups, alone: BTreeSet::new() }
+        LiveProcesses {
+            count: groups.len(),
+            groups,
+            alone: BTreeSet::new(),
+        }
     }
 
     fn is_ours(&self, stat: &ProcessStat) -> bool {
@@ -267,15 +315,18 @@ fn descends(pid: i32, parents: &BTreeMap<i32, i32>, from: &BTreeSet<i32>) -> boo
     false
 }
 
-/// Whether the user's editor started this process and it has left the terminal. An editor with a window can start a
-/// program that serves other windows too. A process that still uses the terminal ends with creel.
+/// Whether the user's editor started this process and it has left the terminal. An editor with a
+/// window can start a program that serves other windows too. A process that still uses the terminal
+/// ends with creel.
 fn belongs_to_an_editor(table: ProcessTable, stat: &ProcessStat) -> bool {
     // creel itself can run in a terminal inside an editor.
     let inherited = std::env::var_os(MARK).unwrap_or_default();
     let inherited: Vec<&[u8]> = inherited.as_bytes().split(|b| *b == b' ').collect();
     let of_editor = |mark: &[u8]| is_below(mark, EDITOR) && !inherited.contains(&mark);
     stat.group != getpgrp().as_raw_nonzero().get()
-        && table.environ(stat.pid).is_some_and(|environ| marks(&environ).any(of_editor))
+        && table
+            .environ(stat.pid)
+            .is_some_and(|environ| marks(&environ).any(of_editor))
 }
 
 #[derive(Debug, Default)]
@@ -288,11 +339,15 @@ struct LiveProcesses {
 }
 
 impl LiveProcesses {
-    /// Signals a group in one call, so that no member sees the others die first. Ignores processes that are gone or
-    /// that creel cannot signal.
+    /// Signals a group in one call, so that no member sees the others die first. Ignores processes
+    /// that are gone or that creel cannot signal.
     fn signal(&self, signal: Signal) {
         for group in &self.groups {
-            ProcessGroup { pid: *group, start: None }.signal(signal);
+            ProcessGroup {
+                pid: *group,
+                start: None,
+            }
+            .signal(signal);
         }
         for pid in self.alone.iter().filter_map(|pid| Pid::from_raw(*pid)) {
             let _ = kill_process(pid, signal);
@@ -301,13 +356,27 @@ impl LiveProcesses {
 }
 
 /// Whether the process is in one of these groups, and the group is still the recorded one.
-fn is_member(table: ProcessTable, stat: &ProcessStat, groups: &[ProcessGroup], stats: &[ProcessStat]) -> bool {
+fn is_member(
+    table: ProcessTable,
+    stat: &ProcessStat,
+    groups: &[ProcessGroup],
+    stats: &[ProcessStat],
+) -> bool {
     let recorded = |group: &ProcessGroup| match stats.iter().find(|s| s.pid == group.pid) {
         // Without a start time, only a child of this process is certainly the recorded leader.
-        Some(leader) => group.start.map_or_else(|| children::is_started(group.pid, None), |at| at == leader.start),
-        None => own_sessions(table).any(|own| own == stat.session) && group.start.is_some_and(|at| stat.start >= at),
+        Some(leader) => group.start.map_or_else(
+            || children::is_started(group.pid, None),
+            |at| at == leader.start,
+        ),
+        None => {
+            own_sessions(table).any(|own| own == stat.session)
+                && group.start.is_some_and(|at| stat.start >= at)
+        }
     };
-    groups.iter().filter(|group| group.pid == stat.group).any(recorded)
+    groups
+        .iter()
+        .filter(|group| group.pid == stat.group)
+        .any(recorded)
 }
 
 /// The terminal session of this process before it left that session.
@@ -319,13 +388,19 @@ pub fn remember_session() {
 }
 
 fn own_sessions(table: ProcessTable) -> impl Iterator<Item = i32> {
-    LEFT_SESSION.get().copied().into_iter().chain([own_session(table)])
+    LEFT_SESSION
+        .get()
+        .copied()
+        .into_iter()
+        .chain([own_session(table)])
 }
 
-/// This process's terminal session, or 0 if its leader is outside the process namespace, as in many containers. Read
-/// from the list because rustix's `getsid` panics on 0.
+/// This process's terminal session, or 0 if its leader is outside the process namespace, as in many
+/// containers. Read from the list because rustix's `getsid` panics on 0.
 fn own_session(table: ProcessTable) -> i32 {
-    table.stat(getpid().as_raw_nonzero().get()).map_or(0, |own| own.session)
+    table
+        .stat(getpid().as_raw_nonzero().get())
+        .map_or(0, |own| own.session)
 }
 
 fn exists(group: i32) -> bool {
@@ -348,7 +423,10 @@ pub(crate) fn own_pid() -> i32 {
 
 fn has_mark(table: ProcessTable, pid: i32, prefix: &str) -> bool {
     // The environment of other users' processes cannot be read, and those do not belong to creel.
-    !prefix.is_empty() && table.environ(pid).is_some_and(|environ| environ_has_mark(&environ, prefix))
+    !prefix.is_empty()
+        && table
+            .environ(pid)
+            .is_some_and(|environ| environ_has_mark(&environ, prefix))
 }
 
 fn environ_has_mark(environ: &[u8], prefix: &str) -> bool {
@@ -358,26 +436,36 @@ fn environ_has_mark(environ: &[u8], prefix: &str) -> bool {
 /// The marks in an environment: one for each creel that the process runs under.
 fn marks(environ: &[u8]) -> impl Iterator<Item = &[u8]> {
     let variables = environ.split(|b| *b == 0);
-    let values = variables.filter_map(|v| v.strip_prefix(MARK.as_bytes()).and_then(|v| v.strip_prefix(b"=")));
+    let values = variables.filter_map(|v| {
+        v.strip_prefix(MARK.as_bytes())
+            .and_then(|v| v.strip_prefix(b"="))
+    });
     values.flat_map(|marks| marks.split(|b| *b == b' '))
 }
 
 /// Whether a mark is `prefix` or below it.
 pub(crate) fn is_below(mark: &[u8], prefix: &str) -> bool {
     let rest = mark.strip_prefix(prefix.as_bytes());
-    !prefix.is_empty() && rest.is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest[0] == b'/')
+    !prefix.is_empty()
+        && rest.is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest[0] == b'/')
 }
 
-/// The mark of a session that this process runs: its id, and the process, so that others can see whether it still runs.
+/// The mark of a session that this process runs: its id, and the process, so that others can see
+/// whether it still runs.
 pub fn session_mark(id: &str) -> String {
-    let start = ProcessTable::of_system().stat(own_pid()).map(|stat| stat.start).unwrap_or_default();
+    let start = ProcessTable::of_system()
+        .stat(own_pid())
+        .map(|stat| stat.start)
+        .unwrap_or_default();
     format!("{id}/{}.{start}", own_pid())
 }
 
 /// Whether the session of a mark still runs. What cannot be read or known counts as running.
 pub fn is_of_living_session(table: ProcessTable, mark: &str) -> bool {
     match process_of_mark(mark) {
-        Some((pid, start)) if start > 0 => table.stat(pid).is_some_and(|stat| stat.start == start && !stat.dead),
+        Some((pid, start)) if start > 0 => table
+            .stat(pid)
+            .is_some_and(|stat| stat.start == start && !stat.dead),
         Some(_) | None => true,
     }
 }

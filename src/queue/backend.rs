@@ -1,7 +1,9 @@
-//! What a queue needs from the place where it keeps its tasks: a NATS server, or a folder of the project.
+//! What a queue needs from the place where it keeps its tasks: a NATS server, or a folder of the
+//! project.
 //!
-//! A [`TaskStore`] has all tasks, with compare-and-swap. A [`ReadyLine`] hands each ready task to one worker, and a
-//! [`TaskLease`] is the worker's hold on it. None of them decides how a task can change: see [`crate::engine::queue`].
+//! A [`TaskStore`] has all tasks, with compare-and-swap. A [`ReadyLine`] hands each ready task to
+//! one worker, and a [`TaskLease`] is the worker's hold on it. None of them decides how a task can
+//! change: see [`crate::engine::queue`].
 
 use std::{collections::BTreeMap, fmt, pin::Pin, time::Duration};
 
@@ -47,14 +49,15 @@ pub struct TaskRevision {
 pub trait TaskStore: fmt::Debug + Send + Sync {
     fn get<'a>(&'a self, key: &'a QueueTaskKey) -> QueueFuture<'a, Option<TaskRevision>>;
 
-    /// Writes a task if its revision is still `read`; 0 means that it did not exist. `None` if another process was
-    /// faster.
+    /// Writes a task if its revision is still `read`; 0 means that it did not exist. `None` if
+    /// another process was faster.
     fn write<'a>(&'a self, task: &'a QueuedTask, read: u64) -> QueueFuture<'a, Option<u64>>;
 
     /// A number that is likely to be free as the name of the next task.
     fn next_number(&self) -> QueueFuture<'_, u64>;
 
-    /// All tasks in the order of their last change. Skips those in a format that this creel cannot read.
+    /// All tasks in the order of their last change. Skips those in a format that this creel cannot
+    /// read.
     fn all(&self) -> QueueFuture<'_, Vec<QueuedTask>>;
 
     /// The changes of all tasks, or of the tasks of one session if `owner` is not empty.
@@ -66,15 +69,18 @@ pub trait ChangeFeed: Send {
     /// All tasks as they are. Skips those in a format that this creel cannot read.
     fn all(&mut self) -> QueueFuture<'_, BTreeMap<QueueTaskKey, TaskRevision>>;
 
-    /// The next change. `None` if this creel cannot read its format. Nothing is lost if the caller drops the future.
+    /// The next change. `None` if this creel cannot read its format. Nothing is lost if the caller
+    /// drops the future.
     fn next(&mut self) -> QueueFuture<'_, Option<TaskRevision>>;
 }
 
 /// The tasks that are ready to start.
 ///
 /// # Invariants
-/// - A task is handed to one worker at a time. One whose worker is silent for longer than its lease is handed out again.
-/// - The highest priority comes first; groups of the same priority take turns; in a group, the oldest task comes first.
+/// - A task is handed to one worker at a time. One whose worker is silent for longer than its lease
+///   is handed out again.
+/// - The highest priority comes first; groups of the same priority take turns; in a group, the
+///   oldest task comes first.
 pub trait ReadyLine: fmt::Debug + Send {
     /// Puts a task into the line, unless it is already there.
     fn put<'a>(&'a mut self, order: &'a TaskSpec) -> QueueFuture<'a, ()>;
@@ -83,7 +89,10 @@ pub trait ReadyLine: fmt::Debug + Send {
     fn restore<'a>(&'a mut self, due: Vec<&'a TaskSpec>) -> QueueFuture<'a, ()>;
 
     /// The next task of the groups that `wanted` accepts.
-    fn take<'a>(&'a mut self, wanted: WantedGroups<'a>) -> QueueFuture<'a, Option<Box<dyn TaskLease>>>;
+    fn take<'a>(
+        &'a mut self,
+        wanted: WantedGroups<'a>,
+    ) -> QueueFuture<'a, Option<Box<dyn TaskLease>>>;
 
     /// Notes that there is a task under this subject.
     fn heard(&mut self, subject: &str);
@@ -96,8 +105,8 @@ pub trait TaskLease: fmt::Debug + Send + Sync {
     /// How long the worker can be silent.
     fn length(&self) -> Duration;
 
-    /// Whether the task is in the line under its own place. Another program may have put it under the name of another
-    /// task.
+    /// Whether the task is in the line under its own place. Another program may have put it under
+    /// the name of another task.
     fn is_for(&self, order: &TaskSpec) -> bool;
 
     /// Reports that the worker is alive.
@@ -111,7 +120,8 @@ pub trait TaskLease: fmt::Debug + Send + Sync {
 }
 
 impl TaskRevision {
-    /// Whether this state is newer than the known one. A process receives its own writes again, after all earlier ones.
+    /// Whether this state is newer than the known one. A process receives its own writes again,
+    /// after all earlier ones.
     pub fn is_news_to(&self, known: Option<&Self>) -> bool {
         known.is_none_or(|known| self.revision > known.revision)
     }
@@ -120,17 +130,29 @@ impl TaskRevision {
 impl QueueTaskKey {
     /// A task without a session.
     pub fn own(id: &str) -> Self {
-        Self { owner: "-".to_owned(), id: id.to_owned() }
+        Self {
+            owner: "-".to_owned(),
+            id: id.to_owned(),
+        }
     }
 
     pub fn of(order: &TaskSpec) -> Self {
-        let owner = order.session.as_ref().map_or("-", |owner| owner.id.as_str());
-        Self { owner: owner.to_owned(), id: order.id.clone() }
+        let owner = order
+            .session
+            .as_ref()
+            .map_or("-", |owner| owner.id.as_str());
+        Self {
+            owner: owner.to_owned(),
+            id: order.id.clone(),
+        }
     }
 
     #[must_use]
     pub fn sibling(&self, id: &str) -> Self {
-        Self { owner: self.owner.clone(), id: id.to_owned() }
+        Self {
+            owner: self.owner.clone(),
+            id: id.to_owned(),
+        }
     }
 
     pub fn id(&self) -> &str {

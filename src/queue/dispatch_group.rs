@@ -1,6 +1,6 @@
-//! Tasks of the same priority, type and allowed agents form a [`DispatchGroup`]. A worker asks the groups that it can
-//! serve, the highest priority first. Groups of the same priority take turns; within a group, the oldest task comes
-//! first.
+//! Tasks of the same priority, type and allowed agents form a [`DispatchGroup`]. A worker asks the
+//! groups that it can serve, the highest priority first. Groups of the same priority take turns;
+//! within a group, the oldest task comes first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,11 @@ pub struct DispatchGroup {
 
 impl DispatchGroup {
     pub fn of(order: &TaskSpec) -> Self {
-        Self { priority: order.priority, kind: order.kind.clone(), agents: order.agents.clone() }
+        Self {
+            priority: order.priority,
+            kind: order.kind.clone(),
+            agents: order.agents.clone(),
+        }
     }
 }
 
@@ -32,9 +36,14 @@ pub(super) struct GroupTurns {
 
 impl GroupTurns {
     /// The groups in the order in which to ask them.
-    pub(super) fn in_order(&self, groups: impl Iterator<Item = DispatchGroup>) -> Vec<DispatchGroup> {
+    pub(super) fn in_order(
+        &self,
+        groups: impl Iterator<Item = DispatchGroup>,
+    ) -> Vec<DispatchGroup> {
         let last = |group: &DispatchGroup| self.last.get(group).copied().unwrap_or_default();
-        let mut groups: Vec<_> = groups.map(|group| (group.priority, last(&group), group)).collect();
+        let mut groups: Vec<_> = groups
+            .map(|group| (group.priority, last(&group), group))
+            .collect();
         groups.sort();
         groups.into_iter().map(|(_, _, group)| group).collect()
     }
@@ -51,12 +60,20 @@ mod tests {
 
     #[test]
     fn the_highest_priority_comes_first_and_groups_of_the_same_priority_take_turns() {
-        let group = |priority, kind: &str| DispatchGroup { priority, kind: Some(kind.into()), agents: BTreeSet::new() };
+        let group = |priority, kind: &str| DispatchGroup {
+            priority,
+            kind: Some(kind.into()),
+            agents: BTreeSet::new(),
+        };
         let groups = [group(2, "a"), group(1, "z"), group(1, "m")];
         let mut turns = GroupTurns::default();
         let kinds = |turns: &GroupTurns| {
             let groups = turns.in_order(groups.iter().cloned());
-            groups.into_iter().filter_map(|group| group.kind).collect::<Vec<_>>().join(" ")
+            groups
+                .into_iter()
+                .filter_map(|group| group.kind)
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         assert_eq!(kinds(&turns), "m z a");
         turns.note(group(1, "m"));

@@ -4,8 +4,8 @@
 //!
 //! # Invariants
 //! - A session without such tasks sends no request to the server.
-//! - A message that is repeated after a lost connection has no effect the second time. A state of the queue from before
-//!   a request is not an answer to it.
+//! - A message that is repeated after a lost connection has no effect the second time. A state of
+//!   the queue from before a request is not an answer to it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,7 +39,8 @@ use crate::{
     socket::{message::ReplyData, query::SessionQuery, session_mirror::QueryHandle},
 };
 
-/// How long to wait after a change in the session before reading it, so that changes are read together.
+/// How long to wait after a change in the session before reading it, so that changes are read
+/// together.
 const PACE: Duration = Duration::from_millis(100);
 /// How long to wait before the next attempt to reach the queue.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -96,13 +97,15 @@ impl HandoverSnapshot {
 }
 
 impl TaskHandover<'_> {
-    /// Hands tasks over until the caller drops the future. Warns about errors once, since the records matter more.
+    /// Hands tasks over until the caller drops the future. Warns about errors once, since the
+    /// records matter more.
     pub(crate) async fn keep(&self, warned: &mut bool) {
         loop {
             if let Err(why) = self.follow().await {
                 tracing::info!("{why}");
                 if !std::mem::replace(warned, true) {
-                    self.handle.warn(format!("tasks for the queue wait here: {why}"));
+                    self.handle
+                        .warn(format!("tasks for the queue wait here: {why}"));
                 }
                 tokio::time::sleep(AGAIN).await;
             }
@@ -111,7 +114,10 @@ impl TaskHandover<'_> {
 
     async fn follow(&self) -> Result<(), QueueTrouble> {
         let mut news = self.desk.news.clone();
-        let mut known = HandoverSnapshot { tasks: self.tasks().await, queued: BTreeMap::new() };
+        let mut known = HandoverSnapshot {
+            tasks: self.tasks().await,
+            queued: BTreeMap::new(),
+        };
         while known.tasks.is_empty() {
             if news.changed().await.is_err() {
                 return std::future::pending().await;
@@ -154,17 +160,27 @@ impl TaskHandover<'_> {
         for seen in changes.all().await?.into_values() {
             known.learn(seen);
         }
-        let ids: BTreeSet<String> = known.queued.keys().chain(known.tasks.keys()).cloned().collect();
+        let ids: BTreeSet<String> = known
+            .queued
+            .keys()
+            .chain(known.tasks.keys())
+            .cloned()
+            .collect();
         for id in ids {
-            self.do_what_is_due(queue, known, &id, HandoverTrigger::AfterSilence).await?;
+            self.do_what_is_due(queue, known, &id, HandoverTrigger::AfterSilence)
+                .await?;
         }
         Ok(())
     }
 
-    /// The tasks for the queue. Never returns if the session has ended, since that says nothing about its tasks.
+    /// The tasks for the queue. Never returns if the session has ended, since that says nothing
+    /// about its tasks.
     async fn tasks(&self) -> BTreeMap<String, TaskView> {
         match self.desk.ask(SessionQuery::QueuedTaskList).await.told {
-            Some(ReplyData::Tasks(tasks)) => tasks.into_iter().map(|task| (task.id.clone(), task)).collect(),
+            Some(ReplyData::Tasks(tasks)) => tasks
+                .into_iter()
+                .map(|task| (task.id.clone(), task))
+                .collect(),
             Some(_) | None => std::future::pending().await,
         }
     }
@@ -172,9 +188,13 @@ impl TaskHandover<'_> {
     /// Reads the session again and returns the tasks whose state has changed.
     async fn look(&self, known: &mut HandoverSnapshot) -> Vec<String> {
         let before = std::mem::replace(&mut known.tasks, self.tasks().await);
-        let state = |tasks: &BTreeMap<String, TaskView>, id: &String| tasks.get(id).map(|task| task.state);
+        let state =
+            |tasks: &BTreeMap<String, TaskView>, id: &String| tasks.get(id).map(|task| task.state);
         let ids: BTreeSet<&String> = before.keys().chain(known.tasks.keys()).collect();
-        ids.into_iter().filter(|id| state(&before, id) != state(&known.tasks, id)).cloned().collect()
+        ids.into_iter()
+            .filter(|id| state(&before, id) != state(&known.tasks, id))
+            .cloned()
+            .collect()
     }
 
     async fn do_what_is_due(
@@ -191,16 +211,34 @@ impl TaskHandover<'_> {
             result: task.result.as_deref(),
             reason: task.reason.as_deref(),
         });
-        let owner = OwnerSession { name: self.session.to_owned(), id: self.id.to_owned() };
-        let done = match (due(ours, known.queued.get(id).map(|seen| &seen.task), news), task) {
-            (HandoverAction::Put, Some(task)) => queue.add(order(task, owner), now()).await.map(Some),
+        let owner = OwnerSession {
+            name: self.session.to_owned(),
+            id: self.id.to_owned(),
+        };
+        let done = match (
+            due(ours, known.queued.get(id).map(|seen| &seen.task), news),
+            task,
+        ) {
+            (HandoverAction::Put, Some(task)) => {
+                queue.add(order(task, owner), now()).await.map(Some)
+            }
             (HandoverAction::Nothing | HandoverAction::Put, _) => Ok(None),
             (HandoverAction::Ask(ask), _) => {
-                let order = TaskSpec { id: id.to_owned(), session: Some(owner), ..TaskSpec::default() };
-                queue.ask(&QueueTaskKey::of(&order), &ask, now()).await.map(Some)
+                let order = TaskSpec {
+                    id: id.to_owned(),
+                    session: Some(owner),
+                    ..TaskSpec::default()
+                };
+                queue
+                    .ask(&QueueTaskKey::of(&order), &ask, now())
+                    .await
+                    .map(Some)
             }
             (HandoverAction::Tell(command), _) => {
-                let told = self.handle.command(self.place.actor(), SessionCommand::Task { task: command }).await;
+                let told = self
+                    .handle
+                    .command(self.place.actor(), SessionCommand::Task { task: command })
+                    .await;
                 if let Err(why) = told {
                     tracing::info!("the queue: {}", refusals::text(&why));
                 }
@@ -213,7 +251,9 @@ impl TaskHandover<'_> {
                 Ok(())
             }
             Err(QueueError::Trouble(trouble)) => Err(trouble),
-            Err(error @ (QueueError::Refused(_) | QueueError::BadTask(_) | QueueError::Taken(_))) => {
+            Err(
+                error @ (QueueError::Refused(_) | QueueError::BadTask(_) | QueueError::Taken(_)),
+            ) => {
                 // Another process was faster. Its change arrives next.
                 tracing::info!("the queue: {error}");
                 Ok(())
@@ -222,23 +262,29 @@ impl TaskHandover<'_> {
     }
 }
 
-/// Hands over what a session that has ended added last, when nothing followed it any more. `server` is the server of its
-/// queue, if it has one.
+/// Hands over what a session that has ended added last, when nothing followed it any more. `server`
+/// is the server of its queue, if it has one.
 pub(crate) async fn finish(
     root: &Path,
     server: Option<&NatsConfig>,
     owner: OwnerSession,
     graph: &TaskGraph,
 ) -> Result<(), QueueTrouble> {
-    let ready: Vec<TaskView> =
-        task_view::handed(graph).into_iter().filter(|task| task.state == TaskState::Ready).collect();
+    let ready: Vec<TaskView> = task_view::handed(graph)
+        .into_iter()
+        .filter(|task| task.state == TaskState::Ready)
+        .collect();
     if ready.is_empty() {
         return Ok(());
     }
     let mut queue = match server {
         Some(nats) => {
-            let (client, _told) = connect(nats, ReconnectPolicy::Never).await.map_err(NatsError::from)?;
-            HandoverPlace::Server(&jetstream::new(client), nats).open().await?
+            let (client, _told) = connect(nats, ReconnectPolicy::Never)
+                .await
+                .map_err(NatsError::from)?;
+            HandoverPlace::Server(&jetstream::new(client), nats)
+                .open()
+                .await?
         }
         None => HandoverPlace::Project(root).open().await?,
     };
@@ -247,7 +293,9 @@ pub(crate) async fn finish(
             // Most of them are there already.
             Ok(_) | Err(QueueError::Taken(_)) => {}
             Err(QueueError::Trouble(trouble)) => return Err(trouble),
-            Err(error @ (QueueError::Refused(_) | QueueError::BadTask(_))) => tracing::warn!("the queue: {error}"),
+            Err(error @ (QueueError::Refused(_) | QueueError::BadTask(_))) => {
+                tracing::warn!("the queue: {error}");
+            }
         }
     }
     Ok(())

@@ -1,11 +1,12 @@
 //! The ready tasks of a project's own queue, and which worker has which.
 //!
-//! A worker's hold on a task is a file in `.creel/queue/leases`, which it keeps locked: the kernel releases it when the
-//! worker dies. A worker that is suspended for longer than the lease loses its task, too: the next worker replaces the
-//! file by its own.
+//! A worker's hold on a task is a file in `.creel/queue/leases`, which it keeps locked: the kernel
+//! releases it when the worker dies. A worker that is suspended for longer than the lease loses its
+//! task, too: the next worker replaces the file by its own.
 //!
 //! # Invariants
-//! - A worker is handed a task only if no other worker has a lease on it. Leases are given one at a time.
+//! - A worker is handed a task only if no other worker has a lease on it. Leases are given one at a
+//!   time.
 //! - Only the file that a worker has locked itself is its lease, whatever happened meanwhile.
 
 use std::{
@@ -54,25 +55,43 @@ struct LocalLease {
 
 impl LocalLine {
     pub(super) fn new(store: LocalStore, lease: Duration) -> Self {
-        Self { store, lease, turns: GroupTurns::default() }
+        Self {
+            store,
+            lease,
+            turns: GroupTurns::default(),
+        }
     }
 
-    /// The tasks that can be handed out, unless a worker has a lease, in groups and the oldest first.
+    /// The tasks that can be handed out, unless a worker has a lease, in groups and the oldest
+    /// first.
     fn candidates(&self, wanted: WantedGroups<'_>) -> Result<Vec<TaskSpec>, LocalQueueError> {
         let mut due = self.store.read(|known| {
             let due = known.tasks().filter(|(_, known)| {
-                matches!(known.seen.task.standing, QueuedTaskState::Ready | QueuedTaskState::Active { .. })
+                matches!(
+                    known.seen.task.standing,
+                    QueuedTaskState::Ready | QueuedTaskState::Active { .. }
+                )
             });
-            due.map(|(_, known)| (known.born, known.seen.task.order.clone())).collect::<Vec<_>>()
+            due.map(|(_, known)| (known.born, known.seen.task.order.clone()))
+                .collect::<Vec<_>>()
         })?;
         due.sort_by_key(|(born, _)| *born);
-        let mut groups: Vec<DispatchGroup> = due.iter().map(|(_, order)| DispatchGroup::of(order)).collect();
+        let mut groups: Vec<DispatchGroup> = due
+            .iter()
+            .map(|(_, order)| DispatchGroup::of(order))
+            .collect();
         groups.sort();
         groups.dedup();
-        let groups = self.turns.in_order(groups.into_iter().filter(|group| wanted(group)));
+        let groups = self
+            .turns
+            .in_order(groups.into_iter().filter(|group| wanted(group)));
         Ok(groups
             .into_iter()
-            .flat_map(|group| due.iter().map(|(_, order)| order).filter(move |order| DispatchGroup::of(order) == group))
+            .flat_map(|group| {
+                due.iter()
+                    .map(|(_, order)| order)
+                    .filter(move |order| DispatchGroup::of(order) == group)
+            })
             .cloned()
             .collect())
     }
@@ -88,16 +107,26 @@ impl ReadyLine for LocalLine {
         Box::pin(async { Ok(()) })
     }
 
-    fn take<'a>(&'a mut self, wanted: WantedGroups<'a>) -> QueueFuture<'a, Option<Box<dyn TaskLease>>> {
+    fn take<'a>(
+        &'a mut self,
+        wanted: WantedGroups<'a>,
+    ) -> QueueFuture<'a, Option<Box<dyn TaskLease>>> {
         Box::pin(async {
             let folder = self.store.folder.clone();
             let _lock = folder.locked().await?;
             for order in self.candidates(wanted)? {
                 let path = folder.lease(&QueueTaskKey::of(&order));
-                let leased = lease(&path, now(), self.lease).map_err(|cause| folder.error(&cause))?;
+                let leased =
+                    lease(&path, now(), self.lease).map_err(|cause| folder.error(&cause))?;
                 if let Some(file) = leased {
                     self.turns.note(DispatchGroup::of(&order));
-                    let lease = LocalLease { order, length: self.lease, folder, path, file };
+                    let lease = LocalLease {
+                        order,
+                        length: self.lease,
+                        folder,
+                        path,
+                        file,
+                    };
                     return Ok(Some(Box::new(lease) as Box<dyn TaskLease>));
                 }
             }
@@ -115,7 +144,10 @@ fn lease(path: &Path, now: UnixTime, length: Duration) -> io::Result<Option<File
         Ok(mut there) => {
             let mut text = String::new();
             there.read_to_string(&mut text)?;
-            let until = text.trim_end().split_once(' ').and_then(|(until, whose)| Some((until.parse().ok()?, whose)));
+            let until = text
+                .trim_end()
+                .split_once(' ')
+                .and_then(|(until, whose)| Some((until.parse().ok()?, whose)));
             let (until, whose) = until.unwrap_or((0, "held"));
             let is_ahead = now.0 < until && until < now.0 + millis(FARTHEST);
             let is_held = whose == "held" && there.try_lock().is_err();
@@ -154,10 +186,15 @@ impl LocalLease {
     }
 
     /// Changes the lease, if it is still this worker's.
-    fn change<'a>(&'a self, change: impl FnOnce(&Self) -> io::Result<()> + Send + 'a) -> QueueFuture<'a, ()> {
+    fn change<'a>(
+        &'a self,
+        change: impl FnOnce(&Self) -> io::Result<()> + Send + 'a,
+    ) -> QueueFuture<'a, ()> {
         Box::pin(async {
             let _lock = self.folder.locked().await?;
-            let changed = self.is_ours().and_then(|ours| if ours { change(self) } else { Ok(()) });
+            let changed = self
+                .is_ours()
+                .and_then(|ours| if ours { change(self) } else { Ok(()) });
             Ok(changed.map_err(|cause| self.folder.error(&cause))?)
         })
     }
@@ -186,7 +223,11 @@ impl TaskLease for LocalLease {
 
     fn back(&self, after: Duration) -> QueueFuture<'_, ()> {
         self.change(move |lease| {
-            if after.is_zero() { fs::remove_file(&lease.path) } else { write_until(&lease.file, now(), after, "back") }
+            if after.is_zero() {
+                fs::remove_file(&lease.path)
+            } else {
+                write_until(&lease.file, now(), after, "back")
+            }
         })
     }
 }

@@ -1,10 +1,14 @@
-//! The tasks of a project's own queue: `.creel/queue/tasks.jsonl`, a line for each change, without any server.
+//! The tasks of a project's own queue: `.creel/queue/tasks.jsonl`, a line for each change, without
+//! any server.
 //!
 //! # Invariants
 //! - Changes are made one at a time, under a lock that the kernel releases when its holder dies.
-//! - A change counts when its line is complete. The next writer removes what a killed one left half written.
-//! - The file is never longer than a few lines for each task: a writer replaces it by one with the last line of each.
-//! - A line that cannot be read is skipped, reported and kept: a file with such a line is not replaced.
+//! - A change counts when its line is complete. The next writer removes what a killed one left half
+//!   written.
+//! - The file is never longer than a few lines for each task: a writer replaces it by one with the
+//!   last line of each.
+//! - A line that cannot be read is skipped, reported and kept: a file with such a line is not
+//!   replaced.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +34,8 @@ use crate::{
     queue::backend::{ChangeFeed, QueueFuture, QueueTaskKey, TaskRevision, TaskStore},
 };
 
-/// How long another process may hold the lock. It takes milliseconds, unless the process is suspended.
+/// How long another process may hold the lock. It takes milliseconds, unless the process is
+/// suspended.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 const LOCK_AGAIN: Duration = Duration::from_millis(2);
 /// How often to look for changes of other processes.
@@ -91,7 +96,9 @@ pub(super) struct LocalQueueDir {
 }
 
 /// The lock on the folder, until it is dropped.
-pub(super) struct FolderLock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
+pub(super) struct FolderLock(
+    #[expect(dead_code, reason = "closing the file releases the lock")] File,
+);
 
 #[derive(Debug, Clone)]
 pub(super) struct LocalStore {
@@ -128,12 +135,21 @@ impl LocalQueueDir {
     /// The folder in a project. Creates it if there is none.
     pub(super) fn open(project: &Path) -> Result<Self, LocalQueueError> {
         let path = project.join(open::OURS).join("queue");
-        let leases = || DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(path.join("leases"));
+        let leases = || {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(PRIVATE_DIR)
+                .create(path.join("leases"))
+        };
         let made = create_ignored(&path).and_then(|()| leases());
         let this = Self { path };
         let ours = project.join(open::OURS);
-        made.and_then(|()| [&ours, &this.path].into_iter().try_for_each(|path| open::no_link(path)))
-            .map_err(|cause| this.error(&cause))?;
+        made.and_then(|()| {
+            [&ours, &this.path]
+                .into_iter()
+                .try_for_each(|path| open::no_link(path))
+        })
+        .map_err(|cause| this.error(&cause))?;
         Ok(this)
     }
 
@@ -146,13 +162,17 @@ impl LocalQueueDir {
     }
 
     pub(super) fn error(&self, cause: &io::Error) -> LocalQueueError {
-        LocalQueueError::Io { path: self.path.display().to_string(), cause: in_words(cause) }
+        LocalQueueError::Io {
+            path: self.path.display().to_string(),
+            cause: in_words(cause),
+        }
     }
 
     /// Waits for the lock.
     pub(super) async fn locked(&self) -> Result<FolderLock, LocalQueueError> {
         let path = self.path.join("lock");
-        let file = open::open(&path, OFlags::WRONLY | OFlags::CREATE).map_err(|cause| self.error(&cause))?;
+        let file = open::open(&path, OFlags::WRONLY | OFlags::CREATE)
+            .map_err(|cause| self.error(&cause))?;
         let since = Instant::now();
         loop {
             match file.try_lock() {
@@ -160,7 +180,9 @@ impl LocalQueueDir {
                 Err(TryLockError::WouldBlock) if since.elapsed() < LOCK_PATIENCE => {
                     tokio::time::sleep(LOCK_AGAIN).await;
                 }
-                Err(TryLockError::WouldBlock) => return Err(LocalQueueError::Locked(path.display().to_string())),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(LocalQueueError::Locked(path.display().to_string()));
+                }
                 Err(TryLockError::Error(cause)) => return Err(self.error(&cause)),
             }
         }
@@ -184,33 +206,56 @@ impl KnownTasks {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        let is_known = |(read, meta): (&ReadFile, &Metadata)| read.inode == meta.ino() && read.offset <= meta.len();
+        let is_known = |(read, meta): (&ReadFile, &Metadata)| {
+            read.inode == meta.ino() && read.offset <= meta.len()
+        };
         if !self.read.as_ref().zip(found.as_ref()).is_some_and(is_known) {
             // Replaced by a shorter one, or edited or removed by the user.
-            *self = Self { last: self.last, tasks: std::mem::take(&mut self.tasks), ..Self::default() };
+            *self = Self {
+                last: self.last,
+                tasks: std::mem::take(&mut self.tasks),
+                ..Self::default()
+            };
             if found.is_none() {
                 self.tasks.clear();
                 return Ok(Vec::new());
             }
             let file = open::to_read(&path)?;
             let inode = file.metadata()?.ino();
-            self.read = Some(ReadFile { file, inode, offset: 0 });
+            self.read = Some(ReadFile {
+                file,
+                inode,
+                offset: 0,
+            });
         }
-        let Some(read) = &mut self.read else { return Ok(Vec::new()) };
+        let Some(read) = &mut self.read else {
+            return Ok(Vec::new());
+        };
         if read.file.metadata()?.len() == read.offset {
             return Ok(Vec::new());
         }
         let mut text = Vec::new();
         read.file.seek(SeekFrom::Start(read.offset))?;
         read.file.read_to_end(&mut text)?;
-        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let whole = text
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
         read.offset += whole as u64;
-        Ok(text[..whole].split_inclusive(|byte| *byte == b'\n').filter_map(|line| self.note(line)).collect())
+        Ok(text[..whole]
+            .split_inclusive(|byte| *byte == b'\n')
+            .filter_map(|line| self.note(line))
+            .collect())
     }
 
     fn note(&mut self, line: &[u8]) -> Option<QueueTaskKey> {
         self.lines += 1;
-        let Ok(TaskLine { revision, born, task }) = serde_json::from_slice::<TaskLine>(line) else {
+        let Ok(TaskLine {
+            revision,
+            born,
+            task,
+        }) = serde_json::from_slice::<TaskLine>(line)
+        else {
             self.unreadable.push(self.lines);
             // The next change is a later one, also after this line has been repaired.
             self.last += 1;
@@ -231,7 +276,11 @@ impl KnownTasks {
         let key = QueueTaskKey::of(&task.order);
         let revision = self.last + 1;
         let born = self.get(&key).map_or(revision, |known| known.born);
-        let line = line_of(&TaskLine { revision, born, task: task.clone() });
+        let line = line_of(&TaskLine {
+            revision,
+            born,
+            task: task.clone(),
+        });
         let mut file = open::open(&folder.tasks(), OFlags::WRONLY | OFlags::CREATE)?;
         let end = self.read.as_ref().map_or(0, |read| read.offset);
         file.set_len(end)?;
@@ -239,7 +288,8 @@ impl KnownTasks {
         file.write_all(line.as_bytes())?;
         file.sync_data()?;
         self.catch_up(folder)?;
-        if self.lines > FEW_LINES && self.lines > 4 * self.tasks.len() && self.unreadable.is_empty() {
+        if self.lines > FEW_LINES && self.lines > 4 * self.tasks.len() && self.unreadable.is_empty()
+        {
             self.shorten(folder)?;
         }
         Ok(revision)
@@ -249,7 +299,11 @@ impl KnownTasks {
         let mut tasks = self.tasks.values().collect::<Vec<_>>();
         tasks.sort_by_key(|known| known.seen.revision);
         let lines = tasks.into_iter().map(|KnownTask { seen, born }| {
-            line_of(&TaskLine { revision: seen.revision, born: *born, task: seen.task.clone() })
+            line_of(&TaskLine {
+                revision: seen.revision,
+                born: *born,
+                task: seen.task.clone(),
+            })
         });
         open::replace(&folder.tasks(), &lines.collect::<String>())
     }
@@ -261,7 +315,10 @@ fn line_of(stored: &TaskLine) -> String {
 
 impl LocalStore {
     pub(super) fn new(folder: LocalQueueDir) -> Self {
-        Self { folder, known: Arc::default() }
+        Self {
+            folder,
+            known: Arc::default(),
+        }
     }
 
     pub(super) fn skipped_lines(&self) -> Result<Option<SkippedLines>, LocalQueueError> {
@@ -274,10 +331,16 @@ impl LocalStore {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the tasks as they are now. Needs no lock: a line that is being written is not complete yet.
-    pub(super) fn read<T>(&self, look: impl FnOnce(&KnownTasks) -> T) -> Result<T, LocalQueueError> {
+    /// Reads the tasks as they are now. Needs no lock: a line that is being written is not complete
+    /// yet.
+    pub(super) fn read<T>(
+        &self,
+        look: impl FnOnce(&KnownTasks) -> T,
+    ) -> Result<T, LocalQueueError> {
         let mut known = self.known();
-        known.catch_up(&self.folder).map_err(|cause| self.folder.error(&cause))?;
+        known
+            .catch_up(&self.folder)
+            .map_err(|cause| self.folder.error(&cause))?;
         Ok(look(&known))
     }
 }
@@ -291,7 +354,8 @@ impl TaskStore for LocalStore {
         Box::pin(async move {
             let _lock = self.folder.locked().await?;
             let key = QueueTaskKey::of(&task.order);
-            if self.read(|known| known.get(&key).map_or(0, |known| known.seen.revision))? != read || !is_name(key.id())
+            if self.read(|known| known.get(&key).map_or(0, |known| known.seen.revision))? != read
+                || !is_name(key.id())
             {
                 return Ok(None);
             }
@@ -301,12 +365,19 @@ impl TaskStore for LocalStore {
     }
 
     fn next_number(&self) -> QueueFuture<'_, u64> {
-        Box::pin(async { Ok(self.read(|known| (known.tasks.len() + known.unreadable.len()) as u64 + 1)?) })
+        Box::pin(async {
+            Ok(self.read(|known| (known.tasks.len() + known.unreadable.len()) as u64 + 1)?)
+        })
     }
 
     fn all(&self) -> QueueFuture<'_, Vec<QueuedTask>> {
         Box::pin(async {
-            let mut all = self.read(|known| known.tasks().map(|(_, known)| known.seen.clone()).collect::<Vec<_>>())?;
+            let mut all = self.read(|known| {
+                known
+                    .tasks()
+                    .map(|(_, known)| known.seen.clone())
+                    .collect::<Vec<_>>()
+            })?;
             all.sort_by_key(|seen| seen.revision);
             Ok(all.into_iter().map(|seen| seen.task).collect())
         })
@@ -334,9 +405,17 @@ struct LocalChangeFeed {
 
 impl LocalChangeFeed {
     fn look(&mut self) -> Result<(), LocalQueueError> {
-        let changed = self.known.catch_up(&self.folder).map_err(|cause| self.folder.error(&cause))?;
-        let ours = changed.into_iter().filter(|key| self.owner.is_empty() || key.owner() == self.owner);
-        let seen = ours.filter_map(|key| self.known.get(&key)).map(|known| known.seen.clone()).collect::<Vec<_>>();
+        let changed = self
+            .known
+            .catch_up(&self.folder)
+            .map_err(|cause| self.folder.error(&cause))?;
+        let ours = changed
+            .into_iter()
+            .filter(|key| self.owner.is_empty() || key.owner() == self.owner);
+        let seen = ours
+            .filter_map(|key| self.known.get(&key))
+            .map(|known| known.seen.clone())
+            .collect::<Vec<_>>();
         // The next one is taken from the end.
         self.due.splice(0..0, seen.into_iter().rev());
         Ok(())
@@ -348,7 +427,9 @@ impl ChangeFeed for LocalChangeFeed {
         Box::pin(async {
             self.look()?;
             let all = self.due.drain(..).rev();
-            Ok(all.map(|seen| (QueueTaskKey::of(&seen.task.order), seen)).collect())
+            Ok(all
+                .map(|seen| (QueueTaskKey::of(&seen.task.order), seen))
+                .collect())
         })
     }
 

@@ -37,13 +37,23 @@ impl QueuePlace {
     ) -> Result<Self, QueueTrouble> {
         let news = client.subscribe(subjects(&nats)?).await;
         let news = news.map_err(|error| NatsError(format!("cannot subscribe: {error}")))?;
-        Ok(Self::Server(Box::new(QueueServer { nats, client, told, news })))
+        Ok(Self::Server(Box::new(QueueServer {
+            nats,
+            client,
+            told,
+            news,
+        })))
     }
 
     pub async fn open(&mut self, lease: Duration) -> Result<TaskQueue, QueueTrouble> {
         match self {
             Self::Server(server) => {
-                let opened = TaskQueue::of_server(&jetstream::new(server.client.clone()), &server.nats, lease).await;
+                let opened = TaskQueue::of_server(
+                    &jetstream::new(server.client.clone()),
+                    &server.nats,
+                    lease,
+                )
+                .await;
                 opened.map_err(|trouble| self.explained(trouble))
             }
             Self::Project(root) => TaskQueue::of_project(root, lease),
@@ -58,8 +68,8 @@ impl QueuePlace {
         }
     }
 
-    /// Waits until another process has put a task into the line, and returns the task's subject. In a project's own
-    /// queue, the changes of the tasks say everything.
+    /// Waits until another process has put a task into the line, and returns the task's subject. In
+    /// a project's own queue, the changes of the tasks say everything.
     pub async fn news(&mut self) -> Result<Option<String>, QueueTrouble> {
         match self {
             Self::Server(server) => Ok(server.news().await?),
@@ -79,14 +89,17 @@ impl QueuePlace {
 }
 
 impl QueueServer {
-    /// What the server has refused since the last question. It does not answer a user that lacks a right.
+    /// What the server has refused since the last question. It does not answer a user that lacks a
+    /// right.
     fn refusal(&mut self) -> Option<NatsError> {
         let events = std::iter::from_fn(|| self.told.try_recv().ok());
         let refusals = events.filter_map(|event| match event {
             NatsConnectionEvent::Refused(why) => Some(why),
             NatsConnectionEvent::Connected | NatsConnectionEvent::Lost => None,
         });
-        refusals.last().map(|why| NatsError(format!("the server refused: {why}")))
+        refusals
+            .last()
+            .map(|why| NatsError(format!("the server refused: {why}")))
     }
 
     async fn news(&mut self) -> Result<Option<String>, NatsError> {

@@ -1,8 +1,8 @@
 //! The tasks that are ready to start, in a stream that hands each of them to one worker.
 //!
 //! # Invariants
-//! - A task is in the stream at most once, since its subject is unique. The subject defines the task's group, whatever
-//!   the message says.
+//! - A task is in the stream at most once, since its subject is unique. The subject defines the
+//!   task's group, whatever the message says.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -52,7 +52,8 @@ pub(super) struct ReadyTaskStream {
     store: NatsStream,
     queue: String,
     prefix: String,
-    /// How long a worker can be silent. Only for new consumers: an existing one keeps its own lease.
+    /// How long a worker can be silent. Only for new consumers: an existing one keeps its own
+    /// lease.
     lease: Duration,
     /// The groups with their consumers. `None` until a task is requested for the first time.
     rows: BTreeMap<DispatchGroup, Option<PullConsumer>>,
@@ -76,28 +77,59 @@ impl DispatchGroup {
         format!("{}.{kind}.{}", self.priority, self.agents_token())
     }
 
-    /// The name of the group's consumer. It is unique, although names of queues, types and agents can contain a `_`.
+    /// The name of the group's consumer. It is unique, although names of queues, types and agents
+    /// can contain a `_`.
     fn consumer(&self, queue: &str) -> String {
-        format!("{queue}{AND}{}", self.tokens().replace('.', &AND.to_string()))
+        format!(
+            "{queue}{AND}{}",
+            self.tokens().replace('.', &AND.to_string())
+        )
     }
 
     fn agents_token(&self) -> String {
         let agents: Vec<&str> = self.agents.iter().map(String::as_str).collect();
-        if agents.is_empty() { NONE.to_owned() } else { agents.join(&AND.to_string()) }
+        if agents.is_empty() {
+            NONE.to_owned()
+        } else {
+            agents.join(&AND.to_string())
+        }
     }
 
     /// Parses the part of a subject after the prefix. `None` if no task can have this subject.
     fn parse(tokens: &str) -> Option<Self> {
-        let [priority, kind, agents, _owner, id] = *tokens.split('.').collect::<Vec<_>>() else { return None };
-        let agents = if agents == NONE { BTreeSet::new() } else { agents.split(AND).map(str::to_owned).collect() };
+        let [priority, kind, agents, _owner, id] = *tokens.split('.').collect::<Vec<_>>() else {
+            return None;
+        };
+        let agents = if agents == NONE {
+            BTreeSet::new()
+        } else {
+            agents.split(AND).map(str::to_owned).collect()
+        };
         let kind = (kind != NONE).then(|| kind.to_owned());
-        let row = Self { priority: priority.parse().ok()?, kind, agents };
-        // Workers would not ask for a group that is spelled differently, such as with agents in another order.
-        let is_so = tokens.strip_prefix(&row.tokens()).is_some_and(|rest| rest.starts_with('.'));
+        let row = Self {
+            priority: priority.parse().ok()?,
+            kind,
+            agents,
+        };
+        // Workers would not ask for a group that is spelled differently, such as with agents in
+        // another order.
+        let is_so = tokens
+            .strip_prefix(&row.tokens())
+            .is_some_and(|rest| rest.starts_with('.'));
         let could_be = |row: &Self| {
-            let Self { priority, kind, agents } = row.clone();
-            let order =
-                TaskSpec { id: id.to_owned(), goal: "any".to_owned(), priority, kind, agents, ..TaskSpec::default() };
+            let Self {
+                priority,
+                kind,
+                agents,
+            } = row.clone();
+            let order = TaskSpec {
+                id: id.to_owned(),
+                goal: "any".to_owned(),
+                priority,
+                kind,
+                agents,
+                ..TaskSpec::default()
+            };
             order.checked().is_ok()
         };
         Some(row).filter(|row| is_so && could_be(row))
@@ -111,11 +143,19 @@ fn all_subjects(nats: &NatsConfig) -> String {
 
 /// The subjects of the tasks of a project's queue.
 pub fn subjects(nats: &NatsConfig) -> Result<String, NatsError> {
-    Ok(format!("{}{}.>", subject::queue(&nats.prefix), queue_of(nats)?))
+    Ok(format!(
+        "{}{}.>",
+        subject::queue(&nats.prefix),
+        queue_of(nats)?
+    ))
 }
 
 fn subject_of(prefix: &str, order: &TaskSpec) -> String {
-    format!("{prefix}{}.{}", DispatchGroup::of(order).tokens(), QueueTaskKey::of(order).tokens())
+    format!(
+        "{prefix}{}.{}",
+        DispatchGroup::of(order).tokens(),
+        QueueTaskKey::of(order).tokens()
+    )
 }
 
 fn stream_name(nats: &NatsConfig) -> String {
@@ -124,7 +164,11 @@ fn stream_name(nats: &NatsConfig) -> String {
 
 impl ReadyTaskStream {
     /// Opens the stream. Creates it if there is none.
-    pub(super) async fn open(jetstream: &Context, nats: &NatsConfig, lease: Duration) -> Result<Self, NatsError> {
+    pub(super) async fn open(
+        jetstream: &Context,
+        nats: &NatsConfig,
+        lease: Duration,
+    ) -> Result<Self, NatsError> {
         let wanted = Config {
             name: stream_name(nats),
             subjects: vec![all_subjects(nats)],
@@ -141,7 +185,9 @@ impl ReadyTaskStream {
         let retention = store.stream.cached_info().config.retention;
         if retention != RetentionPolicy::WorkQueue {
             let name = stream_name(nats);
-            return Err(NatsError(format!("the stream {name} is not a work queue, so workers would get tasks twice")));
+            return Err(NatsError(format!(
+                "the stream {name} is not a work queue, so workers would get tasks twice"
+            )));
         }
         let queue = queue_of(nats)?.to_owned();
         let prefix = format!("{}{queue}.", subject::queue(&nats.prefix));
@@ -168,17 +214,31 @@ impl ReadyTaskStream {
         headers.insert(LAST_OF_SUBJECT, "0");
         let text = serde_json::to_vec(order).expect("an order has no keys that are not text");
         let cannot = |error: &dyn std::error::Error| {
-            let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-            NatsError(format!("the server does not accept task {} in the queue: {error}{cause}", order.id))
+            let cause = error
+                .source()
+                .map(|cause| format!(": {cause}"))
+                .unwrap_or_default();
+            NatsError(format!(
+                "the server does not accept task {} in the queue: {error}{cause}",
+                order.id
+            ))
         };
         for attempt in 1.. {
-            let sent = self.jetstream.publish_with_headers(subject.clone(), headers.clone(), text.clone().into()).await;
+            let sent = self
+                .jetstream
+                .publish_with_headers(subject.clone(), headers.clone(), text.clone().into())
+                .await;
             match sent.map_err(|error| cannot(&error))?.await {
-                // Another client has just created the stream, and the server does not deliver to it yet.
-                Err(error) if error.kind() == PublishErrorKind::StreamNotFound && attempt < ATTEMPTS => {
+                // Another client has just created the stream, and the server does not deliver to it
+                // yet.
+                Err(error)
+                    if error.kind() == PublishErrorKind::StreamNotFound && attempt < ATTEMPTS =>
+                {
                     tokio::time::sleep(STREAM_BEGINS).await;
                 }
-                Err(error) if error.kind() != PublishErrorKind::WrongLastSequence => return Err(cannot(&error)),
+                Err(error) if error.kind() != PublishErrorKind::WrongLastSequence => {
+                    return Err(cannot(&error));
+                }
                 Ok(_) | Err(_) => break,
             }
         }
@@ -186,10 +246,15 @@ impl ReadyTaskStream {
         Ok(())
     }
 
-    /// Reads which subjects have tasks and returns them. Groups without tasks are not asked any more.
+    /// Reads which subjects have tasks and returns them. Groups without tasks are not asked any
+    /// more.
     pub(super) async fn look(&mut self) -> Result<BTreeSet<String>, NatsError> {
         let there = self.store.subjects(format!("{}>", self.prefix)).await?;
-        let row = |subject: &String| subject.strip_prefix(&self.prefix).and_then(DispatchGroup::parse);
+        let row = |subject: &String| {
+            subject
+                .strip_prefix(&self.prefix)
+                .and_then(DispatchGroup::parse)
+        };
         let rows: BTreeSet<DispatchGroup> = there.iter().filter_map(row).collect();
         self.rows.retain(|row, _| rows.contains(row));
         for row in rows {
@@ -214,31 +279,67 @@ impl ReadyTaskStream {
         let consumer = self.consumer(row).await?;
         let lease = consumer.cached_info().config.ack_wait;
         loop {
-            let mut batch =
-                consumer.fetch().max_messages(1).messages().await.map_err(|error| cannot(error.to_string()))?;
+            let mut batch = consumer
+                .fetch()
+                .max_messages(1)
+                .messages()
+                .await
+                .map_err(|error| cannot(error.to_string()))?;
             // A request on a lost connection gets no answer.
             let next = std::future::poll_fn(|context| Pin::new(&mut batch).poll_next(context));
             let next = tokio::time::timeout(PATIENCE, next).await;
             let next = next.map_err(|_| cannot("the server does not answer".to_owned()))?;
-            let Some(message) = next.transpose().map_err(|error| cannot(error.to_string()))? else { return Ok(None) };
+            let Some(message) = next
+                .transpose()
+                .map_err(|error| cannot(error.to_string()))?
+            else {
+                return Ok(None);
+            };
             match self.read(row, &message) {
-                Ok(order) => return Ok(Some(LeasedTask { order, lease, message, prefix: self.prefix.clone() })),
+                Ok(order) => {
+                    return Ok(Some(LeasedTask {
+                        order,
+                        lease,
+                        message,
+                        prefix: self.prefix.clone(),
+                    }));
+                }
                 Err(why) => {
-                    tracing::warn!("nats: creel discards a task in the queue that it does not understand: {why}");
-                    message.ack_with(AckKind::Term).await.map_err(|error| cannot(error.to_string()))?;
+                    tracing::warn!(
+                        "nats: creel discards a task in the queue that it does not understand: {why}"
+                    );
+                    message
+                        .ack_with(AckKind::Term)
+                        .await
+                        .map_err(|error| cannot(error.to_string()))?;
                 }
             }
         }
     }
 
-    /// Parses a message. Its subject defines the group, so other programs need not repeat that in the message.
+    /// Parses a message. Its subject defines the group, so other programs need not repeat that in
+    /// the message.
     fn read(&self, row: &DispatchGroup, message: &Message) -> Result<TaskSpec, QueueMessageError> {
         let read = serde_json::from_slice::<TaskSpec>(&message.payload)?;
-        let DispatchGroup { priority, kind, agents } = row.clone();
-        let order = TaskSpec { priority, kind, agents, ..read }.checked()?;
+        let DispatchGroup {
+            priority,
+            kind,
+            agents,
+        } = row.clone();
+        let order = TaskSpec {
+            priority,
+            kind,
+            agents,
+            ..read
+        }
+        .checked()?;
         let subject = subject_of(&self.prefix, &order);
         let fits = subject == message.subject.as_str();
-        if fits { Ok(order) } else { Err(QueueMessageError::OtherSubject(message.subject.to_string())) }
+        if fits {
+            Ok(order)
+        } else {
+            Err(QueueMessageError::OtherSubject(message.subject.to_string()))
+        }
     }
 
     /// The consumer that hands out the tasks of a group.
@@ -255,8 +356,13 @@ impl ReadyTaskStream {
             max_deliver: -1,
             ..pull::Config::default()
         };
-        let made = self.store.stream.get_or_create_consumer(&name, config).await;
-        let consumer = made.map_err(|error| NatsError(format!("cannot get tasks from the queue: {error}")))?;
+        let made = self
+            .store
+            .stream
+            .get_or_create_consumer(&name, config)
+            .await;
+        let consumer =
+            made.map_err(|error| NatsError(format!("cannot get tasks from the queue: {error}")))?;
         self.rows.insert(row.clone(), Some(consumer.clone()));
         Ok(consumer)
     }
@@ -279,12 +385,22 @@ impl ReadyLine for ReadyTaskStream {
         })
     }
 
-    fn take<'a>(&'a mut self, wanted: WantedGroups<'a>) -> QueueFuture<'a, Option<Box<dyn TaskLease>>> {
-        Box::pin(async { Ok(Self::take(self, wanted).await?.map(|lot| Box::new(lot) as Box<dyn TaskLease>)) })
+    fn take<'a>(
+        &'a mut self,
+        wanted: WantedGroups<'a>,
+    ) -> QueueFuture<'a, Option<Box<dyn TaskLease>>> {
+        Box::pin(async {
+            Ok(Self::take(self, wanted)
+                .await?
+                .map(|lot| Box::new(lot) as Box<dyn TaskLease>))
+        })
     }
 
     fn heard(&mut self, subject: &str) {
-        if let Some(row) = subject.strip_prefix(&self.prefix).and_then(DispatchGroup::parse) {
+        if let Some(row) = subject
+            .strip_prefix(&self.prefix)
+            .and_then(DispatchGroup::parse)
+        {
             self.rows.entry(row).or_default();
         }
     }
@@ -292,7 +408,11 @@ impl ReadyLine for ReadyTaskStream {
 
 impl LeasedTask {
     async fn ack(&self, kind: AckKind) -> Result<(), QueueTrouble> {
-        Ok(self.message.ack_with(kind).await.map_err(|error| NatsError(error.to_string()))?)
+        Ok(self
+            .message
+            .ack_with(kind)
+            .await
+            .map_err(|error| NatsError(error.to_string()))?)
     }
 }
 
@@ -314,7 +434,13 @@ impl TaskLease for LeasedTask {
     }
 
     fn done(&self) -> QueueFuture<'_, ()> {
-        Box::pin(async { Ok(self.message.double_ack().await.map_err(|error| NatsError(error.to_string()))?) })
+        Box::pin(async {
+            Ok(self
+                .message
+                .double_ack()
+                .await
+                .map_err(|error| NatsError(error.to_string()))?)
+        })
     }
 
     fn back(&self, after: Duration) -> QueueFuture<'_, ()> {
@@ -340,10 +466,19 @@ mod tests {
     #[test]
     fn a_subject_tells_the_row() {
         let agents = ["codex".to_owned(), "claude".to_owned()].into();
-        let order = TaskSpec { id: "7".into(), priority: 0, kind: Some("bug".into()), agents, ..TaskSpec::default() };
+        let order = TaskSpec {
+            id: "7".into(),
+            priority: 0,
+            kind: Some("bug".into()),
+            agents,
+            ..TaskSpec::default()
+        };
         let row = DispatchGroup::of(&order);
         assert_eq!(row.tokens(), "0.bug.claude+codex");
-        assert_eq!(DispatchGroup::parse(&format!("{}.-.7", row.tokens())), Some(row));
+        assert_eq!(
+            DispatchGroup::parse(&format!("{}.-.7", row.tokens())),
+            Some(row)
+        );
         let plain = DispatchGroup::of(&TaskSpec::default());
         assert_eq!(plain.tokens(), "2.-.-");
         assert_eq!(DispatchGroup::parse("2.-.-.1-a.7"), Some(plain));
@@ -354,9 +489,15 @@ mod tests {
             agents: [agent.into()].into(),
         };
         assert_ne!(row("a_b", "c").consumer("q"), row("a", "b_c").consumer("q"));
-        for odd in
-            ["x.-.-.-.7", "5.-.-.-.7", "02.-.-.-.7", "2.a/b.-.-.7", "2.-.codex+claude.-.7", "2.-.+.-.7", "2..-.-.7"]
-        {
+        for odd in [
+            "x.-.-.-.7",
+            "5.-.-.-.7",
+            "02.-.-.-.7",
+            "2.a/b.-.-.7",
+            "2.-.codex+claude.-.7",
+            "2.-.+.-.7",
+            "2..-.-.7",
+        ] {
             assert_eq!(DispatchGroup::parse(odd), None, "{odd}");
         }
     }

@@ -27,7 +27,10 @@ impl TaskRetention {
     /// `None` if the config keeps tasks for ever.
     pub(super) fn of(nats: &NatsConfig, board: &TaskBucket) -> Option<Self> {
         let max_age = nats.stream.max_age;
-        (!max_age.is_zero()).then(|| Self { max_age, board: board.clone() })
+        (!max_age.is_zero()).then(|| Self {
+            max_age,
+            board: board.clone(),
+        })
     }
 
     /// Deletes the tasks that are past, on the server and in `tasks`.
@@ -40,7 +43,9 @@ impl TaskRetention {
         let past: Vec<QueuedTask> = past.into_iter().cloned().collect();
         for task in past {
             let key = QueueTaskKey::of(&task.order);
-            let Some(seen) = tasks.get(&key) else { continue };
+            let Some(seen) = tasks.get(&key) else {
+                continue;
+            };
             self.board.forget(&key, seen.revision).await?;
             tasks.remove(&key);
         }

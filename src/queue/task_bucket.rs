@@ -50,20 +50,25 @@ pub(super) struct TaskBucket {
     store: Arc<NatsStream>,
     /// The start of the subjects of this queue: the bucket has the tasks of several.
     prefix: String,
-    /// The unfinished tasks of no project: they are from a version of creel that had one queue for all projects.
+    /// The unfinished tasks of no project: they are from a version of creel that had one queue for
+    /// all projects.
     pub(super) unowned: Vec<String>,
 }
 
 /// The changes of tasks: first each task as it is, then each change.
 struct QueueChanges {
     messages: Ordered,
-    /// The subjects that existed at the start and have not arrived. A count would not do, since tasks change meanwhile.
+    /// The subjects that existed at the start and have not arrived. A count would not do, since
+    /// tasks change meanwhile.
     missing: BTreeSet<String>,
 }
 
 /// The tasks in these messages. Skips those in a format that this creel cannot read.
 fn read(messages: &[StreamMessage]) -> Vec<QueuedTask> {
-    messages.iter().filter_map(|message| serde_json::from_slice(&message.payload).ok()).collect()
+    messages
+        .iter()
+        .filter_map(|message| serde_json::from_slice(&message.payload).ok())
+        .collect()
 }
 
 fn bucket(prefix: &str) -> String {
@@ -78,8 +83,17 @@ impl TaskBucket {
         let store = Arc::new(stream::ensured_replicas(jetstream, wanted).await?);
         let prefix = format!("$KV.{bucket}.{}.", queue_of(nats)?);
         let tasks = read(&store.last_of_each(format!("$KV.{bucket}.*.*")).await?);
-        let unowned = tasks.into_iter().filter(QueuedTask::is_open).map(|task| task.order.id).collect();
-        Ok(Self { jetstream: jetstream.clone(), store, prefix, unowned })
+        let unowned = tasks
+            .into_iter()
+            .filter(QueuedTask::is_open)
+            .map(|task| task.order.id)
+            .collect();
+        Ok(Self {
+            jetstream: jetstream.clone(),
+            store,
+            prefix,
+            unowned,
+        })
     }
 
     /// Why the server has fewer replicas than the config asks for.
@@ -96,37 +110,65 @@ impl TaskBucket {
         if !is_name(key.id()) {
             return Ok(None);
         }
-        let Some(message) = self.store.last_of(&self.subject(&key.tokens())).await? else { return Ok(None) };
+        let Some(message) = self.store.last_of(&self.subject(&key.tokens())).await? else {
+            return Ok(None);
+        };
         let revision = message.sequence;
         if message.payload.is_empty() {
-            // The queue has forgotten it, or it was deleted with the server's own tools. Its name stays taken.
-            let order = TaskSpec { id: key.id().to_owned(), ..TaskSpec::default() };
+            // The queue has forgotten it, or it was deleted with the server's own tools. Its name
+            // stays taken.
+            let order = TaskSpec {
+                id: key.id().to_owned(),
+                ..TaskSpec::default()
+            };
             return Ok(Some(TaskRevision {
-                task: QueuedTask { standing: QueuedTaskState::Removed, ..QueuedTask::new(order, UnixTime(0)) },
+                task: QueuedTask {
+                    standing: QueuedTaskState::Removed,
+                    ..QueuedTask::new(order, UnixTime(0))
+                },
                 revision,
             }));
         }
-        let task = serde_json::from_slice(&message.payload)
-            .map_err(|error| NatsError(format!("cannot read task {} from the server: {error}", key.id())))?;
+        let task = serde_json::from_slice(&message.payload).map_err(|error| {
+            NatsError(format!(
+                "cannot read task {} from the server: {error}",
+                key.id()
+            ))
+        })?;
         Ok(Some(TaskRevision { task, revision }))
     }
 
-    /// Writes a task if its revision is still `read`; 0 means that it did not exist. `None` if another process was
-    /// faster.
+    /// Writes a task if its revision is still `read`; 0 means that it did not exist. `None` if
+    /// another process was faster.
     async fn write(&self, task: &QueuedTask, read: u64) -> Result<Option<u64>, NatsError> {
         let mut headers = HeaderMap::new();
         headers.insert(LAST_OF_SUBJECT, read.to_string().as_str());
         let text = serde_json::to_vec(task).expect("a task has no keys that are not text");
-        self.put(&QueueTaskKey::of(&task.order), headers, text).await
+        self.put(&QueueTaskKey::of(&task.order), headers, text)
+            .await
     }
 
-    async fn put(&self, key: &QueueTaskKey, headers: HeaderMap, text: Vec<u8>) -> Result<Option<u64>, NatsError> {
+    async fn put(
+        &self,
+        key: &QueueTaskKey,
+        headers: HeaderMap,
+        text: Vec<u8>,
+    ) -> Result<Option<u64>, NatsError> {
         let cannot = |error: jetstream::context::PublishError| {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            NatsError(format!("the server does not accept task {}: {error}{cause}", key.id()))
+            let cause = std::error::Error::source(&error)
+                .map(|cause| format!(": {cause}"))
+                .unwrap_or_default();
+            NatsError(format!(
+                "the server does not accept task {}: {error}{cause}",
+                key.id()
+            ))
         };
         let subject = self.subject(&key.tokens());
-        let sent = self.jetstream.publish_with_headers(subject, headers, text.into()).await.map_err(cannot)?;
+        let sent = self
+            .jetstream
+            .publish_with_headers(subject, headers, text.into())
+            .await
+            .map_err(cannot)?;
         match sent.await {
             Ok(ack) => Ok(Some(ack.sequence)),
             Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(None),
@@ -141,7 +183,8 @@ impl TaskBucket {
 
     /// Deletes the text of a task, unless it has changed since it was read. Its name stays taken.
     ///
-    /// Not with a purge: servers of version 2.9 then skip what the consumers of the stream have not read.
+    /// Not with a purge: servers of version 2.9 then skip what the consumers of the stream have not
+    /// read.
     pub(super) async fn forget(&self, key: &QueueTaskKey, read: u64) -> Result<(), NatsError> {
         let mut headers = HeaderMap::new();
         headers.insert(LAST_OF_SUBJECT, read.to_string().as_str());
@@ -149,23 +192,37 @@ impl TaskBucket {
         self.put(key, headers, Vec::new()).await.map(drop)
     }
 
-    /// All tasks in the order of their last change. Skips those in a format that this creel cannot read.
+    /// All tasks in the order of their last change. Skips those in a format that this creel cannot
+    /// read.
     async fn all(&self) -> Result<Vec<QueuedTask>, NatsError> {
         Ok(read(&self.store.last_of_each(self.subject(">")).await?))
     }
 
     /// The changes of all tasks, or of the tasks of one session if `owner` is not empty.
     async fn changes(&self, owner: &str) -> Result<QueueChanges, NatsError> {
-        let cannot = |error: String| NatsError(format!("cannot read the tasks of the queue: {error}"));
-        let tokens = if owner.is_empty() { ">".to_owned() } else { format!("{owner}.>") };
+        let cannot =
+            |error: String| NatsError(format!("cannot read the tasks of the queue: {error}"));
+        let tokens = if owner.is_empty() {
+            ">".to_owned()
+        } else {
+            format!("{owner}.>")
+        };
         let filter = self.subject(&tokens);
         let config = OrderedConfig {
             filter_subject: filter.clone(),
             deliver_policy: DeliverPolicy::LastPerSubject,
             ..OrderedConfig::default()
         };
-        let consumer = self.store.stream.create_consumer(config).await.map_err(|error| cannot(error.to_string()))?;
-        let messages = consumer.messages().await.map_err(|error| cannot(error.to_string()))?;
+        let consumer = self
+            .store
+            .stream
+            .create_consumer(config)
+            .await
+            .map_err(|error| cannot(error.to_string()))?;
+        let messages = consumer
+            .messages()
+            .await
+            .map_err(|error| cannot(error.to_string()))?;
         // Read after the consumer was created, so each of these subjects will arrive.
         let missing = self.store.subjects(filter).await?;
         Ok(QueueChanges { messages, missing })
@@ -184,14 +241,19 @@ impl QueueChanges {
     }
 
     async fn next(&mut self) -> Result<Option<TaskRevision>, NatsError> {
-        let next = std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context)).await;
+        let next =
+            std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context)).await;
         match next {
             Some(Ok(message)) => {
                 self.missing.remove(message.subject.as_str());
                 let revision = message.info().map_or(0, |info| info.stream_sequence);
-                Ok(serde_json::from_slice(&message.payload).ok().map(|task| TaskRevision { task, revision }))
+                Ok(serde_json::from_slice(&message.payload)
+                    .ok()
+                    .map(|task| TaskRevision { task, revision }))
             }
-            Some(Err(error)) => Err(NatsError(format!("cannot read the tasks of the queue: {error}"))),
+            Some(Err(error)) => Err(NatsError(format!(
+                "cannot read the tasks of the queue: {error}"
+            ))),
             None => Err(NatsError("the connection was lost".to_owned())),
         }
     }

@@ -13,20 +13,28 @@ pub(super) struct FallbackAgents {
     pub(super) place: AgentWorkspace,
     /// The prompts that each answered before this process started, by name.
     pub(super) past: BTreeMap<String, Vec<String>>,
-    /// The fallback that worked when this process started, its id for the conversation, and what that conversation had
-    /// used.
+    /// The fallback that worked when this process started, its id for the conversation, and what
+    /// that conversation had used.
     pub(super) working: Option<(String, Option<String>, ConversationUsage)>,
 }
 
 impl FallbackAgents {
     pub(super) fn start(&self, name: &str) -> Result<Box<dyn Agent>, SendError> {
-        let Some((number, agent)) = (1..).zip(&self.known).find(|(_, agent)| agent.name == name) else {
+        let Some((number, agent)) = (1..).zip(&self.known).find(|(_, agent)| agent.name == name)
+        else {
             return Err(SendError::NoFallback(name.to_owned()));
         };
-        // creel finds the processes that an agent left running by its mark, so each agent needs a mark of its own.
-        let place = AgentWorkspace { mark: format!("{}/fallback-{number}", self.place.mark), ..self.place.clone() };
+        // creel finds the processes that an agent left running by its mark, so each agent needs a
+        // mark of its own.
+        let place = AgentWorkspace {
+            mark: format!("{}/fallback-{number}", self.place.mark),
+            ..self.place.clone()
+        };
         let prompts = self.past.get(name).map_or(&[][..], Vec::as_slice);
-        let working = self.working.as_ref().filter(|(working, ..)| working == name);
+        let working = self
+            .working
+            .as_ref()
+            .filter(|(working, ..)| working == name);
         let past = AgentHistory {
             prompts,
             conversation: working.and_then(|(_, conversation, _)| conversation.as_deref()),

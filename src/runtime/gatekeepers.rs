@@ -21,11 +21,22 @@ impl GatekeeperAgents {
         let Some(gatekeeper) = self.known.get(name) else {
             return Err(SendError::NoGatekeeper(name.to_owned()));
         };
-        // creel finds the processes that an agent left running by its mark, so each agent needs a mark of its own.
-        let number = self.known.keys().position(|known| known == name).unwrap_or_default();
-        let place = AgentWorkspace { mark: format!("{}/review-{number}", self.place.mark), ..self.place.clone() };
+        // creel finds the processes that an agent left running by its mark, so each agent needs a
+        // mark of its own.
+        let number = self
+            .known
+            .keys()
+            .position(|known| known == name)
+            .unwrap_or_default();
+        let place = AgentWorkspace {
+            mark: format!("{}/review-{number}", self.place.mark),
+            ..self.place.clone()
+        };
         let prompts = self.past.get(name).map_or(&[][..], Vec::as_slice);
-        let past = AgentHistory { prompts, ..AgentHistory::default() };
+        let past = AgentHistory {
+            prompts,
+            ..AgentHistory::default()
+        };
         Ok(agents::start(&gatekeeper.spec, place, past)?)
     }
 }

@@ -60,7 +60,8 @@ pub(super) enum RuntimeMessage {
     Compared(FileComparison, ForbiddenChanges),
 }
 
-/// A caller that waits for the judgement of one loop. It receives the records about that judgement only.
+/// A caller that waits for the judgement of one loop. It receives the records about that judgement
+/// only.
 #[derive(Debug)]
 pub(super) struct JudgementWatcher {
     id: String,
@@ -68,7 +69,8 @@ pub(super) struct JudgementWatcher {
 }
 
 impl JudgementWatcher {
-    /// Sends a record to the caller if it is about the judgement. Returns whether the caller still waits.
+    /// Sends a record to the caller if it is about the judgement. Returns whether the caller still
+    /// waits.
     pub(super) fn tell(&self, record: &Arc<Record>) -> bool {
         if self.is_about_it(&record.event) {
             self.records.send(record.clone()).is_ok()
@@ -77,7 +79,10 @@ impl JudgementWatcher {
         }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about this judgement, whatever it is")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "everything else is not about this judgement, whatever it is"
+    )]
     fn is_about_it(&self, event: &Event) -> bool {
         let is_its = |of: &Option<String>| of.as_ref() == Some(&self.id);
         match event {
@@ -105,35 +110,74 @@ pub struct HookOutputChunk {
 pub(super) fn channel() -> (SessionHandle, RuntimeInbox) {
     let (now, now_inbox) = mpsc::unbounded_channel();
     let (in_turn, in_turn_inbox) = mpsc::channel(BACKLOG);
-    (SessionHandle { now, in_turn }, RuntimeInbox { now: now_inbox, in_turn: in_turn_inbox, in_a_row: 0 })
+    (
+        SessionHandle { now, in_turn },
+        RuntimeInbox {
+            now: now_inbox,
+            in_turn: in_turn_inbox,
+            in_a_row: 0,
+        },
+    )
 }
 
 impl SessionHandle {
     /// Sends a command. The error says why the session refused it.
-    pub async fn command(&self, by: impl Into<Actor>, command: SessionCommand) -> Result<(), Refusal> {
+    pub async fn command(
+        &self,
+        by: impl Into<Actor>,
+        command: SessionCommand,
+    ) -> Result<(), Refusal> {
         self.recorded(by, command).await.map(drop)
     }
 
-    /// Like [`Self::command`], but returns the records. The caller learns the name of a new task from them, for
-    /// example.
-    pub async fn recorded(&self, by: impl Into<Actor>, command: SessionCommand) -> Result<CommandRecords, Refusal> {
+    /// Like [`Self::command`], but returns the records. The caller learns the name of a new task
+    /// from them, for example.
+    pub async fn recorded(
+        &self,
+        by: impl Into<Actor>,
+        command: SessionCommand,
+    ) -> Result<CommandRecords, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.now.send(RuntimeMessage::Command { by: by.into(), command, reply }).map_err(|_| Refusal::SessionOver)?;
+        self.now
+            .send(RuntimeMessage::Command {
+                by: by.into(),
+                command,
+                reply,
+            })
+            .map_err(|_| Refusal::SessionOver)?;
         answer.await.map_err(|_| Refusal::SessionOver)?
     }
 
     /// Asks for a judgement and waits for it. The last of the returned records is the decision.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about this judgement, whatever it is")]
-    pub async fn judged(&self, by: impl Into<Actor>, asked: EvaluationRequest) -> Result<CommandRecords, Refusal> {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "everything else is not about this judgement, whatever it is"
+    )]
+    pub async fn judged(
+        &self,
+        by: impl Into<Actor>,
+        asked: EvaluationRequest,
+    ) -> Result<CommandRecords, Refusal> {
         let id = asked.id.clone();
         let (watcher, mut told) = mpsc::unbounded_channel();
         // After the session has ended, the receiver ends at once.
-        let _ = self.now.send(RuntimeMessage::Await(JudgementWatcher { id: id.clone(), records: watcher }));
-        self.recorded(by, SessionCommand::Loop { about: LoopCommand::Judge(Box::new(asked)) }).await?;
+        let _ = self.now.send(RuntimeMessage::Await(JudgementWatcher {
+            id: id.clone(),
+            records: watcher,
+        }));
+        self.recorded(
+            by,
+            SessionCommand::Loop {
+                about: LoopCommand::Judge(Box::new(asked)),
+            },
+        )
+        .await?;
         let mut records = Vec::new();
         while let Some(record) = told.recv().await {
             match &record.event {
-                Event::Stop(StopEvent::LoopEnded { .. }) => return Err(LoopRefusal::EndedUnjudged(id).into()),
+                Event::Stop(StopEvent::LoopEnded { .. }) => {
+                    return Err(LoopRefusal::EndedUnjudged(id).into());
+                }
                 Event::Stop(StopEvent::Decided(_)) => {
                     records.push(record);
                     return Ok(records);
@@ -162,7 +206,8 @@ impl SessionHandle {
 }
 
 impl RuntimeInbox {
-    /// Prefers urgent messages such as user commands, but many of them cannot lock out the agent and the hooks.
+    /// Prefers urgent messages such as user commands, but many of them cannot lock out the agent
+    /// and the hooks.
     pub(super) async fn next(&mut self) -> RuntimeMessage {
         if self.in_a_row >= IN_A_ROW {
             self.in_a_row = 0;
@@ -196,7 +241,9 @@ mod tests {
             handle.tell(Input::Proceed);
         }
         for _ in 0..10 {
-            handle.tell_in_turn(Input::Warned("from a hook".into())).await;
+            handle
+                .tell_in_turn(Input::Warned("from a hook".into()))
+                .await;
         }
         let mut heard = 0;
         for _ in 0..10 * (IN_A_ROW + 1) {

@@ -32,7 +32,10 @@ use super::{
 use crate::{
     agents::{Agent, AgentError, AgentObserver, BoxFuture, PermissionRequest, TurnRequest},
     engine::{
-        conversation::{AgentPermissionRequest, AgentUpdate, ForbiddenChanges, PermissionAnswer, TurnEnd, TurnFailure},
+        conversation::{
+            AgentPermissionRequest, AgentUpdate, ForbiddenChanges, PermissionAnswer, TurnEnd,
+            TurnFailure,
+        },
         effect::{Effect, FileComparison, HookJob, ProtectBaseline, RuleJob},
         hooks::{point::HookPoint, verdict::RunResult},
         ids::{PermissionId, RunId, TurnId},
@@ -176,7 +179,9 @@ impl EffectPerformer {
             comparing: None,
             activity,
             turn: None,
-            cores: Arc::new(Semaphore::new(available_parallelism().map_or(1, NonZero::get))),
+            cores: Arc::new(Semaphore::new(
+                available_parallelism().map_or(1, NonZero::get),
+            )),
             asks,
         }
     }
@@ -202,15 +207,32 @@ impl EffectPerformer {
                     task.cancel.cancel();
                 }
             }
-            Effect::SendPrompt { turn, text, conversation, timeout, silence, to, standing_in, baseline } => {
-                let request = TurnRequest { turn, text, conversation, timeout };
+            Effect::SendPrompt {
+                turn,
+                text,
+                conversation,
+                timeout,
+                silence,
+                to,
+                standing_in,
+                baseline,
+            } => {
+                let request = TurnRequest {
+                    turn,
+                    text,
+                    conversation,
+                    timeout,
+                };
                 let to = match (to, standing_in) {
                     (Some(name), _) => PromptRecipient::Gatekeeper(name),
                     (None, Some(name)) => PromptRecipient::Fallback(name),
                     (None, None) => PromptRecipient::Own,
                 };
                 if let Err(why) = self.send(request, to, (baseline, silence)) {
-                    self.handle.tell(Input::TurnFailed { turn, failure: TurnFailure::new(why.to_string()) });
+                    self.handle.tell(Input::TurnFailed {
+                        turn,
+                        failure: TurnFailure::new(why.to_string()),
+                    });
                 }
             }
             Effect::CancelTurn(turn) => {
@@ -238,8 +260,21 @@ impl EffectPerformer {
             PromptRecipient::Gatekeeper(name) => Some(self.gatekeeper(name)?),
             PromptRecipient::Fallback(name) => Some(self.fallback(name)?),
         };
-        let sent = line.is_some_and(|line| line.turns.send(TurnJob { request, baseline, silence, cancel }).is_ok());
-        if sent { Ok(()) } else { Err(SendError::TaskDied) }
+        let sent = line.is_some_and(|line| {
+            line.turns
+                .send(TurnJob {
+                    request,
+                    baseline,
+                    silence,
+                    cancel,
+                })
+                .is_ok()
+        });
+        if sent {
+            Ok(())
+        } else {
+            Err(SendError::TaskDied)
+        }
     }
 
     /// Returns a fallback agent, and starts it if it is not running.
@@ -250,7 +285,12 @@ impl EffectPerformer {
                 let agent = self.fallbacks.start(place.key())?;
                 let surveyor = WorktreeWatcher::new(self.work.clone(), self.activity.clone());
                 let hearing = TurnObserver::new(&self.handle, &self.children, &self.asks);
-                place.insert(AgentTaskHandle::open(agent, surveyor, self.files.of_worker(), hearing))
+                place.insert(AgentTaskHandle::open(
+                    agent,
+                    surveyor,
+                    self.files.of_worker(),
+                    hearing,
+                ))
             }
         })
     }
@@ -264,7 +304,12 @@ impl EffectPerformer {
                 // A reviewer changes no files, so there is nothing to survey.
                 let surveyor = WorktreeWatcher::of_nothing(self.activity.clone());
                 let hearing = TurnObserver::new(&self.handle, &self.children, &self.asks);
-                place.insert(AgentTaskHandle::open(agent, surveyor, self.files.of_reviewer(), hearing))
+                place.insert(AgentTaskHandle::open(
+                    agent,
+                    surveyor,
+                    self.files.of_reviewer(),
+                    hearing,
+                ))
             }
         })
     }
@@ -277,30 +322,43 @@ impl EffectPerformer {
         let (mut watch, active) = (self.watcher(run), self.activity.begin());
         let files = (job.point != HookPoint::Stop).then(|| self.files.clone());
         let done = tokio::spawn(async move {
-            // Panics are caught here instead of in a separate task: tokio moves part of a longer chain of tasks to
-            // another thread, and waking that thread costs more than the rest of a short hook.
+            // Panics are caught here instead of in a separate task: tokio moves part of a longer
+            // chain of tasks to another thread, and waking that thread costs more than the rest of
+            // a short hook.
             let running = caught(hooks::run_hook(&job, &place, &mut watch, &token)).await;
             drop(active);
             if let Some(files) = files {
                 files.note_hook().await;
             }
-            let result = running.unwrap_or_else(|panic| RunResult::not_started(format!("a bug in creel: {panic}")));
-            handle.tell_in_turn(Input::HookFinished { run, result: Box::new(result) }).await;
+            let result = running
+                .unwrap_or_else(|panic| RunResult::not_started(format!("a bug in creel: {panic}")));
+            handle
+                .tell_in_turn(Input::HookFinished {
+                    run,
+                    result: Box::new(result),
+                })
+                .await;
         });
         self.hooks.insert(run, HookTaskHandle { cancel, done });
     }
 
-    /// Compares files, unless that is in progress. The answer is [`super::handle::RuntimeMessage::Compared`].
+    /// Compares files, unless that is in progress. The answer is
+    /// [`super::handle::RuntimeMessage::Compared`].
     pub(super) fn compare_files(&mut self, before: FileComparison) {
         if self.comparing.is_some() {
             return;
         }
         let (files, handle) = (self.files.clone(), self.handle.clone());
         self.comparing = Some(tokio::spawn(async move {
-            let found = caught(files.compare(before)).await.unwrap_or_else(|panic| ForbiddenChanges {
-                unchecked: vec![format!("creel cannot compare files: a bug in creel: {panic}")],
-                ..ForbiddenChanges::NONE
-            });
+            let found =
+                caught(files.compare(before))
+                    .await
+                    .unwrap_or_else(|panic| ForbiddenChanges {
+                        unchecked: vec![format!(
+                            "creel cannot compare files: a bug in creel: {panic}"
+                        )],
+                        ..ForbiddenChanges::NONE
+                    });
             handle.tell_compared(before, found);
         }));
     }
@@ -309,12 +367,14 @@ impl EffectPerformer {
         self.comparing = None;
     }
 
-    /// Whether a measurement of the work is in progress, so that the engine only has to wait for it.
+    /// Whether a measurement of the work is in progress, so that the engine only has to wait for
+    /// it.
     pub(super) fn is_measuring(&self) -> bool {
         self.measuring.is_some()
     }
 
-    /// The answer has arrived. The task that sent it may run a moment longer, and the engine can have asked again by then.
+    /// The answer has arrived. The task that sent it may run a moment longer, and the engine can
+    /// have asked again by then.
     pub(super) fn end_measurement(&mut self) {
         self.measuring = None;
     }
@@ -323,14 +383,28 @@ impl EffectPerformer {
         if self.is_measuring() {
             return;
         }
-        let (work, handle, cwd) = (self.work.clone(), self.handle.clone(), self.place.cwd.clone());
+        let (work, handle, cwd) = (
+            self.work.clone(),
+            self.handle.clone(),
+            self.place.cwd.clone(),
+        );
         self.measuring = Some(tokio::spawn(async move {
-            let changes = caught(async { work.lock().await.measure().await }).await.ok().flatten();
+            let changes = caught(async { work.lock().await.measure().await })
+                .await
+                .ok()
+                .flatten();
             let missing = checks.into_iter().filter_map(|spec| {
                 let why = hooks::not_on_path(&hooks::missing_program(&spec.action, &cwd)?);
-                Some(MissingCheck { check: spec.name, why })
+                Some(MissingCheck {
+                    check: spec.name,
+                    why,
+                })
             });
-            handle.tell(Input::WorkMeasured(WorkMeasurement { by, changes, missing: missing.collect() }));
+            handle.tell(Input::WorkMeasured(WorkMeasurement {
+                by,
+                changes,
+                missing: missing.collect(),
+            }));
         }));
     }
 
@@ -339,16 +413,26 @@ impl EffectPerformer {
         self.hooks.retain(|_, task| !task.done.is_finished());
         let run = job.run;
         let cancel = CancellationToken::new();
-        let (place, handle, token, cores) =
-            (self.place.clone(), self.handle.clone(), cancel.clone(), self.cores.clone());
+        let (place, handle, token, cores) = (
+            self.place.clone(),
+            self.handle.clone(),
+            cancel.clone(),
+            self.cores.clone(),
+        );
         let (mut watch, active) = (self.watcher(run), self.activity.begin());
         let done = tokio::spawn(async move {
             let turn = cores.acquire_owned().await;
             let checking = caught(hooks::rules::check(job, &place, &mut watch, &token)).await;
             drop((turn, active));
-            let result =
-                checking.unwrap_or_else(|panic| RuleCheckResult::not_judged(format!("a bug in creel: {panic}")));
-            handle.tell_in_turn(Input::RuleChecked { run, result: Box::new(result) }).await;
+            let result = checking.unwrap_or_else(|panic| {
+                RuleCheckResult::not_judged(format!("a bug in creel: {panic}"))
+            });
+            handle
+                .tell_in_turn(Input::RuleChecked {
+                    run,
+                    result: Box::new(result),
+                })
+                .await;
         });
         self.hooks.insert(run, HookTaskHandle { cancel, done });
     }
@@ -383,7 +467,12 @@ impl EffectPerformer {
             .agent
             .take()
             .into_iter()
-            .chain(self.asked.drain().chain(self.standing_in.drain()).map(|(_, line)| line))
+            .chain(
+                self.asked
+                    .drain()
+                    .chain(self.standing_in.drain())
+                    .map(|(_, line)| line),
+            )
             .collect();
         let patience = std::time::Duration::from_secs(10);
         let ended = async {
@@ -403,9 +492,17 @@ impl EffectPerformer {
 }
 
 impl AgentTaskHandle {
-    fn open(agent: Box<dyn Agent>, surveyor: WorktreeWatcher, watch: TurnWatch, hearing: TurnObserver) -> Self {
+    fn open(
+        agent: Box<dyn Agent>,
+        surveyor: WorktreeWatcher,
+        watch: TurnWatch,
+        hearing: TurnObserver,
+    ) -> Self {
         let (turns, asked) = mpsc::unbounded_channel();
-        Self { turns, task: tokio::spawn(converse(agent, asked, hearing, (surveyor, watch))) }
+        Self {
+            turns,
+            task: tokio::spawn(converse(agent, asked, hearing, (surveyor, watch))),
+        }
     }
 }
 
@@ -416,11 +513,17 @@ async fn converse(
     mut hearing: TurnObserver,
     (mut surveyor, mut watch): (WorktreeWatcher, TurnWatch),
 ) {
-    while let Some(TurnJob { request, baseline, silence, cancel }) = asked.recv().await {
+    while let Some(TurnJob {
+        request,
+        baseline,
+        silence,
+        cancel,
+    }) = asked.recv().await
+    {
         let turn = request.turn;
         hearing.turn = turn;
-        // Survey before the prompt is sent, not at the same time: the agent's first changes must not look as if they
-        // had been there already.
+        // Survey before the prompt is sent, not at the same time: the agent's first changes must
+        // not look as if they had been there already.
         let before = surveyor.look_before(&cancel).await;
         let active = surveyor.begin_turn();
         watch.begin(baseline).await;
@@ -433,11 +536,20 @@ async fn converse(
         drop(active);
         let forbidden = watch.end().await;
         let ended = match ended {
-            Ok(end) => Ok(TurnEnd { work: surveyor.compare(before, &cancel).await, forbidden, ..end }),
+            Ok(end) => Ok(TurnEnd {
+                work: surveyor.compare(before, &cancel).await,
+                forbidden,
+                ..end
+            }),
             Err(failure) => {
                 let work = surveyor.compare(before, &cancel).await;
                 let silent = silent && failure.silent;
-                Err(TurnFailure { silent, forbidden: Box::new(forbidden), work, ..failure })
+                Err(TurnFailure {
+                    silent,
+                    forbidden: Box::new(forbidden),
+                    work,
+                    ..failure
+                })
             }
         };
         hearing.asks.forget();
@@ -460,7 +572,9 @@ async fn one_turn(
     cancel: &CancellationToken,
 ) -> Result<TurnEnd, TurnFailure> {
     let message = "creel itself failed in the middle of the turn; see its log";
-    caught(agent.turn(request, hearing, cancel)).await.unwrap_or_else(|_| Err(TurnFailure::new(message)))
+    caught(agent.turn(request, hearing, cancel))
+        .await
+        .unwrap_or_else(|_| Err(TurnFailure::new(message)))
 }
 
 /// The message of a panic in a task of the session.
@@ -484,15 +598,20 @@ pub(super) enum SendError {
 /// Runs a future and returns its result, or its panic message.
 async fn caught<T>(work: impl Future<Output = T>) -> Result<T, CaughtPanic> {
     let mut work = pin!(work);
-    std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
-        Ok(polled) => polled.map(Ok),
-        Err(panic) => Poll::Ready(Err(CaughtPanic(said(&*panic)))),
+    std::future::poll_fn(|context| {
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+            Ok(polled) => polled.map(Ok),
+            Err(panic) => Poll::Ready(Err(CaughtPanic(said(&*panic)))),
+        }
     })
     .await
 }
 
 fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or(panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("it panicked without a message").to_owned()
 }
 
@@ -518,9 +637,22 @@ struct SilenceWatch {
 
 impl SilenceWatch {
     fn new(hearing: &TurnObserver, limit: TimeSpan) -> Self {
-        let TurnObserver { turn, handle, asks, heard, .. } = hearing;
+        let TurnObserver {
+            turn,
+            handle,
+            asks,
+            heard,
+            ..
+        } = hearing;
         let (handle, asks, heard) = (handle.clone(), asks.clone(), heard.clone());
-        Self { turn: *turn, limit, handle, asks, heard, silent: AtomicBool::new(false) }
+        Self {
+            turn: *turn,
+            limit,
+            handle,
+            asks,
+            heard,
+            silent: AtomicBool::new(false),
+        }
     }
 
     fn is_silent(&self) -> bool {
@@ -533,14 +665,24 @@ impl SilenceWatch {
             return std::future::pending().await;
         }
         loop {
-            let heard = tokio::time::timeout(self.limit.into(), self.heard.notified()).await.is_ok();
+            let heard = tokio::time::timeout(self.limit.into(), self.heard.notified())
+                .await
+                .is_ok();
             let is_silent = !heard && self.asks.waiting().answers.is_empty();
             if self.silent.swap(is_silent, Ordering::Relaxed) || !is_silent {
                 continue;
             }
             let text = format!("the agent has sent nothing for {}", self.limit);
-            let update = AgentUpdate::Noted { what: SILENCE.to_owned(), text };
-            self.handle.tell_in_turn(Input::Agent { turn: self.turn, update }).await;
+            let update = AgentUpdate::Noted {
+                what: SILENCE.to_owned(),
+                text,
+            };
+            self.handle
+                .tell_in_turn(Input::Agent {
+                    turn: self.turn,
+                    update,
+                })
+                .await;
         }
     }
 }
@@ -548,20 +690,44 @@ impl SilenceWatch {
 impl TurnObserver {
     fn new(handle: &SessionHandle, children: &SessionProcesses, asks: &PermissionWaiters) -> Self {
         let (handle, children, asks) = (handle.clone(), children.clone(), asks.clone());
-        Self { turn: TurnId::default(), handle, children, asks, heard: Arc::default() }
+        Self {
+            turn: TurnId::default(),
+            handle,
+            children,
+            asks,
+            heard: Arc::default(),
+        }
     }
 }
 
 impl AgentObserver for TurnObserver {
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
         self.heard.notify_one();
-        Box::pin(self.handle.tell_in_turn(Input::Agent { turn: self.turn, update }))
+        Box::pin(self.handle.tell_in_turn(Input::Agent {
+            turn: self.turn,
+            update,
+        }))
     }
 
     fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()> {
-        let PermissionRequest { tool, options, source, shortened, answer } = request;
-        let ask = Box::new(AgentPermissionRequest { ask: self.asks.add(answer), tool, options, source, shortened });
-        Box::pin(self.handle.tell_in_turn(Input::PermissionAsked { turn: self.turn, ask }))
+        let PermissionRequest {
+            tool,
+            options,
+            source,
+            shortened,
+            answer,
+        } = request;
+        let ask = Box::new(AgentPermissionRequest {
+            ask: self.asks.add(answer),
+            tool,
+            options,
+            source,
+            shortened,
+        });
+        Box::pin(self.handle.tell_in_turn(Input::PermissionAsked {
+            turn: self.turn,
+            ask,
+        }))
     }
 
     fn process(&mut self, group: ProcessGroup) {
@@ -595,17 +761,32 @@ impl ProcessObserver for HookRunObserver {
             let gap = std::mem::take(&mut self.gap);
             // Reserve first: output that does not fit is not copied.
             match live.try_reserve() {
-                Ok(place) => place.send(HookOutputChunk { run, stream, at, bytes: bytes.to_vec(), gap }),
+                Ok(place) => place.send(HookOutputChunk {
+                    run,
+                    stream,
+                    at,
+                    bytes: bytes.to_vec(),
+                    gap,
+                }),
                 Err(_) => self.gap = true,
             }
         }
         if self.far.receiver_count() > 0 {
-            let _ = self.far.send(HookOutputChunk { run, stream, at, bytes: bytes.to_vec(), gap: false });
+            let _ = self.far.send(HookOutputChunk {
+                run,
+                stream,
+                at,
+                bytes: bytes.to_vec(),
+                gap: false,
+            });
         }
     }
 }
 
 fn started(handle: &SessionHandle, children: &SessionProcesses, group: ProcessGroup) {
     children.add(group);
-    handle.tell(Input::ProcessStarted { pid: group.pid, started: group.start.unwrap_or(0) });
+    handle.tell(Input::ProcessStarted {
+        pid: group.pid,
+        started: group.start.unwrap_or(0),
+    });
 }

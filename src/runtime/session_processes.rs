@@ -44,15 +44,21 @@ enum ProcessStarter {
 impl SessionProcesses {
     pub(super) fn new(mark: &str) -> Self {
         let starter = ProcessStarter::ThisCreel;
-        Self { mark: mark.into(), starter, groups: Arc::default(), control_group: None, killed: Arc::default() }
+        Self {
+            mark: mark.into(),
+            starter,
+            groups: Arc::default(),
+            control_group: None,
+            killed: Arc::default(),
+        }
     }
 
     /// The processes that an earlier creel started and perhaps left running.
     pub fn left_behind(state: &SessionState, folder: &SessionDir) -> Self {
-        let groups = state
-            .processes
-            .iter()
-            .map(|(pid, start)| ProcessGroup { pid: *pid, start: (*start > 0).then_some(*start) });
+        let groups = state.processes.iter().map(|(pid, start)| ProcessGroup {
+            pid: *pid,
+            start: (*start > 0).then_some(*start),
+        });
         Self {
             mark: state.began.id.as_str().into(),
             starter: ProcessStarter::EarlierCreel,
@@ -63,11 +69,17 @@ impl SessionProcesses {
     }
 
     pub(super) fn add(&self, group: ProcessGroup) {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner).push(group);
+        self.groups
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(group);
     }
 
     fn groups(&self) -> Vec<ProcessGroup> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.groups
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(super) fn were_killed(&self) -> bool {
@@ -76,17 +88,21 @@ impl SessionProcesses {
 
     /// Asks all processes to end, kills the ones that do not, and returns how many there were.
     pub async fn end_all(&self) -> usize {
-        // Usually there are none left, and the kernel knows it at once. Searching all processes takes milliseconds.
+        // Usually there are none left, and the kernel knows it at once. Searching all processes
+        // takes milliseconds.
         if self.starter == ProcessStarter::ThisCreel && children::are_all_gone() {
             return 0;
         }
         let groups = self.groups();
         let sweep = ProcessSweep::new(&self.mark, &groups, SweepReach::WithOrphans);
-        sweep.with_control_group(self.control_group.as_ref()).end(GRACE).await
+        sweep
+            .with_control_group(self.control_group.as_ref())
+            .end(GRACE)
+            .await
     }
 
-    /// Kills all processes at once and prevents new ones. The session does not record the work that this interrupts as
-    /// ended.
+    /// Kills all processes at once and prevents new ones. The session does not record the work that
+    /// this interrupts as ended.
     pub fn kill_now(&self) -> usize {
         self.killed.store(true, Ordering::SeqCst);
         children::refuse_new(&self.mark);

@@ -1,12 +1,13 @@
-//! Compares the files that an agent must not change: before each of its prompts, after each of its turns, and before a
-//! session is complete.
+//! Compares the files that an agent must not change: before each of its prompts, after each of its
+//! turns, and before a session is complete.
 //!
 //! # Invariants
-//! - The baseline of a turn is in the session's folder before the prompt is recorded, so a kill in the middle of a turn
-//!   does not hide what that turn changed, and if the baseline is missing, something removed it. The config is not
-//!   saved there: creel asks the user to trust a changed config.
-//! - What changed between two looks is reported once. A turn is compared with its baseline, which stays until the user
-//!   accepts what changed or the agent has undone it.
+//! - The baseline of a turn is in the session's folder before the prompt is recorded, so a kill in
+//!   the middle of a turn does not hide what that turn changed, and if the baseline is missing,
+//!   something removed it. The config is not saved there: creel asks the user to trust a changed
+//!   config.
+//! - What changed between two looks is reported once. A turn is compared with its baseline, which
+//!   stays until the user accepts what changed or the agent has undone it.
 
 use std::{io::Read as _, sync::Arc};
 
@@ -75,7 +76,8 @@ enum WatchedRole {
 
 impl SharedFileWatch {
     pub(super) fn new(guard: Arc<PathGuard>) -> Self {
-        let (watched_cache, protected_cache) = (FingerprintCache::default(), FingerprintCache::default());
+        let (watched_cache, protected_cache) =
+            (FingerprintCache::default(), FingerprintCache::default());
         let (watched, protected) = (LookedAt::default(), LookedAt::default());
         let watch = FileWatch {
             guard,
@@ -93,11 +95,17 @@ impl SharedFileWatch {
 
     /// For the session's own agent, or a fallback.
     pub(super) fn of_worker(&self) -> TurnWatch {
-        TurnWatch { files: self.clone(), whose: WatchedRole::Worker }
+        TurnWatch {
+            files: self.clone(),
+            whose: WatchedRole::Worker,
+        }
     }
 
     pub(super) fn of_reviewer(&self) -> TurnWatch {
-        TurnWatch { files: self.clone(), whose: WatchedRole::Reviewer }
+        TurnWatch {
+            files: self.clone(),
+            whose: WatchedRole::Reviewer,
+        }
     }
 
     /// What changed since the last look.
@@ -127,7 +135,8 @@ impl TurnWatch {
         if std::mem::replace(&mut watch.is_ready, false) {
             return;
         }
-        // creel did not compare before this prompt, so the end of its turn reports what changed before it.
+        // creel did not compare before this prompt, so the end of its turn reports what changed
+        // before it.
         watch.unreported = match self.whose {
             WatchedRole::Worker => watch.prepare(baseline).await,
             WatchedRole::Reviewer => watch.prepare_review().await,
@@ -166,11 +175,15 @@ impl FileWatch {
         let tampered = self.look().await;
         self.watched.baseline.clone_from(&self.watched.seen);
         self.is_ready = tampered.is_empty();
-        ForbiddenChanges { tampered, ..ForbiddenChanges::NONE }
+        ForbiddenChanges {
+            tampered,
+            ..ForbiddenChanges::NONE
+        }
     }
 
-    /// What changed since the last look. Of the protected files, only those count that were there and that git tracks,
-    /// because checks write reports and caches; and none if a hook of the user ran that can change them.
+    /// What changed since the last look. Of the protected files, only those count that were there
+    /// and that git tracks, because checks write reports and caches; and none if a hook of the user
+    /// ran that can change them.
     async fn look_again(&mut self) -> ForbiddenChanges {
         let tampered = self.look().await;
         let before = self.protected.seen.take();
@@ -183,7 +196,11 @@ impl FileWatch {
         let guard = self.guard.clone();
         let all = protected.clone();
         let tracked = tokio::task::spawn_blocking(move || guard.tracked(protected)).await;
-        ForbiddenChanges { tampered, protected: tracked.unwrap_or(all), unchecked }
+        ForbiddenChanges {
+            tampered,
+            protected: tracked.unwrap_or(all),
+            unchecked,
+        }
     }
 
     async fn after_turn(&mut self, whose: WatchedRole) -> ForbiddenChanges {
@@ -195,7 +212,11 @@ impl FileWatch {
         let mut found = std::mem::take(&mut self.unreported);
         found.tampered.extend(changed(&self.watched));
         if whose == WatchedRole::Worker {
-            found.tampered.extend(self.saved.as_ref().and_then(|saved| self.changed_baseline(saved)));
+            found.tampered.extend(
+                self.saved
+                    .as_ref()
+                    .and_then(|saved| self.changed_baseline(saved)),
+            );
             found.unchecked.extend(self.look_at_protected().await);
             found.protected.extend(changed(&self.protected));
         }
@@ -207,9 +228,16 @@ impl FileWatch {
         let (guard, mut cache) = (self.guard.clone(), std::mem::take(&mut self.watched_cache));
         // It can ask git.
         let look = tokio::task::spawn_blocking(move || (guard.look(&mut cache), cache)).await;
-        let Ok((now, cache)) = look else { return vec!["files that creel could not read".to_owned()] };
+        let Ok((now, cache)) = look else {
+            return vec!["files that creel could not read".to_owned()];
+        };
         self.watched_cache = cache;
-        let changed = self.watched.seen.as_ref().map(|before| now.changed_since(before)).unwrap_or_default();
+        let changed = self
+            .watched
+            .seen
+            .as_ref()
+            .map(|before| now.changed_since(before))
+            .unwrap_or_default();
         self.watched.seen = Some(now);
         changed
     }
@@ -219,7 +247,10 @@ impl FileWatch {
         if self.guard.protect().is_empty() {
             return Vec::new();
         }
-        let (guard, cache) = (self.guard.clone(), std::mem::take(&mut self.protected_cache));
+        let (guard, cache) = (
+            self.guard.clone(),
+            std::mem::take(&mut self.protected_cache),
+        );
         let look = tokio::task::spawn_blocking(move || guard.look_at_protected(&cache)).await;
         let Ok(ProtectedScan::Seen(found)) = look else {
             self.protected.seen = None;
@@ -230,11 +261,14 @@ impl FileWatch {
         Vec::new()
     }
 
-    /// Takes the baseline of a turn that an earlier process began from the session's folder. If it cannot, it returns the
-    /// file.
+    /// Takes the baseline of a turn that an earlier process began from the session's folder. If it
+    /// cannot, it returns the file.
     fn recall(&mut self) -> Result<(), String> {
-        let text = self.read_baseline().ok_or_else(|| self.about_baseline("missing"))?;
-        let kept: SavedBaseline = serde_json::from_str(&text).map_err(|_| self.about_baseline("damaged"))?;
+        let text = self
+            .read_baseline()
+            .ok_or_else(|| self.about_baseline("missing"))?;
+        let kept: SavedBaseline =
+            serde_json::from_str(&text).map_err(|_| self.about_baseline("damaged"))?;
         if let Some(watched) = &mut self.watched.baseline {
             watched.put_back(&self.guard.without_config(watched), &kept.git);
         }
@@ -244,7 +278,10 @@ impl FileWatch {
 
     fn read_baseline(&self) -> Option<String> {
         let mut text = String::new();
-        open::to_read(&self.guard.baseline_file()).ok()?.read_to_string(&mut text).ok()?;
+        open::to_read(&self.guard.baseline_file())
+            .ok()?
+            .read_to_string(&mut text)
+            .ok()?;
         Some(text)
     }
 
@@ -262,9 +299,18 @@ impl FileWatch {
 
     /// Saves the baseline of the turn, unless the session's folder has it already.
     fn save(&mut self) {
-        let watched = self.watched.baseline.as_ref().map(|watched| self.guard.without_config(watched));
-        let kept = SavedBaseline { git: watched.unwrap_or_default(), protected: self.protected.baseline.clone() };
-        let Ok(text) = serde_json::to_string(&kept) else { return };
+        let watched = self
+            .watched
+            .baseline
+            .as_ref()
+            .map(|watched| self.guard.without_config(watched));
+        let kept = SavedBaseline {
+            git: watched.unwrap_or_default(),
+            protected: self.protected.baseline.clone(),
+        };
+        let Ok(text) = serde_json::to_string(&kept) else {
+            return;
+        };
         if self.saved.as_ref() == Some(&text) {
             return;
         }

@@ -1,4 +1,5 @@
-//! Surveys the work tree around each turn of an agent, and whenever the engine wants to know what changed since.
+//! Surveys the work tree around each turn of an agent, and whenever the engine wants to know what
+//! changed since.
 //!
 //! # Invariants
 //! - A survey never delays the end of a cancelled turn.
@@ -22,10 +23,12 @@ use crate::{
     runtime::worktree::{DigestMemory, WorktreeSnapshot, WorktreeSurveyor},
 };
 
-/// How long a survey serves as the state before the next turn. The user cannot change files on purpose in this time.
+/// How long a survey serves as the state before the next turn. The user cannot change files on
+/// purpose in this time.
 const STILL_FRESH: Duration = Duration::from_millis(500);
 
-/// Shared by all agents that work in the session, because a fallback continues with the files of the agent before it.
+/// Shared by all agents that work in the session, because a fallback continues with the files of
+/// the agent before it.
 pub(super) type SharedWorkMemory = Arc<tokio::sync::Mutex<WorkMemory>>;
 
 /// What creel remembers of the work.
@@ -39,8 +42,8 @@ pub(super) struct WorkMemory {
     outside: Option<RestOfRepository>,
 }
 
-/// The tracked files of the repository outside of the project's folder. Where creel cannot survey them, they do not count: a
-/// session in one folder of a huge repository would never be verified.
+/// The tracked files of the repository outside of the project's folder. Where creel cannot survey
+/// them, they do not count: a session in one folder of a huge repository would never be verified.
 struct RestOfRepository {
     surveyor: WorktreeSurveyor,
     /// The path from the repository's root to the project's folder.
@@ -52,8 +55,17 @@ impl WorkMemory {
     pub(super) fn new(place: &HookWorkspace) -> SharedWorkMemory {
         let surveyor = WorktreeSurveyor::new(place.cwd.clone(), place.mark.clone());
         let outside = WorktreeSurveyor::around(&place.cwd, &place.mark);
-        let outside = outside.map(|(surveyor, part)| RestOfRepository { surveyor, part, mark: None });
-        Arc::new(tokio::sync::Mutex::new(Self { surveyor, digests: DigestMemory::default(), mark: None, outside }))
+        let outside = outside.map(|(surveyor, part)| RestOfRepository {
+            surveyor,
+            part,
+            mark: None,
+        });
+        Arc::new(tokio::sync::Mutex::new(Self {
+            surveyor,
+            digests: DigestMemory::default(),
+            mark: None,
+            outside,
+        }))
     }
 
     /// The tracked files outside of the project's folder that changed since the last look.
@@ -64,7 +76,8 @@ impl WorkMemory {
         }
     }
 
-    /// What changed since the last look. None if that cannot be known. The first look has nothing to compare with.
+    /// What changed since the last look. None if that cannot be known. The first look has nothing
+    /// to compare with.
     pub(super) async fn measure(&mut self) -> Option<MeasuredChanges> {
         let now = self.surveyor.survey().await;
         if now.is_hopeless() {
@@ -85,24 +98,30 @@ impl RestOfRepository {
     async fn changes(&mut self) -> Vec<String> {
         let now = self.surveyor.survey().await;
         let before = std::mem::replace(&mut self.mark, (!now.is_hopeless()).then(|| now.clone()));
-        let Some(before) = before else { return Vec::new() };
+        let Some(before) = before else {
+            return Vec::new();
+        };
         let changes = now.measured_since(&before).await.unwrap_or_default();
         let up = "../".repeat(self.part.components().count());
-        let outside = changes.tracked.into_iter().filter(|name| !Path::new(name).starts_with(&self.part));
+        let outside = changes
+            .tracked
+            .into_iter()
+            .filter(|name| !Path::new(name).starts_with(&self.part));
         outside.map(|name| format!("{up}{name}")).collect()
     }
 }
 
 pub(super) struct WorktreeWatcher {
-    /// None if there is nothing to survey: the folder is too large or too slow, or the agent only reviews.
+    /// None if there is nothing to survey: the folder is too large or too slow, or the agent only
+    /// reviews.
     memory: Option<SharedWorkMemory>,
     activity: SessionActivity,
     /// The activity at the last survey, if everything rested then.
     surveyed_at: Option<u64>,
 }
 
-/// Counts the hooks, rules and turns that began and that ended. If as many ended as began, and none has begun since, none of
-/// them has changed files.
+/// Counts the hooks, rules and turns that began and that ended. If as many ended as began, and none
+/// has begun since, none of them has changed files.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SessionActivity(Arc<ActivityCounts>);
 
@@ -138,18 +157,35 @@ impl Drop for ActiveWork {
 
 impl WorktreeWatcher {
     pub(super) fn new(memory: SharedWorkMemory, activity: SessionActivity) -> Self {
-        Self { memory: Some(memory), activity, surveyed_at: None }
+        Self {
+            memory: Some(memory),
+            activity,
+            surveyed_at: None,
+        }
     }
 
     /// For an agent that should change no files. If it does, that is not the next agent's work.
     pub(super) fn of_nothing(activity: SessionActivity) -> Self {
-        Self { memory: None, activity, surveyed_at: None }
+        Self {
+            memory: None,
+            activity,
+            surveyed_at: None,
+        }
     }
 
     /// The work tree before a turn. The last survey serves if nothing has run since.
-    pub(super) async fn look_before(&mut self, cancel: &CancellationToken) -> Option<WorktreeSnapshot> {
+    pub(super) async fn look_before(
+        &mut self,
+        cancel: &CancellationToken,
+    ) -> Option<WorktreeSnapshot> {
         let is_current = self.surveyed_at.is_some() && self.activity.at_rest() == self.surveyed_at;
-        let latest = self.memory.as_ref()?.lock().await.surveyor.latest(STILL_FRESH);
+        let latest = self
+            .memory
+            .as_ref()?
+            .lock()
+            .await
+            .surveyor
+            .latest(STILL_FRESH);
         let before = match latest.filter(|_| is_current) {
             Some(latest) => latest,
             None => self.look(cancel).await?,
@@ -168,11 +204,15 @@ impl WorktreeWatcher {
     async fn look(&mut self, cancel: &CancellationToken) -> Option<WorktreeSnapshot> {
         self.surveyed_at = self.activity.at_rest();
         let memory = self.memory.clone()?;
-        let survey = cancel.run_until_cancelled(async { memory.lock().await.surveyor.survey().await }).await?;
+        let survey = cancel
+            .run_until_cancelled(async { memory.lock().await.surveyor.survey().await })
+            .await?;
         if survey.is_hopeless() {
             // After the first failure creel does not try again.
             self.memory = None;
-            tracing::warn!("the project folder is too large or too slow for creel to see what each turn changes");
+            tracing::warn!(
+                "the project folder is too large or too slow for creel to see what each turn changes"
+            );
         }
         Some(survey)
     }
@@ -185,10 +225,14 @@ impl WorktreeWatcher {
     ) -> Option<Box<WorktreeChanges>> {
         let before = before?;
         let after = self.look(cancel).await?;
-        let mut work = cancel.run_until_cancelled(after.changes_since(&before)).await??;
+        let mut work = cancel
+            .run_until_cancelled(after.changes_since(&before))
+            .await??;
         let memory = self.memory.clone()?;
         let mut memory = memory.lock().await;
-        cancel.run_until_cancelled(memory.digests.add_contents(&before, &after, &mut work)).await;
+        cancel
+            .run_until_cancelled(memory.digests.add_contents(&before, &after, &mut work))
+            .await;
         memory.mark = Some(after);
         let outside = cancel.run_until_cancelled(memory.changes_outside()).await?;
         work.files_modified.extend(outside);

@@ -1,6 +1,7 @@
 //! Waits until one of several files or folders changes.
 //!
-//! On Linux the kernel reports changes. Elsewhere, and if the kernel has no watches left, creel looks once a second.
+//! On Linux the kernel reports changes. Elsewhere, and if the kernel has no watches left, creel
+//! looks once a second.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -29,12 +30,17 @@ pub(super) struct FolderWatch {
 impl FolderWatch {
     /// Must be called inside a tokio runtime.
     pub(super) fn new() -> Self {
-        Self { kernel: KernelWatch::new() }
+        Self {
+            kernel: KernelWatch::new(),
+        }
     }
 
     /// Watches exactly these paths. Those that do not exist are tried again with the next call.
     pub(super) fn watch(&mut self, paths: &BTreeSet<PathBuf>) {
-        let is_reported = self.kernel.as_mut().is_none_or(|kernel| kernel.watch(paths));
+        let is_reported = self
+            .kernel
+            .as_mut()
+            .is_none_or(|kernel| kernel.watch(paths));
         if !is_reported {
             self.kernel = None;
         }
@@ -78,12 +84,21 @@ mod kernel {
         pub(super) fn new() -> Option<Self> {
             let file = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
             let file = pipe::Receiver::from_owned_fd_unchecked(file).ok()?;
-            Some(Self { file, numbers: BTreeMap::new(), paths: BTreeMap::new() })
+            Some(Self {
+                file,
+                numbers: BTreeMap::new(),
+                paths: BTreeMap::new(),
+            })
         }
 
         /// Returns whether the kernel reports every path that exists.
         pub(super) fn watch(&mut self, paths: &BTreeSet<PathBuf>) -> bool {
-            let unwanted: Vec<PathBuf> = self.paths.keys().filter(|path| !paths.contains(*path)).cloned().collect();
+            let unwanted: Vec<PathBuf> = self
+                .paths
+                .keys()
+                .filter(|path| !paths.contains(*path))
+                .cloned()
+                .collect();
             for path in unwanted {
                 if let Some(number) = self.paths.remove(&path) {
                     self.numbers.remove(&number);
@@ -98,7 +113,10 @@ mod kernel {
                 | WatchFlags::MOVED_FROM
                 | WatchFlags::MOVED_TO
                 | WatchFlags::DONT_FOLLOW;
-            let new: Vec<&PathBuf> = paths.iter().filter(|path| !self.paths.contains_key(*path)).collect();
+            let new: Vec<&PathBuf> = paths
+                .iter()
+                .filter(|path| !self.paths.contains_key(*path))
+                .collect();
             for path in new {
                 match inotify::add_watch(&self.file, path, what) {
                     Ok(number) => {
@@ -131,7 +149,8 @@ mod kernel {
             Some(changed)
         }
 
-        /// Reads events as the kernel writes them: number, kind, cookie, the length of the name, the name.
+        /// Reads events as the kernel writes them: number, kind, cookie, the length of the name,
+        /// the name.
         fn note(&mut self, mut events: &[u8], changed: &mut BTreeSet<PathBuf>) -> Option<()> {
             while let Some((head, rest)) = events.split_first_chunk::<16>() {
                 let field = |at: usize| [head[at], head[at + 1], head[at + 2], head[at + 3]];
@@ -142,7 +161,9 @@ mod kernel {
                 if kind.contains(ReadFlags::QUEUE_OVERFLOW) {
                     return None;
                 }
-                let Some(path) = self.numbers.get(&number).cloned() else { continue };
+                let Some(path) = self.numbers.get(&number).cloned() else {
+                    continue;
+                };
                 if kind.contains(ReadFlags::IGNORED) {
                     self.numbers.remove(&number);
                     self.paths.remove(&path);
@@ -190,11 +211,17 @@ mod tests {
         let sub = dir.path().join("sub");
         fs::create_dir(&sub).expect("a folder");
         let mut watch = FolderWatch::new();
-        watch.watch(&BTreeSet::from([file.clone(), sub.clone(), dir.path().join("missing")]));
+        watch.watch(&BTreeSet::from([
+            file.clone(),
+            sub.clone(),
+            dir.path().join("missing"),
+        ]));
         for (path, change) in [(&file, file.clone()), (&sub, sub.join("new"))] {
             fs::write(change, "text").expect("a file");
             match watch.changed().await {
-                WatchedChange::Paths(changed) => assert_eq!(changed, BTreeSet::from([path.clone()])),
+                WatchedChange::Paths(changed) => {
+                    assert_eq!(changed, BTreeSet::from([path.clone()]));
+                }
                 WatchedChange::Unknown => {}
             }
         }

@@ -1,9 +1,10 @@
 //! The projects in which this user has run creel: one path per line, in the state folder.
 //!
 //! # Invariants
-//! - Starting a session costs one small read, and one append for a new project. Nothing waits for the disk.
-//! - The list is a hint: a project that is gone or has no sessions does no harm, and one that is missing comes back with
-//!   its next session.
+//! - Starting a session costs one small read, and one append for a new project. Nothing waits for
+//!   the disk.
+//! - The list is a hint: a project that is gone or has no sessions does no harm, and one that is
+//!   missing comes back with its next session.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -25,16 +26,21 @@ pub struct ProjectList {
 
 impl ProjectList {
     pub fn of(state_dir: &Path) -> Self {
-        Self { file: state_dir.join("projects") }
+        Self {
+            file: state_dir.join("projects"),
+        }
     }
 
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Adds a project, if it is not there yet. A list that cannot be written is only logged: the session matters more.
+    /// Adds a project, if it is not there yet. A list that cannot be written is only logged: the
+    /// session matters more.
     pub fn note(&self, project: &Path) {
-        let Some(line) = project.to_str().filter(|path| !path.contains('\n')) else { return };
+        let Some(line) = project.to_str().filter(|path| !path.contains('\n')) else {
+            return;
+        };
         let known = fs::read_to_string(&self.file).unwrap_or_default();
         if known.lines().any(|known| known == line) {
             return;
@@ -46,9 +52,16 @@ impl ProjectList {
 
     fn append(&self, line: &str) -> io::Result<()> {
         if let Some(folder) = self.file.parent() {
-            DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(folder)?;
+            DirBuilder::new()
+                .recursive(true)
+                .mode(PRIVATE_DIR)
+                .create(folder)?;
         }
-        let mut file = OpenOptions::new().append(true).create(true).mode(PRIVATE_FILE).open(&self.file)?;
+        let mut file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(PRIVATE_FILE)
+            .open(&self.file)?;
         // One write, so that processes that start at the same time do not mix their lines.
         file.write_all(format!("{line}\n").as_bytes())
     }
@@ -70,14 +83,21 @@ impl ProjectList {
         found
     }
 
-    /// Forgets the projects that are gone. A project that another process adds meanwhile may be lost until its next
-    /// session.
+    /// Forgets the projects that are gone. A project that another process adds meanwhile may be
+    /// lost until its next session.
     fn replace(&self, projects: &[PathBuf]) {
-        let text: String = projects.iter().map(|project| format!("{}\n", project.display())).collect();
+        let text: String = projects
+            .iter()
+            .map(|project| format!("{}\n", project.display()))
+            .collect();
         let draft = self.file.with_extension(format!("{}", std::process::id()));
         let write = || -> io::Result<()> {
-            let mut file =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(&draft)?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(PRIVATE_FILE)
+                .open(&draft)?;
             file.write_all(text.as_bytes())?;
             fs::rename(&draft, &self.file)
         };
@@ -102,7 +122,13 @@ mod tests {
             list.note(project);
         }
         assert_eq!(list.projects(), [one.clone(), other.clone()]);
-        assert_eq!(fs::read_to_string(list.file()).expect("a list").lines().count(), 2);
+        assert_eq!(
+            fs::read_to_string(list.file())
+                .expect("a list")
+                .lines()
+                .count(),
+            2
+        );
         fs::remove_dir(&one).expect("a folder");
         assert_eq!(list.projects(), [other]);
     }
@@ -116,6 +142,12 @@ mod tests {
         }
         list.note(dir.path());
         assert_eq!(list.projects(), [dir.path()]);
-        assert_eq!(fs::read_to_string(list.file()).expect("a list").lines().count(), 1);
+        assert_eq!(
+            fs::read_to_string(list.file())
+                .expect("a list")
+                .lines()
+                .count(),
+            1
+        );
     }
 }

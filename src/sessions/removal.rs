@@ -11,7 +11,8 @@ use crate::{
     present::text::{counted, readable_size},
 };
 
-/// How long the process of a session that has ended may take to exit: it still sends and closes what it has.
+/// How long the process of a session that has ended may take to exit: it still sends and closes
+/// what it has.
 const CLOSING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -24,16 +25,25 @@ pub struct RemovalPreview {
 }
 
 impl RemovalPreview {
-    /// Counts the files of a session. Links count as files: creel removes the link and not its target.
+    /// Counts the files of a session. Links count as files: creel removes the link and not its
+    /// target.
     pub fn of(folder: &SessionDir) -> io::Result<Self> {
         let (mut files, mut bytes) = (0, 0);
         count(&folder.path, &mut files, &mut bytes)?;
-        Ok(Self { folder: folder.clone(), files, bytes })
+        Ok(Self {
+            folder: folder.clone(),
+            files,
+            bytes,
+        })
     }
 
     /// `14 files, 1.2 MB`.
     pub fn size(&self) -> String {
-        format!("{}, {}", counted(self.files, "file"), readable_size(self.bytes))
+        format!(
+            "{}, {}",
+            counted(self.files, "file"),
+            readable_size(self.bytes)
+        )
     }
 }
 
@@ -60,18 +70,25 @@ pub enum RemovalError {
     Failed { path: String, cause: io::Error },
 }
 
-/// Deletes the session's folder and its entries in the project's indexes. Nothing else of the project changes. Waits for the
-/// process of a session that has just ended.
+/// Deletes the session's folder and its entries in the project's indexes. Nothing else of the
+/// project changes. Waits for the process of a session that has just ended.
 pub fn remove(folder: &SessionDir) -> Result<(), RemovalError> {
-    let failed = |cause| RemovalError::Failed { path: folder.path.display().to_string(), cause };
+    let failed = |cause| RemovalError::Failed {
+        path: folder.path.display().to_string(),
+        cause,
+    };
     SessionsDir::around(folder).refuse_links().map_err(failed)?;
-    if fs::symlink_metadata(&folder.path).map_err(failed)?.is_symlink() {
+    if fs::symlink_metadata(&folder.path)
+        .map_err(failed)?
+        .is_symlink()
+    {
         return Err(failed(io::Error::other("it is a symbolic link")));
     }
     // Keeps the lock, so that no process can resume the session meanwhile.
     let lock = fs::File::open(folder.journal()).map_err(failed)?;
     let is_free = || journal::running(folder).is_none() && lock.try_lock().is_ok();
-    let has_ended = || journal::fold(&folder.journal()).is_ok_and(|state| state.phase.outcome().is_some());
+    let has_ended =
+        || journal::fold(&folder.journal()).is_ok_and(|state| state.phase.outcome().is_some());
     let deadline = Instant::now() + CLOSING;
     while !is_free() {
         if Instant::now() > deadline || !has_ended() {
@@ -103,9 +120,19 @@ mod tests {
         }
         let one = sessions.folder("one");
         let preview = RemovalPreview::of(&one).expect("it is there");
-        assert_eq!((preview.files, preview.size().as_str()), (2, "2 files, 12 bytes"));
+        assert_eq!(
+            (preview.files, preview.size().as_str()),
+            (2, "2 files, 12 bytes")
+        );
         remove(&one).expect("it does not run");
-        assert!(!one.path.exists() && sessions.folder("other").path.join("outputs/run-1.log").exists());
+        assert!(
+            !one.path.exists()
+                && sessions
+                    .folder("other")
+                    .path
+                    .join("outputs/run-1.log")
+                    .exists()
+        );
         assert!(remove(&one).is_err(), "it is gone already");
     }
 
@@ -121,7 +148,10 @@ mod tests {
         assert!(matches!(remove(&one), Err(RemovalError::Running(_))));
         drop(held);
         std::os::unix::fs::symlink(&one.path, sessions.folder("link").path).expect("a link");
-        assert!(matches!(remove(&sessions.folder("link")), Err(RemovalError::Failed { .. })));
+        assert!(matches!(
+            remove(&sessions.folder("link")),
+            Err(RemovalError::Failed { .. })
+        ));
         assert!(one.journal().exists());
     }
 }

@@ -13,7 +13,10 @@ use std::{
     time::SystemTime,
 };
 
-use super::{SessionChange, SessionKey, folder_watch::WatchedChange, project_list::ProjectList, stored_session};
+use super::{
+    SessionChange, SessionKey, folder_watch::WatchedChange, project_list::ProjectList,
+    stored_session,
+};
 use crate::{
     journal::{self, JournalFollower, SessionDir, SessionsDir},
     present::{session_chip::SessionTimes, session_list::ListedSession},
@@ -30,7 +33,11 @@ pub struct ProjectScope {
 
 impl ProjectScope {
     fn roots(&self) -> BTreeSet<PathBuf> {
-        let listed = self.list.as_ref().map(ProjectList::projects).unwrap_or_default();
+        let listed = self
+            .list
+            .as_ref()
+            .map(ProjectList::projects)
+            .unwrap_or_default();
         self.projects.iter().cloned().chain(listed).collect()
     }
 }
@@ -66,31 +73,48 @@ impl RunningSession {
     /// None if its journal cannot be read, for example because it has no record yet.
     fn open(folder: &SessionDir) -> Option<Self> {
         let mut times = SessionTimes::default();
-        let followed = JournalFollower::open(&folder.journal(), |at, event| times.follow(at, event)).ok()?;
+        let followed =
+            JournalFollower::open(&folder.journal(), |at, event| times.follow(at, event)).ok()?;
         Some(Self { followed, times })
     }
 
     fn listed(&self, folder: &SessionDir) -> ListedSession {
         let modified = fs::metadata(folder.journal()).and_then(|meta| meta.modified());
         let base = stored_session::unread(folder, modified.unwrap_or(SystemTime::UNIX_EPOCH));
-        stored_session::on_branch(base.with_state(self.followed.state(), &self.times, true), self.followed.state())
+        stored_session::on_branch(
+            base.with_state(self.followed.state(), &self.times, true),
+            self.followed.state(),
+        )
     }
 }
 
 impl SessionStore {
     pub const fn new(scope: ProjectScope) -> Self {
-        Self { scope, projects: BTreeMap::new() }
+        Self {
+            scope,
+            projects: BTreeMap::new(),
+        }
     }
 
     /// Looks at all projects.
     pub fn scan(&mut self) -> Vec<SessionChange> {
         let roots = self.scope.roots();
         let mut changes = Vec::new();
-        let gone: Vec<PathBuf> = self.projects.keys().filter(|root| !roots.contains(*root)).cloned().collect();
+        let gone: Vec<PathBuf> = self
+            .projects
+            .keys()
+            .filter(|root| !roots.contains(*root))
+            .cloned()
+            .collect();
         for root in gone {
             let sessions = SessionsDir::of(&root);
             let known = self.projects.remove(&root).unwrap_or_default();
-            changes.extend(known.sessions.keys().map(|name| removed(&sessions.folder(name))));
+            changes.extend(
+                known
+                    .sessions
+                    .keys()
+                    .map(|name| removed(&sessions.folder(name))),
+            );
         }
         for root in roots {
             changes.extend(self.scan_project(&root));
@@ -103,7 +127,11 @@ impl SessionStore {
         let sessions = SessionsDir::of(root);
         known.stamp = Some(stamp(root));
         // A project whose folders cannot be read has no sessions to show.
-        let live = sessions.live_or_starting().unwrap_or_default().into_iter().map(|folder| folder.name);
+        let live = sessions
+            .live_or_starting()
+            .unwrap_or_default()
+            .into_iter()
+            .map(|folder| folder.name);
         let live: BTreeSet<String> = live.collect();
         let found: BTreeMap<String, SystemTime> = sessions
             .entries()
@@ -111,7 +139,11 @@ impl SessionStore {
             .into_iter()
             .map(|(folder, changed)| (folder.name, changed))
             .collect();
-        known.starting = live.iter().filter(|name| !found.contains_key(*name)).cloned().collect();
+        known.starting = live
+            .iter()
+            .filter(|name| !found.contains_key(*name))
+            .cloned()
+            .collect();
         let mut changes = Vec::new();
         known.sessions.retain(|name, _| {
             let stays = found.contains_key(name);
@@ -134,7 +166,12 @@ impl SessionStore {
             WatchedChange::Paths(paths) => paths,
             WatchedChange::Unknown => return self.look_at_everything(),
         };
-        if self.scope.list.as_ref().is_some_and(|list| list.file().parent().is_some_and(|dir| paths.contains(dir))) {
+        if self
+            .scope
+            .list
+            .as_ref()
+            .is_some_and(|list| list.file().parent().is_some_and(|dir| paths.contains(dir)))
+        {
             let roots = self.scope.roots();
             if !roots.iter().eq(self.projects.keys()) {
                 return self.scan();
@@ -143,14 +180,21 @@ impl SessionStore {
         let mut changes = Vec::new();
         let roots: Vec<PathBuf> = self.projects.keys().cloned().collect();
         for root in roots {
-            let starts = self.projects.get(&root).is_some_and(|known| known.starts_in(&root, paths));
+            let starts = self
+                .projects
+                .get(&root)
+                .is_some_and(|known| known.starts_in(&root, paths));
             if starts || folders(&root).iter().any(|folder| paths.contains(folder)) {
                 changes.extend(self.scan_project(&root));
             }
         }
-        let journals = paths.iter().filter(|path| path.extension().is_some_and(|end| end == "jsonl"));
+        let journals = paths
+            .iter()
+            .filter(|path| path.extension().is_some_and(|end| end == "jsonl"));
         for path in journals.filter_map(|path| path.parent()) {
-            let Some(folder) = SessionKey::Here(path.to_owned()).folder() else { continue };
+            let Some(folder) = SessionKey::Here(path.to_owned()).folder() else {
+                continue;
+            };
             if let Some(known) = self.projects.get_mut(folder.project()) {
                 changes.extend(known.catch_up(&folder));
             }
@@ -166,7 +210,9 @@ impl SessionStore {
         }
         let mut changes = Vec::new();
         for root in roots {
-            let Some(known) = self.projects.get_mut(&root) else { continue };
+            let Some(known) = self.projects.get_mut(&root) else {
+                continue;
+            };
             if known.stamp != Some(stamp(&root)) {
                 changes.extend(self.scan_project(&root));
                 continue;
@@ -181,62 +227,99 @@ impl SessionStore {
 
     /// Everything whose change can change the list.
     pub(super) fn watched(&self) -> BTreeSet<PathBuf> {
-        let list = self.scope.list.as_ref().and_then(|list| list.file().parent()).map(Path::to_owned);
+        let list = self
+            .scope
+            .list
+            .as_ref()
+            .and_then(|list| list.file().parent())
+            .map(Path::to_owned);
         let mut paths: BTreeSet<PathBuf> = list.into_iter().collect();
         for (root, known) in &self.projects {
             let sessions = SessionsDir::of(root);
             paths.extend(folders(root));
-            paths.extend(known.running().iter().chain(&known.starting).map(|name| sessions.folder(name).journal()));
+            paths.extend(
+                known
+                    .running()
+                    .iter()
+                    .chain(&known.starting)
+                    .map(|name| sessions.folder(name).journal()),
+            );
         }
         paths
     }
 
     /// Whether a session had no record yet when it was last looked at.
     pub(super) fn has_starting(&self) -> bool {
-        self.projects.values().any(|known| !known.starting.is_empty())
+        self.projects
+            .values()
+            .any(|known| !known.starting.is_empty())
     }
 
     /// Looks again at the projects with sessions that had no record yet.
     pub(super) fn look_at_starting(&mut self) -> Vec<SessionChange> {
-        let starting = self.projects.iter().filter(|(_, known)| !known.starting.is_empty());
+        let starting = self
+            .projects
+            .iter()
+            .filter(|(_, known)| !known.starting.is_empty());
         let roots: Vec<PathBuf> = starting.map(|(root, _)| root.clone()).collect();
-        roots.iter().flat_map(|root| self.scan_project(root)).collect()
+        roots
+            .iter()
+            .flat_map(|root| self.scan_project(root))
+            .collect()
     }
 }
 
 impl KnownProject {
     fn running(&self) -> Vec<String> {
-        let running = self.sessions.iter().filter(|(_, known)| matches!(known, KnownSession::Running(_)));
+        let running = self
+            .sessions
+            .iter()
+            .filter(|(_, known)| matches!(known, KnownSession::Running(_)));
         running.map(|(name, _)| name.clone()).collect()
     }
 
     /// Whether one of these paths is the journal of a session that had no record yet.
     fn starts_in(&self, root: &Path, paths: &BTreeSet<PathBuf>) -> bool {
         let sessions = SessionsDir::of(root);
-        self.starting.iter().any(|name| paths.contains(&sessions.folder(name).journal()))
+        self.starting
+            .iter()
+            .any(|name| paths.contains(&sessions.folder(name).journal()))
     }
 
     /// Looks at a session whose folder was found.
-    fn look_at(&mut self, folder: &SessionDir, changed: SystemTime, is_live: bool) -> Option<SessionChange> {
+    fn look_at(
+        &mut self,
+        folder: &SessionDir,
+        changed: SystemTime,
+        is_live: bool,
+    ) -> Option<SessionChange> {
         let is_running = is_live && journal::running(folder).is_some();
         match self.sessions.get(&folder.name) {
             Some(KnownSession::Running(_)) if is_running => return self.catch_up(folder),
             Some(KnownSession::Resting(known)) if !is_running && *known == changed => return None,
             Some(_) | None => {}
         }
-        Some(match is_running.then(|| RunningSession::open(folder)).flatten() {
-            Some(session) => {
-                let listed = session.listed(folder);
-                self.sessions.insert(folder.name.clone(), KnownSession::Running(Box::new(session)));
-                seen(folder, listed)
-            }
-            None => self.rests(folder, changed),
-        })
+        Some(
+            match is_running.then(|| RunningSession::open(folder)).flatten() {
+                Some(session) => {
+                    let listed = session.listed(folder);
+                    self.sessions.insert(
+                        folder.name.clone(),
+                        KnownSession::Running(Box::new(session)),
+                    );
+                    seen(folder, listed)
+                }
+                None => self.rests(folder, changed),
+            },
+        )
     }
 
-    /// A session that no process runs. One that was listed as running is read at once: the list shows it.
+    /// A session that no process runs. One that was listed as running is read at once: the list
+    /// shows it.
     fn rests(&mut self, folder: &SessionDir, changed: SystemTime) -> SessionChange {
-        let before = self.sessions.insert(folder.name.clone(), KnownSession::Resting(changed));
+        let before = self
+            .sessions
+            .insert(folder.name.clone(), KnownSession::Resting(changed));
         match before {
             Some(_) => seen(folder, stored_session::read(folder)),
             None => seen(folder, stored_session::unread(folder, changed)),
@@ -245,11 +328,17 @@ impl KnownProject {
 
     /// Reads what a running session has recorded since.
     fn catch_up(&mut self, folder: &SessionDir) -> Option<SessionChange> {
-        let Some(KnownSession::Running(session)) = self.sessions.get_mut(&folder.name) else { return None };
+        let Some(KnownSession::Running(session)) = self.sessions.get_mut(&folder.name) else {
+            return None;
+        };
         let RunningSession { followed, times } = &mut **session;
-        let has_changed = followed.catch_up(|at, event| times.follow(at, event)).unwrap_or(true);
+        let has_changed = followed
+            .catch_up(|at, event| times.follow(at, event))
+            .unwrap_or(true);
         if journal::running(folder).is_none() {
-            let modified = fs::metadata(folder.journal()).and_then(|meta| meta.modified()).ok()?;
+            let modified = fs::metadata(folder.journal())
+                .and_then(|meta| meta.modified())
+                .ok()?;
             return Some(self.rests(folder, modified));
         }
         has_changed.then(|| seen(folder, session.listed(folder)))

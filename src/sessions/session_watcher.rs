@@ -9,7 +9,10 @@ use std::time::Duration;
 use async_nats::Client;
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use super::{SessionChange, SessionKey, fleet, folder_watch::FolderWatch, session_store::SessionStore, stored_session};
+use super::{
+    SessionChange, SessionKey, fleet, folder_watch::FolderWatch, session_store::SessionStore,
+    stored_session,
+};
 use crate::{config::NatsConfig, journal::SessionDir};
 
 /// The shortest time between two looks: an agent that talks writes many records a second.
@@ -29,7 +32,11 @@ impl SessionFeed {
         let (out, changes) = mpsc::unbounded_channel();
         let (wanted, requests) = mpsc::unbounded_channel();
         let task = tokio::spawn(watch(store, out, requests));
-        Self { changes, wanted, task }
+        Self {
+            changes,
+            wanted,
+            task,
+        }
     }
 
     /// Starts to follow the sessions on a NATS server. The first report has all sessions.
@@ -37,7 +44,11 @@ impl SessionFeed {
         let (out, changes) = mpsc::unbounded_channel();
         let (wanted, _) = mpsc::unbounded_channel();
         let task = tokio::spawn(fleet::follow(client, nats, out));
-        Self { changes, wanted, task }
+        Self {
+            changes,
+            wanted,
+            task,
+        }
     }
 
     /// The next changes. None if the watcher has failed.
@@ -64,9 +75,13 @@ async fn watch(
 ) {
     let mut folders = FolderWatch::new();
     // Watch before looking, so that nothing in between is missed; the second look finds it.
-    let Some((mut store, first)) = with(store, SessionStore::scan).await else { return };
+    let Some((mut store, first)) = with(store, SessionStore::scan).await else {
+        return;
+    };
     folders.watch(&store.watched());
-    let Some((again, more)) = with(store, SessionStore::scan).await else { return };
+    let Some((again, more)) = with(store, SessionStore::scan).await else {
+        return;
+    };
     store = again;
     if out.send(first.into_iter().chain(more).collect()).is_err() {
         return;
@@ -105,7 +120,9 @@ async fn watch(
 }
 
 fn read_all(wanted: Vec<SessionKey>) -> Vec<SessionChange> {
-    let folders = wanted.into_iter().filter_map(|key| key.folder().map(|folder| (key, folder)));
+    let folders = wanted
+        .into_iter()
+        .filter_map(|key| key.folder().map(|folder| (key, folder)));
     let look = |(key, folder): (SessionKey, SessionDir)| {
         if folder.exists() {
             SessionChange::Seen(key, Box::new(stored_session::look_at(&folder)))

@@ -1,8 +1,8 @@
 //! Reads a session that does not run, for a list.
 //!
 //! # Invariants
-//! - A long journal is never read whole: its snapshot, or its first and its last records, must do. The records tell no
-//!   costs then.
+//! - A long journal is never read whole: its snapshot, or its first and its last records, must do.
+//!   The records tell no costs then.
 
 use std::{collections::BTreeSet, fs, ops::ControlFlow, time::SystemTime};
 
@@ -35,12 +35,18 @@ const REASON: usize = 300;
 
 /// A session of which only the folder has been looked at.
 pub fn unread(folder: &SessionDir, changed: SystemTime) -> ListedSession {
-    ListedSession::unread(&folder.name, &folder.project().to_string_lossy(), unix_time(changed))
+    ListedSession::unread(
+        &folder.name,
+        &folder.project().to_string_lossy(),
+        unix_time(changed),
+    )
 }
 
 /// The time of a file.
 pub fn unix_time(at: SystemTime) -> UnixTime {
-    let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since_epoch = at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     UnixTime(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
 }
 
@@ -53,15 +59,23 @@ pub fn look_at(folder: &SessionDir) -> ListedSession {
     let base = unread(folder, changed.unwrap_or(SystemTime::UNIX_EPOCH));
     let mut times = SessionTimes::default();
     match JournalFollower::open(&folder.journal(), |at, event| times.follow(at, event)) {
-        Ok(session) => on_branch(base.with_state(session.state(), &times, true), session.state()),
+        Ok(session) => on_branch(
+            base.with_state(session.state(), &times, true),
+            session.state(),
+        ),
         Err(error) => unreadable(base, &error),
     }
 }
 
-/// The sessions in these folders, for a list of text, in the same order. `live` has those that a process may run.
+/// The sessions in these folders, for a list of text, in the same order. `live` has those that a
+/// process may run.
 pub fn rows(folders: &[SessionDir], live: &BTreeSet<String>) -> Vec<ListedSession> {
     for_each(folders, |folder| {
-        if live.contains(&folder.name) { look_at(folder) } else { ended(folder).unwrap_or_else(|| read(folder)) }
+        if live.contains(&folder.name) {
+            look_at(folder)
+        } else {
+            ended(folder).unwrap_or_else(|| read(folder))
+        }
     })
 }
 
@@ -71,29 +85,49 @@ pub fn for_each<T: Sync, R: Send>(all: &[T], read: impl Fn(&T) -> R + Sync) -> V
     let read = &read;
     std::thread::scope(|scope| {
         let parts = all.chunks(all.len().div_ceil(threads).max(1));
-        let reading: Vec<_> =
-            parts.map(|part| scope.spawn(move || part.iter().map(read).collect::<Vec<R>>())).collect();
-        reading.into_iter().flat_map(|reading| reading.join().expect("a thread that reads does not panic")).collect()
+        let reading: Vec<_> = parts
+            .map(|part| scope.spawn(move || part.iter().map(read).collect::<Vec<R>>()))
+            .collect();
+        reading
+            .into_iter()
+            .flat_map(|reading| reading.join().expect("a thread that reads does not panic"))
+            .collect()
     })
 }
 
-/// What a list of text shows of a session that ended without an interruption: its last record says almost all of it. None
-/// for any other.
+/// What a list of text shows of a session that ended without an interruption: its last record says
+/// almost all of it. None for any other.
 fn ended(folder: &SessionDir) -> Option<ListedSession> {
     let path = folder.journal();
-    let meta = fs::metadata(&path).ok().filter(|meta| meta.len() <= SHORT)?;
+    let meta = fs::metadata(&path)
+        .ok()
+        .filter(|meta| meta.len() <= SHORT)?;
     let text = fs::read_to_string(&path).ok()?;
     let (first, rest) = text.split_once('\n')?;
     // Both can raise the number of iterations.
-    if ["\"session_resumed\"", "\"grants\""].iter().any(|sign| rest.contains(sign)) {
+    if ["\"session_resumed\"", "\"grants\""]
+        .iter()
+        .any(|sign| rest.contains(sign))
+    {
         return None;
     }
     // A damaged journal is read as a whole, and reported.
-    if !rest.lines().all(|line| line.starts_with('{') && line.ends_with('}')) {
+    if !rest
+        .lines()
+        .all(|line| line.starts_with('{') && line.ends_with('}'))
+    {
         return None;
     }
-    let end = rest.strip_suffix('\n')?.rsplit('\n').take(AFTER_END).find(|line| line.contains(ENDED))?;
-    let FirstRecord { at, agent, max_iterations } = serde_json::from_str(first).ok()?;
+    let end = rest
+        .strip_suffix('\n')?
+        .rsplit('\n')
+        .take(AFTER_END)
+        .find(|line| line.contains(ENDED))?;
+    let FirstRecord {
+        at,
+        agent,
+        max_iterations,
+    } = serde_json::from_str(first).ok()?;
     let mut listed = ListedSession {
         agent: plain(&agent),
         max_iterations,
@@ -116,30 +150,46 @@ struct FirstRecord {
 pub fn read(folder: &SessionDir) -> ListedSession {
     let path = folder.journal();
     let meta = fs::metadata(&path);
-    let changed = meta.as_ref().ok().and_then(|meta| meta.modified().ok()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let changed = meta
+        .as_ref()
+        .ok()
+        .and_then(|meta| meta.modified().ok())
+        .unwrap_or(SystemTime::UNIX_EPOCH);
     let base = unread(folder, changed);
     if meta.is_ok_and(|meta| meta.len() <= SHORT) {
         return whole(folder, base);
     }
     match journal::quick_fold(&path) {
-        Some(state) => on_branch(base.with_state(&state, &SessionTimes::default(), false), &state),
+        Some(state) => on_branch(
+            base.with_state(&state, &SessionTimes::default(), false),
+            &state,
+        ),
         None => from_ends(folder, base),
     }
 }
 
 /// The session with the branch of its worktree, as it is now.
 pub(super) fn on_branch(listed: ListedSession, state: &SessionState) -> ListedSession {
-    ListedSession { branch: shown_branch(&state.began), ..listed }
+    ListedSession {
+        branch: shown_branch(&state.began),
+        ..listed
+    }
 }
 
 fn shown_branch(began: &SessionStarted) -> String {
-    session_branch(began).as_deref().map(plain).unwrap_or_default()
+    session_branch(began)
+        .as_deref()
+        .map(plain)
+        .unwrap_or_default()
 }
 
 fn whole(folder: &SessionDir, base: ListedSession) -> ListedSession {
     let mut times = SessionTimes::default();
     match JournalFollower::open(&folder.journal(), |at, event| times.follow(at, event)) {
-        Ok(session) => on_branch(base.with_state(session.state(), &times, false), session.state()),
+        Ok(session) => on_branch(
+            base.with_state(session.state(), &times, false),
+            session.state(),
+        ),
         Err(error) => unreadable(base, &error),
     }
 }
@@ -154,7 +204,12 @@ fn from_ends(folder: &SessionDir, base: ListedSession) -> ListedSession {
     if let Err(error) = read {
         return unreadable(base, &error);
     }
-    let Some(Record { at, event: Event::Session(SessionEvent::Started(began)), .. }) = first else {
+    let Some(Record {
+        at,
+        event: Event::Session(SessionEvent::Started(began)),
+        ..
+    }) = first
+    else {
         return unreadable(base, &JournalError::NotASession(folder.journal()));
     };
     let base = ListedSession {
@@ -166,12 +221,27 @@ fn from_ends(folder: &SessionDir, base: ListedSession) -> ListedSession {
         state: ListedState::Stopped { gate: None },
         ..base
     };
-    let mut listed = ListedSession { branch: shown_branch(&began), ..base };
-    let read = journal::read_last(&folder.journal(), SHORT, |record| follow(&mut listed, record));
+    let mut listed = ListedSession {
+        branch: shown_branch(&began),
+        ..base
+    };
+    let read = journal::read_last(&folder.journal(), SHORT, |record| {
+        follow(&mut listed, record);
+    });
     match read {
         // The session is longer than one record: it has begun.
-        Ok(()) => ListedSession { iteration: listed.iteration.max(1), ..listed },
-        Err(cause) => unreadable(listed, &JournalError::Io { doing: "read", path: folder.journal(), cause }),
+        Ok(()) => ListedSession {
+            iteration: listed.iteration.max(1),
+            ..listed
+        },
+        Err(cause) => unreadable(
+            listed,
+            &JournalError::Io {
+                doing: "read",
+                path: folder.journal(),
+                cause,
+            },
+        ),
     }
 }
 
@@ -179,15 +249,31 @@ fn from_ends(folder: &SessionDir, base: ListedSession) -> ListedSession {
 fn follow(listed: &mut ListedSession, Record { at, event, .. }: Record) {
     listed.changed = at;
     // Most records name their iteration.
-    let named = serde_json::to_value(&event).ok().and_then(|event| event["iteration"].as_u64());
-    listed.iteration = named.and_then(|named| u32::try_from(named).ok()).unwrap_or(listed.iteration);
-    if let Event::Session(SessionEvent::Ended { outcome, iterations, reason, .. }) = event {
+    let named = serde_json::to_value(&event)
+        .ok()
+        .and_then(|event| event["iteration"].as_u64());
+    listed.iteration = named
+        .and_then(|named| u32::try_from(named).ok())
+        .unwrap_or(listed.iteration);
+    if let Event::Session(SessionEvent::Ended {
+        outcome,
+        iterations,
+        reason,
+        ..
+    }) = event
+    {
         listed.iteration = iterations;
         listed.can_resume = !matches!(
             outcome,
-            SessionOutcome::Complete | SessionOutcome::Forced | SessionOutcome::Unverified | SessionOutcome::Limit
+            SessionOutcome::Complete
+                | SessionOutcome::Forced
+                | SessionOutcome::Unverified
+                | SessionOutcome::Limit
         );
-        listed.state = ListedState::Ended { outcome, reason: plain_line(&reason, REASON) };
+        listed.state = ListedState::Ended {
+            outcome,
+            reason: plain_line(&reason, REASON),
+        };
     } else if let Event::Gate(gate) = event {
         let gate = match gate {
             GateEvent::Opened { about, .. } => Some(about),
@@ -201,7 +287,10 @@ fn follow(listed: &mut ListedSession, Record { at, event, .. }: Record) {
 }
 
 fn unreadable(base: ListedSession, error: &JournalError) -> ListedSession {
-    ListedSession { state: ListedState::Unreadable(plain_line(&error.to_string(), REASON)), ..base }
+    ListedSession {
+        state: ListedState::Unreadable(plain_line(&error.to_string(), REASON)),
+        ..base
+    }
 }
 
 #[cfg(test)]
@@ -218,8 +307,15 @@ mod tests {
         let sessions = SessionsDir::of(project.path());
         let mut quick = 0;
         for version in fs::read_dir(fixtures).expect("the fixtures").flatten() {
-            for journal in fs::read_dir(version.path()).expect("a version").flatten().map(|entry| entry.path()) {
-                let Some(name) = journal.file_name().and_then(|name| name.to_str()?.strip_suffix(".jsonl")) else {
+            for journal in fs::read_dir(version.path())
+                .expect("a version")
+                .flatten()
+                .map(|entry| entry.path())
+            {
+                let Some(name) = journal
+                    .file_name()
+                    .and_then(|name| name.to_str()?.strip_suffix(".jsonl"))
+                else {
                     continue;
                 };
                 let folder = sessions.folder(&name.replace('.', "-"));
@@ -228,7 +324,14 @@ mod tests {
                 if let Some(row) = ended(&folder) {
                     let whole = read(&folder);
                     let shown = |one: &ListedSession| {
-                        (one.state.clone(), one.iteration, one.max_iterations, one.changed, one.started, one.can_resume)
+                        (
+                            one.state.clone(),
+                            one.iteration,
+                            one.max_iterations,
+                            one.changed,
+                            one.started,
+                            one.can_resume,
+                        )
                     };
                     assert_eq!(shown(&row), shown(&whole), "{}", journal.display());
                     quick += 1;

@@ -30,13 +30,15 @@ pub(crate) async fn answer(
     request: SessionRequest,
 ) -> RequestOutcome {
     RequestOutcome::Say(match request {
-        SessionRequest::Command(SessionCommand::Loop { about: LoopCommand::Judge(asked) }) => {
-            match handle.judged(by, *asked).await {
-                Ok(records) => JudgementView::of(records.iter().map(|record| &**record))
-                    .map_or_else(SessionReply::done, |judged| SessionReply::told(ReplyData::Judged(Box::new(judged)))),
-                Err(why) => SessionReply::refused(&why.into()),
-            }
-        }
+        SessionRequest::Command(SessionCommand::Loop {
+            about: LoopCommand::Judge(asked),
+        }) => match handle.judged(by, *asked).await {
+            Ok(records) => JudgementView::of(records.iter().map(|record| &**record))
+                .map_or_else(SessionReply::done, |judged| {
+                    SessionReply::told(ReplyData::Judged(Box::new(judged)))
+                }),
+            Err(why) => SessionReply::refused(&why.into()),
+        },
         SessionRequest::Command(command) => match handle.recorded(by, command).await {
             Ok(records) => told(desk, &records).await,
             Err(why) => SessionReply::refused(&why.into()),
@@ -47,13 +49,18 @@ pub(crate) async fn answer(
 }
 
 /// What became of a command; a new hook or loop is told whole.
-#[expect(clippy::wildcard_enum_match_arm, reason = "everything else needs no more words than that it was done")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "everything else needs no more words than that it was done"
+)]
 async fn told(desk: &QueryHandle, records: &CommandRecords) -> SessionReply {
     for record in records {
         match &record.event {
             Event::Stop(StopEvent::HookRegistered { hook_id, .. }) => {
-                let SessionReply { told: Some(ReplyData::StopHooks(all)), .. } =
-                    desk.ask(SessionQuery::StopHookList { task: None }).await
+                let SessionReply {
+                    told: Some(ReplyData::StopHooks(all)),
+                    ..
+                } = desk.ask(SessionQuery::StopHookList { task: None }).await
                 else {
                     continue;
                 };
@@ -65,7 +72,11 @@ async fn told(desk: &QueryHandle, records: &CommandRecords) -> SessionReply {
                 | StopEvent::LoopAdvanced { loop_id, .. }
                 | StopEvent::LoopEnded { loop_id, .. },
             ) => {
-                return desk.ask(SessionQuery::LoopShow { id: loop_id.clone() }).await;
+                return desk
+                    .ask(SessionQuery::LoopShow {
+                        id: loop_id.clone(),
+                    })
+                    .await;
             }
             _ => {}
         }

@@ -50,7 +50,8 @@ pub struct SocketClient {
 }
 
 impl SocketClient {
-    /// Connects to the session in this folder, if it runs. Removes the socket that a dead session left.
+    /// Connects to the session in this folder, if it runs. Removes the socket that a dead session
+    /// left.
     pub fn connect(folder: &SessionDir) -> Result<Self, SessionRequestError> {
         let deadline = Instant::now() + STARTING;
         loop {
@@ -62,22 +63,38 @@ impl SocketClient {
             }
             let connected = match SocketLocation::of(folder) {
                 Some(address) => address.connect(),
-                None => Err(io::Error::new(io::ErrorKind::NotFound, "it has no socket; see creel's log")),
+                None => Err(io::Error::new(
+                    io::ErrorKind::NotFound,
+                    "it has no socket; see creel's log",
+                )),
             };
             match connected {
                 Ok(stream) => return Self::new(folder, stream),
                 // The session may be about to listen, or about to end.
                 Err(_) if Instant::now() < deadline => std::thread::sleep(AGAIN),
-                Err(cause) => return Err(SessionRequestError::Unreachable { name: folder.name.clone(), cause }),
+                Err(cause) => {
+                    return Err(SessionRequestError::Unreachable {
+                        name: folder.name.clone(),
+                        cause,
+                    });
+                }
             }
         }
     }
 
     fn new(folder: &SessionDir, stream: UnixStream) -> Result<Self, SessionRequestError> {
         let name = folder.name.clone();
-        let set = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-        set.map_err(|cause| SessionRequestError::Unreachable { name: name.clone(), cause })?;
-        Ok(Self { name, stream: BufReader::new(stream) })
+        let set = stream
+            .set_read_timeout(Some(PATIENCE))
+            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+        set.map_err(|cause| SessionRequestError::Unreachable {
+            name: name.clone(),
+            cause,
+        })?;
+        Ok(Self {
+            name,
+            stream: BufReader::new(stream),
+        })
     }
 
     pub(super) fn into_parts(self) -> (String, UnixStream) {
@@ -91,8 +108,8 @@ impl SocketClient {
         request: impl Into<SessionRequest>,
     ) -> Result<Option<ReplyData>, SessionRequestError> {
         let line = ask(by, &request.into());
-        // The session answers a line that it refuses before it has read all of it. So the answer counts, even if
-        // writing failed.
+        // The session answers a line that it refuses before it has read all of it. So the answer
+        // counts, even if writing failed.
         let _ = self.stream.get_mut().write_all(line.as_bytes());
         let answer = self.line();
         heard(&self.name, answer)
@@ -101,7 +118,10 @@ impl SocketClient {
     /// Watches the session: all records with at least that number, and live messages.
     pub fn watch(mut self, from: Option<u64>) -> Result<SessionWatch, SessionRequestError> {
         self.ask(ClientKind::Tui, WatchRequest { from, live: true })?;
-        self.stream.get_ref().set_read_timeout(None).map_err(|error| self.broken(error))?;
+        self.stream
+            .get_ref()
+            .set_read_timeout(None)
+            .map_err(|error| self.broken(error))?;
         Ok(SessionWatch(self))
     }
 
@@ -117,12 +137,16 @@ impl SocketClient {
 }
 
 /// Parses the session's answer.
-pub(super) fn heard(session: &str, answer: io::Result<String>) -> Result<Option<ReplyData>, SessionRequestError> {
+pub(super) fn heard(
+    session: &str,
+    answer: io::Result<String>,
+) -> Result<Option<ReplyData>, SessionRequestError> {
     let answer = answer.map_err(|error| broken(session, error))?;
     if !answer.ends_with('\n') {
         return Err(SessionRequestError::Ended(session.to_owned()));
     }
-    let reply: SessionReply = serde_json::from_str(&answer).map_err(|error| broken(session, error.into()))?;
+    let reply: SessionReply =
+        serde_json::from_str(&answer).map_err(|error| broken(session, error.into()))?;
     reply.outcome().map_err(SessionRequestError::Refused)
 }
 
@@ -131,8 +155,16 @@ fn broken(session: &str, cause: io::Error) -> SessionRequestError {
     let name = session.to_owned();
     // The kernel's message for a timeout does not help the user.
     let silent = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&cause.kind());
-    let cause = if silent { io::Error::new(io::ErrorKind::TimedOut, "it does not answer") } else { cause };
-    if ended { SessionRequestError::Ended(name) } else { SessionRequestError::Unreachable { name, cause } }
+    let cause = if silent {
+        io::Error::new(io::ErrorKind::TimedOut, "it does not answer")
+    } else {
+        cause
+    };
+    if ended {
+        SessionRequestError::Ended(name)
+    } else {
+        SessionRequestError::Unreachable { name, cause }
+    }
 }
 
 #[derive(Debug)]
@@ -142,7 +174,8 @@ pub enum WatchMessage {
     Aside(LiveMessage),
 }
 
-/// The records and live messages of a session. Ends with the session, or if the client does not read for too long.
+/// The records and live messages of a session. Ends with the session, or if the client does not
+/// read for too long.
 #[derive(Debug)]
 pub struct SessionWatch(SocketClient);
 
@@ -155,7 +188,9 @@ impl Iterator for SessionWatch {
                 Ok(line) if !line.ends_with('\n') => return None,
                 line => line.map_err(|error| self.0.broken(error)),
             };
-            let seen = line.and_then(|line| seen(&line).map_err(|error| self.0.broken(io::Error::other(error))));
+            let seen = line.and_then(|line| {
+                seen(&line).map_err(|error| self.0.broken(io::Error::other(error)))
+            });
             // A newer session may send kinds of messages that this creel does not know.
             if let Some(seen) = seen.transpose() {
                 return Some(seen);

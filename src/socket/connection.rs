@@ -1,7 +1,8 @@
 //! One client of the control socket: reads its requests one after another and answers them.
 //!
 //! # Invariants
-//! - A client can block only itself: its requests are limited in size, and a client that does not read is disconnected.
+//! - A client can block only itself: its requests are limited in size, and a client that does not
+//!   read is disconnected.
 
 use std::{
     io,
@@ -63,8 +64,8 @@ pub(super) struct ClientContext {
     pub(super) watches: Arc<Semaphore>,
 }
 
-/// Since when a client has been idle. `None` while its request is being answered, or while it watches. A client that
-/// never sent a request sorts before all that did.
+/// Since when a client has been idle. `None` while its request is being answered, or while it
+/// watches. A client that never sent a request sorts before all that did.
 #[derive(Debug, Clone)]
 pub(super) struct IdleSince(Arc<Mutex<Option<(RequestHistory, Instant)>>>);
 
@@ -76,7 +77,10 @@ pub(super) enum RequestHistory {
 
 impl IdleSince {
     pub(super) fn now() -> Self {
-        Self(Arc::new(Mutex::new(Some((RequestHistory::Never, Instant::now())))))
+        Self(Arc::new(Mutex::new(Some((
+            RequestHistory::Never,
+            Instant::now(),
+        )))))
     }
 
     pub(super) fn get(&self) -> Option<(RequestHistory, Instant)> {
@@ -104,9 +108,20 @@ enum ClientLine {
 }
 
 /// Serves a client until it disconnects, stops reading, or the session ends.
-pub(super) async fn serve(stream: UnixStream, process: Option<ActorKind>, reach: ClientContext, idle: IdleSince) {
+pub(super) async fn serve(
+    stream: UnixStream,
+    process: Option<ActorKind>,
+    reach: ClientContext,
+    idle: IdleSince,
+) {
     let (reader, writer) = stream.into_split();
-    let connection = ClientConnection { reader: BufReader::new(reader), writer, reach, process, idle };
+    let connection = ClientConnection {
+        reader: BufReader::new(reader),
+        writer,
+        reach,
+        process,
+        idle,
+    };
     if let Err(error) = connection.talk().await {
         tracing::info!("disconnected a client of the control socket: {error}");
     }
@@ -125,7 +140,9 @@ impl ClientConnection {
                 ClientLine::Line(line) if line.trim_ascii().is_empty() => continue,
                 ClientLine::Line(line) => line,
                 ClientLine::TooLong => {
-                    return self.say(&SessionReply::refused(&RequestRefusal::LineTooLong)).await;
+                    return self
+                        .say(&SessionReply::refused(&RequestRefusal::LineTooLong))
+                        .await;
                 }
                 ClientLine::Nothing => return Ok(()),
             };
@@ -133,11 +150,14 @@ impl ClientConnection {
             match message::read(&line) {
                 Ok((caller, request)) => match self.answer(caller, request).await {
                     ConnectionAction::Say(reply) => self.say(&reply).await?,
-                    ConnectionAction::Watch(tail, aside, _room) => return self.watch(tail, aside).await,
+                    ConnectionAction::Watch(tail, aside, _room) => {
+                        return self.watch(tail, aside).await;
+                    }
                 },
                 Err(why) => self.say(&SessionReply::refused(&why.into())).await?,
             }
-            self.idle.set(Some((RequestHistory::Before, Instant::now())));
+            self.idle
+                .set(Some((RequestHistory::Before, Instant::now())));
         }
     }
 
@@ -145,7 +165,10 @@ impl ClientConnection {
     async fn hear(&mut self) -> io::Result<ClientLine> {
         let mut line = Vec::new();
         let most = LONGEST as u64 + 1;
-        (&mut self.reader).take(most).read_until(b'\n', &mut line).await?;
+        (&mut self.reader)
+            .take(most)
+            .read_until(b'\n', &mut line)
+            .await?;
         Ok(match line.pop() {
             Some(b'\n') => ClientLine::Line(line),
             Some(_) if line.len() == LONGEST => ClientLine::TooLong,
@@ -155,39 +178,67 @@ impl ClientConnection {
     }
 
     async fn answer(&self, caller: CallerInfo, request: SessionRequest) -> ConnectionAction {
-        let ClientContext { handle, desk, journal, live, nats, session, watches } = &self.reach;
-        match answer(handle, desk, caller.on_socket(self.process, session), request).await {
+        let ClientContext {
+            handle,
+            desk,
+            journal,
+            live,
+            nats,
+            session,
+            watches,
+        } = &self.reach;
+        match answer(
+            handle,
+            desk,
+            caller.on_socket(self.process, session),
+            request,
+        )
+        .await
+        {
             RequestOutcome::Say(reply) => ConnectionAction::Say(reply),
-            RequestOutcome::Watch(WatchRequest { from, live: wants_live }) => {
+            RequestOutcome::Watch(WatchRequest {
+                from,
+                live: wants_live,
+            }) => {
                 let Ok(room) = Arc::clone(watches).try_acquire_owned() else {
-                    return ConnectionAction::Say(SessionReply::refused(&RequestRefusal::TooManyWatchers(
-                        MOST_WATCHERS,
-                    )));
+                    return ConnectionAction::Say(SessionReply::refused(
+                        &RequestRefusal::TooManyWatchers(MOST_WATCHERS),
+                    ));
                 };
                 let from = from.unwrap_or(*desk.news.borrow() + 1);
-                let aside =
-                    if wants_live { LiveMessageSource::new(live, nats.as_ref()) } else { LiveMessageSource::default() };
+                let aside = if wants_live {
+                    LiveMessageSource::new(live, nats.as_ref())
+                } else {
+                    LiveMessageSource::default()
+                };
                 match JournalLineReader::open(journal, from) {
                     Ok(tail) => ConnectionAction::Watch(tail, aside, room),
-                    Err(error) => {
-                        ConnectionAction::Say(SessionReply::refused(&RequestRefusal::JournalUnreadable(error)))
-                    }
+                    Err(error) => ConnectionAction::Say(SessionReply::refused(
+                        &RequestRefusal::JournalUnreadable(error),
+                    )),
                 }
             }
         }
     }
 
-    async fn watch(mut self, mut tail: JournalLineReader, mut asides: LiveMessageSource) -> io::Result<()> {
+    async fn watch(
+        mut self,
+        mut tail: JournalLineReader,
+        mut asides: LiveMessageSource,
+    ) -> io::Result<()> {
         self.say(&SessionReply::done()).await?;
         let mut news = self.reach.desk.news.clone();
         let mut over = false;
         loop {
-            // Mark first, read the file afterwards: a record that is written in between counts as a change.
+            // Mark first, read the file afterwards: a record that is written in between counts as a
+            // change.
             news.mark_unchanged();
-            // What a hook has printed goes out before the end of the session. What it prints meanwhile must not delay
-            // the records.
+            // What a hook has printed goes out before the end of the session. What it prints
+            // meanwhile must not delay the records.
             for _ in 0..asides.waiting() {
-                let Some(aside) = asides.next_waiting() else { break };
+                let Some(aside) = asides.next_waiting() else {
+                    break;
+                };
                 self.write(aside.into_line().as_bytes()).await?;
             }
             while let Some(lines) = tail.read()? {
@@ -214,7 +265,12 @@ impl ClientConnection {
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         timeout(WRITING, self.writer.write_all(bytes))
             .await
-            .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not read its messages")))
+            .unwrap_or_else(|_| {
+                Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "it does not read its messages",
+                ))
+            })
     }
 }
 
@@ -231,13 +287,19 @@ struct LiveMessageSource {
 }
 
 impl LiveMessageSource {
-    fn new(live: &broadcast::Sender<HookOutputChunk>, nats: Option<&watch::Receiver<NatsStatus>>) -> Self {
+    fn new(
+        live: &broadcast::Sender<HookOutputChunk>,
+        nats: Option<&watch::Receiver<NatsStatus>>,
+    ) -> Self {
         let nats = nats.cloned().map(|mut link| {
             // A new client must learn the current status first.
             link.mark_changed();
             link
         });
-        Self { live: Some(live.subscribe()), nats }
+        Self {
+            live: Some(live.subscribe()),
+            nats,
+        }
     }
 
     async fn next(&mut self) -> LiveMessage {
@@ -257,7 +319,15 @@ impl LiveMessageSource {
         let mut missed = false;
         loop {
             match self.live.as_mut()?.try_recv() {
-                Ok(piece) => return Some(HookOutputChunk { gap: missed, ..piece }.into()),
+                Ok(piece) => {
+                    return Some(
+                        HookOutputChunk {
+                            gap: missed,
+                            ..piece
+                        }
+                        .into(),
+                    );
+                }
                 Err(TryRecvError::Lagged(_)) => missed = true,
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
             }
@@ -270,7 +340,12 @@ async fn overheard(live: &mut Option<broadcast::Receiver<HookOutputChunk>>) -> H
     let mut missed = false;
     while let Some(pieces) = live {
         match pieces.recv().await {
-            Ok(piece) => return HookOutputChunk { gap: missed, ..piece },
+            Ok(piece) => {
+                return HookOutputChunk {
+                    gap: missed,
+                    ..piece
+                };
+            }
             Err(RecvError::Lagged(_)) => missed = true,
             Err(RecvError::Closed) => *live = None,
         }

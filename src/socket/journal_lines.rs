@@ -1,6 +1,7 @@
 //! Reads the end of a journal as it grows, for a client that watches.
 //!
-//! Each watcher reads the file at its own pace, so a slow one needs no memory here and delays no other.
+//! Each watcher reads the file at its own pace, so a slow one needs no memory here and delays no
+//! other.
 
 use std::{
     fs::File,
@@ -30,7 +31,12 @@ struct NumberedLine {
 
 impl JournalLineReader {
     pub(super) fn open(journal: &Path, from: u64) -> io::Result<Self> {
-        Ok(Self { file: File::open(journal)?, from, found: from <= 1, rest: Vec::new() })
+        Ok(Self {
+            file: File::open(journal)?,
+            from,
+            found: from <= 1,
+            rest: Vec::new(),
+        })
     }
 
     /// The next wanted lines, which can be empty. `None` if there is no more for now.
@@ -42,7 +48,9 @@ impl JournalLineReader {
         if read? == 0 {
             return Ok(None);
         }
-        let Some(newline) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return Ok(Some(Vec::new())) };
+        let Some(newline) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
+            return Ok(Some(Vec::new()));
+        };
         let rest = self.rest.split_off(newline + 1);
         let lines = std::mem::replace(&mut self.rest, rest);
         Ok(Some(self.wanted(lines)))
@@ -51,7 +59,10 @@ impl JournalLineReader {
     fn wanted(&mut self, mut lines: Vec<u8>) -> Vec<u8> {
         let mut skipped = 0;
         while !self.found && skipped < lines.len() {
-            let line = lines[skipped..].split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+            let line = lines[skipped..]
+                .split_inclusive(|byte| *byte == b'\n')
+                .next()
+                .unwrap_or_default();
             // A line that is not a record is skipped.
             let seq = serde_json::from_slice(line).map_or(0, |NumberedLine { seq }| seq);
             self.found = seq >= self.from;
@@ -79,13 +90,26 @@ mod tests {
     #[test]
     fn only_whole_lines_from_the_number_on_and_each_once() {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
-        let line = |seq: u64| format!("{{\"v\":1,\"seq\":{seq},\"text\":\"{}\"}}\n", "x".repeat(CHUNK / 3));
+        let line = |seq: u64| {
+            format!(
+                "{{\"v\":1,\"seq\":{seq},\"text\":\"{}\"}}\n",
+                "x".repeat(CHUNK / 3)
+            )
+        };
         write!(file, "{}{}{}{}", line(1), line(2), line(3), &line(4)[..20]).expect("space");
         let mut tail = JournalLineReader::open(file.path(), 2).expect("a file");
         assert_eq!(all(&mut tail), line(2) + &line(3));
         write!(file, "{}{}", &line(4)[20..], line(5)).expect("space");
         assert_eq!(all(&mut tail), line(4) + &line(5));
-        assert_eq!(all(&mut JournalLineReader::open(file.path(), 6).expect("a file")), "");
-        assert_eq!(all(&mut JournalLineReader::open(file.path(), 0).expect("a file")).lines().count(), 5);
+        assert_eq!(
+            all(&mut JournalLineReader::open(file.path(), 6).expect("a file")),
+            ""
+        );
+        assert_eq!(
+            all(&mut JournalLineReader::open(file.path(), 0).expect("a file"))
+                .lines()
+                .count(),
+            5
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! What is said over the control socket: the one place that knows the words.
 //!
-//! One JSON object a line, in both directions. A request says its version, what to do, and what that needs:
+//! One JSON object a line, in both directions. A request says its version, what to do, and what
+//! that needs:
 //!
 //! ```text
 //! {"v":1,"do":"pause"}                                      {"v":1,"ok":true}
@@ -11,8 +12,9 @@
 //! {"v":1,"do":"watch","from":1}                             {"v":1,"ok":true}, then records, a line each
 //! ```
 //!
-//! Requests of one connection are answered one after another, in their order. A watch takes its connection for good, and
-//! lasts until the client closes its side or the session is over. Fields that are not known are skipped.
+//! Requests of one connection are answered one after another, in their order. A watch takes its
+//! connection for good, and lasts until the client closes its side or the session is over. Fields
+//! that are not known are skipped.
 
 pub mod live_message;
 
@@ -94,7 +96,10 @@ impl SessionRequest {
         }
         let mut known = [queries, commands, &[WatchRequest::VERB]].concat();
         known.sort_unstable();
-        Err(RequestError::UnknownVerb { verb: shorten(verb), known })
+        Err(RequestError::UnknownVerb {
+            verb: shorten(verb),
+            known,
+        })
     }
 }
 
@@ -103,11 +108,13 @@ fn shorten(verb: &str) -> String {
     verb.chars().take(LONGEST_VERB).collect()
 }
 
-/// The verbs of a tagged enum. Its deserializer names them when it meets one that it does not know, so no second list of
-/// them is needed.
+/// The verbs of a tagged enum. Its deserializer names them when it meets one that it does not know,
+/// so no second list of them is needed.
 fn verbs<T: DeserializeOwned>() -> &'static [&'static str] {
     let unknown = MapDeserializer::<_, KnownVerbs>::new(std::iter::once(("do", "")));
-    T::deserialize(unknown).err().map_or(&[], |KnownVerbs(verbs)| verbs)
+    T::deserialize(unknown)
+        .err()
+        .map_or(&[], |KnownVerbs(verbs)| verbs)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -136,7 +143,10 @@ pub enum RequestError {
     #[error("not a request: `do` is missing")]
     NoVerb,
     #[error("not a request: unknown verb `{verb}`{} The verbs are: {}", did_you_mean(verb, known), known.join(", "))]
-    UnknownVerb { verb: String, known: Vec<&'static str> },
+    UnknownVerb {
+        verb: String,
+        known: Vec<&'static str>,
+    },
     #[error("a request has at most {LONGEST} bytes")]
     TooLong,
 }
@@ -154,7 +164,8 @@ impl RequestError {
 }
 
 fn did_you_mean(verb: &str, known: &[&'static str]) -> String {
-    nearest(verb, known.iter().copied()).map_or_else(|| ".".into(), |near| format!("; did you mean `{near}`?"))
+    nearest(verb, known.iter().copied())
+        .map_or_else(|| ".".into(), |near| format!("; did you mean `{near}`?"))
 }
 
 /// What is known before the request itself is read.
@@ -181,12 +192,23 @@ struct OutgoingRequest<'a> {
 
 /// The line of a request, newline included.
 pub fn ask(by: ClientKind, request: &SessionRequest) -> String {
-    line(&OutgoingRequest { v: VERSION, caller: CallerInfo::here(by), deadline: None, request })
+    line(&OutgoingRequest {
+        v: VERSION,
+        caller: CallerInfo::here(by),
+        deadline: None,
+        request,
+    })
 }
 
-/// The same, for a request that is refused after this time: a request over NATS can take long to arrive.
+/// The same, for a request that is refused after this time: a request over NATS can take long to
+/// arrive.
 pub fn ask_until(by: ClientKind, request: &SessionRequest, deadline: &str) -> String {
-    line(&OutgoingRequest { v: VERSION, caller: CallerInfo::here(by), deadline: Some(deadline), request })
+    line(&OutgoingRequest {
+        v: VERSION,
+        caller: CallerInfo::here(by),
+        deadline: Some(deadline),
+        request,
+    })
 }
 
 /// Reads a request.
@@ -254,15 +276,28 @@ pub enum ReplyData {
 impl SessionReply {
     /// It was done.
     pub const fn done() -> Self {
-        Self { v: VERSION, ok: true, error: None, code: None, told: None }
+        Self {
+            v: VERSION,
+            ok: true,
+            error: None,
+            code: None,
+            told: None,
+        }
     }
 
     /// It was done, and this was recorded.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "everything else needs no more words than that it was done")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "everything else needs no more words than that it was done"
+    )]
     pub fn recorded<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
         let told = events.into_iter().filter_map(|event| match event {
-            Event::Task(TaskEvent::Created(created)) => Some(ReplyData::Added(created.task.clone())),
-            Event::Stop(StopEvent::HooksCleared { hooks, .. }) => Some(ReplyData::Cleared(hooks.len())),
+            Event::Task(TaskEvent::Created(created)) => {
+                Some(ReplyData::Added(created.task.clone()))
+            }
+            Event::Stop(StopEvent::HooksCleared { hooks, .. }) => {
+                Some(ReplyData::Cleared(hooks.len()))
+            }
             _ => None,
         });
         told.last().map_or(Self::done(), Self::told)
@@ -270,12 +305,24 @@ impl SessionReply {
 
     /// This is what was asked for.
     pub const fn told(told: ReplyData) -> Self {
-        Self { v: VERSION, ok: true, error: None, code: None, told: Some(told) }
+        Self {
+            v: VERSION,
+            ok: true,
+            error: None,
+            code: None,
+            told: Some(told),
+        }
     }
 
     /// It was not done.
     pub fn refused(why: &RequestRefusal) -> Self {
-        Self { v: VERSION, ok: false, error: Some(why.to_string()), code: Some(why.code().into()), told: None }
+        Self {
+            v: VERSION,
+            ok: false,
+            error: Some(why.to_string()),
+            code: Some(why.code().into()),
+            told: None,
+        }
     }
 
     /// What was asked for, or why it was not done.
@@ -283,8 +330,13 @@ impl SessionReply {
         if self.ok {
             return Ok(self.told);
         }
-        let text = self.error.unwrap_or_else(|| "the session gave no reason".into());
-        Err(RefusedRequest { code: self.code, text })
+        let text = self
+            .error
+            .unwrap_or_else(|| "the session gave no reason".into());
+        Err(RefusedRequest {
+            code: self.code,
+            text,
+        })
     }
 
     /// The line of it, newline included.
@@ -334,34 +386,89 @@ mod tests {
             text: Some("a\nb".into()),
             items: Some(vec![item]),
         };
-        let registration =
-            StopHookRegistration { task: "t".into(), preset: StopPreset::Default, metadata: serde_json::Map::new() };
+        let registration = StopHookRegistration {
+            task: "t".into(),
+            preset: StopPreset::Default,
+            metadata: serde_json::Map::new(),
+        };
         vec![
             SessionCommand::Pause.into(),
             SessionCommand::Unpause.into(),
-            SessionCommand::Stop { how: StopTiming::Now }.into(),
-            SessionCommand::Stop { how: StopTiming::AfterIteration }.into(),
+            SessionCommand::Stop {
+                how: StopTiming::Now,
+            }
+            .into(),
+            SessionCommand::Stop {
+                how: StopTiming::AfterIteration,
+            }
+            .into(),
             SessionCommand::CancelTurn.into(),
-            SessionCommand::Message { text: "say \"x\"".into() }.into(),
+            SessionCommand::Message {
+                text: "say \"x\"".into(),
+            }
+            .into(),
             SessionCommand::SkipItem { item }.into(),
             SessionCommand::RestoreItem { item }.into(),
-            SessionCommand::EditItem { item, text: "text".into() }.into(),
+            SessionCommand::EditItem {
+                item,
+                text: "text".into(),
+            }
+            .into(),
             SessionCommand::AnswerGate(answer).into(),
-            SessionCommand::DisableHook { point: None, hook: hook() }.into(),
-            SessionCommand::EnableHook { point: Some(HookPoint::Stop), hook: hook() }.into(),
-            SessionCommand::RunHook { point: None, hook: hook() }.into(),
+            SessionCommand::DisableHook {
+                point: None,
+                hook: hook(),
+            }
+            .into(),
+            SessionCommand::EnableHook {
+                point: Some(HookPoint::Stop),
+                hook: hook(),
+            }
+            .into(),
+            SessionCommand::RunHook {
+                point: None,
+                hook: hook(),
+            }
+            .into(),
             SessionCommand::CancelHook { run: RunId(7) }.into(),
-            SessionCommand::Task { task: TaskCommand::MakeReady { id: "t".into() } }.into(),
-            SessionCommand::Task { task: TaskCommand::Depend { id: "t".into(), on: "u".into() } }.into(),
+            SessionCommand::Task {
+                task: TaskCommand::MakeReady { id: "t".into() },
+            }
+            .into(),
+            SessionCommand::Task {
+                task: TaskCommand::Depend {
+                    id: "t".into(),
+                    on: "u".into(),
+                },
+            }
+            .into(),
             SessionCommand::RegisterStopHook(registration).into(),
             SessionCommand::ClearStopHooks { task: "t".into() }.into(),
-            SessionCommand::Loop { about: LoopCommand::Next { id: "IT-1".into(), checkpoint: None } }.into(),
-            SessionCommand::CompleteSession { reason: "done".into() }.into(),
-            SessionCommand::Pipeline { pipeline: PipelineKind::Merge }.into(),
+            SessionCommand::Loop {
+                about: LoopCommand::Next {
+                    id: "IT-1".into(),
+                    checkpoint: None,
+                },
+            }
+            .into(),
+            SessionCommand::CompleteSession {
+                reason: "done".into(),
+            }
+            .into(),
+            SessionCommand::Pipeline {
+                pipeline: PipelineKind::Merge,
+            }
+            .into(),
             SessionCommand::RetryNow.into(),
-            SessionCommand::SwitchAgent { agent: Some("codex".into()) }.into(),
+            SessionCommand::SwitchAgent {
+                agent: Some("codex".into()),
+            }
+            .into(),
             SessionQuery::Status.into(),
-            SessionQuery::PendingList { which: ItemFilter::All }.into(),
+            SessionQuery::PendingList {
+                which: ItemFilter::All,
+            }
+            .into(),
             SessionQuery::PendingShow { item }.into(),
             SessionQuery::GateList.into(),
             SessionQuery::HookList.into(),
@@ -370,7 +477,11 @@ mod tests {
             SessionQuery::StopHookList { task: None }.into(),
             SessionQuery::LoopShow { id: "IT-1".into() }.into(),
             SessionQuery::CheckpointList.into(),
-            WatchRequest { from: Some(3), live: true }.into(),
+            WatchRequest {
+                from: Some(3),
+                live: true,
+            }
+            .into(),
         ]
     }
 
@@ -388,8 +499,16 @@ mod tests {
             value["do"].as_str().expect("a verb").to_owned()
         };
         let tested: std::collections::BTreeSet<String> = requests().iter().map(verb).collect();
-        let known = [verbs::<SessionCommand>(), verbs::<SessionQuery>(), &[WatchRequest::VERB]].concat();
-        assert_eq!(tested, known.iter().map(|verb| (*verb).to_owned()).collect());
+        let known = [
+            verbs::<SessionCommand>(),
+            verbs::<SessionQuery>(),
+            &[WatchRequest::VERB],
+        ]
+        .concat();
+        assert_eq!(
+            tested,
+            known.iter().map(|verb| (*verb).to_owned()).collect()
+        );
         assert_eq!(tested.len(), known.len());
     }
 
@@ -398,14 +517,32 @@ mod tests {
         let read = |line: &str| read(line.as_bytes()).expect("a request").1;
         assert_eq!(
             read(r#"{"v":1,"do":"stop","more":1}"#),
-            SessionCommand::Stop { how: StopTiming::AfterIteration }.into()
+            SessionCommand::Stop {
+                how: StopTiming::AfterIteration
+            }
+            .into()
         );
         assert_eq!(
             read(r#"{"v":1,"do":"pending_list"}"#),
-            SessionQuery::PendingList { which: ItemFilter::Held }.into()
+            SessionQuery::PendingList {
+                which: ItemFilter::Held
+            }
+            .into()
         );
-        assert_eq!(read(r#"{"v":1,"do":"watch"}"#), WatchRequest { from: None, live: false }.into());
-        let answer = GateAnswer { gate: GateId(1), choice: GateChoice::Approve, text: None, items: None };
+        assert_eq!(
+            read(r#"{"v":1,"do":"watch"}"#),
+            WatchRequest {
+                from: None,
+                live: false
+            }
+            .into()
+        );
+        let answer = GateAnswer {
+            gate: GateId(1),
+            choice: GateChoice::Approve,
+            text: None,
+            items: None,
+        };
         assert_eq!(
             read(r#"{"v":1,"do":"gate_answer","gate":1,"choice":"approve"}"#),
             SessionCommand::AnswerGate(answer).into()
@@ -414,16 +551,31 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_in_words() {
-        let why = |line: &str| read(line.as_bytes()).expect_err("not a request").to_string();
-        assert_eq!(why(r#"{"v":0,"do":"pause"}"#), "version 0 is not supported; this creel supports version 1");
-        assert_eq!(why(r#"{"do":"pause"}"#), "`v` is missing; this creel supports version 1");
+        let why = |line: &str| {
+            read(line.as_bytes())
+                .expect_err("not a request")
+                .to_string()
+        };
+        assert_eq!(
+            why(r#"{"v":0,"do":"pause"}"#),
+            "version 0 is not supported; this creel supports version 1"
+        );
+        assert_eq!(
+            why(r#"{"do":"pause"}"#),
+            "`v` is missing; this creel supports version 1"
+        );
         assert_eq!(why(r#"{"v":1}"#), "not a request: `do` is missing");
         let unknown = why(r#"{"v":1,"do":"gate_anser"}"#);
         assert!(
-            unknown.starts_with("not a request: unknown verb `gate_anser`; did you mean `gate_answer`? The"),
+            unknown.starts_with(
+                "not a request: unknown verb `gate_anser`; did you mean `gate_answer`? The"
+            ),
             "{unknown}"
         );
-        assert!(unknown.contains("The verbs are: cancel_turn, checkpoint_list, gate_answer, "), "{unknown}");
+        assert!(
+            unknown.contains("The verbs are: cancel_turn, checkpoint_list, gate_answer, "),
+            "{unknown}"
+        );
         assert!(why(r#"{"v":1,"do":"message"}"#).contains("missing field `text`"));
         assert!(why(r#"{"v":1"#).starts_with("not a request: EOF"));
         assert!(why(r#"{"v":1,"by":"policy","do":"pause"}"#).contains("unknown variant `policy`"));
@@ -435,11 +587,17 @@ mod tests {
         let refused = SessionReply::refused(&Refusal::NotPaused.into());
         let line = r#"{"v":1,"ok":false,"error":"the session is not paused","code":"not_paused"}"#;
         assert_eq!(refused.to_line(), format!("{line}\n"));
-        let (code, text) = (Some("not_paused".to_owned()), "the session is not paused".to_owned());
+        let (code, text) = (
+            Some("not_paused".to_owned()),
+            "the session is not paused".to_owned(),
+        );
         assert_eq!(refused.outcome(), Err(RefusedRequest { code, text }));
         let gates = SessionReply::told(ReplyData::Gates(Vec::new()));
         assert_eq!(gates.to_line(), "{\"v\":1,\"ok\":true,\"gates\":[]}\n");
-        assert_eq!(serde_json::from_str::<SessionReply>(&gates.to_line()).expect("a reply"), gates);
+        assert_eq!(
+            serde_json::from_str::<SessionReply>(&gates.to_line()).expect("a reply"),
+            gates
+        );
         assert_eq!(
             serde_json::from_str::<SessionReply>(&SessionReply::done().to_line()).expect("a reply"),
             SessionReply::done()

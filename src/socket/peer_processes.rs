@@ -1,11 +1,11 @@
 //! Finds out which process connects to the control socket.
 //!
-//! Owns the list of processes that were seen alive. Does not decide what they are allowed to do: see
-//! [`crate::engine::actor`].
+//! Owns the list of processes that were seen alive. Does not decide what they are allowed to do:
+//! see [`crate::engine::actor`].
 //!
-//! A process that has exited before creel looks cannot be identified, and an agent could exit that fast on purpose. So
-//! creel treats it as the agent, unless the same process has connected before: a screen may exit before the session has
-//! read its last key.
+//! A process that has exited before creel looks cannot be identified, and an agent could exit that
+//! fast on purpose. So creel treats it as the agent, unless the same process has connected before:
+//! a screen may exit before the session has read its last key.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,8 @@ pub(super) struct PeerProcesses {
 }
 
 impl PeerProcesses {
-    /// The session's own agent or hook, if the process belongs to one. Call this as soon as it connects.
+    /// The session's own agent or hook, if the process belongs to one. Call this as soon as it
+    /// connects.
     pub(super) fn of_process(&mut self, pid: Option<i32>, session: &str) -> Option<ActorKind> {
         let pid = pid.filter(|pid| *pid > 0)?;
         self.remember(pid, process_origin::of_process(pid, session))
@@ -54,16 +55,25 @@ mod tests {
 
     #[test]
     fn whoever_is_gone_before_creel_looks_is_treated_as_the_agent() {
-        assert_eq!(PeerProcesses::default().remember(7, ProcessOrigin::Gone), Some(ActorKind::Agent));
+        assert_eq!(
+            PeerProcesses::default().remember(7, ProcessOrigin::Gone),
+            Some(ActorKind::Agent)
+        );
     }
 
     #[test]
     fn a_screen_that_was_seen_before_is_still_the_users_after_it_left() {
         let mut peers = PeerProcesses::default();
         assert_eq!(peers.remember(7, ProcessOrigin::Stranger), None);
-        assert_eq!(peers.remember(8, ProcessOrigin::Session(ActorKind::Hook)), Some(ActorKind::Hook));
+        assert_eq!(
+            peers.remember(8, ProcessOrigin::Session(ActorKind::Hook)),
+            Some(ActorKind::Hook)
+        );
         assert_eq!(peers.remember(7, ProcessOrigin::Gone), None);
-        assert_eq!(peers.remember(8, ProcessOrigin::Gone), Some(ActorKind::Hook));
+        assert_eq!(
+            peers.remember(8, ProcessOrigin::Gone),
+            Some(ActorKind::Hook)
+        );
     }
 
     #[test]
@@ -71,11 +81,18 @@ mod tests {
         let mut peers = PeerProcesses::default();
         peers.remember(7, ProcessOrigin::Stranger);
         peers.remember(7, ProcessOrigin::Session(ActorKind::Agent));
-        assert_eq!(peers.remember(7, ProcessOrigin::Gone), Some(ActorKind::Agent));
+        assert_eq!(
+            peers.remember(7, ProcessOrigin::Gone),
+            Some(ActorKind::Agent)
+        );
         for pid in 10..400 {
             peers.remember(pid, ProcessOrigin::Stranger);
         }
         assert_eq!(peers.seen.len(), MOST_REMEMBERED);
-        assert_eq!(peers.remember(11, ProcessOrigin::Gone), Some(ActorKind::Agent), "forgotten");
+        assert_eq!(
+            peers.remember(11, ProcessOrigin::Gone),
+            Some(ActorKind::Agent),
+            "forgotten"
+        );
     }
 }

@@ -1,11 +1,12 @@
-//! Whether a process belongs to a session: its agent, one of its hooks, or a process that these started.
+//! Whether a process belongs to a session: its agent, one of its hooks, or a process that these
+//! started.
 //!
-//! Owns the reading of marks and of the chain of parents. Does not decide what such a process is allowed to do: see
-//! [`crate::engine::actor`].
+//! Owns the reading of marks and of the chain of parents. Does not decide what such a process is
+//! allowed to do: see [`crate::engine::actor`].
 //!
-//! A process belongs to a session if it or one of its ancestors has the mark of a session that still runs, of any project,
-//! or if it descends from a creel. The exception is an editor that the user opened, with its children: creel started it
-//! under a mark for editors.
+//! A process belongs to a session if it or one of its ancestors has the mark of a session that
+//! still runs, of any project, or if it descends from a creel. The exception is an editor that the
+//! user opened, with its children: creel started it under a mark for editors.
 //!
 //! On systems without a list of processes, creel only knows the mark that a caller has or sends.
 
@@ -20,19 +21,28 @@ use crate::{
     },
 };
 
-/// The kind of process that a mark of this session stands for: `SESSION/run-7` is a hook, anything else the agent.
+/// The kind of process that a mark of this session stands for: `SESSION/run-7` is a hook, anything
+/// else the agent.
 pub fn of_marks(marks: &str, session: &str) -> Option<ActorKind> {
-    let mut own = marks.split(' ').filter_map(|mark| mark.strip_prefix(session)?.strip_prefix('/'));
+    let mut own = marks
+        .split(' ')
+        .filter_map(|mark| mark.strip_prefix(session)?.strip_prefix('/'));
     own.next_back().map(kind)
 }
 
 fn kind(mark: &str) -> ActorKind {
-    if mark.split('/').any(|part| part.starts_with("run-")) { ActorKind::Hook } else { ActorKind::Agent }
+    if mark.split('/').any(|part| part.starts_with("run-")) {
+        ActorKind::Hook
+    } else {
+        ActorKind::Agent
+    }
 }
 
 /// The marks of sessions, without those of editors.
 fn of_sessions(marks: &str) -> impl DoubleEndedIterator<Item = &str> {
-    marks.split(' ').filter(|mark| !mark.is_empty() && !sweep::is_below(mark.as_bytes(), sweep::EDITOR))
+    marks
+        .split(' ')
+        .filter(|mark| !mark.is_empty() && !sweep::is_below(mark.as_bytes(), sweep::EDITOR))
 }
 
 /// The mark of a session among these that still runs.
@@ -40,28 +50,42 @@ fn living(table: ProcessTable, marks: &str) -> Option<&str> {
     of_sessions(marks).rfind(|mark| sweep::is_of_living_session(table, mark))
 }
 
-/// What a process of another session is, by the marks that it sent. It may be on another machine, so only it can tell
-/// whether that session still runs: see [`of_this_process`].
+/// What a process of another session is, by the marks that it sent. It may be on another machine,
+/// so only it can tell whether that session still runs: see [`of_this_process`].
 pub fn of_any_marks(marks: &str) -> Option<ActorKind> {
-    of_sessions(marks).next_back().map(|_| ActorKind::OtherSession)
+    of_sessions(marks)
+        .next_back()
+        .map(|_| ActorKind::OtherSession)
 }
 
-/// The marks of the session that this process belongs to, of any project. None if a person started it.
+/// The marks of the session that this process belongs to, of any project. None if a person started
+/// it.
 pub fn of_this_process() -> Option<String> {
     let table = ProcessTable::of_system();
-    let own = std::env::var(sweep::MARK).ok().filter(|marks| living(table, marks).is_some());
+    let own = std::env::var(sweep::MARK)
+        .ok()
+        .filter(|marks| living(table, marks).is_some());
     own.or_else(|| supervised(table, sweep::own_pid()))
 }
 
-/// What this process is if an agent or a hook started it, and the files that the process of its session has open.
+/// What this process is if an agent or a hook started it, and the files that the process of its
+/// session has open.
 pub fn supervisor_of_this_process() -> Option<(ActorKind, Vec<PathBuf>)> {
     let (table, marks) = (ProcessTable::of_system(), of_this_process()?);
     let mark = of_sessions(&marks).next_back().unwrap_or_default();
-    let above = std::iter::successors(table.stat(sweep::own_pid()), |process| table.stat(process.parent));
+    let above = std::iter::successors(table.stat(sweep::own_pid()), |process| {
+        table.stat(process.parent)
+    });
     // Its parents say more than its mark, which it can change.
-    let runner = above.skip(1).map(|process| process.pid).find(|pid| table.runs_session(*pid));
+    let runner = above
+        .skip(1)
+        .map(|process| process.pid)
+        .find(|pid| table.runs_session(*pid));
     let runner = runner.or_else(|| Some(sweep::process_of_mark(mark)?.0));
-    Some((kind(mark), runner.map(|pid| table.open_files(pid)).unwrap_or_default()))
+    Some((
+        kind(mark),
+        runner.map(|pid| table.open_files(pid)).unwrap_or_default(),
+    ))
 }
 
 /// The marks of the session that a process belongs to, as its ancestors show.
@@ -73,7 +97,9 @@ fn supervised(table: ProcessTable, pid: i32) -> Option<String> {
             return Some(marks);
         }
         // An agent can remove the mark from its own environment, but not its parent.
-        if child.is_some_and(|child| !is_editor(table, child, current)) && table.runs_session(current.pid) {
+        if child.is_some_and(|child| !is_editor(table, child, current))
+            && table.runs_session(current.pid)
+        {
             return Some(format!("creel/{}.{}", current.pid, current.start));
         }
         child = Some(current);
@@ -82,11 +108,16 @@ fn supervised(table: ProcessTable, pid: i32) -> Option<String> {
     None
 }
 
-/// Whether a child of a creel is the editor that it opened for the user: only an editor shares its terminal.
+/// Whether a child of a creel is the editor that it opened for the user: only an editor shares its
+/// terminal.
 fn is_editor(table: ProcessTable, child: ProcessStat, creel: ProcessStat) -> bool {
-    let shares_terminal = child.terminal != 0 && (child.session, child.terminal) == (creel.session, creel.terminal);
+    let shares_terminal =
+        child.terminal != 0 && (child.session, child.terminal) == (creel.session, creel.terminal);
     let marks = marks_of(table, child.pid).unwrap_or_default();
-    shares_terminal && marks.split(' ').any(|mark| sweep::is_below(mark.as_bytes(), sweep::EDITOR))
+    shares_terminal
+        && marks
+            .split(' ')
+            .any(|mark| sweep::is_below(mark.as_bytes(), sweep::EDITOR))
 }
 
 /// The relation of a process to the session that this process runs.
@@ -132,8 +163,8 @@ fn own_process(table: ProcessTable, process: ProcessStat, session: &str) -> Opti
     None
 }
 
-/// What a direct child of creel belongs to. Orphans of the session cannot pretend to be an editor: creel has not
-/// started them.
+/// What a direct child of creel belongs to. Orphans of the session cannot pretend to be an editor:
+/// creel has not started them.
 fn by_child(child: ProcessStat, session: &str) -> Option<ActorKind> {
     match children::mark_of(&child) {
         Some(mark) if sweep::is_below(mark.as_bytes(), sweep::EDITOR) => None,
@@ -145,7 +176,11 @@ fn by_child(child: ProcessStat, session: &str) -> Option<ActorKind> {
 fn marks_of(table: ProcessTable, pid: i32) -> Option<String> {
     let environ = table.environ(pid)?;
     let mut variables = environ.split(|byte| *byte == 0);
-    let value = variables.find_map(|variable| variable.strip_prefix(sweep::MARK.as_bytes())?.strip_prefix(b"="))?;
+    let value = variables.find_map(|variable| {
+        variable
+            .strip_prefix(sweep::MARK.as_bytes())?
+            .strip_prefix(b"=")
+    })?;
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
@@ -171,24 +206,45 @@ mod tests {
     #[test]
     fn the_process_itself_and_its_parent_are_no_part_of_the_session() {
         let us = sweep::own_pid();
-        assert_eq!(of_process(us, "a session without processes"), ProcessOrigin::Stranger);
-        let parent = ProcessTable::of_system().stat(us).map(|own| own.parent).filter(|parent| *parent > 1);
+        assert_eq!(
+            of_process(us, "a session without processes"),
+            ProcessOrigin::Stranger
+        );
+        let parent = ProcessTable::of_system()
+            .stat(us)
+            .map(|own| own.parent)
+            .filter(|parent| *parent > 1);
         if let Some(parent) = parent {
-            assert_eq!(of_process(parent, "a session without processes"), ProcessOrigin::Stranger);
+            assert_eq!(
+                of_process(parent, "a session without processes"),
+                ProcessOrigin::Stranger
+            );
         }
     }
 
     #[test]
     fn a_child_is_the_agents_whatever_group_it_joins() {
         use std::{os::unix::process::CommandExt as _, process::Command};
-        let Some(own) = ProcessTable::of_system().stat(sweep::own_pid()) else { return };
+        let Some(own) = ProcessTable::of_system().stat(sweep::own_pid()) else {
+            return;
+        };
         for group in [0, own.group] {
-            let mut child = Command::new("sleep").arg("60").process_group(group).spawn().expect("sleep is everywhere");
+            let mut child = Command::new("sleep")
+                .arg("60")
+                .process_group(group)
+                .spawn()
+                .expect("sleep is everywhere");
             let pid = i32::try_from(child.id()).expect("a process number");
             let by = of_process(pid, "a session without marks");
-            child.kill().and_then(|()| child.wait()).expect("it is ours");
+            child
+                .kill()
+                .and_then(|()| child.wait())
+                .expect("it is ours");
             assert_eq!(by, ProcessOrigin::Session(ActorKind::Agent));
-            assert_eq!(of_process(pid, "a session without marks"), ProcessOrigin::Gone);
+            assert_eq!(
+                of_process(pid, "a session without marks"),
+                ProcessOrigin::Gone
+            );
         }
     }
 
@@ -200,8 +256,12 @@ mod tests {
         let mark = format!("{}/sheet", sweep::EDITOR);
         let mut command = tokio::process::Command::new("sleep");
         command.arg("60").kill_on_drop(true);
-        let (mut editor, entry) = children::start(&mark, || command.spawn()).expect("sleep is everywhere");
-        let pid = editor.id().and_then(|id| i32::try_from(id).ok()).expect("a process number");
+        let (mut editor, entry) =
+            children::start(&mark, || command.spawn()).expect("sleep is everywhere");
+        let pid = editor
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .expect("a process number");
         assert_eq!(of_process(pid, "a session"), ProcessOrigin::Stranger);
         drop(entry);
         assert_eq!(
@@ -219,14 +279,24 @@ mod tests {
         }
         let mut command = tokio::process::Command::new("sleep");
         command.arg("60").env_clear().kill_on_drop(true);
-        let (mut hook, _entry) = children::start("s1/run-3", || command.spawn()).expect("sleep is everywhere");
-        let pid = hook.id().and_then(|id| i32::try_from(id).ok()).expect("a process number");
-        assert_eq!(of_process(pid, "s1"), ProcessOrigin::Session(ActorKind::Hook));
+        let (mut hook, _entry) =
+            children::start("s1/run-3", || command.spawn()).expect("sleep is everywhere");
+        let pid = hook
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .expect("a process number");
+        assert_eq!(
+            of_process(pid, "s1"),
+            ProcessOrigin::Session(ActorKind::Hook)
+        );
         hook.kill().await.expect("it is ours");
     }
 
     #[test]
     fn without_a_list_of_processes_nothing_is_guessed() {
-        assert_eq!(of_process_in(ProcessTable::Absent, 1, "a session"), ProcessOrigin::Stranger);
+        assert_eq!(
+            of_process_in(ProcessTable::Absent, 1, "a session"),
+            ProcessOrigin::Stranger
+        );
     }
 }

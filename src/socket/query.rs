@@ -1,4 +1,5 @@
-//! What a client can ask about a session. Queries change nothing; a copy of the session's state answers them.
+//! What a client can ask about a session. Queries change nothing; a copy of the session's state
+//! answers them.
 
 use serde::{Deserialize, Serialize};
 
@@ -50,13 +51,15 @@ pub enum ItemFilter {
     All,
 }
 
-/// Asks for the records from this number on, then for all that come; without a number, only for those that come.
+/// Asks for the records from this number on, then for all that come; without a number, only for
+/// those that come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename = "watch")]
 pub struct WatchRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
-    /// Whether to send, between the records, what is not a record: see [`super::message::live_message`].
+    /// Whether to send, between the records, what is not a record: see
+    /// [`super::message::live_message`].
     #[serde(default)]
     pub live: bool,
 }

@@ -1,4 +1,5 @@
-//! Why a session does not do what a client asks: the engine's refusals, and those of the ways to the session.
+//! Why a session does not do what a client asks: the engine's refusals, and those of the ways to
+//! the session.
 
 use std::io;
 
@@ -29,7 +30,9 @@ pub enum RequestRefusal {
     JournalUnreadable(io::Error),
     #[error("NATS does not send records here: read them from the stream, under {0}")]
     NoWatchOverNats(String),
-    #[error("the answer is too large ({length} B; the NATS server allows {most} B); ask on the session's machine")]
+    #[error(
+        "the answer is too large ({length} B; the NATS server allows {most} B); ask on the session's machine"
+    )]
     ReplyTooLong { length: usize, most: usize },
 }
 

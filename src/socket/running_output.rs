@@ -9,8 +9,8 @@ use std::{
 /// How many bytes of a running hook's output are shown.
 pub const SHOWN: usize = 16 << 10;
 
-/// How many bytes a run has printed so far, and the last of them. The file is created with the first byte, so a missing
-/// file means that nothing was printed yet.
+/// How many bytes a run has printed so far, and the last of them. The file is created with the
+/// first byte, so a missing file means that nothing was printed yet.
 pub fn end(file: &Path) -> (u64, Vec<u8>) {
     read_end(file).unwrap_or_default()
 }
@@ -23,7 +23,10 @@ fn read_end(file: &Path) -> io::Result<(u64, Vec<u8>)> {
     file.read_to_end(&mut end)?;
     let printed = from + end.len() as u64;
     // After a cut, start with a whole line if there is one.
-    let line = end.iter().position(|byte| *byte == b'\n').filter(|_| from > 0);
+    let line = end
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .filter(|_| from > 0);
     end.drain(..line.map_or(0, |newline| newline + 1));
     Ok((printed, end))
 }
@@ -39,11 +42,17 @@ mod tests {
         assert_eq!(end(&file), (0, Vec::new()));
         std::fs::write(&file, "one\ntwo").expect("a file");
         assert_eq!(end(&file), (7, b"one\ntwo".to_vec()));
-        let lines: String = (0..10_000).map(|n| format!("line {n}\n")).collect::<Vec<_>>().concat();
+        let lines: String = (0..10_000)
+            .map(|n| format!("line {n}\n"))
+            .collect::<Vec<_>>()
+            .concat();
         std::fs::write(&file, &lines).expect("a file");
         let (printed, end) = end(&file);
         let end = String::from_utf8(end).expect("text");
         assert_eq!(printed, lines.len() as u64);
-        assert!(end.starts_with("line ") && end.ends_with("line 9999\n") && end.len() <= SHOWN, "{end}");
+        assert!(
+            end.starts_with("line ") && end.ends_with("line 9999\n") && end.len() <= SHOWN,
+            "{end}"
+        );
     }
 }

@@ -89,10 +89,17 @@ impl RemoteSession {
         let (told, news) = watch::channel(0);
         let (heard, live) = mpsc::channel(LIVE_BACKLOG);
         let (changed, nats) = link.map(watch::channel).unzip();
-        let telling = RemoteUpdateSenders { news: told, live: heard, nats: changed };
+        let telling = RemoteUpdateSenders {
+            news: told,
+            live: heard,
+            nats: changed,
+        };
         let session = folder.clone();
         std::thread::spawn(move || telling.tell_all(&session, watch));
-        Ok((Self::Near(folder.clone()), RemoteUpdates { news, live, nats }))
+        Ok((
+            Self::Near(folder.clone()),
+            RemoteUpdates { news, live, nats },
+        ))
     }
 
     async fn command(&self, command: SessionCommand) -> Result<(), CommandError> {
@@ -104,19 +111,27 @@ impl RemoteSession {
             }
         };
         // A new connection for each command: it cannot be stale, and the user does not type faster.
-        let asked =
-            tokio::task::spawn_blocking(move || SocketClient::connect(&folder)?.ask(ClientKind::Tui, command)).await;
+        let asked = tokio::task::spawn_blocking(move || {
+            SocketClient::connect(&folder)?.ask(ClientKind::Tui, command)
+        })
+        .await;
         match asked {
-            Ok(answer) => {
-                answer.map(drop).map_err(|error| unheeded(error, |cause| cause.kind() == std::io::ErrorKind::TimedOut))
-            }
-            Err(panic) => Err(CommandError::Refused(format!("cannot ask the session: {panic}"))),
+            Ok(answer) => answer.map(drop).map_err(|error| {
+                unheeded(error, |cause| cause.kind() == std::io::ErrorKind::TimedOut)
+            }),
+            Err(panic) => Err(CommandError::Refused(format!(
+                "cannot ask the session: {panic}"
+            ))),
         }
     }
 }
 
-/// Turns a failed request into the error of a command. A session that was reached and then was silent may have run it.
-fn unheeded(error: SessionRequestError, was_silent: impl Fn(&std::io::Error) -> bool) -> CommandError {
+/// Turns a failed request into the error of a command. A session that was reached and then was
+/// silent may have run it.
+fn unheeded(
+    error: SessionRequestError,
+    was_silent: impl Fn(&std::io::Error) -> bool,
+) -> CommandError {
     let words = error.to_string();
     match error {
         SessionRequestError::Unreachable { cause, .. } if was_silent(&cause) => {
@@ -131,8 +146,8 @@ fn unheeded(error: SessionRequestError, was_silent: impl Fn(&std::io::Error) -> 
 }
 
 impl RemoteUpdateSenders {
-    /// Forwards updates until the session or the screen ends. A session disconnects watchers that do not read, such as
-    /// a suspended screen: these reconnect and continue with the next record.
+    /// Forwards updates until the session or the screen ends. A session disconnects watchers that
+    /// do not read, such as a suspended screen: these reconnect and continue with the next record.
     fn tell_all(&self, folder: &SessionDir, mut watch: SessionWatch) {
         let mut next = 0;
         while self.is_left(watch, &mut next) {
@@ -143,8 +158,8 @@ impl RemoteUpdateSenders {
         }
     }
 
-    /// Forwards updates. Returns whether the watch ended before the session did. `next` is the number of the next
-    /// record.
+    /// Forwards updates. Returns whether the watch ended before the session did. `next` is the
+    /// number of the next record.
     fn is_left(&self, watch: SessionWatch, next: &mut u64) -> bool {
         let mut ended = false;
         for seen in watch {
@@ -171,7 +186,9 @@ impl RemoteUpdateSenders {
     fn tell(&self, aside: LiveMessage) -> bool {
         match (aside, &self.nats) {
             // If the screen is too slow, chunks are dropped: all output is on disk.
-            (LiveMessage::Live(piece), _) => self.live.try_send(piece.into()).is_ok() || !self.live.is_closed(),
+            (LiveMessage::Live(piece), _) => {
+                self.live.try_send(piece.into()).is_ok() || !self.live.is_closed()
+            }
             (LiveMessage::Nats(link), Some(nats)) => nats.send(link).is_ok(),
             (LiveMessage::Nats(_), None) => true,
         }

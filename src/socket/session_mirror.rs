@@ -1,8 +1,9 @@
-//! A copy of the session's state, folded from its records, so that queries do not disturb the session loop.
+//! A copy of the session's state, folded from its records, so that queries do not disturb the
+//! session loop.
 //!
 //! # Invariants
-//! - A client that queries after its command was confirmed sees the effect: all records on disk are folded before a
-//!   query is answered.
+//! - A client that queries after its command was confirmed sees the effect: all records on disk are
+//!   folded before a query is answered.
 
 use std::{sync::Arc, time::Duration};
 
@@ -79,21 +80,43 @@ impl SessionMirror {
         nats: Option<watch::Receiver<NatsStatus>>,
         pace: FoldPace,
     ) -> (Self, QueryHandle) {
-        let SessionFollower { state, seq, records, news: written } = follower;
+        let SessionFollower {
+            state,
+            seq,
+            records,
+            news: written,
+        } = follower;
         let (asks, questions) = mpsc::channel(BACKLOG);
         let (news_in, news) = watch::channel(seq);
-        let ledger = Self { state, seq, records, written, questions, news: news_in, nats, pace };
-        (ledger, QueryHandle { questions: asks, news })
+        let ledger = Self {
+            state,
+            seq,
+            records,
+            written,
+            questions,
+            news: news_in,
+            nats,
+            pace,
+        };
+        (
+            ledger,
+            QueryHandle {
+                questions: asks,
+                news,
+            },
+        )
     }
 
-    /// Follows the session to its end and returns its last status. The future can be dropped and started again, even in
-    /// another tokio runtime: only the time already waited is lost.
+    /// Follows the session to its end and returns its last status. The future can be dropped and
+    /// started again, even in another tokio runtime: only the time already waited is lost.
     pub(crate) async fn follow(&mut self) -> StatusView {
-        // An earlier call may have been dropped after it was notified of records and before it read them.
+        // An earlier call may have been dropped after it was notified of records and before it read
+        // them.
         if self.catch_up() == MirrorProgress::IsOver {
             return self.status();
         }
-        // Until when records are collected. `changed` is not polled until then, so the session wakes no task.
+        // Until when records are collected. `changed` is not polled until then, so the session
+        // wakes no task.
         let mut due: Option<Instant> = None;
         loop {
             tokio::select! {
@@ -124,7 +147,11 @@ impl SessionMirror {
     /// Folds all records on disk.
     fn catch_up(&mut self) -> MirrorProgress {
         // Checked first: records that were written before the end are read below.
-        let session = if self.written.has_changed().is_ok() { MirrorProgress::Runs } else { MirrorProgress::IsOver };
+        let session = if self.written.has_changed().is_ok() {
+            MirrorProgress::Runs
+        } else {
+            MirrorProgress::IsOver
+        };
         loop {
             match self.records.next_record() {
                 Ok(Some(record)) => self.fold(&record),
@@ -135,7 +162,8 @@ impl SessionMirror {
                 }
             }
         }
-        self.news.send_if_modified(|known| std::mem::replace(known, self.seq) != self.seq);
+        self.news
+            .send_if_modified(|known| std::mem::replace(known, self.seq) != self.seq);
         session
     }
 
@@ -146,7 +174,11 @@ impl SessionMirror {
 
     fn status(&self) -> StatusView {
         let nats = self.nats.as_ref().map(|link| link.borrow().clone());
-        StatusView { nats, branch: session_branch(&self.state.began), ..StatusView::of(&self.state, self.seq) }
+        StatusView {
+            nats,
+            branch: session_branch(&self.state.began),
+            ..StatusView::of(&self.state, self.seq)
+        }
     }
 
     fn answer(&self, question: SessionQuery) -> SessionReply {
@@ -163,9 +195,14 @@ impl SessionMirror {
                 let plan = state.plan();
                 let lifecycle = view::hooks(&plan.hooks, &state.hooks).into_iter();
                 let all = lifecycle.chain(view::automation_hooks(&plan.automation, &state.hooks));
-                ReplyData::Hooks(all.chain(view::stop_hooks(&plan.stop, Some(state))).collect())
+                ReplyData::Hooks(
+                    all.chain(view::stop_hooks(&plan.stop, Some(state)))
+                        .collect(),
+                )
             }
-            SessionQuery::StopHookList { task } => ReplyData::StopHooks(stop_view::hooks(state, task.as_deref())),
+            SessionQuery::StopHookList { task } => {
+                ReplyData::StopHooks(stop_view::hooks(state, task.as_deref()))
+            }
             SessionQuery::CheckpointList => ReplyData::Checkpoints(stop_view::checkpoints(state)),
             SessionQuery::LoopShow { id } => match state.stop.agent_loop(&id) {
                 Some(known) => ReplyData::AgentLoop(Box::new(stop_view::agent_loop(known))),

@@ -7,7 +7,9 @@ use crate::{
     engine::{
         SessionState,
         event::{Event, StopEvent},
-        stop::{agent_loop::AgentLoop, checkpoint::Checkpoint, decision::StopAction, promise::Promise},
+        stop::{
+            agent_loop::AgentLoop, checkpoint::Checkpoint, decision::StopAction, promise::Promise,
+        },
         time::TimeSpan,
     },
     journal::{Record, record::rfc3339},
@@ -74,7 +76,11 @@ pub struct CheckpointView {
 
 /// The stop hooks that were registered for a task, or all of them.
 pub fn hooks(state: &SessionState, task: Option<&str>) -> Vec<StopHookView> {
-    let wanted = state.stop.registered.iter().filter(|known| task.is_none_or(|task| known.task == task));
+    let wanted = state
+        .stop
+        .registered
+        .iter()
+        .filter(|known| task.is_none_or(|task| known.task == task));
     wanted
         .map(|known| StopHookView {
             id: known.id.clone(),
@@ -101,7 +107,11 @@ pub fn agent_loop(known: &AgentLoop) -> LoopView {
 /// Oldest first.
 pub fn checkpoints(state: &SessionState) -> Vec<CheckpointView> {
     let kept = state.stop.checkpoints.iter();
-    kept.map(|kept| CheckpointView { at: rfc3339(kept.at), checkpoint: kept.checkpoint.clone() }).collect()
+    kept.map(|kept| CheckpointView {
+        at: rfc3339(kept.at),
+        checkpoint: kept.checkpoint.clone(),
+    })
+    .collect()
 }
 
 impl JudgementView {
@@ -110,9 +120,21 @@ impl JudgementView {
         let mut rules = Vec::new();
         let mut checkpoint_created = false;
         for record in records {
-            if let Event::Stop(StopEvent::RuleChecked { rule, passed, message, took_ms, .. }) = &record.event {
+            if let Event::Stop(StopEvent::RuleChecked {
+                rule,
+                passed,
+                message,
+                took_ms,
+                ..
+            }) = &record.event
+            {
                 let (rule, message) = (rule.clone(), message.clone());
-                rules.push(RuleView { rule, passed: *passed, message, took_ms: *took_ms });
+                rules.push(RuleView {
+                    rule,
+                    passed: *passed,
+                    message,
+                    took_ms: *took_ms,
+                });
             }
             checkpoint_created |= matches!(record.event, Event::Stop(StopEvent::CheckpointKept(_)));
             if let Event::Stop(StopEvent::Decided(decided)) = &record.event {

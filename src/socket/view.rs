@@ -18,7 +18,9 @@ use crate::{
         ids::{GateId, ItemId, RunId, TurnId},
         pending::{ItemState, PendingItem},
         permission::OfferedAnswer,
-        policy::{AutomationHook, HookAction, HookSpec, PipeOutput, StopHook, StopHookKind, StopPlan},
+        policy::{
+            AutomationHook, HookAction, HookSpec, PipeOutput, StopHook, StopHookKind, StopPlan,
+        },
         queue::task_proposal::ProposedTask,
         tasks::builtin::BuiltinAutomation,
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
@@ -90,7 +92,11 @@ pub struct LimitView {
     /// The agent whose limit it is.
     pub agent: String,
     /// When it resets, if that is known.
-    #[serde(default, with = "rfc3339_or_none", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "rfc3339_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub resets_at: Option<UnixTime>,
     /// When the session resumes.
     #[serde(with = "as_rfc3339")]
@@ -216,12 +222,23 @@ fn word(state: &SessionState) -> &'static str {
 
 /// The open gates. There is at most one, but clients need not rely on that.
 pub fn gates(state: &SessionState) -> Vec<GateView> {
-    state.gates.open.iter().map(|gate| gate_view(state, gate)).collect()
+    state
+        .gates
+        .open
+        .iter()
+        .map(|gate| gate_view(state, gate))
+        .collect()
 }
 
 fn gate_view(state: &SessionState, gate: &Gate) -> GateView {
-    let offered = state.permissions().asked_at(gate).map(AgentPermissionRequest::offers).unwrap_or_default();
-    let options = offered.into_iter().map(|OfferedAnswer { id, name, choice }| OptionView { id, name, choice });
+    let offered = state
+        .permissions()
+        .asked_at(gate)
+        .map(AgentPermissionRequest::offers)
+        .unwrap_or_default();
+    let options = offered
+        .into_iter()
+        .map(|OfferedAnswer { id, name, choice }| OptionView { id, name, choice });
     GateView {
         gate: gate.id,
         about: gate.kind(),
@@ -231,15 +248,26 @@ fn gate_view(state: &SessionState, gate: &Gate) -> GateView {
         hook: gate.subject.hook().map(str::to_owned),
         items: gate.subject.items().to_vec(),
         options: options.collect(),
-        tasks: gate.subject.proposal().map(|proposal| proposal.tasks.clone()).unwrap_or_default(),
+        tasks: gate
+            .subject
+            .proposal()
+            .map(|proposal| proposal.tasks.clone())
+            .unwrap_or_default(),
         opened: rfc3339(gate.opened),
     }
 }
 
 /// The pending items, oldest first.
 pub fn items(state: &SessionState, which: ItemFilter) -> Vec<ItemView> {
-    let wanted = |item: &&PendingItem| which == ItemFilter::All || item.state != ItemState::Delivered;
-    state.pending.items().iter().filter(wanted).map(ItemView::of).collect()
+    let wanted =
+        |item: &&PendingItem| which == ItemFilter::All || item.state != ItemState::Delivered;
+    state
+        .pending
+        .items()
+        .iter()
+        .filter(wanted)
+        .map(ItemView::of)
+        .collect()
 }
 
 impl ItemView {
@@ -261,7 +289,10 @@ impl ItemView {
     /// An item with its text.
     pub fn whole(item: &PendingItem) -> Self {
         let text = (item.state != ItemState::Delivered).then(|| item.text.clone());
-        Self { text, ..Self::of(item) }
+        Self {
+            text,
+            ..Self::of(item)
+        }
     }
 }
 
@@ -270,46 +301,73 @@ pub fn hooks(plan: &BTreeMap<HookPoint, Vec<HookSpec>>, book: &HookState) -> Vec
     let at = |point: HookPoint| {
         let mut specs: Vec<&HookSpec> = plan.get(&point).into_iter().flatten().collect();
         specs.sort_by_key(|spec| spec.priority);
-        specs.into_iter().map(move |spec| HookView::of(point, spec, book.is_enabled(point, spec)))
+        specs
+            .into_iter()
+            .map(move |spec| HookView::of(point, spec, book.is_enabled(point, spec)))
     };
     HookPoint::ALL.into_iter().flat_map(at).collect()
 }
 
-/// The automation hooks, in the order in which they run. Leaves out built-in ones that are as their preset says.
+/// The automation hooks, in the order in which they run. Leaves out built-in ones that are as their
+/// preset says.
 pub fn automation_hooks(plan: &[AutomationHook], book: &HookState) -> Vec<HookView> {
     let mut specs: Vec<&HookSpec> = plan.iter().map(|hook| &hook.spec).collect();
     specs.sort_by_key(|spec| spec.priority);
-    let views = specs.into_iter().map(|spec| (spec, book.is_enabled(HookPoint::Automation, spec)));
+    let views = specs
+        .into_iter()
+        .map(|spec| (spec, book.is_enabled(HookPoint::Automation, spec)));
     let said = views.filter(|(spec, enabled)| !is_as_always(spec, *enabled));
-    said.map(|(spec, enabled)| HookView::of(HookPoint::Automation, spec, enabled)).collect()
+    said.map(|(spec, enabled)| HookView::of(HookPoint::Automation, spec, enabled))
+        .collect()
 }
 
 fn is_as_always(spec: &HookSpec, enabled: bool) -> bool {
-    let HookAction::Builtin(call) = &spec.action else { return false };
+    let HookAction::Builtin(call) = &spec.action else {
+        return false;
+    };
     let preset = BuiltinAutomation::named(&call.name).map(BuiltinAutomation::preset);
     preset.is_some_and(|preset| preset.enabled == enabled && preset.priority == spec.priority)
 }
 
 /// The stop decision hooks: those of the config, then those that were registered.
 pub fn stop_hooks(plan: &StopPlan, state: Option<&SessionState>) -> Vec<HookView> {
-    let registered = state.into_iter().flat_map(|state| &state.stop.registered).map(|known| &known.hook);
-    let is_on = |hook: &StopHook| state.map_or(hook.enabled, |state| state.hooks.stop_hook_is_on(hook));
-    plan.said().iter().chain(registered).map(|hook| HookView::stop(hook, is_on(hook))).collect()
+    let registered = state
+        .into_iter()
+        .flat_map(|state| &state.stop.registered)
+        .map(|known| &known.hook);
+    let is_on =
+        |hook: &StopHook| state.map_or(hook.enabled, |state| state.hooks.stop_hook_is_on(hook));
+    plan.said()
+        .iter()
+        .chain(registered)
+        .map(|hook| HookView::stop(hook, is_on(hook)))
+        .collect()
 }
 
 impl HookView {
     fn stop(hook: &StopHook, enabled: bool) -> Self {
         let (runs, timeout_ms) = match &hook.judge {
-            StopHookKind::Preset(preset) => (format!("(preset: {})", preset.name()), TimeSpan::default()),
-            StopHookKind::Command { command, timeout } => (command.clone(), *timeout),
-            StopHookKind::Fixed(result) => {
-                (format!("({})", stop_decisions::action(result.action)), TimeSpan::default())
+            StopHookKind::Preset(preset) => {
+                (format!("(preset: {})", preset.name()), TimeSpan::default())
             }
+            StopHookKind::Command { command, timeout } => (command.clone(), *timeout),
+            StopHookKind::Fixed(result) => (
+                format!("({})", stop_decisions::action(result.action)),
+                TimeSpan::default(),
+            ),
             StopHookKind::All(parts) => (format!("(all of {})", named(parts)), TimeSpan::default()),
             StopHookKind::Any(parts) => (format!("(any of {})", named(parts)), TimeSpan::default()),
         };
         let (point, hook) = (HookPoint::StopDecision, hook.name.clone());
-        Self { point, hook, runs, enabled, priority: 100, timeout_ms, pipe_output: PipeOutput::Never }
+        Self {
+            point,
+            hook,
+            runs,
+            enabled,
+            priority: 100,
+            timeout_ms,
+            pipe_output: PipeOutput::Never,
+        }
     }
 
     pub fn of(point: HookPoint, spec: &HookSpec, enabled: bool) -> Self {
@@ -331,5 +389,9 @@ impl HookView {
 }
 
 fn named(parts: &[StopHook]) -> String {
-    parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(", ")
+    parts
+        .iter()
+        .map(|part| part.name.as_str())
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -1,6 +1,7 @@
 //! Output of hooks and agents in its own colours.
 //!
-//! Owns which parts of escape sequences survive: colours, bold and underline. Everything else in them is dropped.
+//! Owns which parts of escape sequences survive: colours, bold and underline. Everything else in
+//! them is dropped.
 //!
 //! # Invariants
 //! - The text has no control character. A carriage return rewrites its line.
@@ -11,8 +12,8 @@ use ratatui::style::{Color, Modifier, Style};
 use super::text::StyledText;
 use crate::present::text::plain;
 
-/// The text with its colour sequences, and without any other sequence or control character except line ends, tabs and
-/// carriage returns.
+/// The text with its colour sequences, and without any other sequence or control character except
+/// line ends, tabs and carriage returns.
 pub fn only_colours(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for part in Parts(text) {
@@ -24,7 +25,8 @@ pub fn only_colours(text: &str) -> String {
     out
 }
 
-/// The lines of a text, each as styled pieces. `base` is the style of text without a colour of its own.
+/// The lines of a text, each as styled pieces. `base` is the style of text without a colour of its
+/// own.
 pub fn coloured_lines(text: &str, base: Style, keeps_colours: bool) -> Vec<Vec<StyledText>> {
     let mut lines: Vec<Vec<StyledText>> = vec![Vec::new()];
     let mut style = base;
@@ -35,10 +37,16 @@ pub fn coloured_lines(text: &str, base: Style, keeps_colours: bool) -> Vec<Vec<S
                     if n > 0 {
                         lines.push(Vec::new());
                     }
-                    push_line(lines.last_mut().expect("there is always a last line"), line, style);
+                    push_line(
+                        lines.last_mut().expect("there is always a last line"),
+                        line,
+                        style,
+                    );
                 }
             }
-            OutputPart::Colours(parameters) if keeps_colours => style = applied(parameters, style, base),
+            OutputPart::Colours(parameters) if keeps_colours => {
+                style = applied(parameters, style, base);
+            }
             OutputPart::Colours(_) => {}
         }
     }
@@ -114,12 +122,16 @@ impl<'a> Iterator for Parts<'a> {
 fn leading_colours(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix("\u{1b}[")?;
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != ';' && c != ':')?;
-    rest[end..].starts_with('m').then(|| (&rest[..end], &rest[end + 1..]))
+    rest[end..]
+        .starts_with('m')
+        .then(|| (&rest[..end], &rest[end + 1..]))
 }
 
 /// The style after a colour sequence.
 fn applied(parameters: &str, mut style: Style, base: Style) -> Style {
-    let mut codes = parameters.split([';', ':']).map(|code| code.parse::<u8>().unwrap_or(0));
+    let mut codes = parameters
+        .split([';', ':'])
+        .map(|code| code.parse::<u8>().unwrap_or(0));
     while let Some(code) = codes.next() {
         style = match code {
             0 => base,
@@ -134,8 +146,14 @@ fn applied(parameters: &str, mut style: Style, base: Style) -> Style {
             100..=107 => style.bg(Color::Indexed(code - 100 + 8)),
             38 => extended(&mut codes).map_or(style, |colour| style.fg(colour)),
             48 => extended(&mut codes).map_or(style, |colour| style.bg(colour)),
-            39 => Style { fg: base.fg, ..style },
-            49 => Style { bg: base.bg, ..style },
+            39 => Style {
+                fg: base.fg,
+                ..style
+            },
+            49 => Style {
+                bg: base.bg,
+                ..style
+            },
             _ => style,
         };
     }
@@ -158,14 +176,19 @@ mod tests {
 
     fn texts(text: &str) -> Vec<String> {
         let lines = coloured_lines(text, Style::default(), true);
-        lines.into_iter().map(|line| line.into_iter().map(|(text, _)| text).collect()).collect()
+        lines
+            .into_iter()
+            .map(|line| line.into_iter().map(|(text, _)| text).collect())
+            .collect()
     }
 
     #[test]
     fn colours_bold_and_underline_stay() {
         let text = "\u{1b}[1;31merror\u{1b}[0m: \u{1b}[38;5;208mo\u{1b}[38;2;1;2;3mr\u{1b}[4;49mu\n\u{1b}[92mg";
         let line = coloured_lines(text, Style::default(), true);
-        let red = Style::default().fg(Color::Indexed(1)).add_modifier(Modifier::BOLD);
+        let red = Style::default()
+            .fg(Color::Indexed(1))
+            .add_modifier(Modifier::BOLD);
         assert_eq!(line[0][0], ("error".to_owned(), red));
         assert_eq!(line[0][1], (": ".to_owned(), Style::default()));
         assert_eq!(line[0][2].1.fg, Some(Color::Indexed(208)));
@@ -173,15 +196,26 @@ mod tests {
         assert_eq!(line[0][4].1.add_modifier, Modifier::UNDERLINED);
         assert_eq!(line[1][0].1.fg, Some(Color::Indexed(10)));
         let plain = coloured_lines(text, Style::default(), false);
-        assert!(plain.iter().flatten().all(|(_, style)| *style == Style::default()));
+        assert!(
+            plain
+                .iter()
+                .flatten()
+                .all(|(_, style)| *style == Style::default())
+        );
     }
 
     #[test]
     fn everything_else_in_sequences_is_dropped_and_lines_are_rewritten() {
-        assert_eq!(texts("\u{1b}]0;title\u{7}a\u{1b}[2J\u{1b}[31mb\u{1b}[5;5Hc\u{1b}[mx"), ["abcx"]);
+        assert_eq!(
+            texts("\u{1b}]0;title\u{7}a\u{1b}[2J\u{1b}[31mb\u{1b}[5;5Hc\u{1b}[mx"),
+            ["abcx"]
+        );
         assert_eq!(texts("10%\r50%\r100%\ndone\r\n"), ["100%", "done"]);
         assert_eq!(texts("open \u{1b}[3"), ["open "]);
-        assert_eq!(only_colours("\u{1b}[31mred\u{1b}[0m \u{1b}[2Kx\u{1b}]8;;u\u{7}y"), "\u{1b}[31mred\u{1b}[0m xy");
+        assert_eq!(
+            only_colours("\u{1b}[31mred\u{1b}[0m \u{1b}[2Kx\u{1b}]8;;u\u{7}y"),
+            "\u{1b}[31mred\u{1b}[0m xy"
+        );
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! A click on a key that the screen shows does what the key does.
 //!
-//! Reads the key from a drawn row, so that every hint works without a list of its own. Does not know which rows have
-//! hints: its callers do.
+//! Reads the key from a drawn row, so that every hint works without a list of its own. Does not
+//! know which rows have hints: its callers do.
 
 use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
@@ -23,7 +23,9 @@ pub fn key_in_row(buffer: &Buffer, kind: KeyRow, column: u16, row: u16) -> Optio
     if !area.contains((column, row).into()) {
         return None;
     }
-    let cells: Vec<&str> = (area.left()..area.right()).map(|x| buffer[(x, row)].symbol()).collect();
+    let cells: Vec<&str> = (area.left()..area.right())
+        .map(|x| buffer[(x, row)].symbol())
+        .collect();
     let at = usize::from(column - area.left());
     let is_blank = |n: usize| cells.get(n).is_none_or(|cell| *cell == " ");
     // One space is inside a hint, two are between two hints.
@@ -42,7 +44,8 @@ pub fn key_in_row(buffer: &Buffer, kind: KeyRow, column: u16, row: u16) -> Optio
 
 /// Whether a cell belongs to the frame of a dialog or a pane, with or without Unicode.
 fn is_frame(cell: &str) -> bool {
-    cell.chars().all(|c| c == '|' || ('\u{2500}'..='\u{257f}').contains(&c))
+    cell.chars()
+        .all(|c| c == '|' || ('\u{2500}'..='\u{257f}').contains(&c))
 }
 
 #[cfg(test)]
@@ -54,7 +57,12 @@ mod tests {
     fn pressed(row: &str, kind: KeyRow, at: &str) -> Option<KeyEvent> {
         let buffer = Buffer::with_lines([row]);
         let before = row.split_once(at).expect("part of the row").0;
-        key_in_row(&buffer, kind, u16::try_from(before.chars().count()).expect("short"), 0)
+        key_in_row(
+            &buffer,
+            kind,
+            u16::try_from(before.chars().count()).expect("short"),
+            0,
+        )
     }
 
     #[test]
@@ -66,7 +74,10 @@ mod tests {
         assert_eq!(key("open"), plain(KeyCode::Enter));
         assert_eq!(key("e next"), plain(KeyCode::Char('e')));
         assert_eq!(key("error"), plain(KeyCode::Char('e')));
-        assert_eq!(key("done"), Some(KeyEvent::new(KeyCode::Char('s'), KeyModifiers::CONTROL)));
+        assert_eq!(
+            key("done"),
+            Some(KeyEvent::new(KeyCode::Char('s'), KeyModifiers::CONTROL))
+        );
         assert_eq!(key("more"), plain(KeyCode::PageDown));
         assert_eq!(key("keys"), plain(KeyCode::Char('?')));
         assert_eq!(key("  e next"), None);
@@ -76,10 +87,16 @@ mod tests {
     #[test]
     fn an_answer_is_its_whole_row_inside_the_frame() {
         let row = "  y here ║y      stop now: cancel the turn    ║ ";
-        assert_eq!(pressed(row, KeyRow::Answer, "cancel").map(|key| key.code), Some(KeyCode::Char('y')));
+        assert_eq!(
+            pressed(row, KeyRow::Answer, "cancel").map(|key| key.code),
+            Some(KeyCode::Char('y'))
+        );
         assert_eq!(pressed(row, KeyRow::Answer, "║"), None);
         let ascii = pressed("|y      stop now     |", KeyRow::Answer, "now");
         assert_eq!(ascii.map(|key| key.code), Some(KeyCode::Char('y')));
-        assert_eq!(pressed("║The session runs.   ║", KeyRow::Answer, "runs"), None);
+        assert_eq!(
+            pressed("║The session runs.   ║", KeyRow::Answer, "runs"),
+            None
+        );
     }
 }

@@ -3,7 +3,8 @@
 //! # Invariants
 //! - Commands are sent one at a time, in the order in which the user asked for them.
 //! - The screen never waits: it handles keys and signals even if the session does not answer.
-//! - No command is lost silently: [`CommandQueue::part`] returns every command that is not known to have arrived.
+//! - No command is lost silently: [`CommandQueue::part`] returns every command that is not known to
+//!   have arrived.
 
 use std::time::Duration;
 
@@ -41,17 +42,24 @@ pub(super) enum UndeliveredCommand {
 }
 
 impl UndeliveredCommand {
-    /// The message after the screen has closed, with the text that the user wrote, if any. A refused command without
-    /// text needs none: a session that ends refuses what a key asked for.
+    /// The message after the screen has closed, with the text that the user wrote, if any. A
+    /// refused command without text needs none: a session that ends refuses what a key asked for.
     pub(super) fn words(&self, sent: &mut SentDrafts) -> Option<String> {
         let mut what = |command| sent.take(command).map(|editor| editor.text());
         match self {
-            Self::Unsent(command) => Some(format!("not sent: {}", what(command).unwrap_or_else(|| name(command)))),
+            Self::Unsent(command) => Some(format!(
+                "not sent: {}",
+                what(command).unwrap_or_else(|| name(command))
+            )),
             Self::Unanswered(command) => {
                 let what = what(command).unwrap_or_else(|| name(command));
-                Some(format!("no answer; the session may have run it or not: {what}"))
+                Some(format!(
+                    "no answer; the session may have run it or not: {what}"
+                ))
             }
-            Self::Refused(command, why) => what(command).map(|text| format!("refused ({why}): {text}")),
+            Self::Refused(command, why) => {
+                what(command).map(|text| format!("refused ({why}): {text}"))
+            }
         }
     }
 }
@@ -59,7 +67,10 @@ impl UndeliveredCommand {
 /// The command's name on the control socket.
 fn name(command: &SessionCommand) -> String {
     let request = serde_json::to_value(command).unwrap_or_default();
-    request["do"].as_str().unwrap_or("a command").replace('_', " ")
+    request["do"]
+        .as_str()
+        .unwrap_or("a command")
+        .replace('_', " ")
 }
 
 impl CommandQueue {
@@ -74,7 +85,12 @@ impl CommandQueue {
                 None => Vec::new(),
             }
         });
-        Self { asked, told, way, enough }
+        Self {
+            asked,
+            told,
+            way,
+            enough,
+        }
     }
 
     /// Sends these commands one after the other, until one is refused.
@@ -91,10 +107,15 @@ impl CommandQueue {
         }
     }
 
-    /// Called when the screen closes: waits a moment for the commands on their way, and returns those that did not
-    /// arrive.
+    /// Called when the screen closes: waits a moment for the commands on their way, and returns
+    /// those that did not arrive.
     pub(super) async fn part(self) -> Vec<UndeliveredCommand> {
-        let Self { asked, mut told, mut way, enough } = self;
+        let Self {
+            asked,
+            mut told,
+            mut way,
+            enough,
+        } = self;
         drop(asked);
         let unsent = if let Ok(carried) = tokio::time::timeout(FAREWELL, &mut way).await {
             carried

@@ -1,8 +1,10 @@
-//! The outputs of two runs, line by line: beside each other where there is room, otherwise one below the other.
+//! The outputs of two runs, line by line: beside each other where there is room, otherwise one
+//! below the other.
 //!
 //! # Invariants
 //! - Every line of both outputs appears, in its order.
-//! - A line in which only times, ids or temporary paths differ counts as the same, and has the sign `=`.
+//! - A line in which only times, ids or temporary paths differ counts as the same, and has the sign
+//!   `=`.
 
 use ratatui::text::{Line, Span};
 
@@ -58,12 +60,19 @@ impl OutputComparison {
     pub fn new(before: &str, now: &str, titles: [String; 2]) -> Self {
         let lines = compared(before, now);
         let stacked = lines.iter().flat_map(stacked).collect();
-        Self { lines, stacked, titles, is_wide: false }
+        Self {
+            lines,
+            stacked,
+            titles,
+            is_wide: false,
+        }
     }
 
     /// Whether nothing differs except for times, ids and temporary paths.
     pub fn is_alike(&self) -> bool {
-        self.lines.iter().all(|line| matches!(line, ComparedLine::Same { .. } | ComparedLine::Alike { .. }))
+        self.lines
+            .iter()
+            .all(|line| matches!(line, ComparedLine::Same { .. } | ComparedLine::Alike { .. }))
     }
 
     /// Whether a part of one of the outputs was left out.
@@ -82,15 +91,25 @@ impl OutputComparison {
 
     /// How many rows it has, without wrapping. In the wide form, the first one has the titles.
     pub fn len(&self) -> usize {
-        if self.is_wide { self.lines.len() + 1 } else { self.stacked.len() }
+        if self.is_wide {
+            self.lines.len() + 1
+        } else {
+            self.stacked.len()
+        }
     }
 
     /// The text of a row, with colours.
     pub fn text(&self, row: usize) -> String {
         if !self.is_wide {
-            return self.stacked.get(row).map(|(sign, text)| format!("{sign} {text}")).unwrap_or_default();
+            return self
+                .stacked
+                .get(row)
+                .map(|(sign, text)| format!("{sign} {text}"))
+                .unwrap_or_default();
         }
-        let Some(line) = row.checked_sub(1) else { return self.titles.join("  ") };
+        let Some(line) = row.checked_sub(1) else {
+            return self.titles.join("  ");
+        };
         match self.lines.get(line) {
             Some(
                 ComparedLine::Same { before, now }
@@ -108,15 +127,35 @@ impl OutputComparison {
     }
 
     /// A row of the wide form, from a column of both texts on.
-    pub fn wide_row(&self, row: usize, left: usize, width: usize, theme: &ScreenTheme) -> Line<'static> {
+    pub fn wide_row(
+        &self,
+        row: usize,
+        left: usize,
+        width: usize,
+        theme: &ScreenTheme,
+    ) -> Line<'static> {
         let half = width.saturating_sub(3) / 2;
         let Some(line) = row.checked_sub(1) else {
-            let heading = |title: &str| window(&[(title.to_owned(), theme.style(ThemeRole::Heading))], 0, half);
-            return beside(heading(&self.titles[0]), heading(&self.titles[1]), half, theme);
+            let heading = |title: &str| {
+                window(
+                    &[(title.to_owned(), theme.style(ThemeRole::Heading))],
+                    0,
+                    half,
+                )
+            };
+            return beside(
+                heading(&self.titles[0]),
+                heading(&self.titles[1]),
+                half,
+                theme,
+            );
         };
         let side = |sign: char, text: &str| {
             let mut line = window(&styled(text, theme), left, half.saturating_sub(2));
-            line.spans.insert(0, Span::styled(format!("{sign} "), theme.style(sign_role(sign))));
+            line.spans.insert(
+                0,
+                Span::styled(format!("{sign} "), theme.style(sign_role(sign))),
+            );
             line
         };
         let (before, now) = match self.lines.get(line) {
@@ -145,7 +184,12 @@ fn styled(text: &str, theme: &ScreenTheme) -> Vec<super::text::StyledText> {
     lines.into_iter().next().unwrap_or_default()
 }
 
-fn beside(before: Line<'static>, now: Line<'static>, half: usize, theme: &ScreenTheme) -> Line<'static> {
+fn beside(
+    before: Line<'static>,
+    now: Line<'static>,
+    half: usize,
+    theme: &ScreenTheme,
+) -> Line<'static> {
     let gap = " ".repeat(half.saturating_sub(before.width()));
     let mut spans = before.spans;
     spans.push(Span::raw(gap));
@@ -155,13 +199,25 @@ fn beside(before: Line<'static>, now: Line<'static>, half: usize, theme: &Screen
 }
 
 fn compared(before: &str, now: &str) -> Vec<ComparedLine> {
-    let (old, new): (Vec<&str>, Vec<&str>) = (before.trim_end().lines().collect(), now.trim_end().lines().collect());
-    let comparable = |lines: &[&str]| lines.iter().map(|line| comparable_text(line)).collect::<Vec<_>>();
+    let (old, new): (Vec<&str>, Vec<&str>) = (
+        before.trim_end().lines().collect(),
+        now.trim_end().lines().collect(),
+    );
+    let comparable = |lines: &[&str]| {
+        lines
+            .iter()
+            .map(|line| comparable_text(line))
+            .collect::<Vec<_>>()
+    };
     let (old_text, new_text) = (comparable(&old), comparable(&new));
     let mut all = Vec::new();
     let (mut old_at, mut new_at) = (0, 0);
     for LineChange { before, now } in line_changes(&views(&old_text), &views(&new_text)) {
-        all.extend(paired(&old[old_at..before.start], &new[new_at..now.start], true));
+        all.extend(paired(
+            &old[old_at..before.start],
+            &new[new_at..now.start],
+            true,
+        ));
         (old_at, new_at) = (before.end, now.end);
         all.extend(paired(&old[before], &new[now], false));
     }
@@ -173,7 +229,8 @@ fn views(texts: &[String]) -> Vec<&str> {
     texts.iter().map(String::as_str).collect()
 }
 
-/// The lines of two parts beside each other. `is_equal`: at most times, ids and temporary paths differ.
+/// The lines of two parts beside each other. `is_equal`: at most times, ids and temporary paths
+/// differ.
 fn paired(befores: &[&str], nows: &[&str], is_equal: bool) -> Vec<ComparedLine> {
     let line = |n: usize| match (befores.get(n), nows.get(n)) {
         (Some(before), Some(now)) => {
@@ -188,7 +245,9 @@ fn paired(befores: &[&str], nows: &[&str], is_equal: bool) -> Vec<ComparedLine> 
         (None, Some(now)) => Some(ComparedLine::New((*now).to_owned())),
         (None, None) => None,
     };
-    (0..befores.len().max(nows.len())).filter_map(line).collect()
+    (0..befores.len().max(nows.len()))
+        .filter_map(line)
+        .collect()
 }
 
 /// A line of the narrow form: what is gone comes before what is new.
@@ -206,7 +265,8 @@ fn stacked(line: &ComparedLine) -> Vec<(char, String)> {
 mod tests {
     use super::*;
 
-    const BEFORE: &str = "running in /tmp/ab12\ntest a ... FAILED\ntest b ... FAILED\nfailed after 1.5 s\n";
+    const BEFORE: &str =
+        "running in /tmp/ab12\ntest a ... FAILED\ntest b ... FAILED\nfailed after 1.5 s\n";
     const NOW: &str = "running in /tmp/cd34\ntest a ... ok\nfailed after 2.5 s\none more";
 
     fn comparison(width: usize) -> OutputComparison {
@@ -237,7 +297,12 @@ mod tests {
     fn a_wide_comparison_has_the_lines_beside_each_other() {
         let theme = ScreenTheme::chosen(crate::config::ThemeName::Dark, false);
         let wide = comparison(100);
-        let rows = (0..wide.len()).map(|row| wide.wide_row(row, 0, 53, &theme).to_string().trim_end().to_owned());
+        let rows = (0..wide.len()).map(|row| {
+            wide.wide_row(row, 0, 53, &theme)
+                .to_string()
+                .trim_end()
+                .to_owned()
+        });
         assert_eq!(
             rows.collect::<Vec<_>>(),
             [
@@ -253,8 +318,15 @@ mod tests {
 
     #[test]
     fn outputs_that_differ_only_in_times_are_alike() {
-        let comparison = OutputComparison::new("took 1 s\nred", "took 2 s\nred\n", [String::new(), String::new()]);
+        let comparison = OutputComparison::new(
+            "took 1 s\nred",
+            "took 2 s\nred\n",
+            [String::new(), String::new()],
+        );
         assert!(comparison.is_alike());
-        assert_eq!((comparison.text(0), comparison.sign(1)), ("= took 2 s".into(), ' '));
+        assert_eq!(
+            (comparison.text(0), comparison.sign(1)),
+            ("= took 2 s".into(), ' ')
+        );
     }
 }

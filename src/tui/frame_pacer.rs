@@ -1,8 +1,8 @@
 //! When the next frame may be drawn.
 //!
 //! # Invariants
-//! - On average, at most 60 frames a second. After a pause, a few may follow each other at once, so that the first thing
-//!   that happens after a frame is not late.
+//! - On average, at most 60 frames a second. After a pause, a few may follow each other at once, so
+//!   that the first thing that happens after a frame is not late.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,8 @@ pub(super) struct FramePacer {
 impl FramePacer {
     /// The earliest time of the next frame. `None`: now.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.spent_until.and_then(|until| until.checked_sub(FRAME * AT_ONCE))
+        self.spent_until
+            .and_then(|until| until.checked_sub(FRAME * AT_ONCE))
     }
 
     pub(super) fn may_draw(&self, now: Instant) -> bool {

@@ -35,7 +35,11 @@ enum HintVisibility {
 impl Default for HintModel {
     /// Without the line, until the config says something else.
     fn default() -> Self {
-        Self { mode: HintMode::Never, chosen: None, session: SessionHint::default() }
+        Self {
+            mode: HintMode::Never,
+            chosen: None,
+            session: SessionHint::default(),
+        }
     }
 }
 
@@ -45,14 +49,19 @@ impl ScreenModel {
         let Some(state) = &self.session else { return };
         self.hint.session.follow(event, state);
         let is_live = matches!(self.mode, ScreenMode::Live);
-        if let (Event::Session(SessionEvent::Started(began)), true, HintMode::Auto) = (event, is_live, self.hint.mode) {
+        if let (Event::Session(SessionEvent::Started(began)), true, HintMode::Auto) =
+            (event, is_live, self.hint.mode)
+        {
             self.memory.hints.see(&began.id);
         }
     }
 
     /// The line above the footer, if there is one.
     pub fn hint(&self) -> Option<&str> {
-        let session = self.session.as_ref().filter(|_| matches!(self.mode, ScreenMode::Live))?;
+        let session = self
+            .session
+            .as_ref()
+            .filter(|_| matches!(self.mode, ScreenMode::Live))?;
         let shown = match (self.hint.chosen, self.hint.mode) {
             (Some(HintVisibility::Shown), _) | (None, HintMode::Always) => true,
             (Some(HintVisibility::Hidden), _) | (None, HintMode::Never) => false,
@@ -67,7 +76,11 @@ impl ScreenModel {
             return Vec::new();
         }
         let is_shown = self.hint().is_some();
-        self.hint.chosen = Some(if is_shown { HintVisibility::Hidden } else { HintVisibility::Shown });
+        self.hint.chosen = Some(if is_shown {
+            HintVisibility::Hidden
+        } else {
+            HintVisibility::Shown
+        });
         self.memory.hints.dismissed = is_shown;
         vec![ScreenRequest::Remember]
     }
@@ -79,8 +92,12 @@ impl ScreenModel {
 
     /// Whether a demo plays that the viewer can pause and skip: not before and after its session.
     pub fn plays_demo(&self) -> Option<PlaybackPace> {
-        let is_running = self.session.as_ref().is_some_and(|state| state.phase.outcome().is_none());
-        self.demo.filter(|pace| is_running && pace.mode != PlaybackMode::Fast)
+        let is_running = self
+            .session
+            .as_ref()
+            .is_some_and(|state| state.phase.outcome().is_none());
+        self.demo
+            .filter(|pace| is_running && pace.mode != PlaybackMode::Fast)
     }
 }
 

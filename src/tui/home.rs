@@ -1,7 +1,7 @@
 //! The home screen: all sessions of the user, those that need the user first, live.
 //!
-//! [`mod@update`] changes the [`model`] and returns requests, [`view`] draws it. What opens another screen or starts a session
-//! ends this one: see [`HomeExit`].
+//! [`mod@update`] changes the [`model`] and returns requests, [`view`] draws it. What opens another
+//! screen or starts a session ends this one: see [`HomeExit`].
 //!
 //! # Invariants
 //! - While no session works and nothing changes, nothing is drawn and nothing wakes up.
@@ -49,7 +49,10 @@ use update::{HomeEvent, update};
 #[derive(Debug, Clone)]
 pub enum HomeSource {
     Machine(ProjectScope),
-    Fleet { client: Client, nats: Box<NatsConfig> },
+    Fleet {
+        client: Client,
+        nats: Box<NatsConfig>,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -59,7 +62,8 @@ pub struct HomeOptions {
     /// The project of the folder in which creel was started.
     pub root: PathBuf,
     pub has_config: bool,
-    /// The worker whose sessions these are. It stops when the screen closes, and the screen closes when it has ended.
+    /// The worker whose sessions these are. It stops when the screen closes, and the screen closes
+    /// when it has ended.
     pub worker: Option<WorkerEnd>,
 }
 
@@ -112,12 +116,14 @@ pub enum HomeExit {
     Init,
 }
 
-/// Shows the sessions until the user chooses something that needs the terminal. `memory` is what the last home screen
-/// showed.
+/// Shows the sessions until the user chooses something that needs the terminal. `memory` is what
+/// the last home screen showed.
 pub async fn run(options: &HomeOptions, memory: &mut HomeMemory) -> io::Result<HomeExit> {
     let mut home = HomeScreen::open(options, memory)?;
     let left = home.follow().await;
-    let HomeScreen { model, terminal, .. } = home;
+    let HomeScreen {
+        model, terminal, ..
+    } = home;
     drop(terminal);
     *memory = model.remember();
     left
@@ -140,7 +146,10 @@ struct HomeScreen<'a> {
     is_first: bool,
     /// The sessions that the feed has been asked to read.
     asked: Vec<SessionKey>,
-    said: (mpsc::UnboundedSender<HomeEvent>, mpsc::UnboundedReceiver<HomeEvent>),
+    said: (
+        mpsc::UnboundedSender<HomeEvent>,
+        mpsc::UnboundedReceiver<HomeEvent>,
+    ),
     exit: Option<HomeExit>,
 }
 
@@ -149,16 +158,22 @@ impl<'a> HomeScreen<'a> {
         let shown = &options.screen;
         let (keymap, wrong) = shown.keys();
         let (scope, feed) = match &options.source {
-            HomeSource::Machine(scope) => (HomeScope::Machine, SessionFeed::start(SessionStore::new(scope.clone()))),
-            HomeSource::Fleet { client, nats } => {
-                (HomeScope::Fleet, SessionFeed::of_fleet(client.clone(), (**nats).clone()))
-            }
+            HomeSource::Machine(scope) => (
+                HomeScope::Machine,
+                SessionFeed::start(SessionStore::new(scope.clone())),
+            ),
+            HomeSource::Fleet { client, nats } => (
+                HomeScope::Fleet,
+                SessionFeed::of_fleet(client.clone(), (**nats).clone()),
+            ),
         };
         let mut model = HomeModel::new(keymap, shown.first_theme(), scope);
         (model.motion, model.signs, model.zone) = (shown.motion, shown.signs, local_zone());
         (model.has_config, model.is_worker) = (options.has_config, options.worker.is_some());
         // Another machine's home folder is not this one's.
-        model.home_dir = std::env::var("HOME").ok().filter(|_| scope == HomeScope::Machine);
+        model.home_dir = std::env::var("HOME")
+            .ok()
+            .filter(|_| scope == HomeScope::Machine);
         model.now = session_time();
         model.restore(memory);
         if let Some(wrong) = wrong {
@@ -218,14 +233,19 @@ impl<'a> HomeScreen<'a> {
         if !self.terminal.is_frame_due() {
             return Ok(());
         }
-        let Self { model, terminal, .. } = self;
+        let Self {
+            model, terminal, ..
+        } = self;
         terminal.draw(|frame| {
             view::prepare(model, frame.area());
             view::draw(model, frame.area(), frame.buffer_mut());
         })?;
         // Each is asked for once: one that cannot be read says so.
         let unread = self.model.unread_in_sight();
-        let unread: Vec<SessionKey> = unread.into_iter().filter(|key| !self.asked.contains(key)).collect();
+        let unread: Vec<SessionKey> = unread
+            .into_iter()
+            .filter(|key| !self.asked.contains(key))
+            .collect();
         if !unread.is_empty() {
             self.asked.extend(unread.iter().cloned());
             self.feed.read(unread);
@@ -246,7 +266,9 @@ impl<'a> HomeScreen<'a> {
     /// A key that may be part of the terminal's answer about its background.
     fn on_keys(&mut self, key: KeyEvent) -> io::Result<()> {
         match self.terminal.filter(key) {
-            TerminalKeys::Keys(keys) => keys.into_iter().try_for_each(|key| self.take(HomeEvent::Key(key))),
+            TerminalKeys::Keys(keys) => keys
+                .into_iter()
+                .try_for_each(|key| self.take(HomeEvent::Key(key))),
             TerminalKeys::Background(colour) => {
                 self.model.theme = ScreenTheme::on_background(colour);
                 self.terminal.changed = true;
@@ -279,9 +301,10 @@ impl<'a> HomeScreen<'a> {
                 if let Some(folder) = key.folder() {
                     self.beside(move || match RemovalPreview::of(&folder) {
                         Ok(preview) => HomeEvent::Removal(preview),
-                        Err(error) => {
-                            HomeEvent::Said(ThemeRole::Bad, format!("Cannot read {}: {error}", folder.path.display()))
-                        }
+                        Err(error) => HomeEvent::Said(
+                            ThemeRole::Bad,
+                            format!("Cannot read {}: {error}", folder.path.display()),
+                        ),
                     });
                 }
             }
@@ -303,7 +326,8 @@ impl<'a> HomeScreen<'a> {
     fn stop(&self, key: &SessionKey, how: StopTiming) {
         let (name, remote) = match (key, &self.options.source) {
             (SessionKey::There { name, id }, HomeSource::Fleet { client, nats }) => {
-                let asking = NatsSessionClient::new(client.clone(), &nats.prefix, name, Some(id.clone()));
+                let asking =
+                    NatsSessionClient::new(client.clone(), &nats.prefix, name, Some(id.clone()));
                 (name.clone(), RemoteSession::Far(Box::new(asking)))
             }
             (SessionKey::Here(_) | SessionKey::There { .. }, _) => match key.folder() {
@@ -313,12 +337,17 @@ impl<'a> HomeScreen<'a> {
         };
         let said = self.said.0.clone();
         tokio::spawn(async move {
-            let stopped = SessionClient::There(remote).command(SessionCommand::Stop { how }).await;
+            let stopped = SessionClient::There(remote)
+                .command(SessionCommand::Stop { how })
+                .await;
             let event = match (stopped, how) {
-                (Ok(()), StopTiming::Now) => HomeEvent::Said(ThemeRole::Good, format!("{name} stops now")),
-                (Ok(()), StopTiming::AfterIteration) => {
-                    HomeEvent::Said(ThemeRole::Good, format!("{name} stops after this iteration"))
+                (Ok(()), StopTiming::Now) => {
+                    HomeEvent::Said(ThemeRole::Good, format!("{name} stops now"))
                 }
+                (Ok(()), StopTiming::AfterIteration) => HomeEvent::Said(
+                    ThemeRole::Good,
+                    format!("{name} stops after this iteration"),
+                ),
                 (Err(CommandError::Refused(why) | CommandError::Unanswered(why)), _) => {
                     HomeEvent::Said(ThemeRole::Bad, why)
                 }
@@ -329,12 +358,18 @@ impl<'a> HomeScreen<'a> {
 
     /// Finds out where a session can start, and with which agents.
     fn prepare_new(&self, near: Option<&SessionKey>) {
-        let near = near.and_then(SessionKey::folder).map(|folder| folder.project().to_owned());
+        let near = near
+            .and_then(SessionKey::folder)
+            .map(|folder| folder.project().to_owned());
         let agent = self.model.chosen().map(|row| row.session.agent.clone());
         let others = self.model.rows().iter().filter_map(|row| row.key.folder());
         let others = others.map(|folder| folder.project().to_owned());
         let mut roots: Vec<PathBuf> = Vec::new();
-        for root in near.into_iter().chain([self.options.root.clone()]).chain(others) {
+        for root in near
+            .into_iter()
+            .chain([self.options.root.clone()])
+            .chain(others)
+        {
             if !roots.contains(&root) && root.is_dir() {
                 roots.push(root);
             }
@@ -344,7 +379,10 @@ impl<'a> HomeScreen<'a> {
             let places = roots.iter().map(|root| place(root)).collect();
             match NewSessionForm::new(places, agent.as_deref(), home_dir) {
                 Some(form) => HomeEvent::NewSession(Box::new(form)),
-                None => HomeEvent::Said(ThemeRole::Bad, "creel knows no folder for a new session".into()),
+                None => HomeEvent::Said(
+                    ThemeRole::Bad,
+                    "creel knows no folder for a new session".into(),
+                ),
             }
         });
     }
@@ -354,7 +392,10 @@ impl<'a> HomeScreen<'a> {
         self.model.size = self.terminal.screen.size()?;
         self.model.move_by(0);
         if result == SuspendResult::NotPossible {
-            self.model.say(ThemeRole::Warning, "Cannot suspend creel here: no shell could resume it");
+            self.model.say(
+                ThemeRole::Warning,
+                "Cannot suspend creel here: no shell could resume it",
+            );
         }
         Ok(())
     }
@@ -362,8 +403,12 @@ impl<'a> HomeScreen<'a> {
 
 /// The agents of a project: the one that creel takes by itself, then the others of its config.
 fn place(root: &Path) -> StartPlace {
-    let settings = paths::find(root).and_then(|path| config::load(&path, paths::agents_file().as_deref()).ok());
-    let mut agents: Vec<String> = settings.iter().filter_map(|settings| settings.agent.clone()).collect();
+    let settings = paths::find(root)
+        .and_then(|path| config::load(&path, paths::agents_file().as_deref()).ok());
+    let mut agents: Vec<String> = settings
+        .iter()
+        .filter_map(|settings| settings.agent.clone())
+        .collect();
     if agents.is_empty() {
         agents.push("the default".to_owned());
     }
@@ -372,5 +417,8 @@ fn place(root: &Path) -> StartPlace {
             agents.push(name.clone());
         }
     }
-    StartPlace { root: root.to_owned(), agents }
+    StartPlace {
+        root: root.to_owned(),
+        agents,
+    }
 }

@@ -1,7 +1,9 @@
-//! The rows of the hooks pane: every hook of the session has one, by hook point, with its last runs.
+//! The rows of the hooks pane: every hook of the session has one, by hook point, with its last
+//! runs.
 //!
 //! # Invariants
-//! - The order is the order of a session: by point, then as in the plan, then hooks that are not in the plan.
+//! - The order is the order of a session: by point, then as in the plan, then hooks that are not in
+//!   the plan.
 
 use super::runs::{HookRuns, RunEntry, RunList, RunSubject};
 use crate::{
@@ -64,11 +66,18 @@ impl<'a> HookRow<'a> {
     /// The name, for the screen.
     pub fn name(&self) -> String {
         let name = plain_line(self.plan_name(), 80);
-        if self.subject() == RunSubject::Rule { format!("rule {name}") } else { name }
+        if self.subject() == RunSubject::Rule {
+            format!("rule {name}")
+        } else {
+            name
+        }
     }
 
     pub fn id(&self) -> HookRowId {
-        HookRowId { hook: self.hook(), kind: self.subject() }
+        HookRowId {
+            hook: self.hook(),
+            kind: self.subject(),
+        }
     }
 
     pub fn newest_first(&self) -> impl Iterator<Item = &'a RunEntry> {
@@ -113,12 +122,15 @@ enum SlotPlace {
 }
 
 impl HookOrder {
-    /// The order for this plan and these runs. A list of it costs little; to make it, every hook is looked for among the
-    /// runs.
+    /// The order for this plan and these runs. A list of it costs little; to make it, every hook is
+    /// looked for among the runs.
     pub fn new(runs: &RunList, state: Option<&SessionState>) -> Self {
         let mut slots = state.map(|state| planned(state, runs)).unwrap_or_default();
         let known: Vec<usize> = slots.iter().filter_map(|slot| slot.runs).collect();
-        let unplanned = runs.hooks().enumerate().filter(|(at, _)| !known.contains(at));
+        let unplanned = runs
+            .hooks()
+            .enumerate()
+            .filter(|(at, _)| !known.contains(at));
         slots.extend(unplanned.map(|(at, unplanned)| RowSlot {
             point: unplanned.point,
             place: SlotPlace::Unplanned,
@@ -138,12 +150,19 @@ pub struct HookRows<'a> {
 }
 
 impl<'a> HookRows<'a> {
-    pub const fn new(order: &'a HookOrder, runs: &'a RunList, state: Option<&'a SessionState>) -> Self {
+    pub const fn new(
+        order: &'a HookOrder,
+        runs: &'a RunList,
+        state: Option<&'a SessionState>,
+    ) -> Self {
         Self { order, runs, state }
     }
 
     pub fn iter(self) -> impl Iterator<Item = HookRow<'a>> {
-        self.order.slots.iter().filter_map(move |slot| self.row(*slot))
+        self.order
+            .slots
+            .iter()
+            .filter_map(move |slot| self.row(*slot))
     }
 
     pub fn len(self) -> usize {
@@ -177,27 +196,48 @@ impl<'a> HookRows<'a> {
 
 /// The stop decision hooks of the plan, then those that were registered.
 fn deciding(state: &SessionState) -> impl Iterator<Item = &StopHook> {
-    state.plan().stop.said().iter().chain(state.stop.registered.iter().map(|known| &known.hook))
+    state
+        .plan()
+        .stop
+        .said()
+        .iter()
+        .chain(state.stop.registered.iter().map(|known| &known.hook))
 }
 
 /// The hooks and rules of the plan.
 fn planned(state: &SessionState, runs: &RunList) -> Vec<RowSlot> {
     let at = |point: HookPoint| {
-        state.plan().hooks_at(point).iter().enumerate().map(move |(at, spec)| RowSlot {
-            point,
-            place: SlotPlace::Hook(at),
-            runs: runs.place_of(point, RunSubject::Hook, &spec.name),
-        })
+        state
+            .plan()
+            .hooks_at(point)
+            .iter()
+            .enumerate()
+            .map(move |(at, spec)| RowSlot {
+                point,
+                place: SlotPlace::Hook(at),
+                runs: runs.place_of(point, RunSubject::Hook, &spec.name),
+            })
     };
-    let rules = state.plan().stop.rules.iter().enumerate().map(|(at, rule)| RowSlot {
-        point: HookPoint::StopDecision,
-        place: SlotPlace::Rule(at),
-        runs: runs.place_of(HookPoint::StopDecision, RunSubject::Rule, &rule.name),
-    });
+    let rules = state
+        .plan()
+        .stop
+        .rules
+        .iter()
+        .enumerate()
+        .map(|(at, rule)| RowSlot {
+            point: HookPoint::StopDecision,
+            place: SlotPlace::Rule(at),
+            runs: runs.place_of(HookPoint::StopDecision, RunSubject::Rule, &rule.name),
+        });
     let deciding = deciding(state).enumerate().map(|(at, hook)| RowSlot {
         point: HookPoint::StopDecision,
         place: SlotPlace::Decides(at),
         runs: runs.place_of(HookPoint::StopDecision, RunSubject::Hook, &hook.name),
     });
-    HookPoint::ALL.into_iter().flat_map(at).chain(rules).chain(deciding).collect()
+    HookPoint::ALL
+        .into_iter()
+        .flat_map(at)
+        .chain(rules)
+        .chain(deciding)
+        .collect()
 }

@@ -1,7 +1,8 @@
-//! Reads a session's records from its journal: new ones as they are written, and old ones again on request.
+//! Reads a session's records from its journal: new ones as they are written, and old ones again on
+//! request.
 //!
-//! The screen reads only the file, whichever process writes it. So running, resumed, attached and past sessions look
-//! the same, and text that is scrolled out of view need not stay in memory.
+//! The screen reads only the file, whichever process writes it. So running, resumed, attached and
+//! past sessions look the same, and text that is scrolled out of view need not stay in memory.
 
 use std::{
     fs::File,
@@ -43,15 +44,23 @@ pub struct RecordBatch {
 impl JournalFeed {
     /// Opens a journal at its beginning.
     pub fn open(journal: &Path) -> io::Result<Self> {
-        Ok(Self { file: File::open(journal)?, offset: 0, rest: Vec::new() })
+        Ok(Self {
+            file: File::open(journal)?,
+            offset: 0,
+            rest: Vec::new(),
+        })
     }
 
     pub fn read(&mut self) -> io::Result<RecordBatch> {
-        self.file.seek(SeekFrom::Start(self.offset + self.rest.len() as u64))?;
+        self.file
+            .seek(SeekFrom::Start(self.offset + self.rest.len() as u64))?;
         let read = (&mut self.file).take(CHUNK).read_to_end(&mut self.rest)?;
         let records = self.take_lines()?;
         self.rest.shrink_to(KEPT);
-        Ok(RecordBatch { records, more: read as u64 == CHUNK })
+        Ok(RecordBatch {
+            records,
+            more: read as u64 == CHUNK,
+        })
     }
 
     fn take_lines(&mut self) -> io::Result<Vec<(RecordSpan, Record)>> {
@@ -59,7 +68,10 @@ impl JournalFeed {
         let mut taken = 0;
         while let Some(newline) = self.rest[taken..].iter().position(|byte| *byte == b'\n') {
             let line = &self.rest[taken..=taken + newline];
-            let spot = RecordSpan { offset: self.offset + taken as u64, length: line.len() as u64 };
+            let spot = RecordSpan {
+                offset: self.offset + taken as u64,
+                length: line.len() as u64,
+            };
             records.push((spot, parse(line)?));
             taken += line.len();
         }
@@ -77,6 +89,7 @@ impl JournalFeed {
 }
 
 fn parse(line: &[u8]) -> io::Result<Record> {
-    let text = str::from_utf8(line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    let text =
+        str::from_utf8(line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Record::from_line(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }

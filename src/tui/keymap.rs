@@ -1,7 +1,7 @@
 //! The key bindings.
 //!
-//! The defaults are in `assets/keymap.yaml`; a user's file replaces the actions that it names. The help page, the hints
-//! and the palette are made from the same list.
+//! The defaults are in `assets/keymap.yaml`; a user's file replaces the actions that it names. The
+//! help page, the hints and the palette are made from the same list.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -211,11 +211,12 @@ pub struct Keymap {
 impl Keymap {
     /// creel's default keys.
     pub fn standard() -> Self {
-        Self::parse(include_str!("../../assets/keymap.yaml"), None).expect("the keys that creel brings along are right")
+        Self::parse(include_str!("../../assets/keymap.yaml"), None)
+            .expect("the keys that creel brings along are right")
     }
 
-    /// The default keys, overridden by the user's. If the user's file has mistakes, only the defaults apply, and the
-    /// mistakes are returned.
+    /// The default keys, overridden by the user's. If the user's file has mistakes, only the
+    /// defaults apply, and the mistakes are returned.
     pub fn load(user_file: &Path) -> (Self, Vec<String>) {
         let standard = Self::standard();
         match std::fs::read_to_string(user_file) {
@@ -227,19 +228,24 @@ impl Keymap {
         }
     }
 
-    /// Parses a key map; actions that it does not name keep their keys from `base`. Returns every mistake, not just the
-    /// first.
+    /// Parses a key map; actions that it does not name keep their keys from `base`. Returns every
+    /// mistake, not just the first.
     pub fn parse(text: &str, base: Option<&Self>) -> Result<Self, Vec<String>> {
         let file: BTreeMap<String, BTreeMap<String, Vec<String>>> =
             serde_yaml::from_str(text).map_err(|error| vec![error.to_string()])?;
         let (mut keys, mut named, mut mistakes) = (Vec::new(), Vec::new(), Vec::new());
         for (place, actions) in &file {
-            let Some(context) = KeyContext::ALL.into_iter().find(|context| context.name() == place) else {
+            let Some(context) = KeyContext::ALL
+                .into_iter()
+                .find(|context| context.name() == place)
+            else {
                 mistakes.push(format!("unknown place `{place}`"));
                 continue;
             };
             for (name, list) in actions {
-                let known = ACTIONS.iter().find(|(at, _, known, _)| *at == context && known == name);
+                let known = ACTIONS
+                    .iter()
+                    .find(|(at, _, known, _)| *at == context && known == name);
                 let Some((_, action, ..)) = known else {
                     mistakes.push(format!("unknown action `{name}` in `{place}`"));
                     continue;
@@ -253,21 +259,34 @@ impl Keymap {
                 }
             }
         }
-        let kept = base.into_iter().flat_map(|base| &base.keys).filter(|(_, _, action)| !named.contains(action));
+        let kept = base
+            .into_iter()
+            .flat_map(|base| &base.keys)
+            .filter(|(_, _, action)| !named.contains(action));
         keys.extend(kept.copied());
         let keymap = Self { keys };
         mistakes.extend(keymap.conflicts());
-        if mistakes.is_empty() { Ok(keymap) } else { Err(mistakes) }
+        if mistakes.is_empty() {
+            Ok(keymap)
+        } else {
+            Err(mistakes)
+        }
     }
 
     fn conflicts(&self) -> Vec<String> {
-        let conflict = |(n, (context, key, action)): (usize, &(KeyContext, KeyChord, KeyAction))| {
-            let same = |(at, other, meant): &&(KeyContext, KeyChord, KeyAction)| {
-                at == context && other == key && meant != action
+        let conflict =
+            |(n, (context, key, action)): (usize, &(KeyContext, KeyChord, KeyAction))| {
+                let same = |(at, other, meant): &&(KeyContext, KeyChord, KeyAction)| {
+                    at == context && other == key && meant != action
+                };
+                let (_, _, other) = self.keys[..n].iter().find(same)?;
+                Some(format!(
+                    "`{key}` in `{}` means both `{}` and `{}`",
+                    context.name(),
+                    name(*other),
+                    name(*action)
+                ))
             };
-            let (_, _, other) = self.keys[..n].iter().find(same)?;
-            Some(format!("`{key}` in `{}` means both `{}` and `{}`", context.name(), name(*other), name(*action)))
-        };
         self.keys.iter().enumerate().filter_map(conflict).collect()
     }
 
@@ -275,26 +294,40 @@ impl Keymap {
     pub fn action(&self, event: KeyEvent, contexts: &[KeyContext]) -> Option<KeyAction> {
         let pressed = KeyChord::of(event);
         contexts.iter().find_map(|context| {
-            let meant = self.keys.iter().find(|(at, key, _)| at == context && *key == pressed);
+            let meant = self
+                .keys
+                .iter()
+                .find(|(at, key, _)| at == context && *key == pressed);
             meant.map(|(_, _, action)| *action)
         })
     }
 
     /// All keys of an action, separated by spaces.
     pub fn keys(&self, action: KeyAction) -> String {
-        let keys = self.keys.iter().filter(|(_, _, meant)| *meant == action).map(|(_, key, _)| key.to_string());
+        let keys = self
+            .keys
+            .iter()
+            .filter(|(_, _, meant)| *meant == action)
+            .map(|(_, key, _)| key.to_string());
         keys.collect::<Vec<_>>().join(" ")
     }
 
     /// The first key of an action, or an empty string.
     pub fn key(&self, action: KeyAction) -> String {
-        self.keys.iter().find(|(_, _, meant)| *meant == action).map(|(_, key, _)| key.to_string()).unwrap_or_default()
+        self.keys
+            .iter()
+            .find(|(_, _, meant)| *meant == action)
+            .map(|(_, key, _)| key.to_string())
+            .unwrap_or_default()
     }
 }
 
 /// What a key does, in everyday words for the last line of the screen.
 pub fn short_words(action: KeyAction) -> String {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the other names are everyday words already")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the other names are everyday words already"
+    )]
     let words = match action {
         KeyAction::Quit => "leave",
         KeyAction::Leave => "leave it running",
@@ -316,7 +349,10 @@ pub fn short_words(action: KeyAction) -> String {
 }
 
 pub fn name(action: KeyAction) -> &'static str {
-    ACTIONS.iter().find(|(_, known, ..)| *known == action).map_or("", |(_, _, name, _)| name)
+    ACTIONS
+        .iter()
+        .find(|(_, known, ..)| *known == action)
+        .map_or("", |(_, _, name, _)| name)
 }
 
 /// The key with a name as hints show it.
@@ -340,17 +376,27 @@ enum KeyError {
 }
 
 impl KeyChord {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the terminal library's enum grows"
+    )]
     fn of(event: KeyEvent) -> Self {
-        // Terminals differ in whether they report shift for a capital letter; the letter already implies it.
+        // Terminals differ in whether they report shift for a capital letter; the letter already
+        // implies it.
         let shift = match event.code {
             KeyCode::Char(_) | KeyCode::BackTab => KeyModifiers::SHIFT,
             _ => KeyModifiers::NONE,
         };
-        Self { code: event.code, modifiers: event.modifiers - shift }
+        Self {
+            code: event.code,
+            modifiers: event.modifiers - shift,
+        }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the terminal library's enum grows"
+    )]
     fn parse(text: &str) -> Result<Self, KeyError> {
         let mut modifiers = KeyModifiers::NONE;
         let mut rest = text;
@@ -366,7 +412,10 @@ impl KeyChord {
         }
         let code = code(rest).ok_or_else(|| KeyError::Unknown(text.to_owned()))?;
         if code == KeyCode::Tab && modifiers.contains(KeyModifiers::SHIFT) {
-            return Ok(Self { code: KeyCode::BackTab, modifiers: modifiers - KeyModifiers::SHIFT });
+            return Ok(Self {
+                code: KeyCode::BackTab,
+                modifiers: modifiers - KeyModifiers::SHIFT,
+            });
         }
         match code {
             KeyCode::Char(c) if modifiers.contains(KeyModifiers::SHIFT) => {
@@ -376,13 +425,16 @@ impl KeyChord {
         }
     }
 
-    /// Shift with a letter is the capital letter, as the terminal reports it. Other characters have no capital, and
-    /// terminals do not report shift together with ctrl.
+    /// Shift with a letter is the capital letter, as the terminal reports it. Other characters have
+    /// no capital, and terminals do not report shift together with ctrl.
     fn capital(c: char, modifiers: KeyModifiers) -> Option<Self> {
         let mut upper = c.to_uppercase();
         let capital = upper.next().filter(|upper| upper.is_uppercase())?;
         let told = upper.next().is_none() && !modifiers.contains(KeyModifiers::CONTROL);
-        told.then_some(Self { code: KeyCode::Char(capital), modifiers: modifiers - KeyModifiers::SHIFT })
+        told.then_some(Self {
+            code: KeyCode::Char(capital),
+            modifiers: modifiers - KeyModifiers::SHIFT,
+        })
     }
 }
 
@@ -411,17 +463,26 @@ fn code(text: &str) -> Option<KeyCode> {
     let mut chars = text.chars();
     match (chars.next(), chars.as_str()) {
         (Some(c), "") => Some(KeyCode::Char(c)),
-        (Some('f'), number) => number.parse().ok().filter(|n| (1..=24).contains(n)).map(KeyCode::F),
+        (Some('f'), number) => number
+            .parse()
+            .ok()
+            .filter(|n| (1..=24).contains(n))
+            .map(KeyCode::F),
         (Some(_) | None, _) => None,
     }
 }
 
 impl std::fmt::Display for KeyChord {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the terminal library's enum grows"
+    )]
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (modifier, name) in
-            [(KeyModifiers::CONTROL, "ctrl-"), (KeyModifiers::ALT, "alt-"), (KeyModifiers::SHIFT, "shift-")]
-        {
+        for (modifier, name) in [
+            (KeyModifiers::CONTROL, "ctrl-"),
+            (KeyModifiers::ALT, "alt-"),
+            (KeyModifiers::SHIFT, "shift-"),
+        ] {
             if self.modifiers.contains(modifier) {
                 f.write_str(name)?;
             }

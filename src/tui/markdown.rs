@@ -48,14 +48,27 @@ fn prose(line: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let trimmed = line.trim_start();
     let hashes = trimmed.chars().take_while(|c| *c == '#').count();
     if (1..=6).contains(&hashes) && trimmed[hashes..].starts_with(' ') {
-        return wrap(&[(trimmed[hashes + 1..].to_owned(), theme.style(ThemeRole::Heading))], width, 0);
+        return wrap(
+            &[(
+                trimmed[hashes + 1..].to_owned(),
+                theme.style(ThemeRole::Heading),
+            )],
+            width,
+            0,
+        );
     }
     let margin = line.len() - trimmed.len();
-    let (bullet, rest) = match trimmed.strip_prefix("- ").or_else(|| trimmed.strip_prefix("* ")) {
+    let (bullet, rest) = match trimmed
+        .strip_prefix("- ")
+        .or_else(|| trimmed.strip_prefix("* "))
+    {
         Some(rest) => ("• ", rest),
         None => ("", trimmed),
     };
-    let mut pieces = vec![(format!("{}{bullet}", " ".repeat(margin)), theme.style(ThemeRole::Accent))];
+    let mut pieces = vec![(
+        format!("{}{bullet}", " ".repeat(margin)),
+        theme.style(ThemeRole::Accent),
+    )];
     pieces.extend(inline(rest, theme));
     wrap(&pieces, width, margin + bullet.width())
 }
@@ -65,10 +78,20 @@ fn inline(text: &str, theme: &ScreenTheme) -> Vec<StyledText> {
     let ordinary = theme.style(ThemeRole::Text);
     let mut pieces = Vec::new();
     let mut rest = text;
-    while let Some((at, mark)) = ["`", "**"].iter().filter_map(|mark| rest.find(mark).map(|at| (at, *mark))).min() {
+    while let Some((at, mark)) = ["`", "**"]
+        .iter()
+        .filter_map(|mark| rest.find(mark).map(|at| (at, *mark)))
+        .min()
+    {
         let inside = &rest[at + mark.len()..];
-        let Some(end) = inside.find(mark).filter(|end| *end > 0) else { break };
-        let style = if mark == "`" { theme.style(ThemeRole::Code) } else { ordinary.add_modifier(Modifier::BOLD) };
+        let Some(end) = inside.find(mark).filter(|end| *end > 0) else {
+            break;
+        };
+        let style = if mark == "`" {
+            theme.style(ThemeRole::Code)
+        } else {
+            ordinary.add_modifier(Modifier::BOLD)
+        };
         pieces.push((rest[..at].to_owned(), ordinary));
         pieces.push((inside[..end].to_owned(), style));
         rest = &inside[end + mark.len()..];
@@ -89,19 +112,35 @@ mod tests {
 
     fn shown(text: &str, width: usize) -> Vec<String> {
         let rows = markdown(text, &theme(), width);
-        rows.iter().map(|line| line.spans.iter().map(|span| span.content.as_ref()).collect()).collect()
+        rows.iter()
+            .map(|line| {
+                line.spans
+                    .iter()
+                    .map(|span| span.content.as_ref())
+                    .collect()
+            })
+            .collect()
     }
 
     #[test]
     fn markdown_is_shown_and_not_its_signs() {
         let text = "# Title\n- one **two** `three`\n```rust\nlet x = 1;\n```\nleft `open";
-        assert_eq!(shown(text, 40), ["Title", "• one two three", "  let x = 1;", "left `open"]);
+        assert_eq!(
+            shown(text, 40),
+            ["Title", "• one two three", "  let x = 1;", "left `open"]
+        );
     }
 
     #[test]
     fn a_code_block_ends_with_its_own_fence_and_keeps_its_signs() {
         let text = "````md\n# not a title\n```\n| not | a table |\n````\nafter\n~~~\n- no bullet\n";
-        let rows = ["  # not a title", "  ```", "  | not | a table |", "after", "  - no bullet"];
+        let rows = [
+            "  # not a title",
+            "  ```",
+            "  | not | a table |",
+            "after",
+            "  - no bullet",
+        ];
         assert_eq!(shown(text, 40), rows);
     }
 
@@ -110,19 +149,38 @@ mod tests {
         let styles = |text: &str| {
             let rows = markdown(text, &theme(), 60);
             let spans = rows.iter().flat_map(|row| row.spans.clone());
-            spans.map(|span| (span.content.trim().to_owned(), span.style)).collect::<Vec<_>>()
+            spans
+                .map(|span| (span.content.trim().to_owned(), span.style))
+                .collect::<Vec<_>>()
         };
         let code = theme().style(ThemeRole::Code);
-        let (word, text, comment) =
-            (code.add_modifier(Modifier::BOLD), theme().style(ThemeRole::Good), theme().style(ThemeRole::Faint));
+        let (word, text, comment) = (
+            code.add_modifier(Modifier::BOLD),
+            theme().style(ThemeRole::Good),
+            theme().style(ThemeRole::Faint),
+        );
         let found = styles("```rust\nlet a: &'static str = \"if // x\"; // why\n```");
-        for (part, style) in [("let", word), ("static", word), ("\"if // x\"", text), ("// why", comment)] {
-            assert!(found.contains(&(part.to_owned(), style)), "{part}: {found:?}");
+        for (part, style) in [
+            ("let", word),
+            ("static", word),
+            ("\"if // x\"", text),
+            ("// why", comment),
+        ] {
+            assert!(
+                found.contains(&(part.to_owned(), style)),
+                "{part}: {found:?}"
+            );
         }
         let found = styles("```python\ndef f(): # 'why'\n```");
-        assert!(found.contains(&("def".into(), word)) && found.contains(&("# 'why'".into(), comment)), "{found:?}");
+        assert!(
+            found.contains(&("def".into(), word)) && found.contains(&("# 'why'".into(), comment)),
+            "{found:?}"
+        );
         let found = styles("```diff\n-old\n+new\n```");
-        assert!(found.contains(&("-old".into(), theme().style(ThemeRole::Bad))), "{found:?}");
+        assert!(
+            found.contains(&("-old".into(), theme().style(ThemeRole::Bad))),
+            "{found:?}"
+        );
         // Without a language, nothing is guessed.
         assert!(styles("```\nlet it be # 1\n```").contains(&("let it be # 1".into(), code)));
     }
@@ -133,13 +191,20 @@ mod tests {
                     |\nafter";
         assert_eq!(
             shown(text, 60),
-            ["Test │  Time │  Why", "─────┼───────┼──────", "a    │ 1.5 s │  ok", "a|b  │  12 s │ never", "after",]
+            [
+                "Test │  Time │  Why",
+                "─────┼───────┼──────",
+                "a    │ 1.5 s │  ok",
+                "a|b  │  12 s │ never",
+                "after",
+            ]
         );
     }
 
     #[test]
     fn a_wide_table_wraps_its_cells() {
-        let text = "Name | What it does\n--- | ---\nlexer | gives tokens with their places\n日本 | short";
+        let text =
+            "Name | What it does\n--- | ---\nlexer | gives tokens with their places\n日本 | short";
         assert_eq!(
             shown(text, 24),
             [

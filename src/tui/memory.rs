@@ -1,5 +1,5 @@
-//! What the screen remembers from one session to the next: the split of the panes, how often each command was used, and
-//! which sessions explained themselves.
+//! What the screen remembers from one session to the next: the split of the panes, how often each
+//! command was used, and which sessions explained themselves.
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
@@ -84,7 +84,10 @@ impl ScreenMemory {
 
     /// Without a readable file, the defaults.
     pub fn load(file: &Path) -> Self {
-        fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+        fs::read(file)
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default()
     }
 
     /// Replaces the file as a whole: two screens can save at the same time.
@@ -107,13 +110,23 @@ mod tests {
         let file = folder.path().join("creel/screen.json");
         assert_eq!(ScreenMemory::load(&file), ScreenMemory::default());
         let uses = BTreeMap::from([("pause".to_owned(), 3)]);
-        let hints = HintMemory { dismissed: true, sessions: vec!["a".to_owned()] };
-        let memory = ScreenMemory { split: PaneSplit::new(70), uses, hints };
+        let hints = HintMemory {
+            dismissed: true,
+            sessions: vec!["a".to_owned()],
+        };
+        let memory = ScreenMemory {
+            split: PaneSplit::new(70),
+            uses,
+            hints,
+        };
         memory.save(&file).expect("saved");
         assert_eq!(ScreenMemory::load(&file), memory);
         fs::write(&file, "{\"split\": 7").expect("written");
         assert_eq!(ScreenMemory::load(&file), ScreenMemory::default());
         fs::write(&file, "{\"split\": 7}").expect("written");
-        assert_eq!(ScreenMemory::load(&file).split, PaneSplit::new(PaneSplit::LEAST));
+        assert_eq!(
+            ScreenMemory::load(&file).split,
+            PaneSplit::new(PaneSplit::LEAST)
+        );
     }
 }

@@ -40,7 +40,13 @@ pub enum Modal {
 }
 
 /// Clears the area and draws a frame; returns the area inside.
-pub(super) fn framed(area: Rect, title: &str, role: ThemeRole, theme: &ScreenTheme, buffer: &mut Buffer) -> Rect {
+pub(super) fn framed(
+    area: Rect,
+    title: &str,
+    role: ThemeRole,
+    theme: &ScreenTheme,
+    buffer: &mut Buffer,
+) -> Rect {
     Clear.render(area, buffer);
     buffer.set_style(area, theme.style(ThemeRole::Text));
     let block = Block::bordered()
@@ -54,16 +60,32 @@ pub(super) fn framed(area: Rect, title: &str, role: ThemeRole, theme: &ScreenThe
 
 /// A centred area of this size. Small screens are used completely.
 pub(super) fn middle(area: Rect, width: u16, height: u16) -> Rect {
-    let width = if area.width < 60 { area.width } else { width.min(area.width) };
-    let height = if area.height < 16 { area.height } else { height.min(area.height) };
-    Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height }
+    let width = if area.width < 60 {
+        area.width
+    } else {
+        width.min(area.width)
+    };
+    let height = if area.height < 16 {
+        area.height
+    } else {
+        height.min(area.height)
+    };
+    Rect {
+        x: area.x + (area.width - width) / 2,
+        y: area.y + (area.height - height) / 2,
+        width,
+        height,
+    }
 }
 
-/// Joins key hints into one line. The first (the main action) and the last (the way out) stay longest; of the others,
-/// the later ones are dropped first.
+/// Joins key hints into one line. The first (the main action) and the last (the way out) stay
+/// longest; of the others, the later ones are dropped first.
 pub(super) fn keys_that_fit(hints: &[String], width: usize) -> String {
     let last = hints.len().saturating_sub(1);
-    let by_importance = (0..=last).take(1).chain((1..=last).rev().take(1)).chain(1..last);
+    let by_importance = (0..=last)
+        .take(1)
+        .chain((1..=last).rev().take(1))
+        .chain(1..last);
     let mut kept: Vec<usize> = Vec::new();
     let mut used = 0;
     for n in by_importance.filter(|n| *n < hints.len()) {
@@ -74,7 +96,14 @@ pub(super) fn keys_that_fit(hints: &[String], width: usize) -> String {
         kept.push(n);
     }
     kept.sort_unstable();
-    fit(&kept.iter().map(|n| hints[*n].as_str()).collect::<Vec<_>>().join("  "), width)
+    fit(
+        &kept
+            .iter()
+            .map(|n| hints[*n].as_str())
+            .collect::<Vec<_>>()
+            .join("  "),
+        width,
+    )
 }
 
 /// The first text that fits; texts get shorter. The last one is cut if none fits.

@@ -1,4 +1,5 @@
-//! The state of the screen: the session as its records describe it, and what the user is looking at.
+//! The state of the screen: the session as its records describe it, and what the user is looking
+//! at.
 //!
 //! Contains no rules: the engine decides which commands are possible and what follows from them.
 
@@ -65,7 +66,13 @@ pub enum Pane {
 
 impl Pane {
     /// In the order of the keys that focus them.
-    pub const ALL: [Self; 5] = [Self::Stream, Self::Hooks, Self::Pending, Self::Retries, Self::Tasks];
+    pub const ALL: [Self; 5] = [
+        Self::Stream,
+        Self::Hooks,
+        Self::Pending,
+        Self::Retries,
+        Self::Tasks,
+    ];
 
     /// The key that focuses it.
     pub const fn number(self) -> u8 {
@@ -161,7 +168,8 @@ impl SentDrafts {
             | ScreenRequest::ReadOutput { .. }
             | ScreenRequest::Seek(_) => None,
         });
-        self.0.extend(first.map(|command| (command.clone(), Box::new(editor))));
+        self.0
+            .extend(first.map(|command| (command.clone(), Box::new(editor))));
     }
 
     /// Removes and returns the text of a command that was answered.
@@ -233,7 +241,8 @@ pub struct ScreenModel {
     /// Columns and rows.
     pub size: (u16, u16),
     pub terminal_focus: TerminalFocus,
-    /// Where each item's text is in the journal, since the text of delivered items is not kept in memory.
+    /// Where each item's text is in the journal, since the text of delivered items is not kept in
+    /// memory.
     pub item_spots: HashMap<ItemId, RecordSpan>,
     /// The visible lines of the stream, made before each frame.
     pub stream_lines: Vec<Line<'static>>,
@@ -312,12 +321,19 @@ impl ScreenModel {
     }
 
     /// Applies a record.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the other records change no list of the screen")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the other records change no list of the screen"
+    )]
     pub fn take(&mut self, spot: RecordSpan, record: &Record) {
         match (&mut self.session, &record.event) {
             (Some(state), event) => state.apply(record.at, event),
             (None, Event::Session(SessionEvent::Started(began))) => {
-                self.session = Some(SessionState::new(&record.session, (**began).clone(), record.at));
+                self.session = Some(SessionState::new(
+                    &record.session,
+                    (**began).clone(),
+                    record.at,
+                ));
             }
             (None, _) => {}
         }
@@ -328,18 +344,34 @@ impl ScreenModel {
         self.times.follow(record.at, &record.event);
         self.follow_hint(&record.event);
         self.stream.take(spot, record);
-        let starts =
-            matches!(record.event, Event::Hook(HookEvent::Started { .. }) | Event::Stop(StopEvent::RuleStarted { .. }));
+        let starts = matches!(
+            record.event,
+            Event::Hook(HookEvent::Started { .. }) | Event::Stop(StopEvent::RuleStarted { .. })
+        );
         let chosen = starts.then(|| self.chosen_row()).flatten();
         self.runs.take(record);
-        if starts || matches!(record.event, Event::Session(SessionEvent::Started(_)) | Event::Stop(_)) {
+        if starts
+            || matches!(
+                record.event,
+                Event::Session(SessionEvent::Started(_)) | Event::Stop(_)
+            )
+        {
             self.order_hooks();
         }
         self.tallies.take(&record.event);
         self.end.take(record.at, &record.event);
         match &record.event {
-            Event::Retry(RetryEvent::Counted { used, hook, reason, no_progress, .. }) => {
-                let feedback = self.session.as_ref().and_then(|state| state.retry.last_feedback.as_deref());
+            Event::Retry(RetryEvent::Counted {
+                used,
+                hook,
+                reason,
+                no_progress,
+                ..
+            }) => {
+                let feedback = self
+                    .session
+                    .as_ref()
+                    .and_then(|state| state.retry.last_feedback.as_deref());
                 let told = feedback.map(|text| text.trim_start_matches("[Hook feedback]: "));
                 let told = told.unwrap_or(reason).to_owned();
                 self.attempts.push(RetryAttempt {
@@ -357,12 +389,16 @@ impl ScreenModel {
                 self.chosen_attempt = 0;
             }
             Event::Gate(GateEvent::Opened { .. }) => self.aside = None,
-            Event::Pending(PendingEvent::Added { item, .. } | PendingEvent::Edited { item, .. }) => {
+            Event::Pending(
+                PendingEvent::Added { item, .. } | PendingEvent::Edited { item, .. },
+            ) => {
                 self.item_spots.insert(*item, spot);
             }
             Event::Hook(HookEvent::Started { .. }) | Event::Stop(StopEvent::RuleStarted { .. }) => {
                 let rows = self.hook_rows();
-                let kept = chosen.and_then(|row| rows.find(&row)).unwrap_or(self.chosen_hook);
+                let kept = chosen
+                    .and_then(|row| rows.find(&row))
+                    .unwrap_or(self.chosen_hook);
                 self.chosen_hook = kept.min(rows.len().saturating_sub(1));
             }
             _ => {}
@@ -403,19 +439,29 @@ impl ScreenModel {
 
     /// Whether the session accepts commands.
     pub fn is_steered(&self) -> bool {
-        let over = self.session.as_ref().is_none_or(|state| state.phase.outcome().is_some());
+        let over = self
+            .session
+            .as_ref()
+            .is_none_or(|state| state.phase.outcome().is_some());
         matches!(self.mode, ScreenMode::Live) && !over
     }
 
-    /// The hook row that the user selected. None if the selection is only the default, the first row.
+    /// The hook row that the user selected. None if the selection is only the default, the first
+    /// row.
     fn chosen_row(&self) -> Option<HookRowId> {
         let by_somebody = self.chosen_hook > 0 || self.focus == Pane::Hooks;
-        self.hook_rows().nth(self.chosen_hook).map(|row| row.id()).filter(|_| by_somebody)
+        self.hook_rows()
+            .nth(self.chosen_hook)
+            .map(|row| row.id())
+            .filter(|_| by_somebody)
     }
 
     /// Opens the gate that waits for the user, and closes dialogs that are about something past.
     pub fn look_after_the_gate(&mut self) {
-        let open = self.session.as_ref().and_then(|state| state.gates.open.clone());
+        let open = self
+            .session
+            .as_ref()
+            .and_then(|state| state.gates.open.clone());
         let (is_steered, works) = (self.is_steered(), self.works());
         self.modals.retain(|modal| match modal {
             Modal::Gate(shown) => open.as_ref().is_some_and(|gate| gate.id == shown.gate.id),
@@ -429,8 +475,13 @@ impl ScreenModel {
             | Modal::Search(_)
             | Modal::Remove(_) => true,
         });
-        let shown =
-            self.modals.iter_mut().filter_map(|modal| if let Modal::Gate(gate) = modal { Some(gate) } else { None });
+        let shown = self.modals.iter_mut().filter_map(|modal| {
+            if let Modal::Gate(gate) = modal {
+                Some(gate)
+            } else {
+                None
+            }
+        });
         for gate in shown.chain(&mut self.aside) {
             if let Some(state) = &self.session {
                 gate.look_at(state);
@@ -444,20 +495,30 @@ impl ScreenModel {
 
     /// The gate that waits for the user, if the session is live.
     pub fn waiting_gate(&self) -> Option<&Gate> {
-        let session = self.session.as_ref().filter(|_| matches!(self.mode, ScreenMode::Live))?;
+        let session = self
+            .session
+            .as_ref()
+            .filter(|_| matches!(self.mode, ScreenMode::Live))?;
         session.permissions().gate_for_a_person()
     }
 
     /// Shows the gate that waits for the user over everything else, unless it is visible already.
     pub fn open_gate(&mut self) {
-        let shown = self.modals.iter().any(|modal| matches!(modal, Modal::Gate(_)));
-        let (Some(gate), Some(state), false) = (self.waiting_gate().cloned(), &self.session, shown) else { return };
+        let shown = self
+            .modals
+            .iter()
+            .any(|modal| matches!(modal, Modal::Gate(_)));
+        let (Some(gate), Some(state), false) = (self.waiting_gate().cloned(), &self.session, shown)
+        else {
+            return;
+        };
         let runs = GateRun::list(&gate, state, &self.runs, &self.attempts);
         let modal = GateModal::open(gate, state, runs, self.now);
         self.modals.push(Modal::Gate(Box::new(modal)));
     }
 
-    /// Applies a new screen size. A gate that becomes visible this way accepts no answer for a moment.
+    /// Applies a new screen size. A gate that becomes visible this way accepts no answer for a
+    /// moment.
     pub fn resized(&mut self, size: (u16, u16)) {
         let had_room = view::has_room(std::mem::replace(&mut self.size, size));
         for modal in self.modals.iter_mut().filter(|_| !had_room) {
@@ -485,24 +546,38 @@ impl ScreenModel {
 
     /// Shows a message at the bottom of the screen.
     pub fn say(&mut self, role: ThemeRole, text: impl Into<String>) {
-        self.toast = Some(Toast { text: sentence_case(&text.into()), role });
+        self.toast = Some(Toast {
+            text: sentence_case(&text.into()),
+            role,
+        });
     }
 
     /// When the screen next changes by itself, because it shows a running time or a replay.
     pub fn next_tick(&self) -> Option<UnixTime> {
         if let ScreenMode::Replay(player) = &self.mode {
             let spins = player.is_playing() && self.motion == MotionMode::Full && self.works();
-            return player.due().map(|due| if spins { due.min(self.next_beat(view::SPIN)) } else { due });
+            return player.due().map(|due| {
+                if spins {
+                    due.min(self.next_beat(view::SPIN))
+                } else {
+                    due
+                }
+            });
         }
         let arming = self.modals.iter().find_map(|modal| {
-            let Modal::Gate(gate) = modal else { return None };
+            let Modal::Gate(gate) = modal else {
+                return None;
+            };
             Some(gate.armed_at).filter(|at| *at > self.now)
         });
         if arming.is_some() {
             return arming;
         }
         let state = self.session.as_ref()?;
-        if self.plays_demo().is_some_and(|pace| pace.mode == PlaybackMode::Paused) {
+        if self
+            .plays_demo()
+            .is_some_and(|pace| pace.mode == PlaybackMode::Paused)
+        {
             return None;
         }
         if self.works() {
@@ -513,20 +588,30 @@ impl ScreenModel {
             return Some(self.next_beat(period));
         }
         // No time runs at a gate, so a session that waits for the user draws nothing.
-        let waits_for_a_person = state.gates.open.is_some() || state.phase.outcome().is_some() || state.steering.paused;
-        let is_long = state.limits.hold.as_ref().is_some_and(|hold| hold.cause != LimitCause::Outage);
+        let waits_for_a_person =
+            state.gates.open.is_some() || state.phase.outcome().is_some() || state.steering.paused;
+        let is_long = state
+            .limits
+            .hold
+            .as_ref()
+            .is_some_and(|hold| hold.cause != LimitCause::Outage);
         let period = if is_long { MINUTE } else { SECOND };
         (!waits_for_a_person && state.next_wake().is_some()).then(|| self.next_beat(period))
     }
 
     /// The card at the end of the session, until the user closes it.
     pub fn end_card(&self) -> Option<EndCard> {
-        self.end.card(self.session.as_ref().filter(|_| !self.card_closed)?, &self.tallies)
+        self.end.card(
+            self.session.as_ref().filter(|_| !self.card_closed)?,
+            &self.tallies,
+        )
     }
 
     /// Whether an agent or a hook works at this moment.
     pub fn works(&self) -> bool {
-        let Some(state) = &self.session else { return false };
+        let Some(state) = &self.session else {
+            return false;
+        };
         let turn = state.phase.turn_in_flight().is_some() && state.gates.open.is_none();
         turn || state.commands().running().next().is_some()
     }

@@ -21,8 +21,17 @@ pub(super) struct RunOutput {
 
 impl RunOutput {
     pub(super) fn viewer(self) -> ViewerModal {
-        let Self { title, file, otherwise, earlier, live, reason } = self;
-        let lines = file.map(OutputLines::new).filter(|lines| live.is_some() || !lines.is_empty());
+        let Self {
+            title,
+            file,
+            otherwise,
+            earlier,
+            live,
+            reason,
+        } = self;
+        let lines = file
+            .map(OutputLines::new)
+            .filter(|lines| live.is_some() || !lines.is_empty());
         let viewer = match (lines, live) {
             (Some(lines), Some(run)) => ViewerModal::of_file(title, lines, "", Some(run)),
             (Some(lines), None) => ViewerModal::of_file(title, lines, &earlier, None),

@@ -1,8 +1,10 @@
 //! The lines of an output file that may still grow, by number.
 //!
 //! # Invariants
-//! - Memory is bounded: an offset for every [`STRIDE`] lines, and a few blocks of text. A line is cut at [`LONGEST`].
-//! - A line that was read is never shown in an older form than the file has: growing forgets the last block.
+//! - Memory is bounded: an offset for every [`STRIDE`] lines, and a few blocks of text. A line is
+//!   cut at [`LONGEST`].
+//! - A line that was read is never shown in an older form than the file has: growing forgets the
+//!   last block.
 
 use std::{
     collections::VecDeque,
@@ -37,7 +39,15 @@ pub struct OutputLines {
 impl OutputLines {
     pub fn new(path: PathBuf) -> Self {
         let (blocks, cache) = (vec![0], VecDeque::new());
-        let mut lines = Self { path, file: None, blocks, scanned: 0, ended: 0, unfinished: false, cache };
+        let mut lines = Self {
+            path,
+            file: None,
+            blocks,
+            scanned: 0,
+            ended: 0,
+            unfinished: false,
+            cache,
+        };
         lines.refresh();
         lines
     }
@@ -66,12 +76,15 @@ impl OutputLines {
         }
         if self.scanned != before {
             let last = self.ended / STRIDE;
-            self.cache.retain(|(block, lines)| *block < last && lines.len() == STRIDE);
+            self.cache
+                .retain(|(block, lines)| *block < last && lines.len() == STRIDE);
         }
     }
 
     fn scan(&mut self) -> io::Result<()> {
-        let Some(file) = &mut self.file else { return Ok(()) };
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
         if file.metadata()?.len() <= self.scanned {
             return Ok(());
         }
@@ -82,7 +95,11 @@ impl OutputLines {
             if read == 0 {
                 return Ok(());
             }
-            for (at, _) in chunk[..read].iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+            for (at, _) in chunk[..read]
+                .iter()
+                .enumerate()
+                .filter(|(_, byte)| **byte == b'\n')
+            {
                 self.ended += 1;
                 if self.ended.is_multiple_of(STRIDE) {
                     self.blocks.push(self.scanned + at as u64 + 1);
@@ -104,17 +121,27 @@ impl OutputLines {
             self.cache.push_back((block, lines));
         }
         let found = self.cache.iter().find(|(known, _)| *known == block);
-        found.and_then(|(_, lines)| lines.get(n % STRIDE)).cloned().unwrap_or_default()
+        found
+            .and_then(|(_, lines)| lines.get(n % STRIDE))
+            .cloned()
+            .unwrap_or_default()
     }
 
     fn read_block(&mut self, block: usize) -> io::Result<Vec<String>> {
-        let (Some(file), Some(from)) = (&mut self.file, self.blocks.get(block)) else { return Ok(Vec::new()) };
+        let (Some(file), Some(from)) = (&mut self.file, self.blocks.get(block)) else {
+            return Ok(Vec::new());
+        };
         file.seek(SeekFrom::Start(*from))?;
         let mut reader = BufReader::with_capacity(CHUNK, file.take(self.scanned - from));
         let mut lines = Vec::new();
         while lines.len() < STRIDE {
             let mut bytes = Vec::new();
-            if reader.by_ref().take(LONGEST).read_until(b'\n', &mut bytes)? == 0 {
+            if reader
+                .by_ref()
+                .take(LONGEST)
+                .read_until(b'\n', &mut bytes)?
+                == 0
+            {
                 break;
             }
             if bytes.last() == Some(&b'\n') {
@@ -161,10 +188,16 @@ mod tests {
         lines.refresh();
         assert_eq!(lines.len(), 100_001);
         let found = [0, 255, 256, 99_999, 100_000, 100_001].map(|n| lines.line(n));
-        assert_eq!(found, ["line 0", "line 255", "line 256", "line 99999", "op", ""]);
+        assert_eq!(
+            found,
+            ["line 0", "line 255", "line 256", "line 99999", "op", ""]
+        );
         writeln!(file, "en\nlast").expect("written");
         lines.refresh();
-        assert_eq!((lines.len(), lines.line(100_000), lines.line(100_001)), (100_002, "open".into(), "last".into()));
+        assert_eq!(
+            (lines.len(), lines.line(100_000), lines.line(100_001)),
+            (100_002, "open".into(), "last".into())
+        );
         assert!(lines.blocks.len() < 400 && lines.cache.len() <= BLOCKS);
     }
 

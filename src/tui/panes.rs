@@ -28,7 +28,9 @@ pub fn count(model: &ScreenModel, pane: Pane) -> String {
     match pane {
         Pane::Stream => String::new(),
         Pane::Hooks => facts::hooks(model).unwrap_or_default(),
-        Pane::Pending => state.map(|state| facts::pending(state).to_string()).unwrap_or_default(),
+        Pane::Pending => state
+            .map(|state| facts::pending(state).to_string())
+            .unwrap_or_default(),
         Pane::Retries => state.and_then(facts::retries).unwrap_or_default(),
         Pane::Tasks => facts::tasks(model).unwrap_or_default(),
     }
@@ -39,7 +41,11 @@ pub fn count_in_words(model: &ScreenModel, pane: Pane) -> String {
     match pane {
         Pane::Pending if model.session.is_some() => pending_words(model),
         Pane::Tasks => tasks::count(model),
-        Pane::Retries => model.session.as_ref().and_then(facts::retries_in_words).unwrap_or_default(),
+        Pane::Retries => model
+            .session
+            .as_ref()
+            .and_then(facts::retries_in_words)
+            .unwrap_or_default(),
         Pane::Stream | Pane::Hooks | Pane::Pending => count(model, pane),
     }
 }
@@ -49,17 +55,30 @@ pub fn wanted(model: &ScreenModel, pane: Pane) -> usize {
     match pane {
         Pane::Stream => usize::MAX,
         Pane::Hooks => hooks::wanted(model),
-        Pane::Pending => model.session.as_ref().map_or(0, |state| state.pending.items().len()),
+        Pane::Pending => model
+            .session
+            .as_ref()
+            .map_or(0, |state| state.pending.items().len()),
         Pane::Retries => retries::wanted(model),
-        Pane::Tasks => model.task_rows().map_or(0, |rows| if model.has_tasks() { rows.len().max(1) } else { 0 }),
+        Pane::Tasks => model.task_rows().map_or(0, |rows| {
+            if model.has_tasks() {
+                rows.len().max(1)
+            } else {
+                0
+            }
+        }),
     }
 }
 
-/// What would be in a pane without content, and how it gets there, as far as a width has room for it.
+/// What would be in a pane without content, and how it gets there, as far as a width has room for
+/// it.
 pub fn empty(model: &ScreenModel, pane: Pane, width: usize) -> String {
     let dots = || model.session.as_ref().and_then(facts::retries);
     let texts = match pane {
-        Pane::Stream => ["Nothing has happened yet".to_owned(), "Nothing yet".to_owned()],
+        Pane::Stream => [
+            "Nothing has happened yet".to_owned(),
+            "Nothing yet".to_owned(),
+        ],
         Pane::Hooks => [
             "No hooks. Add some under `hooks:` in creel.yaml".to_owned(),
             "No hooks. Add some under `hooks:`".to_owned(),
@@ -77,15 +96,23 @@ pub fn empty(model: &ScreenModel, pane: Pane, width: usize) -> String {
         },
         Pane::Tasks if model.is_steered() => {
             let key = model.keymap.key(KeyAction::AddTask);
-            [format!("No tasks. Press {key} to add one"), format!("None. {key} adds one")]
+            [
+                format!("No tasks. Press {key} to add one"),
+                format!("None. {key} adds one"),
+            ]
         }
         Pane::Tasks => ["No tasks".to_owned(), "None".to_owned()],
     };
     let [long, short] = texts;
-    if long.width() <= width { long } else { fit(&short, width) }
+    if long.width() <= width {
+        long
+    } else {
+        fit(&short, width)
+    }
 }
 
-/// The row with the cursor in front of it, if it is selected. In the focused pane the whole row stands out.
+/// The row with the cursor in front of it, if it is selected. In the focused pane the whole row
+/// stands out.
 pub(super) fn with_cursor(
     spans: Vec<Span<'static>>,
     selected: bool,
@@ -93,10 +120,18 @@ pub(super) fn with_cursor(
     theme: &ScreenTheme,
 ) -> Line<'static> {
     let sign = if selected { "▌ " } else { "  " };
-    let role = if focused { ThemeRole::BorderFocused } else { ThemeRole::Border };
+    let role = if focused {
+        ThemeRole::BorderFocused
+    } else {
+        ThemeRole::Border
+    };
     let mut line = Line::from(vec![Span::styled(sign, theme.style(role))]);
     line.spans.extend(spans);
-    if selected && focused { line.patch_style(theme.style(ThemeRole::Selected)) } else { line }
+    if selected && focused {
+        line.patch_style(theme.style(ThemeRole::Selected))
+    } else {
+        line
+    }
 }
 
 /// The first visible row of a list, so that the selected one is visible.
@@ -106,8 +141,19 @@ pub(super) fn first_row(chosen: usize, area: Rect) -> usize {
 
 /// The number of pending items, and of items that the agent works with.
 fn pending_words(model: &ScreenModel) -> String {
-    let Some(state) = &model.session else { return String::new() };
-    let with_agent = state.pending.items().iter().filter(|item| item.state == ItemState::InFlight).count();
+    let Some(state) = &model.session else {
+        return String::new();
+    };
+    let with_agent = state
+        .pending
+        .items()
+        .iter()
+        .filter(|item| item.state == ItemState::InFlight)
+        .count();
     let held = counted(state.pending.waiting().count(), "item");
-    if with_agent == 0 { held } else { format!("{held}, {with_agent} with the agent") }
+    if with_agent == 0 {
+        held
+    } else {
+        format!("{held}, {with_agent} with the agent")
+    }
 }

@@ -2,7 +2,9 @@
 
 use crate::{
     engine::{
-        event::{AutomationEvent, Event, HookEvent, RetryEvent, SessionEvent, StopEvent, TurnEvent},
+        event::{
+            AutomationEvent, Event, HookEvent, RetryEvent, SessionEvent, StopEvent, TurnEvent,
+        },
         hooks::verdict::Verdict,
         time::{TimeSpan, UnixTime},
     },
@@ -37,7 +39,10 @@ fn did_not_pass(event: &Event) -> bool {
     if let Event::Hook(HookEvent::Finished(finished)) = event {
         finished.verdict != Verdict::Pass
     } else {
-        matches!(event, Event::Stop(StopEvent::RuleChecked { passed: false, .. }))
+        matches!(
+            event,
+            Event::Stop(StopEvent::RuleChecked { passed: false, .. })
+        )
     }
 }
 
@@ -49,8 +54,16 @@ impl ReplayPlayer {
                 | Event::Retry(RetryEvent::LimitReached { .. })
                 | Event::Automation(AutomationEvent::HookError { .. })
         ) || did_not_pass(&record.event);
-        let iteration = matches!(record.event, Event::Session(SessionEvent::IterationStarted { .. }));
-        self.marks.push(ReplayMark { spot, at: record.at, iteration, error });
+        let iteration = matches!(
+            record.event,
+            Event::Session(SessionEvent::IterationStarted { .. })
+        );
+        self.marks.push(ReplayMark {
+            spot,
+            at: record.at,
+            iteration,
+            error,
+        });
     }
 
     /// The records from the current position up to a target.
@@ -86,10 +99,18 @@ impl ReplayPlayer {
     pub fn plan(&mut self, now: UnixTime) {
         let next = self.marks.get(self.shown).filter(|_| self.playing);
         self.due = next.map(|next| {
-            let before = self.shown.checked_sub(1).and_then(|n| self.marks.get(n)).map_or(next.at, |mark| mark.at);
+            let before = self
+                .shown
+                .checked_sub(1)
+                .and_then(|n| self.marks.get(n))
+                .map_or(next.at, |mark| mark.at);
             let pause = next.at.since(before).min(LONGEST_PAUSE);
             let shift = self.speed.unsigned_abs();
-            now.after(TimeSpan(if self.speed >= 0 { pause.0 >> shift } else { pause.0 << shift }))
+            now.after(TimeSpan(if self.speed >= 0 {
+                pause.0 >> shift
+            } else {
+                pause.0 << shift
+            }))
         });
         self.playing = self.due.is_some();
     }
@@ -109,7 +130,11 @@ impl ReplayPlayer {
     }
 
     fn next_with(&self, wanted: impl Fn(&ReplayMark) -> bool) -> Option<usize> {
-        self.marks.iter().skip(self.shown).position(wanted).map(|n| self.shown + n + 1)
+        self.marks
+            .iter()
+            .skip(self.shown)
+            .position(wanted)
+            .map(|n| self.shown + n + 1)
     }
 
     pub fn describe(&self) -> String {

@@ -46,7 +46,8 @@ pub struct RunEntry {
     pub reason: String,
     /// The last part of its output while it runs, with its colours.
     pub live: String,
-    /// How many bytes of its output were read or skipped. None until the output before this screen was read.
+    /// How many bytes of its output were read or skipped. None until the output before this screen
+    /// was read.
     heard: Option<u64>,
     /// An incomplete character or escape sequence at the end of the output.
     rest: Vec<u8>,
@@ -101,7 +102,9 @@ impl RunList {
     }
 
     pub fn place_of(&self, point: HookPoint, kind: RunSubject, hook: &str) -> Option<usize> {
-        self.hooks.iter().position(|runs| runs.point == point && runs.kind == kind && runs.hook == hook)
+        self.hooks
+            .iter()
+            .position(|runs| runs.point == point && runs.kind == kind && runs.hook == hook)
     }
 
     fn all(&self) -> impl Iterator<Item = &RunEntry> {
@@ -110,12 +113,16 @@ impl RunList {
 
     /// The newest run that has not ended.
     pub fn running(&self) -> Option<&RunEntry> {
-        self.all().filter(|run| run.ended.is_none()).max_by_key(|run| (run.started, run.run))
+        self.all()
+            .filter(|run| run.ended.is_none())
+            .max_by_key(|run| (run.started, run.run))
     }
 
     /// The last run of a hook that has ended, whatever its point.
     pub fn last_ended(&self, hook: &str) -> Option<&RunEntry> {
-        let ended = self.all().filter(|run| run.hook == hook && run.ended.is_some());
+        let ended = self
+            .all()
+            .filter(|run| run.hook == hook && run.ended.is_some());
         ended.max_by_key(|run| (run.started, run.run))
     }
 
@@ -129,19 +136,38 @@ impl RunList {
     }
 
     /// Applies a record.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the other records are about no run")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the other records are about no run"
+    )]
     pub fn take(&mut self, record: &Record) {
         match &record.event {
-            Event::Hook(HookEvent::Started { run, point, hook, iteration, attempt, .. }) => {
+            Event::Hook(HookEvent::Started {
+                run,
+                point,
+                hook,
+                iteration,
+                attempt,
+                ..
+            }) => {
                 self.begin(RunEntry {
                     iteration: *iteration,
                     attempt: *attempt,
                     ..RunEntry::new(*run, *point, hook, record.at)
                 });
             }
-            Event::Stop(StopEvent::RuleStarted { run, rule, iteration, .. }) => {
+            Event::Stop(StopEvent::RuleStarted {
+                run,
+                rule,
+                iteration,
+                ..
+            }) => {
                 let began = RunEntry::new(*run, HookPoint::StopDecision, rule, record.at);
-                self.begin(RunEntry { iteration: *iteration, kind: RunSubject::Rule, ..began });
+                self.begin(RunEntry {
+                    iteration: *iteration,
+                    kind: RunSubject::Rule,
+                    ..began
+                });
             }
             Event::Hook(HookEvent::Finished(finished)) => self.end(finished.clone()),
             Event::Stop(StopEvent::RuleChecked { .. }) => {
@@ -154,14 +180,21 @@ impl RunList {
     }
 
     fn begin(&mut self, run: RunEntry) {
-        let at = self.place_of(run.point, run.kind, &run.hook).unwrap_or_else(|| {
-            if self.hooks.len() >= HOOKS {
-                self.hooks.pop_front();
-            }
-            let (point, kind, hook) = (run.point, run.kind, run.hook.clone());
-            self.hooks.push_back(HookRuns { point, kind, hook, list: VecDeque::new() });
-            self.hooks.len() - 1
-        });
+        let at = self
+            .place_of(run.point, run.kind, &run.hook)
+            .unwrap_or_else(|| {
+                if self.hooks.len() >= HOOKS {
+                    self.hooks.pop_front();
+                }
+                let (point, kind, hook) = (run.point, run.kind, run.hook.clone());
+                self.hooks.push_back(HookRuns {
+                    point,
+                    kind,
+                    hook,
+                    list: VecDeque::new(),
+                });
+                self.hooks.len() - 1
+            });
         let list = &mut self.hooks[at].list;
         list.push_back(run);
         if list.len() > LISTED {
@@ -178,7 +211,10 @@ impl RunList {
     }
 
     fn find(&mut self, wanted: impl Fn(&RunEntry) -> bool) -> Option<&mut RunEntry> {
-        self.hooks.iter_mut().flat_map(|runs| runs.list.iter_mut().rev()).find(|run| wanted(run))
+        self.hooks
+            .iter_mut()
+            .flat_map(|runs| runs.list.iter_mut().rev())
+            .find(|run| wanted(run))
     }
 
     pub fn get(&self, run: RunId) -> Option<&RunEntry> {
@@ -203,11 +239,14 @@ impl RunList {
         }
     }
 
-    /// Adds output of a running hook that begins at byte `at`. Bytes that are already known are skipped.
+    /// Adds output of a running hook that begins at byte `at`. Bytes that are already known are
+    /// skipped.
     pub fn overhear(&mut self, run: RunId, at: u64, bytes: &[u8]) {
         let Some(run) = self.unended(run) else { return };
         let heard = run.heard.unwrap_or(0);
-        let known = usize::try_from(heard.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
+        let known = usize::try_from(heard.saturating_sub(at))
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
         run.hear(&bytes[known..]);
         run.heard = Some(heard.max(at + bytes.len() as u64));
     }
@@ -238,7 +277,8 @@ impl RunEntry {
     fn hear(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         let rest = self.rest.split_off(whole(&self.rest));
-        self.live.push_str(&only_colours(&String::from_utf8_lossy(&self.rest)));
+        self.live
+            .push_str(&only_colours(&String::from_utf8_lossy(&self.rest)));
         self.rest = rest;
         if self.live.len() > SHOWN {
             let cut = self.live.ceil_char_boundary(self.live.len() - SHOWN / 2);
@@ -249,7 +289,17 @@ impl RunEntry {
 
 /// A checked rule in the form of a finished run.
 fn checked(event: &Event) -> Option<HookFinished> {
-    let Event::Stop(StopEvent::RuleChecked { run, rule, iteration, passed, message, took_ms, end, file, .. }) = event
+    let Event::Stop(StopEvent::RuleChecked {
+        run,
+        rule,
+        iteration,
+        passed,
+        message,
+        took_ms,
+        end,
+        file,
+        ..
+    }) = event
     else {
         return None;
     };
@@ -260,7 +310,11 @@ fn checked(event: &Event) -> Option<HookFinished> {
         iteration: *iteration,
         end: end.clone().unwrap_or(RunEnd::Exit(i32::from(!passed))),
         took_ms: *took_ms,
-        verdict: if *passed { Verdict::Pass } else { Verdict::Fail },
+        verdict: if *passed {
+            Verdict::Pass
+        } else {
+            Verdict::Fail
+        },
         stdout: message.clone(),
         stderr: String::new(),
         omitted_bytes: 0,
@@ -281,10 +335,15 @@ fn whole(bytes: &[u8]) -> usize {
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
         Ok(_) | Err(_) => bytes.len(),
     };
-    let escape = bytes[tail..cut].iter().rposition(|byte| *byte == 0x1b).map(|at| tail + at);
+    let escape = bytes[tail..cut]
+        .iter()
+        .rposition(|byte| *byte == 0x1b)
+        .map(|at| tail + at);
     match escape {
         // If a letter after it is swallowed, the sequence is incomplete.
-        Some(at) if plain(&format!("{}x", String::from_utf8_lossy(&bytes[at..cut]))).is_empty() => at,
+        Some(at) if plain(&format!("{}x", String::from_utf8_lossy(&bytes[at..cut]))).is_empty() => {
+            at
+        }
         Some(_) | None if bytes[..cut].ends_with(b"\r") => cut - 1,
         Some(_) | None => cut,
     }
@@ -298,6 +357,8 @@ impl RunEntry {
 
     /// How long it took, or has taken so far.
     pub fn took(&self, now: UnixTime) -> TimeSpan {
-        self.ended.as_ref().map_or_else(|| now.since(self.started), |finished| finished.took_ms)
+        self.ended
+            .as_ref()
+            .map_or_else(|| now.since(self.started), |finished| finished.took_ms)
     }
 }

@@ -1,5 +1,5 @@
-//! The terminal as the screen of a session and the home screen use it: when a frame is due, keys, signals, and the
-//! answer about the background.
+//! The terminal as the screen of a session and the home screen use it: when a frame is due, keys,
+//! signals, and the answer about the background.
 //!
 //! Does not know what is shown: see [`super::view`] and [`super::home`].
 //!
@@ -33,8 +33,8 @@ use crate::process::signals::{ShutdownSignals, SuspendSignal, stop_job};
 
 /// How long an answer of the terminal about its background can change the theme.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How long creel ignores signals that were meant for the user's editor or for a suspension: Ctrl-C in the editor also
-/// reaches creel, and then once more through the parent process.
+/// How long creel ignores signals that were meant for the user's editor or for a suspension: Ctrl-C
+/// in the editor also reaches creel, and then once more through the parent process.
 pub(super) const ECHO: Duration = Duration::from_millis(500);
 
 pub(super) struct ScreenTerminal {
@@ -108,10 +108,14 @@ impl ScreenTerminal {
 
     /// A late answer changes nothing: the user is used to the colours by then.
     pub(super) fn filter(&mut self, key: KeyEvent) -> TerminalKeys {
-        let Some(asked) = self.asked else { return TerminalKeys::Keys(vec![key]) };
+        let Some(asked) = self.asked else {
+            return TerminalKeys::Keys(vec![key]);
+        };
         match self.reply.filter(key) {
             FilteredKeys::Keys(keys) => TerminalKeys::Keys(keys),
-            FilteredKeys::Answer(Some(colour)) if asked.elapsed() < ANSWER => TerminalKeys::Background(colour),
+            FilteredKeys::Answer(Some(colour)) if asked.elapsed() < ANSWER => {
+                TerminalKeys::Background(colour)
+            }
             FilteredKeys::Answer(_) | FilteredKeys::Withheld => TerminalKeys::Keys(Vec::new()),
         }
     }
@@ -129,13 +133,17 @@ impl ScreenTerminal {
     /// Releases the terminal and stops the process until a shell continues it.
     pub(super) fn suspend(&mut self) -> io::Result<SuspendResult> {
         self.changed = true;
-        // The thread that reads keys stops with the process. If creel ended it here, the thread might notice only after
-        // the process continues, and then swallow the first key.
+        // The thread that reads keys stops with the process. If creel ended it here, the thread
+        // might notice only after the process continues, and then swallow the first key.
         self.screen.lend();
         let stopped = stop_job();
         self.screen.take_back()?;
         self.returned();
-        Ok(if stopped? { SuspendResult::Suspended } else { SuspendResult::NotPossible })
+        Ok(if stopped? {
+            SuspendResult::Suspended
+        } else {
+            SuspendResult::NotPossible
+        })
     }
 }
 
@@ -144,7 +152,9 @@ impl ScreenOptions {
     pub(super) fn first_theme(&self) -> ScreenTheme {
         match self.background {
             BackgroundSource::Known(colour) => ScreenTheme::on_background(colour),
-            BackgroundSource::Ask | BackgroundSource::Unneeded => ScreenTheme::chosen(self.theme, self.no_color),
+            BackgroundSource::Ask | BackgroundSource::Unneeded => {
+                ScreenTheme::chosen(self.theme, self.no_color)
+            }
         }
     }
 
@@ -156,14 +166,16 @@ impl ScreenOptions {
             0 | 1 => String::new(),
             n => format!(" and {} more (`creel check` lists them)", n - 1),
         };
-        let wrong = mistakes.first().map(|first| format!("keymap.yaml: {first}{others}; the default keys apply"));
+        let wrong = mistakes
+            .first()
+            .map(|first| format!("keymap.yaml: {first}{others}; the default keys apply"));
         (keymap, wrong)
     }
 }
 
-/// Reads keys, also after an earlier stream was dropped. Dropping one leaves a wake-up behind. If the wake-up arrives
-/// together with the next key, crossterm forgets the key until yet another one is pressed. So it is taken here, before
-/// the user can see the screen and press a key.
+/// Reads keys, also after an earlier stream was dropped. Dropping one leaves a wake-up behind. If
+/// the wake-up arrives together with the next key, crossterm forgets the key until yet another one
+/// is pressed. So it is taken here, before the user can see the screen and press a key.
 pub(super) fn event_stream() -> EventStream {
     let events = EventStream::new();
     let _ = crossterm::event::poll(Duration::ZERO);
@@ -182,9 +194,9 @@ pub(super) async fn next_event(events: &mut Option<EventStream>) -> Option<io::R
     std::future::poll_fn(next).await
 }
 
-/// If the terminal has input that crossterm left there, makes the kernel report it again. crossterm reads at most 1,024
-/// bytes for each report, so the rest of a long burst would wait for the next key. Setting the modes of the terminal to
-/// what they are is such a report.
+/// If the terminal has input that crossterm left there, makes the kernel report it again. crossterm
+/// reads at most 1,024 bytes for each report, so the rest of a long burst would wait for the next
+/// key. Setting the modes of the terminal to what they are is such a report.
 fn report_input_again() {
     let terminal = io::stdin();
     let is_waiting = ioctl_fionread(&terminal).is_ok_and(|bytes| bytes > 0);

@@ -1,4 +1,5 @@
-//! How the screen follows a session: new records, its history, live output, and the records of a replay.
+//! How the screen follows a session: new records, its history, live output, and the records of a
+//! replay.
 //!
 //! Owns what is read and when. Does not decide what it means: see [`super::model`].
 
@@ -38,7 +39,9 @@ impl Tui {
 
     /// Reads the next part of the history.
     pub(super) fn read_history(&mut self) -> io::Result<()> {
-        let Some(history) = &mut self.history else { return Ok(()) };
+        let Some(history) = &mut self.history else {
+            return Ok(());
+        };
         let batch = self.feed.read()?;
         self.terminal.changed = true;
         if !history.take(&batch, &mut self.model) {
@@ -49,13 +52,25 @@ impl Tui {
         Ok(())
     }
 
-    /// Shows the rest of a very long answer, which is in a file until the turn ends and only then in the journal.
+    /// Shows the rest of a very long answer, which is in a file until the turn ends and only then
+    /// in the journal.
     pub(super) fn follow_answer(&mut self) {
-        let turn = self.model.session.as_ref().and_then(|state| state.phase.turn_in_flight()).map(|prompt| prompt.turn);
-        let Some(turn) = turn.filter(|_| matches!(self.model.mode, ScreenMode::Live)) else { return };
+        let turn = self
+            .model
+            .session
+            .as_ref()
+            .and_then(|state| state.phase.turn_in_flight())
+            .map(|prompt| prompt.turn);
+        let Some(turn) = turn.filter(|_| matches!(self.model.mode, ScreenMode::Live)) else {
+            return;
+        };
         let folder = self.source.journal.parent().unwrap_or(Path::new("."));
         let (printed, end) = end(&folder.join(format!("outputs/turn-{turn}.log")));
-        if self.model.stream.show_live_end(turn, self.model.now, printed, &end) {
+        if self
+            .model
+            .stream
+            .show_live_end(turn, self.model.now, printed, &end)
+        {
             self.model.times.heard_live(self.model.now);
         }
     }
@@ -94,7 +109,9 @@ impl Tui {
     }
 
     pub(super) fn load_replay(&mut self) -> io::Result<()> {
-        let ScreenMode::Replay(player) = &mut self.model.mode else { return Ok(()) };
+        let ScreenMode::Replay(player) = &mut self.model.mode else {
+            return Ok(());
+        };
         loop {
             let batch = self.feed.read()?;
             for (spot, record) in &batch.records {
@@ -115,13 +132,19 @@ impl Tui {
     /// Shows a past session up to a record.
     pub(super) fn seek(&mut self, target: usize) -> io::Result<()> {
         self.terminal.changed = true;
-        let ScreenMode::Replay(player) = &mut self.model.mode else { return Ok(()) };
+        let ScreenMode::Replay(player) = &mut self.model.mode else {
+            return Ok(());
+        };
         let target = target.min(player.len());
         let back = target < player.shown;
         if back {
             player.shown = 0;
         }
-        let spots: Vec<RecordSpan> = player.between(target).iter().map(|mark| mark.spot).collect();
+        let spots: Vec<RecordSpan> = player
+            .between(target)
+            .iter()
+            .map(|mark| mark.spot)
+            .collect();
         player.shown = target;
         player.plan(session_time());
         if back {

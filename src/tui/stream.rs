@@ -1,12 +1,14 @@
 //! The events of a session as blocks, and the rows of the visible ones.
 //!
-//! Owns the content of the stream and the scroll position. The work is proportional to what is visible: a block becomes
-//! rows only when it comes into view, and a position is a block and a row in it, never a count of all rows.
+//! Owns the content of the stream and the scroll position. The work is proportional to what is
+//! visible: a block becomes rows only when it comes into view, and a position is a block and a row
+//! in it, never a count of all rows.
 //!
 //! # Invariants
 //! - While the view does not follow the end, new blocks do not move it.
 //! - The text in memory is bounded; older text is read back from the journal.
-//! - The live end of a very long answer is the last block, and is removed before the next record is applied.
+//! - The live end of a very long answer is the last block, and is removed before the next record is
+//!   applied.
 
 mod block_text;
 mod event_block;
@@ -45,7 +47,8 @@ use crate::{
 
 /// How many bytes of text stay in memory; older text is read again when it is needed.
 const KEPT: usize = 16 << 20;
-/// A block of agent text ends at the first line end after this many bytes, so that its rows stay cheap to make.
+/// A block of agent text ends at the first line end after this many bytes, so that its rows stay
+/// cheap to make.
 const LONG_BLOCK: usize = 8 << 10;
 /// Reads a record again.
 pub type RecordLoader<'a> = &'a dyn Fn(RecordSpan) -> Option<Record>;
@@ -167,10 +170,13 @@ pub struct SessionStream {
     live_end: LiveAnswerTail,
 }
 
-/// Whether other rows say what an event says: the hook's row that its output is piped, the prompt's row that it carries
-/// items, and the pending pane both.
+/// Whether other rows say what an event says: the hook's row that its output is piped, the prompt's
+/// row that it carries items, and the pending pane both.
 const fn is_seen_elsewhere(event: &Event) -> bool {
-    matches!(event, Event::Pending(PendingEvent::Added { .. } | PendingEvent::Delivered { .. }))
+    matches!(
+        event,
+        Event::Pending(PendingEvent::Added { .. } | PendingEvent::Delivered { .. })
+    )
 }
 
 impl Default for SessionStream {
@@ -197,7 +203,10 @@ impl Default for SessionStream {
 impl SessionStream {
     /// An empty stream that shows times in this zone.
     pub fn in_zone(zone: TimeZone) -> Self {
-        Self { zone, ..Self::default() }
+        Self {
+            zone,
+            ..Self::default()
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -218,18 +227,32 @@ impl SessionStream {
             self.speak(BlockKind::Said, at, *turn, text, spot);
         } else if let Event::Turn(TurnEvent::AgentThought { turn, text, .. }) = event {
             self.speak(BlockKind::Thought, at, *turn, text, spot);
-        } else if let Some(described) = describe(event, &self.context).filter(|_| !is_seen_elsewhere(event)) {
+        } else if let Some(described) =
+            describe(event, &self.context).filter(|_| !is_seen_elsewhere(event))
+        {
             let new = event_block(at, event, &described);
             self.place(new, described.detail, event, spot);
         }
         self.context.follow(event);
     }
 
-    /// Adds the block of an event. A tool call, a hook and a rule each keep the block in which they began.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the blocks of all other records are simply added")]
-    fn place(&mut self, mut new: StreamBlock, detail: Vec<DetailText>, event: &Event, spot: RecordSpan) {
+    /// Adds the block of an event. A tool call, a hook and a rule each keep the block in which they
+    /// began.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the blocks of all other records are simply added"
+    )]
+    fn place(
+        &mut self,
+        mut new: StreamBlock,
+        detail: Vec<DetailText>,
+        event: &Event,
+        spot: RecordSpan,
+    ) {
         match event {
-            Event::Turn(TurnEvent::ToolCalled { tool, .. } | TurnEvent::ToolUpdated { tool, .. }) => {
+            Event::Turn(
+                TurnEvent::ToolCalled { tool, .. } | TurnEvent::ToolUpdated { tool, .. },
+            ) => {
                 let known = self.tools.get(&tool.call).copied();
                 if let Some(index) = known {
                     let began = self.blocks[index].at;
@@ -240,20 +263,46 @@ impl SessionStream {
                 self.tools.insert(tool.call.clone(), index);
             }
             Event::Turn(TurnEvent::AgentPlanned { .. }) => self.planned(new, detail, spot),
-            Event::Hook(HookEvent::Started { run, .. }) | Event::Stop(StopEvent::RuleStarted { run, .. }) => {
-                let index = self.put(None, StreamBlock { run: Some(*run), ..new }, detail, spot);
+            Event::Hook(HookEvent::Started { run, .. })
+            | Event::Stop(StopEvent::RuleStarted { run, .. }) => {
+                let index = self.put(
+                    None,
+                    StreamBlock {
+                        run: Some(*run),
+                        ..new
+                    },
+                    detail,
+                    spot,
+                );
                 self.runs.insert(*run, index);
             }
             Event::Hook(HookEvent::Finished(finished)) => {
                 let known = self.runs.remove(&finished.run);
-                self.put(known, StreamBlock { run: Some(finished.run), ..new }, detail, spot);
+                self.put(
+                    known,
+                    StreamBlock {
+                        run: Some(finished.run),
+                        ..new
+                    },
+                    detail,
+                    spot,
+                );
             }
             Event::Stop(StopEvent::RuleChecked { run, .. }) => {
                 let known = self.runs.remove(run);
-                self.put(known, StreamBlock { run: Some(*run), ..new }, detail, spot);
+                self.put(
+                    known,
+                    StreamBlock {
+                        run: Some(*run),
+                        ..new
+                    },
+                    detail,
+                    spot,
+                );
             }
             Event::Turn(TurnEvent::PromptSent(_)) => {
-                // Tool calls of the last turn get no more updates, and an agent may use their ids again.
+                // Tool calls of the last turn get no more updates, and an agent may use their ids
+                // again.
                 self.tools.clear();
                 self.put(None, new, detail, spot);
             }
@@ -263,9 +312,12 @@ impl SessionStream {
         }
     }
 
-    /// Adds a plan and folds the one before, unless the user has scrolled back: then nothing visible may move.
+    /// Adds a plan and folds the one before, unless the user has scrolled back: then nothing
+    /// visible may move.
     fn planned(&mut self, new: StreamBlock, detail: Vec<DetailText>, spot: RecordSpan) {
-        let before = self.plan.filter(|_| self.position == StreamPosition::Follow);
+        let before = self
+            .plan
+            .filter(|_| self.position == StreamPosition::Follow);
         if let Some(before) = before.and_then(|index| self.blocks.get_mut(index)) {
             before.fold = BlockFold::Closed;
             before.revision += 1;
@@ -289,18 +341,40 @@ impl SessionStream {
                 self.loaded_bytes += text.len();
             }
         } else {
-            let head = if kind == BlockKind::Thought { "… Thinking".into() } else { String::new() };
-            let role = if kind == BlockKind::Thought { ThemeRole::Faint } else { ThemeRole::Text };
+            let head = if kind == BlockKind::Thought {
+                "… Thinking".into()
+            } else {
+                String::new()
+            };
+            let role = if kind == BlockKind::Thought {
+                ThemeRole::Faint
+            } else {
+                ThemeRole::Text
+            };
             let closed = kind == BlockKind::Thought && self.fold_thoughts;
-            let fold = if closed { BlockFold::Closed } else { BlockFold::Open };
-            let new = StreamBlock { turn: Some(turn), fold, ..block(kind, at, head, role) };
+            let fold = if closed {
+                BlockFold::Closed
+            } else {
+                BlockFold::Open
+            };
+            let new = StreamBlock {
+                turn: Some(turn),
+                fold,
+                ..block(kind, at, head, role)
+            };
             self.put(None, new, vec![DetailText::words(text)], spot);
         }
         self.forget_old_text();
     }
 
     /// Adds a block, or replaces an earlier one.
-    fn put(&mut self, known: Option<usize>, mut new: StreamBlock, parts: Vec<DetailText>, spot: RecordSpan) -> usize {
+    fn put(
+        &mut self,
+        known: Option<usize>,
+        mut new: StreamBlock,
+        parts: Vec<DetailText>,
+        spot: RecordSpan,
+    ) -> usize {
         let index = known.unwrap_or(self.blocks.len());
         self.landmarks.errors += usize::from(new.error);
         self.landmarks.parts += usize::from(new.begins_part());
@@ -308,7 +382,8 @@ impl SessionStream {
             self.landmarks.errors -= usize::from(old.error);
             self.landmarks.parts -= usize::from(old.begins_part());
             new.revision = old.revision + 1;
-            // A block without text cannot have been folded by the user, so the new block's default applies.
+            // A block without text cannot have been folded by the user, so the new block's default
+            // applies.
             match &old.body {
                 BlockBody::None => {}
                 BlockBody::OnDisk => new.fold = old.fold,
@@ -335,7 +410,9 @@ impl SessionStream {
 
     fn forget_old_text(&mut self) {
         while self.loaded_bytes > KEPT && self.loaded.len() > 1 {
-            let Some(index) = self.loaded.pop_front() else { break };
+            let Some(index) = self.loaded.pop_front() else {
+                break;
+            };
             if let BlockBody::Text(parts) = &self.blocks[index].body {
                 self.loaded_bytes = self.loaded_bytes.saturating_sub(size(parts));
                 self.blocks[index].body = BlockBody::OnDisk;
@@ -355,14 +432,23 @@ impl SessionStream {
                 } else {
                     last.into_iter().collect()
                 };
-                spots.into_iter().filter_map(reload).flat_map(|record| details(&record.event)).collect()
+                spots
+                    .into_iter()
+                    .filter_map(reload)
+                    .flat_map(|record| details(&record.event))
+                    .collect()
             }
         }
     }
 
     fn text(&self, index: usize, reload: RecordLoader<'_>) -> String {
         let texts = self.parts(index, reload).into_iter().map(|part| part.text);
-        let words = matches!(self.blocks[index].kind, BlockKind::Said | BlockKind::Thought);
-        texts.collect::<Vec<_>>().join(if words { "" } else { "\n" })
+        let words = matches!(
+            self.blocks[index].kind,
+            BlockKind::Said | BlockKind::Thought
+        );
+        texts
+            .collect::<Vec<_>>()
+            .join(if words { "" } else { "\n" })
     }
 }

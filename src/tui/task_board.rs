@@ -1,7 +1,7 @@
 //! The tasks as the pane shows them: filter, order and selection.
 //!
-//! They are arranged again only when the tasks, the filter or the layout change, not for every frame: there can be
-//! thousands.
+//! They are arranged again only when the tasks, the filter or the layout change, not for every
+//! frame: there can be thousands.
 //!
 //! # Invariants
 //! - Every task that passes the filter has exactly one row, in the list and in the tree.
@@ -86,7 +86,10 @@ impl<'a> TaskRows<'a> {
 
     pub fn get(&self, n: usize) -> Option<TaskRow<'a>> {
         let (id, branch) = self.arranged.rows.get(n)?;
-        Some(TaskRow { task: self.graph.get(id)?, branch })
+        Some(TaskRow {
+            task: self.graph.get(id)?,
+            branch,
+        })
     }
 
     pub fn iter(self) -> impl Iterator<Item = TaskRow<'a>> {
@@ -168,7 +171,10 @@ impl TaskBoard {
     }
 
     pub fn rows<'a>(&'a self, graph: &'a TaskGraph) -> TaskRows<'a> {
-        TaskRows { graph, arranged: self.arranged.get_or_init(|| self.arrange(graph)) }
+        TaskRows {
+            graph,
+            arranged: self.arranged.get_or_init(|| self.arrange(graph)),
+        }
     }
 
     fn arrange(&self, graph: &TaskGraph) -> ArrangedTasks {
@@ -176,21 +182,42 @@ impl TaskBoard {
         let row = |task: &Task, branch: String| (task.id.clone(), branch);
         let rows: Vec<(String, String)> = match self.shape {
             TaskLayout::List => {
-                let mut shown: Vec<&Task> = tasks.iter().copied().filter(|task| self.filter.fits(task)).collect();
+                let mut shown: Vec<&Task> = tasks
+                    .iter()
+                    .copied()
+                    .filter(|task| self.filter.fits(task))
+                    .collect();
                 shown.sort_by_key(|task| (Reverse(task.is_open()), task.priority));
-                shown.into_iter().map(|task| row(task, String::new())).collect()
+                shown
+                    .into_iter()
+                    .map(|task| row(task, String::new()))
+                    .collect()
             }
             TaskLayout::Tree => {
                 let shown: Vec<bool> = tasks.iter().map(|task| self.filter.fits(task)).collect();
-                tree::grow(&tasks, &shown).into_iter().map(|twig| row(tasks[twig.task], twig.branch)).collect()
+                tree::grow(&tasks, &shown)
+                    .into_iter()
+                    .map(|twig| row(tasks[twig.task], twig.branch))
+                    .collect()
             }
         };
-        let places = rows.iter().enumerate().map(|(n, (id, _))| (id.clone(), n)).collect();
-        ArrangedTasks { rows, places, open: tasks.iter().filter(|task| task.is_open()).count() }
+        let places = rows
+            .iter()
+            .enumerate()
+            .map(|(n, (id, _))| (id.clone(), n))
+            .collect();
+        ArrangedTasks {
+            rows,
+            places,
+            open: tasks.iter().filter(|task| task.is_open()).count(),
+        }
     }
 
     pub fn position(&self, rows: TaskRows<'_>) -> usize {
-        let found = self.chosen.as_ref().and_then(|id| rows.arranged.places.get(id).copied());
+        let found = self
+            .chosen
+            .as_ref()
+            .and_then(|id| rows.arranged.places.get(id).copied());
         found.unwrap_or_else(|| self.at.min(rows.len().saturating_sub(1)))
     }
 

@@ -1,7 +1,8 @@
 //! Sets up the terminal for the screen and restores it.
 //!
 //! # Invariants
-//! - After [`TerminalScreen`] is dropped, after a panic, and while suspended, the terminal has its own settings.
+//! - After [`TerminalScreen`] is dropped, after a panic, and while suspended, the terminal has its
+//!   own settings.
 
 mod lean_backend;
 
@@ -35,8 +36,8 @@ const RESTORE_TITLE: &str = "\u{1b}[23;2t";
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 pub struct TerminalScreen {
-    /// Never dropped: its `drop` prints to standard error if it cannot show the cursor, and panics if standard error is
-    /// gone with the terminal. [`give_back`] shows the cursor.
+    /// Never dropped: its `drop` prints to standard error if it cannot show the cursor, and panics
+    /// if standard error is gone with the terminal. [`give_back`] shows the cursor.
     terminal: ManuallyDrop<Terminal<LeanBackend<BufWriter<Stdout>>>>,
     mouse: bool,
     /// Whether the terminal shows something else than the last frame.
@@ -49,13 +50,21 @@ impl TerminalScreen {
     pub fn open(mouse: bool, log: Option<PathBuf>) -> io::Result<Self> {
         restore_on_panic(log);
         take(mouse)?;
-        let terminal = ManuallyDrop::new(Terminal::new(LeanBackend::new(BufWriter::new(io::stdout())))?);
-        Ok(Self { terminal, mouse, stale: false, title: String::new() })
+        let terminal = ManuallyDrop::new(Terminal::new(LeanBackend::new(BufWriter::new(
+            io::stdout(),
+        )))?);
+        Ok(Self {
+            terminal,
+            mouse,
+            stale: false,
+            title: String::new(),
+        })
     }
 
     pub fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
         if std::mem::take(&mut self.stale) {
-            // Not `clear`: that asks the terminal for the cursor position, and waits for the answer.
+            // Not `clear`: that asks the terminal for the cursor position, and waits for the
+            // answer.
             self.terminal.backend_mut().forget();
             let size = self.terminal.size()?;
             self.terminal.resize(size.into())?;
@@ -148,7 +157,8 @@ pub fn is_taken() -> bool {
     TAKEN.load(Ordering::SeqCst)
 }
 
-/// Whether the terminal is in raw mode: line input, echo and interrupt keys are all off, which no shell does.
+/// Whether the terminal is in raw mode: line input, echo and interrupt keys are all off, which no
+/// shell does.
 pub fn is_raw() -> bool {
     let of_lines = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
     tcgetattr(io::stdin()).is_ok_and(|now| !now.local_modes.intersects(of_lines))
@@ -173,7 +183,9 @@ pub fn have_same_settings(one: &Termios, other: &Termios) -> bool {
         && one.output_modes == other.output_modes
         && one.control_modes == other.control_modes
         && one.local_modes == other.local_modes
-        && CODES.into_iter().all(|code| one.special_codes[code] == other.special_codes[code])
+        && CODES
+            .into_iter()
+            .all(|code| one.special_codes[code] == other.special_codes[code])
 }
 
 /// Gives the terminal back.
@@ -182,13 +194,18 @@ pub fn give_back() {
     let _ = terminal::disable_raw_mode();
 }
 
-/// Undoes what the screen changed by escape sequences, but not raw mode. Errors are ignored: they mean that the
-/// terminal is gone.
+/// Undoes what the screen changed by escape sequences, but not raw mode. Errors are ignored: they
+/// mean that the terminal is gone.
 pub fn switch_off() {
-    // Where there is no alternate screen, the panes would stay around what the shell prints next. Only while the screen is
-    // open: later, it would erase the shell's own text.
+    // Where there is no alternate screen, the panes would stay around what the shell prints next.
+    // Only while the screen is open: later, it would erase the shell's own text.
     if TAKEN.swap(false, Ordering::SeqCst) {
-        let _ = queue!(io::stdout(), SetAttribute(Attribute::Reset), Clear(ClearType::All), cursor::MoveTo(0, 0));
+        let _ = queue!(
+            io::stdout(),
+            SetAttribute(Attribute::Reset),
+            Clear(ClearType::All),
+            cursor::MoveTo(0, 0)
+        );
     }
     let _ = execute!(
         io::stdout(),
@@ -202,8 +219,8 @@ pub fn switch_off() {
     );
 }
 
-/// Makes a panic restore the terminal, print its message and name the log. A panic in another thread leaves the screen
-/// alone: the code that waits for that thread decides what happens.
+/// Makes a panic restore the terminal, print its message and name the log. A panic in another
+/// thread leaves the screen alone: the code that waits for that thread decides what happens.
 fn restore_on_panic(log: Option<PathBuf>) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -219,7 +236,11 @@ fn restore_on_panic(log: Option<PathBuf>) {
             }
             before(panic);
             if let Some(log) = &log {
-                let _ = writeln!(io::stderr(), "creel: this is a bug in creel; see its log in {}", log.display());
+                let _ = writeln!(
+                    io::stderr(),
+                    "creel: this is a bug in creel; see its log in {}",
+                    log.display()
+                );
             }
         }));
     });

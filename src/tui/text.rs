@@ -26,7 +26,11 @@ pub fn wrap(pieces: &[StyledText], width: usize, indent: usize) -> Vec<Line<'sta
     for (text, style) in pieces {
         for grapheme in text.replace('\t', TAB).graphemes(true) {
             // A joined character can be wider than a narrow screen has room for after the indent.
-            let grapheme = if grapheme.width() > width - indent { "…" } else { grapheme };
+            let grapheme = if grapheme.width() > width - indent {
+                "…"
+            } else {
+                grapheme
+            };
             let grows = grapheme.width();
             // More than once if the word that moved to the next line fills that, too.
             while row.width + grows > width && row.cells.len() > row.fixed {
@@ -56,7 +60,10 @@ impl LineBuilder {
 
     /// Ends the line with `…`, within a width.
     fn cut(&mut self, width: usize) {
-        let style = self.cells.last().map_or_else(Style::default, |(.., style)| *style);
+        let style = self
+            .cells
+            .last()
+            .map_or_else(Style::default, |(.., style)| *style);
         while self.width + 1 > width
             && let Some((_, gone, _)) = self.cells.pop()
         {
@@ -67,22 +74,37 @@ impl LineBuilder {
         }
     }
 
-    /// Splits off the last word, which belongs to the next line, unless it is wider than the next line has room for.
+    /// Splits off the last word, which belongs to the next line, unless it is wider than the next
+    /// line has room for.
     fn break_off(&mut self, room: usize) -> Self {
-        let space = self.cells.iter().rposition(|(text, ..)| text == " ").filter(|at| *at > self.fixed);
-        let Some(space) = space else { return Self::default() };
-        let width = self.cells[space + 1..].iter().map(|(_, width, _)| width).sum();
+        let space = self
+            .cells
+            .iter()
+            .rposition(|(text, ..)| text == " ")
+            .filter(|at| *at > self.fixed);
+        let Some(space) = space else {
+            return Self::default();
+        };
+        let width = self.cells[space + 1..]
+            .iter()
+            .map(|(_, width, _)| width)
+            .sum();
         if width > room {
             return Self::default();
         }
         let cells = self.cells.split_off(space + 1);
         self.cells.pop();
-        Self { cells, width, fixed: 0 }
+        Self {
+            cells,
+            width,
+            fixed: 0,
+        }
     }
 
     fn indented(mut self, indent: usize) -> Self {
         if indent > 0 {
-            self.cells.insert(0, (" ".repeat(indent), indent, Style::default()));
+            self.cells
+                .insert(0, (" ".repeat(indent), indent, Style::default()));
             self.width += indent;
             self.fixed = 1;
         }
@@ -103,10 +125,14 @@ impl LineBuilder {
 
 pub fn plain_lines(text: &str, style: Style, width: usize) -> Vec<Line<'static>> {
     let clean = plain(text);
-    clean.lines().flat_map(|line| wrap(&[(line.to_owned(), style)], width, 0)).collect()
+    clean
+        .lines()
+        .flat_map(|line| wrap(&[(line.to_owned(), style)], width, 0))
+        .collect()
 }
 
-/// The part of a line from a column on, cut to a width. `…` says that something is missing on that side.
+/// The part of a line from a column on, cut to a width. `…` says that something is missing on that
+/// side.
 pub fn window(pieces: &[StyledText], left: usize, width: usize) -> Line<'static> {
     let mut row = LineBuilder::default();
     let mut column = 0;
@@ -172,7 +198,15 @@ mod tests {
     use super::*;
 
     fn shown(lines: &[Line<'_>]) -> Vec<String> {
-        lines.iter().map(|line| line.spans.iter().map(|span| span.content.as_ref()).collect()).collect()
+        lines
+            .iter()
+            .map(|line| {
+                line.spans
+                    .iter()
+                    .map(|span| span.content.as_ref())
+                    .collect()
+            })
+            .collect()
     }
 
     #[test]
@@ -180,11 +214,23 @@ mod tests {
         let piece = [("the quick brown fox".to_owned(), Style::default())];
         assert_eq!(shown(&wrap(&piece, 10, 0)), ["the quick", "brown fox"]);
         assert_eq!(shown(&wrap(&piece, 11, 2)), ["the quick", "  brown fox"]);
-        assert_eq!(shown(&wrap(&[("abcdefgh".to_owned(), Style::default())], 3, 0)), ["abc", "def", "gh"]);
-        assert_eq!(shown(&wrap(&[("日本語".to_owned(), Style::default())], 4, 0)), ["日本", "語"]);
-        let long = [("\u{301} abcd".to_owned(), Style::default()), ("efg".to_owned(), Style::default())];
+        assert_eq!(
+            shown(&wrap(&[("abcdefgh".to_owned(), Style::default())], 3, 0)),
+            ["abc", "def", "gh"]
+        );
+        assert_eq!(
+            shown(&wrap(&[("日本語".to_owned(), Style::default())], 4, 0)),
+            ["日本", "語"]
+        );
+        let long = [
+            ("\u{301} abcd".to_owned(), Style::default()),
+            ("efg".to_owned(), Style::default()),
+        ];
         assert_eq!(shown(&wrap(&long, 5, 2)), ["\u{301} abcd", "  efg"]);
-        let joined = [("a \u{1f469}\u{301}\u{200d}\u{1f469}".to_owned(), Style::default())];
+        let joined = [(
+            "a \u{1f469}\u{301}\u{200d}\u{1f469}".to_owned(),
+            Style::default(),
+        )];
         assert_eq!(shown(&wrap(&joined, 4, 1)), ["a …"]);
     }
 
@@ -197,11 +243,17 @@ mod tests {
 
     #[test]
     fn a_window_shows_a_part_of_a_line_in_its_styles() {
-        let (plain, red) = (Style::default(), Style::default().fg(ratatui::style::Color::Red));
+        let (plain, red) = (
+            Style::default(),
+            Style::default().fg(ratatui::style::Color::Red),
+        );
         let pieces = [("ab\tc".to_owned(), plain), ("日本語".to_owned(), red)];
         let shown_from = |left, width| {
             let line = window(&pieces, left, width);
-            (shown(std::slice::from_ref(&line)).concat(), line.spans.last().map(|span| span.style))
+            (
+                shown(std::slice::from_ref(&line)).concat(),
+                line.spans.last().map(|span| span.style),
+            )
         };
         assert_eq!(shown_from(0, 20), ("ab      c日本語".into(), Some(red)));
         assert_eq!(shown_from(8, 20), ("c日本語".into(), Some(red)));

@@ -61,8 +61,8 @@ pub struct ScreenTheme {
 }
 
 impl ScreenTheme {
-    /// The theme from the config. With `no_color`, a theme without colours. `auto` begins with the terminal's own
-    /// colours, until the terminal has reported its background.
+    /// The theme from the config. With `no_color`, a theme without colours. `auto` begins with the
+    /// terminal's own colours, until the terminal has reported its background.
     pub fn chosen(choice: Choice, no_color: bool) -> Self {
         let text = match choice {
             _ if no_color => include_str!("../../assets/themes/plain.yaml"),
@@ -72,15 +72,24 @@ impl ScreenTheme {
             Choice::HighContrast => include_str!("../../assets/themes/high-contrast.yaml"),
         };
         let theme = Self::parse(text).expect("the themes that creel brings along are right");
-        Self { keeps_colours: !no_color, ..theme }
+        Self {
+            keeps_colours: !no_color,
+            ..theme
+        }
     }
 
-    /// The theme for a terminal with this background: dark or light. The background stays as it is if every colour of
-    /// the theme is readable on it.
+    /// The theme for a terminal with this background: dark or light. The background stays as it is
+    /// if every colour of the theme is readable on it.
     pub fn on_background(reported: Rgb) -> Self {
-        let choice = if reported.is_dark() { Choice::Dark } else { Choice::Light };
+        let choice = if reported.is_dark() {
+            Choice::Dark
+        } else {
+            Choice::Light
+        };
         let mut theme = Self::chosen(choice, false);
-        if theme.content().all(|(front, back)| front.contrast(back.unwrap_or(reported)) >= background::READABLE)
+        if theme
+            .content()
+            .all(|(front, back)| front.contrast(back.unwrap_or(reported)) >= background::READABLE)
             && let Some(text) = theme.styles.get_mut(&ThemeRole::Text)
         {
             text.bg = None;
@@ -88,14 +97,21 @@ impl ScreenTheme {
         theme
     }
 
-    /// The colours of all content, each with its own background. None: the background of the text. Frames are not
-    /// content.
+    /// The colours of all content, each with its own background. None: the background of the text.
+    /// Frames are not content.
     fn content(&self) -> impl Iterator<Item = (Rgb, Option<Rgb>)> {
-        let is_content = |role: ThemeRole| !matches!(role, ThemeRole::Border | ThemeRole::BorderFocused);
-        self.styles.iter().filter(move |(role, _)| is_content(**role)).filter_map(|(role, style)| {
-            let back = style.bg.and_then(Rgb::of).filter(|_| *role != ThemeRole::Text);
-            Some((Rgb::of(style.fg?)?, back))
-        })
+        let is_content =
+            |role: ThemeRole| !matches!(role, ThemeRole::Border | ThemeRole::BorderFocused);
+        self.styles
+            .iter()
+            .filter(move |(role, _)| is_content(**role))
+            .filter_map(|(role, style)| {
+                let back = style
+                    .bg
+                    .and_then(Rgb::of)
+                    .filter(|_| *role != ThemeRole::Text);
+                Some((Rgb::of(style.fg?)?, back))
+            })
     }
 
     /// Parses a theme: `role: "colour on-colour bold"`.
@@ -110,7 +126,10 @@ impl ScreenTheme {
         }
         match NAMES.iter().find(|(_, role)| !styles.contains_key(role)) {
             Some((missing, _)) => Err(ThemeError::MissingRole(missing)),
-            None => Ok(Self { styles, keeps_colours: true }),
+            None => Ok(Self {
+                styles,
+                keeps_colours: true,
+            }),
         }
     }
 
@@ -151,7 +170,8 @@ fn style(look: &str) -> Result<Style, ThemeError> {
 }
 
 fn colour(word: &str) -> Result<Color, ThemeError> {
-    word.parse().map_err(|_| ThemeError::NotAColour(word.to_owned()))
+    word.parse()
+        .map_err(|_| ThemeError::NotAColour(word.to_owned()))
 }
 
 #[cfg(test)]
@@ -160,28 +180,60 @@ mod tests {
 
     #[test]
     fn every_theme_that_creel_brings_along_is_whole() {
-        for choice in [Choice::Auto, Choice::Dark, Choice::Light, Choice::HighContrast, Choice::Terminal] {
+        for choice in [
+            Choice::Auto,
+            Choice::Dark,
+            Choice::Light,
+            Choice::HighContrast,
+            Choice::Terminal,
+        ] {
             ScreenTheme::chosen(choice, false);
         }
         let plain = ScreenTheme::chosen(Choice::Dark, true);
-        assert!(plain.styles.values().all(|style| style.fg.is_none() && style.bg.is_none()));
+        assert!(
+            plain
+                .styles
+                .values()
+                .all(|style| style.fg.is_none() && style.bg.is_none())
+        );
     }
 
     #[test]
     fn a_wrong_theme_is_told() {
-        assert_eq!(ScreenTheme::parse("texd: red").expect_err("wrong").to_string(), "unknown role `texd`");
-        assert_eq!(ScreenTheme::parse("text: rad").expect_err("wrong").to_string(), "`rad` is not a color");
+        assert_eq!(
+            ScreenTheme::parse("texd: red")
+                .expect_err("wrong")
+                .to_string(),
+            "unknown role `texd`"
+        );
+        assert_eq!(
+            ScreenTheme::parse("text: rad")
+                .expect_err("wrong")
+                .to_string(),
+            "`rad` is not a color"
+        );
     }
 
     #[test]
     fn every_content_color_of_the_fixed_themes_is_readable() {
         for choice in [Choice::Dark, Choice::Light, Choice::HighContrast] {
             let theme = ScreenTheme::chosen(choice, false);
-            let base = theme.style(ThemeRole::Text).bg.and_then(Rgb::of).expect("a fixed background");
-            assert_eq!(theme.content().count(), NAMES.len() - 2, "{choice:?} has a fixed colour for everything");
+            let base = theme
+                .style(ThemeRole::Text)
+                .bg
+                .and_then(Rgb::of)
+                .expect("a fixed background");
+            assert_eq!(
+                theme.content().count(),
+                NAMES.len() - 2,
+                "{choice:?} has a fixed colour for everything"
+            );
             for (front, back) in theme.content() {
                 let contrast = front.contrast(back.unwrap_or(base));
-                assert!(contrast >= background::READABLE, "{choice:?}: {front:?} on {back:?} has {contrast:.1}");
+                assert!(
+                    contrast >= background::READABLE,
+                    "{choice:?}: {front:?} on {back:?} has {contrast:.1}"
+                );
             }
         }
     }
@@ -189,19 +241,35 @@ mod tests {
     #[test]
     fn the_terminal_theme_uses_only_the_sixteen_colours() {
         let theme = ScreenTheme::chosen(Choice::Terminal, false);
-        let colours = theme.styles.values().flat_map(|style| [style.fg, style.bg]).flatten();
+        let colours = theme
+            .styles
+            .values()
+            .flat_map(|style| [style.fg, style.bg])
+            .flatten();
         for colour in colours {
-            assert!(!matches!(colour, Color::Rgb(..) | Color::Indexed(_)), "{colour:?}");
+            assert!(
+                !matches!(colour, Color::Rgb(..) | Color::Indexed(_)),
+                "{colour:?}"
+            );
         }
     }
 
     #[test]
     fn a_reported_background_chooses_the_theme_and_stays_if_everything_is_readable_on_it() {
-        let back = |reported| ScreenTheme::on_background(reported).style(ThemeRole::Text).bg;
+        let back = |reported| {
+            ScreenTheme::on_background(reported)
+                .style(ThemeRole::Text)
+                .bg
+        };
         assert_eq!(back(Rgb(0, 0, 0)), None);
         assert_eq!(back(Rgb(255, 255, 255)), None);
         // A background in between has no theme of its own, so the theme brings its own.
-        assert_eq!(back(Rgb(90, 90, 90)), ScreenTheme::chosen(Choice::Dark, false).style(ThemeRole::Text).bg);
+        assert_eq!(
+            back(Rgb(90, 90, 90)),
+            ScreenTheme::chosen(Choice::Dark, false)
+                .style(ThemeRole::Text)
+                .bg
+        );
         assert_eq!(
             ScreenTheme::on_background(Rgb(250, 245, 230)).style(ThemeRole::Bad),
             ScreenTheme::chosen(Choice::Light, false).style(ThemeRole::Bad)

@@ -1,4 +1,5 @@
-//! Applies keys, clicks and answers to the model, and returns what to request from the session and the terminal.
+//! Applies keys, clicks and answers to the model, and returns what to request from the session and
+//! the terminal.
 
 mod hook;
 mod modal;
@@ -30,20 +31,21 @@ use super::{
 };
 use crate::{
     engine::{
-        event::StopTiming, ids::RunId, input::SessionCommand, submit::kind::PipelineKind, tasks::command::TaskCommand,
+        event::StopTiming, ids::RunId, input::SessionCommand, submit::kind::PipelineKind,
+        tasks::command::TaskCommand,
     },
     process::playback_pace::{PlaybackMode, PlaybackPace},
 };
 use hook::{cancel_hook, open_attempt, open_hook, run_hook, show_stats, switch_hook};
 use modal::{
-    edited_outside, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_question_key, on_quit_key,
-    on_search_key, on_viewer_key,
+    edited_outside, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_question_key,
+    on_quit_key, on_search_key, on_viewer_key,
 };
 use mouse::on_mouse;
 use pane::{
-    ScrollStep, change_speed, copy, edit_item, focus, focus_by, fold, fold_thoughts, jump_to_error, jump_to_iteration,
-    leave, open_item, pause, play, preview, quit, scroll, search, seek, seek_next, skip_item, split, steer, write,
-    zoom,
+    ScrollStep, change_speed, copy, edit_item, focus, focus_by, fold, fold_thoughts, jump_to_error,
+    jump_to_iteration, leave, open_item, pause, play, preview, quit, scroll, search, seek,
+    seek_next, skip_item, split, steer, write, zoom,
 };
 
 #[derive(Debug)]
@@ -115,7 +117,11 @@ pub enum ScreenRequest {
 }
 
 /// Applies an event and returns the requests that follow.
-pub fn update(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+pub fn update(
+    model: &mut ScreenModel,
+    msg: ScreenEvent,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
     match msg {
         ScreenEvent::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
         ScreenEvent::Key(key) if !view::has_room(model.size) => on_key_unseen(model, key, reload),
@@ -128,7 +134,9 @@ pub fn update(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_
         ScreenEvent::Paste(text) => {
             match model.modals.last_mut() {
                 Some(Modal::Editor(editor)) => editor.paste(&text),
-                Some(Modal::Search(search)) => search.query.push_str(text.lines().next().unwrap_or("")),
+                Some(Modal::Search(search)) => {
+                    search.query.push_str(text.lines().next().unwrap_or(""));
+                }
                 Some(
                     Modal::Gate(_)
                     | Modal::Viewer(_)
@@ -148,7 +156,11 @@ pub fn update(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_
             vec![ScreenRequest::Redraw]
         }
         ScreenEvent::Focus(focused) => {
-            model.terminal_focus = if focused { TerminalFocus::Here } else { TerminalFocus::Elsewhere };
+            model.terminal_focus = if focused {
+                TerminalFocus::Here
+            } else {
+                TerminalFocus::Elsewhere
+            };
             Vec::new()
         }
         ScreenEvent::Accepted(command) => {
@@ -164,8 +176,8 @@ pub fn update(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_
             Vec::new()
         }
         ScreenEvent::Unanswered(command, why) => {
-            // The command may have arrived, so the user should decide whether to send it again: a message becomes a
-            // draft, and any other text comes back with a note.
+            // The command may have arrived, so the user should decide whether to send it again: a
+            // message becomes a draft, and any other text comes back with a note.
             match model.sent.take(&command) {
                 Some(editor) if editor.purpose.keeps_a_draft() => model.keep_draft(&editor.text()),
                 Some(editor) => bring_back(model, Box::new(editor.in_doubt())),
@@ -182,12 +194,16 @@ pub fn update(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_
             model.modals.push(Modal::Viewer(Box::new(viewer)));
             Vec::new()
         }
-        ScreenEvent::Edited { purpose, before, text } => edited_outside(model, purpose, &before, &text),
+        ScreenEvent::Edited {
+            purpose,
+            before,
+            text,
+        } => edited_outside(model, purpose, &before, &text),
     }
 }
 
-/// Shows a text again that the session did not accept. This can happen late: a dialog that receives keys by then keeps
-/// them, and the editor goes below it. Only a text for a gate goes above a gate.
+/// Shows a text again that the session did not accept. This can happen late: a dialog that receives
+/// keys by then keeps them, and the editor goes below it. Only a text for a gate goes above a gate.
 fn bring_back(model: &mut ScreenModel, editor: Box<EditorModal>) {
     let over = match model.modals.last() {
         None => true,
@@ -195,7 +211,9 @@ fn bring_back(model: &mut ScreenModel, editor: Box<EditorModal>) {
         Some(_) => false,
     };
     let below = usize::from(!over);
-    model.modals.insert(model.modals.len() - below, Modal::Editor(editor));
+    model
+        .modals
+        .insert(model.modals.len() - below, Modal::Editor(editor));
 }
 
 fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
@@ -218,8 +236,8 @@ fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> V
     }
 }
 
-/// In a demo, space pauses, and while nothing is paused, every key skips ahead except those that leave or help. None if
-/// the key has its usual meaning.
+/// In a demo, space pauses, and while nothing is paused, every key skips ahead except those that
+/// leave or help. None if the key has its usual meaning.
 fn on_demo_key(model: &mut ScreenModel, key: KeyEvent) -> Option<Vec<ScreenRequest>> {
     let pace = model.plays_demo()?;
     let is_paused = pace.mode == PlaybackMode::Paused;
@@ -236,52 +254,90 @@ fn on_demo_key(model: &mut ScreenModel, key: KeyEvent) -> Option<Vec<ScreenReque
         )
     );
     let pace = if key.code == KeyCode::Char(' ') {
-        let mode = if is_paused { PlaybackMode::Play } else { PlaybackMode::Paused };
+        let mode = if is_paused {
+            PlaybackMode::Play
+        } else {
+            PlaybackMode::Paused
+        };
         PlaybackPace { mode, ..pace }
     } else if is_paused || is_usual {
         return None;
     } else {
-        PlaybackPace { skips: pace.skips.saturating_add(1), ..pace }
+        PlaybackPace {
+            skips: pace.skips.saturating_add(1),
+            ..pace
+        }
     };
     model.demo = Some(pace);
     Some(vec![ScreenRequest::SetPace(pace)])
 }
 
-/// Handles a key on a screen that is too small to show anything. Only keys with ctrl or alt that leave or suspend work:
-/// a plain letter could belong to a text or an answer.
-fn on_key_unseen(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+/// Handles a key on a screen that is too small to show anything. Only keys with ctrl or alt that
+/// leave or suspend work: a plain letter could belong to a text or an answer.
+fn on_key_unseen(
+    model: &mut ScreenModel,
+    key: KeyEvent,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
     if is_interrupt(model, key) {
         return interrupt(model);
     }
-    match model.keymap.action(key, &[KeyContext::Global]).filter(|_| is_held(key)) {
+    match model
+        .keymap
+        .action(key, &[KeyContext::Global])
+        .filter(|_| is_held(key))
+    {
         Some(action @ (KeyAction::Leave | KeyAction::Suspend)) => perform(model, action, reload),
         Some(_) | None => Vec::new(),
     }
 }
 
 fn is_held(key: KeyEvent) -> bool {
-    key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
+    key.modifiers
+        .intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
 
-/// Whether it is Ctrl-C, or the user's replacement for it. A letter without ctrl or alt does not count: it can be part
-/// of a text.
+/// Whether it is Ctrl-C, or the user's replacement for it. A letter without ctrl or alt does not
+/// count: it can be part of a text.
 fn is_interrupt(model: &ScreenModel, key: KeyEvent) -> bool {
     is_held(key) && model.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::Quit)
 }
 
-/// Ctrl-C asks how to leave, from anywhere. Pressed again, or while the session is already stopping, it leaves
-/// immediately.
+/// Ctrl-C asks how to leave, from anywhere. Pressed again, or while the session is already
+/// stopping, it leaves immediately.
 fn interrupt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let asked = model.modals.iter().any(|modal| matches!(modal, Modal::Quit(_)));
-    let is_stopping = || model.session.as_ref().is_some_and(|state| state.steering.stop == Some(StopTiming::Now));
-    let is_over = || model.session.as_ref().is_some_and(|state| state.phase.outcome().is_some());
-    if asked || is_stopping() && !is_over() { vec![ScreenRequest::LeaveAtOnce] } else { quit(model) }
+    let asked = model
+        .modals
+        .iter()
+        .any(|modal| matches!(modal, Modal::Quit(_)));
+    let is_stopping = || {
+        model
+            .session
+            .as_ref()
+            .is_some_and(|state| state.steering.stop == Some(StopTiming::Now))
+    };
+    let is_over = || {
+        model
+            .session
+            .as_ref()
+            .is_some_and(|state| state.phase.outcome().is_some())
+    };
+    if asked || is_stopping() && !is_over() {
+        vec![ScreenRequest::LeaveAtOnce]
+    } else {
+        quit(model)
+    }
 }
 
-fn on_pane_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+fn on_pane_key(
+    model: &mut ScreenModel,
+    key: KeyEvent,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
     // The card hides the row of the stream that enter would open.
     let is_over_row = key.code == KeyCode::Enter && model.focus == Pane::Stream;
-    let closes = model.keymap.action(key, &[KeyContext::Gate]) == Some(KeyAction::Aside) || is_over_row;
+    let closes =
+        model.keymap.action(key, &[KeyContext::Gate]) == Some(KeyAction::Aside) || is_over_row;
     if closes && view::shows_end_card(model) {
         model.card_closed = true;
         return Vec::new();
@@ -302,7 +358,10 @@ fn contexts(model: &ScreenModel) -> Vec<KeyContext> {
         Pane::Retries => KeyContext::Retries,
         Pane::Tasks => KeyContext::Tasks,
     };
-    replay.into_iter().chain([pane, KeyContext::Scroll, KeyContext::Global]).collect()
+    replay
+        .into_iter()
+        .chain([pane, KeyContext::Scroll, KeyContext::Global])
+        .collect()
 }
 
 /// The places whose keys the help page shows first.
@@ -314,32 +373,58 @@ fn help_places(model: &ScreenModel) -> Vec<KeyContext> {
 }
 
 /// Performs an action, from a key or from the palette.
-pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+pub fn perform(
+    model: &mut ScreenModel,
+    action: KeyAction,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
     model.memory.count(action);
-    let goes_on = matches!(action, KeyAction::NextIteration | KeyAction::NextError | KeyAction::NextPane);
+    let goes_on = matches!(
+        action,
+        KeyAction::NextIteration | KeyAction::NextError | KeyAction::NextPane
+    );
     match action {
         KeyAction::Quit => quit(model),
         KeyAction::Leave => leave(model),
         KeyAction::Help => lay_over(model, Modal::Help(HelpModal::new(help_places(model)))),
         KeyAction::Palette => lay_over(model, Modal::Palette(PaletteModal::new(model))),
-        KeyAction::NextPane | KeyAction::PreviousPane => focus_by(model, if goes_on { 1 } else { Pane::ALL.len() - 1 }),
+        KeyAction::NextPane | KeyAction::PreviousPane => {
+            focus_by(model, if goes_on { 1 } else { Pane::ALL.len() - 1 })
+        }
         KeyAction::FocusStream => focus(model, Pane::Stream),
         KeyAction::FocusHooks => focus(model, Pane::Hooks),
         KeyAction::FocusPending => focus(model, Pane::Pending),
         KeyAction::FocusRetries => focus(model, Pane::Retries),
         KeyAction::FocusTasks => focus(model, Pane::Tasks),
         KeyAction::Zoom => zoom(model),
-        KeyAction::Wider | KeyAction::Narrower => split(model, if action == KeyAction::Wider { 5 } else { -5 }),
+        KeyAction::Wider | KeyAction::Narrower => {
+            split(model, if action == KeyAction::Wider { 5 } else { -5 })
+        }
         KeyAction::ShowGate => show_gate(model),
         KeyAction::Message => write(model, EditorPurpose::Message),
         KeyAction::MessageNow => write(model, EditorPurpose::MessageNow),
         KeyAction::Pause => pause(model),
         KeyAction::RetryNow => steer(model, SessionCommand::RetryNow),
         KeyAction::SwitchAgent => steer(model, SessionCommand::SwitchAgent { agent: None }),
-        KeyAction::Stop => steer(model, SessionCommand::Stop { how: StopTiming::AfterIteration }),
+        KeyAction::Stop => steer(
+            model,
+            SessionCommand::Stop {
+                how: StopTiming::AfterIteration,
+            },
+        ),
         KeyAction::CancelTurn => ask_to_cancel(model),
-        KeyAction::Submit => steer(model, SessionCommand::Pipeline { pipeline: PipelineKind::Submit }),
-        KeyAction::Merge => steer(model, SessionCommand::Pipeline { pipeline: PipelineKind::Merge }),
+        KeyAction::Submit => steer(
+            model,
+            SessionCommand::Pipeline {
+                pipeline: PipelineKind::Submit,
+            },
+        ),
+        KeyAction::Merge => steer(
+            model,
+            SessionCommand::Pipeline {
+                pipeline: PipelineKind::Merge,
+            },
+        ),
         KeyAction::Hints => model.switch_hint(),
         KeyAction::Redraw => vec![ScreenRequest::Redraw],
         KeyAction::Suspend => vec![ScreenRequest::Suspend],
@@ -350,9 +435,13 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         KeyAction::Top => scroll(model, ScrollStep::Top, reload),
         KeyAction::Bottom => scroll(model, ScrollStep::Bottom, reload),
         KeyAction::Search => lay_over(model, Modal::Search(SearchModal::default())),
-        KeyAction::SearchNext | KeyAction::SearchPrevious => search(model, action == KeyAction::SearchNext, reload),
+        KeyAction::SearchNext | KeyAction::SearchPrevious => {
+            search(model, action == KeyAction::SearchNext, reload)
+        }
         KeyAction::Copy => copy(model),
-        KeyAction::NextIteration | KeyAction::PreviousIteration => jump_to_iteration(model, goes_on, reload),
+        KeyAction::NextIteration | KeyAction::PreviousIteration => {
+            jump_to_iteration(model, goes_on, reload)
+        }
         KeyAction::NextError | KeyAction::PreviousError => jump_to_error(model, goes_on, reload),
         KeyAction::Fold => fold(model, reload),
         KeyAction::FoldThoughts => fold_thoughts(model),
@@ -369,7 +458,9 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         KeyAction::OpenTask => task::open(model),
         KeyAction::AddTask => task::write_new(model),
         KeyAction::EditTask => task::edit(model),
-        KeyAction::StartTask => task::ask_about_chosen(model, |id| TaskCommand::Start { id, context: None }),
+        KeyAction::StartTask => {
+            task::ask_about_chosen(model, |id| TaskCommand::Start { id, context: None })
+        }
         KeyAction::ReadyTask => task::ask_about_chosen(model, |id| TaskCommand::MakeReady { id }),
         KeyAction::CompleteTask => task::complete(model),
         KeyAction::BlockTask => task::write_reason(model),
@@ -382,7 +473,9 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         KeyAction::Step => seek(model, |player| player.shown + 1),
         // Before the first record there is nothing to show.
         KeyAction::StepBack => seek(model, |player| player.shown.saturating_sub(1).max(1)),
-        KeyAction::Faster | KeyAction::Slower => change_speed(model, if action == KeyAction::Faster { 1 } else { -1 }),
+        KeyAction::Faster | KeyAction::Slower => {
+            change_speed(model, if action == KeyAction::Faster { 1 } else { -1 })
+        }
         KeyAction::StepIteration => seek_next(model, "iteration", ReplayPlayer::next_iteration),
         KeyAction::StepError => seek_next(model, "error", ReplayPlayer::next_error),
         // These apply only inside their dialogs, or on the home screen.
@@ -430,7 +523,11 @@ fn show_gate(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         model.modals.push(Modal::Gate(Box::new(gate)));
     }
     model.look_after_the_gate();
-    if !model.modals.iter().any(|modal| matches!(modal, Modal::Gate(_))) {
+    if !model
+        .modals
+        .iter()
+        .any(|modal| matches!(modal, Modal::Gate(_)))
+    {
         model.say(ThemeRole::Faint, "no gate is open");
     }
     Vec::new()
@@ -438,7 +535,10 @@ fn show_gate(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 
 /// Asks before it cancels the turn: the agent's work in it may be lost.
 fn ask_to_cancel(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let works = model.session.as_ref().is_some_and(|state| state.phase.turn_in_flight().is_some());
+    let works = model
+        .session
+        .as_ref()
+        .is_some_and(|state| state.phase.turn_in_flight().is_some());
     if !pane::is_live(model) {
         return Vec::new();
     }

@@ -50,7 +50,11 @@ pub fn pane_at(model: &ScreenModel, column: u16, row: u16) -> Option<Pane> {
     if let Some(tabs) = places.tabs.filter(|tabs| tabs.y == row) {
         return tabs::tab_at(model, tabs.width, column - tabs.x);
     }
-    places.panes.into_iter().find(|(_, rect)| rect.contains((column, row).into())).map(|(pane, _)| pane)
+    places
+        .panes
+        .into_iter()
+        .find(|(_, rect)| rect.contains((column, row).into()))
+        .map(|(pane, _)| pane)
 }
 
 /// The key whose hint is at a screen position.
@@ -63,7 +67,9 @@ pub fn key_at(model: &ScreenModel, column: u16, row: u16) -> Option<KeyEvent> {
         Some(Modal::Editor(_)) => hints(Some(editor::hint_row(area))),
         Some(Modal::Gate(gate)) if gate.hint_row() == Some(row) => Some(KeyRow::Hints),
         Some(Modal::Quit(question)) => hints(Some(question.hint_row(area))),
-        Some(Modal::Remove(question) | Modal::Cancel(question)) => hints(Some(question.hint_row(area))),
+        Some(Modal::Remove(question) | Modal::Cancel(question)) => {
+            hints(Some(question.hint_row(area)))
+        }
         Some(Modal::Gate(_) | Modal::Palette(_) | Modal::Search(_)) | None => {
             hints(places(model, area).map(|places| places.hints.y))
         }
@@ -76,13 +82,20 @@ pub fn key_at(model: &ScreenModel, column: u16, row: u16) -> Option<KeyEvent> {
 /// Whether the words that hide the sentence above the footer are at a screen position.
 pub fn hides_hint(model: &ScreenModel, column: u16, row: u16) -> bool {
     let area = screen_area(model);
-    let line = places(model, area).map(|places| places.hint_line).filter(|line| line.height > 0 && line.y == row);
+    let line = places(model, area)
+        .map(|places| places.hint_line)
+        .filter(|line| line.height > 0 && line.y == row);
     let is_visible = matches!(model.modals.last(), Some(Modal::Gate(_)) | None);
     line.is_some_and(|line| is_visible && hint_line::hides(model, line, column))
 }
 
 fn screen_area(model: &ScreenModel) -> Rect {
-    Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 }
+    Rect {
+        x: 0,
+        y: 0,
+        width: model.size.0,
+        height: model.size.1,
+    }
 }
 
 /// What a click has hit.
@@ -96,12 +109,22 @@ pub enum ClickedRow {
 
 /// Selects the clicked row of a pane.
 pub fn choose_at(model: &mut ScreenModel, pane: Pane, row: u16) -> ClickedRow {
-    let Some(places) = places(model, screen_area(model)) else { return ClickedRow::Nothing };
+    let Some(places) = places(model, screen_area(model)) else {
+        return ClickedRow::Nothing;
+    };
     let Some((_, rect)) = places.panes.into_iter().find(|(shown, _)| *shown == pane) else {
         return ClickedRow::Nothing;
     };
-    let inside = Rect { y: rect.y + 1, height: rect.height.saturating_sub(2), ..rect };
-    let Some(nth) = row.checked_sub(inside.y).filter(|nth| *nth < inside.height).map(usize::from) else {
+    let inside = Rect {
+        y: rect.y + 1,
+        height: rect.height.saturating_sub(2),
+        ..rect
+    };
+    let Some(nth) = row
+        .checked_sub(inside.y)
+        .filter(|nth| *nth < inside.height)
+        .map(usize::from)
+    else {
         return ClickedRow::Nothing;
     };
     let choose = |at: &mut usize, new: Option<usize>| match new {
@@ -138,7 +161,10 @@ pub fn choose_at(model: &mut ScreenModel, pane: Pane, row: u16) -> ClickedRow {
 
 /// What a run printed: stdout, then stderr; while it runs, its live output. With its colours.
 pub fn coloured_run_text(run: &RunEntry) -> String {
-    run.ended.as_ref().map_or_else(|| run.live.clone(), |finished| format!("{}{}", finished.stdout, finished.stderr))
+    run.ended.as_ref().map_or_else(
+        || run.live.clone(),
+        |finished| format!("{}{}", finished.stdout, finished.stderr),
+    )
 }
 
 /// The same without colours.
@@ -146,41 +172,75 @@ pub fn run_text(run: &RunEntry) -> String {
     plain(&coloured_run_text(run))
 }
 
-/// Computes what the next frame needs: the rows of the stream that will be in sight, the detail of the selected row, and
-/// the layout of what lies over the panes. Text that is on disk is read here, not while drawing.
+/// Computes what the next frame needs: the rows of the stream that will be in sight, the detail of
+/// the selected row, and the layout of what lies over the panes. Text that is on disk is read here,
+/// not while drawing.
 pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
-    let Some(places) = places(model, area) else { return };
+    let Some(places) = places(model, area) else {
+        return;
+    };
     if let Some((_, rect)) = places.panes.iter().find(|(pane, _)| *pane == Pane::Stream) {
         // One column on the right stays free.
-        let size = (usize::from(rect.width.saturating_sub(3 + MARGIN)), usize::from(rect.height.saturating_sub(2)));
+        let size = (
+            usize::from(rect.width.saturating_sub(3 + MARGIN)),
+            usize::from(rect.height.saturating_sub(2)),
+        );
         model.stream_size = size;
-        let view = StreamViewport { width: size.0, height: size.1, theme: &model.theme, reload };
+        let view = StreamViewport {
+            width: size.0,
+            height: size.1,
+            theme: &model.theme,
+            reload,
+        };
         (model.stream_places, model.stream_lines) = model.stream.in_sight(view).into_iter().unzip();
         model.stream_cursor = (!model.stream.is_empty()).then(|| model.stream.cursor(view));
     }
-    model.detail = places.detail.and_then(|rect| detail::of(model, rect, reload));
+    model.detail = places
+        .detail
+        .and_then(|rect| detail::of(model, rect, reload));
     let mut modals = std::mem::take(&mut model.modals);
     for modal in &mut modals {
         match modal {
             // The sentence above the footer explains the gate, so it stays in sight.
             Modal::Gate(gate) => {
-                gate.prepare(model, Rect { height: area.height - places.hint_line.height, ..area });
+                gate.prepare(
+                    model,
+                    Rect {
+                        height: area.height - places.hint_line.height,
+                        ..area
+                    },
+                );
             }
             Modal::Editor(editor) => editor.prepare(&model.theme),
             Modal::Help(help) => help.prepare(&model.keymap, &model.theme, area),
             Modal::Viewer(viewer) => viewer.prepare(model, area),
-            Modal::Palette(_) | Modal::Search(_) | Modal::Quit(_) | Modal::Remove(_) | Modal::Cancel(_) => {}
+            Modal::Palette(_)
+            | Modal::Search(_)
+            | Modal::Quit(_)
+            | Modal::Remove(_)
+            | Modal::Cancel(_) => {}
         }
     }
     model.modals = modals;
 }
 
-/// A note in place of everything. If creel is asking whether to leave, the note says so, since the question is not
-/// visible.
+/// A note in place of everything. If creel is asking whether to leave, the note says so, since the
+/// question is not visible.
 fn draw_too_small(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let (style, width) = (theme.style(ThemeRole::Warning), usize::from(area.width));
-    let lines = if model.modals.iter().any(|modal| matches!(modal, Modal::Quit(_))) {
-        wrap(&[("Terminal too small: make it larger to answer".to_owned(), style)], width, 0)
+    let lines = if model
+        .modals
+        .iter()
+        .any(|modal| matches!(modal, Modal::Quit(_)))
+    {
+        wrap(
+            &[(
+                "Terminal too small: make it larger to answer".to_owned(),
+                style,
+            )],
+            width,
+            0,
+        )
     } else {
         vec![Line::styled(fit("Terminal too small", width), style)]
     };
@@ -251,9 +311,13 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
 
 /// Says over a dialog that hides the header that a gate waits.
 fn announce_gate(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-    let (Some(gate), Some(state)) = (model.waiting_gate(), &model.session) else { return };
+    let (Some(gate), Some(state)) = (model.waiting_gate(), &model.session) else {
+        return;
+    };
     let how = match model.modals.last() {
-        Some(Modal::Viewer(_) | Modal::Help(_)) => format!("{} answer", model.keymap.key(KeyAction::ShowGate)),
+        Some(Modal::Viewer(_) | Modal::Help(_)) => {
+            format!("{} answer", model.keymap.key(KeyAction::ShowGate))
+        }
         // A gate that the user closed for later is known.
         Some(Modal::Editor(_)) if model.aside.is_none() => "waits until you close this".to_owned(),
         Some(
@@ -267,36 +331,78 @@ fn announce_gate(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &
         )
         | None => return,
     };
-    if model.modals.iter().any(|modal| matches!(modal, Modal::Gate(_))) {
+    if model
+        .modals
+        .iter()
+        .any(|modal| matches!(modal, Modal::Gate(_)))
+    {
         return;
     }
     let (most, style) = (usize::from(area.width), theme.style(ThemeRole::Alert));
     let title = gate_words::gate_title(state, gate);
     // A title that does not fit beside the key has more rows.
     let text = format!(" ◆ {title} · {how} ");
-    let lines = if text.width() <= most { vec![Line::styled(text, style)] } else { wrap(&[(text, style)], most, 3) };
-    let width = if lines.len() == 1 { u16::try_from(lines[0].width()).unwrap_or(area.width) } else { area.width };
-    let height = u16::try_from(lines.len()).unwrap_or(area.height).min(area.height);
-    let place = Rect { x: area.right().saturating_sub(width), y: area.y, width, height };
+    let lines = if text.width() <= most {
+        vec![Line::styled(text, style)]
+    } else {
+        wrap(&[(text, style)], most, 3)
+    };
+    let width = if lines.len() == 1 {
+        u16::try_from(lines[0].width()).unwrap_or(area.width)
+    } else {
+        area.width
+    };
+    let height = u16::try_from(lines.len())
+        .unwrap_or(area.height)
+        .min(area.height);
+    let place = Rect {
+        x: area.right().saturating_sub(width),
+        y: area.y,
+        width,
+        height,
+    };
     Clear.render(place, buffer);
     Paragraph::new(lines).style(style).render(place, buffer);
 }
 
-fn draw_pane(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+fn draw_pane(
+    model: &ScreenModel,
+    pane: Pane,
+    theme: &ScreenTheme,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
     let focused = model.focus == pane;
-    let role = if focused { ThemeRole::BorderFocused } else { ThemeRole::Border };
+    let role = if focused {
+        ThemeRole::BorderFocused
+    } else {
+        ThemeRole::Border
+    };
     if area.height == 1 {
         draw_shrunk(model, pane, theme, area, buffer);
         return;
     }
-    let border = if focused { BorderType::Thick } else { BorderType::Rounded };
-    let words = theme.style(if focused { ThemeRole::BorderFocused } else { ThemeRole::Text });
+    let border = if focused {
+        BorderType::Thick
+    } else {
+        BorderType::Rounded
+    };
+    let words = theme.style(if focused {
+        ThemeRole::BorderFocused
+    } else {
+        ThemeRole::Text
+    });
     // Without a colour of its own, a title would have that of the frame.
     let words = words.fg(words.fg.unwrap_or(Color::Reset));
-    let mut block = Block::bordered().border_type(border).border_style(theme.style(role));
+    let mut block = Block::bordered()
+        .border_type(border)
+        .border_style(theme.style(role));
     // The tabs already say which pane it is.
     if !has_tabs(model) {
-        block = block.title(Line::styled(format!(" {} {} ", pane.number(), pane.title()), words));
+        block = block.title(Line::styled(
+            format!(" {} {} ", pane.number(), pane.title()),
+            words,
+        ));
     }
     let count = panes::count_in_words(model, pane);
     if !count.is_empty() && area.width > 24 {
@@ -308,7 +414,11 @@ fn draw_pane(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect, b
     }
     let inside = block.inner(area);
     block.render(area, buffer);
-    let inside = if pane == Pane::Stream { inside } else { padded(inside) };
+    let inside = if pane == Pane::Stream {
+        inside
+    } else {
+        padded(inside)
+    };
     match pane {
         Pane::Stream => panes::stream::draw(model, theme, inside, buffer),
         Pane::Hooks => panes::hooks::draw(model, theme, inside, buffer),
@@ -321,29 +431,56 @@ fn draw_pane(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect, b
 /// The area with a free column at both sides, unless it is narrow.
 fn padded(area: Rect) -> Rect {
     let margin = u16::from(area.width >= PADDED);
-    Rect { x: area.x + margin, width: area.width.saturating_sub(2 * margin), ..area }
+    Rect {
+        x: area.x + margin,
+        width: area.width.saturating_sub(2 * margin),
+        ..area
+    }
 }
 
 /// Whether the stream follows the end.
 fn live_sign(model: &ScreenModel, theme: &ScreenTheme) -> Line<'static> {
-    let over = model.session.as_ref().is_some_and(|state| state.phase.outcome().is_some());
+    let over = model
+        .session
+        .as_ref()
+        .is_some_and(|state| state.phase.outcome().is_some());
     match model.stream.position() {
         StreamPosition::Follow if over || !model.is_steered() => Line::default(),
         StreamPosition::Follow => Line::styled(" ● live ", theme.style(ThemeRole::Good)),
         StreamPosition::At { .. } => {
             let key = model.keymap.key(KeyAction::Bottom);
-            Line::styled(format!(" ○ scrolled back · {key} to the end "), theme.style(ThemeRole::Warning))
+            Line::styled(
+                format!(" ○ scrolled back · {key} to the end "),
+                theme.style(ThemeRole::Warning),
+            )
         }
     }
 }
 
 /// A pane without content: its name, and what would be there.
-fn draw_shrunk(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+fn draw_shrunk(
+    model: &ScreenModel,
+    pane: Pane,
+    theme: &ScreenTheme,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
     let focused = model.focus == pane;
     let sign = if focused { "▌" } else { " " };
-    let name = theme.style(if focused { ThemeRole::BorderFocused } else { ThemeRole::Text });
+    let name = theme.style(if focused {
+        ThemeRole::BorderFocused
+    } else {
+        ThemeRole::Text
+    });
     let head = format!("{sign} {} {}  ", pane.number(), pane.title());
-    let text = panes::empty(model, pane, usize::from(area.width).saturating_sub(head.width()));
-    let spans = vec![Span::styled(head, name), Span::styled(text, theme.style(ThemeRole::Faint))];
+    let text = panes::empty(
+        model,
+        pane,
+        usize::from(area.width).saturating_sub(head.width()),
+    );
+    let spans = vec![
+        Span::styled(head, name),
+        Span::styled(text, theme.style(ThemeRole::Faint)),
+    ];
     Line::from(spans).render(area, buffer);
 }

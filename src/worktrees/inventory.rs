@@ -11,7 +11,8 @@ use super::{
 
 /// How the reason of git's lock begins.
 const REASON: &str = "creel session ";
-/// The file that says that a removal has begun. Git deletes the files first: after a kill, they look like changes.
+/// The file that says that a removal has begun. Git deletes the files first: after a kill, they
+/// look like changes.
 pub(super) const GOING: &str = "creel-removes-this";
 /// What separates the session from the project there.
 const OF: &str = " in ";
@@ -24,7 +25,8 @@ pub struct OwnedWorktree {
     pub path: PathBuf,
     /// None with a detached HEAD.
     pub branch: Option<String>,
-    /// The session that it was created for, or that used it last. None if creel was killed while git created it.
+    /// The session that it was created for, or that used it last. None if creel was killed while
+    /// git created it.
     pub session: Option<String>,
     /// The commit that is checked out.
     pub head: String,
@@ -64,13 +66,19 @@ impl ProjectRepository {
     /// All worktrees of this project's sessions, by name.
     pub fn worktrees(&self) -> Result<Vec<OwnedWorktree>, WorktreeError> {
         let said = self.tell(&["worktree", "list", "--porcelain", "-z"])?;
-        let mut found: Vec<OwnedWorktree> = said.split("\0\0").filter_map(|entry| self.owned(entry)).collect();
+        let mut found: Vec<OwnedWorktree> = said
+            .split("\0\0")
+            .filter_map(|entry| self.owned(entry))
+            .collect();
         found.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(found)
     }
 
     pub fn worktree(&self, name: &str) -> Result<OwnedWorktree, WorktreeError> {
-        let found = self.worktrees()?.into_iter().find(|worktree| worktree.name == name);
+        let found = self
+            .worktrees()?
+            .into_iter()
+            .find(|worktree| worktree.name == name);
         found.ok_or_else(|| WorktreeError::NoSuchWorktree(name.to_owned()))
     }
 
@@ -90,20 +98,32 @@ impl ProjectRepository {
             None if path.starts_with(self.project.join(FOLDER)) => None,
             None => return None,
         };
-        let branch = field("branch ").and_then(|branch| branch.strip_prefix("refs/heads/")).map(str::to_owned);
+        let branch = field("branch ")
+            .and_then(|branch| branch.strip_prefix("refs/heads/"))
+            .map(str::to_owned);
         let name = path.file_name()?.to_string_lossy().into_owned();
         // creel's own, in which it makes merges.
         if name.starts_with('.') {
             return None;
         }
         let head = field("HEAD ").unwrap_or_default().to_owned();
-        Some(OwnedWorktree { name, is_missing: !path.exists(), path, branch, session, head })
+        Some(OwnedWorktree {
+            name,
+            is_missing: !path.exists(),
+            path,
+            branch,
+            session,
+            head,
+        })
     }
 }
 
 impl OwnedWorktree {
     /// What would be lost with the folder. Git ignores what the project ignores, and so does this.
-    pub fn unsaved(&self, repository: &ProjectRepository) -> Result<Option<UnsavedWork>, WorktreeError> {
+    pub fn unsaved(
+        &self,
+        repository: &ProjectRepository,
+    ) -> Result<Option<UnsavedWork>, WorktreeError> {
         if self.branch.is_none() && !self.head.is_empty() {
             let contains = format!("--contains={}", self.head);
             let kept = repository.ask(&["for-each-ref", "--count=1", &contains, "--format=x"])?;
@@ -114,7 +134,9 @@ impl OwnedWorktree {
         if self.is_missing {
             return Ok(None);
         }
-        let Some(entry) = entry_of(&self.path).filter(|entry| entry.starts_with(&repository.common_dir)) else {
+        let Some(entry) =
+            entry_of(&self.path).filter(|entry| entry.starts_with(&repository.common_dir))
+        else {
             return Ok(Some(UnsavedWork::Broken));
         };
         if is_half_made(&entry) {
@@ -123,10 +145,16 @@ impl OwnedWorktree {
         if occupancy::is_occupied(&self.path) {
             return Ok(Some(UnsavedWork::Session));
         }
-        let status = git_there(&self.path, &["status", "--porcelain=v1", "-z", "--untracked-files=normal"])?;
+        let status = git_there(
+            &self.path,
+            &["status", "--porcelain=v1", "-z", "--untracked-files=normal"],
+        )?;
         if !status.is_ok {
             let complaint = status.complaint();
-            return Err(WorktreeError::Git { command: format!("status in {}", self.path.display()), complaint });
+            return Err(WorktreeError::Git {
+                command: format!("status in {}", self.path.display()),
+                complaint,
+            });
         }
         // A removal that was interrupted has deleted files, and nothing else.
         let goes = entry.join(GOING).exists();
@@ -140,7 +168,8 @@ impl OwnedWorktree {
         if entry.join("modules").exists() && self.has_work_in_submodules()? {
             return Ok(Some(UnsavedWork::Submodules));
         }
-        let own = std::fs::read_dir(self.path.join(".creel/sessions")).is_ok_and(|mut found| found.next().is_some());
+        let own = std::fs::read_dir(self.path.join(".creel/sessions"))
+            .is_ok_and(|mut found| found.next().is_some());
         Ok(own.then_some(UnsavedWork::OwnSessions))
     }
 
@@ -148,7 +177,10 @@ impl OwnedWorktree {
     fn has_work_in_submodules(&self) -> Result<bool, WorktreeError> {
         const LOOK: &str = "git status --porcelain --ignore-submodules=none; git log -1 --format=%H HEAD --branches --not \
                             --remotes";
-        let found = git_there(&self.path, &["submodule", "--quiet", "foreach", "--recursive", LOOK])?;
+        let found = git_there(
+            &self.path,
+            &["submodule", "--quiet", "foreach", "--recursive", LOOK],
+        )?;
         Ok(!found.is_ok || !found.stdout.trim().is_empty())
     }
 }
@@ -162,7 +194,9 @@ impl UnsavedWork {
             }
             Self::InProgress(what) => format!("{what} in progress"),
             Self::LooseCommits => "commits that no branch has".to_owned(),
-            Self::Submodules => "changes in a submodule, or commits there that its remote does not have".to_owned(),
+            Self::Submodules => {
+                "changes in a submodule, or commits there that its remote does not have".to_owned()
+            }
             Self::Session => "a session at work".to_owned(),
             Self::Broken => "lost its `.git` file".to_owned(),
             Self::OwnSessions => "sessions of its own".to_owned(),
@@ -173,16 +207,22 @@ impl UnsavedWork {
 /// The first few names.
 pub fn some_files(files: &[String]) -> String {
     let some: Vec<&str> = files.iter().take(3).map(String::as_str).collect();
-    let more = if files.len() > 3 { format!(" and {} more", files.len() - 3) } else { String::new() };
+    let more = if files.len() > 3 {
+        format!(" and {} more", files.len() - 3)
+    } else {
+        String::new()
+    };
     format!("{}{more}", some.join(", "))
 }
 
-/// The names in the output of `git status -z`: two letters, a space, the name. For a rename, the old name follows.
-/// With `goes`, deleted files do not count.
+/// The names in the output of `git status -z`: two letters, a space, the name. For a rename, the
+/// old name follows. With `goes`, deleted files do not count.
 fn changed_files(status: &str, goes: bool) -> Vec<String> {
     let (mut found, mut entries) = (Vec::new(), status.split('\0'));
     while let Some(entry) = entries.next() {
-        let (Some(letters), Some(name)) = (entry.get(..2), entry.get(3..)) else { continue };
+        let (Some(letters), Some(name)) = (entry.get(..2), entry.get(3..)) else {
+            continue;
+        };
         if letters.contains(['R', 'C']) {
             entries.next();
         }
@@ -203,5 +243,8 @@ pub(super) fn in_progress(git_dir: &Path) -> Option<&'static str> {
         ("CHERRY_PICK_HEAD", "a cherry-pick"),
         ("REVERT_HEAD", "a revert"),
     ];
-    OPERATIONS.iter().find(|(file, _)| git_dir.join(file).exists()).map(|(_, what)| *what)
+    OPERATIONS
+        .iter()
+        .find(|(file, _)| git_dir.join(file).exists())
+        .map(|(_, what)| *what)
 }

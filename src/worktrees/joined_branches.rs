@@ -1,7 +1,9 @@
-//! Brings the branches of several sessions together in one worktree, and takes finished work out of it.
+//! Brings the branches of several sessions together in one worktree, and takes finished work out of
+//! it.
 //!
 //! # Invariants
-//! - A conflict stays in the worktree for the agent to resolve, and no work counts as finished while one is left.
+//! - A conflict stays in the worktree for the agent to resolve, and no work counts as finished
+//!   while one is left.
 //! - Work counts as finished only if its branch contains every branch that it started from.
 
 use std::path::{Path, PathBuf};
@@ -9,7 +11,9 @@ use std::path::{Path, PathBuf};
 use super::{
     inventory::{UnsavedWork, in_progress, some_files},
     occupancy,
-    repository::{ATTEMPTS, ProjectRepository, WorktreeError, checked_out, entry_of, git_there, told_there},
+    repository::{
+        ATTEMPTS, ProjectRepository, WorktreeError, checked_out, entry_of, git_there, told_there,
+    },
 };
 use crate::engine::event::SessionWorktree;
 
@@ -38,14 +42,22 @@ pub struct TaskWork<'a> {
 pub enum UnfinishedWork {
     #[error("it was not merged with the branch `{branch}`: {} in conflict", files_in_words(.files))]
     Conflict { branch: String, files: Vec<String> },
-    #[error("its branch does not contain `{branch}`, the work that it builds on; merge that branch")]
+    #[error(
+        "its branch does not contain `{branch}`, the work that it builds on; merge that branch"
+    )]
     NotJoined { branch: String },
     #[error("its work is not on the branch `{branch}`; put it there with `git switch -C {branch}` in {}", .path.display())]
     LeftBranch { branch: String, path: PathBuf },
     #[error("creel could not commit its work: {complaint}")]
     CannotCommit { complaint: String, was_killed: bool },
-    #[error("its work is on the branch `{branch}` here, but creel could not push it to `{remote}`: {complaint}")]
-    CannotPush { branch: String, remote: String, complaint: String },
+    #[error(
+        "its work is on the branch `{branch}` here, but creel could not push it to `{remote}`: {complaint}"
+    )]
+    CannotPush {
+        branch: String,
+        remote: String,
+        complaint: String,
+    },
     #[error(transparent)]
     Git(#[from] WorktreeError),
 }
@@ -53,8 +65,16 @@ pub enum UnfinishedWork {
 impl MergeConflict {
     /// What the agent has to do first.
     pub fn for_agent(&self) -> String {
-        let files: String = self.files.iter().map(|file| format!("- {file}\n")).collect();
-        let left: String = self.left.iter().map(|branch| format!("`git merge {branch}`\n")).collect();
+        let files: String = self
+            .files
+            .iter()
+            .map(|file| format!("- {file}\n"))
+            .collect();
+        let left: String = self
+            .left
+            .iter()
+            .map(|branch| format!("`git merge {branch}`\n"))
+            .collect();
         let more = if left.is_empty() {
             String::new()
         } else {
@@ -78,31 +98,49 @@ impl ProjectRepository {
         remote: Option<&str>,
     ) -> Result<Option<MergeConflict>, WorktreeError> {
         for (at, branch) in branches.iter().enumerate() {
-            let place = " for the work that this builds on; fetch it, or start that task again".to_owned();
-            let missing = || WorktreeError::NoBase { base: branch.clone(), place };
+            let place =
+                " for the work that this builds on; fetch it, or start that task again".to_owned();
+            let missing = || WorktreeError::NoBase {
+                base: branch.clone(),
+                place,
+            };
             let commit = self.newest(branch, remote)?.ok_or_else(missing)?;
             if git_there(path, &["merge-base", "--is-ancestor", &commit, "HEAD"])?.is_ok {
                 continue;
             }
             let message = format!("Merge branch '{branch}'");
-            let merge = git_there(path, &["merge", "--quiet", "--no-edit", "-m", &message, &commit])?;
+            let merge = git_there(
+                path,
+                &["merge", "--quiet", "--no-edit", "-m", &message, &commit],
+            )?;
             if merge.is_ok {
                 continue;
             }
             let files = unmerged(path)?;
             if files.is_empty() {
                 let complaint = merge.complaint();
-                return Err(WorktreeError::Git { command: format!("merge {branch}"), complaint });
+                return Err(WorktreeError::Git {
+                    command: format!("merge {branch}"),
+                    complaint,
+                });
             }
             let left = branches[at + 1..].to_vec();
-            return Ok(Some(MergeConflict { branch: branch.clone(), files, left }));
+            return Ok(Some(MergeConflict {
+                branch: branch.clone(),
+                files,
+                left,
+            }));
         }
         Ok(None)
     }
 
-    /// The commit of a branch with finished work: at the remote if it is there, since finished work is pushed. A branch of
-    /// the same name here can have work of a worker that was cut off.
-    pub fn newest(&self, branch: &str, remote: Option<&str>) -> Result<Option<String>, WorktreeError> {
+    /// The commit of a branch with finished work: at the remote if it is there, since finished work
+    /// is pushed. A branch of the same name here can have work of a worker that was cut off.
+    pub fn newest(
+        &self,
+        branch: &str,
+        remote: Option<&str>,
+    ) -> Result<Option<String>, WorktreeError> {
         if let Some(remote) = remote {
             let _alone = self.lock()?;
             // If the remote does not have it or does not answer, what is here has to be enough.
@@ -113,16 +151,24 @@ impl ProjectRepository {
     }
 
     /// The same, without fetching.
-    fn last_seen(&self, branch: &str, remote: Option<&str>) -> Result<Option<String>, WorktreeError> {
+    fn last_seen(
+        &self,
+        branch: &str,
+        remote: Option<&str>,
+    ) -> Result<Option<String>, WorktreeError> {
         let there = match remote {
             Some(remote) => self.commit(&format!("refs/remotes/{remote}/{branch}"))?,
             None => None,
         };
-        if there.is_some() { Ok(there) } else { self.branch(branch) }
+        if there.is_some() {
+            Ok(there)
+        } else {
+            self.branch(branch)
+        }
     }
 
-    /// Commits what the agent left, makes sure that nothing is missing, and pushes the branch. Returns the branch that the
-    /// work is on.
+    /// Commits what the agent left, makes sure that nothing is missing, and pushes the branch.
+    /// Returns the branch that the work is on.
     pub fn finish(&self, work: &TaskWork<'_>) -> Result<String, UnfinishedWork> {
         let SessionWorktree { path, branch, .. } = work.worktree;
         let path = Path::new(path);
@@ -132,9 +178,12 @@ impl ProjectRepository {
         let reference = format!("refs/heads/{branch}");
         for joined in work.joined {
             let commit = self.last_seen(joined, work.remote)?;
-            let is_in = commit.is_none_or(|commit| self.contains(&reference, &commit).unwrap_or(false));
+            let is_in =
+                commit.is_none_or(|commit| self.contains(&reference, &commit).unwrap_or(false));
             if !is_in {
-                return Err(UnfinishedWork::NotJoined { branch: joined.clone() });
+                return Err(UnfinishedWork::NotJoined {
+                    branch: joined.clone(),
+                });
             }
         }
         match work.remote {
@@ -143,12 +192,18 @@ impl ProjectRepository {
         }
     }
 
-    /// Commits what a session that did not finish left in the worktree of its branch, so that the next session on the same
-    /// task starts with it. Leaves a worktree alone in which a session works, or in which git is in the middle of something.
+    /// Commits what a session that did not finish left in the worktree of its branch, so that the
+    /// next session on the same task starts with it. Leaves a worktree alone in which a session
+    /// works, or in which git is in the middle of something.
     pub fn save_unfinished(&self, branch: &str, message: &str) -> Result<(), UnfinishedWork> {
         let _alone = self.lock()?;
-        for worktree in self.worktrees()?.iter().filter(|worktree| worktree.branch.as_deref() == Some(branch)) {
-            let is_busy = entry_of(&worktree.path).is_none_or(|entry| in_progress(&entry).is_some());
+        for worktree in self
+            .worktrees()?
+            .iter()
+            .filter(|worktree| worktree.branch.as_deref() == Some(branch))
+        {
+            let is_busy =
+                entry_of(&worktree.path).is_none_or(|entry| in_progress(&entry).is_some());
             if is_busy || occupancy::is_occupied(&worktree.path) {
                 continue;
             }
@@ -175,19 +230,34 @@ impl ProjectRepository {
             left -= 1;
             self.repair(path, branch)?;
             let done = work();
-            if left == 0 || !matches!(done, Err(UnfinishedWork::CannotCommit { was_killed: true, .. })) {
+            if left == 0
+                || !matches!(
+                    done,
+                    Err(UnfinishedWork::CannotCommit {
+                        was_killed: true,
+                        ..
+                    })
+                )
+            {
                 return done;
             }
         }
     }
 
-    /// Pushes a branch. If the remote has other work under its name, for example of a worker on another machine that was
-    /// cut off, this work gets another name.
+    /// Pushes a branch. If the remote has other work under its name, for example of a worker on
+    /// another machine that was cut off, this work gets another name.
     pub fn push(&self, branch: &str, remote: &str) -> Result<String, UnfinishedWork> {
         let reference = format!("refs/heads/{branch}");
         let push = |to: &str| {
             let refspec = format!("{reference}:refs/heads/{to}");
-            self.ask(&["push", "--porcelain", "--no-follow-tags", "--", remote, &refspec])
+            self.ask(&[
+                "push",
+                "--porcelain",
+                "--no-follow-tags",
+                "--",
+                remote,
+                &refspec,
+            ])
         };
         let pushed = push(branch)?;
         if pushed.is_ok {
@@ -201,24 +271,43 @@ impl ProjectRepository {
                 return Ok(other);
             }
         }
-        let (branch, remote, complaint) = (branch.to_owned(), remote.to_owned(), pushed.complaint());
-        Err(UnfinishedWork::CannotPush { branch, remote, complaint })
+        let (branch, remote, complaint) =
+            (branch.to_owned(), remote.to_owned(), pushed.complaint());
+        Err(UnfinishedWork::CannotPush {
+            branch,
+            remote,
+            complaint,
+        })
     }
 
     fn commit_rest(&self, path: &Path, work: &TaskWork<'_>) -> Result<(), UnfinishedWork> {
         let SessionWorktree { branch, .. } = work.worktree;
-        let status = git_there(path, &["status", "--porcelain=v1", "-z", "--untracked-files=normal"])?;
+        let status = git_there(
+            path,
+            &["status", "--porcelain=v1", "-z", "--untracked-files=normal"],
+        )?;
         if !status.is_ok {
-            return Err(UnfinishedWork::CannotCommit { complaint: status.complaint(), was_killed: status.was_killed });
+            return Err(UnfinishedWork::CannotCommit {
+                complaint: status.complaint(),
+                was_killed: status.was_killed,
+            });
         }
         let changes = status.stdout;
-        let merge_head = entry_of(path).and_then(|entry| std::fs::read_to_string(entry.join("MERGE_HEAD")).ok());
-        let has_conflicts = changes.split('\0').any(|entry| entry.get(..2).is_some_and(is_unmerged));
+        let merge_head =
+            entry_of(path).and_then(|entry| std::fs::read_to_string(entry.join("MERGE_HEAD")).ok());
+        let has_conflicts = changes
+            .split('\0')
+            .any(|entry| entry.get(..2).is_some_and(is_unmerged));
         if has_conflicts {
             let merged = merge_head.as_deref().map(str::trim).unwrap_or_default();
-            let is_it = |name: &&String| self.last_seen(name, work.remote).ok().flatten().as_deref() == Some(merged);
+            let is_it = |name: &&String| {
+                self.last_seen(name, work.remote).ok().flatten().as_deref() == Some(merged)
+            };
             let branch = work.joined.iter().find(is_it).unwrap_or(branch).clone();
-            return Err(UnfinishedWork::Conflict { branch, files: unmerged(path)? });
+            return Err(UnfinishedWork::Conflict {
+                branch,
+                files: unmerged(path)?,
+            });
         }
         if !changes.is_empty() {
             commit(path, &["add", "--all"])?;
@@ -238,16 +327,31 @@ impl ProjectRepository {
             return Ok(());
         }
         let reference = format!("refs/heads/{branch}");
-        let moves_on = tip.as_ref().is_none_or(|tip| self.contains(&head, tip).unwrap_or(false));
-        if moves_on && self.ask(&["update-ref", &reference, &head, tip.as_deref().unwrap_or("")])?.is_ok {
+        let moves_on = tip
+            .as_ref()
+            .is_none_or(|tip| self.contains(&head, tip).unwrap_or(false));
+        if moves_on
+            && self
+                .ask(&[
+                    "update-ref",
+                    &reference,
+                    &head,
+                    tip.as_deref().unwrap_or(""),
+                ])?
+                .is_ok
+        {
             return Ok(());
         }
-        // The branch has work that HEAD lacks. That counts, unless HEAD has work that no branch has.
+        // The branch has work that HEAD lacks. That counts, unless HEAD has work that no branch
+        // has.
         let loose = self.ask(&["merge-base", "--is-ancestor", &head, &reference])?;
         if loose.is_ok {
             Ok(())
         } else {
-            Err(UnfinishedWork::LeftBranch { branch: branch.clone(), path: path.to_owned() })
+            Err(UnfinishedWork::LeftBranch {
+                branch: branch.clone(),
+                path: path.to_owned(),
+            })
         }
     }
 }
@@ -265,7 +369,14 @@ impl ProjectRepository {
 fn commit(path: &Path, args: &[&str]) -> Result<(), UnfinishedWork> {
     let answer = git_there(path, args)?;
     let (complaint, was_killed) = (answer.complaint(), answer.was_killed);
-    if answer.is_ok { Ok(()) } else { Err(UnfinishedWork::CannotCommit { complaint, was_killed }) }
+    if answer.is_ok {
+        Ok(())
+    } else {
+        Err(UnfinishedWork::CannotCommit {
+            complaint,
+            was_killed,
+        })
+    }
 }
 
 /// Whether the two letters of a status mean a conflict.
@@ -276,9 +387,17 @@ fn is_unmerged(letters: &str) -> bool {
 /// The files in conflict.
 pub fn unmerged(path: &Path) -> Result<Vec<String>, WorktreeError> {
     let said = told_there(path, &["diff", "--name-only", "--diff-filter=U", "-z"])?;
-    Ok(said.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    Ok(said
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect())
 }
 
 fn files_in_words(files: &[String]) -> String {
-    format!("{} {}", some_files(files), if files.len() == 1 { "is" } else { "are" })
+    format!(
+        "{} {}",
+        some_files(files),
+        if files.len() == 1 { "is" } else { "are" }
+    )
 }

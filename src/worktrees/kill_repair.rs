@@ -1,9 +1,11 @@
-//! Repairs what a kill left in a worktree of creel's: lock files of git, which refuses to work as long as they exist, a
-//! worktree that git had not finished, and a removal that was interrupted.
+//! Repairs what a kill left in a worktree of creel's: lock files of git, which refuses to work as
+//! long as they exist, a worktree that git had not finished, and a removal that was interrupted.
 //!
 //! # Invariants
-//! - Only files in the worktree's own entry, and the lock of its own branch. No session works there.
-//! - No file goes that git has not just written: a folder goes only while there is nothing in it but its `.git` file.
+//! - Only files in the worktree's own entry, and the lock of its own branch. No session works
+//!   there.
+//! - No file goes that git has not just written: a folder goes only while there is nothing in it
+//!   but its `.git` file.
 //! - A process that is still alive gets time to finish.
 
 use std::{
@@ -25,38 +27,60 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_mins(10);
 const LOOK: Duration = Duration::from_millis(20);
 /// The files that git locks in the entry of a worktree.
-const LOCKED: [&str; 4] = ["index.lock", "HEAD.lock", "ORIG_HEAD.lock", "config.worktree.lock"];
+const LOCKED: [&str; 4] = [
+    "index.lock",
+    "HEAD.lock",
+    "ORIG_HEAD.lock",
+    "config.worktree.lock",
+];
 
 impl ProjectRepository {
     /// Waits for locks to go, and removes those that stay. Undoes a removal that was interrupted.
     pub(super) fn repair(&self, worktree: &Path, branch: &str) -> Result<(), WorktreeError> {
-        let Some(entry) = entry_of(worktree).filter(|entry| entry.starts_with(&self.common_dir)) else {
+        let Some(entry) = entry_of(worktree).filter(|entry| entry.starts_with(&self.common_dir))
+        else {
             return Ok(());
         };
         let own = self.common_dir.join(format!("refs/heads/{branch}.lock"));
-        let files: Vec<PathBuf> = LOCKED.iter().map(|name| entry.join(name)).chain([own]).collect();
+        let files: Vec<PathBuf> = LOCKED
+            .iter()
+            .map(|name| entry.join(name))
+            .chain([own])
+            .collect();
         wait_for_git(worktree, || files.iter().all(|file| !file.exists()));
         for file in files.iter().filter(|file| file.exists()) {
-            let error = |cause| WorktreeError::File { action: format!("remove {}", file.display()), cause };
+            let error = |cause| WorktreeError::File {
+                action: format!("remove {}", file.display()),
+                cause,
+            };
             fs::remove_file(file).map_err(error)?;
         }
         let is_checked_out = entry.join("index").exists();
         if !is_checked_out && !is_half_made(&entry) {
             told_there(worktree, &["read-tree", "HEAD"])?;
         }
-        if entry.join(GOING).exists() || !is_checked_out { restore_files(worktree, &entry) } else { Ok(()) }
+        if entry.join(GOING).exists() || !is_checked_out {
+            restore_files(worktree, &entry)
+        } else {
+            Ok(())
+        }
     }
 
-    /// Deletes what is left of worktrees of this project that git was about to make when it was killed. Only with the
-    /// lock of the repository.
+    /// Deletes what is left of worktrees of this project that git was about to make when it was
+    /// killed. Only with the lock of the repository.
     pub fn clear_half_made(&self) -> Result<(), WorktreeError> {
-        let Ok(entries) = fs::read_dir(self.common_dir.join("worktrees")) else { return Ok(()) };
+        let Ok(entries) = fs::read_dir(self.common_dir.join("worktrees")) else {
+            return Ok(());
+        };
         for entry in entries.flatten().map(|entry| entry.path()) {
             let reason = fs::read_to_string(entry.join("locked")).unwrap_or_default();
-            let is_own = session_of(&reason).is_some_and(|(_, project)| Path::new(project.trim_end()) == self.project);
+            let is_own = session_of(&reason)
+                .is_some_and(|(_, project)| Path::new(project.trim_end()) == self.project);
             if is_own && is_half_made(&entry) {
                 let link = fs::read_to_string(entry.join("gitdir")).unwrap_or_default();
-                let worktree = Path::new(link.trim_end()).parent().filter(|folder| folder.is_absolute());
+                let worktree = Path::new(link.trim_end())
+                    .parent()
+                    .filter(|folder| folder.is_absolute());
                 discard_half_made(worktree, &entry)?;
             }
         }
@@ -64,15 +88,25 @@ impl ProjectRepository {
     }
 }
 
-/// Deletes the entry of a worktree that git had not finished, and its folder if nothing else is in it. Returns whether it
-/// did.
-pub(super) fn discard_half_made(worktree: Option<&Path>, entry: &Path) -> Result<bool, WorktreeError> {
+/// Deletes the entry of a worktree that git had not finished, and its folder if nothing else is in
+/// it. Returns whether it did.
+pub(super) fn discard_half_made(
+    worktree: Option<&Path>,
+    entry: &Path,
+) -> Result<bool, WorktreeError> {
     wait_for_git(worktree.unwrap_or(entry), || !is_half_made(entry));
     if !is_half_made(entry) || worktree.is_some_and(|worktree| !is_bare(worktree)) {
         return Ok(false);
     }
-    for folder in worktree.into_iter().filter(|folder| folder.exists()).chain([entry]) {
-        let error = |cause| WorktreeError::File { action: format!("remove {}", folder.display()), cause };
+    for folder in worktree
+        .into_iter()
+        .filter(|folder| folder.exists())
+        .chain([entry])
+    {
+        let error = |cause| WorktreeError::File {
+            action: format!("remove {}", folder.display()),
+            cause,
+        };
         fs::remove_dir_all(folder).map_err(error)?;
     }
     Ok(true)
@@ -86,8 +120,12 @@ pub(super) fn is_half_made(entry: &Path) -> bool {
 
 /// Whether there is nothing in a folder but its `.git` file, or no such folder.
 pub(super) fn is_bare(worktree: &Path) -> bool {
-    let Ok(found) = fs::read_dir(worktree) else { return !worktree.exists() };
-    found.flatten().all(|file| file.file_name() == ".git" && file.file_type().is_ok_and(|sort| sort.is_file()))
+    let Ok(found) = fs::read_dir(worktree) else {
+        return !worktree.exists();
+    };
+    found
+        .flatten()
+        .all(|file| file.file_name() == ".git" && file.file_type().is_ok_and(|sort| sort.is_file()))
 }
 
 /// Waits while a git that outlived its creel makes the worktree: if its checkout was killed, it removes the folder.
@@ -102,18 +140,24 @@ fn wait_for_git(worktree: &Path, is_done: impl Fn() -> bool) {
     let (soon, late) = (Instant::now() + PATIENCE, Instant::now() + LONGEST);
     while !is_done() {
         let is_alive = has_process_in(worktree);
-        if Instant::now() > late || (is_alive == Some(false)) || (is_alive.is_none() && Instant::now() > soon) {
+        if Instant::now() > late
+            || (is_alive == Some(false))
+            || (is_alive.is_none() && Instant::now() > soon)
+        {
             break;
         }
         std::thread::sleep(LOOK);
     }
 }
 
-/// Deletes a worktree that belongs to creel alone and that a kill left in the middle of something. Returns whether it did.
+/// Deletes a worktree that belongs to creel alone and that a kill left in the middle of something.
+/// Returns whether it did.
 pub(super) fn discard_if_interrupted(worktree: &Path, entry: &Path) -> Result<bool, WorktreeError> {
     let is_whole = || {
         let has_lock = fs::read_dir(entry).is_ok_and(|mut files| {
-            files.any(|file| file.is_ok_and(|file| file.path().extension().is_some_and(|end| end == "lock")))
+            files.any(|file| {
+                file.is_ok_and(|file| file.path().extension().is_some_and(|end| end == "lock"))
+            })
         });
         !has_lock && fs::read(entry.join("HEAD")).is_ok_and(|head| !head.is_empty())
     };
@@ -122,36 +166,59 @@ pub(super) fn discard_if_interrupted(worktree: &Path, entry: &Path) -> Result<bo
         return Ok(false);
     }
     for folder in [worktree, entry] {
-        let error = |cause| WorktreeError::File { action: format!("remove {}", folder.display()), cause };
+        let error = |cause| WorktreeError::File {
+            action: format!("remove {}", folder.display()),
+            cause,
+        };
         fs::remove_dir_all(folder).map_err(error)?;
     }
     Ok(true)
 }
 
-/// Undoes a removal that was interrupted: it has deleted files that are committed, which must not look like work, and
-/// perhaps what the setup made.
+/// Undoes a removal that was interrupted: it has deleted files that are committed, which must not
+/// look like work, and perhaps what the setup made.
 fn restore_files(worktree: &Path, entry: &Path) -> Result<(), WorktreeError> {
     // It writes only what is missing, and fails if a file that is there has changed.
     let restored = git_there(worktree, &["checkout-index", "--all", "--quiet"])?;
     if !told_there(worktree, &["ls-files", "--deleted"])?.is_empty() {
-        return Err(WorktreeError::Git { command: "checkout-index".to_owned(), complaint: restored.complaint() });
+        return Err(WorktreeError::Git {
+            command: "checkout-index".to_owned(),
+            complaint: restored.complaint(),
+        });
     }
-    let error = |cause| WorktreeError::File { action: format!("write to {}", entry.display()), cause };
+    let error = |cause| WorktreeError::File {
+        action: format!("write to {}", entry.display()),
+        cause,
+    };
     let noted = fs::write(entry.join(UNREADY), "");
     let going = entry.join(GOING);
-    noted.and_then(|()| if going.exists() { fs::remove_file(going) } else { Ok(()) }).map_err(error)
+    noted
+        .and_then(|()| {
+            if going.exists() {
+                fs::remove_file(going)
+            } else {
+                Ok(())
+            }
+        })
+        .map_err(error)
 }
 
 /// Whether git works in the worktree, or makes it. None if the system does not say.
 fn has_process_in(worktree: &Path) -> Option<bool> {
     let mut seen = false;
     for entry in fs::read_dir("/proc").ok()?.flatten() {
-        let Ok(cwd) = fs::read_link(entry.path().join("cwd")) else { continue };
+        let Ok(cwd) = fs::read_link(entry.path().join("cwd")) else {
+            continue;
+        };
         seen = true;
-        let is_git = || fs::read_to_string(entry.path().join("comm")).is_ok_and(|name| name.starts_with("git"));
+        let is_git = || {
+            fs::read_to_string(entry.path().join("comm")).is_ok_and(|name| name.starts_with("git"))
+        };
         let names_it = || {
             let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            words.split(|byte| *byte == 0).any(|word| word == worktree.as_os_str().as_bytes())
+            words
+                .split(|byte| *byte == 0)
+                .any(|word| word == worktree.as_os_str().as_bytes())
         };
         if is_git() && (cwd.starts_with(worktree) || names_it()) {
             return Some(true);

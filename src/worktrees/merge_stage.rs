@@ -1,8 +1,10 @@
 //! A worktree in which a merge is made and tested before the base branch moves.
 //!
 //! # Invariants
-//! - The base branch moves forward or not at all: nothing is forced, and only to a commit that was made here.
-//! - A checkout of the base branch is updated only if it has no changes, with git's own fast-forward.
+//! - The base branch moves forward or not at all: nothing is forced, and only to a commit that was
+//!   made here.
+//! - A checkout of the base branch is updated only if it has no changes, with git's own
+//!   fast-forward.
 
 use std::path::{Path, PathBuf};
 
@@ -62,64 +64,141 @@ impl<'a> MergeStage<'a> {
             None => false,
         };
         if entry.is_none() && path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
-            let error = |cause| WorktreeError::File { action: format!("remove {}", path.display()), cause };
+            let error = |cause| WorktreeError::File {
+                action: format!("remove {}", path.display()),
+                cause,
+            };
             std::fs::remove_dir_all(&path).map_err(error)?;
         }
         if !is_ours {
             // Git may still have an entry of one whose folder is gone.
             let _ = repository.discard(&path);
-            repository.add(&path, NAME, &["--detach", &path.to_string_lossy(), &base.commit])?;
+            repository.add(
+                &path,
+                NAME,
+                &["--detach", &path.to_string_lossy(), &base.commit],
+            )?;
             repository.fill_in(plan, &path, say)?;
         }
         let cwd = path.join(&repository.prefix).components().collect();
-        Ok(Self { repository, path, cwd })
+        Ok(Self {
+            repository,
+            path,
+            cwd,
+        })
     }
 
     /// Merges a commit into the base.
-    pub fn merge(&self, base: &BaseCommit, commit: &str, message: &str) -> Result<StagedMerge, WorktreeError> {
+    pub fn merge(
+        &self,
+        base: &BaseCommit,
+        commit: &str,
+        message: &str,
+    ) -> Result<StagedMerge, WorktreeError> {
         let ask = |args: &[&str]| git_there(&self.path, args);
         // Whatever an earlier merge left behind is worth nothing.
         ask(&["merge", "--abort"])?;
-        told_there(&self.path, &["checkout", "--quiet", "--force", "--detach", &base.commit])?;
+        told_there(
+            &self.path,
+            &["checkout", "--quiet", "--force", "--detach", &base.commit],
+        )?;
         told_there(&self.path, &["clean", "--quiet", "--force", "-d"])?;
-        let merge = ask(&["merge", "--quiet", "--no-ff", "--no-edit", "-m", message, commit])?;
+        let merge = ask(&[
+            "merge",
+            "--quiet",
+            "--no-ff",
+            "--no-edit",
+            "-m",
+            message,
+            commit,
+        ])?;
         if merge.is_ok {
-            return Ok(StagedMerge::Commit(told_there(&self.path, &["rev-parse", "HEAD"])?));
+            return Ok(StagedMerge::Commit(told_there(
+                &self.path,
+                &["rev-parse", "HEAD"],
+            )?));
         }
         let files = unmerged(&self.path)?;
         ask(&["merge", "--abort"])?;
         if files.is_empty() {
-            return Err(WorktreeError::Git { command: "merge".to_owned(), complaint: merge.complaint() });
+            return Err(WorktreeError::Git {
+                command: "merge".to_owned(),
+                complaint: merge.complaint(),
+            });
         }
         Ok(StagedMerge::Conflict(files))
     }
 
     /// Moves the base branch to a merge.
-    pub fn publish(&self, base: &BaseCommit, commit: &str) -> Result<BaseMoveOutcome, WorktreeError> {
+    pub fn publish(
+        &self,
+        base: &BaseCommit,
+        commit: &str,
+    ) -> Result<BaseMoveOutcome, WorktreeError> {
         let Some(branch) = &base.branch else {
-            return Ok(BaseMoveOutcome::Refused(format!("`{}` is not a branch; set `submit.base_branch`", base.name)));
+            return Ok(BaseMoveOutcome::Refused(format!(
+                "`{}` is not a branch; set `submit.base_branch`",
+                base.name
+            )));
         };
         let reference = format!("refs/heads/{branch}");
-        let Some(remote) = &base.remote else { return self.move_local(&reference, base, commit) };
+        let Some(remote) = &base.remote else {
+            return self.move_local(&reference, base, commit);
+        };
         let refspec = format!("{commit}:{reference}");
-        let push = self.repository.ask(&["push", "--porcelain", "--no-follow-tags", "--", remote, &refspec])?;
+        let push = self.repository.ask(&[
+            "push",
+            "--porcelain",
+            "--no-follow-tags",
+            "--",
+            remote,
+            &refspec,
+        ])?;
         if push.is_ok {
             let tracking = format!("refs/remotes/{remote}/{branch}");
             self.repository.ask(&["update-ref", &tracking, commit])?;
             return Ok(BaseMoveOutcome::Done);
         }
         let is_behind = push.stdout.contains("[rejected]") || push.stderr.contains("[rejected]");
-        Ok(if is_behind { BaseMoveOutcome::Moved } else { BaseMoveOutcome::Refused(push.complaint()) })
+        Ok(if is_behind {
+            BaseMoveOutcome::Moved
+        } else {
+            BaseMoveOutcome::Refused(push.complaint())
+        })
     }
 
-    fn move_local(&self, reference: &str, base: &BaseCommit, commit: &str) -> Result<BaseMoveOutcome, WorktreeError> {
-        let list = self.repository.tell(&["worktree", "list", "--porcelain", "-z"])?;
-        let is_there = |tree: &&str| tree.split('\0').any(|line| line.strip_prefix("branch ") == Some(reference));
+    fn move_local(
+        &self,
+        reference: &str,
+        base: &BaseCommit,
+        commit: &str,
+    ) -> Result<BaseMoveOutcome, WorktreeError> {
+        let list = self
+            .repository
+            .tell(&["worktree", "list", "--porcelain", "-z"])?;
+        let is_there = |tree: &&str| {
+            tree.split('\0')
+                .any(|line| line.strip_prefix("branch ") == Some(reference))
+        };
         let checkout = list.split("\0\0").find(is_there);
-        let checkout = checkout.and_then(|tree| tree.split('\0').find_map(|line| line.strip_prefix("worktree ")));
+        let checkout = checkout.and_then(|tree| {
+            tree.split('\0')
+                .find_map(|line| line.strip_prefix("worktree "))
+        });
         let Some(checkout) = checkout.map(Path::new) else {
-            let moved = self.repository.ask(&["update-ref", "-m", "creel: merge", reference, commit, &base.commit])?;
-            return Ok(if moved.is_ok { BaseMoveOutcome::Done } else { BaseMoveOutcome::Moved });
+            let moved = self.repository.ask(&[
+                "update-ref",
+                "-m",
+                "creel: merge",
+                reference,
+                commit,
+                &base.commit,
+            ])?;
+            return Ok(if moved.is_ok {
+                BaseMoveOutcome::Done
+            } else {
+                BaseMoveOutcome::Moved
+            });
         };
         if told(checkout, &["rev-parse", "HEAD"])? != base.commit {
             return Ok(BaseMoveOutcome::Moved);
@@ -133,6 +212,10 @@ impl<'a> MergeStage<'a> {
             )));
         }
         let moved = git_in(checkout, &["merge", "--quiet", "--ff-only", commit])?;
-        Ok(if moved.is_ok { BaseMoveOutcome::Done } else { BaseMoveOutcome::Refused(moved.complaint()) })
+        Ok(if moved.is_ok {
+            BaseMoveOutcome::Done
+        } else {
+            BaseMoveOutcome::Refused(moved.complaint())
+        })
     }
 }

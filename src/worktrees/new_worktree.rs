@@ -70,13 +70,17 @@ impl WorktreeRequest<'_> {
         wait_until_made(&self.folder().join(name));
         self.repository.clear_half_made()?;
         let existing = match &self.name {
-            WorktreeName::Exactly(name) => {
-                self.repository.worktrees()?.into_iter().find(|worktree| worktree.name == *name)
-            }
+            WorktreeName::Exactly(name) => self
+                .repository
+                .worktrees()?
+                .into_iter()
+                .find(|worktree| worktree.name == *name),
             // creel may have been killed between the worktree and the first record of its session.
             WorktreeName::Like(name) if self.folder().join(name).exists() => {
                 let worktrees = self.repository.worktrees()?;
-                worktrees.into_iter().find(|worktree| worktree.session.as_deref() == Some(self.session))
+                worktrees
+                    .into_iter()
+                    .find(|worktree| worktree.session.as_deref() == Some(self.session))
             }
             WorktreeName::Like(_) => None,
         };
@@ -91,19 +95,44 @@ impl WorktreeRequest<'_> {
     }
 
     fn continue_in(&self, existing: OwnedWorktree) -> Result<PreparedWorktree, WorktreeError> {
-        let OwnedWorktree { name, path, branch, session, .. } = existing;
-        let is_new = session.as_ref().is_none_or(|session| !(self.has_begun)(session));
-        if !occupancy::occupy(&path)? || session.as_ref().is_some_and(|session| (self.is_running)(session)) {
-            return Err(WorktreeError::InUse { name, session: session.unwrap_or_default() });
+        let OwnedWorktree {
+            name,
+            path,
+            branch,
+            session,
+            ..
+        } = existing;
+        let is_new = session
+            .as_ref()
+            .is_none_or(|session| !(self.has_begun)(session));
+        if !occupancy::occupy(&path)?
+            || session
+                .as_ref()
+                .is_some_and(|session| (self.is_running)(session))
+        {
+            return Err(WorktreeError::InUse {
+                name,
+                session: session.unwrap_or_default(),
+            });
         }
-        self.repository.repair(&path, branch.as_deref().unwrap_or_default())?;
+        self.repository
+            .repair(&path, branch.as_deref().unwrap_or_default())?;
         self.repository.hand_to(&path, self.session)?;
         let commit = told_there(&path, &["rev-parse", "HEAD"])?;
         let branch = branch.unwrap_or_default();
         let on = if branch.is_empty() { &commit } else { &branch };
-        (self.say)(&format!("creel: continuing in the worktree {} on `{on}`", path.display()));
+        (self.say)(&format!(
+            "creel: continuing in the worktree {} on `{on}`",
+            path.display()
+        ));
         let base = on.clone();
-        let worktree = SessionWorktree { name, path: text(&path), branch, base, commit };
+        let worktree = SessionWorktree {
+            name,
+            path: text(&path),
+            branch,
+            base,
+            commit,
+        };
         let prepared = self.repository.prepared(worktree, is_new);
         if is_new {
             self.repository.fill(self.plan, &prepared, self.say)?;
@@ -112,20 +141,37 @@ impl WorktreeRequest<'_> {
     }
 
     fn create(&self) -> Result<PreparedWorktree, WorktreeError> {
-        let Some(base) = self.base.cloned() else { return Err(WorktreeError::NoSuchWorktree(self.session.to_owned())) };
+        let Some(base) = self.base.cloned() else {
+            return Err(WorktreeError::NoSuchWorktree(self.session.to_owned()));
+        };
         let (name, branch, path) = self.free_name()?;
-        (self.say)(&format!("creel: worktree {} on branch `{branch}`, from {}", path.display(), base.name));
-        self.repository.make_branch(&branch, &base.commit, self.session)?;
-        self.repository.add(&path, self.session, &[&text(&path), &branch])?;
+        (self.say)(&format!(
+            "creel: worktree {} on branch `{branch}`, from {}",
+            path.display(),
+            base.name
+        ));
+        self.repository
+            .make_branch(&branch, &base.commit, self.session)?;
+        self.repository
+            .add(&path, self.session, &[&text(&path), &branch])?;
         occupancy::occupy(&path)?;
-        let prepared = self
-            .repository
-            .prepared(SessionWorktree { name, path: text(&path), branch, base: base.name, commit: base.commit }, true);
+        let prepared = self.repository.prepared(
+            SessionWorktree {
+                name,
+                path: text(&path),
+                branch,
+                base: base.name,
+                commit: base.commit,
+            },
+            true,
+        );
         if let Err(error) = self.repository.fill(self.plan, &prepared, self.say) {
             // It is new, so there is no work in it.
             occupancy::leave();
             self.repository.discard(&path)?;
-            let _ = self.repository.ask(&["branch", "-D", "--", &prepared.worktree.branch]);
+            let _ = self
+                .repository
+                .ask(&["branch", "-D", "--", &prepared.worktree.branch]);
             return Err(error);
         }
         Ok(prepared)
@@ -136,8 +182,8 @@ impl WorktreeRequest<'_> {
         self.repository.folder(self.plan)
     }
 
-    /// A name whose branch and folder do not exist yet, or whose branch this session has just made: creel may have been
-    /// killed then.
+    /// A name whose branch and folder do not exist yet, or whose branch this session has just made:
+    /// creel may have been killed then.
     fn free_name(&self) -> Result<(String, String, PathBuf), WorktreeError> {
         let (name, is_fixed) = match &self.name {
             WorktreeName::Exactly(name) => (name, true),
@@ -149,12 +195,15 @@ impl WorktreeRequest<'_> {
             let (branch, path) = (self.plan.branch_of(&name), folder.join(&name));
             // Names have only letters, digits, `-` and `_`.
             let is_valid = self.plan.branch == WORKTREE_BRANCH
-                || self.repository.ask(&["check-ref-format", "--branch", &branch])?.is_ok;
+                || self
+                    .repository
+                    .ask(&["check-ref-format", "--branch", &branch])?
+                    .is_ok;
             if !is_valid {
                 return Err(WorktreeError::BadBranch(branch));
             }
-            let is_taken =
-                self.repository.branch(&branch)?.is_some() && !self.repository.is_new(&branch, self.session)?;
+            let is_taken = self.repository.branch(&branch)?.is_some()
+                && !self.repository.is_new(&branch, self.session)?;
             match (is_taken, path.exists(), is_fixed) {
                 (false, false, _) => return Ok((name, branch, path)),
                 (true, _, true) => return Err(WorktreeError::BranchExists { branch }),
@@ -177,14 +226,16 @@ impl ProjectRepository {
                     folder.pop();
                 }
                 Component::CurDir => {}
-                Component::Normal(_) | Component::RootDir | Component::Prefix(_) => folder.push(part),
+                Component::Normal(_) | Component::RootDir | Component::Prefix(_) => {
+                    folder.push(part);
+                }
             }
         }
         folder
     }
 
-    /// The worktree of a session that continues. If its folder is gone, creel checks it out again, and it has to be set
-    /// up.
+    /// The worktree of a session that continues. If its folder is gone, creel checks it out again,
+    /// and it has to be set up.
     pub fn restore(
         &self,
         worktree: &SessionWorktree,
@@ -194,11 +245,17 @@ impl ProjectRepository {
     ) -> Result<PreparedWorktree, WorktreeError> {
         let _alone = self.lock()?;
         let path = PathBuf::from(&worktree.path);
-        let known = self.worktrees()?.into_iter().find(|known| known.path == path);
+        let known = self
+            .worktrees()?
+            .into_iter()
+            .find(|known| known.path == path);
         if path.exists() {
             if !occupancy::occupy(&path)? {
                 let session = known.and_then(|known| known.session).unwrap_or_default();
-                return Err(WorktreeError::InUse { name: worktree.name.clone(), session });
+                return Err(WorktreeError::InUse {
+                    name: worktree.name.clone(),
+                    session,
+                });
             }
             self.repair(&path, &worktree.branch)?;
             self.hand_to(&path, session)?;
@@ -208,15 +265,25 @@ impl ProjectRepository {
         if known.is_some() {
             self.discard(&path)?;
         }
-        say(&format!("creel: checking out the worktree {} again", path.display()));
+        say(&format!(
+            "creel: checking out the worktree {} again",
+            path.display()
+        ));
         if self.branch(&worktree.branch)?.is_some() {
             self.add(&path, session, &[&worktree.path, &worktree.branch])?;
         } else {
-            self.add(&path, session, &["-b", &worktree.branch, &worktree.path, &worktree.commit])?;
+            self.add(
+                &path,
+                session,
+                &["-b", &worktree.branch, &worktree.path, &worktree.commit],
+            )?;
         }
         occupancy::occupy(&path)?;
         if let Some(entry) = entry_of(&path) {
-            let error = |cause| WorktreeError::File { action: format!("write to {}", entry.display()), cause };
+            let error = |cause| WorktreeError::File {
+                action: format!("write to {}", entry.display()),
+                cause,
+            };
             fs::write(entry.join(UNREADY), "").map_err(error)?;
         }
         let prepared = self.prepared(worktree.clone(), true);
@@ -235,26 +302,45 @@ impl ProjectRepository {
         let cwd = Path::new(&worktree.path).join(&self.prefix);
         // Without the slash that an empty prefix adds.
         let cwd = cwd.components().collect();
-        PreparedWorktree { worktree, cwd, is_new }
+        PreparedWorktree {
+            worktree,
+            cwd,
+            is_new,
+        }
     }
 
     /// Adds what git leaves out: submodules, and ignored files that the project needs.
-    fn fill(&self, plan: &WorktreePlan, prepared: &PreparedWorktree, say: &dyn Fn(&str)) -> Result<(), WorktreeError> {
+    fn fill(
+        &self,
+        plan: &WorktreePlan,
+        prepared: &PreparedWorktree,
+        say: &dyn Fn(&str),
+    ) -> Result<(), WorktreeError> {
         self.fill_in(plan, Path::new(&prepared.worktree.path), say)
     }
 
-    pub(super) fn fill_in(&self, plan: &WorktreePlan, path: &Path, say: &dyn Fn(&str)) -> Result<(), WorktreeError> {
+    pub(super) fn fill_in(
+        &self,
+        plan: &WorktreePlan,
+        path: &Path,
+        say: &dyn Fn(&str),
+    ) -> Result<(), WorktreeError> {
         let cwd = path.join(&self.prefix);
         if path.join(".gitmodules").exists() {
             say("creel: checking out the submodules");
-            told_there(path, &["submodule", "update", "--init", "--recursive", "--quiet"])?;
+            told_there(
+                path,
+                &["submodule", "update", "--init", "--recursive", "--quiet"],
+            )?;
         }
         for name in &plan.copy {
             let (from, to) = (self.project.join(name), cwd.join(name));
             match copy(&from, &to) {
                 Ok(()) => {}
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound && !from.exists() => {
-                    say(&format!("creel: `{name}` does not exist, so the worktree does not get it"));
+                    say(&format!(
+                        "creel: `{name}` does not exist, so the worktree does not get it"
+                    ));
                 }
                 Err(cause) => {
                     let action = format!("copy {} to the worktree", from.display());
@@ -265,36 +351,80 @@ impl ProjectRepository {
         Ok(())
     }
 
-    /// Makes a branch for a session, or moves the one that it has just made. Its log says whose it is.
+    /// Makes a branch for a session, or moves the one that it has just made. Its log says whose it
+    /// is.
     fn make_branch(&self, branch: &str, commit: &str, session: &str) -> Result<(), WorktreeError> {
         let (reference, reason) = (format!("refs/heads/{branch}"), self.lock_reason(session));
         let before = self.branch(branch)?.unwrap_or_default();
-        let make = ["update-ref", "--create-reflog", "-m", &reason, &reference, commit, &before];
+        let make = [
+            "update-ref",
+            "--create-reflog",
+            "-m",
+            &reason,
+            &reference,
+            commit,
+            &before,
+        ];
         self.tell(&make).map(drop)
     }
 
     /// Whether this session has made the branch, and nothing has happened to it since.
     fn is_new(&self, branch: &str, session: &str) -> Result<bool, WorktreeError> {
-        let log = self.ask(&["log", "--walk-reflogs", "--format=%gs", &format!("refs/heads/{branch}"), "--"])?;
+        let log = self.ask(&[
+            "log",
+            "--walk-reflogs",
+            "--format=%gs",
+            &format!("refs/heads/{branch}"),
+            "--",
+        ])?;
         let is_used = self.tell(&["worktree", "list", "--porcelain"])?;
-        let is_used = is_used.lines().any(|line| line.strip_prefix("branch refs/heads/") == Some(branch));
+        let is_used = is_used
+            .lines()
+            .any(|line| line.strip_prefix("branch refs/heads/") == Some(branch));
         let reason = self.lock_reason(session);
-        Ok(log.is_ok && !is_used && !log.line().is_empty() && log.line().lines().all(|entry| entry == reason))
+        Ok(log.is_ok
+            && !is_used
+            && !log.line().is_empty()
+            && log.line().lines().all(|entry| entry == reason))
     }
 
     /// Creates a worktree that names its session from the start.
-    pub(super) fn add(&self, path: &Path, session: &str, what: &[&str]) -> Result<(), WorktreeError> {
+    pub(super) fn add(
+        &self,
+        path: &Path,
+        session: &str,
+        what: &[&str],
+    ) -> Result<(), WorktreeError> {
         if let Some(folder) = path.parent() {
-            let error = |cause| WorktreeError::File { action: format!("create {}", folder.display()), cause };
+            let error = |cause| WorktreeError::File {
+                action: format!("create {}", folder.display()),
+                cause,
+            };
             // Otherwise the project would show its worktrees as untracked files.
             let is_inside = folder.starts_with(&self.project);
-            if is_inside { create_ignored(folder) } else { fs::create_dir_all(folder) }.map_err(error)?;
+            if is_inside {
+                create_ignored(folder)
+            } else {
+                fs::create_dir_all(folder)
+            }
+            .map_err(error)?;
         }
         let reason = self.lock_reason(session);
-        let first = ["worktree", "add", "--quiet", "--no-track", "--lock", "--reason", &reason];
+        let first = [
+            "worktree",
+            "add",
+            "--quiet",
+            "--no-track",
+            "--lock",
+            "--reason",
+            &reason,
+        ];
         // An existing branch has an upstream already, and git refuses the option for it.
         let is_new = what.first() == Some(&"-b");
-        let first = first.iter().copied().filter(|word| is_new || *word != "--no-track");
+        let first = first
+            .iter()
+            .copied()
+            .filter(|word| is_new || *word != "--no-track");
         let args: Vec<&str> = first.chain(what.iter().copied()).collect();
         self.tell(&args).map(drop)
     }
@@ -305,10 +435,16 @@ impl ProjectRepository {
         let Some(entry) = entry_of(path).filter(is_ours) else {
             return Err(WorktreeError::NoSuchWorktree(session.to_owned()));
         };
-        // Git would unlock it first, and a kill in between would leave a worktree without a session.
+        // Git would unlock it first, and a kill in between would leave a worktree without a
+        // session.
         let (lock, new) = (entry.join("locked"), entry.join("locked.new"));
-        let error = |cause| WorktreeError::File { action: format!("write {}", lock.display()), cause };
-        fs::write(&new, self.lock_reason(session)).and_then(|()| fs::rename(&new, &lock)).map_err(error)
+        let error = |cause| WorktreeError::File {
+            action: format!("write {}", lock.display()),
+            cause,
+        };
+        fs::write(&new, self.lock_reason(session))
+            .and_then(|()| fs::rename(&new, &lock))
+            .map_err(error)
     }
 }
 
@@ -333,5 +469,9 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;
     }
-    if kind.is_symlink() { std::os::unix::fs::symlink(fs::read_link(from)?, to) } else { fs::copy(from, to).map(drop) }
+    if kind.is_symlink() {
+        std::os::unix::fs::symlink(fs::read_link(from)?, to)
+    } else {
+        fs::copy(from, to).map(drop)
+    }
 }

@@ -41,22 +41,35 @@ pub enum BranchRemoval<'a> {
 
 impl ProjectRepository {
     /// Removes a worktree, unless something would be lost.
-    pub fn remove(&self, worktree: &OwnedWorktree, branch: BranchRemoval<'_>) -> Result<RemovalOutcome, WorktreeError> {
+    pub fn remove(
+        &self,
+        worktree: &OwnedWorktree,
+        branch: BranchRemoval<'_>,
+    ) -> Result<RemovalOutcome, WorktreeError> {
         let _alone = self.lock()?;
         let entry = entry_of(&worktree.path);
-        let is_checked_out = entry.is_none_or(|entry| is_half_made(&entry) || entry.join("index").exists());
+        let is_checked_out =
+            entry.is_none_or(|entry| is_half_made(&entry) || entry.join("index").exists());
         if !is_checked_out && !occupancy::is_occupied(&worktree.path) {
-            self.repair(&worktree.path, worktree.branch.as_deref().unwrap_or_default())?;
+            self.repair(
+                &worktree.path,
+                worktree.branch.as_deref().unwrap_or_default(),
+            )?;
         }
         if let Some(unsaved) = worktree.unsaved(self)? {
             return Ok(RemovalOutcome::Kept(unsaved));
         }
         if let Some(going) = entry_of(&worktree.path).map(|entry| entry.join(GOING)) {
-            let error = |cause| WorktreeError::File { action: format!("write {}", going.display()), cause };
+            let error = |cause| WorktreeError::File {
+                action: format!("write {}", going.display()),
+                cause,
+            };
             fs::write(&going, "").map_err(error)?;
         }
         self.discard(&worktree.path)?;
-        let Some(name) = worktree.branch.clone() else { return Ok(RemovalOutcome::Removed(BranchFate::Unknown)) };
+        let Some(name) = worktree.branch.clone() else {
+            return Ok(RemovalOutcome::Removed(BranchFate::Unknown));
+        };
         let fate = if branch == BranchRemoval::IfMerged(&name) && self.delete_if_merged(&name)? {
             BranchFate::Deleted(name)
         } else {
@@ -66,7 +79,11 @@ impl ProjectRepository {
     }
 
     /// Removes the worktree of a session, unless something would be lost.
-    pub fn remove_of(&self, worktree: &SessionWorktree, session: &str) -> Result<RemovalOutcome, WorktreeError> {
+    pub fn remove_of(
+        &self,
+        worktree: &SessionWorktree,
+        session: &str,
+    ) -> Result<RemovalOutcome, WorktreeError> {
         let path = PathBuf::from(&worktree.path);
         let owned = OwnedWorktree {
             name: worktree.name.clone(),
@@ -79,13 +96,22 @@ impl ProjectRepository {
         self.remove(&owned, BranchRemoval::Keep)
     }
 
-    /// The branches that creel made for these sessions, by their logs. It may have been killed before a session began.
+    /// The branches that creel made for these sessions, by their logs. It may have been killed
+    /// before a session began.
     pub fn branches_made_for(&self, sessions: &[String]) -> Result<Vec<String>, WorktreeError> {
-        let reasons: Vec<String> = sessions.iter().map(|session| self.lock_reason(session)).collect();
+        let reasons: Vec<String> = sessions
+            .iter()
+            .map(|session| self.lock_reason(session))
+            .collect();
         let all = self.tell(&["for-each-ref", "--format=%(refname:short)", "refs/heads"])?;
         let is_theirs = |branch: &&str| {
             let log = fs::read_to_string(self.common_dir.join("logs/refs/heads").join(branch));
-            let first = log.as_deref().unwrap_or_default().lines().next().and_then(|line| line.split_once('\t'));
+            let first = log
+                .as_deref()
+                .unwrap_or_default()
+                .lines()
+                .next()
+                .and_then(|line| line.split_once('\t'));
             first.is_some_and(|(_, reason)| reasons.iter().any(|own| own == reason))
         };
         Ok(all.lines().filter(is_theirs).map(str::to_owned).collect())
@@ -95,7 +121,9 @@ impl ProjectRepository {
     pub fn forget_branches(&self, branches: &[String], kept: &str) -> Result<(), WorktreeError> {
         for branch in branches.iter().filter(|branch| *branch != kept) {
             let reference = format!("refs/heads/{branch}");
-            if self.branch(branch)?.is_some() && self.contains(&format!("refs/heads/{kept}"), &reference)? {
+            if self.branch(branch)?.is_some()
+                && self.contains(&format!("refs/heads/{kept}"), &reference)?
+            {
                 // Git keeps one that is checked out.
                 self.ask(&["branch", "--quiet", "-D", "--", branch])?;
             }
@@ -103,17 +131,33 @@ impl ProjectRepository {
         Ok(())
     }
 
-    /// Deletes a branch if another one has all its commits. Branches of other sessions do not count, since they can go too.
+    /// Deletes a branch if another one has all its commits. Branches of other sessions do not
+    /// count, since they can go too.
     fn delete_if_merged(&self, branch: &str) -> Result<bool, WorktreeError> {
-        let Some(commit) = self.branch(branch)? else { return Ok(false) };
+        let Some(commit) = self.branch(branch)? else {
+            return Ok(false);
+        };
         let reference = format!("refs/heads/{branch}");
         let contains = format!("--contains={commit}");
-        let all = self.tell(&["for-each-ref", &contains, "--format=%(refname)", "refs/heads", "refs/remotes"])?;
-        let prefix = branch.rsplit_once('/').map_or(branch.to_owned(), |(prefix, _)| format!("{prefix}/"));
+        let all = self.tell(&[
+            "for-each-ref",
+            &contains,
+            "--format=%(refname)",
+            "refs/heads",
+            "refs/remotes",
+        ])?;
+        let prefix = branch
+            .rsplit_once('/')
+            .map_or(branch.to_owned(), |(prefix, _)| format!("{prefix}/"));
         let is_of_session = |name: &str| {
             let local = name.strip_prefix("refs/heads/");
-            let remote = name.strip_prefix("refs/remotes/").and_then(|name| name.split_once('/')).map(|(_, name)| name);
-            local.or(remote).is_none_or(|name| name.starts_with(&prefix))
+            let remote = name
+                .strip_prefix("refs/remotes/")
+                .and_then(|name| name.split_once('/'))
+                .map(|(_, name)| name);
+            local
+                .or(remote)
+                .is_none_or(|name| name.starts_with(&prefix))
         };
         if all.lines().all(is_of_session) {
             return Ok(false);
@@ -130,6 +174,7 @@ impl ProjectRepository {
         }
         // The first `--force` is for submodules, the second for the lock.
         let path = path.to_string_lossy();
-        self.tell(&["worktree", "remove", "--force", "--force", "--", &path]).map(drop)
+        self.tell(&["worktree", "remove", "--force", "--force", "--", &path])
+            .map(drop)
     }
 }

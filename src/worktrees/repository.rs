@@ -18,7 +18,8 @@ use crate::{
     },
 };
 
-/// The commands that change nothing, or only what the same command changes again. One that was killed is no answer: "no".
+/// The commands that change nothing, or only what the same command changes again. One that was
+/// killed is no answer: "no".
 const QUESTIONS: [&str; 14] = [
     "check-ref-format",
     "diff",
@@ -51,7 +52,9 @@ pub enum WorktreeError {
          one, leave out --worktree, `worktree:` and --jobs", .0.display()
     )]
     NoRepository(PathBuf),
-    #[error("the repository has no commit yet, and a worktree starts from one; commit something first")]
+    #[error(
+        "the repository has no commit yet, and a worktree starts from one; commit something first"
+    )]
     NoCommit,
     #[error(
         "sessions in {} cannot have worktrees: the folder's name is not valid text (UTF-8)\n  rename it, or leave out \
@@ -60,7 +63,9 @@ pub enum WorktreeError {
     NotText(PathBuf),
     #[error("{} is not in the last commit, so a worktree would not have it\n  commit it first", .0.display())]
     NotCommitted(PathBuf),
-    #[error("the remote `{0}` does not exist\n  add it with `git remote add {0} URL`, or change `submit.remote`")]
+    #[error(
+        "the remote `{0}` does not exist\n  add it with `git remote add {0} URL`, or change `submit.remote`"
+    )]
     NoRemote(String),
     #[error("there is no branch `{base}`{place}\n  change `worktree.base`")]
     NoBase { base: String, place: String },
@@ -81,7 +86,9 @@ pub enum WorktreeError {
          try again", .0.display()
     )]
     Broken(PathBuf),
-    #[error("session `{session}` works in the worktree `{name}`\n  choose another name, or wait until it has ended")]
+    #[error(
+        "session `{session}` works in the worktree `{name}`\n  choose another name, or wait until it has ended"
+    )]
     InUse { name: String, session: String },
     #[error("there is no worktree `{0}`; list them with `creel worktree list`")]
     NoSuchWorktree(String),
@@ -138,36 +145,77 @@ impl GitReply {
 
     /// The last line of what git complained about, which is the decisive one.
     pub fn complaint(&self) -> String {
-        let lines = self.stderr.lines().map(str::trim).filter(|line| !line.is_empty());
+        let lines = self
+            .stderr
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty());
         let is_decisive = |line: &&str| line.starts_with("fatal:") || line.starts_with("error:");
-        let chosen =
-            lines.clone().find(is_decisive).or_else(|| lines.clone().next_back()).unwrap_or("it does not say why");
+        let chosen = lines
+            .clone()
+            .find(is_decisive)
+            .or_else(|| lines.clone().next_back())
+            .unwrap_or("it does not say why");
         // A list follows on the next lines, and what a hook of the remote says comes before.
-        let list: Vec<&str> = lines.clone().skip_while(|line| *line != chosen).skip(1).take(3).collect();
-        let list = if chosen.ends_with(':') { format!(" {}", list.join(", ")) } else { String::new() };
-        let remote: Vec<&str> = lines.filter_map(|line| line.strip_prefix("remote: ")).map(str::trim).take(3).collect();
-        let remote = if remote.is_empty() { String::new() } else { format!(" ({})", remote.join("; ")) };
-        let chosen = chosen.trim_start_matches("fatal: ").trim_start_matches("error: ");
+        let list: Vec<&str> = lines
+            .clone()
+            .skip_while(|line| *line != chosen)
+            .skip(1)
+            .take(3)
+            .collect();
+        let list = if chosen.ends_with(':') {
+            format!(" {}", list.join(", "))
+        } else {
+            String::new()
+        };
+        let remote: Vec<&str> = lines
+            .filter_map(|line| line.strip_prefix("remote: "))
+            .map(str::trim)
+            .take(3)
+            .collect();
+        let remote = if remote.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", remote.join("; "))
+        };
+        let chosen = chosen
+            .trim_start_matches("fatal: ")
+            .trim_start_matches("error: ");
         format!("{chosen}{list}{remote}")
     }
 }
 
 impl ProjectRepository {
     pub fn of(project: &Path) -> Result<Self, WorktreeError> {
-        let answer = git_in(project, &["rev-parse", "--is-inside-work-tree", "--show-prefix", "--git-common-dir"])?;
+        let answer = git_in(
+            project,
+            &[
+                "rev-parse",
+                "--is-inside-work-tree",
+                "--show-prefix",
+                "--git-common-dir",
+            ],
+        )?;
         let mut lines = answer.stdout.lines();
         match (lines.next(), lines.next(), lines.next()) {
             (Some("true"), Some(prefix), Some(common)) if answer.is_ok => {
                 let common_dir = project.join(common);
                 let common_dir = common_dir.canonicalize().unwrap_or(common_dir);
-                Ok(Self { project: project.to_owned(), prefix: PathBuf::from(prefix), common_dir })
+                Ok(Self {
+                    project: project.to_owned(),
+                    prefix: PathBuf::from(prefix),
+                    common_dir,
+                })
             }
             (_, _, _) => {
                 let is_none = ["not a git repository", "must be run in a work tree"];
                 if answer.is_ok || is_none.iter().any(|words| answer.stderr.contains(words)) {
                     return Err(WorktreeError::NoRepository(project.to_owned()));
                 }
-                Err(WorktreeError::Git { command: "rev-parse".to_owned(), complaint: answer.complaint() })
+                Err(WorktreeError::Git {
+                    command: "rev-parse".to_owned(),
+                    complaint: answer.complaint(),
+                })
             }
         }
     }
@@ -178,18 +226,33 @@ impl ProjectRepository {
             return Err(WorktreeError::NotText(self.project.clone()));
         }
         let folder = format!("HEAD:{}", self.prefix.display());
-        let is_there =
-            self.prefix.as_os_str().is_empty() || self.ask(&["rev-parse", "--verify", "--quiet", &folder])?.is_ok;
-        if is_there { Ok(()) } else { Err(WorktreeError::NotCommitted(self.project.clone())) }
+        let is_there = self.prefix.as_os_str().is_empty()
+            || self
+                .ask(&["rev-parse", "--verify", "--quiet", &folder])?
+                .is_ok;
+        if is_there {
+            Ok(())
+        } else {
+            Err(WorktreeError::NotCommitted(self.project.clone()))
+        }
     }
 
     /// Waits until no other creel changes the worktrees.
     pub fn lock(&self) -> Result<RepositoryLock, WorktreeError> {
         let path = self.common_dir.join(LOCK);
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let opened = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path);
         let locked = opened.and_then(|file| file.lock().map(|()| file));
-        let error = |cause| WorktreeError::File { action: format!("lock {}", path.display()), cause };
-        locked.map(|file| RepositoryLock { _file: file }).map_err(error)
+        let error = |cause| WorktreeError::File {
+            action: format!("lock {}", path.display()),
+            cause,
+        };
+        locked
+            .map(|file| RepositoryLock { _file: file })
+            .map_err(error)
     }
 
     /// Any exit code is fine.
@@ -204,7 +267,12 @@ impl ProjectRepository {
 
     /// Resolves a reference to its commit.
     pub fn commit(&self, what: &str) -> Result<Option<String>, WorktreeError> {
-        let answer = self.ask(&["rev-parse", "--verify", "--quiet", &format!("{what}^{{commit}}")])?;
+        let answer = self.ask(&[
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            &format!("{what}^{{commit}}"),
+        ])?;
         Ok(answer.is_ok.then(|| answer.line().to_owned()))
     }
 
@@ -213,7 +281,8 @@ impl ProjectRepository {
         self.commit(&format!("refs/heads/{name}"))
     }
 
-    /// The commit without a parent that this history began with. It is the same in every full clone.
+    /// The commit without a parent that this history began with. It is the same in every full
+    /// clone.
     pub fn root_commit(project: &Path) -> Result<String, RootCommitError> {
         let found = Self::of(project);
         if matches!(found, Err(WorktreeError::NoRepository(_))) {
@@ -231,41 +300,55 @@ impl ProjectRepository {
 
     /// Whether `earlier` is an ancestor of `later`, or the same.
     pub fn contains(&self, later: &str, earlier: &str) -> Result<bool, WorktreeError> {
-        Ok(self.ask(&["merge-base", "--is-ancestor", earlier, later])?.is_ok)
+        Ok(self
+            .ask(&["merge-base", "--is-ancestor", earlier, later])?
+            .is_ok)
     }
 }
 
-/// The entry of a worktree in its repository, where git keeps its HEAD and index. None if this is no worktree.
+/// The entry of a worktree in its repository, where git keeps its HEAD and index. None if this is
+/// no worktree.
 pub fn entry_of(worktree: &Path) -> Option<PathBuf> {
     let link = std::fs::read_to_string(worktree.join(".git")).ok()?;
-    worktree.join(link.strip_prefix("gitdir: ")?.trim_end()).canonicalize().ok()
+    worktree
+        .join(link.strip_prefix("gitdir: ")?.trim_end())
+        .canonicalize()
+        .ok()
 }
 
-/// The branch that is checked out in a worktree, without asking git. `Some(None)` if only a commit is; None if that cannot be
-/// read.
+/// The branch that is checked out in a worktree, without asking git. `Some(None)` if only a commit
+/// is; None if that cannot be read.
 pub fn checked_out(worktree: &Path) -> Option<Option<String>> {
     // A journal can name any path.
     let is_file = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
-    let head = entry_of(Some(worktree).filter(|worktree| is_file(&worktree.join(".git")))?)?.join("HEAD");
+    let head =
+        entry_of(Some(worktree).filter(|worktree| is_file(&worktree.join(".git")))?)?.join("HEAD");
     let head = std::fs::read_to_string(Some(head).filter(|head| is_file(head))?).ok()?;
-    Some(head.trim_end().strip_prefix("ref: refs/heads/").map(str::to_owned))
+    Some(
+        head.trim_end()
+            .strip_prefix("ref: refs/heads/")
+            .map(str::to_owned),
+    )
 }
 
-/// The branch that is checked out in the session's worktree: the agent may have left the one that creel created. If the
-/// worktree is gone, the branch that stayed.
+/// The branch that is checked out in the session's worktree: the agent may have left the one that
+/// creel created. If the worktree is gone, the branch that stayed.
 pub fn session_branch(began: &SessionStarted) -> Option<String> {
     let worktree = began.worktree.as_ref()?;
     checked_out(Path::new(&worktree.path)).unwrap_or_else(|| Some(worktree.branch.clone()))
 }
 
-/// Calls git in the top folder of a worktree. Without its own `.git` file, git would use the repository around it: the
-/// user's checkout.
+/// Calls git in the top folder of a worktree. Without its own `.git` file, git would use the
+/// repository around it: the user's checkout.
 pub fn git_there(worktree: &Path, args: &[&str]) -> Result<GitReply, WorktreeError> {
     if entry_of(worktree).is_none() {
         return Err(WorktreeError::Broken(worktree.to_owned()));
     }
     let mut command = Command::new("git");
-    command.env("GIT_CEILING_DIRECTORIES", worktree.parent().unwrap_or(worktree));
+    command.env(
+        "GIT_CEILING_DIRECTORIES",
+        worktree.parent().unwrap_or(worktree),
+    );
     call(command, worktree, args)
 }
 
@@ -280,7 +363,11 @@ pub fn git_in(folder: &Path, args: &[&str]) -> Result<GitReply, WorktreeError> {
 }
 
 fn call(mut command: Command, folder: &Path, args: &[&str]) -> Result<GitReply, WorktreeError> {
-    command.args(["--no-pager", "-c", "color.ui=false"]).args(args).current_dir(folder).stdin(Stdio::null());
+    command
+        .args(["--no-pager", "-c", "color.ui=false"])
+        .args(args)
+        .current_dir(folder)
+        .stdin(Stdio::null());
     for name in UNSET {
         command.env_remove(name);
     }
@@ -303,23 +390,42 @@ fn call(mut command: Command, folder: &Path, args: &[&str]) -> Result<GitReply, 
         }
     }
     // A push says what it did by its exit code, too.
-    if let Some(signal) = output.status.signal().filter(|_| is_question && args.first() != Some(&"push")) {
+    if let Some(signal) = output
+        .status
+        .signal()
+        .filter(|_| is_question && args.first() != Some(&"push"))
+    {
         let complaint = format!("git was killed by signal {signal}");
-        return Err(WorktreeError::Git { command: args[0].to_owned(), complaint });
+        return Err(WorktreeError::Git {
+            command: args[0].to_owned(),
+            complaint,
+        });
     }
     let was_killed = was_killed(&output);
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let (is_ok, stdout, mut stderr) = (output.status.success(), text(output.stdout), text(output.stderr));
+    let (is_ok, stdout, mut stderr) = (
+        output.status.success(),
+        text(output.stdout),
+        text(output.stderr),
+    );
     if let Some(signal) = output.status.signal() {
         stderr.push_str(&format!("\nfatal: git was killed by signal {signal}"));
     }
-    Ok(GitReply { is_ok, was_killed, stdout, stderr })
+    Ok(GitReply {
+        is_ok,
+        was_killed,
+        stdout,
+        stderr,
+    })
 }
 
 /// Whether a program of git was killed, and not by a key or a command that ends this process, too.
 fn was_killed(output: &Output) -> bool {
     let by_user = [Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw);
-    let own = output.status.signal().is_some_and(|signal| !by_user.contains(&signal));
+    let own = output
+        .status
+        .signal()
+        .is_some_and(|signal| !by_user.contains(&signal));
     own || String::from_utf8_lossy(&output.stderr).contains("died of signal 9")
 }
 
@@ -333,5 +439,8 @@ fn answered(answer: &GitReply, args: &[&str]) -> Result<String, WorktreeError> {
         return Ok(answer.line().to_owned());
     }
     let command = args.iter().take(2).copied().collect::<Vec<_>>().join(" ");
-    Err(WorktreeError::Git { command, complaint: answer.complaint() })
+    Err(WorktreeError::Git {
+        command,
+        complaint: answer.complaint(),
+    })
 }

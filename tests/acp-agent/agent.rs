@@ -3,8 +3,8 @@
 //! Owns the order of events and the default answers. Does not perform steps: see [`crate::play`].
 //!
 //! # Invariants
-//! - One request is played at a time. Messages that arrive meanwhile are handled between steps and while the agent
-//!   waits.
+//! - One request is played at a time. Messages that arrive meanwhile are handled between steps and
+//!   while the agent waits.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -65,7 +65,12 @@ impl Agent {
         Self {
             script: Rc::new(script),
             memory,
-            scene: Scene::new(Kind::Start, Value::Null, NO_SESSION.to_owned(), own_folder()),
+            scene: Scene::new(
+                Kind::Start,
+                Value::Null,
+                NO_SESSION.to_owned(),
+                own_folder(),
+            ),
             inbox,
             arrived,
             backlog: VecDeque::new(),
@@ -128,19 +133,29 @@ impl Agent {
     }
 
     fn next(&self) -> Incoming {
-        self.arrived.recv().expect("the agent itself holds a sender")
+        self.arrived
+            .recv()
+            .expect("the agent itself holds a sender")
     }
 
     fn take_in(&mut self, incoming: Incoming) {
         match incoming {
-            Incoming::Request(request) if self.script.knows(&request.method) => self.backlog.push_back(request),
-            Incoming::Request(request) => wire::send_answer(&request.id, &Err(error(-32601, "Method not found"))),
+            Incoming::Request(request) if self.script.knows(&request.method) => {
+                self.backlog.push_back(request);
+            }
+            Incoming::Request(request) => {
+                wire::send_answer(&request.id, &Err(error(-32601, "Method not found")));
+            }
             Incoming::Notification { method, params } if method == "session/cancel" => {
                 self.on_cancel(&params["sessionId"]);
             }
             Incoming::Notification { .. } => {}
-            Incoming::Answer { id, answer } => self.answers.extend(id.as_u64().map(|id| (id, answer))),
-            Incoming::Nonsense => wire::send_answer(&Value::Null, &Err(error(-32700, "Parse error"))),
+            Incoming::Answer { id, answer } => {
+                self.answers.extend(id.as_u64().map(|id| (id, answer)));
+            }
+            Incoming::Nonsense => {
+                wire::send_answer(&Value::Null, &Err(error(-32700, "Parse error")));
+            }
             Incoming::Closed => self.on_closed(),
             Incoming::CommandEnded => self.commands_ended += 1,
         }
@@ -148,7 +163,10 @@ impl Agent {
 
     fn on_cancel(&mut self, session: &Value) {
         self.scene.cancelled |= self.scene.is_prompt_of(session);
-        let waiting = self.backlog.iter_mut().filter(|request| request.params["sessionId"] == *session);
+        let waiting = self
+            .backlog
+            .iter_mut()
+            .filter(|request| request.params["sessionId"] == *session);
         waiting.for_each(|request| request.cancelled = true);
     }
 
@@ -172,7 +190,8 @@ impl Agent {
             }
             "session/new" => {
                 let session = self.memory.fresh_session();
-                self.memory.remember_session(&session, &folder_in(&request.params));
+                self.memory
+                    .remember_session(&session, &folder_in(&request.params));
                 self.perform(request, &session, &Ok(json!({"sessionId": session})));
             }
             "session/load" => self.on_load(request, Value::Null),
@@ -186,34 +205,55 @@ impl Agent {
         let session = session_in(request);
         let known = self.memory.folder_of(&session).is_some() || !self.memory.lasts();
         if known {
-            self.memory.remember_session(&session, &folder_in(&request.params));
+            self.memory
+                .remember_session(&session, &folder_in(&request.params));
         }
-        let answer = if known { Ok(result) } else { Err(error(-32002, "Resource not found")) };
+        let answer = if known {
+            Ok(result)
+        } else {
+            Err(error(-32002, "Resource not found"))
+        };
         self.perform(request, &session, &answer);
     }
 
     /// Plays the steps of a request that is not a prompt, then answers it unless they did.
     fn perform(&mut self, request: &Request, session: &str, answer: &Answer) {
         let cwd = self.memory.folder_of(session).unwrap_or_else(own_folder);
-        let kind = if request.method == "session/new" { Kind::NewSession } else { Kind::Other };
+        let kind = if request.method == "session/new" {
+            Kind::NewSession
+        } else {
+            Kind::Other
+        };
         self.scene = Scene::new(kind, request.id.clone(), session.to_owned(), cwd);
-        let steps = self.script.on.get(&request.method).map(Rc::clone).unwrap_or_default();
+        let steps = self
+            .script
+            .on
+            .get(&request.method)
+            .map(Rc::clone)
+            .unwrap_or_default();
         self.play_and_answer(&steps, answer);
     }
 
     fn on_prompt(&mut self, request: &Request) {
         let session = session_in(request);
         let Some(cwd) = self.memory.folder_of(&session) else {
-            return wire::send_answer(&request.id, &Err(error(-32602, "Invalid params: unknown session")));
+            return wire::send_answer(
+                &request.id,
+                &Err(error(-32602, "Invalid params: unknown session")),
+            );
         };
         let prompt = text_of(&request.params["prompt"]);
-        let turn = self.script.turn_for(&prompt, |turn| self.memory.was_played(turn));
+        let turn = self
+            .script
+            .turn_for(&prompt, |turn| self.memory.was_played(turn));
         self.scene = Scene::new(Kind::Prompt, request.id.clone(), session, cwd);
         self.scene.prompt = prompt;
         self.scene.turn = self.memory.remember_prompt(turn);
         self.scene.cancelled = request.cancelled;
         self.scene.ignores_cancel = self.script.ignore_cancel;
-        let steps = turn.map(|turn| Rc::clone(&self.script.turns[turn].steps)).unwrap_or_default();
+        let steps = turn
+            .map(|turn| Rc::clone(&self.script.turns[turn].steps))
+            .unwrap_or_default();
         self.play_and_answer(&steps, &Ok(json!({"stopReason": "end_turn"})));
     }
 
@@ -271,15 +311,21 @@ fn error(code: i32, message: &str) -> Value {
 
 /// An id that the client has not used.
 fn wrong(id: &Value) -> Value {
-    id.as_u64().map_or_else(|| json!(format!("not {id}")), |id| json!(id + 1000))
+    id.as_u64()
+        .map_or_else(|| json!(format!("not {id}")), |id| json!(id + 1000))
 }
 
 fn session_in(request: &Request) -> String {
-    request.params["sessionId"].as_str().unwrap_or(NO_SESSION).to_owned()
+    request.params["sessionId"]
+        .as_str()
+        .unwrap_or(NO_SESSION)
+        .to_owned()
 }
 
 fn folder_in(params: &Value) -> PathBuf {
-    params["cwd"].as_str().map_or_else(own_folder, PathBuf::from)
+    params["cwd"]
+        .as_str()
+        .map_or_else(own_folder, PathBuf::from)
 }
 
 fn own_folder() -> PathBuf {
@@ -289,5 +335,8 @@ fn own_folder() -> PathBuf {
 /// The text of a prompt's blocks.
 fn text_of(blocks: &Value) -> String {
     let blocks = blocks.as_array().into_iter().flatten();
-    blocks.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+    blocks
+        .filter_map(|block| block["text"].as_str())
+        .collect::<Vec<_>>()
+        .join("\n")
 }

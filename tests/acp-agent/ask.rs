@@ -10,7 +10,12 @@ impl Agent {
         let tool = self.scene.fill_value(&ask.tool);
         let params = json!({"sessionId": self.scene.session, "toolCall": tool, "options": options});
         let id = self.request("session/request_permission", &params);
-        self.scene.questions.push(Question { name: ask.name.clone(), id, options, allowed: None });
+        self.scene.questions.push(Question {
+            name: ask.name.clone(),
+            id,
+            options,
+            allowed: None,
+        });
         if ask.wait {
             self.settle(self.scene.questions.len() - 1);
         }
@@ -20,7 +25,9 @@ impl Agent {
     pub(crate) fn is_allowed(&mut self, name: Option<&str>) -> bool {
         let fits = |question: &Question| name.is_none() || question.name.as_deref() == name;
         let Some(place) = self.scene.questions.iter().rposition(fits) else {
-            fail(&format!("`if_allowed`: nothing was asked as {name:?} in this turn"));
+            fail(&format!(
+                "`if_allowed`: nothing was asked as {name:?} in this turn"
+            ));
         };
         self.settle(place)
     }
@@ -45,10 +52,23 @@ fn outcome(answer: &Answer, options: &Value) -> (String, bool) {
         Ok(result) => &result["outcome"],
         Err(error) => return (said_of(error), false),
     };
-    let Some(chosen) = outcome["optionId"].as_str().filter(|_| outcome["outcome"] == "selected") else {
-        return (outcome["outcome"].as_str().unwrap_or("nothing").to_owned(), false);
+    let Some(chosen) = outcome["optionId"]
+        .as_str()
+        .filter(|_| outcome["outcome"] == "selected")
+    else {
+        return (
+            outcome["outcome"].as_str().unwrap_or("nothing").to_owned(),
+            false,
+        );
     };
-    let option = options.as_array().into_iter().flatten().find(|option| option["optionId"] == chosen);
+    let option = options
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|option| option["optionId"] == chosen);
     let kind = option.and_then(|option| option["kind"].as_str());
-    (chosen.to_owned(), kind.is_some_and(|kind| kind.starts_with("allow")))
+    (
+        chosen.to_owned(),
+        kind.is_some_and(|kind| kind.starts_with("allow")),
+    )
 }

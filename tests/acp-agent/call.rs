@@ -12,7 +12,9 @@ impl Agent {
     pub(crate) fn read(&mut self, params: &Map<String, Value>) {
         let answer = self.call("fs/read_text_file", params);
         self.say(&match answer {
-            Ok(result) => result["content"].as_str().map_or_else(|| result.to_string(), str::to_owned),
+            Ok(result) => result["content"]
+                .as_str()
+                .map_or_else(|| result.to_string(), str::to_owned),
             Err(error) => said_of(&error),
         });
     }
@@ -32,7 +34,12 @@ impl Agent {
     pub(crate) fn terminal(&mut self, terminal: &Terminal) {
         let created = self.call("terminal/create", &terminal.params);
         match created {
-            Ok(result) => self.scene.terminal = result["terminalId"].as_str().map(str::to_owned).unwrap_or_default(),
+            Ok(result) => {
+                self.scene.terminal = result["terminalId"]
+                    .as_str()
+                    .map(str::to_owned)
+                    .unwrap_or_default();
+            }
             Err(error) => return self.say(&said_of(&error)),
         }
         match terminal.then {
@@ -56,7 +63,9 @@ impl Agent {
         if !self.has_answer_to(exit) {
             let _ = self.call_terminal("terminal/kill");
         }
-        let said = self.answer_to(exit).and_then(|_| self.call_terminal("terminal/output"));
+        let said = self
+            .answer_to(exit)
+            .and_then(|_| self.call_terminal("terminal/output"));
         self.say(&said.map_or_else(|error| said_of(&error), |output| said_of_terminal(&output)));
         let _ = self.call_terminal("terminal/release");
     }
@@ -86,7 +95,11 @@ impl Agent {
 
 /// The text for an error of the client.
 pub(crate) fn said_of(error: &Value) -> String {
-    format!("error {}: {}", error["code"], error["message"].as_str().unwrap_or_default())
+    format!(
+        "error {}: {}",
+        error["code"],
+        error["message"].as_str().unwrap_or_default()
+    )
 }
 
 fn said_of_terminal(result: &Value) -> String {
@@ -96,6 +109,13 @@ fn said_of_terminal(result: &Value) -> String {
         (None, Some(code)) => format!("exit {code}"),
         (None, None) => "running".to_owned(),
     };
-    let cut = if result["truncated"] == true { ", truncated" } else { "" };
-    format!("{end}{cut}: {}", result["output"].as_str().unwrap_or_default())
+    let cut = if result["truncated"] == true {
+        ", truncated"
+    } else {
+        ""
+    };
+    format!(
+        "{end}{cut}: {}",
+        result["output"].as_str().unwrap_or_default()
+    )
 }

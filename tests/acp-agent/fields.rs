@@ -18,8 +18,13 @@ pub(crate) struct Fields {
 
 impl Fields {
     pub(crate) fn of(value: Value, place: &str) -> Result<Self, Wrong> {
-        let Value::Object(left) = value else { return Err(format!("{place} must be an object")) };
-        Ok(Self { place: place.to_owned(), left })
+        let Value::Object(left) = value else {
+            return Err(format!("{place} must be an object"));
+        };
+        Ok(Self {
+            place: place.to_owned(),
+            left,
+        })
     }
 
     pub(crate) fn take(&mut self, key: &str) -> Option<Value> {
@@ -35,14 +40,25 @@ impl Fields {
     }
 
     pub(crate) fn number(&mut self, key: &str) -> Result<Option<usize>, Wrong> {
-        let Some(value) = self.take(key) else { return Ok(None) };
-        let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
-        number.map(Some).ok_or_else(|| self.must_be(key, "a number"))
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        let number = value
+            .as_u64()
+            .and_then(|number| usize::try_from(number).ok());
+        number
+            .map(Some)
+            .ok_or_else(|| self.must_be(key, "a number"))
     }
 
     pub(crate) fn yes_or_no(&mut self, key: &str) -> Result<Option<bool>, Wrong> {
-        let Some(value) = self.take(key) else { return Ok(None) };
-        value.as_bool().map(Some).ok_or_else(|| self.must_be(key, "true or false"))
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        value
+            .as_bool()
+            .map(Some)
+            .ok_or_else(|| self.must_be(key, "true or false"))
     }
 
     /// Whether the key of a step without a value is present: `{"hang": true}`.
@@ -56,12 +72,16 @@ impl Fields {
 
     pub(crate) fn steps(&mut self, key: &str) -> Result<Option<Vec<Step>>, Wrong> {
         let place = self.place_of(key);
-        self.take(key).map(|value| step::list(value, &place)).transpose()
+        self.take(key)
+            .map(|value| step::list(value, &place))
+            .transpose()
     }
 
     pub(crate) fn object(&mut self, key: &str) -> Result<Option<Fields>, Wrong> {
         let place = self.place_of(key);
-        self.take(key).map(|value| Fields::of(value, &place)).transpose()
+        self.take(key)
+            .map(|value| Fields::of(value, &place))
+            .transpose()
     }
 
     /// Fails if a required value is missing.
@@ -82,7 +102,11 @@ impl Fields {
     }
 
     fn place_of(&self, key: &str) -> String {
-        if self.place.is_empty() { key.to_owned() } else { format!("{}.{key}", self.place) }
+        if self.place.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.place)
+        }
     }
 
     fn must_be(&self, key: &str, what: &str) -> Wrong {

@@ -40,9 +40,10 @@ impl Scene {
         match value {
             Value::String(text) => self.fill(text).into(),
             Value::Array(items) => items.iter().map(|item| self.fill_value(item)).collect(),
-            Value::Object(entries) => {
-                entries.iter().map(|(key, value)| (key.clone(), self.fill_value(value))).collect()
-            }
+            Value::Object(entries) => entries
+                .iter()
+                .map(|(key, value)| (key.clone(), self.fill_value(value)))
+                .collect(),
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         }
     }

@@ -1,14 +1,15 @@
 //! The test agent: speaks the Agent Client Protocol as an agent, driven by a script.
 //!
-//! It does everything right by default, and everything wrong on demand. It uses no library of the protocol, so that it
-//! can misbehave in every way. This header is its manual.
+//! It does everything right by default, and everything wrong on demand. It uses no library of the
+//! protocol, so that it can misbehave in every way. This header is its manual.
 //!
 //! ```text
 //! acp-agent SCRIPT.json [LOG]
 //! ```
 //!
-//! `LOG` gets every line that was received, appended at once. A mistake in the script ends the agent with code 2 and a
-//! message on stderr that names the place. To ignore TERM, start it as `sh -c 'trap "" TERM; exec acp-agent SCRIPT'`.
+//! `LOG` gets every line that was received, appended at once. A mistake in the script ends the
+//! agent with code 2 and a message on stderr that names the place. To ignore TERM, start it as `sh
+//! -c 'trap "" TERM; exec acp-agent SCRIPT'`.
 //!
 //! # The script
 //!
@@ -31,33 +32,41 @@
 //! | `ignore_eof` | `true`: the agent continues when its stdin is closed |
 //! | `state_file` | remembers across processes which turns and `once` were played and which sessions exist |
 //!
-//! A prompt plays the first turn that was not played yet and whose `when` is in its text; a turn without `when` fits
-//! every prompt. When all that fit were played, the last of them is played again. No turn at all is an empty one.
+//! A prompt plays the first turn that was not played yet and whose `when` is in its text; a turn
+//! without `when` fits every prompt. When all that fit were played, the last of them is played
+//! again. No turn at all is an empty one.
 //!
 //! # Defaults
 //!
-//! - `initialize` is answered with what the keys above say; `session/new` with `session-1`, `session-2`, …;
-//!   `session/load` with `null` and `session/resume` with `{}` after their steps; any other scripted request with `{}`.
-//! - `session/load` is known if the capabilities have `loadSession: true` or there is `on_load_session`, and
-//!   `session/resume` likewise with `sessionCapabilities.resume`. With a `state_file`, a session that is not in it
-//!   is answered with -32002. Without one, every session can be loaded.
-//! - A prompt whose steps do not answer it ends with `end_turn`; one for an unknown session is answered with -32602.
-//! - After `session/cancel` the running prompt is answered with `cancelled` before the next step, and the rest is not
-//!   played. Sleeping and waiting for files end at once; questions and calls wait for the client's answer.
-//! - Nothing is handled between a step and a following `hang`, `hang_deaf`, `exit` or `close_stdout`: a client that reads
-//!   the text of `[{"say": "a"}, {"exit": 3}]` knows how it ends, whatever it sends then.
-//! - Unknown requests are answered with -32601, at once. Known ones that arrive while another is played wait for its end.
+//! - `initialize` is answered with what the keys above say; `session/new` with `session-1`,
+//!   `session-2`, …; `session/load` with `null` and `session/resume` with `{}` after their steps;
+//!   any other scripted request with `{}`.
+//! - `session/load` is known if the capabilities have `loadSession: true` or there is
+//!   `on_load_session`, and `session/resume` likewise with `sessionCapabilities.resume`. With a
+//!   `state_file`, a session that is not in it is answered with -32002. Without one, every session
+//!   can be loaded.
+//! - A prompt whose steps do not answer it ends with `end_turn`; one for an unknown session is
+//!   answered with -32602.
+//! - After `session/cancel` the running prompt is answered with `cancelled` before the next step,
+//!   and the rest is not played. Sleeping and waiting for files end at once; questions and calls
+//!   wait for the client's answer.
+//! - Nothing is handled between a step and a following `hang`, `hang_deaf`, `exit` or
+//!   `close_stdout`: a client that reads the text of `[{"say": "a"}, {"exit": 3}]` knows how it
+//!   ends, whatever it sends then.
+//! - Unknown requests are answered with -32601, at once. Known ones that arrive while another is
+//!   played wait for its end.
 //! - A line that is no message is answered with -32700. Unknown notifications are ignored.
-//! - When stdin is closed, the agent exits with 0, also in the middle of a turn. A closed stdout does
-//!   not end it.
+//! - When stdin is closed, the agent exits with 0, also in the middle of a turn. A closed stdout
+//!   does not end it.
 //!
 //! # Steps
 //!
-//! A step is an object with one of these keys. In texts, also deep inside raw objects, `{session}`, `{cwd}`, `{prompt}`,
-//! `{id}` (of the request that is played, as JSON), `{turn}` (its number, from 1), `{terminal}` (the last one) and `{outcome}` (of
-//! the last question that was answered: an option's id, `cancelled` or `error …`) are filled in. The text of shell
-//! commands is left alone. Paths that are not absolute begin at the folder of the session; `state_file` begins at
-//! the folder of the script.
+//! A step is an object with one of these keys. In texts, also deep inside raw objects, `{session}`,
+//! `{cwd}`, `{prompt}`, `{id}` (of the request that is played, as JSON), `{turn}` (its number, from
+//! 1), `{terminal}` (the last one) and `{outcome}` (of the last question that was answered: an
+//! option's id, `cancelled` or `error …`) are filled in. The text of shell commands is left alone.
+//! Paths that are not absolute begin at the folder of the session; `state_file` begins at the
+//! folder of the script.
 //!
 //! Updates of the session:
 //!
@@ -83,10 +92,11 @@
 //! | `{"request": {"method": "…", "params": …}}` | any request; says the answer as JSON, or the error |
 //! | `{"notify": {"method": "…", "params": …}}` | any notification |
 //!
-//! The text of an error is `error -32601: Method not found`. After a terminal was made, `then` is one of: `wait` (for
-//! its exit, then its output, then its release), `kill` (and then as `wait`), `release` (at once), `leave` (nothing; later steps
-//! know it as `{terminal}`). `wait` and `kill` say `exit 0: output`, `signal KILL: output` or `running: output`, with
-//! `, truncated` before the colon if it was. A cancelled turn kills the terminal that it waits for.
+//! The text of an error is `error -32601: Method not found`. After a terminal was made, `then` is
+//! one of: `wait` (for its exit, then its output, then its release), `kill` (and then as `wait`),
+//! `release` (at once), `leave` (nothing; later steps know it as `{terminal}`). `wait` and `kill`
+//! say `exit 0: output`, `signal KILL: output` or `running: output`, with `, truncated` before the
+//! colon if it was. A cancelled turn kills the terminal that it waits for.
 //!
 //! Answering the request that is played:
 //!
@@ -112,8 +122,8 @@
 //! | `{"stderr": "text", "repeat": 1}` | this text on stderr, as it is |
 //! | `{"close_stdout": true, "then": "command"}` | the client reads the end of the stream; the agent lives on as a shell, see below |
 //!
-//! An agent without stdout plays no further steps: the same process continues as a shell that runs `then`, or that writes
-//! its stdin to `LOG` until stdin is closed.
+//! An agent without stdout plays no further steps: the same process continues as a shell that runs
+//! `then`, or that writes its stdin to `LOG` until stdin is closed.
 //!
 //! Waiting:
 //!
@@ -180,10 +190,16 @@ fn main() {
         fail("usage: acp-agent SCRIPT.json [LOG]");
     };
     let path = PathBuf::from(script);
-    let script = read(&path).unwrap_or_else(|problem| fail(&format!("{}: {problem}", path.display())));
+    let script =
+        read(&path).unwrap_or_else(|problem| fail(&format!("{}: {problem}", path.display())));
     let folder = path.parent().unwrap_or(Path::new(""));
     let memory = Memory::open(script.state_file.as_ref().map(|file| folder.join(file)));
-    Agent::new(script, memory, log.map_or_else(|| "/dev/null".into(), in_own_folder)).run();
+    Agent::new(
+        script,
+        memory,
+        log.map_or_else(|| "/dev/null".into(), in_own_folder),
+    )
+    .run();
 }
 
 fn read(path: &Path) -> Result<Script, String> {
@@ -196,7 +212,8 @@ fn in_own_folder(path: OsString) -> PathBuf {
     env::current_dir().unwrap_or_default().join(path)
 }
 
-/// Ends the agent because of a mistake in its script. This must not look like scripted misbehaviour.
+/// Ends the agent because of a mistake in its script. This must not look like scripted
+/// misbehaviour.
 fn fail(problem: &str) -> ! {
     let _ = writeln!(std::io::stderr(), "acp-agent: {problem}");
     process::exit(2)

@@ -26,7 +26,9 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn open(file: Option<PathBuf>) -> Self {
         let known = file.as_deref().and_then(|file| fs::read(file).ok());
-        let known: Value = known.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        let known: Value = known
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default();
         let entries = known["sessions"].as_object().into_iter().flatten();
         let list = |key: &str| known[key].as_array().cloned().unwrap_or_default();
         Self {
@@ -35,8 +37,14 @@ impl Memory {
                 .map(|(session, cwd)| (session.clone(), cwd.as_str().unwrap_or_default().into()))
                 .collect(),
             prompts: known["prompts"].as_u64().unwrap_or_default(),
-            turns: list("turns").iter().filter_map(|turn| usize::try_from(turn.as_u64()?).ok()).collect(),
-            once: list("once").iter().filter_map(|place| Some(place.as_str()?.to_owned())).collect(),
+            turns: list("turns")
+                .iter()
+                .filter_map(|turn| usize::try_from(turn.as_u64()?).ok())
+                .collect(),
+            once: list("once")
+                .iter()
+                .filter_map(|place| Some(place.as_str()?.to_owned()))
+                .collect(),
         }
     }
 
@@ -52,11 +60,13 @@ impl Memory {
     /// An unused session id.
     pub(crate) fn fresh_session(&self) -> String {
         let mut ids = (1..).map(|number: u32| format!("session-{number}"));
-        ids.find(|id| !self.sessions.contains_key(id)).expect("numbers do not run out")
+        ids.find(|id| !self.sessions.contains_key(id))
+            .expect("numbers do not run out")
     }
 
     pub(crate) fn remember_session(&mut self, session: &str, cwd: &Path) {
-        self.sessions.insert(session.to_owned(), cwd.to_string_lossy().into_owned());
+        self.sessions
+            .insert(session.to_owned(), cwd.to_string_lossy().into_owned());
         self.save();
     }
 

@@ -1,7 +1,7 @@
 //! Plays steps.
 //!
-//! Owns what each step does, except for questions ([`crate::ask`]), calls of the client ([`crate::call`]) and processes
-//! ([`crate::command`]).
+//! Owns what each step does, except for questions ([`crate::ask`]), calls of the client
+//! ([`crate::call`]) and processes ([`crate::command`]).
 
 use std::{
     fs,
@@ -54,13 +54,19 @@ impl Agent {
         match step {
             Step::Update(update) => self.update(&self.scene.fill_value(update)),
             Step::Flood { updates, text } => self.flood(*updates, text),
-            Step::Raw { text, repeat } => wire::send_bytes(self.scene.fill(text).repeat(*repeat).as_bytes()),
+            Step::Raw { text, repeat } => {
+                wire::send_bytes(self.scene.fill(text).repeat(*repeat).as_bytes());
+            }
             Step::Bytes(bytes) => wire::send_bytes(bytes),
             Step::Garbage(lines) => garbage(*lines),
             Step::Stderr { text, repeat } => to_stderr(&self.scene.fill(text).repeat(*repeat)),
             Step::CloseStdout { then } => self.close_stdout(then.as_deref()),
             Step::Ask(ask) => self.ask(ask),
-            Step::IfAllowed { question, then, otherwise } => {
+            Step::IfAllowed {
+                question,
+                then,
+                otherwise,
+            } => {
                 let allowed = self.is_allowed(question.as_deref());
                 return self.play(if allowed { then } else { otherwise });
             }
@@ -68,7 +74,9 @@ impl Agent {
             Step::Write(params) => self.write(params),
             Step::Terminal(terminal) => self.terminal(terminal),
             Step::Request { method, params } => self.call_and_say(method, params),
-            Step::Notify { method, params } => wire::send_notification(method, &self.scene.fill_value(params)),
+            Step::Notify { method, params } => {
+                wire::send_notification(method, &self.scene.fill_value(params));
+            }
             Step::Sleep { milliseconds } => self.sleep(*milliseconds),
             Step::WaitFile(path) => self.wait_file(path),
             Step::WaitCancel => self.wait_cancel(),
@@ -79,7 +87,11 @@ impl Agent {
             Step::Spawn(spawn) => self.spawn(spawn),
             Step::WritePid(path) => self.write_pid(path),
             Step::Exit(code) => process::exit(*code),
-            Step::Once { place, first, afterwards } => {
+            Step::Once {
+                place,
+                first,
+                afterwards,
+            } => {
                 let is_first = self.memory.is_first_time(place);
                 return self.play(if is_first { first } else { afterwards });
             }
@@ -91,7 +103,10 @@ impl Agent {
     }
 
     fn update(&self, update: &Value) {
-        wire::send_notification("session/update", &json!({"sessionId": self.scene.session, "update": update}));
+        wire::send_notification(
+            "session/update",
+            &json!({"sessionId": self.scene.session, "update": update}),
+        );
     }
 
     /// Says something that is not in the script.
@@ -102,8 +117,14 @@ impl Agent {
     fn flood(&self, updates: usize, text: &str) {
         let text = self.scene.fill(text);
         wire::send_many((1..=updates).map(|number| {
-            let update = chunk("agent_message_chunk", &text.replace("{n}", &number.to_string()));
-            wire::notification("session/update", &json!({"sessionId": self.scene.session, "update": update}))
+            let update = chunk(
+                "agent_message_chunk",
+                &text.replace("{n}", &number.to_string()),
+            );
+            wire::notification(
+                "session/update",
+                &json!({"sessionId": self.scene.session, "update": update}),
+            )
         }));
     }
 
@@ -160,5 +181,7 @@ fn garbage(lines: usize) {
 
 fn to_stderr(text: &str) {
     let mut stderr = io::stderr().lock();
-    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    let _ = stderr
+        .write_all(text.as_bytes())
+        .and_then(|()| stderr.flush());
 }

@@ -43,7 +43,9 @@ pub(crate) struct Turn {
 
 impl Turn {
     fn fits(&self, prompt: &str) -> bool {
-        self.when.as_deref().is_none_or(|part| prompt.contains(part))
+        self.when
+            .as_deref()
+            .is_none_or(|part| prompt.contains(part))
     }
 }
 
@@ -54,7 +56,9 @@ impl Script {
             version: fields.take("version").unwrap_or(json!(1)),
             capabilities: fields.take("capabilities").unwrap_or(json!({})),
             auth_methods: fields.take("auth_methods"),
-            agent_info: fields.take("agent_info").unwrap_or(json!({"name": "acp-agent", "version": "1"})),
+            agent_info: fields
+                .take("agent_info")
+                .unwrap_or(json!({"name": "acp-agent", "version": "1"})),
             on_start: fields.steps("on_start")?.unwrap_or_default().into(),
             on: requests(&mut fields)?,
             turns: turns(fields.take("turns"))?,
@@ -62,14 +66,24 @@ impl Script {
             ignore_eof: fields.yes("ignore_eof")?,
             state_file: fields.text("state_file")?,
         };
-        fields.done().map_err(|wrong| format!("the script{wrong}"))?;
+        fields
+            .done()
+            .map_err(|wrong| format!("the script{wrong}"))?;
         Ok(script)
     }
 
-    /// The turn for a prompt: the first fitting one that was not played yet, or else the last fitting one.
-    pub(crate) fn turn_for(&self, prompt: &str, was_played: impl Fn(usize) -> bool) -> Option<usize> {
+    /// The turn for a prompt: the first fitting one that was not played yet, or else the last
+    /// fitting one.
+    pub(crate) fn turn_for(
+        &self,
+        prompt: &str,
+        was_played: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let mut fitting = (0..self.turns.len()).filter(|turn| self.turns[*turn].fits(prompt));
-        fitting.clone().find(|turn| !was_played(*turn)).or_else(|| fitting.next_back())
+        fitting
+            .clone()
+            .find(|turn| !was_played(*turn))
+            .or_else(|| fitting.next_back())
     }
 
     /// Whether this agent answers a request with something else than "method not found".
@@ -79,7 +93,9 @@ impl Script {
                 "initialize" | "session/new" | "session/prompt" => true,
                 "authenticate" => self.auth_methods.is_some(),
                 "session/load" => self.capabilities["loadSession"] == true,
-                "session/resume" => self.capabilities["sessionCapabilities"].get("resume").is_some(),
+                "session/resume" => self.capabilities["sessionCapabilities"]
+                    .get("resume")
+                    .is_some(),
                 _ => false,
             }
     }
@@ -113,12 +129,19 @@ fn turns(value: Option<Value>) -> Result<Vec<Turn>, Wrong> {
         Some(Value::Array(turns)) => turns,
         Some(_) => return Err("turns must be a list".to_owned()),
     };
-    turns.into_iter().enumerate().map(|(number, value)| turn(value, &format!("turns[{number}]"))).collect()
+    turns
+        .into_iter()
+        .enumerate()
+        .map(|(number, value)| turn(value, &format!("turns[{number}]")))
+        .collect()
 }
 
 fn turn(value: Value, place: &str) -> Result<Turn, Wrong> {
     if value.is_array() {
-        return Ok(Turn { when: None, steps: step::list(value, place)?.into() });
+        return Ok(Turn {
+            when: None,
+            steps: step::list(value, place)?.into(),
+        });
     }
     let mut fields = Fields::of(value, place)?;
     let when = fields.text("when")?;

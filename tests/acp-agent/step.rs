@@ -11,20 +11,43 @@ use crate::fields::{Fields, Wrong};
 
 pub(crate) enum Step {
     Update(Value),
-    Flood { updates: usize, text: String },
-    Raw { text: String, repeat: usize },
+    Flood {
+        updates: usize,
+        text: String,
+    },
+    Raw {
+        text: String,
+        repeat: usize,
+    },
     Bytes(Vec<u8>),
     Garbage(usize),
-    Stderr { text: String, repeat: usize },
-    CloseStdout { then: Option<String> },
+    Stderr {
+        text: String,
+        repeat: usize,
+    },
+    CloseStdout {
+        then: Option<String>,
+    },
     Ask(Ask),
-    IfAllowed { question: Option<String>, then: Vec<Step>, otherwise: Vec<Step> },
+    IfAllowed {
+        question: Option<String>,
+        then: Vec<Step>,
+        otherwise: Vec<Step>,
+    },
     Read(Map<String, Value>),
     Write(Map<String, Value>),
     Terminal(Terminal),
-    Request { method: String, params: Value },
-    Notify { method: String, params: Value },
-    Sleep { milliseconds: usize },
+    Request {
+        method: String,
+        params: Value,
+    },
+    Notify {
+        method: String,
+        params: Value,
+    },
+    Sleep {
+        milliseconds: usize,
+    },
     WaitFile(String),
     WaitCancel,
     IgnoreCancel,
@@ -34,7 +57,11 @@ pub(crate) enum Step {
     Spawn(Spawn),
     WritePid(String),
     Exit(i32),
-    Once { place: String, first: Vec<Step>, afterwards: Vec<Step> },
+    Once {
+        place: String,
+        first: Vec<Step>,
+        afterwards: Vec<Step>,
+    },
     Result(Value),
     Error(Value),
     Habit(Habit),
@@ -43,7 +70,10 @@ pub(crate) enum Step {
 impl Step {
     /// Whether nothing can follow. The client's answer to the step before must not prevent it.
     pub(crate) fn is_final(&self) -> bool {
-        matches!(self, Step::Hang | Step::HangDeaf | Step::Exit(_) | Step::CloseStdout { .. })
+        matches!(
+            self,
+            Step::Hang | Step::HangDeaf | Step::Exit(_) | Step::CloseStdout { .. }
+        )
     }
 }
 
@@ -99,8 +129,14 @@ pub(crate) enum Habit {
 
 /// Parses a list of steps.
 pub(crate) fn list(value: Value, place: &str) -> Result<Vec<Step>, Wrong> {
-    let Value::Array(steps) = value else { return Err(format!("{place} must be a list of steps")) };
-    steps.into_iter().enumerate().map(|(number, value)| step(value, &format!("{place}[{number}]"))).collect()
+    let Value::Array(steps) = value else {
+        return Err(format!("{place} must be a list of steps"));
+    };
+    steps
+        .into_iter()
+        .enumerate()
+        .map(|(number, value)| step(value, &format!("{place}[{number}]")))
+        .collect()
 }
 
 fn step(value: Value, place: &str) -> Result<Step, Wrong> {
@@ -116,9 +152,11 @@ fn step(value: Value, place: &str) -> Result<Step, Wrong> {
 }
 
 fn update(fields: &mut Fields) -> Result<Option<Step>, Wrong> {
-    for (key, kind) in
-        [("say", "agent_message_chunk"), ("think", "agent_thought_chunk"), ("user", "user_message_chunk")]
-    {
+    for (key, kind) in [
+        ("say", "agent_message_chunk"),
+        ("think", "agent_thought_chunk"),
+        ("user", "user_message_chunk"),
+    ] {
         if let Some(text) = fields.text(key)? {
             return Ok(Some(Step::Update(chunk(kind, &text))));
         }
@@ -142,10 +180,15 @@ pub(crate) fn chunk(kind: &str, text: &str) -> Value {
 }
 
 fn flood(fields: &mut Fields) -> Result<Option<Step>, Wrong> {
-    let Some(mut flood) = fields.object("flood")? else { return Ok(None) };
+    let Some(mut flood) = fields.object("flood")? else {
+        return Ok(None);
+    };
     let updates = flood.number("updates")?;
     let updates = flood.needed("updates", updates)?;
-    let text = flood.text("text")?.unwrap_or_else(|| "{n} ".to_owned()).repeat(repeat(&mut flood)?);
+    let text = flood
+        .text("text")?
+        .unwrap_or_else(|| "{n} ".to_owned())
+        .repeat(repeat(&mut flood)?);
     flood.done()?;
     Ok(Some(Step::Flood { updates, text }))
 }
@@ -157,23 +200,38 @@ fn repeat(fields: &mut Fields) -> Result<usize, Wrong> {
 fn bytes(fields: &mut Fields) -> Result<Option<Step>, Wrong> {
     if let Some(text) = fields.text("raw")? {
         let line = text.repeat(repeat(fields)?) + "\n";
-        return Ok(Some(Step::Raw { text: line, repeat: 1 }));
+        return Ok(Some(Step::Raw {
+            text: line,
+            repeat: 1,
+        }));
     }
     if let Some(text) = fields.text("raw_unterminated")? {
-        return Ok(Some(Step::Raw { text, repeat: repeat(fields)? }));
+        return Ok(Some(Step::Raw {
+            text,
+            repeat: repeat(fields)?,
+        }));
     }
     if let Some(text) = fields.text("stderr")? {
-        return Ok(Some(Step::Stderr { text, repeat: repeat(fields)? }));
+        return Ok(Some(Step::Stderr {
+            text,
+            repeat: repeat(fields)?,
+        }));
     }
     if let Some(bytes) = fields.take("raw_bytes") {
-        let bytes = bytes.as_array().and_then(|bytes| bytes.iter().map(byte).collect());
-        return Ok(Some(Step::Bytes(fields.needed("raw_bytes: [0 to 255, …]", bytes)?)));
+        let bytes = bytes
+            .as_array()
+            .and_then(|bytes| bytes.iter().map(byte).collect());
+        return Ok(Some(Step::Bytes(
+            fields.needed("raw_bytes: [0 to 255, …]", bytes)?,
+        )));
     }
     if let Some(lines) = fields.number("garbage")? {
         return Ok(Some(Step::Garbage(lines)));
     }
     if fields.yes("close_stdout")? {
-        return Ok(Some(Step::CloseStdout { then: fields.text("then")? }));
+        return Ok(Some(Step::CloseStdout {
+            then: fields.text("then")?,
+        }));
     }
     Ok(None)
 }
@@ -193,9 +251,15 @@ fn question(fields: &mut Fields) -> Result<Option<Step>, Wrong> {
         ask.done()?;
         return Ok(Some(step));
     }
-    let Some(then) = fields.steps("if_allowed")? else { return Ok(None) };
+    let Some(then) = fields.steps("if_allowed")? else {
+        return Ok(None);
+    };
     let otherwise = fields.steps("else")?.unwrap_or_default();
-    Ok(Some(Step::IfAllowed { question: fields.text("as")?, then, otherwise }))
+    Ok(Some(Step::IfAllowed {
+        question: fields.text("as")?,
+        then,
+        otherwise,
+    }))
 }
 
 fn usual_tool() -> Value {
@@ -231,7 +295,12 @@ fn new_terminal(mut fields: Fields) -> Result<Terminal, Wrong> {
         Some("kill") => Then::Kill,
         Some("release") => Then::Release,
         Some("leave") => Then::Leave,
-        Some(other) => return Err(format!("{}.then: `{other}` is none of wait, kill, release, leave", fields.place)),
+        Some(other) => {
+            return Err(format!(
+                "{}.then: `{other}` is none of wait, kill, release, leave",
+                fields.place
+            ));
+        }
     };
     let limit = fields.take("output_byte_limit");
     let mut params = fields.into_rest();
@@ -240,7 +309,9 @@ fn new_terminal(mut fields: Fields) -> Result<Terminal, Wrong> {
 }
 
 fn message(fields: &mut Fields, key: &str) -> Result<Option<(String, Value)>, Wrong> {
-    let Some(mut message) = fields.object(key)? else { return Ok(None) };
+    let Some(mut message) = fields.object(key)? else {
+        return Ok(None);
+    };
     let method = message.text("method")?;
     let method = message.needed("method", method)?;
     let params = message.take("params").unwrap_or_else(|| json!({}));
@@ -274,8 +345,16 @@ fn process(fields: &mut Fields) -> Result<Option<Step>, Wrong> {
     }
     for (key, home) in [("spawn", Home::Same), ("spawn_away", Home::Away)] {
         if let Some(command) = fields.text(key)? {
-            let output = if fields.yes("holds_output")? { Output::Held } else { Output::Dropped };
-            return Ok(Some(Step::Spawn(Spawn { command, home, output })));
+            let output = if fields.yes("holds_output")? {
+                Output::Held
+            } else {
+                Output::Dropped
+            };
+            return Ok(Some(Step::Spawn(Spawn {
+                command,
+                home,
+                output,
+            })));
         }
     }
     if let Some(path) = fields.text("write_pid")? {
@@ -285,9 +364,15 @@ fn process(fields: &mut Fields) -> Result<Option<Step>, Wrong> {
         let code = i32::try_from(code).ok().filter(|code| *code < 256);
         return Ok(Some(Step::Exit(fields.needed("exit: 0 to 255", code)?)));
     }
-    let Some(first) = fields.steps("once")? else { return Ok(None) };
+    let Some(first) = fields.steps("once")? else {
+        return Ok(None);
+    };
     let afterwards = fields.steps("else")?.unwrap_or_default();
-    Ok(Some(Step::Once { place: fields.place.clone(), first, afterwards }))
+    Ok(Some(Step::Once {
+        place: fields.place.clone(),
+        first,
+        afterwards,
+    }))
 }
 
 fn answer(fields: &mut Fields) -> Result<Option<Step>, Wrong> {
@@ -304,9 +389,11 @@ fn answer(fields: &mut Fields) -> Result<Option<Step>, Wrong> {
     if let Some(error) = fields.take("error") {
         return Ok(Some(Step::Error(error)));
     }
-    for (key, habit) in
-        [("no_answer", Habit::Never), ("answer_twice", Habit::Twice), ("answer_wrong_id", Habit::WrongId)]
-    {
+    for (key, habit) in [
+        ("no_answer", Habit::Never),
+        ("answer_twice", Habit::Twice),
+        ("answer_wrong_id", Habit::WrongId),
+    ] {
         if fields.yes(key)? {
             return Ok(Some(Step::Habit(habit)));
         }

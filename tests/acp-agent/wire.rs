@@ -45,8 +45,12 @@ pub(crate) fn listen(mut log: File, deaf: Arc<AtomicBool>, inbox: Sender<Incomin
     thread::spawn(move || {
         let mut stdin = io::stdin().lock();
         let mut line = Vec::new();
-        while stdin.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
-            // A read that was under way when the agent went deaf cannot be undone, so its line is dropped.
+        while stdin
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|bytes| bytes > 0)
+        {
+            // A read that was under way when the agent went deaf cannot be undone, so its line is
+            // dropped.
             if deaf.load(Ordering::Acquire) {
                 sleep_forever();
             }
@@ -72,16 +76,34 @@ fn record(log: &mut File, line: &[u8]) {
 }
 
 fn understood(line: &[u8]) -> Incoming {
-    let Ok(Value::Object(mut message)) = serde_json::from_slice(line) else { return Incoming::Nonsense };
+    let Ok(Value::Object(mut message)) = serde_json::from_slice(line) else {
+        return Incoming::Nonsense;
+    };
     let id = message.remove("id");
     let params = message.remove("params").unwrap_or_default();
-    match (id, message.remove("method"), message.remove("result"), message.remove("error")) {
-        (Some(id), Some(Value::String(method)), None, None) => {
-            Incoming::Request(Request { id, method, params, cancelled: false })
+    match (
+        id,
+        message.remove("method"),
+        message.remove("result"),
+        message.remove("error"),
+    ) {
+        (Some(id), Some(Value::String(method)), None, None) => Incoming::Request(Request {
+            id,
+            method,
+            params,
+            cancelled: false,
+        }),
+        (None, Some(Value::String(method)), None, None) => {
+            Incoming::Notification { method, params }
         }
-        (None, Some(Value::String(method)), None, None) => Incoming::Notification { method, params },
-        (Some(id), None, Some(result), None) => Incoming::Answer { id, answer: Ok(result) },
-        (Some(id), None, None, Some(error)) => Incoming::Answer { id, answer: Err(error) },
+        (Some(id), None, Some(result), None) => Incoming::Answer {
+            id,
+            answer: Ok(result),
+        },
+        (Some(id), None, None, Some(error)) => Incoming::Answer {
+            id,
+            answer: Err(error),
+        },
         _ => Incoming::Nonsense,
     }
 }
@@ -116,12 +138,15 @@ pub(crate) fn send_bytes(bytes: &[u8]) {
 
 /// Writes many messages as fast as the client reads them.
 pub(crate) fn send_many(messages: impl Iterator<Item = Value>) {
-    let _ = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| {
-        let mut writer = BufWriter::with_capacity(1 << 16, File::from(stdout));
-        for message in messages {
-            serde_json::to_writer(&mut writer, &message)?;
-            writer.write_all(b"\n")?;
-        }
-        writer.flush()
-    });
+    let _ = io::stdout()
+        .as_fd()
+        .try_clone_to_owned()
+        .and_then(|stdout| {
+            let mut writer = BufWriter::with_capacity(1 << 16, File::from(stdout));
+            for message in messages {
+                serde_json::to_writer(&mut writer, &message)?;
+                writer.write_all(b"\n")?;
+            }
+            writer.flush()
+        });
 }

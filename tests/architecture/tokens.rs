@@ -1,5 +1,6 @@
-//! Rust source as tokens, as far as the house rules need it: words, signs and brackets, without comments, strings and
-//! unit tests. It is not a parser. It sees the same paths however they are written.
+//! Rust source as tokens, as far as the house rules need it: words, signs and brackets, without
+//! comments, strings and unit tests. It is not a parser. It sees the same paths however they are
+//! written.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -17,16 +18,24 @@ pub fn tokens(source: &str) -> Vec<Token<'_>> {
     without_tests(&all_tokens(source))
 }
 
-/// The texts of a file's string literals and their lines, without items that only tests use. Lines that `\` continues
-/// are joined.
+/// The texts of a file's string literals and their lines, without items that only tests use. Lines
+/// that `\` continues are joined.
 pub fn texts(source: &str) -> Vec<(usize, String)> {
-    let literals = tokens(source).into_iter().filter_map(|token| Some((token.line, token.literal?)));
+    let literals = tokens(source)
+        .into_iter()
+        .filter_map(|token| Some((token.line, token.literal?)));
     literals
         .map(|(line, literal)| {
-            let body = literal.trim_start_matches(['b', 'c', 'r', '#']).trim_end_matches('#').trim_matches('"');
+            let body = literal
+                .trim_start_matches(['b', 'c', 'r', '#'])
+                .trim_end_matches('#')
+                .trim_matches('"');
             let mut lines = body.split("\\\n");
             let first = lines.next().unwrap_or_default().to_owned();
-            (line, lines.fold(first, |text, next| text + next.trim_start()))
+            (
+                line,
+                lines.fold(first, |text, next| text + next.trim_start()),
+            )
         })
         .collect()
 }
@@ -37,7 +46,11 @@ fn all_tokens(source: &str) -> Vec<Token<'_>> {
         let length = length_of_next(&source[at..]);
         let text = &source[at..at + length];
         if let Some(shown) = shown(text) {
-            found.push(Token { text: shown, line, literal: (shown == "\"").then_some(text) });
+            found.push(Token {
+                text: shown,
+                line,
+                literal: (shown == "\"").then_some(text),
+            });
         }
         line += text.matches('\n').count();
         at += length;
@@ -76,9 +89,10 @@ fn length_of_next(rest: &str) -> usize {
     match first {
         '\'' => length_of_character(rest),
         _ if is_word(first) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
-        _ => {
-            ["::", "=>", "->", "..="].iter().find(|sign| rest.starts_with(**sign)).map_or(first.len_utf8(), |s| s.len())
-        }
+        _ => ["::", "=>", "->", "..="]
+            .iter()
+            .find(|sign| rest.starts_with(**sign))
+            .map_or(first.len_utf8(), |s| s.len()),
     }
 }
 
@@ -101,14 +115,18 @@ fn length_of_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// The length of `"…"`, `r#"…"#` and the like, after `prefix` letters. None if it is something else.
+/// The length of `"…"`, `r#"…"#` and the like, after `prefix` letters. None if it is something
+/// else.
 fn length_of_text(rest: &str, prefix: usize) -> Option<usize> {
     let fences = rest[prefix..].chars().take_while(|c| *c == '#').count();
     let body = rest[prefix + fences..].strip_prefix('"')?;
     let start = rest.len() - body.len();
     if rest[..prefix].contains('r') {
         let end = format!("\"{}", "#".repeat(fences));
-        return Some(body.find(&end).map_or(rest.len(), |at| start + at + end.len()));
+        return Some(
+            body.find(&end)
+                .map_or(rest.len(), |at| start + at + end.len()),
+        );
     }
     let mut escaped = false;
     let end = body.char_indices().find(|(_, c)| {
@@ -123,7 +141,9 @@ fn length_of_text(rest: &str, prefix: usize) -> Option<usize> {
 fn length_of_character(rest: &str) -> usize {
     let mut chars = rest.char_indices().skip(1);
     match (chars.next(), chars.next()) {
-        (Some((_, '\\')), Some((at, _))) => rest[at + 1..].find('\'').map_or(rest.len(), |end| at + 1 + end + 1),
+        (Some((_, '\\')), Some((at, _))) => rest[at + 1..]
+            .find('\'')
+            .map_or(rest.len(), |end| at + 1 + end + 1),
         (Some(_), Some((at, '\''))) => at + 1,
         _ => 1 + rest[1..].find(|c| !is_word(c)).unwrap_or(rest.len() - 1),
     }
@@ -147,7 +167,10 @@ pub fn closing(tokens: &[Token<'_>], open: usize) -> usize {
 
 /// Whether these tokens are at `at`.
 pub fn stands(tokens: &[Token<'_>], at: usize, words: &[&str]) -> bool {
-    words.iter().enumerate().all(|(n, word)| tokens.get(at + n).is_some_and(|token| token.text == *word))
+    words
+        .iter()
+        .enumerate()
+        .all(|(n, word)| tokens.get(at + n).is_some_and(|token| token.text == *word))
 }
 
 /// The tokens of the item at `at`, with its attributes.
@@ -163,7 +186,9 @@ pub fn item(tokens: &[Token<'_>], at: usize) -> Range<usize> {
         }
     }
     // These contain braces, and end with a semicolon.
-    let is_flat = tokens.get(here).is_some_and(|token| ["use", "static", "type", "extern"].contains(&token.text));
+    let is_flat = tokens
+        .get(here)
+        .is_some_and(|token| ["use", "static", "type", "extern"].contains(&token.text));
     while let Some(token) = tokens.get(here) {
         match token.text {
             ";" => return at..here + 1,
@@ -203,7 +228,11 @@ pub fn paths<'a>(tokens: &[Token<'a>]) -> Vec<NamedPath<'a>> {
     while at < tokens.len() {
         if tokens[at].text == "use" {
             // `use<…>` in a type is about lifetimes.
-            let end = at + tokens[at..].iter().position(|token| token.text == ";").unwrap_or(tokens.len() - at);
+            let end = at
+                + tokens[at..]
+                    .iter()
+                    .position(|token| token.text == ";")
+                    .unwrap_or(tokens.len() - at);
             if !stands(tokens, at + 1, &["<"]) {
                 imports(&tokens[at + 1..end], &[], &mut found, &mut names);
                 at = end;
@@ -217,7 +246,11 @@ pub fn paths<'a>(tokens: &[Token<'a>]) -> Vec<NamedPath<'a>> {
         } else if tokens[at].text.starts_with(is_word) && stands(tokens, at + 1, &["::"]) {
             let line = tokens[at].line;
             let mut words = vec![tokens[at].text];
-            while stands(tokens, at + 1, &["::"]) && tokens.get(at + 2).is_some_and(|t| t.text.starts_with(is_word)) {
+            while stands(tokens, at + 1, &["::"])
+                && tokens
+                    .get(at + 2)
+                    .is_some_and(|t| t.text.starts_with(is_word))
+            {
                 words.push(tokens[at + 2].text);
                 at += 2;
             }
@@ -228,7 +261,10 @@ pub fn paths<'a>(tokens: &[Token<'a>]) -> Vec<NamedPath<'a>> {
     for path in plain.iter_mut().chain(&mut found) {
         // Imports can build on each other, but never in more steps than there are names.
         for _ in 0..names.len() {
-            let Some(whole) = names.get(path.words[0]).filter(|whole: &&Vec<&str>| whole[0] != path.words[0]) else {
+            let Some(whole) = names
+                .get(path.words[0])
+                .filter(|whole: &&Vec<&str>| whole[0] != path.words[0])
+            else {
                 break;
             };
             path.words.splice(..1, whole.iter().copied());
@@ -255,7 +291,10 @@ fn imports<'a>(
                 let mut start = at + 1;
                 for here in at + 1..=end {
                     let inner = &tokens[start..here];
-                    let depth: i32 = inner.iter().map(|t| i32::from(t.text == "{") - i32::from(t.text == "}")).sum();
+                    let depth: i32 = inner
+                        .iter()
+                        .map(|t| i32::from(t.text == "{") - i32::from(t.text == "}"))
+                        .sum();
                     if depth == 0 && (here == end || tokens[here].text == ",") {
                         if !inner.is_empty() {
                             imports(inner, &words, found, names);
@@ -268,7 +307,10 @@ fn imports<'a>(
             "as" => {
                 let own = tokens.get(at + 1).map_or("_", |token| token.text);
                 names.insert(own, words.clone());
-                found.push(NamedPath { words, line: token.line });
+                found.push(NamedPath {
+                    words,
+                    line: token.line,
+                });
                 return;
             }
             "self" if !words.is_empty() => {}
@@ -297,7 +339,8 @@ pub struct MatchArm<'a> {
 
 /// All matches of a file.
 pub fn matches<'a>(tokens: &[Token<'a>]) -> Vec<MatchBlock<'a>> {
-    let begins = (0..tokens.len()).filter(|at| tokens[*at].text == "match" && !stands(tokens, at + 1, &["!"]));
+    let begins = (0..tokens.len())
+        .filter(|at| tokens[*at].text == "match" && !stands(tokens, at + 1, &["!"]));
     begins.filter_map(|at| block(tokens, at)).collect()
 }
 
@@ -307,7 +350,11 @@ fn block<'a>(tokens: &[Token<'a>], at: usize) -> Option<MatchBlock<'a>> {
         if [";", "}", ",", "=>"].contains(&tokens[open].text) {
             return None;
         }
-        open = if ["(", "["].contains(&tokens[open].text) { closing(tokens, open) + 1 } else { open + 1 };
+        open = if ["(", "["].contains(&tokens[open].text) {
+            closing(tokens, open) + 1
+        } else {
+            open + 1
+        };
     }
     let end = closing(tokens, open);
     let (mut arms, mut here) = (Vec::new(), open + 1);
@@ -318,8 +365,17 @@ fn block<'a>(tokens: &[Token<'a>], at: usize) -> Option<MatchBlock<'a>> {
         let (mut pattern, mut guarded) = (Vec::new(), false);
         while here < end && tokens[here].text != "=>" {
             guarded |= tokens[here].text == "if";
-            let next = if ["(", "[", "{"].contains(&tokens[here].text) { closing(tokens, here) } else { here };
-            pattern.extend(tokens[here..=next].iter().filter(|_| !guarded).map(|token| token.text));
+            let next = if ["(", "[", "{"].contains(&tokens[here].text) {
+                closing(tokens, here)
+            } else {
+                here
+            };
+            pattern.extend(
+                tokens[here..=next]
+                    .iter()
+                    .filter(|_| !guarded)
+                    .map(|token| token.text),
+            );
             here = next + 1;
         }
         arms.push(MatchArm { pattern, guarded });
@@ -329,10 +385,18 @@ fn block<'a>(tokens: &[Token<'a>], at: usize) -> Option<MatchBlock<'a>> {
             here += usize::from(stands(tokens, here, &[","]));
         } else {
             while here < end && tokens[here].text != "," {
-                here = if ["(", "[", "{"].contains(&tokens[here].text) { closing(tokens, here) } else { here } + 1;
+                here = if ["(", "[", "{"].contains(&tokens[here].text) {
+                    closing(tokens, here)
+                } else {
+                    here
+                } + 1;
             }
             here += 1;
         }
     }
-    Some(MatchBlock { line: tokens[at].line, at, arms })
+    Some(MatchBlock {
+        line: tokens[at].line,
+        at,
+        arms,
+    })
 }

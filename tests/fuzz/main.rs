@@ -1,19 +1,25 @@
 //! Hostile input: a corpus that is replayed, and mutations of it.
 //!
-//! In the suite each target replays its corpus (`tests/fuzz/corpus/TARGET/`) and runs some thousand mutations. For hours:
+//! In the suite each target replays its corpus (`tests/fuzz/corpus/TARGET/`) and runs some thousand
+//! mutations. For hours:
 //!
 //! ```text
 //! CREEL_FUZZ_SECONDS=7200 CREEL_FUZZ_TARGET=journal cargo test --profile fuzz --test fuzz
 //! ```
 //!
-//! `CREEL_FUZZ_TARGET` may name several, with commas; without it, all run at once. `CREEL_FUZZ_SEED` picks other
-//! mutations. A failure writes the shortest input that still fails, and says how to run that alone
-//! (`CREEL_FUZZ_INPUT=FILE`).
+//! `CREEL_FUZZ_TARGET` may name several, with commas; without it, all run at once.
+//! `CREEL_FUZZ_SEED` picks other mutations. A failure writes the shortest input that still fails,
+//! and says how to run that alone (`CREEL_FUZZ_INPUT=FILE`).
 //!
-//! What counts as a failure: a panic, a property of the target that does not hold, an input that takes longer than
-//! [`runner::TOO_LONG`], or a process that needs more than [`runner::TOO_MUCH`] bytes of memory.
+//! What counts as a failure: a panic, a property of the target that does not hold, an input that
+//! takes longer than [`runner::TOO_LONG`], or a process that needs more than [`runner::TOO_MUCH`]
+//! bytes of memory.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a run of hours says what it did")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a run of hours says what it did"
+)]
 
 mod mutator;
 mod runner;

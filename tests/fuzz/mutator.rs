@@ -197,7 +197,10 @@ fn insert(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
 
 /// Moves, repeats or removes a line.
 fn lines(random: &mut Random, bytes: &mut Vec<u8>) {
-    let mut lines: Vec<Vec<u8>> = bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    let mut lines: Vec<Vec<u8>> = bytes
+        .split_inclusive(|byte| *byte == b'\n')
+        .map(<[u8]>::to_vec)
+        .collect();
     if lines.is_empty() {
         return;
     }
@@ -213,15 +216,29 @@ fn lines(random: &mut Random, bytes: &mut Vec<u8>) {
 
 /// Replaces the next number.
 fn number(random: &mut Random, bytes: &mut Vec<u8>, at: usize) {
-    let Some(start) = bytes[at..].iter().position(u8::is_ascii_digit).map(|found| at + found) else { return };
-    let length = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let Some(start) = bytes[at..]
+        .iter()
+        .position(u8::is_ascii_digit)
+        .map(|found| at + found)
+    else {
+        return;
+    };
+    let length = bytes[start..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
     bytes.splice(start..start + length, random.pick(NUMBERS).bytes());
 }
 
 /// Replaces the next word or string.
 fn replace(random: &mut Random, bytes: &mut Vec<u8>, at: usize) {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    let Some(start) = bytes[at..].iter().position(is_word).map(|found| at + found) else { return };
-    let length = bytes[start..].iter().take_while(|byte| is_word(byte)).count();
+    let Some(start) = bytes[at..].iter().position(is_word).map(|found| at + found) else {
+        return;
+    };
+    let length = bytes[start..]
+        .iter()
+        .take_while(|byte| is_word(byte))
+        .count();
     bytes.splice(start..start + length, random.pick(PIECES).iter().copied());
 }

@@ -25,7 +25,8 @@ const KEPT: usize = 4_000;
 /// How many attempts there are to shorten a failing input.
 const ATTEMPTS: usize = 4_000;
 
-/// Returns a short description of the outcome: an input with a new one is worth mutating. Panics if a property fails.
+/// Returns a short description of the outcome: an input with a new one is worth mutating. Panics if
+/// a property fails.
 pub type Target = fn(&[u8]) -> String;
 
 /// The input that is running now, for the watchdog thread.
@@ -44,7 +45,11 @@ fn quiet_panics() {
         let usual = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             if QUIET.get() {
-                PLACE.set(info.location().map(|place| format!("{place}: ")).unwrap_or_default());
+                PLACE.set(
+                    info.location()
+                        .map(|place| format!("{place}: "))
+                        .unwrap_or_default(),
+                );
             } else {
                 usual(info);
             }
@@ -70,7 +75,10 @@ pub fn fuzz(name: &'static str, target: Target) {
     });
     if let Some(path) = env::var_os("CREEL_FUZZ_INPUT") {
         let input = fs::read(&path).expect("the input can be read");
-        println!("{name}: {}", execute(target, &input, &current).unwrap_or_else(|why| panic!("{name}: {why}")));
+        println!(
+            "{name}: {}",
+            execute(target, &input, &current).unwrap_or_else(|why| panic!("{name}: {why}"))
+        );
         return;
     }
     let corpus = corpus(name);
@@ -79,11 +87,20 @@ pub fn fuzz(name: &'static str, target: Target) {
             panic!("{name}: the corpus fails at {}: {why}", path.display());
         }
     }
-    run(name, target, corpus.into_iter().map(|(_, input)| input).collect(), &current);
+    run(
+        name,
+        target,
+        corpus.into_iter().map(|(_, input)| input).collect(),
+        &current,
+    );
 }
 
 fn run(name: &str, target: Target, mut pool: Vec<Vec<u8>>, current: &Current) {
-    let number = |variable: &str| env::var(variable).ok().map(|text| text.parse().expect("a number"));
+    let number = |variable: &str| {
+        env::var(variable)
+            .ok()
+            .map(|text| text.parse().expect("a number"))
+    };
     let seconds: Option<u64> = number("CREEL_FUZZ_SECONDS");
     let seed = number("CREEL_FUZZ_SEED").unwrap_or(1);
     let (mut random, began) = (Random::new(seed), Instant::now());
@@ -107,7 +124,10 @@ fn run(name: &str, target: Target, mut pool: Vec<Vec<u8>>, current: &Current) {
         }
     }
     let took = began.elapsed().as_secs_f64();
-    println!("{name}: {executions} executions in {took:.1} s, {} kinds of outcome, seed {seed}", classes.len());
+    println!(
+        "{name}: {executions} executions in {took:.1} s, {} kinds of outcome, seed {seed}",
+        classes.len()
+    );
 }
 
 /// The target's description, or the message of its panic.
@@ -120,7 +140,9 @@ fn execute(target: Target, input: &[u8], current: &Current) -> Result<String, St
     set(None);
     result.map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default();
+        let text = text
+            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_default();
         format!("{}{text}", PLACE.take())
     })
 }
@@ -128,19 +150,23 @@ fn execute(target: Target, input: &[u8], current: &Current) -> Result<String, St
 fn fail(name: &str, target: Target, input: Vec<u8>, why: &str, current: &Current) -> ! {
     let short = shorten(target, input, current);
     let path = keep(name, &short);
-    let why = execute(target, &short, current).err().unwrap_or_else(|| why.to_owned());
+    let why = execute(target, &short, current)
+        .err()
+        .unwrap_or_else(|| why.to_owned());
     panic!("{name}: {why}\n{}", replay(name, &path));
 }
 
 fn replay(name: &str, path: &Path) -> String {
     let path = path.display();
-    format!("run it alone: CREEL_FUZZ_TARGET={name} CREEL_FUZZ_INPUT={path} cargo test --test fuzz -- --nocapture")
+    format!(
+        "run it alone: CREEL_FUZZ_TARGET={name} CREEL_FUZZ_INPUT={path} cargo test --test fuzz -- --nocapture"
+    )
 }
 
 fn keep(name: &str, input: &[u8]) -> PathBuf {
-    let hash = input
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = input.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{name}-{hash:016x}"));
     fs::write(&path, input).expect("the failing input can be kept");
     path
@@ -170,10 +196,16 @@ fn shorten(target: Target, mut input: Vec<u8>, current: &Current) -> Vec<u8> {
 /// Ends the test program if an input hangs or needs too much memory: a thread cannot be stopped.
 fn watch(name: &str, current: &Current) {
     let current = current.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some((input, since)) = &*current else { return };
+    let Some((input, since)) = &*current else {
+        return;
+    };
     let hangs = since.elapsed() > TOO_LONG;
     if hangs || resident().is_some_and(|bytes| bytes > TOO_MUCH) {
-        let what = if hangs { "an input hangs" } else { "too much memory is used" };
+        let what = if hangs {
+            "an input hangs"
+        } else {
+            "too much memory is used"
+        };
         eprintln!("{name}: {what}\n{}", replay(name, &keep(name, input)));
         std::process::exit(1);
     }
@@ -182,12 +214,21 @@ fn watch(name: &str, current: &Current) {
 /// The memory of this process, if the system reports it.
 fn resident() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
-    statm.split(' ').nth(1)?.parse::<u64>().ok().map(|pages| pages * 4096)
+    statm
+        .split(' ')
+        .nth(1)?
+        .parse::<u64>()
+        .ok()
+        .map(|pages| pages * 4096)
 }
 
 fn corpus(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(name);
-    let entries = fs::read_dir(&folder).expect("the target has a corpus").map(|entry| entry.expect("an entry").path());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fuzz/corpus")
+        .join(name);
+    let entries = fs::read_dir(&folder)
+        .expect("the target has a corpus")
+        .map(|entry| entry.expect("an entry").path());
     let mut paths: Vec<PathBuf> = entries.collect();
     paths.sort();
     let read = |path: PathBuf| {

@@ -1,5 +1,5 @@
-//! The fuzz targets, with the properties that every input must satisfy. Each target returns a short description of what
-//! happened to the input.
+//! The fuzz targets, with the properties that every input must satisfy. Each target returns a short
+//! description of what happened to the input.
 
 pub mod acp;
 pub mod config;
@@ -22,11 +22,21 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A temporary folder of this test program.
-pub static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
+pub static FOLDER: LazyLock<tempfile::TempDir> =
+    LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 
 /// Classifies an outcome: its text without quoted parts and numbers.
 pub fn class(text: &str) -> String {
     let outside = text.split(['`', '"', '\'']).step_by(2).collect::<String>();
-    let letters: String = outside.chars().filter(|c| c.is_alphabetic() || *c == ' ').take(200).collect();
-    letters.split(' ').filter(|word| !word.is_empty()).take(14).collect::<Vec<_>>().join(" ")
+    let letters: String = outside
+        .chars()
+        .filter(|c| c.is_alphabetic() || *c == ' ')
+        .take(200)
+        .collect();
+    letters
+        .split(' ')
+        .filter(|word| !word.is_empty())
+        .take(14)
+        .collect::<Vec<_>>()
+        .join(" ")
 }

@@ -7,7 +7,8 @@ use creel::{
     engine::{
         budget::ConversationUsage,
         conversation::{
-            AgentUpdate, ContextUsage, PermissionOptionKind, StopReason, ToolKind, ToolStatus, TurnEnd, TurnUsage,
+            AgentUpdate, ContextUsage, PermissionOptionKind, StopReason, ToolKind, ToolStatus,
+            TurnEnd, TurnUsage,
         },
         policy::{AgentFacts, AgentSpec, ServicePolicy, UsageScope},
         time::TimeSpan,
@@ -26,31 +27,59 @@ use crate::support::{
 fn line(script: &Value, dir: &Path) -> String {
     let file = dir.join("script.json");
     std::fs::write(&file, script.to_string()).expect("a script");
-    format!("'{}' '{}' '{}'", acp_agent().display(), file.display(), dir.join("log").display())
+    format!(
+        "'{}' '{}' '{}'",
+        acp_agent().display(),
+        file.display(),
+        dir.join("log").display()
+    )
 }
 
 fn agent(script: &Value, dir: &Path) -> Box<dyn Agent> {
-    start(&AgentSpec::acp(line(script, dir)), place(dir), AgentHistory::default()).expect("an agent")
+    start(
+        &AgentSpec::acp(line(script, dir)),
+        place(dir),
+        AgentHistory::default(),
+    )
+    .expect("an agent")
 }
 
 fn agent_with(script: &Value, dir: &Path, change: impl FnOnce(&mut AgentFacts)) -> Box<dyn Agent> {
     let mut facts = AgentFacts::default();
     change(&mut facts);
-    let AgentSpec::Acp { command, mode, files, terminals, .. } = AgentSpec::acp(line(script, dir)) else {
+    let AgentSpec::Acp {
+        command,
+        mode,
+        files,
+        terminals,
+        ..
+    } = AgentSpec::acp(line(script, dir))
+    else {
         panic!("it speaks the protocol")
     };
-    let spec = AgentSpec::Acp { command, mode, files, terminals, known: facts };
+    let spec = AgentSpec::Acp {
+        command,
+        mode,
+        files,
+        terminals,
+        known: facts,
+    };
     start(&spec, place(dir), AgentHistory::default()).expect("an agent")
 }
 
 /// What the agent received.
 fn log(dir: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(dir.join("log")).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
 }
 
 fn methods(dir: &Path) -> Vec<String> {
-    log(dir).iter().filter_map(|message| message["method"].as_str().map(str::to_owned)).collect()
+    log(dir)
+        .iter()
+        .filter_map(|message| message["method"].as_str().map(str::to_owned))
+        .collect()
 }
 
 #[tokio::test]
@@ -72,10 +101,21 @@ async fn a_prompt_is_answered_with_all_updates_of_the_agent() {
     ]]});
     let mut agent = agent(&script, dir.path());
     let (end, heard) = turn(&mut *agent, request("do it")).await;
-    let spent = TurnUsage { tokens: Some(120), cost: Some(0.25) };
-    assert_eq!(end, Ok(TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) }));
+    let spent = TurnUsage {
+        tokens: Some(120),
+        cost: Some(0.25),
+    };
+    assert_eq!(
+        end,
+        Ok(TurnEnd {
+            spent,
+            ..TurnEnd::new(StopReason::EndTurn)
+        })
+    );
     assert_eq!(heard.said(), "I will do it.\nDone.");
-    let [call] = &heard.calls()[..] else { panic!("{:?}", heard.calls()) };
+    let [call] = &heard.calls()[..] else {
+        panic!("{:?}", heard.calls())
+    };
     assert_eq!(
         (call.title.as_str(), call.kind, call.status),
         ("Write a.py", Some(ToolKind::Edit), ToolStatus::Completed)
@@ -83,12 +123,24 @@ async fn a_prompt_is_answered_with_all_updates_of_the_agent() {
     assert_eq!(call.locations[0].line, Some(2));
     assert!(call.diff.as_deref().is_some_and(|diff| diff.contains("+x")));
     let all = heard.all();
-    assert!(all.contains(&AgentUpdate::Opened("session-1".into())), "{all:?}");
+    assert!(
+        all.contains(&AgentUpdate::Opened("session-1".into())),
+        "{all:?}"
+    );
     assert!(all.contains(&AgentUpdate::Thought("Hm.".into())));
     assert!(all.contains(&AgentUpdate::Used(ContextUsage { used: 7, size: 100 })));
-    assert!(all.contains(&AgentUpdate::Noted { what: "mode".into(), text: "code".into() }));
-    assert!(all.iter().any(|update| matches!(update, AgentUpdate::Noted { what, .. } if what == "tomorrow")));
-    assert!(all.iter().any(|update| matches!(update, AgentUpdate::Planned(entries) if entries.len() == 1)));
+    assert!(all.contains(&AgentUpdate::Noted {
+        what: "mode".into(),
+        text: "code".into()
+    }));
+    assert!(
+        all.iter()
+            .any(|update| matches!(update, AgentUpdate::Noted { what, .. } if what == "tomorrow"))
+    );
+    assert!(
+        all.iter()
+            .any(|update| matches!(update, AgentUpdate::Planned(entries) if entries.len() == 1))
+    );
     agent.shutdown().await;
 }
 
@@ -101,10 +153,17 @@ async fn every_stop_reason_is_passed_on() {
         ("max_turn_requests", StopReason::MaxTurnRequests),
         ("refusal", StopReason::Refusal),
     ];
-    let turns: Vec<Value> = reasons.iter().map(|(name, _)| json!([{"say": "."}, {"end": name}])).collect();
+    let turns: Vec<Value> = reasons
+        .iter()
+        .map(|(name, _)| json!([{"say": "."}, {"end": name}]))
+        .collect();
     let mut agent = agent(&json!({"turns": turns}), dir.path());
     for (name, reason) in reasons {
-        assert_eq!(turn(&mut *agent, request(name)).await.0, Ok(ended(reason)), "{name}");
+        assert_eq!(
+            turn(&mut *agent, request(name)).await.0,
+            Ok(ended(reason)),
+            "{name}"
+        );
     }
 }
 
@@ -113,11 +172,16 @@ async fn a_turn_that_the_agent_cancels_has_failed_unless_a_permission_was_refuse
     let dir = folder();
     let end = json!({"end": "cancelled"});
     let ask = json!({"ask": {"options": [{"optionId": "n", "name": "No", "kind": "reject_once"}]}});
-    let mut agent = agent(&json!({"turns": [[{"say": "I"}, end], [{"say": "I"}, ask, end]]}), dir.path());
+    let mut agent = agent(
+        &json!({"turns": [[{"say": "I"}, end], [{"say": "I"}, ask, end]]}),
+        dir.path(),
+    );
     let said = failure(&mut *agent, request("1")).await;
     assert!(said.contains("without a request from creel"), "{said}");
     let mut heard = Heard::answering("n");
-    let refused = agent.turn(again("2"), &mut heard, &CancellationToken::new()).await;
+    let refused = agent
+        .turn(again("2"), &mut heard, &CancellationToken::new())
+        .await;
     assert_eq!(refused, Ok(ended(StopReason::EndTurn)));
 }
 
@@ -129,7 +193,14 @@ async fn one_process_serves_all_turns_and_a_new_conversation_is_a_new_session() 
     assert_eq!(turn(&mut *agent, again("2")).await.1.said(), "session-1");
     assert_eq!(turn(&mut *agent, request("3")).await.1.said(), "session-2");
     let prompts = ["session/new", "session/prompt"];
-    let expected = ["initialize", prompts[0], prompts[1], prompts[1], prompts[0], prompts[1]];
+    let expected = [
+        "initialize",
+        prompts[0],
+        prompts[1],
+        prompts[1],
+        prompts[0],
+        prompts[1],
+    ];
     assert_eq!(methods(dir.path()), expected);
     assert_eq!(log(dir.path())[2]["params"]["prompt"][0]["text"], "1");
     assert_eq!(log(dir.path())[1]["params"]["cwd"], json!(dir.path()));
@@ -144,7 +215,10 @@ async fn a_new_message_is_separated_from_the_last_one() {
     };
     let script = json!({"turns": [[chunk("a", "<promise>C"), chunk("a", "OMPLETE</promise>"), chunk("b", "Done.")]]});
     assert_eq!(
-        turn(&mut *agent(&script, dir.path()), request("")).await.1.said(),
+        turn(&mut *agent(&script, dir.path()), request(""))
+            .await
+            .1
+            .said(),
         "<promise>COMPLETE</promise>\n\nDone."
     );
 }
@@ -156,18 +230,36 @@ async fn the_agent_gets_the_chosen_permission_option() {
         "tool": {"toolCallId": "c", "title": "Write a.py", "kind": "edit", "rawInput": {"path": "a.py"}},
         "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}, {"optionId": "n", "name": "No", "kind": "reject_once"}],
     }});
-    let script = json!({"turns": [[ask, {"if_allowed": [{"say": "yes"}], "else": [{"say": "no"}]}]]});
+    let script =
+        json!({"turns": [[ask, {"if_allowed": [{"say": "yes"}], "else": [{"say": "no"}]}]]});
     for (option, said) in [("y", "yes"), ("n", "no")] {
         let mut heard = Heard::answering(option);
         let mut agent = agent(&script, dir.path());
-        let end = agent.turn(request(""), &mut heard, &CancellationToken::new()).await;
-        assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), said));
-        let [(tool, options)] = &heard.asked()[..] else { panic!("one request") };
-        assert_eq!((tool.title.as_str(), tool.kind), ("Write a.py", Some(ToolKind::Edit)));
-        assert!(tool.input.as_deref().is_some_and(|input| input.contains("a.py")));
+        let end = agent
+            .turn(request(""), &mut heard, &CancellationToken::new())
+            .await;
+        assert_eq!(
+            (end, heard.said().as_str()),
+            (Ok(ended(StopReason::EndTurn)), said)
+        );
+        let [(tool, options)] = &heard.asked()[..] else {
+            panic!("one request")
+        };
+        assert_eq!(
+            (tool.title.as_str(), tool.kind),
+            ("Write a.py", Some(ToolKind::Edit))
+        );
+        assert!(
+            tool.input
+                .as_deref()
+                .is_some_and(|input| input.contains("a.py"))
+        );
         assert_eq!(
             options.iter().map(|o| o.kind).collect::<Vec<_>>(),
-            [PermissionOptionKind::AllowOnce, PermissionOptionKind::RejectOnce]
+            [
+                PermissionOptionKind::AllowOnce,
+                PermissionOptionKind::RejectOnce
+            ]
         );
     }
 }
@@ -175,7 +267,10 @@ async fn the_agent_gets_the_chosen_permission_option() {
 #[tokio::test]
 async fn a_cancelled_turn_answers_open_requests_as_cancelled() {
     let dir = folder();
-    let mut agent = agent(&json!({"turns": [[{"ask": {}}, {"say": "{outcome}"}], [{"say": "on"}]]}), dir.path());
+    let mut agent = agent(
+        &json!({"turns": [[{"ask": {}}, {"say": "{outcome}"}], [{"say": "on"}]]}),
+        dir.path(),
+    );
     let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
     let listening = heard.clone();
     let (end, ()) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
@@ -183,7 +278,10 @@ async fn a_cancelled_turn_answers_open_requests_as_cancelled() {
         cancel.cancel();
     });
     assert_eq!(end, Ok(ended(StopReason::Cancelled)));
-    let answer = log(dir.path()).into_iter().find(|message| !message["result"].is_null()).expect("an answer");
+    let answer = log(dir.path())
+        .into_iter()
+        .find(|message| !message["result"].is_null())
+        .expect("an answer");
     assert_eq!(answer["result"]["outcome"]["outcome"], "cancelled");
     assert!(methods(dir.path()).contains(&"session/cancel".to_owned()));
     assert_eq!(turn(&mut *agent, again("and now?")).await.1.said(), "on");
@@ -207,16 +305,36 @@ async fn files_are_served_inside_the_project_only_and_shown() {
     let said = heard.said();
     let parts: Vec<&str> = said.split('|').collect();
     assert_eq!((parts[0], parts[3]), ("one\ntwo\n", "written"), "{said}");
-    assert!([1, 2, 4].iter().all(|n| parts[*n].starts_with("error") && !parts[*n].contains("secretsecret")), "{said}");
-    assert_eq!(std::fs::read_to_string(in_folder(&outer, "secret")).expect("text"), "secret");
-    assert_eq!(std::fs::read_to_string(dir.join("new/out.txt")).expect("text"), "new\n");
-    let calls: Vec<(String, ToolStatus)> = heard.calls().into_iter().map(|call| (call.title, call.status)).collect();
+    assert!(
+        [1, 2, 4]
+            .iter()
+            .all(|n| parts[*n].starts_with("error") && !parts[*n].contains("secretsecret")),
+        "{said}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(in_folder(&outer, "secret")).expect("text"),
+        "secret"
+    );
+    assert_eq!(
+        std::fs::read_to_string(dir.join("new/out.txt")).expect("text"),
+        "new\n"
+    );
+    let calls: Vec<(String, ToolStatus)> = heard
+        .calls()
+        .into_iter()
+        .map(|call| (call.title, call.status))
+        .collect();
     let (done, failed) = (ToolStatus::Completed, ToolStatus::Failed);
     let shown = |title: &str, status| (title.to_owned(), status);
     assert_eq!(calls[0], shown("read in.txt", done));
     assert_eq!(calls[1], shown("read link", failed));
     assert_eq!(calls[3], shown("write new/out.txt", done));
-    assert!(heard.calls()[3].diff.as_deref().is_some_and(|diff| diff.contains("+new")));
+    assert!(
+        heard.calls()[3]
+            .diff
+            .as_deref()
+            .is_some_and(|diff| diff.contains("+new"))
+    );
 }
 
 #[tokio::test]
@@ -232,11 +350,24 @@ async fn commands_are_run_for_the_agent_and_shown() {
     let (_, heard) = turn(&mut *agent(&script, dir.path()), request("")).await;
     let said = heard.said();
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines[..3], ["exit 0: a b|it's|", "exit 3: shell", ""], "{said}");
-    assert!(said.contains("exit 0, truncated: 6789abcdef\n") && said.contains("signal TERM: "), "{said}");
-    assert!(lines.last().is_some_and(|last| last.starts_with("error")), "{said}");
+    assert_eq!(
+        lines[..3],
+        ["exit 0: a b|it's|", "exit 3: shell", ""],
+        "{said}"
+    );
+    assert!(
+        said.contains("exit 0, truncated: 6789abcdef\n") && said.contains("signal TERM: "),
+        "{said}"
+    );
+    assert!(
+        lines.last().is_some_and(|last| last.starts_with("error")),
+        "{said}"
+    );
     let calls = heard.calls();
-    assert_eq!((calls[0].title.as_str(), calls[0].status), ("printf %s| a b it's", ToolStatus::Completed));
+    assert_eq!(
+        (calls[0].title.as_str(), calls[0].status),
+        ("printf %s| a b it's", ToolStatus::Completed)
+    );
     assert_eq!(calls[1].status, ToolStatus::Failed);
 }
 
@@ -246,16 +377,36 @@ async fn declined_capabilities_are_neither_offered_nor_served() {
     let script = json!({"turns": [[
         {"write": {"path": "a", "content": "x"}}, {"say": "|"}, {"terminal": {"command": "touch b", "then": "wait"}},
     ]]});
-    let AgentSpec::Acp { command, mode, known, .. } = AgentSpec::acp(line(&script, dir.path())) else {
+    let AgentSpec::Acp {
+        command,
+        mode,
+        known,
+        ..
+    } = AgentSpec::acp(line(&script, dir.path()))
+    else {
         panic!("it is")
     };
-    let spec =
-        AgentSpec::Acp { command, mode, files: ServicePolicy::Decline, terminals: ServicePolicy::Decline, known };
+    let spec = AgentSpec::Acp {
+        command,
+        mode,
+        files: ServicePolicy::Decline,
+        terminals: ServicePolicy::Decline,
+        known,
+    };
     let mut agent = start(&spec, place(dir.path()), AgentHistory::default()).expect("an agent");
     let said = turn(&mut *agent, request("")).await.1.said();
-    assert!(said.split('|').all(|part| part.starts_with("error -32601")), "{said}");
+    assert!(
+        said.split('|').all(|part| part.starts_with("error -32601")),
+        "{said}"
+    );
     let capabilities = log(dir.path())[0]["params"]["clientCapabilities"].clone();
-    assert_eq!((&capabilities["fs"]["writeTextFile"], &capabilities["terminal"]), (&json!(false), &json!(false)));
+    assert_eq!(
+        (
+            &capabilities["fs"]["writeTextFile"],
+            &capabilities["terminal"]
+        ),
+        (&json!(false), &json!(false))
+    );
     assert!(!in_folder(&dir, "a").exists() && !in_folder(&dir, "b").exists());
 }
 
@@ -264,17 +415,34 @@ async fn a_mode_is_set_and_the_agent_does_not_work_in_another_one() {
     let dir = folder();
     let script = json!({"on": {"session/set_mode": [{"error": {"code": -32602, "message": "no such mode"}}]},
         "turns": [[{"say": "."}]]});
-    let AgentSpec::Acp { command, files, terminals, known, .. } = AgentSpec::acp(line(&script, dir.path())) else {
+    let AgentSpec::Acp {
+        command,
+        files,
+        terminals,
+        known,
+        ..
+    } = AgentSpec::acp(line(&script, dir.path()))
+    else {
         panic!("it is")
     };
-    let spec = AgentSpec::Acp { command, mode: Some("turbo".into()), files, terminals, known };
+    let spec = AgentSpec::Acp {
+        command,
+        mode: Some("turbo".into()),
+        files,
+        terminals,
+        known,
+    };
     let mut agent = start(&spec, place(dir.path()), AgentHistory::default()).expect("an agent");
     let said = failure(&mut *agent, request("")).await;
-    assert!(said.contains("turbo") && said.contains("no such mode"), "{said}");
+    assert!(
+        said.contains("turbo") && said.contains("no such mode"),
+        "{said}"
+    );
     assert!(!methods(dir.path()).contains(&"session/prompt".to_owned()));
 }
 
-/// Runs an agent that fails in the first turn and works in the second; returns the error of the first.
+/// Runs an agent that fails in the first turn and works in the second; returns the error of the
+/// first.
 async fn fails_then_works(script: Value) -> String {
     fails_within(TimeSpan::secs(60), script).await
 }
@@ -288,9 +456,20 @@ async fn fails_within(timeout: TimeSpan, script: Value) -> String {
         facts.login = Some("agent login".into());
         facts.error_pattern = Some("^Error: ".into());
     });
-    let said = failure(&mut *agent, TurnRequest { timeout, ..request("") }).await;
+    let said = failure(
+        &mut *agent,
+        TurnRequest {
+            timeout,
+            ..request("")
+        },
+    )
+    .await;
     let (end, heard) = turn(&mut *agent, request("again")).await;
-    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "works"), "after: {said}");
+    assert_eq!(
+        (end, heard.said().as_str()),
+        (Ok(ended(StopReason::EndTurn)), "works"),
+        "after: {said}"
+    );
     agent.shutdown().await;
     said
 }
@@ -301,10 +480,19 @@ fn first(steps: &Value) -> Value {
 
 #[tokio::test]
 async fn an_agent_that_crashes_is_started_again() {
-    let said = fails_then_works(first(&json!([{"say": "I"}, {"stderr": "out of memory\n"}, {"exit": 3}]))).await;
-    assert!(said.contains("exit 3") && said.contains("out of memory"), "{said}");
+    let said = fails_then_works(first(
+        &json!([{"say": "I"}, {"stderr": "out of memory\n"}, {"exit": 3}]),
+    ))
+    .await;
+    assert!(
+        said.contains("exit 3") && said.contains("out of memory"),
+        "{said}"
+    );
     let said = fails_then_works(first(&json!([{"exit": 0}]))).await;
-    assert!(said.contains("ended by itself") && said.contains("gave no reason"), "{said}");
+    assert!(
+        said.contains("ended by itself") && said.contains("gave no reason"),
+        "{said}"
+    );
     let said = fails_then_works(first(&json!([{"run": "kill -9 $PPID"}]))).await;
     assert!(said.contains("signal 9"), "{said}");
 }
@@ -312,11 +500,12 @@ async fn an_agent_that_crashes_is_started_again() {
 #[tokio::test]
 async fn a_crash_at_the_start_is_reported_with_the_agents_stderr() {
     let once = |steps: Value| json!([{"once": steps, "else": []}]);
-    let script =
-        json!({"on_start": once(json!([{"stderr": "no config\n"}, {"exit": 1}])), "turns": [[{"say": "works"}]]});
+    let script = json!({"on_start": once(json!([{"stderr": "no config\n"}, {"exit": 1}])), "turns": [[{"say": "works"}]]});
     let said = fails_then_works(script).await;
     assert!(
-        said.contains("did not complete the handshake") && said.contains("exit 1") && said.contains("no config"),
+        said.contains("did not complete the handshake")
+            && said.contains("exit 1")
+            && said.contains("no config"),
         "{said}"
     );
     let script = json!({"on_start": once(json!([{"garbage": 2}, {"exit": 0}])), "turns": [[{"say": "works"}]]});
@@ -328,22 +517,40 @@ async fn a_crash_at_the_start_is_reported_with_the_agents_stderr() {
 async fn an_agents_last_output_is_read_before_its_end_is_reported() {
     let dir = folder();
     // The line is printed only when creel knows that the agent has ended.
-    let command = "agent=$$; (while kill -0 $agent 2>/dev/null; do :; done; echo 'no config' >&2) & exit 1";
-    let mut agent = start(&AgentSpec::acp(command), place(dir.path()), AgentHistory::default()).expect("an agent");
+    let command =
+        "agent=$$; (while kill -0 $agent 2>/dev/null; do :; done; echo 'no config' >&2) & exit 1";
+    let mut agent = start(
+        &AgentSpec::acp(command),
+        place(dir.path()),
+        AgentHistory::default(),
+    )
+    .expect("an agent");
     let said = failure(&mut *agent, request("")).await;
     agent.shutdown().await;
-    assert!(said.contains("exit 1") && said.contains("no config"), "{said}");
+    assert!(
+        said.contains("exit 1") && said.contains("no config"),
+        "{said}"
+    );
 }
 
 #[tokio::test]
 async fn a_timeout_names_the_failing_server_that_the_agent_waits_for() {
     let retries = json!({"stderr": "API error 529: overloaded, retrying\n"});
     let (silent, talking) = tokio::join!(
-        fails_within(TimeSpan::secs(8), first(&json!([retries.clone(), {"hang": true}]))),
-        fails_within(TimeSpan::secs(8), first(&json!([{"say": "I"}, retries, {"hang": true}]))),
+        fails_within(
+            TimeSpan::secs(8),
+            first(&json!([retries.clone(), {"hang": true}]))
+        ),
+        fails_within(
+            TimeSpan::secs(8),
+            first(&json!([{"say": "I"}, retries, {"hang": true}]))
+        ),
     );
     for said in [silent, talking] {
-        assert!(said.contains("server reported errors") && said.contains("529: overloaded"), "{said}");
+        assert!(
+            said.contains("server reported errors") && said.contains("529: overloaded"),
+            "{said}"
+        );
         assert!(said.contains("turn_timeout"), "{said}");
     }
 }
@@ -351,9 +558,11 @@ async fn a_timeout_names_the_failing_server_that_the_agent_waits_for() {
 #[tokio::test]
 async fn an_agent_that_hangs_fails_in_time() {
     let once = |steps: Value| json!([{"once": steps, "else": []}]);
-    // Long enough to start on a busy machine: a turn that fails before its deadline would give another error.
+    // Long enough to start on a busy machine: a turn that fails before its deadline would give
+    // another error.
     let soon = TimeSpan(4_000);
-    let before = json!({"on_initialize": once(json!([{"hang": true}])), "turns": [[{"say": "works"}]]});
+    let before =
+        json!({"on_initialize": once(json!([{"hang": true}])), "turns": [[{"say": "works"}]]});
     let (before, within, deaf, mute) = tokio::join!(
         fails_within(soon, before),
         fails_within(soon, first(&json!([{"say": "I"}, {"hang": true}]))),
@@ -367,14 +576,22 @@ async fn an_agent_that_hangs_fails_in_time() {
 
 #[tokio::test]
 async fn errors_are_distinguished_and_explained() {
-    let error = |code: i32, message: &str| first(&json!([{"error": {"code": code, "message": message}}]));
+    let error =
+        |code: i32, message: &str| first(&json!([{"error": {"code": code, "message": message}}]));
     let login = fails_then_works(error(-32603, "API Error: 401 Unauthorized")).await;
     assert!(login.contains("Log in (agent login)"), "{login}");
     let limit = fails_then_works(error(429, "Too many requests, retry after 20 seconds")).await;
-    assert!(limit.contains("Too many requests, retry after 20 seconds"), "{limit}");
+    assert!(
+        limit.contains("Too many requests, retry after 20 seconds"),
+        "{limit}"
+    );
     let server = fails_then_works(error(-32603, "500 Internal Server Error")).await;
     assert!(server.contains("server reports an error"), "{server}");
-    let full = fails_then_works(error(-32603, "prompt is too long: 210000 tokens > 200000 maximum")).await;
+    let full = fails_then_works(error(
+        -32603,
+        "prompt is too long: 210000 tokens > 200000 maximum",
+    ))
+    .await;
     assert!(full.contains("too long for the model"), "{full}");
     let odd = fails_then_works(error(-32603, "Unexpected token < in JSON at position 0")).await;
     assert!(odd.contains("Unexpected token <"), "{odd}");
@@ -384,19 +601,31 @@ async fn errors_are_distinguished_and_explained() {
 async fn a_rate_limit_says_how_long_to_wait() {
     let dir = folder();
     let script = json!({"turns": [[{"error": {"code": -32603, "message": "429 rate limit: try again in 7s"}}]]});
-    let failed = turn(&mut *agent(&script, dir.path()), request("")).await.0.expect_err("a failure");
+    let failed = turn(&mut *agent(&script, dir.path()), request(""))
+        .await
+        .0
+        .expect_err("a failure");
     assert_eq!(failed.retry_after, Some(TimeSpan::secs(7)));
 }
 
 #[tokio::test]
 async fn an_error_in_disguise_and_an_empty_turn_are_failures() {
     let said = fails_then_works(first(&json!([{"say": "Error: 401 invalid api key"}]))).await;
-    assert!(said.contains("Log in") && said.contains("invalid api key"), "{said}");
+    assert!(
+        said.contains("Log in") && said.contains("invalid api key"),
+        "{said}"
+    );
     let said = fails_then_works(first(&json!([{"end": "end_turn"}]))).await;
     assert!(said.contains("without an answer"), "{said}");
     let dir = folder();
     let script = json!({"turns": [[{"tool": {"toolCallId": "c", "title": "Silent work"}}]]});
-    assert!(turn(&mut *agent(&script, dir.path()), request("")).await.0.is_ok(), "deeds are an answer, too");
+    assert!(
+        turn(&mut *agent(&script, dir.path()), request(""))
+            .await
+            .0
+            .is_ok(),
+        "deeds are an answer, too"
+    );
 }
 
 #[tokio::test]
@@ -405,8 +634,13 @@ async fn an_answer_that_only_quotes_an_error_is_an_answer() {
     let script = json!({"turns": [[
         {"say": "Error: this was in the log.\n"}, {"tool": {"toolCallId": "c", "title": "Edit"}}, {"say": "It is mended."},
     ]]});
-    let mut agent = agent_with(&script, dir.path(), |facts| facts.error_pattern = Some("^Error: ".into()));
-    assert_eq!(turn(&mut *agent, request("")).await.0, Ok(ended(StopReason::EndTurn)));
+    let mut agent = agent_with(&script, dir.path(), |facts| {
+        facts.error_pattern = Some("^Error: ".into());
+    });
+    assert_eq!(
+        turn(&mut *agent, request("")).await.0,
+        Ok(ended(StopReason::EndTurn))
+    );
 }
 
 #[tokio::test]
@@ -414,10 +648,19 @@ async fn tokens_counted_per_conversation_are_reported_per_turn() {
     let dir = folder();
     let end = |all: u64| json!([{"say": "."}, {"end": "end_turn", "usage": {"totalTokens": all, "inputTokens": 0, "outputTokens": 0}}]);
     let script = json!({"turns": [end(100), end(250), end(40)]});
-    let mut agent = agent_with(&script, dir.path(), |facts| facts.usage = Some(UsageScope::Conversation));
+    let mut agent = agent_with(&script, dir.path(), |facts| {
+        facts.usage = Some(UsageScope::Conversation);
+    });
     let mut tokens = Vec::new();
     for request in [request("1"), again("2"), request("3")] {
-        tokens.push(turn(&mut *agent, request).await.0.expect("a turn").spent.tokens);
+        tokens.push(
+            turn(&mut *agent, request)
+                .await
+                .0
+                .expect("a turn")
+                .spent
+                .tokens,
+        );
     }
     assert_eq!(tokens, [Some(100), Some(150), Some(40)]);
 }
@@ -425,13 +668,28 @@ async fn tokens_counted_per_conversation_are_reported_per_turn() {
 #[tokio::test]
 async fn usage_before_a_restart_is_not_reported_twice() {
     let dir = folder();
-    let usage =
-        json!({"sessionUpdate": "usage_update", "used": 1, "size": 9, "cost": {"amount": 0.75, "currency": "USD"}});
+    let usage = json!({"sessionUpdate": "usage_update", "used": 1, "size": 9, "cost": {"amount": 0.75, "currency": "USD"}});
     let script = json!({"capabilities": {"loadSession": true}, "turns": [[{"say": "."}, {"update": usage}]]});
-    let tally = ConversationUsage { tokens: 10, cost: 0.5 };
-    let past = AgentHistory { conversation: Some("session-1"), tally, ..AgentHistory::default() };
-    let mut agent = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
-    let spent = turn(&mut *agent, again("go on")).await.0.expect("a turn").spent;
+    let tally = ConversationUsage {
+        tokens: 10,
+        cost: 0.5,
+    };
+    let past = AgentHistory {
+        conversation: Some("session-1"),
+        tally,
+        ..AgentHistory::default()
+    };
+    let mut agent = start(
+        &AgentSpec::acp(line(&script, dir.path())),
+        place(dir.path()),
+        past,
+    )
+    .expect("an agent");
+    let spent = turn(&mut *agent, again("go on"))
+        .await
+        .0
+        .expect("a turn")
+        .spent;
     assert_eq!(spent.cost, Some(0.25));
 }
 
@@ -440,26 +698,51 @@ async fn tokens_reported_during_a_turn_are_added_up() {
     let dir = folder();
     let usage = |tokens: u64| {
         let content = json!({"type": "text", "text": ""});
-        let meta = json!({"usage": {"inputTokens": tokens, "outputTokens": 5, "totalTokens": tokens + 5}});
+        let meta =
+            json!({"usage": {"inputTokens": tokens, "outputTokens": 5, "totalTokens": tokens + 5}});
         json!({"update": {"sessionUpdate": "agent_message_chunk", "content": content, "_meta": meta}})
     };
     let script = json!({"turns": [[{"say": "a"}, usage(10), usage(20)], [{"say": "b"}]]});
     let mut agent = agent(&script, dir.path());
     let (end, heard) = turn(&mut *agent, request("1")).await;
-    assert_eq!((end.expect("a turn").spent.tokens, heard.said().as_str()), (Some(40), "a"));
+    assert_eq!(
+        (end.expect("a turn").spent.tokens, heard.said().as_str()),
+        (Some(40), "a")
+    );
     assert!(!heard.all().contains(&AgentUpdate::Said(String::new())));
-    assert_eq!(turn(&mut *agent, again("2")).await.0.expect("a turn").spent.tokens, None);
+    assert_eq!(
+        turn(&mut *agent, again("2"))
+            .await
+            .0
+            .expect("a turn")
+            .spent
+            .tokens,
+        None
+    );
 }
 
 #[tokio::test]
 async fn a_missing_agent_and_a_wrong_protocol_version_are_reported() {
     let dir = folder();
-    let known = AgentFacts { install: Some("npm install it".into()), ..AgentFacts::default() };
+    let known = AgentFacts {
+        install: Some("npm install it".into()),
+        ..AgentFacts::default()
+    };
     let (files, terminals) = (ServicePolicy::Serve, ServicePolicy::Serve);
-    let spec = AgentSpec::Acp { command: "no-such-agent acp".into(), mode: None, files, terminals, known };
-    let mut missing = start(&spec, place(dir.path()), AgentHistory::default()).expect("not started yet");
+    let spec = AgentSpec::Acp {
+        command: "no-such-agent acp".into(),
+        mode: None,
+        files,
+        terminals,
+        known,
+    };
+    let mut missing =
+        start(&spec, place(dir.path()), AgentHistory::default()).expect("not started yet");
     let said = failure(&mut *missing, request("")).await;
-    assert!(said.contains("not installed") && said.contains("npm install it"), "{said}");
+    assert!(
+        said.contains("not installed") && said.contains("npm install it"),
+        "{said}"
+    );
     let said = failure(&mut *agent(&json!({"version": 9}), dir.path()), request("")).await;
     assert!(said.contains("version"), "{said}");
     let script = json!({
@@ -467,7 +750,10 @@ async fn a_missing_agent_and_a_wrong_protocol_version_are_reported() {
         "on_new_session": [{"error": {"code": -32000, "message": "Authentication required"}}],
     });
     let said = failure(&mut *agent(&script, dir.path()), request("")).await;
-    assert!(said.contains("needs a login") && said.contains("Log in with Example"), "{said}");
+    assert!(
+        said.contains("needs a login") && said.contains("Log in with Example"),
+        "{said}"
+    );
 }
 
 #[tokio::test]
@@ -484,8 +770,16 @@ async fn noise_between_messages_is_harmless() {
     });
     let (end, heard) = turn(&mut *agent(&script, dir.path()), request("")).await;
     assert_eq!(end, Ok(ended(StopReason::EndTurn)));
-    assert!(heard.said().starts_with('a') && heard.said().ends_with('b'), "{}", heard.said());
-    assert!(heard.said().contains("error -32601"), "an unknown request is declined: {}", heard.said());
+    assert!(
+        heard.said().starts_with('a') && heard.said().ends_with('b'),
+        "{}",
+        heard.said()
+    );
+    assert!(
+        heard.said().contains("error -32601"),
+        "an unknown request is declined: {}",
+        heard.said()
+    );
 }
 
 #[tokio::test]
@@ -496,12 +790,26 @@ async fn a_conversation_is_resumed_if_the_agent_can() {
         "on_load_session": [{"say": "old words"}, {"user": "old prompt"}],
         "turns": [[{"say": "one"}], [{"say": "two in {session}"}]]});
     let mut before = agent(&script, dir.path());
-    turn(&mut *before, request("first")).await.0.expect("a turn");
+    turn(&mut *before, request("first"))
+        .await
+        .0
+        .expect("a turn");
     before.shutdown().await;
-    let past = AgentHistory { conversation: Some("session-1"), ..AgentHistory::default() };
-    let mut after = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
+    let past = AgentHistory {
+        conversation: Some("session-1"),
+        ..AgentHistory::default()
+    };
+    let mut after = start(
+        &AgentSpec::acp(line(&script, dir.path())),
+        place(dir.path()),
+        past,
+    )
+    .expect("an agent");
     let (_, heard) = turn(&mut *after, again("go on")).await;
-    assert_eq!((heard.said().as_str(), heard.warned()), ("two in session-1", vec![]));
+    assert_eq!(
+        (heard.said().as_str(), heard.warned()),
+        ("two in session-1", vec![])
+    );
     assert!(methods(dir.path()).contains(&"session/load".to_owned()));
 }
 
@@ -511,9 +819,20 @@ async fn the_replay_of_a_resumed_conversation_is_not_shown_again() {
     let script = json!({"capabilities": {"loadSession": true}, "state_file": "state.json",
         "on_load_session": [{"result": null}, {"say": "old <promise>COMPLETE</promise>"}],
         "turns": [[{"say": "one"}], [{"say": "two"}]]});
-    turn(&mut *agent(&script, dir.path()), request("first")).await.0.expect("a turn");
-    let past = AgentHistory { conversation: Some("session-1"), ..AgentHistory::default() };
-    let mut after = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
+    turn(&mut *agent(&script, dir.path()), request("first"))
+        .await
+        .0
+        .expect("a turn");
+    let past = AgentHistory {
+        conversation: Some("session-1"),
+        ..AgentHistory::default()
+    };
+    let mut after = start(
+        &AgentSpec::acp(line(&script, dir.path())),
+        place(dir.path()),
+        past,
+    )
+    .expect("an agent");
     assert_eq!(turn(&mut *after, again("go on")).await.1.said(), "two");
 }
 
@@ -522,21 +841,49 @@ async fn a_resumed_conversation_gets_the_configured_mode() {
     let dir = folder();
     let script = json!({"capabilities": {"loadSession": true}, "on": {"session/set_mode": [{"result": {}}]},
         "turns": [[{"say": "."}]]});
-    let AgentSpec::Acp { command, files, terminals, known, .. } = AgentSpec::acp(line(&script, dir.path())) else {
+    let AgentSpec::Acp {
+        command,
+        files,
+        terminals,
+        known,
+        ..
+    } = AgentSpec::acp(line(&script, dir.path()))
+    else {
         panic!("it is")
     };
-    let spec = AgentSpec::Acp { command, mode: Some("careful".into()), files, terminals, known };
-    let past = AgentHistory { conversation: Some("session-1"), ..AgentHistory::default() };
+    let spec = AgentSpec::Acp {
+        command,
+        mode: Some("careful".into()),
+        files,
+        terminals,
+        known,
+    };
+    let past = AgentHistory {
+        conversation: Some("session-1"),
+        ..AgentHistory::default()
+    };
     let mut agent = start(&spec, place(dir.path()), past).expect("an agent");
     turn(&mut *agent, again("go on")).await.0.expect("a turn");
-    assert_eq!(methods(dir.path()), ["initialize", "session/load", "session/set_mode", "session/prompt"]);
+    assert_eq!(
+        methods(dir.path()),
+        [
+            "initialize",
+            "session/load",
+            "session/set_mode",
+            "session/prompt"
+        ]
+    );
 }
 
 #[tokio::test]
 async fn a_command_of_the_agent_ends_with_a_cancelled_turn() {
     let dir = folder();
-    let terminal = json!({"terminal": {"command": "echo $$ > command.pid; exec sleep 1000", "then": "leave"}});
-    let mut agent = agent(&json!({"turns": [[terminal, {"say": "ready"}, {"wait_cancel": true}]]}), dir.path());
+    let terminal =
+        json!({"terminal": {"command": "echo $$ > command.pid; exec sleep 1000", "then": "leave"}});
+    let mut agent = agent(
+        &json!({"turns": [[terminal, {"say": "ready"}, {"wait_cancel": true}]]}),
+        dir.path(),
+    );
     let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
     let (_, command) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
         let command = pid_in(&in_folder(&dir, "command.pid")).await;
@@ -549,12 +896,28 @@ async fn a_command_of_the_agent_ends_with_a_cancelled_turn() {
 #[tokio::test]
 async fn a_lost_conversation_is_reported() {
     let dir = folder();
-    let past = AgentHistory { conversation: Some("session-9"), ..AgentHistory::default() };
+    let past = AgentHistory {
+        conversation: Some("session-9"),
+        ..AgentHistory::default()
+    };
     let script = json!({"turns": [[{"say": "{session}: {prompt}"}]]});
-    let mut agent = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
+    let mut agent = start(
+        &AgentSpec::acp(line(&script, dir.path())),
+        place(dir.path()),
+        past,
+    )
+    .expect("an agent");
     let (_, heard) = turn(&mut *agent, again("go on")).await;
-    assert_eq!(heard.said(), "session-1: GOAL\n\ngo on", "the goal goes in front");
-    assert!(heard.warned()[0].contains("cannot resume"), "{:?}", heard.warned());
+    assert_eq!(
+        heard.said(),
+        "session-1: GOAL\n\ngo on",
+        "the goal goes in front"
+    );
+    assert!(
+        heard.warned()[0].contains("cannot resume"),
+        "{:?}",
+        heard.warned()
+    );
 }
 
 #[tokio::test]
@@ -565,7 +928,9 @@ async fn a_dead_agent_is_noticed_even_if_its_child_keeps_the_output_open() {
     ]]});
     let mut agent = agent(&script, dir.path());
     let patience = std::time::Duration::from_secs(20);
-    let (end, heard) = tokio::time::timeout(patience, turn(&mut *agent, request(""))).await.expect("it ends");
+    let (end, heard) = tokio::time::timeout(patience, turn(&mut *agent, request("")))
+        .await
+        .expect("it ends");
     let error = end.expect_err("a failure").message;
     assert!(error.ends_with("signal 6: out of memory"), "{error}");
     assert_eq!(heard.said(), "a");
@@ -575,9 +940,16 @@ async fn a_dead_agent_is_noticed_even_if_its_child_keeps_the_output_open() {
 #[tokio::test]
 async fn text_between_turns_belongs_to_no_turn() {
     let dir = folder();
-    let mut first = vec![json!({"say": "one"}), json!({"end": "end_turn"}), json!({"wait_file": "over"})];
+    let mut first = vec![
+        json!({"say": "one"}),
+        json!({"end": "end_turn"}),
+        json!({"wait_file": "over"}),
+    ];
     first.extend((0..400).flat_map(|_| [json!({"say": "x"}), json!({"think": "y"})]));
-    first.extend([json!({"say": "<promise>COMPLETE</promise>"}), json!({"run": "touch said"})]);
+    first.extend([
+        json!({"say": "<promise>COMPLETE</promise>"}),
+        json!({"run": "touch said"}),
+    ]);
     let mut agent = agent(&json!({"turns": [first, [{"say": "two"}]]}), dir.path());
     assert_eq!(turn(&mut *agent, request("")).await.1.said(), "one");
     std::fs::write(in_folder(&dir, "over"), "").expect("a file");
@@ -600,11 +972,19 @@ async fn a_permission_request_between_turns_is_answered_in_the_next_one() {
     let listening = heard.clone();
     let (end, ()) = tokio::join!(agent.turn(again(""), &mut heard, &cancel), async {
         eventually("a person is asked", || !listening.asked().is_empty()).await;
-        let prompts = || methods(dir.path()).iter().filter(|method| *method == "session/prompt").count();
+        let prompts = || {
+            methods(dir.path())
+                .iter()
+                .filter(|method| *method == "session/prompt")
+                .count()
+        };
         eventually("the next prompt is sent", || prompts() == 2).await;
         listening.answer("allow");
     });
-    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "two"));
+    assert_eq!(
+        (end, heard.said().as_str()),
+        (Ok(ended(StopReason::EndTurn)), "two")
+    );
     assert!(in_folder(&dir, "allowed").exists(), "the agent was told");
 }
 
@@ -620,7 +1000,11 @@ fn with_children(last: &Value) -> Value {
 
 async fn pids(dir: &Path) -> [i32; 3] {
     let file = |name: &str| -> PathBuf { dir.join(name) };
-    [pid_in(&file("agent.pid")).await, pid_in(&file("child.pid")).await, pid_in(&file("away.pid")).await]
+    [
+        pid_in(&file("agent.pid")).await,
+        pid_in(&file("child.pid")).await,
+        pid_in(&file("away.pid")).await,
+    ]
 }
 
 #[tokio::test]
@@ -639,18 +1023,35 @@ async fn leaves_nothing(way: &str, last: Value) {
     let mut agent = agent(&with_children(&last), dir.path());
     let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
     let listening = heard.clone();
-    let timeout = if way == "timeout" { TimeSpan::secs(5) } else { TimeSpan::secs(60) };
-    let (_, pids) = tokio::join!(agent.turn(TurnRequest { timeout, ..request("") }, &mut heard, &cancel), async {
-        let pids = pids(dir.path()).await;
-        eventually("it is ready", || listening.said() == "ready").await;
-        if matches!(way, "cancel" | "stubborn") {
-            cancel.cancel();
+    let timeout = if way == "timeout" {
+        TimeSpan::secs(5)
+    } else {
+        TimeSpan::secs(60)
+    };
+    let (_, pids) = tokio::join!(
+        agent.turn(
+            TurnRequest {
+                timeout,
+                ..request("")
+            },
+            &mut heard,
+            &cancel
+        ),
+        async {
+            let pids = pids(dir.path()).await;
+            eventually("it is ready", || listening.said() == "ready").await;
+            if matches!(way, "cancel" | "stubborn") {
+                cancel.cancel();
+            }
+            pids
         }
-        pids
-    });
+    );
     agent.shutdown().await;
     // On a busy machine, a killed process can take a moment to disappear.
-    eventually(&format!("{way}: all are gone"), || !pids.into_iter().any(lives)).await;
+    eventually(&format!("{way}: all are gone"), || {
+        !pids.into_iter().any(lives)
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -672,7 +1073,13 @@ async fn a_flood_is_passed_on_completely_and_in_order() {
     let script = json!({"turns": [[{"flood": {"updates": 20_000, "text": "{n} "}}]]});
     let (end, heard) = turn(&mut *agent(&script, dir.path()), request("")).await;
     assert_eq!(end, Ok(ended(StopReason::EndTurn)));
-    assert!(heard.said().split_whitespace().map(str::to_owned).eq((1..=20_000).map(|n: u32| n.to_string())));
+    assert!(
+        heard
+            .said()
+            .split_whitespace()
+            .map(str::to_owned)
+            .eq((1..=20_000).map(|n: u32| n.to_string()))
+    );
     assert!(heard.all().len() < 5_000, "{} pieces", heard.all().len());
 }
 
@@ -692,9 +1099,19 @@ async fn ends(steps: Vec<Value>, what: &str) {
     let mut agent = agent(&json!({"turns": [steps]}), dir.path());
     let mut heard = Heard::answering("y");
     let cancel = CancellationToken::new();
-    let limited = TurnRequest { timeout: TimeSpan::secs(30), ..request("") };
-    let ended = tokio::time::timeout(crate::support::PATIENCE, agent.turn(limited, &mut heard, &cancel)).await;
-    let failed = ended.unwrap_or_else(|_| panic!("it hangs: {what}")).expect_err(what).message;
+    let limited = TurnRequest {
+        timeout: TimeSpan::secs(30),
+        ..request("")
+    };
+    let ended = tokio::time::timeout(
+        crate::support::PATIENCE,
+        agent.turn(limited, &mut heard, &cancel),
+    )
+    .await;
+    let failed = ended
+        .unwrap_or_else(|_| panic!("it hangs: {what}"))
+        .expect_err(what)
+        .message;
     assert!(!failed.contains("creel itself"), "{what}: {failed}");
     agent.shutdown().await;
 }
@@ -704,7 +1121,11 @@ async fn truncated_messages_end_as_a_failed_turn() {
     for answer in ANSWERS {
         for cut in (1..answer.len()).step_by(answer.len() / 6) {
             let part = &answer[..cut];
-            ends(vec![json!({"raw_unterminated": part}), json!({"exit": 0})], part).await;
+            ends(
+                vec![json!({"raw_unterminated": part}), json!({"exit": 0})],
+                part,
+            )
+            .await;
         }
     }
 }
@@ -714,13 +1135,17 @@ async fn mangled_messages_end_as_a_failed_turn() {
     // A small generator of our own, for the same cases in every run.
     let mut seed = 0x9e37_79b9_u64;
     let mut next = |below: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(seed >> 33).expect("31 bits fit") % below
     };
     for _ in 0..40 {
         let lines: Vec<Value> = (0..6)
             .map(|_| {
-                let mut line = ANSWERS[next(ANSWERS.len())].replace("{id}", "\"another\"").into_bytes();
+                let mut line = ANSWERS[next(ANSWERS.len())]
+                    .replace("{id}", "\"another\"")
+                    .into_bytes();
                 for _ in 0..=next(4) {
                     let at = next(line.len());
                     match next(3) {

@@ -24,7 +24,14 @@ fn command(line: &str, dir: &Path) -> Box<dyn Agent> {
 }
 
 fn scripted(script: &str, dir: &Path) -> Box<dyn Agent> {
-    start(&AgentSpec::Scripted { script: script.into() }, place(dir), AgentHistory::default()).expect("an agent")
+    start(
+        &AgentSpec::Scripted {
+            script: script.into(),
+        },
+        place(dir),
+        AgentHistory::default(),
+    )
+    .expect("an agent")
 }
 
 #[tokio::test]
@@ -32,13 +39,19 @@ async fn the_prompt_is_on_standard_input_and_the_answer_on_standard_output() {
     let dir = folder();
     let mut agent = command("echo \"$CREEL_SESSION:\"; cat", dir.path());
     let (end, heard) = turn(&mut *agent, request("do it\n")).await;
-    assert_eq!((end, heard.said().as_str(), heard.groups()), (Ok(ended(StopReason::EndTurn)), "s-1:\ndo it\n", 1));
+    assert_eq!(
+        (end, heard.said().as_str(), heard.groups()),
+        (Ok(ended(StopReason::EndTurn)), "s-1:\ndo it\n", 1)
+    );
 }
 
 #[tokio::test]
 async fn the_prompt_can_be_one_argument() {
     let dir = folder();
-    let mut agent = command("printf '<%s>' {{prompt}} \"{{prompt}}\" '{{session}}'; cat", dir.path());
+    let mut agent = command(
+        "printf '<%s>' {{prompt}} \"{{prompt}}\" '{{session}}'; cat",
+        dir.path(),
+    );
     let text = "it's $(touch pwned) \"x\"\n--help";
     let (_, heard) = turn(&mut *agent, request(text)).await;
     assert_eq!(heard.said(), format!("<{text}><{text}><s-1>"));
@@ -58,14 +71,20 @@ async fn later_turns_of_a_conversation_have_their_own_command() {
     };
     let mut agent = start(&spec, place(dir.path()), AgentHistory::default()).expect("an agent");
     assert_eq!(turn(&mut *agent, request("")).await.1.said(), "first\n");
-    let same = TurnRequest { conversation: ConversationMode::Same, ..request("") };
+    let same = TurnRequest {
+        conversation: ConversationMode::Same,
+        ..request("")
+    };
     assert_eq!(turn(&mut *agent, same).await.1.said(), "later\n");
 }
 
 #[tokio::test]
 async fn the_answer_is_passed_on_while_it_arrives() {
     let dir = folder();
-    let mut agent = command("printf 'no line end'; while ! test -e go; do sleep 0.01; done; printf .", dir.path());
+    let mut agent = command(
+        "printf 'no line end'; while ! test -e go; do sleep 0.01; done; printf .",
+        dir.path(),
+    );
     let mut heard = Heard::default();
     let listening = heard.clone();
     let cancel = CancellationToken::new();
@@ -73,7 +92,10 @@ async fn the_answer_is_passed_on_while_it_arrives() {
         eventually("live text", || listening.said() == "no line end").await;
         std::fs::write(in_folder(&dir, "go"), "").expect("a file");
     });
-    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "no line end."));
+    assert_eq!(
+        (end, heard.said().as_str()),
+        (Ok(ended(StopReason::EndTurn)), "no line end.")
+    );
 }
 
 #[tokio::test]
@@ -101,23 +123,41 @@ async fn an_empty_answer_ends_well() {
 #[tokio::test]
 async fn a_failed_command_is_a_failed_turn_with_the_end_of_its_errors() {
     let dir = folder();
-    let said =
-        failure(&mut *command("echo half; seq 1 10000 >&2; echo broken >&2; exit 3", dir.path()), request("")).await;
+    let said = failure(
+        &mut *command(
+            "echo half; seq 1 10000 >&2; echo broken >&2; exit 3",
+            dir.path(),
+        ),
+        request(""),
+    )
+    .await;
     assert!(
-        said.starts_with("the agent ended with exit 3: ") && said.ends_with("\nbroken") && said.len() < 3000,
+        said.starts_with("the agent ended with exit 3: ")
+            && said.ends_with("\nbroken")
+            && said.len() < 3000,
         "{said}"
     );
     let said = failure(&mut *command("kill -9 $$", dir.path()), request("")).await;
     assert!(said.contains("killed by signal 9"), "{said}");
-    let said = failure(&mut *command("no-such-agent-here --fast", dir.path()), request("")).await;
-    assert!(said.contains("not installed") && said.contains("no-such-agent-here --fast"), "{said}");
+    let said = failure(
+        &mut *command("no-such-agent-here --fast", dir.path()),
+        request(""),
+    )
+    .await;
+    assert!(
+        said.contains("not installed") && said.contains("no-such-agent-here --fast"),
+        "{said}"
+    );
 }
 
 #[tokio::test]
 async fn a_turn_that_takes_too_long_fails_and_leaves_no_process() {
     let dir = folder();
     let mut agent = command("echo $$ > pid; echo begun; sleep 1000", dir.path());
-    let slow = TurnRequest { timeout: TimeSpan::secs(4), ..request("") };
+    let slow = TurnRequest {
+        timeout: TimeSpan::secs(4),
+        ..request("")
+    };
     let (end, heard) = turn(&mut *agent, slow).await;
     let said = end.expect_err("a failure").message;
     assert!(said.contains("within 4 s (turn_timeout)"), "{said}");
@@ -129,8 +169,17 @@ async fn a_turn_that_takes_too_long_fails_and_leaves_no_process() {
 async fn a_cancelled_turn_ends_as_cancelled_and_leaves_no_process() {
     let dir = folder();
     for (kind, mut agent) in [
-        ("command", command("echo $$ > pid-command; sleep 1000 & sleep 1000", dir.path())),
-        ("script", scripted("turns: [{ run: 'echo $$ > pid-script; sleep 1000 & sleep 1000' }]", dir.path())),
+        (
+            "command",
+            command("echo $$ > pid-command; sleep 1000 & sleep 1000", dir.path()),
+        ),
+        (
+            "script",
+            scripted(
+                "turns: [{ run: 'echo $$ > pid-script; sleep 1000 & sleep 1000' }]",
+                dir.path(),
+            ),
+        ),
     ] {
         let cancel = CancellationToken::new();
         let mut heard = Heard::default();
@@ -147,14 +196,21 @@ async fn a_cancelled_turn_ends_as_cancelled_and_leaves_no_process() {
 #[tokio::test]
 async fn a_very_long_answer_is_bounded_and_reported() {
     let dir = folder();
-    let mut agent = command("echo start; head -c 100000000 /dev/zero | tr '\\0' x; echo; echo end", dir.path());
+    let mut agent = command(
+        "echo start; head -c 100000000 /dev/zero | tr '\\0' x; echo; echo end",
+        dir.path(),
+    );
     let (end, heard) = turn(&mut *agent, request("")).await;
     assert_eq!(end, Ok(ended(StopReason::EndTurn)));
     let said = heard.said();
     assert!(said.len() < 1024 * 1024 + 17 * 1024);
     assert!(said.starts_with("start\nxxx") && said.ends_with("xxx\nend\n"));
     assert!(said.contains("\n[… 98"));
-    assert!(heard.warned()[0].contains("outputs/turn-3.log"), "{:?}", heard.warned());
+    assert!(
+        heard.warned()[0].contains("outputs/turn-3.log"),
+        "{:?}",
+        heard.warned()
+    );
     let file = std::fs::metadata(in_folder(&dir, "session/outputs/turn-3.log")).expect("the file");
     assert_eq!(file.len(), 64 * 1024 * 1024);
 }
@@ -164,7 +220,10 @@ async fn an_answer_just_over_the_limit_is_complete() {
     let dir = folder();
     let mut agent = command("head -c 1050000 /dev/zero | tr '\\0' x", dir.path());
     let (_, heard) = turn(&mut *agent, request("")).await;
-    assert_eq!((heard.said(), heard.warned()), ("x".repeat(1_050_000), vec![]));
+    assert_eq!(
+        (heard.said(), heard.warned()),
+        ("x".repeat(1_050_000), vec![])
+    );
 }
 
 #[tokio::test]
@@ -185,7 +244,9 @@ turns:
             AgentUpdate::Said(text) => format!("said {text:?}"),
             AgentUpdate::Thought(text) => format!("thought {text:?}"),
             AgentUpdate::ToolCalled(call) => format!("called {} {:?}", call.call, call.status),
-            AgentUpdate::ToolUpdated(call) => format!("updated {} {:?} {:?}", call.call, call.status, call.output),
+            AgentUpdate::ToolUpdated(call) => {
+                format!("updated {} {:?} {:?}", call.call, call.status, call.output)
+            }
             AgentUpdate::Warned(text) => format!("warned {text:?}"),
             other @ (AgentUpdate::Planned(_)
             | AgentUpdate::Used(_)
@@ -215,11 +276,24 @@ async fn a_script_can_fail_crash_hang_and_run_out() {
     let script = "turns: [{ fail: broken, say: hm }, { crash: true }, { hang: true }, { stop_reason: refusal }]";
     let mut agent = scripted(script, dir.path());
     let (end, heard) = turn(&mut *agent, request("")).await;
-    assert_eq!((end, heard.said().as_str()), (Err(TurnFailure::new("broken")), "hm"));
+    assert_eq!(
+        (end, heard.said().as_str()),
+        (Err(TurnFailure::new("broken")), "hm")
+    );
     assert!(failure(&mut *agent, request("")).await.contains("crashed"));
-    let hanging = TurnRequest { timeout: TimeSpan(50), ..request("") };
-    assert!(failure(&mut *agent, hanging).await.contains("within 50 ms (turn_timeout)"));
-    assert_eq!(turn(&mut *agent, request("")).await.0, Ok(ended(StopReason::Refusal)));
+    let hanging = TurnRequest {
+        timeout: TimeSpan(50),
+        ..request("")
+    };
+    assert!(
+        failure(&mut *agent, hanging)
+            .await
+            .contains("within 50 ms (turn_timeout)")
+    );
+    assert_eq!(
+        turn(&mut *agent, request("")).await.0,
+        Ok(ended(StopReason::Refusal))
+    );
     let (end, heard) = turn(&mut *agent, request("")).await;
     assert_eq!((end, heard.all()), (Ok(ended(StopReason::EndTurn)), vec![]));
 }
@@ -231,7 +305,10 @@ async fn a_hanging_script_can_be_cancelled() {
     let cancel = CancellationToken::new();
     let mut heard = Heard::default();
     let listening = heard.clone();
-    let endless = TurnRequest { timeout: TimeSpan(0), ..request("") };
+    let endless = TurnRequest {
+        timeout: TimeSpan(0),
+        ..request("")
+    };
     let (end, ()) = tokio::join!(agent.turn(endless, &mut heard, &cancel), async {
         eventually("it hangs", || listening.said() == "begun").await;
         cancel.cancel();
@@ -243,14 +320,48 @@ async fn a_hanging_script_can_be_cancelled() {
 fn an_unusable_agent_is_refused_with_advice() {
     let dir = folder();
     let refused = |spec: &AgentSpec| -> AgentError {
-        start(spec, place(dir.path()), AgentHistory::default()).err().expect("it cannot be used")
+        start(spec, place(dir.path()), AgentHistory::default())
+            .err()
+            .expect("it cannot be used")
     };
-    let AgentSpec::Acp { command, mode, files, terminals, .. } = AgentSpec::acp("agent") else { panic!("it is") };
-    let known = AgentFacts { error_pattern: Some("(".into()), ..AgentFacts::default() };
-    let acp = AgentSpec::Acp { command, mode, files, terminals, known };
+    let AgentSpec::Acp {
+        command,
+        mode,
+        files,
+        terminals,
+        ..
+    } = AgentSpec::acp("agent")
+    else {
+        panic!("it is")
+    };
+    let known = AgentFacts {
+        error_pattern: Some("(".into()),
+        ..AgentFacts::default()
+    };
+    let acp = AgentSpec::Acp {
+        command,
+        mode,
+        files,
+        terminals,
+        known,
+    };
     assert!(refused(&acp).to_string().contains("error_pattern"));
     let line = |command: &str| AgentSpec::command(command);
-    assert!(refused(&line("a {{task_id}}")).to_string().contains("{{task_id}}"));
-    assert!(refused(&line("bash -c 'a {{prompt}}'")).to_string().contains("$CREEL_PROMPT"));
-    assert!(refused(&AgentSpec::Scripted { script: "turn: []".into() }).to_string().contains("turn"));
+    assert!(
+        refused(&line("a {{task_id}}"))
+            .to_string()
+            .contains("{{task_id}}")
+    );
+    assert!(
+        refused(&line("bash -c 'a {{prompt}}'"))
+            .to_string()
+            .contains("$CREEL_PROMPT")
+    );
+    assert!(
+        refused(&AgentSpec::Scripted {
+            script: "turn: []".into()
+        })
+        .to_string()
+        .contains("turn")
+    );
 }

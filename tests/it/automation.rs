@@ -1,5 +1,5 @@
-//! Automation in whole sessions: commands that answer, fail and hang, workflows, an agent that completes its tasks, and
-//! a kill in the middle of it.
+//! Automation in whole sessions: commands that answer, fail and hang, workflows, an agent that
+//! completes its tasks, and a kill in the middle of it.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,8 @@ hooks:
   on_task_complete: [{ name: report, pipe_output: true, command: 'echo "{{task_id}} is done: {{task_content}}"' }]
 "#;
 
-/// An agent that completes one task per turn. A repeated turn is refused what the cut turn already did.
+/// An agent that completes one task per turn. A repeated turn is refused what the cut turn already
+/// did.
 const SCENARIO: &str = r#"
 turns:
   - run:
@@ -45,7 +46,9 @@ otherwise: { say: Thanks. }
 "#;
 
 fn project() -> Project {
-    Project::with(CONFIG).file("wanted.json", WANTED).file("scenario.yaml", &SCENARIO.replace("CREEL", CREEL))
+    Project::with(CONFIG)
+        .file("wanted.json", WANTED)
+        .file("scenario.yaml", &SCENARIO.replace("CREEL", CREEL))
 }
 
 /// What followed from the completion of the parser: first all hooks, then all their actions.
@@ -69,7 +72,8 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The hooks' decisions about the first event that had any, and the actions that followed, in the order of the records.
+/// The hooks' decisions about the first event that had any, and the actions that followed, in the
+/// order of the records.
 fn followed(project: &Project) -> Vec<String> {
     let about_first = |record: &Value| match text(&record["kind"]) {
         "automation_decided" | "hook_error" => record["event"] == first(project),
@@ -79,14 +83,27 @@ fn followed(project: &Project) -> Vec<String> {
         let data = &record["data"];
         match text(&record["kind"]) {
             "automation_decided" => {
-                format!("{} decided {}", text(&record["hook"]), record["actions"].as_array().map_or(0, Vec::len))
+                format!(
+                    "{} decided {}",
+                    text(&record["hook"]),
+                    record["actions"].as_array().map_or(0, Vec::len)
+                )
             }
-            "hook_error" => format!("{} failed: {}", text(&data["hookName"]), text(&data["error"])),
+            "hook_error" => format!(
+                "{} failed: {}",
+                text(&data["hookName"]),
+                text(&data["error"])
+            ),
             "workflow_started" => format!("workflow_started {}", text(&record["workflow"])),
             kind => format!("{kind} {}", text(&record["task"])),
         }
     };
-    project.records().iter().filter(|record| about_first(record)).map(tell).collect()
+    project
+        .records()
+        .iter()
+        .filter(|record| about_first(record))
+        .map(tell)
+        .collect()
 }
 
 /// The event of the parser's completion.
@@ -97,8 +114,21 @@ fn first(project: &Project) -> Value {
 /// The tasks at the end.
 fn graph(project: &Project) -> Vec<Value> {
     let tasks = project.tells(&["task", "list", "-s", "s", "--json"]);
-    let facts = |task: &Value| json!([task["id"], task["state"], task["goal"], task["parent"], task["dependencies"]]);
-    tasks.as_array().expect("a list").iter().map(facts).collect()
+    let facts = |task: &Value| {
+        json!([
+            task["id"],
+            task["state"],
+            task["goal"],
+            task["parent"],
+            task["dependencies"]
+        ])
+    };
+    tasks
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(facts)
+        .collect()
 }
 
 /// However the session got here, everything was done exactly once.
@@ -114,12 +144,27 @@ fn everything_was_done_once(project: &Project) {
     ];
     assert_eq!(graph(project), tasks);
     assert_eq!(project.kind("workflow_ended").len(), 1);
-    assert_eq!(project.kind("action_error")[0]["data"]["error"], "task ship already exists");
+    assert_eq!(
+        project.kind("action_error")[0]["data"]["error"],
+        "task ship already exists"
+    );
 
-    let added: Vec<Value> = project.kind("pending_added").iter().map(|record| record["item"].clone()).collect();
-    let delivered: Vec<Value> =
-        project.kind("delivered").iter().filter_map(|record| record["items"].as_array().cloned()).flatten().collect();
-    assert_eq!((added.len(), &delivered), (2, &added), "each report is held once and delivered once");
+    let added: Vec<Value> = project
+        .kind("pending_added")
+        .iter()
+        .map(|record| record["item"].clone())
+        .collect();
+    let delivered: Vec<Value> = project
+        .kind("delivered")
+        .iter()
+        .filter_map(|record| record["items"].as_array().cloned())
+        .flatten()
+        .collect();
+    assert_eq!(
+        (added.len(), &delivered),
+        (2, &added),
+        "each report is held once and delivered once"
+    );
 }
 
 #[test]
@@ -132,14 +177,31 @@ fn the_consequences_of_a_task_are_decided_in_order_and_then_done() {
     let prompts = project.prompts();
     let reasons: Vec<&str> = prompts.iter().map(|(reason, _)| reason.as_str()).collect();
     assert_eq!(reasons, ["iteration", "iteration", "final_delivery"]);
-    assert!(prompts[1].1.contains("parser is done: Write the parser\n"), "{}", prompts[1].1);
-    assert!(prompts[2].1.contains("docs is done: Document it"), "{}", prompts[2].1);
+    assert!(
+        prompts[1].1.contains("parser is done: Write the parser\n"),
+        "{}",
+        prompts[1].1
+    );
+    assert!(
+        prompts[2].1.contains("docs is done: Document it"),
+        "{}",
+        prompts[2].1
+    );
     assert!(!prompts[2].1.contains("parser is done"), "{}", prompts[2].1);
 
     let seq = |kind: &str| project.kind(kind)[0]["seq"].as_u64().expect("a number");
-    let second_prompt = project.kind("prompt_sent")[1]["seq"].as_u64().expect("a number");
-    assert!(seq("workflow_ended") < second_prompt, "no prompt overtakes what follows from a task");
-    let hung = project.kind("hook_finished").into_iter().find(|record| record["hook"] == "hangs").expect("it ran");
+    let second_prompt = project.kind("prompt_sent")[1]["seq"]
+        .as_u64()
+        .expect("a number");
+    assert!(
+        seq("workflow_ended") < second_prompt,
+        "no prompt overtakes what follows from a task"
+    );
+    let hung = project
+        .kind("hook_finished")
+        .into_iter()
+        .find(|record| record["hook"] == "hangs")
+        .expect("it ran");
     assert_eq!(hung["end"], "timed_out");
 }
 

@@ -1,5 +1,5 @@
-//! A session whose standard output is not read: it continues, keeps nothing in memory for the reader, and loses
-//! nothing.
+//! A session whose standard output is not read: it continues, keeps nothing in memory for the
+//! reader, and loses nothing.
 
 use std::{
     fs,
@@ -23,14 +23,28 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// A running session with `--json`, whose standard output is not read.
 fn blocked(project: &Project) -> Child {
     let mut command = project.command(&["run", "--json", "--trust", "-s", "s"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().expect("creel starts")
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("creel starts")
 }
 
 /// The resident memory of a process, in bytes.
 fn memory(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(
+        line.trim()
+            .strip_suffix(" kB")?
+            .trim()
+            .parse::<u64>()
+            .ok()?
+            * 1024,
+    )
 }
 
 fn wait_for(what: &str, holds: impl Fn() -> bool) {
@@ -43,10 +57,13 @@ fn wait_for(what: &str, holds: impl Fn() -> bool) {
 
 /// The last bytes of a file.
 fn end_of(file: &Path) -> String {
-    let Ok(mut file) = fs::File::open(file) else { return String::new() };
+    let Ok(mut file) = fs::File::open(file) else {
+        return String::new();
+    };
     let length = file.metadata().map_or(0, |meta| meta.len());
     let mut end = Vec::new();
-    file.seek(SeekFrom::Start(length.saturating_sub(4_096))).expect("a place in the file");
+    file.seek(SeekFrom::Start(length.saturating_sub(4_096)))
+        .expect("a place in the file");
     file.read_to_end(&mut end).expect("a file");
     String::from_utf8_lossy(&end).into_owned()
 }
@@ -68,14 +85,31 @@ fn a_stopped_reader_costs_no_memory_and_misses_nothing() {
         end_of(&project.journal()).contains("\"session_ended\"")
     });
     let journal = fs::read(project.journal()).expect("a journal");
-    assert!(journal.len() > UPDATE.len() * REPEAT * UPDATES, "the agent said much");
+    assert!(
+        journal.len() > UPDATE.len() * REPEAT * UPDATES,
+        "the agent said much"
+    );
     // Only Linux reports the memory of another process.
     if let (Some(before), Some(after)) = (before, memory(creel.id())) {
         let grown = after.saturating_sub(before);
-        assert!(grown < journal.len() as u64 / 2, "{grown} bytes of memory for {} bytes of journal", journal.len());
+        assert!(
+            grown < journal.len() as u64 / 2,
+            "{grown} bytes of memory for {} bytes of journal",
+            journal.len()
+        );
     }
     let mut printed = Vec::new();
-    creel.stdout.take().expect("a pipe").read_to_end(&mut printed).expect("output");
+    creel
+        .stdout
+        .take()
+        .expect("a pipe")
+        .read_to_end(&mut printed)
+        .expect("output");
     assert_eq!(creel.wait().expect("it ends").code(), Some(0));
-    assert!(printed == journal, "{} bytes printed of {}", printed.len(), journal.len());
+    assert!(
+        printed == journal,
+        "{} bytes printed of {}",
+        printed.len(),
+        journal.len()
+    );
 }

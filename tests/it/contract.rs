@@ -43,7 +43,11 @@ fn acp(dir: &Path, acts: &[Act]) -> AgentSpec {
         .collect();
     let script = json!({"turns": turns, "state_file": "acp-state.json"});
     std::fs::write(dir.join("acp.json"), script.to_string()).expect("a script");
-    AgentSpec::acp(format!("'{}' '{}'", acp_agent().display(), dir.join("acp.json").display()))
+    AgentSpec::acp(format!(
+        "'{}' '{}'",
+        acp_agent().display(),
+        dir.join("acp.json").display()
+    ))
 }
 
 /// One process per turn: a file counts the turns.
@@ -54,10 +58,14 @@ fn command(_: &Path, acts: &[Act]) -> AgentSpec {
         .map(|(n, act)| match act {
             Act::Says(text) => format!("{n}) printf '%s' '{text}' ;;\n"),
             Act::Fails(why) => format!("{n}) echo '{why}' >&2; exit 1 ;;\n"),
-            Act::Hangs => format!("{n}) sh -c 'echo $$ > child.pid; exec sleep 1000' & printf ready; sleep 1000 ;;\n"),
+            Act::Hangs => format!(
+                "{n}) sh -c 'echo $$ > child.pid; exec sleep 1000' & printf ready; sleep 1000 ;;\n"
+            ),
         })
         .collect();
-    AgentSpec::command(format!("n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) > n; case $n in\n{lines}esac"))
+    AgentSpec::command(format!(
+        "n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) > n; case $n in\n{lines}esac"
+    ))
 }
 
 fn scripted(_: &Path, acts: &[Act]) -> AgentSpec {
@@ -69,7 +77,9 @@ fn scripted(_: &Path, acts: &[Act]) -> AgentSpec {
             Act::Hangs => json!({"say": "ready", "run": "sh -c 'echo $$ > child.pid; exec sleep 1000' & sleep 1000"}),
         })
         .collect();
-    AgentSpec::Scripted { script: json!({"turns": turns}).to_string() }
+    AgentSpec::Scripted {
+        script: json!({"turns": turns}).to_string(),
+    }
 }
 
 fn begin(kind: Kind, dir: &Path, acts: &[Act]) -> Box<dyn Agent> {
@@ -83,8 +93,18 @@ async fn text_arrives_unchanged() {
         let text = "Zeile 1\nünï €  <promise>COMPLETE</promise>\n\ttab";
         let mut agent = begin(kind, dir.path(), &[Act::Says(text), Act::Says("two")]);
         let (end, heard) = turn(&mut *agent, request("go")).await;
-        assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), text), "{}", kind.0);
-        assert_eq!(turn(&mut *agent, again("and")).await.1.said(), "two", "{}", kind.0);
+        assert_eq!(
+            (end, heard.said().as_str()),
+            (Ok(ended(StopReason::EndTurn)), text),
+            "{}",
+            kind.0
+        );
+        assert_eq!(
+            turn(&mut *agent, again("and")).await.1.said(),
+            "two",
+            "{}",
+            kind.0
+        );
         agent.shutdown().await;
     }
 }
@@ -93,10 +113,19 @@ async fn text_arrives_unchanged() {
 async fn a_failure_has_a_message_and_the_next_turn_works() {
     for kind in KINDS {
         let dir = folder();
-        let mut agent = begin(kind, dir.path(), &[Act::Fails("reactor meltdown"), Act::Says("fine")]);
+        let mut agent = begin(
+            kind,
+            dir.path(),
+            &[Act::Fails("reactor meltdown"), Act::Says("fine")],
+        );
         let said = failure(&mut *agent, request("go")).await;
         assert!(said.contains("reactor meltdown"), "{}: {said}", kind.0);
-        assert_eq!(turn(&mut *agent, request("again")).await.1.said(), "fine", "{}", kind.0);
+        assert_eq!(
+            turn(&mut *agent, request("again")).await.1.said(),
+            "fine",
+            "{}",
+            kind.0
+        );
         agent.shutdown().await;
     }
 }
@@ -115,7 +144,12 @@ async fn a_cancelled_turn_is_no_failure_and_leaves_no_process() {
             child
         });
         assert_eq!(end, Ok(ended(StopReason::Cancelled)), "{}", kind.0);
-        assert_eq!(turn(&mut *agent, request("again")).await.1.said(), "fine", "{}", kind.0);
+        assert_eq!(
+            turn(&mut *agent, request("again")).await.1.said(),
+            "fine",
+            "{}",
+            kind.0
+        );
         agent.shutdown().await;
         assert!(!lives(child), "{}", kind.0);
     }
@@ -126,11 +160,23 @@ async fn a_turn_that_is_too_long_fails_and_the_next_one_works() {
     for kind in KINDS {
         let dir = folder();
         let mut agent = begin(kind, dir.path(), &[Act::Hangs, Act::Says("fine")]);
-        let (end, _) = turn(&mut *agent, TurnRequest { timeout: TimeSpan::secs(4), ..request("go") }).await;
+        let (end, _) = turn(
+            &mut *agent,
+            TurnRequest {
+                timeout: TimeSpan::secs(4),
+                ..request("go")
+            },
+        )
+        .await;
         let said = end.expect_err("a failure").message;
         assert!(said.contains("turn_timeout"), "{}: {said}", kind.0);
         let child = pid_in(&dir.path().join("child.pid")).await;
-        assert_eq!(turn(&mut *agent, request("again")).await.1.said(), "fine", "{}", kind.0);
+        assert_eq!(
+            turn(&mut *agent, request("again")).await.1.said(),
+            "fine",
+            "{}",
+            kind.0
+        );
         agent.shutdown().await;
         assert!(!lives(child), "{}", kind.0);
     }
@@ -144,7 +190,12 @@ async fn a_turn_that_is_cancelled_before_it_begins_does_nothing() {
         let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
         cancel.cancel();
         let end = agent.turn(request("go"), &mut heard, &cancel).await;
-        assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::Cancelled)), ""), "{}", kind.0);
+        assert_eq!(
+            (end, heard.said().as_str()),
+            (Ok(ended(StopReason::Cancelled)), ""),
+            "{}",
+            kind.0
+        );
         agent.shutdown().await;
     }
 }

@@ -1,4 +1,5 @@
-//! Many clients on the control socket: thousands of changes, with half of the clients stuck, beside a working session.
+//! Many clients on the control socket: thousands of changes, with half of the clients stuck, beside
+//! a working session.
 
 use std::fs;
 
@@ -23,7 +24,10 @@ const CHANGES: usize = BUSY * ROUNDS * 6;
 /// A session whose agent never finishes.
 fn looping() -> (Project, Started) {
     let config = "prompt: GOAL\nmax_iterations: 1000000\nstop: { no_progress: 0 }\nagents: { demo: { script: scenario.yaml } }\n";
-    let project = Project::with(config).file("scenario.yaml", "otherwise: { say: working, run: 'true' }\n");
+    let project = Project::with(config).file(
+        "scenario.yaml",
+        "otherwise: { say: working, run: 'true' }\n",
+    );
     let mut session = project.start();
     session.wait_for("prompt_sent");
     (project, session)
@@ -40,7 +44,8 @@ fn stuck(project: &Project, n: usize) -> Peer {
     peer
 }
 
-/// The requests of a busy client in one round: the second task waits for the first, and is ready when that is done.
+/// The requests of a busy client in one round: the second task waits for the first, and is ready
+/// when that is done.
 fn round(client: usize, round: usize) -> [Value; 5] {
     let (first, second) = (format!("c{client}-{round}a"), format!("c{client}-{round}b"));
     [
@@ -93,21 +98,38 @@ fn ten_thousand_changes_beside_stuck_clients_keep_their_order_and_block_no_clien
     let watching: Vec<Peer> = (0..WATCHING).map(|_| watching(&project)).collect();
     let project = &project;
     let seen: Vec<String> = std::thread::scope(|scope| {
-        let watching: Vec<_> = watching.into_iter().map(|peer| scope.spawn(|| peer.rest())).collect();
-        let busy: Vec<_> = (0..BUSY).map(|client| scope.spawn(move || change_tasks(project, client))).collect();
+        let watching: Vec<_> = watching
+            .into_iter()
+            .map(|peer| scope.spawn(|| peer.rest()))
+            .collect();
+        let busy: Vec<_> = (0..BUSY)
+            .map(|client| scope.spawn(move || change_tasks(project, client)))
+            .collect();
         for client in busy {
             client.join().expect("its changes were made");
         }
         project.does(&["stop"]);
-        watching.into_iter().map(|watcher| watcher.join().expect("it saw the end")).collect()
+        watching
+            .into_iter()
+            .map(|watcher| watcher.join().expect("it saw the end"))
+            .collect()
     });
     drop(stuck);
     session.end();
 
     let journal = fs::read_to_string(project.journal()).expect("a journal");
-    assert!(seen.iter().all(|seen| *seen == journal), "who watches sees what is on record, in that order");
+    assert!(
+        seen.iter().all(|seen| *seen == journal),
+        "who watches sees what is on record, in that order"
+    );
     let records = project.records();
-    assert!(records.iter().zip(1_u64..).all(|(record, seq)| record["seq"] == seq), "each number is there once");
+    assert!(
+        records
+            .iter()
+            .zip(1_u64..)
+            .all(|(record, seq)| record["seq"] == seq),
+        "each number is there once"
+    );
     nothing_is_lost_and_each_keeps_its_order(&records);
     the_session_went_on(&records);
 }
@@ -119,16 +141,29 @@ fn nothing_is_lost_and_each_keeps_its_order(records: &[Value]) {
         let own = format!("c{client}-");
         let made = changes().map(|record| (text(&record["kind"]), text(&record["task"])));
         let made: Vec<_> = made.filter(|(_, task)| task.starts_with(&own)).collect();
-        let asked = (0..ROUNDS).flat_map(|n| recorded(client, n)).map(|(kind, task)| (kind.to_owned(), task));
-        assert!(made.iter().eq(asked.collect::<Vec<_>>().iter()), "the changes of client {client}: {made:?}");
+        let asked = (0..ROUNDS)
+            .flat_map(|n| recorded(client, n))
+            .map(|(kind, task)| (kind.to_owned(), task));
+        assert!(
+            made.iter().eq(asked.collect::<Vec<_>>().iter()),
+            "the changes of client {client}: {made:?}"
+        );
     }
     assert_eq!(changes().count(), CHANGES);
-    let satisfied = records.iter().filter(|record| record["kind"] == "dependency_satisfied").count();
-    assert_eq!(satisfied, BUSY * ROUNDS, "what follows by itself followed every time");
+    let satisfied = records
+        .iter()
+        .filter(|record| record["kind"] == "dependency_satisfied")
+        .count();
+    assert_eq!(
+        satisfied,
+        BUSY * ROUNDS,
+        "what follows by itself followed every time"
+    );
 }
 
-/// Iterations ended all the time: clients never made a fifth of all changes between two of them. An iteration starts
-/// processes, so a machine with little time to spare lets some hundred changes pass meanwhile.
+/// Iterations ended all the time: clients never made a fifth of all changes between two of them. An
+/// iteration starts processes, so a machine with little time to spare lets some hundred changes
+/// pass meanwhile.
 fn the_session_went_on(records: &[Value]) {
     let (mut changes, mut at_last_iteration, mut longest) = (0, 0, 0);
     for record in records {
@@ -138,5 +173,8 @@ fn the_session_went_on(records: &[Value]) {
             at_last_iteration = changes;
         }
     }
-    assert!(longest < CHANGES / 5, "{longest} changes without an iteration");
+    assert!(
+        longest < CHANGES / 5,
+        "{longest} changes without an iteration"
+    );
 }

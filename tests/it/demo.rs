@@ -14,18 +14,28 @@ const SMALL: Cells = (80, 24);
 
 /// The demo's folder.
 fn folder(project: &Project) -> Option<PathBuf> {
-    let folders = fs::read_dir(project.root()).ok()?.filter_map(Result::ok).map(|entry| entry.path());
-    folders.into_iter().find(|path| path.join("creel.yaml").exists() && path.join("demo").exists())
+    let folders = fs::read_dir(project.root())
+        .ok()?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path());
+    folders
+        .into_iter()
+        .find(|path| path.join("creel.yaml").exists() && path.join("demo").exists())
 }
 
 /// What the demo's agent and hooks read: the number of skips, and the mode.
 fn pace(project: &Project) -> String {
     let file = folder(project).map(|folder| folder.join(".creel/pace"));
-    file.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default()
+    file.and_then(|file| fs::read_to_string(file).ok())
+        .unwrap_or_default()
 }
 
 fn skips(project: &Project) -> u32 {
-    pace(project).split(' ').next().and_then(|skips| skips.parse().ok()).unwrap_or(0)
+    pace(project)
+        .split(' ')
+        .next()
+        .and_then(|skips| skips.parse().ok())
+        .unwrap_or(0)
 }
 
 /// Skips ahead until the screen shows a text.
@@ -37,9 +47,14 @@ fn skip_to(project: &Project, terminal: &Terminal, text: &str) {
         }
         let before = skips(project);
         terminal.press("x");
-        until("the key was understood", || skips(project) > before || terminal.glance(|shown| shown.has(text)));
+        until("the key was understood", || {
+            skips(project) > before || terminal.glance(|shown| shown.has(text))
+        });
     }
-    panic!("the demo does not come to {text}; the screen shows:\n{}", terminal.text());
+    panic!(
+        "the demo does not come to {text}; the screen shows:\n{}",
+        terminal.text()
+    );
 }
 
 fn watch_by_skipping(size: Cells) {
@@ -48,14 +63,24 @@ fn watch_by_skipping(size: Cells) {
     terminal.wait_for_text("space pause  any key skip ahead");
     skip_to(&project, &terminal, "Finished. ");
     terminal.wait_for_text("Send this output to the agent before the end?");
-    terminal.wait_for("a gate that accepts answers", |shown| shown.has("enter answer") || shown.has("One last prompt"));
+    terminal.wait_for("a gate that accepts answers", |shown| {
+        shown.has("enter answer") || shown.has("One last prompt")
+    });
     terminal.press("enter");
     terminal.wait_for_status("COMPLETE");
-    terminal.wait_for("the card", |shown| shown.has("next          creel init · creel run") && shown.has("used  "));
+    terminal.wait_for("the card", |shown| {
+        shown.has("next          creel init · creel run") && shown.has("used  ")
+    });
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
     terminal.is_as_it_was();
-    assert!(terminal.text().contains("  next          creel init · creel run"), "{}", terminal.text());
+    assert!(
+        terminal
+            .text()
+            .contains("  next          creel init · creel run"),
+        "{}",
+        terminal.text()
+    );
     assert_eq!(folder(&project), None, "the folder is gone");
 }
 
@@ -78,8 +103,13 @@ fn a_demo_without_keys_comes_to_its_end() {
     }
     terminal.wait_for_status("COMPLETE");
     let answer = folder(&project).map(|folder| folder.join(".creel/sessions/demo/journal.jsonl"));
-    let journal = answer.and_then(|journal| fs::read_to_string(journal).ok()).expect("a journal");
-    assert!(journal.contains(r#""kind":"gate_answered","gate":1,"choice":"approve","by":"timeout""#), "{journal}");
+    let journal = answer
+        .and_then(|journal| fs::read_to_string(journal).ok())
+        .expect("a journal");
+    assert!(
+        journal.contains(r#""kind":"gate_answered","gate":1,"choice":"approve","by":"timeout""#),
+        "{journal}"
+    );
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
 }
@@ -91,7 +121,9 @@ fn a_paused_demo_can_be_explored_and_continues() {
     terminal.wait_for_text("space pause  any key skip ahead");
     terminal.press("space");
     terminal.wait_for_text("space continue the demo");
-    until("the pace is known to hooks", || pace(&project) == "0 paused\n");
+    until("the pace is known to hooks", || {
+        pace(&project) == "0 paused\n"
+    });
     // Keys have their usual meaning now.
     terminal.press("3");
     terminal.wait_for_text("v preview");
@@ -111,26 +143,46 @@ fn a_demo_without_a_screen_prints_the_card_and_json_stays_records_only() {
     let project = Project::new();
     let ran = project.creel(&["demo", "--fast", "--headless"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    let card: Vec<&str> = ran.out.lines().skip_while(|line| !line.starts_with("Session complete")).skip(1).collect();
-    let [took, used, changed, next] = card.as_slice() else { panic!("{}", ran.out) };
-    assert!(took.starts_with("  took          ") && took.ends_with(" · 1 iteration · 2 retries"), "{took}");
+    let card: Vec<&str> = ran
+        .out
+        .lines()
+        .skip_while(|line| !line.starts_with("Session complete"))
+        .skip(1)
+        .collect();
+    let [took, used, changed, next] = card.as_slice() else {
+        panic!("{}", ran.out)
+    };
+    assert!(
+        took.starts_with("  took          ") && took.ends_with(" · 1 iteration · 2 retries"),
+        "{took}"
+    );
     assert_eq!(*used, "  used          16.0k tokens · $0.08");
     assert!(changed.starts_with("  changed       "), "{changed}");
     assert_eq!(*next, "  next          creel init · creel run");
     let ran = project.creel(&["demo", "--fast", "--json"]);
-    assert!(ran.out.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{}", ran.out);
+    assert!(
+        ran.out
+            .lines()
+            .all(|line| serde_json::from_str::<Value>(line).is_ok()),
+        "{}",
+        ran.out
+    );
 }
 
 /// What the screen remembers.
 fn memory(project: &Project) -> Value {
-    let text = fs::read_to_string(project.state_dir().join("creel/screen.json")).unwrap_or_default();
+    let text =
+        fs::read_to_string(project.state_dir().join("creel/screen.json")).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
 #[test]
 fn hints_appear_in_the_first_sessions_until_they_are_hidden() {
     let project = Project::with("prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\n")
-        .file("scenario.yaml", "otherwise: { say: '<promise>COMPLETE</promise>' }\n");
+        .file(
+            "scenario.yaml",
+            "otherwise: { say: '<promise>COMPLETE</promise>' }\n",
+        );
     let watched = |name: &str, hinted: bool, keys: &str| {
         let mut terminal = Terminal::open(&project, &["run", "--trust", "-s", name], SMALL);
         terminal.wait_for_status("COMPLETE");
@@ -146,9 +198,17 @@ fn hints_appear_in_the_first_sessions_until_they_are_hidden() {
         watched(name, true, "");
     }
     watched("four", false, "");
-    assert_eq!(memory(&project)["hints"]["sessions"].as_array().map(Vec::len), Some(3));
+    assert_eq!(
+        memory(&project)["hints"]["sessions"]
+            .as_array()
+            .map(Vec::len),
+        Some(3)
+    );
     // A user who wants them back, and hides them again.
-    project.write("creel.yaml", "prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\nui: { hints: always }\n");
+    project.write(
+        "creel.yaml",
+        "prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\nui: { hints: always }\n",
+    );
     watched("five", true, "h");
     assert_eq!(memory(&project)["hints"]["dismissed"], Value::Bool(true));
 }

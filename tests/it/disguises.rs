@@ -19,17 +19,33 @@ use crate::support::{
 
 fn facts(name: &str) -> AgentFacts {
     let agents = KnownAgents::built_in();
-    let way = agents.named(name).and_then(|agent| agent.ways.first()).expect("creel knows it");
+    let way = agents
+        .named(name)
+        .and_then(|agent| agent.ways.first())
+        .expect("creel knows it");
     way.spec.facts().expect("facts").clone()
 }
 
 /// An agent of that name that prints this and exits with 0.
 fn prints(name: &str, answer: &str, dir: &Path) -> Box<dyn Agent> {
     std::fs::write(dir.join("answer"), answer).expect("a file");
-    let AgentSpec::Command { command, continue_command, format, tty, .. } = AgentSpec::command("cat answer") else {
+    let AgentSpec::Command {
+        command,
+        continue_command,
+        format,
+        tty,
+        ..
+    } = AgentSpec::command("cat answer")
+    else {
         panic!("a command")
     };
-    let spec = AgentSpec::Command { command, continue_command, format, tty, known: facts(name) };
+    let spec = AgentSpec::Command {
+        command,
+        continue_command,
+        format,
+        tty,
+        known: facts(name),
+    };
     start(&spec, place(dir), AgentHistory::default()).expect("an agent")
 }
 
@@ -38,9 +54,29 @@ fn says(name: &str, pieces: &[&str], dir: &Path) -> Box<dyn Agent> {
     let steps: Vec<_> = pieces.iter().map(|text| json!({"say": text})).collect();
     let file = dir.join("script.json");
     std::fs::write(&file, json!({"turns": [steps]}).to_string()).expect("a script");
-    let line = format!("'{}' '{}' '{}'", acp_agent().display(), file.display(), dir.join("log").display());
-    let AgentSpec::Acp { command, mode, files, terminals, .. } = AgentSpec::acp(line) else { panic!("the protocol") };
-    let spec = AgentSpec::Acp { command, mode, files, terminals, known: facts(name) };
+    let line = format!(
+        "'{}' '{}' '{}'",
+        acp_agent().display(),
+        file.display(),
+        dir.join("log").display()
+    );
+    let AgentSpec::Acp {
+        command,
+        mode,
+        files,
+        terminals,
+        ..
+    } = AgentSpec::acp(line)
+    else {
+        panic!("the protocol")
+    };
+    let spec = AgentSpec::Acp {
+        command,
+        mode,
+        files,
+        terminals,
+        known: facts(name),
+    };
     start(&spec, place(dir), AgentHistory::default()).expect("an agent")
 }
 
@@ -63,31 +99,70 @@ async fn an_error_in_an_agents_own_words_is_a_failed_turn() {
                    Last error: Unknown error";
     let cases: &[(&str, &str, &str)] = &[
         ("aider", AIDER, "litellm.APIConnectionError"),
-        ("aider", "Aider v0.86.1\n\nlitellm.Timeout: the request timed out\n", "litellm.Timeout"),
+        (
+            "aider",
+            "Aider v0.86.1\n\nlitellm.Timeout: the request timed out\n",
+            "litellm.Timeout",
+        ),
         (
             "goose",
             "Network error: Stream decode error: Failed to parse Responses stream event: expected value at line 1 \
              column 1: \"id:1\"\n",
             "Stream decode error",
         ),
-        ("goose", "I look at it.\n\nThe model returned an empty response. Please try again.\n", "empty response"),
+        (
+            "goose",
+            "I look at it.\n\nThe model returned an empty response. Please try again.\n",
+            "empty response",
+        ),
         (
             "goose",
             "Ran into this error: Server error: 502.\n\nPlease retry if you think this is a transient or recoverable error.",
             "502",
         ),
-        ("copilot", &format!("I'll look at the file first.\n{copilot}"), "retried 5 times"),
-        ("copilot", &format!("I'll look at the fi{copilot}\n"), "retried 5 times"),
-        ("copilot", "I'll look at theError: No response was returned.", "No response was returned"),
-        ("copilot", "Info: it was interrupted. Retrying...Error: 503 model_degraded", "503"),
-        ("pi", "Retrying (attempt 3/3, waiting 8s)...Retry finished, resuming.", "attempt 3/3"),
-        ("pi", "I begin.Retrying (attempt 1/3, waiting 2s)...Retrying (attempt 2/3, waiting 4s)...", "attempt 2/3"),
-        ("claude", "I begin.\n\nAPI Error: 529 Overloaded. This is a server-side issue", "529"),
+        (
+            "copilot",
+            &format!("I'll look at the file first.\n{copilot}"),
+            "retried 5 times",
+        ),
+        (
+            "copilot",
+            &format!("I'll look at the fi{copilot}\n"),
+            "retried 5 times",
+        ),
+        (
+            "copilot",
+            "I'll look at theError: No response was returned.",
+            "No response was returned",
+        ),
+        (
+            "copilot",
+            "Info: it was interrupted. Retrying...Error: 503 model_degraded",
+            "503",
+        ),
+        (
+            "pi",
+            "Retrying (attempt 3/3, waiting 8s)...Retry finished, resuming.",
+            "attempt 3/3",
+        ),
+        (
+            "pi",
+            "I begin.Retrying (attempt 1/3, waiting 2s)...Retrying (attempt 2/3, waiting 4s)...",
+            "attempt 2/3",
+        ),
+        (
+            "claude",
+            "I begin.\n\nAPI Error: 529 Overloaded. This is a server-side issue",
+            "529",
+        ),
         ("codex", "{\"error\": {\"message\": \"no\"}}", "no"),
     ];
     for (name, answer, words) in cases {
         let said = failure(&mut *prints(name, answer, dir.path()), request("")).await;
-        assert!(said.contains("answer was an error message") && said.contains(words), "{name}: {said}");
+        assert!(
+            said.contains("answer was an error message") && said.contains(words),
+            "{name}: {said}"
+        );
     }
 }
 
@@ -95,9 +170,16 @@ async fn an_error_in_an_agents_own_words_is_a_failed_turn() {
 async fn text_before_an_error_does_not_hide_it_over_the_protocol() {
     let dir = folder();
     let error = "Error: Failed to get response from the AI model; retried 5 times";
-    let said = failure(&mut *says("copilot", &["I'll look", " at the fi", error], dir.path()), request("")).await;
+    let said = failure(
+        &mut *says("copilot", &["I'll look", " at the fi", error], dir.path()),
+        request(""),
+    )
+    .await;
     assert!(said.contains("retried 5 times"), "{said}");
-    let retries = ["Retrying (attempt 3/3, waiting 8s)...", "Retry finished, resuming."];
+    let retries = [
+        "Retrying (attempt 3/3, waiting 8s)...",
+        "Retry finished, resuming.",
+    ];
     let said = failure(&mut *says("pi", &retries, dir.path()), request("")).await;
     assert!(said.contains("answer was an error message"), "{said}");
 }
@@ -106,15 +188,39 @@ async fn text_before_an_error_does_not_hide_it_over_the_protocol() {
 async fn an_answer_about_errors_is_an_answer() {
     let dir = folder();
     for (name, answer) in [
-        ("aider", "litellm.APIError: APIError: OpenAIException\nRetrying in 0.2 seconds...\nAdded the parser.\n"),
-        ("aider", "The log says:\n```\nlitellm.APIError: APIError: OpenAIException\n```\nSet the key.\n"),
-        ("aider", "I catch litellm.APIError: it is raised when the key is missing."),
-        ("goose", "I handle it now:\n- Network error: it tries again\n- Server error: it gives up\n"),
+        (
+            "aider",
+            "litellm.APIError: APIError: OpenAIException\nRetrying in 0.2 seconds...\nAdded the parser.\n",
+        ),
+        (
+            "aider",
+            "The log says:\n```\nlitellm.APIError: APIError: OpenAIException\n```\nSet the key.\n",
+        ),
+        (
+            "aider",
+            "I catch litellm.APIError: it is raised when the key is missing.",
+        ),
+        (
+            "goose",
+            "I handle it now:\n- Network error: it tries again\n- Server error: it gives up\n",
+        ),
         ("goose", "> Ran into this error: 502\n\nThat was the proxy."),
-        ("copilot", "The tool printed `Error: No response was returned.`"),
-        ("copilot", "The tool printed \"Error: No response was returned.\""),
-        ("pi", "Retrying (attempt 1/3, waiting 2s)...I added the parser.Retry finished, resuming."),
-        ("codex", "The server sends\n{\"error\": {\"message\": \"no\"}}\nfor that."),
+        (
+            "copilot",
+            "The tool printed `Error: No response was returned.`",
+        ),
+        (
+            "copilot",
+            "The tool printed \"Error: No response was returned.\"",
+        ),
+        (
+            "pi",
+            "Retrying (attempt 1/3, waiting 2s)...I added the parser.Retry finished, resuming.",
+        ),
+        (
+            "codex",
+            "The server sends\n{\"error\": {\"message\": \"no\"}}\nfor that.",
+        ),
     ] {
         let (end, _) = turn(&mut *prints(name, answer, dir.path()), request("")).await;
         assert_eq!(end, Ok(ended(StopReason::EndTurn)), "{name}: {answer}");

@@ -1,4 +1,5 @@
-//! What a release consists of: the package, the archives, the installer, the recipes, the notices and the workflows.
+//! What a release consists of: the package, the archives, the installer, the recipes, the notices
+//! and the workflows.
 //!
 //! `scripts/dist` makes all of it. Here it packs the program that the tests have.
 
@@ -14,8 +15,12 @@ use crate::support::project::{Project, Ran};
 
 const CREEL: &str = env!("CARGO_BIN_EXE_creel");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-const TARGETS: [&str; 4] =
-    ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl", "x86_64-apple-darwin", "aarch64-apple-darwin"];
+const TARGETS: [&str; 4] = [
+    "x86_64-unknown-linux-musl",
+    "aarch64-unknown-linux-musl",
+    "x86_64-apple-darwin",
+    "aarch64-apple-darwin",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -27,7 +32,9 @@ fn ran(command: &mut Command) -> Ran {
 
 fn dist(args: &[&str]) -> Ran {
     // The same archive whatever the last commit is.
-    ran(Command::new(root().join("scripts/dist")).args(args).env("SOURCE_DATE_EPOCH", "1700000000"))
+    ran(Command::new(root().join("scripts/dist"))
+        .args(args)
+        .env("SOURCE_DATE_EPOCH", "1700000000"))
 }
 
 /// A folder with archives of the tests' own program for all targets, and their checksums.
@@ -38,12 +45,22 @@ fn archives(project: &Project) -> PathBuf {
     project.write("creel", &format!("#!/bin/sh\nexec '{CREEL}' \"$@\"\n"));
     for target in TARGETS {
         let (binary, out) = (small.to_str().expect("UTF-8"), out.to_str().expect("UTF-8"));
-        let packed = dist(&["archive", "--binary", binary, "--runner", CREEL, "--target", target, "--out", out]);
+        let packed = dist(&[
+            "archive", "--binary", binary, "--runner", CREEL, "--target", target, "--out", out,
+        ]);
         assert_eq!(packed.code, 0, "{}", packed.err);
-        assert_eq!(packed.out, format!("{out}/creel-{VERSION}-{target}.tar.gz\n"));
+        assert_eq!(
+            packed.out,
+            format!("{out}/creel-{VERSION}-{target}.tar.gz\n")
+        );
     }
     let sums = dist(&["checksums", out.to_str().expect("UTF-8")]);
-    assert_eq!((sums.code, sums.out.lines().count()), (0, TARGETS.len()), "{}", sums.err);
+    assert_eq!(
+        (sums.code, sums.out.lines().count()),
+        (0, TARGETS.len()),
+        "{}",
+        sums.err
+    );
     out
 }
 
@@ -51,40 +68,77 @@ fn archives(project: &Project) -> PathBuf {
 
 #[test]
 fn the_package_has_what_is_needed_and_nothing_else() {
-    let listed =
-        ran(Command::new(env!("CARGO")).args(["package", "--list", "--allow-dirty", "--offline"]).current_dir(root()));
+    let listed = ran(Command::new(env!("CARGO"))
+        .args(["package", "--list", "--allow-dirty", "--offline"])
+        .current_dir(root()));
     assert_eq!(listed.code, 0, "{}", listed.err);
-    let files: Vec<&str> = listed.out.lines().filter(|file| *file != ".cargo_vcs_info.json").collect();
-    let texts =
-        ["README.md", "CHANGELOG.md", "SECURITY.md", "THIRD-PARTY.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"];
-    let build = ["Cargo.toml", "Cargo.toml.orig", "Cargo.lock", "build.rs", "config.example.yaml"];
+    let files: Vec<&str> = listed
+        .out
+        .lines()
+        .filter(|file| *file != ".cargo_vcs_info.json")
+        .collect();
+    let texts = [
+        "README.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "THIRD-PARTY.md",
+        "LICENSE",
+        "LICENSE-APACHE",
+        "LICENSE-MIT",
+    ];
+    let build = [
+        "Cargo.toml",
+        "Cargo.toml.orig",
+        "Cargo.lock",
+        "build.rs",
+        "config.example.yaml",
+    ];
     for file in &files {
-        let is_source = file.starts_with("src/") && Path::new(file).extension().is_some_and(|it| it == "rs");
+        let is_source =
+            file.starts_with("src/") && Path::new(file).extension().is_some_and(|it| it == "rs");
         let is_asset = file.starts_with("assets/") && !file.starts_with("assets/pictures/");
-        assert!(is_source || is_asset || texts.contains(file) || build.contains(file), "{file} is not needed");
+        assert!(
+            is_source || is_asset || texts.contains(file) || build.contains(file),
+            "{file} is not needed"
+        );
     }
     for file in texts.iter().chain(&build) {
         assert!(files.contains(file), "{file} is missing");
     }
-    let bytes: u64 = files.iter().filter_map(|file| fs::metadata(root().join(file)).ok()).map(|meta| meta.len()).sum();
+    let bytes: u64 = files
+        .iter()
+        .filter_map(|file| fs::metadata(root().join(file)).ok())
+        .map(|meta| meta.len())
+        .sum();
     assert!(bytes < 8 << 20, "{bytes} bytes");
 }
 
 /// Files that the source includes are in the package: it could not be built otherwise.
 #[test]
 fn the_package_has_every_file_that_the_source_includes() {
-    let listed =
-        ran(Command::new(env!("CARGO")).args(["package", "--list", "--allow-dirty", "--offline"]).current_dir(root()));
+    let listed = ran(Command::new(env!("CARGO"))
+        .args(["package", "--list", "--allow-dirty", "--offline"])
+        .current_dir(root()));
     let files: Vec<&str> = listed.out.lines().collect();
-    let include = regex::Regex::new(r#"include_(?:str|bytes)!\(\s*"([^"]+)""#).expect("a regular expression");
+    let include =
+        regex::Regex::new(r#"include_(?:str|bytes)!\(\s*"([^"]+)""#).expect("a regular expression");
     let mut included = 0;
     for file in files.iter().filter(|file| file.starts_with("src/")) {
         // Tests of the package are not run from it.
         let is_test = file.contains("/tests/") || file.ends_with("/tests.rs");
         let text = fs::read_to_string(root().join(file)).expect("a source");
-        let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let text = text
+            .split("\n#[cfg(test)]\nmod ")
+            .next()
+            .unwrap_or_default();
         for found in include.captures_iter(text).filter(|_| !is_test) {
-            let path = root().join(file).parent().expect("a folder").join(&found[1]).canonicalize().expect("it exists");
+            let path = root()
+                .join(file)
+                .parent()
+                .expect("a folder")
+                .join(&found[1])
+                .canonicalize()
+                .expect("it exists");
             let path = path
                 .strip_prefix(root().canonicalize().expect("it exists"))
                 .expect("inside")
@@ -100,25 +154,66 @@ fn the_package_has_every_file_that_the_source_includes() {
 
 #[test]
 fn the_manifest_is_complete() {
-    let args = ["metadata", "--format-version", "1", "--no-deps", "--offline"];
+    let args = [
+        "metadata",
+        "--format-version",
+        "1",
+        "--no-deps",
+        "--offline",
+    ];
     let all: Value =
-        serde_json::from_str(&ran(Command::new(env!("CARGO")).args(args).current_dir(root())).out).expect("JSON");
+        serde_json::from_str(&ran(Command::new(env!("CARGO")).args(args).current_dir(root())).out)
+            .expect("JSON");
     let package = &all["packages"][0];
-    for key in ["description", "license", "repository", "homepage", "documentation", "readme", "rust_version"] {
-        assert!(package[key].as_str().is_some_and(|text| !text.is_empty()), "{key}");
+    for key in [
+        "description",
+        "license",
+        "repository",
+        "homepage",
+        "documentation",
+        "readme",
+        "rust_version",
+    ] {
+        assert!(
+            package[key].as_str().is_some_and(|text| !text.is_empty()),
+            "{key}"
+        );
     }
-    assert!(package["keywords"].as_array().is_some_and(|all| (1..=5).contains(&all.len())));
-    assert!(package["categories"].as_array().is_some_and(|all| !all.is_empty()));
+    assert!(
+        package["keywords"]
+            .as_array()
+            .is_some_and(|all| (1..=5).contains(&all.len()))
+    );
+    assert!(
+        package["categories"]
+            .as_array()
+            .is_some_and(|all| !all.is_empty())
+    );
     // One place defines the addresses: no other file of the project names them.
-    let address = package["repository"].as_str().expect("text").split("//").nth(1).expect("a URL");
-    let tracked = ran(Command::new("git").args(["grep", "-lF", address]).current_dir(root()));
+    let address = package["repository"]
+        .as_str()
+        .expect("text")
+        .split("//")
+        .nth(1)
+        .expect("a URL");
+    let tracked = ran(Command::new("git")
+        .args(["grep", "-lF", address])
+        .current_dir(root()));
     if tracked.code == 0 {
         assert_eq!(tracked.out, "Cargo.toml\n");
     }
     // The texts name the Rust that the manifest names.
-    let rust = format!("Rust {} or newer", package["rust_version"].as_str().expect("text"));
+    let rust = format!(
+        "Rust {} or newer",
+        package["rust_version"].as_str().expect("text")
+    );
     for file in ["README.md", "docs/first-session.md", "test"] {
-        assert!(fs::read_to_string(root().join(file)).expect("a text").contains(&rust), "{file}: {rust}");
+        assert!(
+            fs::read_to_string(root().join(file))
+                .expect("a text")
+                .contains(&rust),
+            "{file}: {rust}"
+        );
     }
 }
 
@@ -144,11 +239,17 @@ fn an_archive_has_the_program_its_manual_completions_and_licenses() {
         "man/man1/creel.1",
         "man/man1/creel-gate-answer.1",
     ] {
-        assert!(listed.contains(&format!("creel-{VERSION}-{}/{file}\n", TARGETS[0])), "no {file} in\n{listed}");
+        assert!(
+            listed.contains(&format!("creel-{VERSION}-{}/{file}\n", TARGETS[0])),
+            "no {file} in\n{listed}"
+        );
     }
     let first = fs::read(&archive).expect("an archive");
     archives(&project);
-    assert!(first == fs::read(&archive).expect("an archive"), "the same files make the same archive");
+    assert!(
+        first == fs::read(&archive).expect("an archive"),
+        "the same files make the same archive"
+    );
 }
 
 #[test]
@@ -160,14 +261,23 @@ fn the_installer_installs_what_has_the_right_checksum_and_nothing_else() {
     let script = out.join("install.sh");
     let text = fs::read_to_string(&script).expect("the installer");
     assert!(
-        !text.contains('@') || !regex::Regex::new("@[A-Z]+@").expect("a regular expression").is_match(&text),
+        !text.contains('@')
+            || !regex::Regex::new("@[A-Z]+@")
+                .expect("a regular expression")
+                .is_match(&text),
         "{text}"
     );
-    assert!(text.trim_end().ends_with("main \"$@\""), "a download that was cut off must run nothing");
+    assert!(
+        text.trim_end().ends_with("main \"$@\""),
+        "a download that was cut off must run nothing"
+    );
     let prefix = project.root().join("prefix");
     let install = |from: &str| {
         let mut command = Command::new("sh");
-        command.arg(&script).args(["--from", from, "--target", TARGETS[0], "--prefix"]).arg(&prefix);
+        command
+            .arg(&script)
+            .args(["--from", from, "--target", TARGETS[0], "--prefix"])
+            .arg(&prefix);
         ran(command.env("TMPDIR", project.temp_dir()))
     };
     // The program of another release stays as it is if the checksum is wrong.
@@ -177,7 +287,8 @@ fn the_installer_installs_what_has_the_right_checksum_and_nothing_else() {
     let refused = install(out.to_str().expect("UTF-8"));
     assert_eq!(refused.code, 1);
     assert!(
-        refused.err.contains("is not the released archive") && refused.err.contains("Nothing was installed."),
+        refused.err.contains("is not the released archive")
+            && refused.err.contains("Nothing was installed."),
         "{}",
         refused.err
     );
@@ -194,10 +305,24 @@ fn the_installer_installs_what_has_the_right_checksum_and_nothing_else() {
     ] {
         assert!(prefix.join(file).exists(), "{file}");
     }
-    assert!(ran(Command::new(prefix.join("bin/creel")).arg("--version")).out.starts_with(&format!("creel {VERSION}")));
-    assert!(fs::read_dir(project.temp_dir()).expect("a folder").next().is_none(), "nothing is left behind");
+    assert!(
+        ran(Command::new(prefix.join("bin/creel")).arg("--version"))
+            .out
+            .starts_with(&format!("creel {VERSION}"))
+    );
+    assert!(
+        fs::read_dir(project.temp_dir())
+            .expect("a folder")
+            .next()
+            .is_none(),
+        "nothing is left behind"
+    );
     let missing = install("/no/such/folder");
-    assert!(missing.code == 1 && missing.err.contains("/no/such/folder has no SHA256SUMS"), "{}", missing.err);
+    assert!(
+        missing.code == 1 && missing.err.contains("/no/such/folder has no SHA256SUMS"),
+        "{}",
+        missing.err
+    );
 }
 
 #[test]
@@ -205,24 +330,47 @@ fn the_recipes_have_the_checksums_of_the_archives() {
     let project = Project::new();
     let out = archives(&project);
     let recipes = project.root().join("recipes");
-    let (from, to) = (out.to_str().expect("UTF-8"), recipes.to_str().expect("UTF-8"));
+    let (from, to) = (
+        out.to_str().expect("UTF-8"),
+        recipes.to_str().expect("UTF-8"),
+    );
     let made = dist(&["recipes", "--archives", from, "--out", to]);
     assert_eq!((made.code, made.err.as_str()), (0, ""));
     let sums = fs::read_to_string(out.join("SHA256SUMS")).expect("checksums");
-    for (recipe, systems) in [("creel.rb", &TARGETS[..]), ("PKGBUILD", &TARGETS[..2]), ("creel.nix", &TARGETS[..])] {
+    for (recipe, systems) in [
+        ("creel.rb", &TARGETS[..]),
+        ("PKGBUILD", &TARGETS[..2]),
+        ("creel.nix", &TARGETS[..]),
+    ] {
         let text = fs::read_to_string(recipes.join(recipe)).expect(recipe);
-        assert!(text.contains("\"Terminal supervisor for coding-agent sessions\""), "{text}");
+        assert!(
+            text.contains("\"Terminal supervisor for coding-agent sessions\""),
+            "{text}"
+        );
         for target in systems {
-            let line = sums.lines().find(|line| line.ends_with(&format!("{target}.tar.gz"))).expect("a checksum");
+            let line = sums
+                .lines()
+                .find(|line| line.ends_with(&format!("{target}.tar.gz")))
+                .expect("a checksum");
             let sum = line.split_whitespace().next().expect("a checksum");
             assert!(text.contains(sum), "{recipe} has no checksum of {target}");
         }
-        assert!(text.contains(VERSION) && !text.contains("@SHA256") && !text.contains("=== "), "{text}");
+        assert!(
+            text.contains(VERSION) && !text.contains("@SHA256") && !text.contains("=== "),
+            "{text}"
+        );
     }
-    assert_eq!(ran(Command::new("bash").arg("-n").arg(recipes.join("PKGBUILD"))).code, 0);
+    assert_eq!(
+        ran(Command::new("bash").arg("-n").arg(recipes.join("PKGBUILD"))).code,
+        0
+    );
     fs::remove_file(out.join("SHA256SUMS")).expect("it is ours");
     let refused = dist(&["recipes", "--archives", from, "--out", to]);
-    assert!(refused.code == 1 && refused.err.contains("has no SHA256SUMS"), "{}", refused.err);
+    assert!(
+        refused.code == 1 && refused.err.contains("has no SHA256SUMS"),
+        "{}",
+        refused.err
+    );
 }
 
 #[test]
@@ -235,12 +383,24 @@ fn a_release_is_refused_while_something_is_missing() {
     ] {
         assert!(refused.err.contains(&part), "{}", refused.err);
     }
-    assert!(!refused.err.contains("no section"), "CHANGELOG.md has a section of {VERSION}\n{}", refused.err);
-    assert!(dist(&["notes"]).out.starts_with(|first: char| !first.is_whitespace()));
+    assert!(
+        !refused.err.contains("no section"),
+        "CHANGELOG.md has a section of {VERSION}\n{}",
+        refused.err
+    );
+    assert!(
+        dist(&["notes"])
+            .out
+            .starts_with(|first: char| !first.is_whitespace())
+    );
     assert_eq!(dist(&["version"]).out, format!("{VERSION}\n"));
     assert_eq!(dist(&["targets"]).out.lines().collect::<Vec<_>>(), TARGETS);
     let unknown = dist(&["publish"]);
-    assert!(unknown.code == 1 && unknown.err.contains("unknown command 'publish'"), "{}", unknown.err);
+    assert!(
+        unknown.code == 1 && unknown.err.contains("unknown command 'publish'"),
+        "{}",
+        unknown.err
+    );
 }
 
 // Notices, scripts and workflows
@@ -252,16 +412,27 @@ fn the_notices_list_the_packages_of_the_lock_file() {
         eprintln!("python3 is not installed: the notices are not compared");
         return;
     }
-    let checked = ran(Command::new(root().join("scripts/notices")).arg("--check").env("CARGO_NET_OFFLINE", "true"));
-    assert_eq!(checked.code, 0, "run scripts/notices\n{}{}", checked.out, checked.err);
+    let checked = ran(Command::new(root().join("scripts/notices"))
+        .arg("--check")
+        .env("CARGO_NET_OFFLINE", "true"));
+    assert_eq!(
+        checked.code, 0,
+        "run scripts/notices\n{}{}",
+        checked.out, checked.err
+    );
 }
 
 fn shell_scripts() -> Vec<PathBuf> {
     let folder = root().join("scripts");
     let templates = fs::read_dir(folder.join("templates")).expect("templates");
-    let entries = fs::read_dir(folder).expect("scripts").chain(templates).map(|entry| entry.expect("an entry").path());
-    let others = ["test", ".ci/run", "assets/demo/tests/run-tests.sh"].map(|script| root().join(script));
-    let is_shell = |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| text.starts_with("#!/bin/sh"));
+    let entries = fs::read_dir(folder)
+        .expect("scripts")
+        .chain(templates)
+        .map(|entry| entry.expect("an entry").path());
+    let others =
+        ["test", ".ci/run", "assets/demo/tests/run-tests.sh"].map(|script| root().join(script));
+    let is_shell =
+        |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| text.starts_with("#!/bin/sh"));
     entries.chain(others).filter(is_shell).collect()
 }
 
@@ -271,10 +442,17 @@ fn the_shell_scripts_are_valid() {
     assert!(scripts.len() >= 8, "{scripts:?}");
     for script in &scripts {
         let checked = ran(Command::new("sh").arg("-n").arg(script));
-        assert_eq!((checked.code, checked.err.as_str()), (0, ""), "{}", script.display());
+        assert_eq!(
+            (checked.code, checked.err.as_str()),
+            (0, ""),
+            "{}",
+            script.display()
+        );
     }
     if Command::new("shellcheck").arg("--version").output().is_ok() {
-        let checked = ran(Command::new("shellcheck").args(["--exclude", "SC1091"]).args(&scripts));
+        let checked = ran(Command::new("shellcheck")
+            .args(["--exclude", "SC1091"])
+            .args(&scripts));
         assert_eq!(checked.code, 0, "{}", checked.out);
     }
 }
@@ -283,27 +461,41 @@ fn the_shell_scripts_are_valid() {
 fn steps(workflow: &Value) -> Vec<String> {
     let jobs = workflow["jobs"].as_object().expect("jobs").values();
     let steps = jobs.flat_map(|job| job["steps"].as_array().expect("steps"));
-    steps.filter_map(|step| step["run"].as_str()).map(str::to_owned).collect()
+    steps
+        .filter_map(|step| step["run"].as_str())
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
 fn the_workflows_only_call_scripts_of_the_repository() {
     for name in ["ci", "release"] {
-        let text = fs::read_to_string(root().join(format!(".github/workflows/{name}.yml"))).expect("a workflow");
-        let workflow: Value = serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let text = fs::read_to_string(root().join(format!(".github/workflows/{name}.yml")))
+            .expect("a workflow");
+        let workflow: Value =
+            serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         let steps = steps(&workflow);
         assert!(steps.len() >= 4, "{steps:?}");
         for step in steps {
-            assert!(!step.contains('\n'), "a step of several lines belongs into a script: {step}");
+            assert!(
+                !step.contains('\n'),
+                "a step of several lines belongs into a script: {step}"
+            );
             let program = step.split_whitespace().next().expect("a command");
             if ["rustup", "cargo", "gh"].contains(&program) {
                 continue;
             }
-            assert!(root().join(program).exists(), "{name}: {program} does not exist");
+            assert!(
+                root().join(program).exists(),
+                "{name}: {program} does not exist"
+            );
             if program == "scripts/dist" {
                 let verb = step.split_whitespace().nth(1).expect("a command");
                 let usage = fs::read_to_string(root().join(program)).expect("the script");
-                assert!(usage.contains(&format!("#     scripts/dist {verb}")), "{name}: scripts/dist has no {verb}");
+                assert!(
+                    usage.contains(&format!("#     scripts/dist {verb}")),
+                    "{name}: scripts/dist has no {verb}"
+                );
             }
         }
         if name == "release" {
@@ -326,7 +518,10 @@ impl BuildScript {
         let program = project.root().join("build-script");
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let mut compiler = Command::new(rustc);
-        compiler.args(["--edition", "2024", "-o"]).arg(&program).arg(root().join("build.rs"));
+        compiler
+            .args(["--edition", "2024", "-o"])
+            .arg(&program)
+            .arg(root().join("build.rs"));
         let built = ran(&mut compiler);
         assert_eq!(built.code, 0, "{}", built.err);
         Self { program }
@@ -334,10 +529,21 @@ impl BuildScript {
 
     fn says(&self, folder: &Path, profile: &str, given: Option<&str>) -> (String, Vec<String>) {
         let mut command = Command::new(&self.program);
-        command.env("CARGO_MANIFEST_DIR", folder).env("CARGO_PKG_VERSION", "1.2.3").env("PROFILE", profile);
-        command.env_remove("CREEL_COMMIT").envs(given.map(|given| ("CREEL_COMMIT", given))).current_dir(folder);
+        command
+            .env("CARGO_MANIFEST_DIR", folder)
+            .env("CARGO_PKG_VERSION", "1.2.3")
+            .env("PROFILE", profile);
+        command
+            .env_remove("CREEL_COMMIT")
+            .envs(given.map(|given| ("CREEL_COMMIT", given)))
+            .current_dir(folder);
         let said = ran(&mut command).out;
-        let find = |start: &str| said.lines().filter_map(|line| line.strip_prefix(start)).map(str::to_owned).collect();
+        let find = |start: &str| {
+            said.lines()
+                .filter_map(|line| line.strip_prefix(start))
+                .map(str::to_owned)
+                .collect()
+        };
         let version: Vec<String> = find("cargo:rustc-env=BUILD_VERSION=");
         (version.concat(), find("cargo:rerun-if-changed="))
     }
@@ -350,19 +556,32 @@ fn the_version_has_the_commit_of_a_checkout_a_package_or_a_packager() {
     let bare = project.root().join("bare");
     fs::create_dir(&bare).expect("a folder");
     assert_eq!(script.says(&bare, "release", None).0, "1.2.3");
-    assert_eq!(script.says(&bare, "release", Some("abcdef0 2026-01-02")).0, "1.2.3 (abcdef0 2026-01-02)");
+    assert_eq!(
+        script.says(&bare, "release", Some("abcdef0 2026-01-02")).0,
+        "1.2.3 (abcdef0 2026-01-02)"
+    );
     assert_eq!(script.says(&bare, "debug", None).0, "1.2.3 (debug build)");
     project.write(
         "package/.cargo_vcs_info.json",
         "{\n  \"git\": {\n    \"sha1\": \"0123456789abcdef\"\n  },\n  \"path_in_vcs\": \"\"\n}",
     );
-    assert_eq!(script.says(&project.root().join("package"), "release", None).0, "1.2.3 (0123456)");
+    assert_eq!(
+        script
+            .says(&project.root().join("package"), "release", None)
+            .0,
+        "1.2.3 (0123456)"
+    );
     let checkout = project.root().join("checkout");
     fs::create_dir_all(checkout.join("below")).expect("a folder");
     let git = |args: &[&str]| {
         let mut command = Command::new("git");
-        command.args(["-c", "user.name=t", "-c", "user.email=t@example.org"]).args(args).current_dir(&checkout);
-        let done = ran(command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1"));
+        command
+            .args(["-c", "user.name=t", "-c", "user.email=t@example.org"])
+            .args(args)
+            .current_dir(&checkout);
+        let done = ran(command
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1"));
         assert_eq!(done.code, 0, "{}", done.err);
         done.out.trim_end().to_owned()
     };
@@ -373,12 +592,26 @@ fn the_version_has_the_commit_of_a_checkout_a_package_or_a_packager() {
     assert_eq!(version, format!("1.2.3 ({commit})"));
     let branch = git(&["symbolic-ref", "HEAD"]);
     for file in ["HEAD", &branch] {
-        assert!(watched.iter().any(|path| path.ends_with(&format!(".git/{file}"))), "{file}: {watched:?}");
+        assert!(
+            watched
+                .iter()
+                .any(|path| path.ends_with(&format!(".git/{file}"))),
+            "{file}: {watched:?}"
+        );
     }
-    assert!(watched.iter().all(|path| checkout.join(path).exists() || path == "build.rs"), "{watched:?}");
+    assert!(
+        watched
+            .iter()
+            .all(|path| checkout.join(path).exists() || path == "build.rs"),
+        "{watched:?}"
+    );
     let (version, watched) = script.says(&checkout, "debug", None);
     assert_eq!(version, format!("1.2.3 ({commit} or later, debug build)"));
-    assert_eq!(watched, ["build.rs"], "a commit alone does not build a debug build again");
+    assert_eq!(
+        watched,
+        ["build.rs"],
+        "a commit alone does not build a debug build again"
+    );
     assert_eq!(
         script.says(&checkout.join("below"), "release", None).0,
         "1.2.3",

@@ -20,10 +20,13 @@ use crate::{
 
 const WIDE: Cells = (120, 40);
 
-/// A turn that writes its process id to a file and lasts until the file `go` exists, or until the project is gone.
+/// A turn that writes its process id to a file and lasts until the file `go` exists, or until the
+/// project is gone.
 const TURN: &str = "echo $$ > turn; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done";
-/// A process that leaves its group and clears its environment. It writes its process id to `escaped`.
-const ESCAPE: &str = r#"env -i setsid sh -c 'echo $$ > escaped; until [ ! -e creel.yaml ]; do sleep 0.02; done'"#;
+/// A process that leaves its group and clears its environment. It writes its process id to
+/// `escaped`.
+const ESCAPE: &str =
+    r#"env -i setsid sh -c 'echo $$ > escaped; until [ ! -e creel.yaml ]; do sleep 0.02; done'"#;
 
 /// A project whose command agent runs this line.
 fn project(agent: &str, rest: &str) -> Project {
@@ -34,7 +37,10 @@ fn project(agent: &str, rest: &str) -> Project {
 }
 
 fn hook(point: &str, command: &str, more: &str) -> String {
-    format!("hooks: {{ {point}: [{{ command: '{}'{more} }}] }}", command.replace('\'', "''"))
+    format!(
+        "hooks: {{ {point}: [{{ command: '{}'{more} }}] }}",
+        command.replace('\'', "''")
+    )
 }
 
 fn process(pid: i32) -> Pid {
@@ -76,7 +82,8 @@ fn a_quit_signal_ends_a_headless_session_like_a_term_signal() {
 
 #[test]
 fn a_quit_signal_ends_a_session_on_a_screen_and_restores_the_terminal() {
-    let (session, mut terminal, turn) = screen_turn(project(TURN, &hook("session_end", "touch bye", "")));
+    let (session, mut terminal, turn) =
+        screen_turn(project(TURN, &hook("session_end", "touch bye", "")));
     terminal.signal(Signal::QUIT);
     assert_eq!(terminal.end(), 130);
     terminal.is_as_it_was();
@@ -87,13 +94,20 @@ fn a_quit_signal_ends_a_session_on_a_screen_and_restores_the_terminal() {
 #[test]
 fn ctrl_c_twice_on_a_screen_leaves_at_once_and_leaves_nothing_running() {
     let rest = hook("session_end", "touch bye", "");
-    let (session, mut terminal, turn) = screen_turn(project(&format!("trap '' TERM; {TURN}"), &rest));
+    let (session, mut terminal, turn) =
+        screen_turn(project(&format!("trap '' TERM; {TURN}"), &rest));
     terminal.press("ctrl-c");
     terminal.wait_for_text("Leave?");
     terminal.press("ctrl-c");
     assert_eq!(terminal.end(), 130);
     terminal.is_as_it_was();
-    assert!(terminal.text().contains("continue it with `creel resume s`"), "{}", terminal.text());
+    assert!(
+        terminal
+            .text()
+            .contains("continue it with `creel resume s`"),
+        "{}",
+        terminal.text()
+    );
     assert!(!lives(turn) && !lives(session.pid));
     assert!(!session.project.root().join("bye").exists() && session.project.outcome().is_none());
     session.project.write("go", "");
@@ -102,7 +116,9 @@ fn ctrl_c_twice_on_a_screen_leaves_at_once_and_leaves_nothing_running() {
 
 #[test]
 fn a_process_that_hides_is_found_after_a_kill_where_the_system_has_control_groups() {
-    let hide = format!("( {ESCAPE} & ) > /dev/null 2>&1; until [ -s escaped ]; do sleep 0.02; done; {TURN}");
+    let hide = format!(
+        "( {ESCAPE} & ) > /dev/null 2>&1; until [ -s escaped ]; do sleep 0.02; done; {TURN}"
+    );
     let project = project(&hide, "");
     let (session, _) = headless_turn(&project);
     let note = project.root().join(".creel/sessions/s/cgroup");
@@ -116,19 +132,36 @@ fn a_process_that_hides_is_found_after_a_kill_where_the_system_has_control_group
     // Otherwise this system has no control groups that creel can use.
     let Some(group) = group else { return };
     assert!(!lives(escaped), "{}", next.err);
-    assert!(!note.exists() && !Path::new(&group).exists(), "the group is gone, too");
+    assert!(
+        !note.exists() && !Path::new(&group).exists(),
+        "the group is gone, too"
+    );
 }
 
 #[test]
 fn a_small_stack_is_enough() {
-    let project =
-        Project::with("prompt: GOAL\nagent: sh\nagents: { sh: { command: 'echo \"<promise>COMPLETE</promise>\"' } }\n");
+    let project = Project::with(
+        "prompt: GOAL\nagent: sh\nagents: { sh: { command: 'echo \"<promise>COMPLETE</promise>\"' } }\n",
+    );
     let creel = project.command(&["run", "--headless", "--trust", "-s", "s"]);
     let mut shell = Command::new("sh");
-    shell.arg("-c").arg("ulimit -s 256; exec \"$0\" \"$@\"").arg(creel.get_program()).args(creel.get_args());
-    shell.current_dir(project.root()).envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell
+        .arg("-c")
+        .arg("ulimit -s 256; exec \"$0\" \"$@\"")
+        .arg(creel.get_program())
+        .args(creel.get_args());
+    shell.current_dir(project.root()).envs(
+        creel
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     let ran = shell.output().expect("a shell");
-    assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(
+        ran.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
 }
 
 #[test]
@@ -141,18 +174,36 @@ fn a_limit_on_the_size_of_files_ends_the_session_with_a_reason_and_leaves_nothin
     let creel = project.command(&[]);
     let mut shell = Command::new("sh");
     let line = "ulimit -f 64; exec \"$0\" run --headless --trust -s s";
-    shell.arg("-c").arg(line).arg(creel.get_program()).current_dir(project.root());
-    shell.envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("CREEL_SESSION");
+    shell
+        .arg("-c")
+        .arg(line)
+        .arg(creel.get_program())
+        .current_dir(project.root());
+    shell
+        .envs(
+            creel
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .env_remove("CREEL_SESSION");
     let ended = Ran::of(&shell.output().expect("a shell"));
     assert_eq!(ended.code, 1, "{}", ended.err);
-    let why =
-        format!("cannot write {}: the size limit for files (`ulimit -f`) is reached", project.journal().display());
+    let why = format!(
+        "cannot write {}: the size limit for files (`ulimit -f`) is reached",
+        project.journal().display()
+    );
     assert!(ended.err.contains(&why), "{}", ended.err);
     for pid in project.read("turns").lines() {
         assert!(!lives(pid.parse().expect("a number")));
     }
     let records = project.records();
-    assert!(records.iter().zip(1..).all(|(record, seq)| record["seq"] == seq), "the journal is whole");
+    assert!(
+        records
+            .iter()
+            .zip(1..)
+            .all(|(record, seq)| record["seq"] == seq),
+        "the journal is whole"
+    );
 }
 
 /// A headless session that is started with these signals ignored.
@@ -160,14 +211,31 @@ fn started_ignoring(project: &Project, signals: &str) -> Started {
     let creel = project.command(&[]);
     let mut shell = Command::new("sh");
     let line = format!("trap '' {signals}; exec \"$0\" run --json --trust -s s");
-    shell.arg("-c").arg(line).arg(creel.get_program()).current_dir(project.root());
-    shell.envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("CREEL_SESSION");
+    shell
+        .arg("-c")
+        .arg(line)
+        .arg(creel.get_program())
+        .current_dir(project.root());
+    shell
+        .envs(
+            creel
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .env_remove("CREEL_SESSION");
     Started::of(shell)
 }
 
 #[test]
 fn signals_that_were_ignored_when_creel_started_do_not_end_it_and_are_not_ignored_by_hooks() {
-    let project = project(TURN, &hook("session_start", "grep SigIgn /proc/self/status > ignored", ""));
+    let project = project(
+        TURN,
+        &hook(
+            "session_start",
+            "grep SigIgn /proc/self/status > ignored",
+            "",
+        ),
+    );
     let session = started_ignoring(&project, "INT QUIT HUP");
     let turn = number_in(&project.root().join("turn"));
     for signal in [Signal::INT, Signal::QUIT, Signal::HUP] {
@@ -201,9 +269,16 @@ fn the_parent_ends_everything_when_the_process_that_runs_the_session_is_killed()
     kill_process(process(session.pid), Signal::KILL).expect("it is there");
     assert_eq!(terminal.end(), 128 + 9);
     assert!(!lives(turn), "the agent is still running");
-    assert!(!lives(escaped), "a process that left its group and cleared its environment is still running");
+    assert!(
+        !lives(escaped),
+        "a process that left its group and cleared its environment is still running"
+    );
     terminal.is_as_it_was();
-    assert!(terminal.text().contains("was killed by signal 9"), "{}", terminal.text());
+    assert!(
+        terminal.text().contains("was killed by signal 9"),
+        "{}",
+        terminal.text()
+    );
     session.project.write("go", "");
     assert_eq!(session.project.creel(&["resume", "--headless"]).code, 0);
 }
@@ -228,7 +303,10 @@ fn a_process_that_escaped_from_a_finished_hook_ends_with_the_session() {
         let project = project(TURN, &hook("session_start", &command, ""));
         let (session, _) = headless_turn(&project);
         let escaped = number_in(&project.root().join("escaped"));
-        assert!(lives(escaped), "a hook may leave something in the background");
+        assert!(
+            lives(escaped),
+            "a hook may leave something in the background"
+        );
         match signal {
             Some(signal) => session.signal(signal),
             None => project.write("go", ""),
@@ -243,7 +321,11 @@ fn zombies_of(parent: u32) -> usize {
     let stats = fs::read_dir("/proc").expect("a process table").flatten();
     let stats = stats.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
     let is_zombie = |stat: &String| {
-        let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+        let fields: Vec<&str> = stat
+            .rsplit_once(')')
+            .map_or("", |(_, rest)| rest)
+            .split_whitespace()
+            .collect();
         matches!(fields[..], ["Z", ppid, ..] if ppid == parent.to_string())
     };
     stats.filter(is_zombie).count()
@@ -279,9 +361,20 @@ fn creel_leaves_inherited_children_alone() {
     let creel = project.command(&[]);
     let mut shell = Command::new("sh");
     // `exec` makes the shell's child a child of creel.
-    let line = "sleep 1000 >/dev/null 2>&1 & echo $! > inherited; exec \"$0\" run --json --trust -s s";
-    shell.arg("-c").arg(line).arg(creel.get_program()).current_dir(project.root());
-    shell.envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("CREEL_SESSION");
+    let line =
+        "sleep 1000 >/dev/null 2>&1 & echo $! > inherited; exec \"$0\" run --json --trust -s s";
+    shell
+        .arg("-c")
+        .arg(line)
+        .arg(creel.get_program())
+        .current_dir(project.root());
+    shell
+        .envs(
+            creel
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .env_remove("CREEL_SESSION");
     let ended = Started::of(shell).end();
     assert_eq!(ended.code, 0, "{}", ended.err);
     let inherited = number_in(&project.root().join("inherited"));
@@ -313,7 +406,12 @@ fn resume_says_what_it_ended() {
     assert!(lives(turn));
     let mut resumed = Started::of(project.command(&["resume", "--json", "s"]));
     let warning = resumed.wait_for("warning");
-    assert!(warning["text"].as_str().is_some_and(|text| text.contains("left running")), "{warning}");
+    assert!(
+        warning["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("left running")),
+        "{warning}"
+    );
     assert!(!lives(turn));
     project.write("go", "");
     assert_eq!(resumed.end().code, 0);
@@ -323,9 +421,12 @@ fn resume_says_what_it_ended() {
 fn a_new_run_leaves_the_processes_of_running_sessions_alone() {
     let project = project(TURN, "");
     let (session, turn) = headless_turn(&project);
-    let other = Started::of(project.command(&["run", "--json", "--trust", "--force", "-s", "next"]));
+    let other =
+        Started::of(project.command(&["run", "--json", "--trust", "--force", "-s", "next"]));
     until("the other session works", || {
-        project.read(".creel/sessions/next/journal.jsonl").contains("\"kind\":\"prompt_sent\"")
+        project
+            .read(".creel/sessions/next/journal.jsonl")
+            .contains("\"kind\":\"prompt_sent\"")
     });
     assert!(lives(turn));
     project.write("go", "");
@@ -344,11 +445,15 @@ fn resume_waits_for_the_lock_of_a_creel_that_is_still_dying() {
     let files = format!("/proc/{}/fd", resumed.pid());
     until("it has opened the journal", || {
         let files = fs::read_dir(&files).into_iter().flatten().flatten();
-        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|file| file == project.journal())
+        files
+            .filter_map(|file| fs::read_link(file.path()).ok())
+            .any(|file| file == project.journal())
     });
     // For longer than a look at the session takes.
     let since = Instant::now();
-    until("it has waited", || since.elapsed() > Duration::from_millis(400));
+    until("it has waited", || {
+        since.elapsed() > Duration::from_millis(400)
+    });
     drop(lock);
     resumed.wait_for("session_resumed");
     project.write("go", "");

@@ -25,18 +25,29 @@ struct ErrorCase {
 }
 
 const fn case(args: &'static [&'static str]) -> ErrorCase {
-    ErrorCase { files: &[], before: &[], args }
+    ErrorCase {
+        files: &[],
+        before: &[],
+        args,
+    }
 }
 
 const fn config(text: &'static [(&'static str, &'static str)]) -> ErrorCase {
-    ErrorCase { files: text, before: &[], args: &["check"] }
+    ErrorCase {
+        files: text,
+        before: &[],
+        args: &["check"],
+    }
 }
 
 /// In a project with a session `nightly` that reached its limit of one iteration.
 const fn after_a_session(args: &'static [&'static str]) -> ErrorCase {
     ErrorCase {
         files: &[
-            ("creel.yaml", "version: 1\nprompt: Go.\nagent: a\nagents: { a: { script: scenario.yaml } }\n"),
+            (
+                "creel.yaml",
+                "version: 1\nprompt: Go.\nagent: a\nagents: { a: { script: scenario.yaml } }\n",
+            ),
             ("scenario.yaml", SCRIPT),
         ],
         before: &[&["run", "--headless", "--trust", "-n", "1", "-s", "nightly"]],
@@ -66,7 +77,11 @@ const CASES: &[(&str, &[ErrorCase])] = &[
             case(&["run", "fix", "the", "tests"]),
             case(&["run", "Go.", "--detach", "--headless"]),
             case(&["merge", "--nats", "nats://x"]),
-            ErrorCase { files: &[("file", "")], before: &[], args: &["man", "--out", "file/man"] },
+            ErrorCase {
+                files: &[("file", "")],
+                before: &[],
+                args: &["man", "--out", "file/man"],
+            },
             case(&["hooks", "run", "tests", "--point", "end"]),
             case(&["worker", "--lease", "1ms"]),
             case(&["completions", "csh"]),
@@ -82,7 +97,11 @@ const CASES: &[(&str, &[ErrorCase])] = &[
             case(&["run", "Go."]),
             case(&["check"]),
             case(&["check", "-c", "no-such.yaml"]),
-            ErrorCase { files: &[("folder/x", "")], before: &[], args: &["check", "-c", "folder"] },
+            ErrorCase {
+                files: &[("folder/x", "")],
+                before: &[],
+                args: &["check", "-c", "folder"],
+            },
             case(&["trust"]),
             case(&["untrust"]),
             case(&["config", "path"]),
@@ -97,7 +116,11 @@ const CASES: &[(&str, &[ErrorCase])] = &[
             case(&["task", "list"]),
             case(&["task", "start", "--queue", "9"]),
             case(&["task", "add", "--queue", " "]),
-            ErrorCase { files: &[(".creel/queue", "")], before: &[], args: &["task", "list", "--queue"] },
+            ErrorCase {
+                files: &[(".creel/queue", "")],
+                before: &[],
+                args: &["task", "list", "--queue"],
+            },
             case(&["worktree", "list"]),
             case(&["worker", "--max-load", "-1"]),
             case(&["config", "path", "-c", "no-such.yaml"]),
@@ -107,9 +130,15 @@ const CASES: &[(&str, &[ErrorCase])] = &[
     (
         "The config",
         &[
-            config(&[("creel.yaml", "version: 1\nhooks:\n  stop:\n    - command: \"cargo test\n")]),
+            config(&[(
+                "creel.yaml",
+                "version: 1\nhooks:\n  stop:\n    - command: \"cargo test\n",
+            )]),
             config(&[("creel.yaml", "version: 1\nprompt: 'It's late.'\n")]),
-            config(&[("creel.yaml", "version: 1\nhooks:\n  stop:\n    - command: \"make\n      name: \"x\"\n")]),
+            config(&[(
+                "creel.yaml",
+                "version: 1\nhooks:\n  stop:\n    - command: \"make\n      name: \"x\"\n",
+            )]),
             config(&[(
                 "creel.yaml",
                 "version: 1\nhooks:\n  stop:\n    - command: echo \"a b\n    - command: |\n        echo one\n        echo it's\n",
@@ -123,8 +152,14 @@ const CASES: &[(&str, &[ErrorCase])] = &[
             config(&[("creel.yaml", "max_iterations: -3\n")]),
             config(&[("creel.yaml", "agent: cluade\n")]),
             config(&[("creel.yaml", "prompt_file: goal.md\n")]),
-            config(&[("creel.yaml", "prompt_file: goals\n"), ("goals/one.md", "Go.")]),
-            config(&[("creel.yaml", "hooks: { stop: [{ command: 'echo {{task}}' }] }\n")]),
+            config(&[
+                ("creel.yaml", "prompt_file: goals\n"),
+                ("goals/one.md", "Go."),
+            ]),
+            config(&[(
+                "creel.yaml",
+                "hooks: { stop: [{ command: 'echo {{task}}' }] }\n",
+            )]),
             config(&[("creel.yaml", "turn_timeout: soon\n")]),
             config(&[("creel.yaml", "nats: { url: 'http://x' }\n")]),
         ],
@@ -148,7 +183,10 @@ const CASES: &[(&str, &[ErrorCase])] = &[
             after_a_session(&["plan", "--session", "nightly", "--yes"]),
             ErrorCase {
                 files: &[
-                    ("creel.yaml", "prompt: Go.\nagent: a\nagents: { a: { script: scenario.yaml } }\n"),
+                    (
+                        "creel.yaml",
+                        "prompt: Go.\nagent: a\nagents: { a: { script: scenario.yaml } }\n",
+                    ),
                     ("scenario.yaml", "turn: []\n"),
                 ],
                 before: &[],
@@ -160,23 +198,35 @@ const CASES: &[(&str, &[ErrorCase])] = &[
             after_a_session(&["checkpoint", "show", "4", "-s", "nightly"]),
             after_a_session(&["task", "show", "9", "-s", "nightly"]),
             ErrorCase {
-                files: &[("creel.yaml", "prompt: Go.\nagent: a\nagents: { a: { command: 'cat -' } }\n")],
+                files: &[(
+                    "creel.yaml",
+                    "prompt: Go.\nagent: a\nagents: { a: { command: 'cat -' } }\n",
+                )],
                 before: &[],
                 args: &["run", "--headless"],
             },
             ErrorCase {
-                files: &[("creel.yaml", "prompt: Go.\nagent: a\nagents: { a: { command: no-such-agent } }\n")],
+                files: &[(
+                    "creel.yaml",
+                    "prompt: Go.\nagent: a\nagents: { a: { command: no-such-agent } }\n",
+                )],
                 before: &[],
                 args: &["run", "--headless", "--trust"],
             },
             ErrorCase {
-                files: &[("creel.yaml", "prompt: Go.\n"), (".creel/sessions/s/journal.jsonl", "{\"v\":1,\"seq\":1\n")],
+                files: &[
+                    ("creel.yaml", "prompt: Go.\n"),
+                    (".creel/sessions/s/journal.jsonl", "{\"v\":1,\"seq\":1\n"),
+                ],
                 before: &[],
                 args: &["show", "s"],
             },
             ErrorCase {
                 files: &[
-                    ("creel.yaml", "agent: a\nagents: { a: { script: scenario.yaml } }\n"),
+                    (
+                        "creel.yaml",
+                        "agent: a\nagents: { a: { script: scenario.yaml } }\n",
+                    ),
                     ("scenario.yaml", SCRIPT),
                 ],
                 before: &[],
@@ -188,15 +238,32 @@ const CASES: &[(&str, &[ErrorCase])] = &[
 
 /// creel in a project, without the paths of this machine and without agents of this machine.
 fn provoked(project: &Project, args: &[&str]) -> Ran {
-    let mut ran = Ran::of(&project.command(args).env("PATH", "/usr/bin:/bin").output().expect("creel starts"));
+    let mut ran = Ran::of(
+        &project
+            .command(args)
+            .env("PATH", "/usr/bin:/bin")
+            .output()
+            .expect("creel starts"),
+    );
     let root = project.root().to_string_lossy().into_owned();
     ran.err = ran.err.replace(&root, "/project");
     ran
 }
 
 fn shown(args: &[&str], ran: &Ran) -> String {
-    let words = args.iter().map(|word| if word.contains(' ') { format!("{word:?}") } else { (*word).to_owned() });
-    format!("$ creel {}\n{}exit code {}\n\n", words.collect::<Vec<_>>().join(" "), ran.err, ran.code)
+    let words = args.iter().map(|word| {
+        if word.contains(' ') {
+            format!("{word:?}")
+        } else {
+            (*word).to_owned()
+        }
+    });
+    format!(
+        "$ creel {}\n{}exit code {}\n\n",
+        words.collect::<Vec<_>>().join(" "),
+        ran.err,
+        ran.code
+    )
 }
 
 /// What a message does not answer of: what happened, why, what to do next.
@@ -216,10 +283,18 @@ fn judged(args: &[&str], ran: &Ran) -> Vec<String> {
         wrong.push("it has the number of an error");
     }
     let causes = Regex::new(r"\b(cannot|could not|failed to)\b").expect("a regular expression");
-    if ran.err.lines().any(|line| line.split(": ").filter(|part| causes.is_match(part)).count() > 1) {
+    if ran.err.lines().any(|line| {
+        line.split(": ")
+            .filter(|part| causes.is_match(part))
+            .count()
+            > 1
+    }) {
         wrong.push("it has a cause twice");
     }
-    wrong.into_iter().map(|what| format!("{what}: creel {}\n{}", args.join(" "), ran.err)).collect()
+    wrong
+        .into_iter()
+        .map(|what| format!("{what}: creel {}\n{}", args.join(" "), ran.err))
+        .collect()
 }
 
 #[test]
@@ -227,16 +302,26 @@ fn each_error_says_what_happened_why_and_what_to_do() {
     let (mut text, mut wrong, mut seen) = (String::new(), Vec::new(), BTreeSet::new());
     for (heading, cases) in CASES {
         text += &format!("── {heading}\n\n");
-        for ErrorCase { files, before, args } in *cases {
-            let project = files.iter().fold(Project::new(), |project, (name, text)| project.file(name, text));
+        for ErrorCase {
+            files,
+            before,
+            args,
+        } in *cases
+        {
+            let project = files.iter().fold(Project::new(), |project, (name, text)| {
+                project.file(name, text)
+            });
             for first in *before {
                 provoked(&project, first);
             }
             let ran = provoked(&project, args);
             wrong.extend(judged(args, &ran));
             seen.insert(format!("{files:?}{args:?}"));
-            let config = files.iter().find(|(name, _)| *name == "creel.yaml" && *args == ["check"]);
-            text += &config.map_or_else(String::new, |(_, config)| format!("{}\n", indented(config)));
+            let config = files
+                .iter()
+                .find(|(name, _)| *name == "creel.yaml" && *args == ["check"]);
+            text +=
+                &config.map_or_else(String::new, |(_, config)| format!("{}\n", indented(config)));
             text += &shown(args, &ran);
         }
     }
@@ -246,7 +331,10 @@ fn each_error_says_what_happened_why_and_what_to_do() {
 }
 
 fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+    text.lines()
+        .map(|line| format!("    {line}"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]
@@ -256,11 +344,22 @@ fn a_file_without_permission_is_named() {
         eprintln!("root may read every file: skipped");
         return;
     }
-    let project = Project::with(&format!("prompt: Go.\n{AGENT}")).file("goal.md", "Go.").file("scenario.yaml", SCRIPT);
-    fs::set_permissions(project.root().join("goal.md"), fs::Permissions::from_mode(0o000)).expect("it is ours");
+    let project = Project::with(&format!("prompt: Go.\n{AGENT}"))
+        .file("goal.md", "Go.")
+        .file("scenario.yaml", SCRIPT);
+    fs::set_permissions(
+        project.root().join("goal.md"),
+        fs::Permissions::from_mode(0o000),
+    )
+    .expect("it is ours");
     let ran = provoked(&project, &["run", "--headless", "--trust", "-f", "goal.md"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("cannot read the prompt from goal.md: you do not have permission"), "{}", ran.err);
+    assert!(
+        ran.err
+            .contains("cannot read the prompt from goal.md: you do not have permission"),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]
@@ -286,8 +385,10 @@ fn errors_of_a_nats_server_are_explained() {
     for user in ["", "me:wrong@"] {
         let login = asks(&format!("nats://{user}{}", place(&secured)));
         assert!(
-            login
-                .starts_with(&format!("creel: nats://{}: the server refused the login\n  set `user`", place(&secured))),
+            login.starts_with(&format!(
+                "creel: nats://{}: the server refused the login\n  set `user`",
+                place(&secured)
+            )),
             "{login}"
         );
         assert!(!login.contains("wrong"), "{login}");
@@ -296,7 +397,9 @@ fn errors_of_a_nats_server_are_explained() {
     drop(plain);
     let away = asks(&format!("nats://{port}"));
     assert!(
-        away.contains("creel cannot reach the server: Connection refused\n  check that the server is running"),
+        away.contains(
+            "creel cannot reach the server: Connection refused\n  check that the server is running"
+        ),
         "{away}"
     );
 }

@@ -10,7 +10,10 @@ fn project(hooks: &str, turns: &str) -> Project {
     let agent = "prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\n";
     Project::with(&format!("{agent}{hooks}"))
         .file("arguments.sh", ARGUMENTS)
-        .file("scenario.yaml", &format!("turns:\n{turns}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n"))
+        .file(
+            "scenario.yaml",
+            &format!("turns:\n{turns}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n"),
+        )
 }
 
 #[test]
@@ -19,12 +22,18 @@ fn each_argument_reaches_the_program_as_it_is_written() {
     let project = project(hooks, "  - say: <promise>COMPLETE</promise>\n");
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(project.read("arguments"), "[a b][$HOME; touch pwned][][s-0][*]");
+    assert_eq!(
+        project.read("arguments"),
+        "[a b][$HOME; touch pwned][][s-0][*]"
+    );
     assert!(!project.root().join("pwned").exists());
     let finished = project.kind("hook_finished");
     assert_eq!(
         [&finished[0]["hook"], &finished[0]["verdict"]],
-        ["sh arguments.sh 'a b' '$HOME; touch pwned' '' '{{session}}-{{attempt}}' '*'", "pass"]
+        [
+            "sh arguments.sh 'a b' '$HOME; touch pwned' '' '{{session}}-{{attempt}}' '*'",
+            "pass"
+        ]
     );
     let plan = &project.kind("session_started")[0]["plan"]["hooks"]["stop"][0];
     assert_eq!(plan["action"]["exec"][1], "arguments.sh");
@@ -37,9 +46,15 @@ fn a_value_of_an_agent_is_one_argument_whatever_it_holds() {
     let project = project(hooks, &format!("  - {}\n", fails[0]));
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
-    let told = project.kind("turn_failed")[0]["error"].as_str().expect("a text").to_owned();
+    let told = project.kind("turn_failed")[0]["error"]
+        .as_str()
+        .expect("a text")
+        .to_owned();
     assert!(told.contains(NASTY), "{told}");
-    assert_eq!(project.read("arguments"), format!("[{told}][error: {told}]"));
+    assert_eq!(
+        project.read("arguments"),
+        format!("[{told}][error: {told}]")
+    );
     assert!(!project.root().join("pwned").exists());
 }
 
@@ -50,9 +65,15 @@ fn a_hook_without_a_shell_can_block_and_gets_its_facts_on_standard_input() {
         .file("check.sh", "cat > input; [ \"$CREEL_ATTEMPT\" = 1 ] && exit 0; echo 'write a test first' >&2; exit 2\n");
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(project.prompts()[1].1, "[Hook feedback]: check `sh check.sh` failed, exit 2\nwrite a test first");
+    assert_eq!(
+        project.prompts()[1].1,
+        "[Hook feedback]: check `sh check.sh` failed, exit 2\nwrite a test first"
+    );
     let input: serde_json::Value = serde_json::from_str(&project.read("input")).expect("JSON");
-    assert_eq!([&input["hook"], &input["hook_event_name"]], ["sh check.sh", "stop"]);
+    assert_eq!(
+        [&input["hook"], &input["hook_event_name"]],
+        ["sh check.sh", "stop"]
+    );
 }
 
 #[test]
@@ -68,10 +89,25 @@ fn a_program_that_is_missing_is_found_by_check_and_breaks_only_its_hook() {
         assert!(checked.out.contains(part), "no {part} in\n{}", checked.out);
     }
     let asked = project.creel(&["run", "--headless", "-s", "s"]);
-    assert!(asked.err.contains("post_iteration: no-such-program 'ls; ls'"), "{}", asked.err);
+    assert!(
+        asked
+            .err
+            .contains("post_iteration: no-such-program 'ls; ls'"),
+        "{}",
+        asked.err
+    );
     assert_eq!(project.run().code, 0);
     let finished = project.kind("hook_finished");
     let ends: Vec<&serde_json::Value> = finished.iter().map(|run| &run["end"]).collect();
-    let expected = ["`no-such-program` is not on PATH", "the program `./gone.sh` does not exist"];
-    assert_eq!(ends, expected.map(|why| serde_json::json!({ "spawn_failed": why })).iter().collect::<Vec<_>>());
+    let expected = [
+        "`no-such-program` is not on PATH",
+        "the program `./gone.sh` does not exist",
+    ];
+    assert_eq!(
+        ends,
+        expected
+            .map(|why| serde_json::json!({ "spawn_failed": why }))
+            .iter()
+            .collect::<Vec<_>>()
+    );
 }

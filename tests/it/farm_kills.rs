@@ -1,7 +1,8 @@
-//! The kill soak of workers and the merge queue: whatever is killed, every task is merged once, and nothing is left behind.
+//! The kill soak of workers and the merge queue: whatever is killed, every task is merged once, and
+//! nothing is left behind.
 //!
-//! A few kills run with the suite. `CREEL_KILLS=2000` asks for more, `CREEL_KILL_SEED` repeats the dice of an earlier soak,
-//! which every failure prints. See CONTRIBUTING.md.
+//! A few kills run with the suite. `CREEL_KILLS=2000` asks for more, `CREEL_KILL_SEED` repeats the
+//! dice of an earlier soak, which every failure prints. See CONTRIBUTING.md.
 
 use std::{
     fs,
@@ -32,12 +33,20 @@ const LONG: Duration = Duration::from_mins(5);
 const AGENT: &str = "file=$(grep -o 't[0-9]*[.]txt' | head -1); [ -n \"$file\" ] || exit 1; sleep 0.1; \
                      echo \"$CREEL_SESSION\" > \"$file\" || exit 1; sleep 0.1; echo '<promise>COMPLETE</promise>'";
 /// Fails if a file was written twice.
-const CHECK: &str = "for file in t*.txt; do [ ! -e $file ] || [ $(wc -l < $file) = 1 ] || exit 1; done\n";
+const CHECK: &str =
+    "for file in t*.txt; do [ ! -e $file ] || [ $(wc -l < $file) = 1 ] || exit 1; done\n";
 const CHECKED: &str = "checks: ['sh check.sh']\nsubmit: { test_command: 'sh check.sh' }";
 
-/// Why a kill can block a task: five workers died, git or a check did, or git could not say what changed.
-const KILLED: [&str; 4] = ["stopped responding", "signal", "could not tell whether the work changed", "could not run"];
-/// Lock files that are no hindrance: creel's own, which is always there, and that of git's housekeeping.
+/// Why a kill can block a task: five workers died, git or a check did, or git could not say what
+/// changed.
+const KILLED: [&str; 4] = [
+    "stopped responding",
+    "signal",
+    "could not tell whether the work changed",
+    "could not run",
+];
+/// Lock files that are no hindrance: creel's own, which is always there, and that of git's
+/// housekeeping.
 const KEPT: [&str; 2] = ["creel-worktrees.lock", "maintenance.lock"];
 
 struct FarmSoak {
@@ -58,14 +67,26 @@ impl FarmSoak {
         for number in 1..=tasks {
             let (goal, on) = (format!("Write t{number}.txt."), (number - 1).to_string());
             let mut args = vec!["task", "add", "--queue", &goal];
-            args.extend((number % 3 == 0).then_some(["--depends-on", &on]).into_iter().flatten());
+            args.extend(
+                (number % 3 == 0)
+                    .then_some(["--depends-on", &on])
+                    .into_iter()
+                    .flatten(),
+            );
             assert_eq!(project.creel(&args).code, 0);
         }
-        Self { project, tasks, seed }
+        Self {
+            project,
+            tasks,
+            seed,
+        }
     }
 
     fn child(&self, args: &[&str]) -> Child {
-        let log = fs::File::options().append(true).create(true).open(self.project.root().with_file_name("log"));
+        let log = fs::File::options()
+            .append(true)
+            .create(true)
+            .open(self.project.root().with_file_name("log"));
         let log = log.expect("a log");
         let mut command = self.project.command(args);
         let both = (log.try_clone().expect("a file"), log);
@@ -80,11 +101,17 @@ impl FarmSoak {
     /// Kills one of the processes that work in the project.
     fn strike(&self, dice: &mut Dice) -> bool {
         let own = self.project.root();
-        let is_own = |pid: &i32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&own));
+        let is_own = |pid: &i32| {
+            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&own))
+        };
         let entries = fs::read_dir("/proc").expect("it is there").flatten();
-        let all = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).filter(is_own);
+        let all = entries
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+            .filter(is_own);
         let all: Vec<i32> = all.collect();
-        let Some(count) = u64::try_from(all.len()).ok().filter(|count| *count > 0) else { return false };
+        let Some(count) = u64::try_from(all.len()).ok().filter(|count| *count > 0) else {
+            return false;
+        };
         let chosen = all[usize::try_from(dice.below(count)).expect("small")];
         Pid::from_raw(chosen).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
     }
@@ -120,7 +147,13 @@ impl FarmSoak {
     }
 
     fn listed(&self) -> Vec<Value> {
-        serde_json::from_str(&self.project.creel(&["task", "list", "--queue", "--json"]).out).expect("JSON")
+        serde_json::from_str(
+            &self
+                .project
+                .creel(&["task", "list", "--queue", "--json"])
+                .out,
+        )
+        .expect("JSON")
     }
 
     fn is_over(&self) -> bool {
@@ -129,24 +162,50 @@ impl FarmSoak {
 
     /// Does what a person does about tasks whose workers were killed five times.
     fn unblock(&self) {
-        for task in self.listed().iter().filter(|task| task["state"] == "blocked") {
-            let (id, reason) = (task["id"].as_str().expect("an id"), task["reason"].as_str().unwrap_or_default());
+        for task in self
+            .listed()
+            .iter()
+            .filter(|task| task["state"] == "blocked")
+        {
+            let (id, reason) = (
+                task["id"].as_str().expect("an id"),
+                task["reason"].as_str().unwrap_or_default(),
+            );
             let is_ours = KILLED.iter().any(|words| reason.contains(words));
-            assert!(is_ours, "seed {}: task {id} is blocked: {reason}\n{}", self.seed, self.log());
+            assert!(
+                is_ours,
+                "seed {}: task {id} is blocked: {reason}\n{}",
+                self.seed,
+                self.log()
+            );
             self.project.creel(&["task", "start", "--queue", id]);
         }
     }
 
     fn log(&self) -> String {
-        let text = fs::read_to_string(self.project.root().with_file_name("log")).unwrap_or_default();
-        text.lines().rev().take(60).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
+        let text =
+            fs::read_to_string(self.project.root().with_file_name("log")).unwrap_or_default();
+        text.lines()
+            .rev()
+            .take(60)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// Lets everything end in peace.
     fn finish(&self) {
         let end = Instant::now() + LONG;
         while !self.is_over() {
-            assert!(Instant::now() < end, "seed {}: {:#?}\n{}", self.seed, self.listed(), self.log());
+            assert!(
+                Instant::now() < end,
+                "seed {}: {:#?}\n{}",
+                self.seed,
+                self.listed(),
+                self.log()
+            );
             let _ = self.worker().wait();
             self.unblock();
             let _ = self.merger().wait();
@@ -157,29 +216,74 @@ impl FarmSoak {
     fn check(&self) {
         let (project, seed) = (&self.project, self.seed);
         git(project, &["fetch", "--quiet", "origin"]);
-        let commits = git(project, &["log", "--first-parent", "--format=%H", "origin/main"]);
+        let commits = git(
+            project,
+            &["log", "--first-parent", "--format=%H", "origin/main"],
+        );
         for commit in commits.lines() {
-            for file in git(project, &["ls-tree", "--name-only", commit]).lines().filter(|name| has_end(name, "txt")) {
+            for file in git(project, &["ls-tree", "--name-only", commit])
+                .lines()
+                .filter(|name| has_end(name, "txt"))
+            {
                 let text = git(project, &["show", &format!("{commit}:{file}")]);
-                assert_eq!(text.lines().count(), 1, "seed {seed}: {file} in {commit}: {text}");
+                assert_eq!(
+                    text.lines().count(),
+                    1,
+                    "seed {seed}: {file} in {commit}: {text}"
+                );
             }
         }
         for number in 1..=self.tasks {
             let file = format!("t{number}.txt");
-            let added = git(project, &["log", "--first-parent", "-m", "--format=%H", "origin/main", "--", &file]);
-            assert_eq!(added.lines().count(), 1, "seed {seed}: {file} was merged once: {added}\n{}", self.log());
+            let added = git(
+                project,
+                &[
+                    "log",
+                    "--first-parent",
+                    "-m",
+                    "--format=%H",
+                    "origin/main",
+                    "--",
+                    &file,
+                ],
+            );
+            assert_eq!(
+                added.lines().count(),
+                1,
+                "seed {seed}: {file} was merged once: {added}\n{}",
+                self.log()
+            );
         }
         let listed = project.creel(&["worktree", "list"]);
-        assert_eq!((listed.code, listed.out.as_str()), (0, ""), "seed {seed}: {}\n{}", listed.err, self.log());
-        let left = files_below(&project.root().join(".git"), &|name| has_end(name, "lock") && !KEPT.contains(&name));
+        assert_eq!(
+            (listed.code, listed.out.as_str()),
+            (0, ""),
+            "seed {seed}: {}\n{}",
+            listed.err,
+            self.log()
+        );
+        let left = files_below(&project.root().join(".git"), &|name| {
+            has_end(name, "lock") && !KEPT.contains(&name)
+        });
         assert_eq!(left, Vec::<String>::new(), "seed {seed}: locks");
-        let entries = files_below(&project.root().join(".git/worktrees"), &|name| name == "gitdir");
-        assert!(entries.iter().all(|entry| entry.contains("merge-queue")), "seed {seed}: {entries:?}");
-        let named: Vec<String> =
-            self.listed().iter().filter_map(|task| Some(task["branch"].as_str()?.to_owned())).collect();
+        let entries = files_below(&project.root().join(".git/worktrees"), &|name| {
+            name == "gitdir"
+        });
+        assert!(
+            entries.iter().all(|entry| entry.contains("merge-queue")),
+            "seed {seed}: {entries:?}"
+        );
+        let named: Vec<String> = self
+            .listed()
+            .iter()
+            .filter_map(|task| Some(task["branch"].as_str()?.to_owned()))
+            .collect();
         let branches = git(project, &["branch", "--format=%(refname:short)"]);
         let is_known = |branch: &&str| *branch == "main" || named.iter().any(|name| name == branch);
-        let unknown: Vec<&str> = branches.lines().filter(|branch| !is_known(branch)).collect();
+        let unknown: Vec<&str> = branches
+            .lines()
+            .filter(|branch| !is_known(branch))
+            .collect();
         assert_eq!(unknown, Vec::<&str>::new(), "seed {seed}: branches");
     }
 }
@@ -204,7 +308,10 @@ fn files_below(folder: &Path, is_meant: &dyn Fn(&str) -> bool) -> Vec<String> {
 #[test]
 fn every_task_is_merged_once_whatever_is_killed() {
     let asked = number("CREEL_KILLS").map(|kills| usize::try_from(kills).expect("a number"));
-    let ((tasks, most), mut left) = (if asked.is_some() { MANY } else { FEW }, asked.unwrap_or(FEW.1));
+    let ((tasks, most), mut left) = (
+        if asked.is_some() { MANY } else { FEW },
+        asked.unwrap_or(FEW.1),
+    );
     let seed = seed();
     let mut dice = Dice(seed);
     while left > 0 {
@@ -212,6 +319,10 @@ fn every_task_is_merged_once_whatever_is_killed() {
         let done = soak.under_fire(left.min(most), &mut dice);
         soak.finish();
         soak.check();
-        left = if asked.is_some() { left.saturating_sub(done.max(1)) } else { 0 };
+        left = if asked.is_some() {
+            left.saturating_sub(done.max(1))
+        } else {
+            0
+        };
     }
 }

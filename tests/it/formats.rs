@@ -1,4 +1,5 @@
-//! Command agents with more than plain text: JSON lines, terminals, errors printed as answers, conversations.
+//! Command agents with more than plain text: JSON lines, terminals, errors printed as answers,
+//! conversations.
 
 use std::path::Path;
 
@@ -65,20 +66,44 @@ struct Spec {
 impl Spec {
     fn new(command: &str, format: OutputFormat) -> Self {
         let (command, known) = (command.to_owned(), AgentFacts::default());
-        Self { command, continue_command: None, format, tty: false, known }
+        Self {
+            command,
+            continue_command: None,
+            format,
+            tty: false,
+            known,
+        }
     }
 
     fn on_terminal(command: &str) -> Self {
-        Self { tty: true, ..Self::new(command, OutputFormat::Text) }
+        Self {
+            tty: true,
+            ..Self::new(command, OutputFormat::Text)
+        }
     }
 
     fn then(self, continue_command: &str) -> Self {
-        Self { continue_command: Some(continue_command.to_owned()), ..self }
+        Self {
+            continue_command: Some(continue_command.to_owned()),
+            ..self
+        }
     }
 
     fn start(self, dir: &Path, past: AgentHistory<'_>) -> Box<dyn Agent> {
-        let Self { command, continue_command, format, tty, known } = self;
-        let spec = AgentSpec::Command { command, continue_command, format, tty, known };
+        let Self {
+            command,
+            continue_command,
+            format,
+            tty,
+            known,
+        } = self;
+        let spec = AgentSpec::Command {
+            command,
+            continue_command,
+            format,
+            tty,
+            known,
+        };
         start(&spec, place(dir), past).expect("an agent")
     }
 
@@ -94,7 +119,13 @@ fn prints(lines: &str, format: OutputFormat, dir: &Path) -> Box<dyn Agent> {
 }
 
 fn spent(tokens: u64, cost: Option<f64>) -> TurnEnd {
-    TurnEnd { spent: TurnUsage { tokens: Some(tokens), cost }, ..ended(StopReason::EndTurn) }
+    TurnEnd {
+        spent: TurnUsage {
+            tokens: Some(tokens),
+            cost,
+        },
+        ..ended(StopReason::EndTurn)
+    }
 }
 
 #[tokio::test]
@@ -104,11 +135,27 @@ async fn every_format_reports_text_tools_tokens_and_the_conversation() {
         let (end, heard) = turn(&mut *prints(lines, format, dir.path()), request("go")).await;
         let cost = matches!(format, OutputFormat::Claude | OutputFormat::Opencode).then_some(0.5);
         assert_eq!(end, Ok(spent(7, cost)), "{format:?}");
-        assert_eq!(heard.said(), "Schön. \n<promise>COMPLETE</promise>\n", "{format:?}");
-        let calls: Vec<_> = heard.calls().into_iter().map(|c| (c.call, c.title, c.status, c.output)).collect();
-        let done = ("turn-3/t1".to_owned(), "ls".to_owned(), ToolStatus::Completed, Some("a.py".to_owned()));
+        assert_eq!(
+            heard.said(),
+            "Schön. \n<promise>COMPLETE</promise>\n",
+            "{format:?}"
+        );
+        let calls: Vec<_> = heard
+            .calls()
+            .into_iter()
+            .map(|c| (c.call, c.title, c.status, c.output))
+            .collect();
+        let done = (
+            "turn-3/t1".to_owned(),
+            "ls".to_owned(),
+            ToolStatus::Completed,
+            Some("a.py".to_owned()),
+        );
         assert_eq!(calls, [done], "{format:?}");
-        assert!(heard.all().contains(&AgentUpdate::Opened("5f-1".into())), "{format:?}");
+        assert!(
+            heard.all().contains(&AgentUpdate::Opened("5f-1".into())),
+            "{format:?}"
+        );
         assert_eq!(heard.warned(), [""; 0], "{format:?}");
     }
 }
@@ -121,8 +168,10 @@ async fn lines_are_passed_on_while_they_arrive_wherever_they_are_split() {
         // In the middle of the two bytes of `ö`.
         let cut = lines.find('ö').expect("it is there") + 1;
         let first_line = lines.find('\n').expect("it is there") + 1;
-        let command =
-            format!("head -c {cut} lines; while ! test -e go; do sleep 0.01; done; tail -c +{} lines", cut + 1);
+        let command = format!(
+            "head -c {cut} lines; while ! test -e go; do sleep 0.01; done; tail -c +{} lines",
+            cut + 1
+        );
         let mut agent = Spec::new(&command, format).agent(dir.path());
         let mut heard = Heard::default();
         let listening = heard.clone();
@@ -133,7 +182,11 @@ async fn lines_are_passed_on_while_they_arrive_wherever_they_are_split() {
             }
             std::fs::write(in_folder(&dir, "go"), "").expect("a file");
         });
-        assert_eq!(heard.said(), "Schön. \n<promise>COMPLETE</promise>\n", "{format:?}");
+        assert_eq!(
+            heard.said(),
+            "Schön. \n<promise>COMPLETE</promise>\n",
+            "{format:?}"
+        );
     }
 }
 
@@ -144,8 +197,14 @@ async fn a_stream_that_reports_a_failure_is_a_failed_turn_whatever_the_exit_code
             OutputFormat::Claude,
             r#"{"type":"result","subtype":"success","is_error":true,"result":"429: try again in 20s"}"#,
         ),
-        (OutputFormat::Codex, r#"{"type":"turn.failed","error":{"message":"429: try again in 20s"}}"#),
-        (OutputFormat::Gemini, r#"{"type":"result","status":"error","error":{"message":"429: try again in 20s"}}"#),
+        (
+            OutputFormat::Codex,
+            r#"{"type":"turn.failed","error":{"message":"429: try again in 20s"}}"#,
+        ),
+        (
+            OutputFormat::Gemini,
+            r#"{"type":"result","status":"error","error":{"message":"429: try again in 20s"}}"#,
+        ),
         (
             OutputFormat::Opencode,
             r#"{"type":"error","error":{"name":"APIError","data":{"message":"429: try again in 20s"}}}"#,
@@ -154,12 +213,26 @@ async fn a_stream_that_reports_a_failure_is_a_failed_turn_whatever_the_exit_code
     for (format, line) in failures {
         let dir = folder();
         std::fs::write(in_folder(&dir, "lines"), line).expect("a file");
-        for (exit, what) in [("0", "the agent reports that its turn failed"), ("1", "the agent ended with exit 1")] {
-            let mut agent = Spec::new(&format!("cat lines; echo chatter >&2; exit {exit}"), format).agent(dir.path());
-            let failed = turn(&mut *agent, request("")).await.0.expect_err("a failure");
+        for (exit, what) in [
+            ("0", "the agent reports that its turn failed"),
+            ("1", "the agent ended with exit 1"),
+        ] {
+            let mut agent = Spec::new(&format!("cat lines; echo chatter >&2; exit {exit}"), format)
+                .agent(dir.path());
+            let failed = turn(&mut *agent, request(""))
+                .await
+                .0
+                .expect_err("a failure");
             assert_eq!(failed.retry_after, Some(TimeSpan::secs(20)), "{failed}");
-            assert_eq!(failed.limit.and_then(|limit| limit.resets_in), Some(TimeSpan::secs(20)), "{failed}");
-            assert!(failed.message.contains(what) && failed.message.contains("429: try again"), "{failed}");
+            assert_eq!(
+                failed.limit.and_then(|limit| limit.resets_in),
+                Some(TimeSpan::secs(20)),
+                "{failed}"
+            );
+            assert!(
+                failed.message.contains(what) && failed.message.contains("429: try again"),
+                "{failed}"
+            );
             assert!(!failed.message.contains("chatter"), "{failed}");
         }
     }
@@ -168,29 +241,67 @@ async fn a_stream_that_reports_a_failure_is_a_failed_turn_whatever_the_exit_code
 #[tokio::test]
 async fn non_json_is_text_and_unreadable_json_is_reported() {
     let dir = folder();
-    let lines = format!("Loading…\n\n{{\"type\":\"new\"}}\n{{\"type\": torn\nnull\n{CODEX}{{\"type\":\"item.comp");
-    let (end, heard) = turn(&mut *prints(&lines, OutputFormat::Codex, dir.path()), request("")).await;
+    let lines = format!(
+        "Loading…\n\n{{\"type\":\"new\"}}\n{{\"type\": torn\nnull\n{CODEX}{{\"type\":\"item.comp"
+    );
+    let (end, heard) = turn(
+        &mut *prints(&lines, OutputFormat::Codex, dir.path()),
+        request(""),
+    )
+    .await;
     assert_eq!(end, Ok(spent(7, None)));
-    assert_eq!(heard.said(), "Loading…\n\nnull\nSchön. \n<promise>COMPLETE</promise>\n");
+    assert_eq!(
+        heard.said(),
+        "Loading…\n\nnull\nSchön. \n<promise>COMPLETE</promise>\n"
+    );
     let warned = heard.warned();
-    assert!(warned.len() == 1 && warned[0].contains("{\"type\": torn"), "{warned:?}");
+    assert!(
+        warned.len() == 1 && warned[0].contains("{\"type\": torn"),
+        "{warned:?}"
+    );
 }
 
 #[tokio::test]
 async fn truncated_output_is_reported() {
     let dir = folder();
-    let lines: String = CODEX.lines().take(2).map(|line| format!("{line}\n")).collect();
-    let (end, heard) = turn(&mut *prints(&lines, OutputFormat::Codex, dir.path()), request("")).await;
-    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "Schön. \n"));
-    assert!(heard.warned()[0].contains("ends abruptly"), "{:?}", heard.warned());
+    let lines: String = CODEX
+        .lines()
+        .take(2)
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let (end, heard) = turn(
+        &mut *prints(&lines, OutputFormat::Codex, dir.path()),
+        request(""),
+    )
+    .await;
+    assert_eq!(
+        (end, heard.said().as_str()),
+        (Ok(ended(StopReason::EndTurn)), "Schön. \n")
+    );
+    assert!(
+        heard.warned()[0].contains("ends abruptly"),
+        "{:?}",
+        heard.warned()
+    );
 }
 
 #[tokio::test]
 async fn plain_text_instead_of_json_lines_is_shown_with_advice() {
     let dir = folder();
-    let (end, heard) = turn(&mut *prints("Hello.\n\nDone.\n", OutputFormat::Claude, dir.path()), request("")).await;
-    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "Hello.\n\nDone.\n"));
-    assert!(heard.warned()[0].contains("`--output-format stream-json --verbose`"), "{:?}", heard.warned());
+    let (end, heard) = turn(
+        &mut *prints("Hello.\n\nDone.\n", OutputFormat::Claude, dir.path()),
+        request(""),
+    )
+    .await;
+    assert_eq!(
+        (end, heard.said().as_str()),
+        (Ok(ended(StopReason::EndTurn)), "Hello.\n\nDone.\n")
+    );
+    assert!(
+        heard.warned()[0].contains("`--output-format stream-json --verbose`"),
+        "{:?}",
+        heard.warned()
+    );
 }
 
 #[tokio::test]
@@ -198,31 +309,54 @@ async fn a_line_that_is_too_long_is_omitted_and_reported() {
     let dir = folder();
     let command = "head -c 9000000 /dev/zero | tr '\\0' '{'; echo; cat lines";
     std::fs::write(in_folder(&dir, "lines"), CODEX).expect("a file");
-    let (end, heard) = turn(&mut *Spec::new(command, OutputFormat::Codex).agent(dir.path()), request("")).await;
-    assert_eq!((end, heard.said().as_str()), (Ok(spent(7, None)), "Schön. \n<promise>COMPLETE</promise>\n"));
-    assert!(heard.warned()[0].contains("9000000 B"), "{:?}", heard.warned());
+    let (end, heard) = turn(
+        &mut *Spec::new(command, OutputFormat::Codex).agent(dir.path()),
+        request(""),
+    )
+    .await;
+    assert_eq!(
+        (end, heard.said().as_str()),
+        (Ok(spent(7, None)), "Schön. \n<promise>COMPLETE</promise>\n")
+    );
+    assert!(
+        heard.warned()[0].contains("9000000 B"),
+        "{:?}",
+        heard.warned()
+    );
 }
 
 #[tokio::test]
 async fn a_flood_of_lines_is_bounded() {
     let dir = folder();
-    let message =
-        r#"{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}}"#;
-    let command = format!("yes '{message}' | head -n 60000; echo '{{\"type\":\"turn.completed\"}}'");
-    let (end, heard) = turn(&mut *Spec::new(&command, OutputFormat::Codex).agent(dir.path()), request("")).await;
+    let message = r#"{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}}"#;
+    let command =
+        format!("yes '{message}' | head -n 60000; echo '{{\"type\":\"turn.completed\"}}'");
+    let (end, heard) = turn(
+        &mut *Spec::new(&command, OutputFormat::Codex).agent(dir.path()),
+        request(""),
+    )
+    .await;
     assert!(end.is_ok(), "{end:?}");
     assert!(heard.said().len() < 1024 * 1024 + 17 * 1024);
-    assert!(heard.warned()[0].contains("too long to keep"), "{:?}", heard.warned());
+    assert!(
+        heard.warned()[0].contains("too long to keep"),
+        "{:?}",
+        heard.warned()
+    );
 }
 
 #[tokio::test]
 async fn an_agent_that_asks_a_broken_server_for_ever_is_stopped() {
     let dir = folder();
-    let empty = r#"{"type":"step_finish","part":{"reason":"unknown","tokens":{"input":0,"output":0}}}"#;
+    let empty =
+        r#"{"type":"step_finish","part":{"reason":"unknown","tokens":{"input":0,"output":0}}}"#;
     let command = format!("echo $$ > pid; while :; do echo '{empty}'; sleep 0.01; done");
     let mut agent = Spec::new(&command, OutputFormat::Opencode).agent(dir.path());
     let said = failure(&mut *agent, request("")).await;
-    assert!(said.contains("empty answers") && said.ends_with("creel stopped it"), "{said}");
+    assert!(
+        said.contains("empty answers") && said.ends_with("creel stopped it"),
+        "{said}"
+    );
     assert!(!lives(pid_in(&in_folder(&dir, "pid")).await));
 }
 
@@ -235,34 +369,70 @@ async fn the_message_of_a_failure_is_found_in_either_stream() {
         ..AgentFacts::default()
     };
     let fails = async |command: &str| {
-        let spec = Spec { known: known.clone(), ..Spec::new(command, OutputFormat::Text) };
+        let spec = Spec {
+            known: known.clone(),
+            ..Spec::new(command, OutputFormat::Text)
+        };
         failure(&mut *spec.agent(dir.path()), request("")).await
     };
     let said = fails("no-such-agent-here").await;
-    assert!(said.contains("not installed") && said.contains("npm install -g mine"), "{said}");
+    assert!(
+        said.contains("not installed") && said.contains("npm install -g mine"),
+        "{said}"
+    );
     let said = fails("echo half an answer; echo 'error: 401 Unauthorized' >&2; exit 1").await;
-    assert!(said.contains("Log in (mine login)") && said.ends_with("error: 401 Unauthorized"), "{said}");
+    assert!(
+        said.contains("Log in (mine login)") && said.ends_with("error: 401 Unauthorized"),
+        "{said}"
+    );
     let said = fails("echo 'Not logged in · Please run /login'; exit 1").await;
-    assert!(said.contains("Log in (mine login)") && said.ends_with("Please run /login"), "{said}");
-    assert_eq!(fails("exit 1").await, "the agent ended with exit 1 and gave no reason");
+    assert!(
+        said.contains("Log in (mine login)") && said.ends_with("Please run /login"),
+        "{said}"
+    );
+    assert_eq!(
+        fails("exit 1").await,
+        "the agent ended with exit 1 and gave no reason"
+    );
 }
 
 #[tokio::test]
 async fn an_answer_that_is_an_error_in_disguise_is_a_failed_turn() {
-    let disguised = AgentFacts { error_pattern: Some(r"^litellm\.\w+: ".into()), ..AgentFacts::default() };
+    let disguised = AgentFacts {
+        error_pattern: Some(r"^litellm\.\w+: ".into()),
+        ..AgentFacts::default()
+    };
     let dir = folder();
     let answer = "I begin.\nlitellm.RateLimitError: try again in 5s\nSee the docs.";
     let json = format!("{{\"type\":\"text\",\"part\":{{\"text\":{answer:?}}}}}");
-    for (format, printed) in [(OutputFormat::Text, answer), (OutputFormat::Opencode, &json)] {
+    for (format, printed) in [
+        (OutputFormat::Text, answer),
+        (OutputFormat::Opencode, &json),
+    ] {
         std::fs::write(in_folder(&dir, "lines"), printed).expect("a file");
-        let spec = Spec { known: disguised.clone(), ..Spec::new("cat lines", format) };
-        let failed = turn(&mut *spec.agent(dir.path()), request("")).await.0.expect_err("a failure");
+        let spec = Spec {
+            known: disguised.clone(),
+            ..Spec::new("cat lines", format)
+        };
+        let failed = turn(&mut *spec.agent(dir.path()), request(""))
+            .await
+            .0
+            .expect_err("a failure");
         let words = "the agent's answer was an error message: litellm.RateLimitError: try again in 5s\nSee the docs.";
         assert!(failed.message.ends_with(words), "{failed}");
         assert_eq!(failed.retry_after, Some(TimeSpan::secs(5)), "{failed}");
     }
-    let spec = Spec { known: disguised, ..Spec::new("echo 'what is litellm.RateLimitError: ?'", OutputFormat::Text) };
-    assert_eq!(turn(&mut *spec.agent(dir.path()), request("")).await.0, Ok(ended(StopReason::EndTurn)));
+    let spec = Spec {
+        known: disguised,
+        ..Spec::new(
+            "echo 'what is litellm.RateLimitError: ?'",
+            OutputFormat::Text,
+        )
+    };
+    assert_eq!(
+        turn(&mut *spec.agent(dir.path()), request("")).await.0,
+        Ok(ended(StopReason::EndTurn))
+    );
 }
 
 #[test]
@@ -273,7 +443,10 @@ fn an_invalid_pattern_is_refused() {
         known.error_pattern = Some("(".into());
     }
     let refused = start(&spec, place(dir.path()), AgentHistory::default()).err();
-    assert!(matches!(&refused, Some(AgentError::Pattern(_))), "{refused:?}");
+    assert!(
+        matches!(&refused, Some(AgentError::Pattern(_))),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
@@ -287,7 +460,10 @@ async fn colours_and_progress_are_not_part_of_an_answer() {
     let (end, ()) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
         std::fs::write(in_folder(&dir, "go"), "").expect("a file");
     });
-    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "red\n100%\nlink"));
+    assert_eq!(
+        (end, heard.said().as_str()),
+        (Ok(ended(StopReason::EndTurn)), "red\n100%\nlink")
+    );
 }
 
 #[tokio::test]
@@ -295,16 +471,35 @@ async fn a_conversation_is_resumed_by_the_name_that_the_agent_reported() {
     let dir = folder();
     let first = r#"echo '{"type":"thread.started","thread_id":"5f-1"}'; echo '{"type":"turn.completed","usage":{"input_tokens":5}}'"#;
     let later = r#"printf '{"type":"thread.started","thread_id":"%s"}\n' {{conversation}}; cat; echo '{"type":"turn.completed","usage":{"input_tokens":12}}'"#;
-    let spec = || Spec::new(first, OutputFormat::Codex).then(&format!("echo {{{{conversation}}}} >> names; {later}"));
+    let spec = || {
+        Spec::new(first, OutputFormat::Codex)
+            .then(&format!("echo {{{{conversation}}}} >> names; {later}"))
+    };
     let mut agent = spec().agent(dir.path());
     let (end, heard) = turn(&mut *agent, request("one")).await;
-    assert_eq!((end, heard.all()), (Ok(spent(5, None)), vec![AgentUpdate::Opened("5f-1".into())]));
+    assert_eq!(
+        (end, heard.all()),
+        (Ok(spent(5, None)), vec![AgentUpdate::Opened("5f-1".into())])
+    );
     let (end, heard) = turn(&mut *agent, again("two\n")).await;
-    assert_eq!((end, heard.all()), (Ok(spent(7, None)), vec![AgentUpdate::Said("two\n".into())]));
+    assert_eq!(
+        (end, heard.all()),
+        (Ok(spent(7, None)), vec![AgentUpdate::Said("two\n".into())])
+    );
     // After a restart of creel.
-    let mut agent = spec().start(dir.path(), AgentHistory { conversation: Some("7a-2"), ..AgentHistory::default() });
+    let mut agent = spec().start(
+        dir.path(),
+        AgentHistory {
+            conversation: Some("7a-2"),
+            ..AgentHistory::default()
+        },
+    );
     let (end, _) = turn(&mut *agent, again("three\n")).await;
-    assert_eq!(end, Ok(ended(StopReason::EndTurn)), "what was spent before is not known");
+    assert_eq!(
+        end,
+        Ok(ended(StopReason::EndTurn)),
+        "what was spent before is not known"
+    );
     let names = std::fs::read_to_string(in_folder(&dir, "names")).expect("the names");
     assert_eq!(names, "5f-1\n7a-2\n");
 }
@@ -312,53 +507,89 @@ async fn a_conversation_is_resumed_by_the_name_that_the_agent_reported() {
 #[tokio::test]
 async fn a_conversation_without_a_name_starts_again_with_a_warning() {
     let dir = folder();
-    let mut agent = Spec::new("echo first", OutputFormat::Text).then("echo later {{conversation}}").agent(dir.path());
+    let mut agent = Spec::new("echo first", OutputFormat::Text)
+        .then("echo later {{conversation}}")
+        .agent(dir.path());
     turn(&mut *agent, request("")).await.0.expect("an end");
     let (_, heard) = turn(&mut *agent, again("")).await;
     assert_eq!(heard.said(), "first\n");
-    assert!(heard.warned()[0].contains("starts a new one"), "{:?}", heard.warned());
+    assert!(
+        heard.warned()[0].contains("starts a new one"),
+        "{:?}",
+        heard.warned()
+    );
 }
 
 #[tokio::test]
 async fn a_full_conversation_is_not_resumed() {
     let dir = folder();
-    let mut agent =
-        Spec::new("echo first", OutputFormat::Text).then("echo 'Prompt is too long'; exit 1").agent(dir.path());
+    let mut agent = Spec::new("echo first", OutputFormat::Text)
+        .then("echo 'Prompt is too long'; exit 1")
+        .agent(dir.path());
     let said = failure(&mut *agent, again("")).await;
     assert!(said.contains("context: fresh"), "{said}");
     let (end, heard) = turn(&mut *agent, again("")).await;
-    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "first\n"));
-    assert!(heard.warned()[0].contains("cannot continue"), "{:?}", heard.warned());
+    assert_eq!(
+        (end, heard.said().as_str()),
+        (Ok(ended(StopReason::EndTurn)), "first\n")
+    );
+    assert!(
+        heard.warned()[0].contains("cannot continue"),
+        "{:?}",
+        heard.warned()
+    );
 }
 
 #[tokio::test]
 async fn an_agent_can_have_its_own_terminal() {
     let dir = folder();
-    let command = "test -t 0 && test -t 1 && test -t 2 && stty size && : > /dev/tty && cat && echo err >&2";
-    let (end, heard) = turn(&mut *Spec::on_terminal(command).agent(dir.path()), request("one\ntwo")).await;
-    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "40 120\none\ntwoerr\n"));
+    let command =
+        "test -t 0 && test -t 1 && test -t 2 && stty size && : > /dev/tty && cat && echo err >&2";
+    let (end, heard) = turn(
+        &mut *Spec::on_terminal(command).agent(dir.path()),
+        request("one\ntwo"),
+    )
+    .await;
+    assert_eq!(
+        (end, heard.said().as_str()),
+        (Ok(ended(StopReason::EndTurn)), "40 120\none\ntwoerr\n")
+    );
 }
 
 #[tokio::test]
 async fn a_long_prompt_is_typed_completely() {
     let dir = folder();
     let longest = "ü".repeat(2047);
-    let text: String =
-        (0..40).map(|n| format!("{n} {}\n{longest}\n\u{1b}\u{3}\u{15}\u{7f}\r\n", "x".repeat(500))).collect();
+    let text: String = (0..40)
+        .map(|n| {
+            format!(
+                "{n} {}\n{longest}\n\u{1b}\u{3}\u{15}\u{7f}\r\n",
+                "x".repeat(500)
+            )
+        })
+        .collect();
     let mut agent = Spec::on_terminal("cat > typed; printf 'read'").agent(dir.path());
     let (end, heard) = turn(&mut *agent, request(&text)).await;
-    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "read"));
+    assert_eq!(
+        (end, heard.said().as_str()),
+        (Ok(ended(StopReason::EndTurn)), "read")
+    );
     let typed = std::fs::read_to_string(in_folder(&dir, "typed")).expect("what was typed");
     assert_eq!(typed.len(), text.len());
     assert!(typed == text, "what is typed arrives as it is");
     let said = failure(&mut *agent, request(&"x".repeat(5000))).await;
-    assert!(said.contains("{{prompt}}") && said.contains("tty"), "{said}");
+    assert!(
+        said.contains("{{prompt}}") && said.contains("tty"),
+        "{said}"
+    );
 }
 
 #[tokio::test]
 async fn a_prompt_that_is_an_argument_is_not_typed() {
     let dir = folder();
-    let mut agent = Spec::on_terminal("printf '<%s>' {{prompt}}; tput cols 2>/dev/null || echo 120").agent(dir.path());
+    let mut agent =
+        Spec::on_terminal("printf '<%s>' {{prompt}}; tput cols 2>/dev/null || echo 120")
+            .agent(dir.path());
     let (end, heard) = turn(&mut *agent, request(&"x".repeat(5000))).await;
     assert_eq!(end, Ok(ended(StopReason::EndTurn)));
     assert_eq!(heard.said(), format!("<{}>120\n", "x".repeat(5000)));
@@ -369,20 +600,30 @@ async fn lines_can_also_come_from_a_terminal() {
     let dir = folder();
     std::fs::write(in_folder(&dir, "lines"), CODEX.replace('\n', "\r\n")).expect("a file");
     let command = "printf '\\033]0;title\\007\\033[?25l'; cat lines";
-    let spec = Spec { format: OutputFormat::Codex, ..Spec::on_terminal(command) };
+    let spec = Spec {
+        format: OutputFormat::Codex,
+        ..Spec::on_terminal(command)
+    };
     let (end, heard) = turn(&mut *spec.agent(dir.path()), request("go")).await;
-    assert_eq!((end, heard.said().as_str()), (Ok(spent(7, None)), "Schön. \n<promise>COMPLETE</promise>\n"));
+    assert_eq!(
+        (end, heard.said().as_str()),
+        (Ok(spent(7, None)), "Schön. \n<promise>COMPLETE</promise>\n")
+    );
 }
 
 #[tokio::test]
 async fn processes_on_a_terminal_are_ended_too() {
     let dir = folder();
-    let command = "echo $$ > pid; trap '' HUP; (setsid sh -c 'echo $$ > away; exec sleep 1000') & sleep 1000";
+    let command =
+        "echo $$ > pid; trap '' HUP; (setsid sh -c 'echo $$ > away; exec sleep 1000') & sleep 1000";
     let mut agent = Spec::on_terminal(command).agent(dir.path());
     let cancel = CancellationToken::new();
     let mut heard = Heard::default();
     let (end, pids) = tokio::join!(agent.turn(request("x"), &mut heard, &cancel), async {
-        let pids = [pid_in(&in_folder(&dir, "pid")).await, pid_in(&in_folder(&dir, "away")).await];
+        let pids = [
+            pid_in(&in_folder(&dir, "pid")).await,
+            pid_in(&in_folder(&dir, "away")).await,
+        ];
         cancel.cancel();
         pids
     });
@@ -390,12 +631,19 @@ async fn processes_on_a_terminal_are_ended_too() {
     assert!(pids.iter().all(|pid| !lives(*pid)));
 
     let mut agent = Spec::on_terminal("echo $$ > slow; echo begun; sleep 1000").agent(dir.path());
-    let slow = TurnRequest { timeout: TimeSpan::secs(4), ..request("") };
+    let slow = TurnRequest {
+        timeout: TimeSpan::secs(4),
+        ..request("")
+    };
     let (end, heard) = turn(&mut *agent, slow).await;
     assert!(end.expect_err("a failure").message.contains("turn_timeout"));
     assert_eq!(heard.said(), "begun\n");
     assert!(!lives(pid_in(&in_folder(&dir, "slow")).await));
 
-    let said = failure(&mut *Spec::on_terminal("echo broken; exit 3").agent(dir.path()), request("")).await;
+    let said = failure(
+        &mut *Spec::on_terminal("echo broken; exit 3").agent(dir.path()),
+        request(""),
+    )
+    .await;
     assert_eq!(said, "the agent ended with exit 3: broken");
 }

@@ -24,7 +24,10 @@ const LARGE: (u16, u16) = (200, 60);
 const MIDDLE: (u16, u16) = (120, 40);
 const SMALL: (u16, u16) = (80, 24);
 
-#[expect(clippy::needless_pass_by_value, reason = "so that the frame's name stands in its test")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "so that the frame's name stands in its test"
+)]
 fn shows(mut screen: Screen, expected: ExpectFile) {
     expected.assert_eq(&screen.frame());
 }
@@ -39,13 +42,19 @@ fn pressed(world: &World, size: (u16, u16), keys: &str) -> Screen {
 fn a_screen_before_the_first_record() {
     let mut world = scenes::first_turn();
     world.events.clear();
-    shows(Screen::of(&world, SMALL), expect_file!["../frames/empty-80.txt"]);
+    shows(
+        Screen::of(&world, SMALL),
+        expect_file!["../frames/empty-80.txt"],
+    );
 }
 
 #[test]
 fn a_turn_was_sent_back() {
     let world = scenes::sent_back_twice();
-    shows(pressed(&world, MIDDLE, "t home z"), expect_file!["../frames/stream-from-the-top-120.txt"]);
+    shows(
+        pressed(&world, MIDDLE, "t home z"),
+        expect_file!["../frames/stream-from-the-top-120.txt"],
+    );
 }
 
 #[test]
@@ -56,10 +65,19 @@ fn a_line_explains_what_is_going_on_where_there_is_room() {
         screen
     };
     let world = scenes::sent_back_twice();
-    shows(hinted(&world, MIDDLE), expect_file!["../frames/hint-120.txt"]);
+    shows(
+        hinted(&world, MIDDLE),
+        expect_file!["../frames/hint-120.txt"],
+    );
     shows(hinted(&world, SMALL), expect_file!["../frames/hint-80.txt"]);
-    shows(hinted(&scenes::final_delivery(), SMALL), expect_file!["../frames/hint-gate-80.txt"]);
-    assert!(!hinted(&world, (60, 16)).frame().contains("» "), "a small screen needs its rows");
+    shows(
+        hinted(&scenes::final_delivery(), SMALL),
+        expect_file!["../frames/hint-gate-80.txt"],
+    );
+    assert!(
+        !hinted(&world, (60, 16)).frame().contains("» "),
+        "a small screen needs its rows"
+    );
     let mut hidden = hinted(&world, SMALL);
     assert_eq!(hidden.press("h"), [ScreenRequest::Remember]);
     assert!(!hidden.frame().contains("» "));
@@ -76,20 +94,41 @@ fn the_demo_names_its_own_keys() {
     screen.model.hint.mode = HintMode::Always;
     screen.model.demo = Some(PlaybackPace::default());
     let footer = |screen: &mut Screen| screen.frame().lines().last().unwrap_or_default().to_owned();
-    assert_eq!(footer(&mut screen), " space pause  any key skip ahead  q leave");
-    let skipped = PlaybackPace { skips: 1, mode: PlaybackMode::Play };
+    assert_eq!(
+        footer(&mut screen),
+        " space pause  any key skip ahead  q leave"
+    );
+    let skipped = PlaybackPace {
+        skips: 1,
+        mode: PlaybackMode::Play,
+    };
     assert_eq!(screen.press("x"), [ScreenRequest::SetPace(skipped)]);
-    let paused = PlaybackPace { mode: PlaybackMode::Paused, ..skipped };
+    let paused = PlaybackPace {
+        mode: PlaybackMode::Paused,
+        ..skipped
+    };
     assert_eq!(screen.press("space"), [ScreenRequest::SetPace(paused)]);
     shows(screen, expect_file!["../frames/demo-paused-80.txt"]);
 }
 
 #[test]
 fn the_work_is_submitted() {
-    shows(Screen::of(&scenes::repair(), (40, 12)), expect_file!["../frames/submit-repair-40.txt"]);
-    shows(pressed(&scenes::submit_held(), (40, 12), "right"), expect_file!["../frames/gate-submit-40.txt"]);
-    shows(pressed(&scenes::submit_held(), SMALL, "right enter"), expect_file!["../frames/gate-submit-write-80.txt"]);
-    shows(Screen::of(&scenes::submit_done(), SMALL), expect_file!["../frames/submit-done-80.txt"]);
+    shows(
+        Screen::of(&scenes::repair(), (40, 12)),
+        expect_file!["../frames/submit-repair-40.txt"],
+    );
+    shows(
+        pressed(&scenes::submit_held(), (40, 12), "right"),
+        expect_file!["../frames/gate-submit-40.txt"],
+    );
+    shows(
+        pressed(&scenes::submit_held(), SMALL, "right enter"),
+        expect_file!["../frames/gate-submit-write-80.txt"],
+    );
+    shows(
+        Screen::of(&scenes::submit_done(), SMALL),
+        expect_file!["../frames/submit-done-80.txt"],
+    );
 }
 
 #[test]
@@ -98,58 +137,116 @@ fn hooks_run_and_ran() {
     let run = running.jobs[0].run;
     let with_output = |size, keys| {
         let mut screen = pressed(&running, size, keys);
-        let printed = b"\x1b[32m   Compiling\x1b[0m parser v0.1.0\nrunning 33 tests\ntest parser::empty ... ";
+        let printed =
+            b"\x1b[32m   Compiling\x1b[0m parser v0.1.0\nrunning 33 tests\ntest parser::empty ... ";
         screen.model.runs.overhear(run, 0, printed);
         screen.later(12_000);
         screen
     };
-    shows(with_output(MIDDLE, "2"), expect_file!["../frames/hook-runs-120.txt"]);
-    shows(with_output(SMALL, "2"), expect_file!["../frames/hook-runs-80.txt"]);
-    shows(pressed(&scenes::ended(), SMALL, "2 j j"), expect_file!["../frames/hooks-80.txt"]);
+    shows(
+        with_output(MIDDLE, "2"),
+        expect_file!["../frames/hook-runs-120.txt"],
+    );
+    shows(
+        with_output(SMALL, "2"),
+        expect_file!["../frames/hook-runs-80.txt"],
+    );
+    shows(
+        pressed(&scenes::ended(), SMALL, "2 j j"),
+        expect_file!["../frames/hooks-80.txt"],
+    );
 }
 
 #[test]
 fn output_is_pending() {
     let mut world = scenes::final_delivery();
-    world.command(SessionCommand::EditItem { item: ItemId(3), text: "one warning is left".into() });
-    shows(pressed(&world, MIDDLE, "esc 3"), expect_file!["../frames/pending-120.txt"]);
+    world.command(SessionCommand::EditItem {
+        item: ItemId(3),
+        text: "one warning is left".into(),
+    });
+    shows(
+        pressed(&world, MIDDLE, "esc 3"),
+        expect_file!["../frames/pending-120.txt"],
+    );
     let mut world = scenes::delivery();
     world.command(SessionCommand::SkipItem { item: ItemId(2) });
-    shows(pressed(&world, SMALL, "esc 3 j"), expect_file!["../frames/pending-80.txt"]);
+    shows(
+        pressed(&world, SMALL, "esc 3 j"),
+        expect_file!["../frames/pending-80.txt"],
+    );
     world.answer_gate();
-    shows(pressed(&world, SMALL, "3"), expect_file!["../frames/pending-with-the-agent-80.txt"]);
+    shows(
+        pressed(&world, SMALL, "3"),
+        expect_file!["../frames/pending-with-the-agent-80.txt"],
+    );
 }
 
 #[test]
 fn retries_are_counted() {
-    shows(pressed(&scenes::retry_limit(), SMALL, "esc 4"), expect_file!["../frames/retries-80.txt"]);
-    shows(pressed(&scenes::backoff(), SMALL, "4"), expect_file!["../frames/backoff-80.txt"]);
+    shows(
+        pressed(&scenes::retry_limit(), SMALL, "esc 4"),
+        expect_file!["../frames/retries-80.txt"],
+    );
+    shows(
+        pressed(&scenes::backoff(), SMALL, "4"),
+        expect_file!["../frames/backoff-80.txt"],
+    );
 }
 
 #[test]
 fn the_tasks_pane_is_shown_without_tasks() {
     let mut world = scenes::first_turn();
     world.command(completes("7", "Write the lexer"));
-    shows(pressed(&world, SMALL, "5"), expect_file!["../frames/tasks-none-80.txt"]);
+    shows(
+        pressed(&world, SMALL, "5"),
+        expect_file!["../frames/tasks-none-80.txt"],
+    );
 }
 
 #[test]
 fn tasks_are_listed() {
     let world = task_scenes::planned();
-    shows(pressed(&world, LARGE, "5"), expect_file!["../frames/tasks-200.txt"]);
-    shows(pressed(&world, MIDDLE, "5 j"), expect_file!["../frames/tasks-120.txt"]);
-    shows(pressed(&world, SMALL, "5 j j"), expect_file!["../frames/tasks-80.txt"]);
-    shows(pressed(&world, SMALL, "5 v j t"), expect_file!["../frames/tasks-tree-80.txt"]);
-    shows(pressed(&world, LARGE, "5 t z"), expect_file!["../frames/tasks-tree-200.txt"]);
-    shows(pressed(&world, SMALL, "5 f f f"), expect_file!["../frames/tasks-blocked-80.txt"]);
+    shows(
+        pressed(&world, LARGE, "5"),
+        expect_file!["../frames/tasks-200.txt"],
+    );
+    shows(
+        pressed(&world, MIDDLE, "5 j"),
+        expect_file!["../frames/tasks-120.txt"],
+    );
+    shows(
+        pressed(&world, SMALL, "5 j j"),
+        expect_file!["../frames/tasks-80.txt"],
+    );
+    shows(
+        pressed(&world, SMALL, "5 v j t"),
+        expect_file!["../frames/tasks-tree-80.txt"],
+    );
+    shows(
+        pressed(&world, LARGE, "5 t z"),
+        expect_file!["../frames/tasks-tree-200.txt"],
+    );
+    shows(
+        pressed(&world, SMALL, "5 f f f"),
+        expect_file!["../frames/tasks-blocked-80.txt"],
+    );
 }
 
 #[test]
 fn tasks_are_read_written_and_removed() {
     let world = task_scenes::planned();
-    shows(pressed(&world, SMALL, "5 j enter"), expect_file!["../frames/task-80.txt"]);
-    shows(pressed(&world, MIDDLE, "5 end enter"), expect_file!["../frames/task-done-120.txt"]);
-    shows(pressed(&world, SMALL, "5 j R"), expect_file!["../frames/task-remove-80.txt"]);
+    shows(
+        pressed(&world, SMALL, "5 j enter"),
+        expect_file!["../frames/task-80.txt"],
+    );
+    shows(
+        pressed(&world, MIDDLE, "5 end enter"),
+        expect_file!["../frames/task-done-120.txt"],
+    );
+    shows(
+        pressed(&world, SMALL, "5 j R"),
+        expect_file!["../frames/task-remove-80.txt"],
+    );
     let mut screen = pressed(&world, SMALL, "5 a");
     screen.type_text("Write the manual");
     screen.press("enter");
@@ -160,46 +257,81 @@ fn tasks_are_read_written_and_removed() {
 #[test]
 fn tasks_are_changed_and_ended() {
     let world = task_scenes::planned();
-    shows(pressed(&world, SMALL, "5 j e"), expect_file!["../frames/task-change-80.txt"]);
-    shows(pressed(&world, SMALL, "5 d"), expect_file!["../frames/task-result-80.txt"]);
+    shows(
+        pressed(&world, SMALL, "5 j e"),
+        expect_file!["../frames/task-change-80.txt"],
+    );
+    shows(
+        pressed(&world, SMALL, "5 d"),
+        expect_file!["../frames/task-result-80.txt"],
+    );
     let mut screen = pressed(&world, SMALL, "5 B");
     screen.type_text("The disk is full");
     let asks = screen.press("ctrl-s");
-    let [ScreenRequest::Command(command)] = &asks[..] else { panic!("{asks:?}") };
-    screen.told(ScreenEvent::Refused(command.clone(), "there is no task task_5".into()));
+    let [ScreenRequest::Command(command)] = &asks[..] else {
+        panic!("{asks:?}")
+    };
+    screen.told(ScreenEvent::Refused(
+        command.clone(),
+        "there is no task task_5".into(),
+    ));
     shows(screen, expect_file!["../frames/task-refused-80.txt"]);
 }
 
 #[test]
 fn hook_statistics_are_shown() {
-    shows(pressed(&scenes::ended(), SMALL, "2 s"), expect_file!["../frames/hook-stats-80.txt"]);
+    shows(
+        pressed(&scenes::ended(), SMALL, "2 s"),
+        expect_file!["../frames/hook-stats-80.txt"],
+    );
 }
 
 #[test]
 fn an_item_is_left_out_at_a_gate() {
-    shows(pressed(&scenes::delivery(), SMALL, "j space"), expect_file!["../frames/gate-delivery-80.txt"]);
+    shows(
+        pressed(&scenes::delivery(), SMALL, "j space"),
+        expect_file!["../frames/gate-delivery-80.txt"],
+    );
 }
 
 #[test]
 fn a_permission_request_is_shown() {
     let world = scenes::permission();
-    shows(pressed(&world, SMALL, "right page-down page-down"), expect_file!["../frames/gate-permission-read-80.txt"]);
-    shows(pressed(&world, (40, 12), "left left"), expect_file!["../frames/gate-permission-40.txt"]);
+    shows(
+        pressed(&world, SMALL, "right page-down page-down"),
+        expect_file!["../frames/gate-permission-read-80.txt"],
+    );
+    shows(
+        pressed(&world, (40, 12), "left left"),
+        expect_file!["../frames/gate-permission-40.txt"],
+    );
     let alike = scenes::permission_with(scenes::options_alike());
-    shows(pressed(&alike, SMALL, "right"), expect_file!["../frames/gate-permission-alike-80.txt"]);
-    shows(Screen::of(&scenes::long_command(), SMALL).armed(), expect_file!["../frames/gate-permission-command-80.txt"]);
+    shows(
+        pressed(&alike, SMALL, "right"),
+        expect_file!["../frames/gate-permission-alike-80.txt"],
+    );
+    shows(
+        Screen::of(&scenes::long_command(), SMALL).armed(),
+        expect_file!["../frames/gate-permission-command-80.txt"],
+    );
 }
 
 #[test]
 fn the_agent_changed_files_that_it_must_not_change() {
     let world = scenes::tampered();
-    shows(pressed(&world, (40, 12), "right"), expect_file!["../frames/gate-tampered-40.txt"]);
+    shows(
+        pressed(&world, (40, 12), "right"),
+        expect_file!["../frames/gate-tampered-40.txt"],
+    );
 }
 
 #[test]
 fn a_budget_is_used_up() {
     let world = scenes::budget();
-    shows(pressed(&world, (40, 12), "right"), expect_file!["../frames/gate-budget-40.txt"]);
+    shows(
+        pressed(&world, (40, 12), "right"),
+        expect_file!["../frames/gate-budget-40.txt"],
+    );
 }
 
 #[test]
@@ -218,8 +350,14 @@ fn every_kind_of_agent_update_is_shown() {
 #[test]
 fn a_gate_that_just_opened_accepts_no_answer_and_aborting_asks_once_more() {
     let world = scenes::broken_hook();
-    shows(Screen::of(&world, SMALL), expect_file!["../frames/gate-unarmed-80.txt"]);
-    shows(pressed(&world, SMALL, "left enter"), expect_file!["../frames/gate-abort-80.txt"]);
+    shows(
+        Screen::of(&world, SMALL),
+        expect_file!["../frames/gate-unarmed-80.txt"],
+    );
+    shows(
+        pressed(&world, SMALL, "left enter"),
+        expect_file!["../frames/gate-abort-80.txt"],
+    );
 }
 
 #[test]
@@ -246,19 +384,27 @@ fn the_editor_is_shown() {
 
 #[test]
 fn the_viewer_is_shown() {
-    let text: String = (1..=40).map(|n| format!("line {n}\tof the output\n")).collect();
+    let text: String = (1..=40)
+        .map(|n| format!("line {n}\tof the output\n"))
+        .collect();
     let viewer = ViewerModal::new("run 3 · stop · cargo test", &text, "1 MB, the first 8 kB");
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.told(ScreenEvent::Read(viewer));
     screen.press("j j");
     shows(screen, expect_file!["../frames/viewer-80.txt"]);
-    shows(pressed(&scenes::sent_back_twice(), SMALL, "3 v"), expect_file!["../frames/preview-80.txt"]);
+    shows(
+        pressed(&scenes::sent_back_twice(), SMALL, "3 v"),
+        expect_file!["../frames/preview-80.txt"],
+    );
 }
 
 #[test]
 fn help_palette_search_and_quit_are_shown() {
     let world = scenes::first_turn();
-    shows(pressed(&world, MIDDLE, "?"), expect_file!["../frames/help-120.txt"]);
+    shows(
+        pressed(&world, MIDDLE, "?"),
+        expect_file!["../frames/help-120.txt"],
+    );
     let mut palette = pressed(&world, SMALL, ":");
     palette.type_text("iter");
     palette.press("down");
@@ -267,7 +413,10 @@ fn help_palette_search_and_quit_are_shown() {
     search.type_text("lexer");
     expect!["/lexer▏                                                  enter find  esc cancel"]
         .assert_eq(search.frame().lines().last().expect("a search line"));
-    shows(pressed(&world, SMALL, "q"), expect_file!["../frames/quit-80.txt"]);
+    shows(
+        pressed(&world, SMALL, "q"),
+        expect_file!["../frames/quit-80.txt"],
+    );
     let mut loose = Screen::of(&world, SMALL);
     loose.model.tie = CloseBehavior::Loose;
     loose.press("q");
@@ -292,13 +441,34 @@ fn a_replay_is_shown() {
 #[test]
 fn there_is_a_frame_for_every_size() {
     let world = scenes::retry_limit();
-    shows(pressed(&world, (40, 12), "esc"), expect_file!["../frames/tiny-40.txt"]);
-    shows(Screen::of(&world, (40, 12)).armed(), expect_file!["../frames/gate-retry-limit-40.txt"]);
-    shows(Screen::of(&world, (24, 6)).armed(), expect_file!["../frames/gate-retry-limit-24.txt"]);
-    shows(pressed(&world, (24, 6), "esc"), expect_file!["../frames/tiny-24.txt"]);
-    shows(pressed(&world, (40, 12), "esc q"), expect_file!["../frames/quit-40.txt"]);
-    shows(pressed(&world, (40, 12), "esc m"), expect_file!["../frames/editor-message-40.txt"]);
-    shows(Screen::of(&world, (40, 12)), expect_file!["../frames/gate-unarmed-40.txt"]);
+    shows(
+        pressed(&world, (40, 12), "esc"),
+        expect_file!["../frames/tiny-40.txt"],
+    );
+    shows(
+        Screen::of(&world, (40, 12)).armed(),
+        expect_file!["../frames/gate-retry-limit-40.txt"],
+    );
+    shows(
+        Screen::of(&world, (24, 6)).armed(),
+        expect_file!["../frames/gate-retry-limit-24.txt"],
+    );
+    shows(
+        pressed(&world, (24, 6), "esc"),
+        expect_file!["../frames/tiny-24.txt"],
+    );
+    shows(
+        pressed(&world, (40, 12), "esc q"),
+        expect_file!["../frames/quit-40.txt"],
+    );
+    shows(
+        pressed(&world, (40, 12), "esc m"),
+        expect_file!["../frames/editor-message-40.txt"],
+    );
+    shows(
+        Screen::of(&world, (40, 12)),
+        expect_file!["../frames/gate-unarmed-40.txt"],
+    );
     expect![[r#"
         Terminal too small
 
@@ -307,7 +477,17 @@ fn there_is_a_frame_for_every_size() {
 
     "#]]
     .assert_eq(&Screen::of(&world, (20, 5)).frame());
-    for (width, height) in [(0, 0), (1, 1), (24, 6), (25, 7), (59, 15), (60, 16), (99, 19), (100, 20), (300, 100)] {
+    for (width, height) in [
+        (0, 0),
+        (1, 1),
+        (24, 6),
+        (25, 7),
+        (59, 15),
+        (60, 16),
+        (99, 19),
+        (100, 20),
+        (300, 100),
+    ] {
         for keys in [
             "",
             "esc",
@@ -331,9 +511,18 @@ fn there_is_a_frame_for_every_size() {
 #[test]
 fn the_styles_of_every_theme() {
     let themes = [
-        (ScreenTheme::chosen(Choice::Dark, false), expect_file!["../frames/styles-dark.txt"]),
-        (ScreenTheme::chosen(Choice::HighContrast, false), expect_file!["../frames/styles-high-contrast.txt"]),
-        (ScreenTheme::chosen(Choice::Light, true), expect_file!["../frames/styles-plain.txt"]),
+        (
+            ScreenTheme::chosen(Choice::Dark, false),
+            expect_file!["../frames/styles-dark.txt"],
+        ),
+        (
+            ScreenTheme::chosen(Choice::HighContrast, false),
+            expect_file!["../frames/styles-high-contrast.txt"],
+        ),
+        (
+            ScreenTheme::chosen(Choice::Light, true),
+            expect_file!["../frames/styles-plain.txt"],
+        ),
     ];
     for (theme, expected) in themes {
         let mut screen = Screen::in_looks(&scenes::sent_back_twice(), MIDDLE, theme.clone());
@@ -345,7 +534,10 @@ fn the_styles_of_every_theme() {
 #[test]
 fn the_styles_of_a_permission_request_and_of_a_budget() {
     let themes = [
-        (ScreenTheme::chosen(Choice::Dark, false), expect_file!["../frames/styles-permission-dark.txt"]),
+        (
+            ScreenTheme::chosen(Choice::Dark, false),
+            expect_file!["../frames/styles-permission-dark.txt"],
+        ),
         (
             ScreenTheme::chosen(Choice::HighContrast, false),
             expect_file!["../frames/styles-permission-high-contrast.txt"],
@@ -361,8 +553,14 @@ fn the_styles_of_a_permission_request_and_of_a_budget() {
 #[test]
 fn the_styles_of_tasks() {
     let themes = [
-        (ScreenTheme::chosen(Choice::Dark, false), expect_file!["../frames/styles-tasks-dark.txt"]),
-        (ScreenTheme::chosen(Choice::HighContrast, false), expect_file!["../frames/styles-tasks-high-contrast.txt"]),
+        (
+            ScreenTheme::chosen(Choice::Dark, false),
+            expect_file!["../frames/styles-tasks-dark.txt"],
+        ),
+        (
+            ScreenTheme::chosen(Choice::HighContrast, false),
+            expect_file!["../frames/styles-tasks-high-contrast.txt"],
+        ),
     ];
     for (theme, expected) in themes {
         let mut screen = Screen::in_looks(&task_scenes::planned(), SMALL, theme);
@@ -373,22 +571,52 @@ fn the_styles_of_tasks() {
 
 #[test]
 fn without_colours_no_cell_has_one() {
-    let mut screen = Screen::in_looks(&scenes::ended(), MIDDLE, ScreenTheme::chosen(Choice::Dark, true));
+    let mut screen = Screen::in_looks(
+        &scenes::ended(),
+        MIDDLE,
+        ScreenTheme::chosen(Choice::Dark, true),
+    );
     screen.model.say(ThemeRole::Bad, "no");
     let plain = ratatui::style::Color::Reset;
-    assert!(screen.draw().content.iter().all(|cell| cell.fg == plain && cell.bg == plain));
+    assert!(
+        screen
+            .draw()
+            .content
+            .iter()
+            .all(|cell| cell.fg == plain && cell.bg == plain)
+    );
 }
 
 #[test]
 fn a_lost_nats_server_is_shown_on_a_screen_of_usual_size() {
-    let why = "cannot reach nats://build.example.org:4222: connection refused; it is tried again in 8 s";
+    let why =
+        "cannot reach nats://build.example.org:4222: connection refused; it is tried again in 8 s";
     let status = |size, behind| {
         let mut screen = Screen::of(&scenes::first_turn(), size);
-        screen.model.nats = Some(creel::nats::status::NatsStatus::Away { why: why.into(), behind });
+        screen.model.nats = Some(creel::nats::status::NatsStatus::Away {
+            why: why.into(),
+            behind,
+        });
         screen.frame().lines().next().unwrap_or_default().to_owned()
     };
-    assert!(status((80, 24), 12).contains("  nats: away, 12 behind"), "{}", status((80, 24), 12));
-    assert!(status((80, 24), 0).contains("  nats: away"), "{}", status((80, 24), 0));
-    assert!(status((200, 24), 12).contains(&format!("nats: {why}, 12 records behind")), "{}", status((200, 24), 12));
-    assert!(status((40, 12), 12).contains("iteration 1/20"), "{}", status((40, 12), 12));
+    assert!(
+        status((80, 24), 12).contains("  nats: away, 12 behind"),
+        "{}",
+        status((80, 24), 12)
+    );
+    assert!(
+        status((80, 24), 0).contains("  nats: away"),
+        "{}",
+        status((80, 24), 0)
+    );
+    assert!(
+        status((200, 24), 12).contains(&format!("nats: {why}, 12 records behind")),
+        "{}",
+        status((200, 24), 12)
+    );
+    assert!(
+        status((40, 12), 12).contains("iteration 1/20"),
+        "{}",
+        status((40, 12), 12)
+    );
 }

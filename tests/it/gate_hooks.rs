@@ -24,8 +24,12 @@ const CREEL: &str = env!("CARGO_BIN_EXE_creel");
 
 /// A stop hook that blocks until the user ignores it, and a hook that notifies.
 fn limited() -> Script {
-    let script = Script::new().agent([DONE]).hook(HookPoint::Stop, "tests", [blocks("red")]);
-    script.hook(HookPoint::OnGate, "tell", [passes()]).plan(|plan| plan.max_hook_retries = 0)
+    let script = Script::new()
+        .agent([DONE])
+        .hook(HookPoint::Stop, "tests", [blocks("red")]);
+    script
+        .hook(HookPoint::OnGate, "tell", [passes()])
+        .plan(|plan| plan.max_hook_retries = 0)
 }
 
 /// What the hooks were told: which gate, and whether it opened or closed.
@@ -41,14 +45,33 @@ fn hooks_run_beside_the_session_when_a_gate_opens_and_when_it_closes() {
     world.finish_turn();
     world.finish_hook(0);
     assert_eq!(told(&world), [(1, "opened")]);
-    assert!(world.jobs[0].facts.gate.as_ref().is_some_and(|gate| gate.waits_for_user));
+    assert!(
+        world.jobs[0]
+            .facts
+            .gate
+            .as_ref()
+            .is_some_and(|gate| gate.waits_for_user)
+    );
     // The hook still runs, and the gate accepts an answer.
     world.answer_gate();
-    assert!(world.state.ending.is_some(), "the session continues: {}", world.story());
-    assert_eq!(world.state.phase.outcome(), None, "the end waits for the hooks");
+    assert!(
+        world.state.ending.is_some(),
+        "the session continues: {}",
+        world.story()
+    );
+    assert_eq!(
+        world.state.phase.outcome(),
+        None,
+        "the end waits for the hooks"
+    );
     world.finish_hook(0);
     assert_eq!(told(&world), [(1, "closed")]);
-    let closed = world.jobs[0].facts.gate.as_ref().and_then(|gate| gate.answer).map(|(choice, _)| choice);
+    let closed = world.jobs[0]
+        .facts
+        .gate
+        .as_ref()
+        .and_then(|gate| gate.answer)
+        .map(|(choice, _)| choice);
     assert_eq!(closed, Some(GateChoice::Ignore));
     let world = world.run();
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Forced));
@@ -77,43 +100,80 @@ fn a_gate_that_the_config_answers_is_announced_as_one_that_does_not_wait_for_the
     world.finish_turn();
     world.finish_hook(0);
     let gate = world.jobs[0].facts.gate.clone().expect("a gate");
-    assert_eq!((gate.about, gate.waits_for_user), (GateKind::RetryLimit, false));
+    assert_eq!(
+        (gate.about, gate.waits_for_user),
+        (GateKind::RetryLimit, false)
+    );
     let world = world.run();
-    let runs = world
-        .events
-        .iter()
-        .filter(|e| matches!(e, Event::Hook(HookEvent::Finished(done)) if done.point == HookPoint::OnGate));
-    assert_eq!((world.state.phase.outcome(), runs.count()), (Some(SessionOutcome::Forced), 2));
+    let runs = world.events.iter().filter(
+        |e| matches!(e, Event::Hook(HookEvent::Finished(done)) if done.point == HookPoint::OnGate),
+    );
+    assert_eq!(
+        (world.state.phase.outcome(), runs.count()),
+        (Some(SessionOutcome::Forced), 2)
+    );
 }
 
 #[test]
 fn an_unattended_session_that_needs_the_user_ends_only_after_its_hooks_have_run() {
-    let script = Script::new().piped(HookPoint::SessionStart, "lint", [prints("red")]).agent([DONE]);
+    let script = Script::new()
+        .piped(HookPoint::SessionStart, "lint", [prints("red")])
+        .agent([DONE]);
     let script = script.hook(HookPoint::OnGate, "tell", [passes()]);
     let mut world = World::begin(script.plan(|plan| plan.gates.delivery = DeliveryPolicy::Ask));
     world.settle();
     world.finish_hook(0);
     assert_eq!((told(&world), world.left), (vec![(1, "opened")], None));
-    assert!(world.jobs[0].facts.gate.as_ref().is_some_and(|gate| gate.waits_for_user));
+    assert!(
+        world.jobs[0]
+            .facts
+            .gate
+            .as_ref()
+            .is_some_and(|gate| gate.waits_for_user)
+    );
     world.finish_hook(0);
     assert_eq!(world.left, Some(ExitReason::NeedsUser));
 }
 
 #[test]
 fn failing_gate_hooks_open_no_gate() {
-    for failure in [None, Some(HookFailurePolicy::Block), Some(HookFailurePolicy::Escalate)] {
-        let script = Script::new().agent([DONE]).hook(HookPoint::Stop, "tests", [blocks("red")]);
-        let script = script.hook_with(HookPoint::OnGate, "tell", [breaks()], |spec| spec.on_failure = failure);
+    for failure in [
+        None,
+        Some(HookFailurePolicy::Block),
+        Some(HookFailurePolicy::Escalate),
+    ] {
+        let script = Script::new()
+            .agent([DONE])
+            .hook(HookPoint::Stop, "tests", [blocks("red")]);
+        let script = script.hook_with(HookPoint::OnGate, "tell", [breaks()], |spec| {
+            spec.on_failure = failure;
+        });
         let script = script.plan(|plan| plan.max_hook_retries = 0);
-        let world = World::begin(script.attended(&[(GateKind::RetryLimit, GateChoice::Ignore)])).run();
-        let opened = world.events.iter().filter(|event| matches!(event, Event::Gate(GateEvent::Opened { .. }))).count();
-        assert_eq!((world.state.phase.outcome(), opened), (Some(SessionOutcome::Forced), 1), "{}", world.story());
+        let world =
+            World::begin(script.attended(&[(GateKind::RetryLimit, GateChoice::Ignore)])).run();
+        let opened = world
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Gate(GateEvent::Opened { .. })))
+            .count();
+        assert_eq!(
+            (world.state.phase.outcome(), opened),
+            (Some(SessionOutcome::Forced), 1),
+            "{}",
+            world.story()
+        );
         let warned = |event: &&Event| matches!(event, Event::Session(SessionEvent::Warning { text }) if text.contains("`tell` at on_gate"));
-        assert_eq!(world.events.iter().filter(warned).count(), 2, "{}", world.story());
+        assert_eq!(
+            world.events.iter().filter(warned).count(),
+            2,
+            "{}",
+            world.story()
+        );
     }
 }
 
-/// The hook completes a task at every gate, and what the task's own hook prints opens the next gate.
+/// The hook completes a task at every gate, and what the task's own hook prints opens the next
+/// gate.
 #[test]
 fn a_chain_of_gates_ends() {
     let script = Script::new()
@@ -127,8 +187,17 @@ fn a_chain_of_gates_ends() {
         });
     let world = World::begin(script.attended(&[(GateKind::Delivery, GateChoice::Approve)])).run();
     let cut = |event: &&Event| matches!(event, Event::Session(SessionEvent::Warning { text }) if text.contains("creel stops on_task_complete here"));
-    assert!(world.events.iter().any(|event| cut(&event)), "{}", world.story());
-    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
+    assert!(
+        world.events.iter().any(|event| cut(&event)),
+        "{}",
+        world.story()
+    );
+    assert_eq!(
+        world.state.phase.outcome(),
+        Some(SessionOutcome::Complete),
+        "{}",
+        world.story()
+    );
 }
 
 #[test]
@@ -145,7 +214,10 @@ fn a_hook_that_was_cut_by_a_kill_runs_again_for_the_same_gate() {
         answer: None,
     });
     assert_eq!(told(&world), [(1, "opened")]);
-    assert_eq!(world.run().state.phase.outcome(), Some(SessionOutcome::Forced));
+    assert_eq!(
+        world.run().state.phase.outcome(),
+        Some(SessionOutcome::Forced)
+    );
 }
 
 #[test]
@@ -155,7 +227,9 @@ fn an_immediate_stop_ends_gate_hooks_and_starts_none() {
     world.finish_turn();
     world.finish_hook(0);
     let run = world.jobs[0].run;
-    world.command(SessionCommand::Stop { how: StopTiming::Now });
+    world.command(SessionCommand::Stop {
+        how: StopTiming::Now,
+    });
     assert_eq!(world.cancelled, [run]);
     world.finish_hook(0);
     assert_eq!(
@@ -166,7 +240,8 @@ fn an_immediate_stop_ends_gate_hooks_and_starts_none() {
     );
 }
 
-/// The user answers while the first of two hooks is running: the second one does not call for the user any more.
+/// The user answers while the first of two hooks is running: the second one does not call for the
+/// user any more.
 #[test]
 fn a_hook_that_starts_after_the_answer_does_not_call_the_user() {
     let script = limited().hook(HookPoint::OnGate, "second", [passes()]);
@@ -177,7 +252,10 @@ fn a_hook_that_starts_after_the_answer_does_not_call_the_user() {
     world.answer_gate();
     world.finish_hook(0);
     let second = world.jobs[0].facts.gate.as_ref().expect("a gate");
-    assert_eq!((world.jobs[0].hook.name.as_str(), second.state.name()), ("second", "opened"));
+    assert_eq!(
+        (world.jobs[0].hook.name.as_str(), second.state.name()),
+        ("second", "opened")
+    );
     assert!(!second.waits_for_user);
 }
 
@@ -189,36 +267,57 @@ fn session_end_comes_after_the_hooks_of_gates() {
         Event::Hook(HookEvent::Finished(done)) => Some(done.point.name()),
         _ => None,
     });
-    assert_eq!(points.collect::<Vec<_>>(), ["stop", "on_gate", "on_gate", "session_end"]);
+    assert_eq!(
+        points.collect::<Vec<_>>(),
+        ["stop", "on_gate", "on_gate", "session_end"]
+    );
 }
 
 #[test]
 fn a_permission_request_that_a_rule_answers_is_not_announced() {
-    let script = Script::new().agent([Answer::Asks(&["a.rs"]), DONE]).hook(HookPoint::OnGate, "tell", [passes()]);
+    let script = Script::new().agent([Answer::Asks(&["a.rs"]), DONE]).hook(
+        HookPoint::OnGate,
+        "tell",
+        [passes()],
+    );
     let script = script.plan(|plan| plan.gates.permissions = PermissionPolicy::Allow);
     let world = World::begin(script.attended(&[])).run();
     assert!(!world.story().contains("on_gate"), "{}", world.story());
-    assert!(
-        world
-            .events
-            .iter()
-            .any(|e| matches!(e, Event::Turn(TurnEvent::Ended { stop_reason: StopReason::EndTurn, .. })))
-    );
+    assert!(world.events.iter().any(|e| matches!(
+        e,
+        Event::Turn(TurnEvent::Ended {
+            stop_reason: StopReason::EndTurn,
+            ..
+        })
+    )));
 }
 
 #[test]
 fn a_hook_run_by_hand_gets_the_open_gate() {
     let mut world = World::begin(limited().attended(&[(GateKind::RetryLimit, GateChoice::Ignore)]));
     world.settle();
-    world.command(SessionCommand::RunHook { point: Some(HookPoint::OnGate), hook: "tell".into() });
-    assert_eq!((world.jobs.len(), told(&world)), (1, vec![]), "there is no gate yet");
+    world.command(SessionCommand::RunHook {
+        point: Some(HookPoint::OnGate),
+        hook: "tell".into(),
+    });
+    assert_eq!(
+        (world.jobs.len(), told(&world)),
+        (1, vec![]),
+        "there is no gate yet"
+    );
     world.finish_hook(0);
     world.finish_turn();
     world.finish_hook(0);
     world.finish_hook(0);
-    world.command(SessionCommand::RunHook { point: Some(HookPoint::OnGate), hook: "tell".into() });
+    world.command(SessionCommand::RunHook {
+        point: Some(HookPoint::OnGate),
+        hook: "tell".into(),
+    });
     assert_eq!(told(&world), [(1, "opened")]);
-    assert_eq!(world.run().state.phase.outcome(), Some(SessionOutcome::Forced));
+    assert_eq!(
+        world.run().state.phase.outcome(),
+        Some(SessionOutcome::Forced)
+    );
 }
 
 fn project(hook: &str, rest: &str) -> Project {
@@ -232,20 +331,46 @@ fn project(hook: &str, rest: &str) -> Project {
 
 fn lines(project: &Project, file: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(project.root().join(file)).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect()
 }
 
 #[test]
 fn the_hook_reads_the_gates_facts_and_the_command_that_answers_it() {
     let session = Background::start(project("cat >> told", ""));
-    until("the hook has run", || lines(&session.project, "told").len() == 1);
+    until("the hook has run", || {
+        lines(&session.project, "told").len() == 1
+    });
     let opened = &lines(&session.project, "told")[0];
     let reason = session.project.kind("gate_opened")[0]["reason"].clone();
-    assert!(reason.as_str().is_some_and(|reason| reason.contains("\"red\" ü")), "{reason}");
-    let fields = ["hook_event_name", "gate", "about", "reason", "choices", "state", "waits_for_user", "choice"];
+    assert!(
+        reason
+            .as_str()
+            .is_some_and(|reason| reason.contains("\"red\" ü")),
+        "{reason}"
+    );
+    let fields = [
+        "hook_event_name",
+        "gate",
+        "about",
+        "reason",
+        "choices",
+        "state",
+        "waits_for_user",
+        "choice",
+    ];
     let seen: Vec<Value> = fields.iter().map(|field| opened[*field].clone()).collect();
     let choices = json!(["continue", "send", "ignore", "disable", "abort"]);
-    let expected = [json!("on_gate"), json!(1), json!("retry_limit"), reason, choices, json!("opened"), json!(true)];
+    let expected = [
+        json!("on_gate"),
+        json!(1),
+        json!("retry_limit"),
+        reason,
+        choices,
+        json!("opened"),
+        json!(true),
+    ];
     assert_eq!(seen, [&expected[..], &[Value::Null]].concat());
     let answer = opened["answer_command"].as_str().expect("a command line");
     let words: Vec<&str> = answer.split(' ').skip(1).chain(["ignore"]).collect();
@@ -253,8 +378,16 @@ fn the_hook_reads_the_gates_facts_and_the_command_that_answers_it() {
     assert_eq!(answered.code, 0, "{answer}: {}", answered.err);
     session.ends("forced");
     let closed = &lines(&session.project, "told")[1];
-    let seen = (&closed["state"], &closed["gate"], &closed["choice"], &closed["by"]);
-    assert_eq!(seen, (&json!("closed"), &json!(1), &json!("ignore"), &json!("cli")));
+    let seen = (
+        &closed["state"],
+        &closed["gate"],
+        &closed["choice"],
+        &closed["by"],
+    );
+    assert_eq!(
+        seen,
+        (&json!("closed"), &json!(1), &json!("ignore"), &json!("cli"))
+    );
 }
 
 #[test]
@@ -264,8 +397,13 @@ fn values_reach_the_command_as_data() {
     let project = project(hook, "");
     let ran = project.run();
     assert_eq!(ran.code, 5, "{}{}", ran.out, ran.err);
-    let reason = project.kind("gate_opened")[0]["reason"].as_str().expect("a reason").to_owned();
-    let line = |state| format!("{state}|1|retry_limit|continue, send, ignore, disable, abort|{reason}\nsame\n");
+    let reason = project.kind("gate_opened")[0]["reason"]
+        .as_str()
+        .expect("a reason")
+        .to_owned();
+    let line = |state| {
+        format!("{state}|1|retry_limit|continue, send, ignore, disable, abort|{reason}\nsame\n")
+    };
     let told = std::fs::read_to_string(project.root().join("told")).expect("the hook ran");
     assert_eq!(told, line("opened") + &line("closed"));
 }
@@ -274,10 +412,21 @@ fn values_reach_the_command_as_data() {
 fn a_hook_cannot_answer_the_gate_that_it_reports() {
     let hook = format!("'{CREEL}' gate answer \"$CREEL_GATE\" ignore 2>> refused; true");
     let session = Background::start(project(&hook, ""));
-    let refused = || std::fs::read_to_string(session.project.root().join("refused")).unwrap_or_default();
+    let refused =
+        || std::fs::read_to_string(session.project.root().join("refused")).unwrap_or_default();
     until("the hook tried", || !refused().is_empty());
-    assert!(refused().contains("hook may not answer gates"), "{}", refused());
-    assert_eq!(session.project.creel(&["gate", "answer", "1", "abort"]).code, 0);
+    assert!(
+        refused().contains("hook may not answer gates"),
+        "{}",
+        refused()
+    );
+    assert_eq!(
+        session
+            .project
+            .creel(&["gate", "answer", "1", "abort"])
+            .code,
+        0
+    );
     session.ends("aborted");
 }
 
@@ -285,12 +434,24 @@ fn a_hook_cannot_answer_the_gate_that_it_reports() {
 fn a_hook_at_on_gate_cannot_block_and_pipes_nothing() {
     let check = |option: &str| {
         let hook = format!("hooks: {{ on_gate: [{{ command: 'true', {option} }}] }}");
-        Project::with(&format!("prompt: GOAL\nagents: {{ a: {{ command: cat }} }}\n{hook}\n")).creel(&["check"])
+        Project::with(&format!(
+            "prompt: GOAL\nagents: {{ a: {{ command: cat }} }}\n{hook}\n"
+        ))
+        .creel(&["check"])
     };
     let ran = check("on_failure: escalate");
     assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
-    assert!(ran.err.contains("a failure at `on_gate` can only be ignored"), "{}", ran.err);
+    assert!(
+        ran.err
+            .contains("a failure at `on_gate` can only be ignored"),
+        "{}",
+        ran.err
+    );
     let ran = check("pipe_output: true");
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert!(ran.err.contains("`pipe_output` has no effect at `on_gate`"), "{}", ran.err);
+    assert!(
+        ran.err.contains("`pipe_output` has no effect at `on_gate`"),
+        "{}",
+        ran.err
+    );
 }

@@ -1,4 +1,5 @@
-//! The help: groups, examples, topics and manual pages. Nothing of it is stale, and every command is in it.
+//! The help: groups, examples, topics and manual pages. Nothing of it is stale, and every command
+//! is in it.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -13,8 +14,13 @@ use crate::{
 /// All commands, each with its words: `gate answer`.
 fn commands(command: &Command, path: &str) -> Vec<(String, Command)> {
     let mut found = Vec::new();
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-        let path = format!("{path} {}", below.get_name()).trim_start().to_owned();
+    for below in command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set())
+    {
+        let path = format!("{path} {}", below.get_name())
+            .trim_start()
+            .to_owned();
         found.push((path.clone(), below.clone()));
         found.extend(commands(below, &path));
     }
@@ -29,15 +35,22 @@ fn creel(args: &[&str]) -> Ran {
 fn every_command_has_an_example_that_creel_understands() {
     let mut wrong = Vec::new();
     for (path, command) in commands(&help::command(), "") {
-        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("  creel ")).collect();
+        let text = command
+            .get_after_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("  creel "))
+            .collect();
         if lines.is_empty() {
             wrong.push(format!("{path} has no example"));
         }
         for line in lines {
             // Two spaces end the command line: what follows explains it.
             let line = line.trim_start().split("  ").next().unwrap_or_default();
-            let belongs = line == format!("creel {path}") || line.starts_with(&format!("creel {path} "));
+            let belongs =
+                line == format!("creel {path}") || line.starts_with(&format!("creel {path} "));
             if !belongs && !command.has_subcommands() {
                 wrong.push(format!("{path}: an example of another command: {line}"));
             }
@@ -54,15 +67,38 @@ fn the_help_groups_the_commands_gives_examples_and_points_to_the_exit_codes() {
     let shown = creel(&["--help"]);
     assert_eq!((shown.code, shown.err.as_str()), (0, ""));
     let mut from = 0;
-    for group in ["\nRun:\n", "\nWatch:\n", "\nSteer:\n", "\nTasks:\n", "\nShare:\n", "\nSet up:\n", "\nOptions:\n"] {
-        let at = shown.out[from..].find(group).unwrap_or_else(|| panic!("no {group} in\n{}", shown.out));
+    for group in [
+        "\nRun:\n",
+        "\nWatch:\n",
+        "\nSteer:\n",
+        "\nTasks:\n",
+        "\nShare:\n",
+        "\nSet up:\n",
+        "\nOptions:\n",
+    ] {
+        let at = shown.out[from..]
+            .find(group)
+            .unwrap_or_else(|| panic!("no {group} in\n{}", shown.out));
         from += at;
     }
     assert_eq!(shown.out.matches("\n  creel ").count(), 3, "{}", shown.out);
-    assert!(shown.out.contains("`creel help exit-codes`"), "{}", shown.out);
-    for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+    assert!(
+        shown.out.contains("`creel help exit-codes`"),
+        "{}",
+        shown.out
+    );
+    for command in Cli::command()
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+    {
         let row = format!("\n  {} ", command.get_name());
-        assert_eq!(shown.out.matches(&row).count(), 1, "`{}` is in one group\n{}", command.get_name(), shown.out);
+        assert_eq!(
+            shown.out.matches(&row).count(),
+            1,
+            "`{}` is in one group\n{}",
+            command.get_name(),
+            shown.out
+        );
     }
     assert_eq!(shown.out, creel(&["help"]).out);
     assert_eq!(shown.out, creel(&["-h"]).out);
@@ -71,23 +107,41 @@ fn the_help_groups_the_commands_gives_examples_and_points_to_the_exit_codes() {
 #[test]
 fn help_explains_commands_and_topics() {
     let answer = creel(&["help", "gate", "answer"]);
-    assert!(answer.out.contains("Usage: creel gate answer") && answer.out.contains("Examples:\n"), "{}", answer.out);
+    assert!(
+        answer.out.contains("Usage: creel gate answer") && answer.out.contains("Examples:\n"),
+        "{}",
+        answer.out
+    );
     assert_eq!(answer.out, creel(&["gate", "answer", "--help"]).out);
     for (topic, text) in help::TOPICS {
         assert_eq!(creel(&["help", topic]).out, text, "{topic}");
     }
     let wrong = creel(&["help", "exit-code"]);
     assert_eq!(wrong.code, 2);
-    assert!(wrong.err.contains("did you mean `exit-codes`?"), "{}", wrong.err);
+    assert!(
+        wrong.err.contains("did you mean `exit-codes`?"),
+        "{}",
+        wrong.err
+    );
     let wrong = creel(&["help", "gate", "anser"]);
-    assert!(wrong.err.contains("did you mean `answer`?"), "{}", wrong.err);
+    assert!(
+        wrong.err.contains("did you mean `answer`?"),
+        "{}",
+        wrong.err
+    );
 }
 
 /// The first column of the tables below a heading, without backticks.
 fn first_column(page: &str, heading: &str) -> Vec<String> {
-    let section = page.split(&format!("## {heading}\n")).nth(1).expect("the section");
+    let section = page
+        .split(&format!("## {heading}\n"))
+        .nth(1)
+        .expect("the section");
     let section = section.split("\n## ").next().unwrap_or_default();
-    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(2);
+    let rows = section
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .skip(2);
     rows.flat_map(|row| row.split('|').nth(1).unwrap_or_default().split(", "))
         .map(|cell| cell.trim().trim_matches('`').to_owned())
         .collect()
@@ -96,8 +150,16 @@ fn first_column(page: &str, heading: &str) -> Vec<String> {
 #[test]
 fn the_topics_have_what_the_book_has() {
     let page = include_str!("../../docs/reference-commands.md");
-    for (heading, topic) in [("Exit codes", "exit-codes"), ("Environment", "environment"), ("Files", "files")] {
-        let text = help::TOPICS.iter().find(|(name, _)| *name == topic).expect("a topic").1;
+    for (heading, topic) in [
+        ("Exit codes", "exit-codes"),
+        ("Environment", "environment"),
+        ("Files", "files"),
+    ] {
+        let text = help::TOPICS
+            .iter()
+            .find(|(name, _)| *name == topic)
+            .expect("a topic")
+            .1;
         let rows = first_column(page, heading);
         assert!(rows.len() > 5, "{rows:?}");
         for row in rows {
@@ -105,9 +167,14 @@ fn the_topics_have_what_the_book_has() {
         }
     }
     let hooks = help::TOPICS[3].1;
-    for point in creel::engine::hooks::point::HookPoint::ALL.map(creel::engine::hooks::point::HookPoint::name) {
+    for point in creel::engine::hooks::point::HookPoint::ALL
+        .map(creel::engine::hooks::point::HookPoint::name)
+    {
         // Stop decisions and automation have sections of their own in the config.
-        assert!(hooks.contains(point) || ["stop_decision", "automation"].contains(&point), "no {point}");
+        assert!(
+            hooks.contains(point) || ["stop_decision", "automation"].contains(&point),
+            "no {point}"
+        );
     }
 }
 
@@ -119,7 +186,15 @@ fn there_is_a_manual_page_for_every_command() {
     let folder = project.root().join("man/man1");
     let names = |folder: &Path| -> BTreeSet<String> {
         let entries = fs::read_dir(folder).expect("a folder");
-        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+        entries
+            .map(|entry| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .collect()
     };
     let mut wanted: BTreeSet<String> = commands(&help::command(), "")
         .into_iter()
@@ -129,22 +204,49 @@ fn there_is_a_manual_page_for_every_command() {
     assert_eq!(names(&folder), wanted);
     for name in &wanted {
         let page = fs::read_to_string(folder.join(name)).expect("a page");
-        for section in
-            ["NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"]
-        {
-            let heading = |line: &str| line.strip_prefix(".SH ").is_some_and(|rest| rest.trim_matches('"') == section);
+        for section in [
+            "NAME",
+            "SYNOPSIS",
+            "DESCRIPTION",
+            "EXAMPLES",
+            "EXIT STATUS",
+            "ENVIRONMENT",
+            "FILES",
+            "SEE ALSO",
+        ] {
+            let heading = |line: &str| {
+                line.strip_prefix(".SH ")
+                    .is_some_and(|rest| rest.trim_matches('"') == section)
+            };
             assert!(page.lines().any(heading), "{name} has no {section}\n{page}");
         }
-        assert!(page.contains("CREEL_SESSION") && page.contains("journal.jsonl"), "{name}");
-        let (_, description) = page.split_once(".SH DESCRIPTION\n.PP\n").expect("a description");
+        assert!(
+            page.contains("CREEL_SESSION") && page.contains("journal.jsonl"),
+            "{name}"
+        );
+        let (_, description) = page
+            .split_once(".SH DESCRIPTION\n.PP\n")
+            .expect("a description");
         let description = description.lines().next().expect("a line");
-        assert!(description.ends_with('.') && !page.contains(&format!("\\- {description}")), "{name}: {description}");
+        assert!(
+            description.ends_with('.') && !page.contains(&format!("\\- {description}")),
+            "{name}: {description}"
+        );
     }
     let page = fs::read_to_string(folder.join("creel-worker.1")).expect("a page");
-    assert!(page.contains("[\\fB\\-t\\fR|\\fB\\-\\-types\\fR \\fITYPE\\fR]\n"), "{page}");
+    assert!(
+        page.contains("[\\fB\\-t\\fR|\\fB\\-\\-types\\fR \\fITYPE\\fR]\n"),
+        "{page}"
+    );
     let page = fs::read_to_string(folder.join("creel-gate-answer.1")).expect("a page");
-    assert!(page.contains("\\fIGATE\\fR\n\\fICHOICE\\fR\n[\\fITEXT\\fR]\n"), "{page}");
-    assert_eq!(project.creel(&["man"]).out, fs::read_to_string(folder.join("creel.1")).expect("a page"));
+    assert!(
+        page.contains("\\fIGATE\\fR\n\\fICHOICE\\fR\n[\\fITEXT\\fR]\n"),
+        "{page}"
+    );
+    assert_eq!(
+        project.creel(&["man"]).out,
+        fs::read_to_string(folder.join("creel.1")).expect("a page")
+    );
 }
 
 /// The formatter reads every line as it is meant: it has no warnings.
@@ -154,7 +256,15 @@ fn the_manual_pages_are_well_formed() {
     let project = Project::new();
     assert_eq!(project.creel(&["man", "--out", "man"]).code, 0);
     let mut groff = std::process::Command::new("groff");
-    groff.args(["-man", "-Tutf8", "-ww", "-z", "creel.1", "creel-run.1", "creel-gate-answer.1"]);
+    groff.args([
+        "-man",
+        "-Tutf8",
+        "-ww",
+        "-z",
+        "creel.1",
+        "creel-run.1",
+        "creel-gate-answer.1",
+    ]);
     let Ok(output) = groff.current_dir(project.root().join("man")).output() else {
         eprintln!("groff is not installed: the manual pages are not formatted");
         return;
@@ -169,9 +279,22 @@ fn completed(shell: &str, file: &str, args: &[&str]) -> Option<String> {
     let project = Project::new();
     project.write(file, &project.creel(&["completions", shell]).out);
     let mut command = std::process::Command::new("timeout");
-    command.args(["60", shell]).args(args).current_dir(project.root()).env("HOME", project.root());
-    let creel = Path::new(env!("CARGO_BIN_EXE_creel")).parent().expect("a folder").display().to_string();
-    command.env("PATH", format!("{creel}:{}", std::env::var("PATH").expect("a PATH"))).env("TERM", "xterm");
+    command
+        .args(["60", shell])
+        .args(args)
+        .current_dir(project.root())
+        .env("HOME", project.root());
+    let creel = Path::new(env!("CARGO_BIN_EXE_creel"))
+        .parent()
+        .expect("a folder")
+        .display()
+        .to_string();
+    command
+        .env(
+            "PATH",
+            format!("{creel}:{}", std::env::var("PATH").expect("a PATH")),
+        )
+        .env("TERM", "xterm");
     let ran = Ran::of(&command.output().expect("timeout is installed"));
     if ran.code == 127 {
         eprintln!("{shell} is not installed: its completions are not tried");
@@ -183,10 +306,14 @@ fn completed(shell: &str, file: &str, args: &[&str]) -> Option<String> {
 
 #[test]
 fn fish_completes_commands_and_options() {
-    let script =
-        "source creel.fish; complete -C 'creel wor'; complete -C 'creel task bl'; complete -C 'creel run --max'";
-    let Some(out) = completed("fish", "creel.fish", &["--no-config", "-c", script]) else { return };
-    let words: Vec<&str> = out.lines().filter_map(|line| line.split('\t').next()).collect();
+    let script = "source creel.fish; complete -C 'creel wor'; complete -C 'creel task bl'; complete -C 'creel run --max'";
+    let Some(out) = completed("fish", "creel.fish", &["--no-config", "-c", script]) else {
+        return;
+    };
+    let words: Vec<&str> = out
+        .lines()
+        .filter_map(|line| line.split('\t').next())
+        .collect();
     assert_eq!(words, ["worker", "worktree", "block", "--max-iterations"]);
 }
 
@@ -207,16 +334,24 @@ fn zsh_completes_commands_and_options() {
         zpty -d z
         print done
     "#;
-    let Some(out) = completed("zsh", "zsh/_creel", &["-f", "-c", script]) else { return };
+    let Some(out) = completed("zsh", "zsh/_creel", &["-f", "-c", script]) else {
+        return;
+    };
     assert_eq!(out, "done\n");
 }
 
 #[test]
 fn the_version_names_the_commit() {
     let shown = creel(&["--version"]);
-    let pattern = r"^creel \d+\.\d+\.\d+ \(([0-9a-f]{7,} \d{4}-\d\d-\d\d or later, )?debug build\)\n$";
-    // A release build has only the commit, and outside of a checkout nothing.
     let pattern =
-        regex::Regex::new(&format!(r"{pattern}|^creel \d+\.\d+\.\d+( \([0-9a-f]{{7,}}( \d{{4}}-\d\d-\d\d)?\))?\n$"));
-    assert!(pattern.expect("a regular expression").is_match(&shown.out), "{}", shown.out);
+        r"^creel \d+\.\d+\.\d+ \(([0-9a-f]{7,} \d{4}-\d\d-\d\d or later, )?debug build\)\n$";
+    // A release build has only the commit, and outside of a checkout nothing.
+    let pattern = regex::Regex::new(&format!(
+        r"{pattern}|^creel \d+\.\d+\.\d+( \([0-9a-f]{{7,}}( \d{{4}}-\d\d-\d\d)?\))?\n$"
+    ));
+    assert!(
+        pattern.expect("a regular expression").is_match(&shown.out),
+        "{}",
+        shown.out
+    );
 }

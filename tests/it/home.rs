@@ -50,7 +50,13 @@ fn key(name: &str) -> SessionKey {
 }
 
 fn session(name: &str, project: &str, minutes: i64, state: ListedState) -> SessionChange {
-    let changed = UnixTime(NOW - if matches!(state, ListedState::Runs { .. }) { 0 } else { minutes * MINUTE });
+    let changed = UnixTime(
+        NOW - if matches!(state, ListedState::Runs { .. }) {
+            0
+        } else {
+            minutes * MINUTE
+        },
+    );
     let listed = ListedSession {
         agent: "claude".into(),
         goal: goal(name).into(),
@@ -73,21 +79,38 @@ fn goal(name: &str) -> &'static str {
 }
 
 fn runs(activity: CurrentActivity) -> ListedState {
-    ListedState::Runs { activity, reason: String::new() }
+    ListedState::Runs {
+        activity,
+        reason: String::new(),
+    }
 }
 
 fn asks(minutes: i64) -> ListedState {
-    let activity = CurrentActivity::NeedsUser { gate: GateKind::RetryLimit, since: UnixTime(NOW - minutes * MINUTE) };
-    ListedState::Runs { activity, reason: "case_4 … left: 1, right: 0".into() }
+    let activity = CurrentActivity::NeedsUser {
+        gate: GateKind::RetryLimit,
+        since: UnixTime(NOW - minutes * MINUTE),
+    };
+    ListedState::Runs {
+        activity,
+        reason: "case_4 … left: 1, right: 0".into(),
+    }
 }
 
 fn works() -> ListedState {
     let since = Some(UnixTime(NOW - 72_000));
-    runs(CurrentActivity::Works { since, heard: since, silent: false, then: None })
+    runs(CurrentActivity::Works {
+        since,
+        heard: since,
+        silent: false,
+        then: None,
+    })
 }
 
 fn ended(outcome: SessionOutcome, reason: &str) -> ListedState {
-    ListedState::Ended { outcome, reason: reason.into() }
+    ListedState::Ended {
+        outcome,
+        reason: reason.into(),
+    }
 }
 
 /// The sessions of the target's picture, and some more.
@@ -102,11 +125,36 @@ fn sessions() -> Vec<SessionChange> {
         session("fix-parser", "/home/me/src/parser", 12, asks(12)),
         session("docs", "/home/me/src/site", 3, works()),
         session("task-7", "/home/me/src/parser", 33, runs(hook)),
-        session("nightly", "/home/me/src/site", 7, runs(CurrentActivity::Paused { by: String::new() })),
-        session("add-cli", "/home/me/src/parser", 60, ended(SessionOutcome::Complete, "all tests pass")),
-        session("lint", "/srv/very/long/path/of/a/project/elsewhere", 90, ended(SessionOutcome::Forced, "fmt")),
-        session("broken", "/home/me/src/site", 2_000, ended(SessionOutcome::Failed, "3 turns failed in a row")),
-        session("killed", "/home/me/src/site", 5_000, ListedState::Stopped { gate: None }),
+        session(
+            "nightly",
+            "/home/me/src/site",
+            7,
+            runs(CurrentActivity::Paused { by: String::new() }),
+        ),
+        session(
+            "add-cli",
+            "/home/me/src/parser",
+            60,
+            ended(SessionOutcome::Complete, "all tests pass"),
+        ),
+        session(
+            "lint",
+            "/srv/very/long/path/of/a/project/elsewhere",
+            90,
+            ended(SessionOutcome::Forced, "fmt"),
+        ),
+        session(
+            "broken",
+            "/home/me/src/site",
+            2_000,
+            ended(SessionOutcome::Failed, "3 turns failed in a row"),
+        ),
+        session(
+            "killed",
+            "/home/me/src/site",
+            5_000,
+            ListedState::Stopped { gate: None },
+        ),
         session("unread", "/home/me/src/site", 9_000, ListedState::Unread),
     ]
 }
@@ -132,7 +180,12 @@ fn home(size: Cells) -> HomeModel {
 }
 
 fn draw(model: &mut HomeModel) -> Buffer {
-    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+    let area = Rect {
+        x: 0,
+        y: 0,
+        width: model.size.0,
+        height: model.size.1,
+    };
     let mut buffer = Buffer::empty(area);
     view::prepare(model, area);
     view::draw(model, area, &mut buffer);
@@ -152,8 +205,11 @@ fn press(model: &mut HomeModel, keys: &str) -> Vec<HomeRequest> {
         "right" => KeyCode::Right,
         other => KeyCode::Char(other.chars().next().expect("a key")),
     };
-    let keys = keys.split(' ').map(|key| KeyEvent::new(code(key), KeyModifiers::NONE));
-    keys.flat_map(|key| update(model, HomeEvent::Key(key))).collect()
+    let keys = keys
+        .split(' ')
+        .map(|key| KeyEvent::new(code(key), KeyModifiers::NONE));
+    keys.flat_map(|key| update(model, HomeEvent::Key(key)))
+        .collect()
 }
 
 // Frames
@@ -188,13 +244,22 @@ fn the_frames_of_the_home_screen() {
         fleet.scope = HomeScope::Fleet;
         let on = |change: SessionChange, host: &str, user: &str| match change {
             SessionChange::Seen(key, listed) => {
-                let listed = ListedSession { host: host.into(), user: user.into(), ..*listed };
+                let listed = ListedSession {
+                    host: host.into(),
+                    user: user.into(),
+                    ..*listed
+                };
                 SessionChange::Seen(key, Box::new(listed))
             }
             removed @ SessionChange::Removed(_) => removed,
         };
-        let hosts = [("build-1", "ada"), ("laptop", "grace")].into_iter().cycle();
-        let all = sessions().into_iter().zip(hosts).map(|(one, (host, user))| on(one, host, user));
+        let hosts = [("build-1", "ada"), ("laptop", "grace")]
+            .into_iter()
+            .cycle();
+        let all = sessions()
+            .into_iter()
+            .zip(hosts)
+            .map(|(one, (host, user))| on(one, host, user));
         update(&mut fleet, HomeEvent::AllSessions(all.collect()));
         show("fleet", &mut fleet);
         expected.assert_eq(&shown);
@@ -205,8 +270,14 @@ fn the_frames_of_the_home_screen() {
 fn the_styles_of_the_home_screen() {
     let themes = [
         (dark(), expect_file!["../frames/home-styles-dark.txt"]),
-        (ScreenTheme::chosen(ThemeName::Light, false), expect_file!["../frames/home-styles-light.txt"]),
-        (ScreenTheme::chosen(ThemeName::Dark, true), expect_file!["../frames/home-styles-plain.txt"]),
+        (
+            ScreenTheme::chosen(ThemeName::Light, false),
+            expect_file!["../frames/home-styles-light.txt"],
+        ),
+        (
+            ScreenTheme::chosen(ThemeName::Dark, true),
+            expect_file!["../frames/home-styles-plain.txt"],
+        ),
     ];
     for (theme, expected) in themes {
         let mut model = home_in((120, 40), theme);
@@ -219,8 +290,15 @@ fn the_styles_of_the_home_screen() {
 fn every_size_shows_what_needs_the_user_and_what_runs() {
     for size in SIZES {
         let frame = frame(&mut home(size));
-        for fact in ["1 needs you", "NEEDS YOU", "◆ fix-parser", "Retry limit", "since 14:32", "2/10", "Working 1:12"]
-        {
+        for fact in [
+            "1 needs you",
+            "NEEDS YOU",
+            "◆ fix-parser",
+            "Retry limit",
+            "since 14:32",
+            "2/10",
+            "Working 1:12",
+        ] {
             assert!(frame.contains(fact), "no `{fact}` at {size:?}:\n{frame}");
         }
     }
@@ -244,14 +322,22 @@ fn only_running_sessions_move() {
     assert_eq!(model.next_tick(), Some(UnixTime(NOW + 1_000)));
     let before = frame(&mut model);
     model.now = UnixTime(NOW + 250);
-    assert_eq!(frame(&mut model), before, "with reduced motion nothing spins");
+    assert_eq!(
+        frame(&mut model),
+        before,
+        "with reduced motion nothing spins"
+    );
     let resting = sessions().into_iter().filter(|change| match change {
         SessionChange::Seen(_, listed) => !listed.has_clock(),
         SessionChange::Removed(_) => false,
     });
     let mut model = home_in((120, 40), dark());
     update(&mut model, HomeEvent::AllSessions(resting.collect()));
-    assert_eq!(model.next_tick(), None, "a session at a gate or at its end draws nothing");
+    assert_eq!(
+        model.next_tick(),
+        None,
+        "a session at a gate or at its end draws nothing"
+    );
     let before = frame(&mut model);
     model.now = UnixTime(NOW + 10 * MINUTE);
     assert_eq!(frame(&mut model), before);
@@ -262,52 +348,107 @@ fn only_running_sessions_move() {
 #[test]
 fn the_cursor_stays_on_its_session_when_the_order_changes() {
     let mut model = home((80, 24));
-    let chosen = |model: &HomeModel| model.chosen().map(|row| row.session.name.clone()).unwrap_or_default();
+    let chosen = |model: &HomeModel| {
+        model
+            .chosen()
+            .map(|row| row.session.name.clone())
+            .unwrap_or_default()
+    };
     press(&mut model, "down");
     assert_eq!((chosen(&model).as_str(), model.position()), ("docs", 1));
-    update(&mut model, HomeEvent::Sessions(vec![session("nightly", "/home/me/src/site", 7, asks(1))]));
+    update(
+        &mut model,
+        HomeEvent::Sessions(vec![session("nightly", "/home/me/src/site", 7, asks(1))]),
+    );
     assert_eq!((chosen(&model).as_str(), model.position()), ("docs", 2));
     let over = ended(SessionOutcome::Complete, "done");
-    update(&mut model, HomeEvent::Sessions(vec![session("docs", "/home/me/src/site", 0, over)]));
+    update(
+        &mut model,
+        HomeEvent::Sessions(vec![session("docs", "/home/me/src/site", 0, over)]),
+    );
     assert_eq!((chosen(&model).as_str(), model.position()), ("docs", 3));
-    update(&mut model, HomeEvent::Sessions(vec![SessionChange::Removed(key("docs"))]));
-    assert_eq!((chosen(&model).as_str(), model.position()), ("add-cli", 3), "the next one takes its place");
+    update(
+        &mut model,
+        HomeEvent::Sessions(vec![SessionChange::Removed(key("docs"))]),
+    );
+    assert_eq!(
+        (chosen(&model).as_str(), model.position()),
+        ("add-cli", 3),
+        "the next one takes its place"
+    );
 }
 
 #[test]
 fn keys_do_what_the_footer_says_and_nothing_else() {
     let mut model = home((120, 40));
-    assert!(frame(&mut model).contains("enter open  a answer  n new session  s stop  / filter  ? keys  q quit"));
-    assert_eq!(press(&mut model, "enter"), [HomeRequest::Attach(key("fix-parser"))]);
-    assert_eq!(press(&mut model, "a"), [HomeRequest::Attach(key("fix-parser"))]);
+    assert!(
+        frame(&mut model)
+            .contains("enter open  a answer  n new session  s stop  / filter  ? keys  q quit")
+    );
+    assert_eq!(
+        press(&mut model, "enter"),
+        [HomeRequest::Attach(key("fix-parser"))]
+    );
+    assert_eq!(
+        press(&mut model, "a"),
+        [HomeRequest::Attach(key("fix-parser"))]
+    );
     assert_eq!(press(&mut model, "x"), []);
     assert!(frame(&mut model).contains("fix-parser is running: stop it first"));
-    assert_eq!(press(&mut model, "s 2"), [HomeRequest::Stop(key("fix-parser"), StopTiming::Now)]);
-    assert_eq!(press(&mut model, "s enter"), [HomeRequest::Stop(key("fix-parser"), StopTiming::AfterIteration)]);
+    assert_eq!(
+        press(&mut model, "s 2"),
+        [HomeRequest::Stop(key("fix-parser"), StopTiming::Now)]
+    );
+    assert_eq!(
+        press(&mut model, "s enter"),
+        [HomeRequest::Stop(
+            key("fix-parser"),
+            StopTiming::AfterIteration
+        )]
+    );
     assert_eq!(press(&mut model, "s 3"), []);
     assert_eq!(press(&mut model, "down a"), []);
     assert!(frame(&mut model).contains("docs does not need you"));
-    assert_eq!(press(&mut model, "G k enter"), [HomeRequest::Replay(key("killed"))]);
+    assert_eq!(
+        press(&mut model, "G k enter"),
+        [HomeRequest::Replay(key("killed"))]
+    );
     assert_eq!(press(&mut model, "q"), [HomeRequest::Quit]);
-    assert_eq!(press(&mut model, "n"), [HomeRequest::PrepareNew(Some(key("killed")))]);
+    assert_eq!(
+        press(&mut model, "n"),
+        [HomeRequest::PrepareNew(Some(key("killed")))]
+    );
 }
 
 #[test]
 fn a_session_that_ran_while_the_home_screen_was_closed_is_read_again() {
     let mut model = home((80, 24));
     let mut memory = {
-        update(&mut model, HomeEvent::Sessions(vec![session("docs", "/home/me/src/site", 3, stopped())]));
+        update(
+            &mut model,
+            HomeEvent::Sessions(vec![session("docs", "/home/me/src/site", 3, stopped())]),
+        );
         model.remember()
     };
     let mut again = home_in((80, 24), dark());
     again.restore(&mut memory);
-    let back = |name: &str, minutes: i64| session(name, "/home/me/src/site", minutes, ListedState::Unread);
+    let back =
+        |name: &str, minutes: i64| session(name, "/home/me/src/site", minutes, ListedState::Unread);
     // One ran until now, the other one has not changed.
-    update(&mut again, HomeEvent::AllSessions(vec![back("docs", 0), back("killed", 5_000)]));
+    update(
+        &mut again,
+        HomeEvent::AllSessions(vec![back("docs", 0), back("killed", 5_000)]),
+    );
     let unread: Vec<SessionKey> = again.unread_in_sight();
     assert_eq!(unread, [key("docs")], "{}", frame(&mut again));
-    // Until then it shows what was known, so that no key of the footer moves while the user clicks on it.
-    assert!(again.rows().iter().all(|row| matches!(row.session.state, ListedState::Stopped { .. })));
+    // Until then it shows what was known, so that no key of the footer moves while the user clicks
+    // on it.
+    assert!(
+        again
+            .rows()
+            .iter()
+            .all(|row| matches!(row.session.state, ListedState::Stopped { .. }))
+    );
     // Even if the user leaves the home screen before it is read.
     let mut memory = again.remember();
     let mut later = home_in((80, 24), dark());
@@ -316,9 +457,15 @@ fn a_session_that_ran_while_the_home_screen_was_closed_is_read_again() {
     let mut memory = later.remember();
     let mut again = home_in((80, 24), dark());
     again.restore(&mut memory);
-    update(&mut again, HomeEvent::AllSessions(vec![back("docs", 0), back("killed", 5_000)]));
+    update(
+        &mut again,
+        HomeEvent::AllSessions(vec![back("docs", 0), back("killed", 5_000)]),
+    );
     assert_eq!(again.unread_in_sight(), [key("docs")]);
-    update(&mut again, HomeEvent::Sessions(vec![session("docs", "/home/me/src/site", 0, stopped())]));
+    update(
+        &mut again,
+        HomeEvent::Sessions(vec![session("docs", "/home/me/src/site", 0, stopped())]),
+    );
     assert_eq!(again.unread_in_sight(), []);
 }
 
@@ -326,21 +473,47 @@ fn a_session_that_ran_while_the_home_screen_was_closed_is_read_again() {
 fn a_narrow_home_tells_sessions_apart_and_shows_the_goal() {
     let mut model = home_in((60, 16), dark());
     let seen = |name: &str, goal: &str| {
-        let SessionChange::Seen(key, listed) = session(name, "/home/me/src/parser", 1, works()) else { unreachable!() };
-        SessionChange::Seen(key, Box::new(ListedSession { goal: goal.into(), ..*listed }))
+        let SessionChange::Seen(key, listed) = session(name, "/home/me/src/parser", 1, works())
+        else {
+            unreachable!()
+        };
+        SessionChange::Seen(
+            key,
+            Box::new(ListedSession {
+                goal: goal.into(),
+                ..*listed
+            }),
+        )
     };
     let all = vec![
-        seen("fix-the-parser-of-nested-lists-2", "Fix the parser of nested lists"),
+        seen(
+            "fix-the-parser-of-nested-lists-2",
+            "Fix the parser of nested lists",
+        ),
         seen("fix-the-parser-of-nested-lists-3", "Write the printer"),
     ];
     update(&mut model, HomeEvent::AllSessions(all));
     let shown = frame(&mut model);
-    assert!(shown.contains("fix-the-…d-lists-2") && shown.contains("fix-the-…d-lists-3"), "{shown}");
-    assert!(shown.contains("\n ~/src/parser · Fix the parser of nested lists\n"), "{shown}");
+    assert!(
+        shown.contains("fix-the-…d-lists-2") && shown.contains("fix-the-…d-lists-3"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("\n ~/src/parser · Fix the parser of nested lists\n"),
+        "{shown}"
+    );
     press(&mut model, "j");
-    assert!(frame(&mut model).contains("~/src/parser · Write the printer"), "{}", frame(&mut model));
+    assert!(
+        frame(&mut model).contains("~/src/parser · Write the printer"),
+        "{}",
+        frame(&mut model)
+    );
     model.size = (120, 40);
-    assert!(frame(&mut model).contains("\n Write the printer\n"), "{}", frame(&mut model));
+    assert!(
+        frame(&mut model).contains("\n Write the printer\n"),
+        "{}",
+        frame(&mut model)
+    );
 }
 
 /// The sessions of docs/home.md.
@@ -352,11 +525,30 @@ fn sessions_of_the_book() -> Vec<SessionChange> {
         removed @ SessionChange::Removed(_) => removed,
     };
     let mores: [&dyn Fn(ListedSession) -> ListedSession; 6] = [
-        &|listed| ListedSession { goal: "Fix the parser: nested lists lose their last item".into(), ..listed },
-        &|listed| ListedSession { agent: "codex".into(), iteration: 1, max_iterations: 5, ..listed },
-        &|listed| ListedSession { iteration: 4, ..listed },
-        &|listed| ListedSession { iteration: 7, max_iterations: 30, ..listed },
-        &|listed| ListedSession { cost: 0.42, iteration: 3, ..listed },
+        &|listed| ListedSession {
+            goal: "Fix the parser: nested lists lose their last item".into(),
+            ..listed
+        },
+        &|listed| ListedSession {
+            agent: "codex".into(),
+            iteration: 1,
+            max_iterations: 5,
+            ..listed
+        },
+        &|listed| ListedSession {
+            iteration: 4,
+            ..listed
+        },
+        &|listed| ListedSession {
+            iteration: 7,
+            max_iterations: 30,
+            ..listed
+        },
+        &|listed| ListedSession {
+            cost: 0.42,
+            iteration: 3,
+            ..listed
+        },
         &|listed| ListedSession {
             agent: "gemini".into(),
             iteration: 1,
@@ -365,7 +557,11 @@ fn sessions_of_the_book() -> Vec<SessionChange> {
             ..listed
         },
     ];
-    sessions.into_iter().zip(mores).map(|(one, more)| with(one, more)).collect()
+    sessions
+        .into_iter()
+        .zip(mores)
+        .map(|(one, more)| with(one, more))
+        .collect()
 }
 
 #[test]
@@ -376,11 +572,17 @@ fn the_list_in_the_book_is_a_frame() {
     let page = fs::read_to_string(&path).expect("the page");
     let (before, rest) = page.split_once("```text\n").expect("the list");
     let (_, after) = rest.split_once("```\n").expect("its end");
-    let written = format!("{before}```text\n{}\n```\n{after}", frame(&mut model).trim_end());
+    let written = format!(
+        "{before}```text\n{}\n```\n{after}",
+        frame(&mut model).trim_end()
+    );
     if std::env::var_os("UPDATE_ASSETS").is_some() {
         fs::write(&path, &written).expect("it is ours");
     }
-    assert!(written == page, "run the tests with UPDATE_ASSETS=1 to write docs/home.md again");
+    assert!(
+        written == page,
+        "run the tests with UPDATE_ASSETS=1 to write docs/home.md again"
+    );
 }
 
 #[test]
@@ -392,14 +594,24 @@ fn the_home_screen_of_a_worker_says_so_and_what_quitting_does() {
     assert!(shown.contains("q stop the worker"), "{shown}");
     press(&mut model, "?");
     let help = frame(&mut model);
-    assert!(help.contains("stop the worker; its tasks go back to the queue"), "{help}");
+    assert!(
+        help.contains("stop the worker; its tasks go back to the queue"),
+        "{help}"
+    );
     assert!(!help.contains("sessions keep running"), "{help}");
-    assert_eq!(model.farewell(), None, "the worker says itself how it ended");
+    assert_eq!(
+        model.farewell(),
+        None,
+        "the worker says itself how it ended"
+    );
 }
 
 #[test]
 fn leaving_says_what_happens_to_running_sessions() {
-    assert_eq!(home((80, 24)).farewell().as_deref(), Some("4 sessions keep running; `creel` shows them again"));
+    assert_eq!(
+        home((80, 24)).farewell().as_deref(),
+        Some("4 sessions keep running; `creel` shows them again")
+    );
     assert_eq!(home_in((80, 24), dark()).farewell(), None);
 }
 
@@ -407,7 +619,11 @@ fn leaving_says_what_happens_to_running_sessions() {
 fn a_filter_narrows_the_list_and_escape_takes_it_back() {
     let mut model = home((80, 24));
     press(&mut model, "/ p a r s e r enter");
-    let names: Vec<&str> = model.rows().iter().map(|row| row.session.name.as_str()).collect();
+    let names: Vec<&str> = model
+        .rows()
+        .iter()
+        .map(|row| row.session.name.as_str())
+        .collect();
     assert_eq!(names, ["fix-parser", "task-7", "add-cli"]);
     press(&mut model, "esc");
     assert_eq!(model.rows().len(), sessions().len());
@@ -416,31 +632,60 @@ fn a_filter_narrows_the_list_and_escape_takes_it_back() {
 #[test]
 fn a_click_opens_the_session_under_it_and_the_wheel_moves_the_cursor() {
     let mut model = home((80, 24));
-    let mouse = |kind, row| MouseEvent { kind, column: 10, row, modifiers: KeyModifiers::NONE };
-    let row = frame(&mut model).lines().position(|line| line.contains("docs")).expect("it is there");
+    let mouse = |kind, row| MouseEvent {
+        kind,
+        column: 10,
+        row,
+        modifiers: KeyModifiers::NONE,
+    };
+    let row = frame(&mut model)
+        .lines()
+        .position(|line| line.contains("docs"))
+        .expect("it is there");
     let row = u16::try_from(row).expect("a row");
     let click = mouse(MouseEventKind::Down(MouseButton::Left), row);
-    assert_eq!(update(&mut model, HomeEvent::Mouse(click)), [HomeRequest::Attach(key("docs"))]);
+    assert_eq!(
+        update(&mut model, HomeEvent::Mouse(click)),
+        [HomeRequest::Attach(key("docs"))]
+    );
     let heading = mouse(MouseEventKind::Down(MouseButton::Left), 1);
     assert_eq!(update(&mut model, HomeEvent::Mouse(heading)), []);
-    update(&mut model, HomeEvent::Mouse(mouse(MouseEventKind::ScrollDown, 3)));
+    update(
+        &mut model,
+        HomeEvent::Mouse(mouse(MouseEventKind::ScrollDown, 3)),
+    );
     assert_eq!(model.position(), 4);
 }
 
 #[test]
 fn a_long_list_scrolls_with_its_cursor() {
-    let many = (0..100).map(|n| session(&format!("s-{n:03}"), "/p", n, ended(SessionOutcome::Complete, "")));
+    let many = (0..100).map(|n| {
+        session(
+            &format!("s-{n:03}"),
+            "/p",
+            n,
+            ended(SessionOutcome::Complete, ""),
+        )
+    });
     for size in SIZES {
         let mut model = home_in(size, dark());
         update(&mut model, HomeEvent::AllSessions(many.clone().collect()));
         for _ in 0..100 {
             let name = model.chosen().expect("a session").session.name.clone();
             let frame = frame(&mut model);
-            assert!(frame.lines().any(|line| line.starts_with('▌') && line.contains(&name)), "{name}:\n{frame}");
+            assert!(
+                frame
+                    .lines()
+                    .any(|line| line.starts_with('▌') && line.contains(&name)),
+                "{name}:\n{frame}"
+            );
             press(&mut model, "down");
         }
         press(&mut model, "<");
-        assert!(frame(&mut model).contains(" ENDED"), "the heading is visible again");
+        assert!(
+            frame(&mut model).contains(" ENDED"),
+            "the heading is visible again"
+        );
     }
 }
 
@@ -454,20 +699,34 @@ fn home_follows_five_sessions_and_opens_stops_and_removes_them() {
     }
     let mut terminal = Terminal::open(&project, &[], (120, 40));
     terminal.wait_for("five sessions", |shown| {
-        ["NEEDS YOU  1", "RUNNING  2", "ENDED  2", "◆ asks", "Retry limit: case_4 FAILED", "Complete: "]
-            .iter()
-            .all(|text| shown.has(text))
+        [
+            "NEEDS YOU  1",
+            "RUNNING  2",
+            "ENDED  2",
+            "◆ asks",
+            "Retry limit: case_4 FAILED",
+            "Complete: ",
+        ]
+        .iter()
+        .all(|text| shown.has(text))
     });
     // Two of them change.
     project.write("go-works-1", "");
-    terminal.wait_for("one has ended", |shown| shown.has("RUNNING  1") && shown.has("ENDED  3"));
+    terminal.wait_for("one has ended", |shown| {
+        shown.has("RUNNING  1") && shown.has("ENDED  3")
+    });
     let answered = project.creel(&["gate", "answer", "1", "ignore", "-s", "asks"]);
     assert_eq!(answered.code, 0, "{}", answered.err);
-    terminal.wait_for("no session needs the user", |shown| !shown.has("NEEDS YOU") && shown.has("⚠ asks"));
+    terminal.wait_for("no session needs the user", |shown| {
+        !shown.has("NEEDS YOU") && shown.has("⚠ asks")
+    });
     // Open one, and return.
     terminal.press("home");
     terminal.wait_for("the cursor", |shown| {
-        shown.text().lines().any(|line| line.starts_with('▌') && line.contains("works-2"))
+        shown
+            .text()
+            .lines()
+            .any(|line| line.starts_with('▌') && line.contains("works-2"))
     });
     terminal.press("enter");
     terminal.wait_for_status("WORKING");
@@ -477,15 +736,27 @@ fn home_follows_five_sessions_and_opens_stops_and_removes_them() {
     terminal.press("s");
     terminal.wait_for_text("Stop works-2?");
     terminal.press("2");
-    terminal.wait_for("it has stopped", |shown| shown.has("ENDED  5") && shown.has("■ works-2"));
+    terminal.wait_for("it has stopped", |shown| {
+        shown.has("ENDED  5") && shown.has("■ works-2")
+    });
     // Remove it.
     terminal.press("x");
     let folder = project.root().join(".creel/sessions/works-2");
-    terminal.wait_for("what it deletes", |shown| shown.has("Remove works-2?") && shown.has("/.creel/sessions/works-2"));
+    terminal.wait_for("what it deletes", |shown| {
+        shown.has("Remove works-2?") && shown.has("/.creel/sessions/works-2")
+    });
     assert!(folder.exists());
     terminal.press("2");
-    terminal.wait_for("it is gone", |shown| shown.has("works-2 is removed") && shown.has("ENDED  4"));
-    assert!(!folder.exists() && !project.root().join(".creel/sessions/.unfinished/works-2").exists());
+    terminal.wait_for("it is gone", |shown| {
+        shown.has("works-2 is removed") && shown.has("ENDED  4")
+    });
+    assert!(
+        !folder.exists()
+            && !project
+                .root()
+                .join(".creel/sessions/.unfinished/works-2")
+                .exists()
+    );
     // Replay one, and return.
     terminal.press("enter");
     terminal.wait_for_text("Stream");
@@ -503,9 +774,13 @@ fn a_session_that_starts_elsewhere_appears_and_one_that_is_killed_stops() {
     let mut terminal = Terminal::open(&project, &[], (80, 24));
     terminal.wait_for_text("✓ done");
     detached(&project, "other", "works");
-    terminal.wait_for("the other project", |shown| shown.has("RUNNING  1") && shown.has("works"));
-    let pid = fs::read_to_string(project.root().join("other/.creel/sessions/works/pid")).expect("it runs");
-    let pid = rustix::process::Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process");
+    terminal.wait_for("the other project", |shown| {
+        shown.has("RUNNING  1") && shown.has("works")
+    });
+    let pid = fs::read_to_string(project.root().join("other/.creel/sessions/works/pid"))
+        .expect("it runs");
+    let pid =
+        rustix::process::Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
     terminal.wait_for_text("Stopped in iteration 1");
     project.write("other/go", "");
@@ -527,9 +802,17 @@ fn a_session_can_be_started_from_home_and_home_shows_again_when_it_is_left() {
     terminal.wait_for_status("COMPLETE");
     terminal.press("q");
     terminal.wait_for("both", |shown| shown.has("ENDED  2") && shown.has("✓ done"));
-    let sessions = fs::read_dir(project.root().join(".creel/sessions")).expect("sessions").filter_map(Result::ok);
-    let journals = sessions.filter_map(|entry| fs::read_to_string(entry.path().join("journal.jsonl")).ok());
-    assert!(journals.into_iter().any(|text| text.contains("Write the parser.")), "the prompt was sent");
+    let sessions = fs::read_dir(project.root().join(".creel/sessions"))
+        .expect("sessions")
+        .filter_map(Result::ok);
+    let journals =
+        sessions.filter_map(|entry| fs::read_to_string(entry.path().join("journal.jsonl")).ok());
+    assert!(
+        journals
+            .into_iter()
+            .any(|text| text.contains("Write the parser.")),
+        "the prompt was sent"
+    );
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
     terminal.is_as_it_was();
@@ -541,7 +824,9 @@ fn an_empty_home_writes_a_config_and_shows_the_demo() {
     let mut terminal = Terminal::open(&project, &[], (100, 30));
     // By key, and by a click on the line that offers it.
     click_on(&terminal, "watch the demo");
-    terminal.wait_for("the demo", |shown| shown.has("any key skip ahead") && shown.status().contains("demo"));
+    terminal.wait_for("the demo", |shown| {
+        shown.has("any key skip ahead") && shown.status().contains("demo")
+    });
     terminal.press("ctrl-c ctrl-c");
     terminal.wait_for_text("write a creel.yaml");
     terminal.press("d");
@@ -552,8 +837,12 @@ fn an_empty_home_writes_a_config_and_shows_the_demo() {
     terminal.wait_for_text("Which agent should do the work?");
     // The defaults answer all questions; the last key returns to the home screen.
     terminal.press("enter enter enter enter");
-    until("creel init has run", || project.root().join("creel.yaml").exists());
-    terminal.wait_for("home", |shown| shown.screen().alternate_screen() && shown.has("q quit"));
+    until("creel init has run", || {
+        project.root().join("creel.yaml").exists()
+    });
+    terminal.wait_for("home", |shown| {
+        shown.screen().alternate_screen() && shown.has("q quit")
+    });
     terminal.press("i");
     terminal.wait_for_text("This folder already has a config");
     terminal.press("q");
@@ -567,9 +856,13 @@ fn a_stopped_session_is_resumed_from_home() {
     detached(&project, "", "asks");
     finish(&project, &["asks"]);
     let mut terminal = Terminal::open(&project, &[], (100, 30));
-    terminal.wait_for("it has ended", |shown| shown.has("ENDED  1") && shown.has("r resume"));
+    terminal.wait_for("it has ended", |shown| {
+        shown.has("ENDED  1") && shown.has("r resume")
+    });
     click_on(&terminal, "r resume");
-    terminal.wait_for("its screen", |shown| shown.status().contains("asks") && shown.has("1 Stream"));
+    terminal.wait_for("its screen", |shown| {
+        shown.status().contains("asks") && shown.has("1 Stream")
+    });
     terminal.press("ctrl-c");
     terminal.wait_for_text("Leave?");
     click_on(&terminal, "Stop now");
@@ -583,12 +876,19 @@ fn an_empty_home_explains_itself_at_any_size() {
     let project = Project::new();
     let mut terminal = Terminal::open(&project, &[], (80, 24));
     terminal.wait_for("what creel is", |shown| {
-        ["creel runs a coding agent", "watch the demo", "write a creel.yaml", "d demo"]
-            .iter()
-            .all(|text| shown.has(text))
+        [
+            "creel runs a coding agent",
+            "watch the demo",
+            "write a creel.yaml",
+            "d demo",
+        ]
+        .iter()
+        .all(|text| shown.has(text))
     });
     terminal.resize((40, 10));
-    terminal.wait_for("less", |shown| shown.has("creel runs a coding agent") && shown.has("q quit"));
+    terminal.wait_for("less", |shown| {
+        shown.has("creel runs a coding agent") && shown.has("q quit")
+    });
     terminal.resize((20, 5));
     terminal.wait_for_text("Terminal too small");
     terminal.resize((80, 24));
@@ -603,9 +903,18 @@ fn without_a_terminal_creel_prints_its_help() {
     let project = Project::with(CONFIG);
     let ran = project.creel(&[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.contains("Usage:") && ran.out.contains("sessions"), "{}", ran.out);
+    assert!(
+        ran.out.contains("Usage:") && ran.out.contains("sessions"),
+        "{}",
+        ran.out
+    );
     assert!(!project.root().join(".creel").exists(), "nothing has run");
     detached(&project, "", "asks");
     finish(&project, &["asks"]);
-    until("it has ended", || project.creel(&["sessions", "--state", "needs-you"]).out.is_empty());
+    until("it has ended", || {
+        project
+            .creel(&["sessions", "--state", "needs-you"])
+            .out
+            .is_empty()
+    });
 }

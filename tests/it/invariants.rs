@@ -1,12 +1,14 @@
-//! The invariants of the engine, over random sessions: answers, failures, commands, timers and kills in any order.
+//! The invariants of the engine, over random sessions: answers, failures, commands, timers and
+//! kills in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use creel::engine::{
     conversation::{StopReason, ToolKind},
     event::{
-        ActorKind, CheckRunResult, Event, GateEvent, HookEvent, PendingEvent, PromptReason, RetryEvent, SessionEvent,
-        SessionOutcome, SteeringEvent, StopEvent, StopTiming, TaskEvent, TurnEvent, VerifyEvent,
+        ActorKind, CheckRunResult, Event, GateEvent, HookEvent, PendingEvent, PromptReason,
+        RetryEvent, SessionEvent, SessionOutcome, SteeringEvent, StopEvent, StopTiming, TaskEvent,
+        TurnEvent, VerifyEvent,
     },
     gate::kind::{GateChoice, GateKind},
     hooks::{
@@ -17,8 +19,9 @@ use creel::engine::{
     input::{GateAnswer, Input, ResumeAnswer, SessionCommand},
     pending::ItemState,
     policy::{
-        BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, OpenTasksPolicy,
-        PermissionPolicy, PermissionRule, PipeOutput, ProposalPlan, RetryLimitPolicy, SettledPolicy,
+        BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy,
+        OpenTasksPolicy, PermissionPolicy, PermissionRule, PipeOutput, ProposalPlan,
+        RetryLimitPolicy, SettledPolicy,
     },
     tasks::{
         command::{NewTask, TaskCommand},
@@ -94,14 +97,27 @@ fn a_point() -> impl Strategy<Value = HookPoint> {
 fn a_script() -> impl Strategy<Value = Script> {
     let failure = prop::option::weighted(
         0.2,
-        prop::sample::select(vec![HookFailurePolicy::Ignore, HookFailurePolicy::Block, HookFailurePolicy::Escalate]),
+        prop::sample::select(vec![
+            HookFailurePolicy::Ignore,
+            HookFailurePolicy::Block,
+            HookFailurePolicy::Escalate,
+        ]),
     );
-    let hook = (a_point(), any::<bool>(), failure, prop::collection::vec(a_run(), 1..4));
+    let hook = (
+        a_point(),
+        any::<bool>(),
+        failure,
+        prop::collection::vec(a_run(), 1..4),
+    );
     let hooks = prop::collection::vec(hook, 0..6);
     let answers = prop::collection::vec(an_answer(), 1..8);
     let limits = (1u32..6, 0u32..4, 1u32..4);
     let policies = (
-        prop::sample::select(vec![RetryLimitPolicy::Complete, RetryLimitPolicy::Escalate, RetryLimitPolicy::Abort]),
+        prop::sample::select(vec![
+            RetryLimitPolicy::Complete,
+            RetryLimitPolicy::Escalate,
+            RetryLimitPolicy::Abort,
+        ]),
         prop::option::of(prop::sample::select(vec![
             FinalDeliveryPolicy::Ask,
             FinalDeliveryPolicy::Auto,
@@ -111,54 +127,86 @@ fn a_script() -> impl Strategy<Value = Script> {
         any::<bool>(),
         any::<bool>(),
         prop::sample::select(vec![0, 5_000]),
-        prop::sample::select(vec![PermissionPolicy::Ask, PermissionPolicy::Allow, PermissionPolicy::Deny]),
+        prop::sample::select(vec![
+            PermissionPolicy::Ask,
+            PermissionPolicy::Allow,
+            PermissionPolicy::Deny,
+        ]),
         prop::option::of(prop::sample::select(vec![50, 250])),
         prop::option::weighted(0.3, Just(ProposalPlan::default())),
     );
     let unrest = prop::sample::select(vec![0, 0, 1, 2, 3, 5]);
     let rules = prop::option::weighted(0.3, prop::collection::vec(any::<bool>(), 1..4));
-    let settled = prop::sample::select(vec![SettledPolicy::Complete, SettledPolicy::Ask, SettledPolicy::Continue]);
-    let checks = (unrest, rules, settled, prop::option::of(0u32..3), any::<bool>());
-    (hooks, answers, limits, policies, checks).prop_map(|(hooks, answers, limits, policies, checks)| {
-        let mut script = Script::new().attended(&[]).agent(answers).builtins();
-        let answers = [prints(r#"[{"type":"create_task","payload":{"goal":"more"}}]"#), breaks(), passes()];
-        script = script.automation("automation", 15, &[TaskEventKind::TaskCompleted], answers);
-        for (n, (point, piped, on_failure, runs)) in hooks.into_iter().enumerate() {
-            script = script.hook_with(point, &format!("hook {n}"), runs, |spec| {
-                spec.pipe_output = if piped { PipeOutput::Always } else { PipeOutput::Never };
-                spec.on_failure = on_failure;
-            });
-        }
-        (script.unrest, script.works) = (checks.0, checks.3);
-        if let Some(passes) = checks.1 {
-            script = script.rule("rule", &passes);
-        }
-        script.plan(|plan| {
-            plan.stop.settled = checks.2;
-            plan.submit.on_complete = checks.4;
-            plan.stop.open_tasks = OpenTasksPolicy::Continue;
-            (plan.max_iterations, plan.max_hook_retries, plan.max_consecutive_errors) = limits;
-            plan.on_limit = policies.0;
-            plan.gates.final_delivery = policies.1;
-            plan.gates.delivery = policies.2;
-            plan.context = if policies.3 { ContextPolicy::Keep } else { ContextPolicy::Fresh };
-            plan.backoff = policies.4.then_some(BackoffPolicy {
-                base: TimeSpan::secs(1),
-                factor: 2.0,
-                max: TimeSpan::secs(4),
-                jitter: 0.5,
-            });
-            plan.gates.timeout = TimeSpan(policies.5);
-            plan.gates.permissions = policies.6;
-            plan.budget.tokens = policies.7;
-            plan.proposal = policies.8;
-            plan.permissions = vec![PermissionRule {
-                kinds: vec![ToolKind::Edit],
-                paths: vec!["secret".into()],
-                action: PermissionPolicy::Deny,
-            }];
-        })
-    })
+    let settled = prop::sample::select(vec![
+        SettledPolicy::Complete,
+        SettledPolicy::Ask,
+        SettledPolicy::Continue,
+    ]);
+    let checks = (
+        unrest,
+        rules,
+        settled,
+        prop::option::of(0u32..3),
+        any::<bool>(),
+    );
+    (hooks, answers, limits, policies, checks).prop_map(
+        |(hooks, answers, limits, policies, checks)| {
+            let mut script = Script::new().attended(&[]).agent(answers).builtins();
+            let answers = [
+                prints(r#"[{"type":"create_task","payload":{"goal":"more"}}]"#),
+                breaks(),
+                passes(),
+            ];
+            script = script.automation("automation", 15, &[TaskEventKind::TaskCompleted], answers);
+            for (n, (point, piped, on_failure, runs)) in hooks.into_iter().enumerate() {
+                script = script.hook_with(point, &format!("hook {n}"), runs, |spec| {
+                    spec.pipe_output = if piped {
+                        PipeOutput::Always
+                    } else {
+                        PipeOutput::Never
+                    };
+                    spec.on_failure = on_failure;
+                });
+            }
+            (script.unrest, script.works) = (checks.0, checks.3);
+            if let Some(passes) = checks.1 {
+                script = script.rule("rule", &passes);
+            }
+            script.plan(|plan| {
+                plan.stop.settled = checks.2;
+                plan.submit.on_complete = checks.4;
+                plan.stop.open_tasks = OpenTasksPolicy::Continue;
+                (
+                    plan.max_iterations,
+                    plan.max_hook_retries,
+                    plan.max_consecutive_errors,
+                ) = limits;
+                plan.on_limit = policies.0;
+                plan.gates.final_delivery = policies.1;
+                plan.gates.delivery = policies.2;
+                plan.context = if policies.3 {
+                    ContextPolicy::Keep
+                } else {
+                    ContextPolicy::Fresh
+                };
+                plan.backoff = policies.4.then_some(BackoffPolicy {
+                    base: TimeSpan::secs(1),
+                    factor: 2.0,
+                    max: TimeSpan::secs(4),
+                    jitter: 0.5,
+                });
+                plan.gates.timeout = TimeSpan(policies.5);
+                plan.gates.permissions = policies.6;
+                plan.budget.tokens = policies.7;
+                plan.proposal = policies.8;
+                plan.permissions = vec![PermissionRule {
+                    kinds: vec![ToolKind::Edit],
+                    paths: vec!["secret".into()],
+                    action: PermissionPolicy::Deny,
+                }];
+            })
+        },
+    )
 }
 
 fn a_command() -> impl Strategy<Value = SessionCommand> {
@@ -167,18 +215,37 @@ fn a_command() -> impl Strategy<Value = SessionCommand> {
         Just(SessionCommand::Pause),
         Just(SessionCommand::Unpause),
         Just(SessionCommand::CancelTurn),
-        Just(SessionCommand::Message { text: "Be careful.".into() }),
-        item.clone().prop_map(|item| SessionCommand::SkipItem { item }),
-        item.clone().prop_map(|item| SessionCommand::RestoreItem { item }),
-        item.prop_map(|item| SessionCommand::EditItem { item, text: format!("edited {item}") }),
-        (0..6).prop_map(|n| SessionCommand::DisableHook { point: None, hook: format!("hook {n}") }),
+        Just(SessionCommand::Message {
+            text: "Be careful.".into()
+        }),
+        item.clone()
+            .prop_map(|item| SessionCommand::SkipItem { item }),
+        item.clone()
+            .prop_map(|item| SessionCommand::RestoreItem { item }),
+        item.prop_map(|item| SessionCommand::EditItem {
+            item,
+            text: format!("edited {item}")
+        }),
+        (0..6).prop_map(|n| SessionCommand::DisableHook {
+            point: None,
+            hook: format!("hook {n}")
+        }),
         a_hook_by_hand(),
-        (0..6).prop_map(|n| SessionCommand::EnableHook { point: None, hook: format!("hook {n}") }),
+        (0..6).prop_map(|n| SessionCommand::EnableHook {
+            point: None,
+            hook: format!("hook {n}")
+        }),
         (0..4).prop_map(|n| completes(&format!("T{n}"), "text")),
-        (0..4u8).prop_map(|n| SessionCommand::Task { task: TaskCommand::Add(a_task(n)) }),
+        (0..4u8).prop_map(|n| SessionCommand::Task {
+            task: TaskCommand::Add(a_task(n))
+        }),
         prop::sample::select(vec![
-            SessionCommand::Stop { how: StopTiming::AfterIteration },
-            SessionCommand::Stop { how: StopTiming::Now }
+            SessionCommand::Stop {
+                how: StopTiming::AfterIteration
+            },
+            SessionCommand::Stop {
+                how: StopTiming::Now
+            }
         ]),
     ]
 }
@@ -188,8 +255,10 @@ fn a_hook_by_hand() -> impl Strategy<Value = SessionCommand> {
     let elsewhere = prop::sample::select(vec![HookPoint::Automation, HookPoint::StopDecision]);
     let at = prop::option::of(prop_oneof![a_point(), elsewhere]);
     let named = (0..6).prop_map(|n| format!("hook {n}"));
-    let others = prop::sample::select(vec!["automation", "auto-create-review-task", "default"]).prop_map(String::from);
-    (at, prop_oneof![3 => named, 1 => others]).prop_map(|(at, hook)| SessionCommand::RunHook { point: at, hook })
+    let others = prop::sample::select(vec!["automation", "auto-create-review-task", "default"])
+        .prop_map(String::from);
+    (at, prop_oneof![3 => named, 1 => others])
+        .prop_map(|(at, hook)| SessionCommand::RunHook { point: at, hook })
 }
 
 /// Each task waits for the one before, if there is one.
@@ -249,24 +318,40 @@ fn happen(mut world: World, what: Happens) -> World {
 fn answer_at_once(world: &World) -> Option<ResumeAnswer> {
     world.state.phase.outcome()?;
     let asked = world.state.ending.as_ref()?.asked.as_ref()?;
-    let choice = *asked.gate.choices.get(world.events.len() % (asked.gate.choices.len() + 1))?;
-    let text = matches!(choice, GateChoice::Send | GateChoice::Message).then(|| "Another way.".to_owned());
+    let choice = *asked
+        .gate
+        .choices
+        .get(world.events.len() % (asked.gate.choices.len() + 1))?;
+    let text =
+        matches!(choice, GateChoice::Send | GateChoice::Message).then(|| "Another way.".to_owned());
     Some(ResumeAnswer { choice, text })
 }
 
 fn answer(world: &mut World, n: usize) {
-    let Some(gate) = world.state.gates.open.clone() else { return };
+    let Some(gate) = world.state.gates.open.clone() else {
+        return;
+    };
     let choice = gate.choices[n % gate.choices.len()];
     let text = match choice {
         GateChoice::Send => Some("Another way."),
-        GateChoice::Edit => Some([r#"{"tasks": [{"id": "c", "goal": "Less."}]}"#, r#"{"tasks": []}"#][n % 2]),
+        GateChoice::Edit => Some(
+            [
+                r#"{"tasks": [{"id": "c", "goal": "Less."}]}"#,
+                r#"{"tasks": []}"#,
+            ][n % 2],
+        ),
         _ => None,
     };
     let text = text.map(str::to_owned);
     // Every second approval covers only a part.
-    let items =
-        (n % 2 == 1 && choice == GateChoice::Approve).then(|| gate.subject.items().iter().copied().take(1).collect());
-    world.command(SessionCommand::AnswerGate(GateAnswer { gate: gate.id, choice, text, items }));
+    let items = (n % 2 == 1 && choice == GateChoice::Approve)
+        .then(|| gate.subject.items().iter().copied().take(1).collect());
+    world.command(SessionCommand::AnswerGate(GateAnswer {
+        gate: gate.id,
+        choice,
+        text,
+        items,
+    }));
 }
 
 /// Runs the session to its end, where the user grants nothing more.
@@ -297,7 +382,10 @@ fn run_out(mut world: World) -> World {
             }));
         } else {
             let last = &world.events[world.events.len().saturating_sub(15)..];
-            panic!("nothing is to be done, and the session has not ended: {:#?}\n{last:#?}", world.state);
+            panic!(
+                "nothing is to be done, and the session has not ended: {:#?}\n{last:#?}",
+                world.state
+            );
         }
     }
     world
@@ -309,7 +397,11 @@ fn answered(events: &[Event]) -> Vec<&creel::engine::event::PromptSent> {
         events.iter().any(|event| matches!(event, Event::Turn(TurnEvent::Ended { turn: t, stop_reason, .. }) if *t == turn && !matches!(stop_reason, StopReason::Cancelled | StopReason::Refusal)))
     };
     let sent = events.iter().filter_map(|event| {
-        if let Event::Turn(TurnEvent::PromptSent(prompt)) = event { Some(&**prompt) } else { None }
+        if let Event::Turn(TurnEvent::PromptSent(prompt)) = event {
+            Some(&**prompt)
+        } else {
+            None
+        }
     });
     sent.filter(|prompt| ended(prompt.turn)).collect()
 }
@@ -336,7 +428,12 @@ fn no_prompt_is_sent_past_the_budget(world: &World) {
     let mut so_far = World::begin(world.script.clone()).state;
     for (n, event) in world.events.iter().enumerate().skip(1) {
         if let Event::Turn(TurnEvent::PromptSent(prompt)) = event {
-            assert_eq!(so_far.budget().used_up(), None, "record {n} is a prompt for {:?}", prompt.reason);
+            assert_eq!(
+                so_far.budget().used_up(),
+                None,
+                "record {n} is a prompt for {:?}",
+                prompt.reason
+            );
         }
         so_far.apply(UnixTime(0), event);
     }
@@ -354,33 +451,62 @@ fn hooks_of_gates_open_no_gate(world: &World) {
 /// By the user, a rule, or the end of its turn.
 fn every_request_of_the_agent_is_answered_once(world: &World) {
     for event in &world.events {
-        let Event::Turn(TurnEvent::PermissionAsked { ask, .. }) = event else { continue };
-        let answers = world.permitted.iter().filter(|(answered, _)| *answered == ask.ask).count();
-        assert!(answers <= 1, "request {} was answered {answers} times", ask.ask);
+        let Event::Turn(TurnEvent::PermissionAsked { ask, .. }) = event else {
+            continue;
+        };
+        let answers = world
+            .permitted
+            .iter()
+            .filter(|(answered, _)| *answered == ask.ask)
+            .count();
+        assert!(
+            answers <= 1,
+            "request {} was answered {answers} times",
+            ask.ask
+        );
     }
     let opened = world.events.iter().filter_map(|event| match event {
-        Event::Gate(GateEvent::Opened { gate, about: GateKind::Permission, .. }) => Some(*gate),
+        Event::Gate(GateEvent::Opened {
+            gate,
+            about: GateKind::Permission,
+            ..
+        }) => Some(*gate),
         _ => None,
     });
     for gate in opened {
-        let answered = world
-            .events
-            .iter()
-            .any(|e| matches!(e, Event::Gate(GateEvent::Answered { gate: one, .. }) if *one == gate));
-        let stopped = world
-            .events
-            .iter()
-            .any(|e| matches!(e, Event::Steering(SteeringEvent::StopRequested { how: StopTiming::Now, .. })));
+        let answered = world.events.iter().any(
+            |e| matches!(e, Event::Gate(GateEvent::Answered { gate: one, .. }) if *one == gate),
+        );
+        let stopped = world.events.iter().any(|e| {
+            matches!(
+                e,
+                Event::Steering(SteeringEvent::StopRequested {
+                    how: StopTiming::Now,
+                    ..
+                })
+            )
+        });
         assert!(answered || stopped, "gate {gate} was never answered");
     }
     assert!(world.state.asks.waiting.is_empty());
 }
 
 fn the_session_ends(world: &World) {
-    assert!(world.state.phase.outcome().is_some(), "still {:?}", world.state.phase);
-    let ends = world.events.iter().filter(|event| matches!(event, Event::Session(SessionEvent::Ended { .. }))).count();
-    let resumed =
-        world.events.iter().filter(|event| matches!(event, Event::Session(SessionEvent::Resumed { .. }))).count();
+    assert!(
+        world.state.phase.outcome().is_some(),
+        "still {:?}",
+        world.state.phase
+    );
+    let ends = world
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::Session(SessionEvent::Ended { .. })))
+        .count();
+    let resumed = world
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::Session(SessionEvent::Resumed { .. })))
+        .count();
     assert!((1..=1 + resumed).contains(&ends));
 }
 
@@ -394,8 +520,18 @@ fn no_text_is_lost_and_none_is_delivered_twice(world: &World) {
     let piped_to_pending = world.events.iter().filter(|event| {
         matches!(event, Event::Hook(HookEvent::Finished(done)) if done.piped && done.point.rules().piped_to == creel::engine::hooks::point::PipeTarget::Pending)
     });
-    let from_stop = world.state.pending.items().iter().filter(|item| item.source.point == HookPoint::Stop).count();
-    assert_eq!(piped_to_pending.count() + from_stop, world.state.pending.items().len(), "caught and held differ");
+    let from_stop = world
+        .state
+        .pending
+        .items()
+        .iter()
+        .filter(|item| item.source.point == HookPoint::Stop)
+        .count();
+    assert_eq!(
+        piped_to_pending.count() + from_stop,
+        world.state.pending.items().len(),
+        "caught and held differ"
+    );
     for item in world.state.pending.items() {
         let times = deliveries.get(&item.id).copied().unwrap_or(0);
         let expected = usize::from(item.state == ItemState::Delivered);
@@ -405,33 +541,60 @@ fn no_text_is_lost_and_none_is_delivered_twice(world: &World) {
     let reported: Vec<ItemId> = world
         .events
         .iter()
-        .filter_map(
-            |e| if let Event::Pending(PendingEvent::Delivered { items }) = e { Some(items.clone()) } else { None },
-        )
+        .filter_map(|e| {
+            if let Event::Pending(PendingEvent::Delivered { items }) = e {
+                Some(items.clone())
+            } else {
+                None
+            }
+        })
         .flatten()
         .collect();
-    assert_eq!(reported.len(), deliveries.len(), "each delivery is reported once");
-    let went_well = matches!(world.state.phase.outcome(), Some(SessionOutcome::Complete | SessionOutcome::Limit));
+    assert_eq!(
+        reported.len(),
+        deliveries.len(),
+        "each delivery is reported once"
+    );
+    let went_well = matches!(
+        world.state.phase.outcome(),
+        Some(SessionOutcome::Complete | SessionOutcome::Limit)
+    );
     if went_well && !somebody_meddled_with_the_end(&world.events) {
-        assert_eq!(world.state.pending.waiting().count(), 0, "held output at the end of a session that went well");
+        assert_eq!(
+            world.state.pending.waiting().count(),
+            0,
+            "held output at the end of a session that went well"
+        );
     }
 }
 
-/// Pending output can stay if the user cancelled the final turn, if something new was added after it, or if the limit
-/// of deliveries or the budget was reached.
+/// Pending output can stay if the user cancelled the final turn, if something new was added after
+/// it, or if the limit of deliveries or the budget was reached.
 fn somebody_meddled_with_the_end(events: &[Event]) -> bool {
-    let held_by_the_budget =
-        |event: &Event| matches!(event, Event::Gate(GateEvent::Answered { choice: GateChoice::Stop, .. }));
+    let held_by_the_budget = |event: &Event| {
+        matches!(
+            event,
+            Event::Gate(GateEvent::Answered {
+                choice: GateChoice::Stop,
+                ..
+            })
+        )
+    };
     if events.iter().any(held_by_the_budget) {
         return true;
     }
-    let after = events.iter().skip_while(|event| !matches!(event, Event::Session(SessionEvent::LoopEnded { .. })));
+    let after = events
+        .iter()
+        .skip_while(|event| !matches!(event, Event::Session(SessionEvent::LoopEnded { .. })));
     after.into_iter().any(|event| {
         matches!(
             event,
             Event::Pending(PendingEvent::Restored { .. })
                 | Event::Task(TaskEvent::Completed(_))
-                | Event::Turn(TurnEvent::Ended { stop_reason: StopReason::Cancelled, .. })
+                | Event::Turn(TurnEvent::Ended {
+                    stop_reason: StopReason::Cancelled,
+                    ..
+                })
         )
     })
 }
@@ -452,10 +615,9 @@ fn every_effect_is_answered_or_cut(world: &World) {
     for event in &world.events {
         match event {
             Event::Hook(HookEvent::Started { run, .. }) => {
-                let ends = world
-                    .events
-                    .iter()
-                    .filter(|e| matches!(e, Event::Hook(HookEvent::Finished(done)) if done.run == *run));
+                let ends = world.events.iter().filter(
+                    |e| matches!(e, Event::Hook(HookEvent::Finished(done)) if done.run == *run),
+                );
                 assert_eq!(ends.count(), 1, "run {run}");
             }
             Event::Turn(TurnEvent::PromptSent(prompt)) => {
@@ -479,10 +641,15 @@ fn no_answer_to_a_message_is_complete_without_a_judgement(world: &World) {
         return;
     }
     let is_message = |event: &Event| matches!(event, Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.reason == PromptReason::Message);
-    let Some(last) = world.events.iter().rposition(is_message) else { return };
+    let Some(last) = world.events.iter().rposition(is_message) else {
+        return;
+    };
     let judged = world.events[last..].iter().any(|event| match event {
         Event::Stop(StopEvent::Decided(decided)) => decided.of.is_none(),
-        Event::Gate(GateEvent::Answered { choice: GateChoice::Complete, .. }) => true,
+        Event::Gate(GateEvent::Answered {
+            choice: GateChoice::Complete,
+            ..
+        }) => true,
         // What the user decides about tasks is a judgement, too.
         Event::Gate(GateEvent::Answered { gate, .. }) => is_about_tasks(world, *gate),
         _ => false,
@@ -501,7 +668,11 @@ fn only_the_user_approves_tasks(world: &World) {
     let mut shown = None;
     for event in world.events.iter().skip(1) {
         let was_approved = so_far.proposal.is_approved;
-        let tasks = so_far.gates.open.as_ref().and_then(|gate| gate.subject.proposal().cloned());
+        let tasks = so_far
+            .gates
+            .open
+            .as_ref()
+            .and_then(|gate| gate.subject.proposal().cloned());
         so_far.apply(UnixTime(0), event);
         if so_far.proposal.is_approved && !was_approved {
             assert!(
@@ -511,7 +682,12 @@ fn only_the_user_approves_tasks(world: &World) {
         }
     }
     if world.state.proposal.is_approved {
-        assert_eq!(world.state.proposal.of_answer(&world.state.turns.said).ok(), shown, "{}", world.story());
+        assert_eq!(
+            world.state.proposal.of_answer(&world.state.turns.said).ok(),
+            shown,
+            "{}",
+            world.story()
+        );
     }
 }
 
@@ -528,11 +704,15 @@ struct GreenChecks {
 impl GreenChecks {
     fn see(&mut self, at: usize, event: &Event) {
         match event {
-            Event::Turn(TurnEvent::Ended { work: Some(work), .. }) if work.files_modified.is_empty() => {}
+            Event::Turn(TurnEvent::Ended {
+                work: Some(work), ..
+            }) if work.files_modified.is_empty() => {}
             Event::Verify(VerifyEvent::WorkChanged { .. })
             | Event::Turn(TurnEvent::Ended { .. } | TurnEvent::Failed { .. })
             | Event::Session(SessionEvent::Resumed { .. }) => self.changed = at,
-            Event::Hook(HookEvent::Started { run, beside: true, .. }) => {
+            Event::Hook(HookEvent::Started {
+                run, beside: true, ..
+            }) => {
                 self.by_hand.insert(*run);
             }
             Event::Hook(HookEvent::Finished(done))
@@ -541,7 +721,9 @@ impl GreenChecks {
                 let passes = done.end == RunEnd::Exit(0) && done.verdict == Verdict::Pass;
                 self.ran((false, done.hook.clone()), passes, at);
             }
-            Event::Stop(StopEvent::RuleChecked { rule, passed, .. }) => self.ran((true, rule.clone()), *passed, at),
+            Event::Stop(StopEvent::RuleChecked { rule, passed, .. }) => {
+                self.ran((true, rule.clone()), *passed, at);
+            }
             _ => {}
         }
     }
@@ -557,10 +739,17 @@ impl GreenChecks {
     #[track_caller]
     fn are_all(&self, world: &World) {
         let plan = world.state.plan();
-        let hooks = plan.hooks_at(HookPoint::Stop).iter().filter(|spec| spec.enabled && !spec.is_advisory());
+        let hooks = plan
+            .hooks_at(HookPoint::Stop)
+            .iter()
+            .filter(|spec| spec.enabled && !spec.is_advisory());
         let rules = plan.stop.rules.iter().map(|rule| (true, rule.name.clone()));
         for check in hooks.map(|spec| (false, spec.name.clone())).chain(rules) {
-            assert!(self.runs.get(&check).is_some_and(|run| *run > self.changed), "{check:?}: {}", world.story());
+            assert!(
+                self.runs.get(&check).is_some_and(|run| *run > self.changed),
+                "{check:?}: {}",
+                world.story()
+            );
         }
     }
 }
@@ -570,9 +759,19 @@ fn complete_means_verified(world: &World) {
     let mut green = GreenChecks::default();
     for (at, event) in world.events.iter().enumerate() {
         green.see(at, event);
-        if let Event::Session(SessionEvent::Ended { outcome: SessionOutcome::Complete, checks, .. }) = event {
+        if let Event::Session(SessionEvent::Ended {
+            outcome: SessionOutcome::Complete,
+            checks,
+            ..
+        }) = event
+        {
             green.are_all(world);
-            assert!(checks.iter().all(|check| check.result == CheckRunResult::Passed), "{checks:?}");
+            assert!(
+                checks
+                    .iter()
+                    .all(|check| check.result == CheckRunResult::Passed),
+                "{checks:?}"
+            );
         }
     }
 }
@@ -585,17 +784,22 @@ fn nothing_unverified_is_published(world: &World) {
         green.see(at, event);
         match event {
             Event::Gate(GateEvent::Answered {
-                choice: GateChoice::Skip | GateChoice::Ignore | GateChoice::Complete | GateChoice::Disable,
+                choice:
+                    GateChoice::Skip | GateChoice::Ignore | GateChoice::Complete | GateChoice::Disable,
                 ..
             })
             | Event::Hook(HookEvent::Disabled { .. }) => decided = true,
-            Event::Hook(HookEvent::Started { point: HookPoint::BeforeSubmit, hook, beside: false, .. })
-                if !decided
-                    && world
-                        .state
-                        .plan()
-                        .hook(HookPoint::BeforeSubmit, hook)
-                        .is_some_and(creel::engine::policy::HookSpec::can_publish) =>
+            Event::Hook(HookEvent::Started {
+                point: HookPoint::BeforeSubmit,
+                hook,
+                beside: false,
+                ..
+            }) if !decided
+                && world
+                    .state
+                    .plan()
+                    .hook(HookPoint::BeforeSubmit, hook)
+                    .is_some_and(creel::engine::policy::HookSpec::can_publish) =>
             {
                 green.are_all(world);
             }
@@ -610,10 +814,14 @@ fn only_work_settles(world: &World) {
     for event in &world.events {
         match event {
             Event::Turn(TurnEvent::Ended { work, .. }) => {
-                worked |= work.as_ref().is_none_or(|work| !work.files_modified.is_empty());
+                worked |= work
+                    .as_ref()
+                    .is_none_or(|work| !work.files_modified.is_empty());
             }
             // Its changes are unknown.
-            Event::Turn(TurnEvent::Failed { .. }) | Event::Session(SessionEvent::Resumed { .. }) | Event::Task(_) => {
+            Event::Turn(TurnEvent::Failed { .. })
+            | Event::Session(SessionEvent::Resumed { .. })
+            | Event::Task(_) => {
                 worked = true;
             }
             Event::Stop(StopEvent::Decided(decided)) if decided.hook == "settled" => {
@@ -629,7 +837,12 @@ fn only_work_settles(world: &World) {
 }
 
 fn forced_is_shown_as_forced(world: &World) {
-    let accepted = world.state.verify.checks.iter().any(|run| run.accepted.is_some());
+    let accepted = world
+        .state
+        .verify
+        .checks
+        .iter()
+        .any(|run| run.accepted.is_some());
     if world.state.phase.outcome() == Some(SessionOutcome::Forced) {
         assert!(accepted, "{}", world.story());
     }
@@ -639,13 +852,21 @@ fn nothing_held_is_sent_while_a_hook_runs_beside(world: &World) {
     let (mut beside, mut about_gates) = (Vec::new(), Vec::new());
     for event in &world.events {
         match event {
-            Event::Hook(HookEvent::Started { run, point: HookPoint::OnGate, .. }) => about_gates.push(*run),
-            Event::Hook(HookEvent::Started { run, beside: true, .. }) => beside.push(*run),
+            Event::Hook(HookEvent::Started {
+                run,
+                point: HookPoint::OnGate,
+                ..
+            }) => about_gates.push(*run),
+            Event::Hook(HookEvent::Started {
+                run, beside: true, ..
+            }) => beside.push(*run),
             Event::Hook(HookEvent::Finished(done)) => {
                 beside.retain(|run| *run != done.run);
                 about_gates.retain(|run| *run != done.run);
             }
-            Event::Turn(TurnEvent::PromptSent(prompt)) if !prompt.items.is_empty() => assert_eq!(beside, []),
+            Event::Turn(TurnEvent::PromptSent(prompt)) if !prompt.items.is_empty() => {
+                assert_eq!(beside, []);
+            }
             Event::Session(SessionEvent::Ended { .. }) => {
                 assert_eq!((&beside[..], &about_gates[..]), (&[][..], &[][..]));
             }
@@ -676,12 +897,28 @@ proptest! {
 /// An unattended session in which everything works against its end.
 fn a_session_without_a_person() -> impl Strategy<Value = Script> {
     let every_point = prop::sample::select(HookPoint::ALL.to_vec());
-    let hook = (every_point, any::<bool>(), prop::collection::vec(a_run(), 1..4));
+    let hook = (
+        every_point,
+        any::<bool>(),
+        prop::collection::vec(a_run(), 1..4),
+    );
     let hooks = prop::collection::vec(hook, 1..8);
     let budget = prop::option::of(prop::sample::select(vec![50, 250]));
-    let rest = (1u32..4, 0u32..3, budget, any::<bool>(), prop::option::of(Just(FinalDeliveryPolicy::Auto)));
-    // The work changes at every so many looks, and a rule that fails now and then sends the agent back.
-    let work = (0usize..4, prop::collection::vec(any::<bool>(), 0..4), any::<bool>(), prop::option::of(0u32..3));
+    let rest = (
+        1u32..4,
+        0u32..3,
+        budget,
+        any::<bool>(),
+        prop::option::of(Just(FinalDeliveryPolicy::Auto)),
+    );
+    // The work changes at every so many looks, and a rule that fails now and then sends the agent
+    // back.
+    let work = (
+        0usize..4,
+        prop::collection::vec(any::<bool>(), 0..4),
+        any::<bool>(),
+        prop::option::of(0u32..3),
+    );
     (hooks, prop::collection::vec(an_answer(), 1..6), rest, work).prop_map(|(hooks, answers, rest, work)| {
         let mut script = Script::new().agent(answers).builtins();
         (script.unrest, script.works) = (work.0, work.3);
@@ -690,8 +927,8 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
         }
         let follow_up = r#"[{"type":"create_task","payload":{"id":"next","goal":"more"}},{"type":"update_task","payload":{"taskId":"next","action":"complete"}}]"#;
         script = script.automation("chain", 15, &TaskEventKind::ALL, [prints(follow_up)]);
-        // If each task led to two others, there would be 2^8 of them before the chain is cut: that ends, but takes too
-        // long.
+        // If each task led to two others, there would be 2^8 of them before the chain is cut: that
+        // ends, but takes too long.
         let mut chains = 0;
         for (n, (point, piped, mut runs)) in hooks.into_iter().enumerate() {
             if point == HookPoint::OnTaskComplete {
@@ -715,12 +952,19 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
     })
 }
 
-/// A session that submits its work by itself. The agent is asked to repair what blocks the submit, and may break the work.
+/// A session that submits its work by itself. The agent is asked to repair what blocks the submit,
+/// and may break the work.
 fn a_session_that_submits() -> impl Strategy<Value = Script> {
-    let missing = Ran { end: RunEnd::SpawnFailed("it is not there".into()), ..passes() };
+    let missing = Ran {
+        end: RunEnd::SpawnFailed("it is not there".into()),
+        ..passes()
+    };
     let checks = prop::collection::vec(prop_oneof![4 => a_run(), 1 => Just(missing)], 1..5);
     let steps = prop::collection::vec(
-        prop::collection::vec(prop::sample::select(vec![blocks("not yet"), passes()]), 1..4),
+        prop::collection::vec(
+            prop::sample::select(vec![blocks("not yet"), passes()]),
+            1..4,
+        ),
         1..3,
     );
     let rest = (0usize..4, prop::option::of(0u32..4), 0u32..3, any::<bool>());
@@ -737,9 +981,10 @@ fn a_session_that_submits() -> impl Strategy<Value = Script> {
     })
 }
 
-/// The most prompts that the rules allow without a user: per iteration the prompt, the retries and a recovery; then the
-/// repairs of a submit and the final deliveries, each after as many failed turns as allowed, with a recovery each. A
-/// message of the agent or a hook, which counts as an iteration, continues a loop that had ended as complete.
+/// The most prompts that the rules allow without a user: per iteration the prompt, the retries and
+/// a recovery; then the repairs of a submit and the final deliveries, each after as many failed
+/// turns as allowed, with a recovery each. A message of the agent or a hook, which counts as an
+/// iteration, continues a loop that had ended as complete.
 fn most_prompts(script: &Script) -> usize {
     let plan = &script.plan;
     let failed = 2 * plan.max_consecutive_errors;
@@ -776,26 +1021,60 @@ proptest! {
     }
 }
 
-/// Without a person, a session that ended at a gate asks the same again, and sends no prompt before. If the gate is
-/// answered, the session works on, and ends.
+/// Without a person, a session that ended at a gate asks the same again, and sends no prompt
+/// before. If the gate is answered, the session works on, and ends.
 fn ends_again_when_resumed(world: &World, most: usize) {
     let prompts = |world: &World| {
-        world.events.iter().filter(|event| matches!(event, Event::Turn(TurnEvent::PromptSent(_)))).count()
+        world
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Turn(TurnEvent::PromptSent(_))))
+            .count()
     };
-    let Some(asked) = world.state.ending.as_ref().and_then(|ending| ending.asked.clone()) else { return };
+    let Some(asked) = world
+        .state
+        .ending
+        .as_ref()
+        .and_then(|ending| ending.asked.clone())
+    else {
+        return;
+    };
     assert_eq!(asked.phase.turn_in_flight(), None);
-    assert!(asked.phase.dispatch().is_none_or(|dispatch| dispatch.running.is_none()), "{:?}", asked.phase);
+    assert!(
+        asked
+            .phase
+            .dispatch()
+            .is_none_or(|dispatch| dispatch.running.is_none()),
+        "{:?}",
+        asked.phase
+    );
     let sent = prompts(world);
     let resumed = || World::from_events(world.script.clone(), &world.events);
     let again = resumed().resume();
     the_session_ends(&again);
     if !asked.gate.subject.is_broken_check() {
         assert_eq!(prompts(&again), sent, "{}", again.story());
-        let opened = again.state.ending.as_ref().and_then(|ending| ending.asked.clone()).expect("it asks again");
-        assert_eq!((opened.gate.subject, opened.gate.reason), (asked.gate.subject, asked.gate.reason));
-        assert_eq!((opened.phase, opened.in_iteration), (asked.phase, asked.in_iteration));
+        let opened = again
+            .state
+            .ending
+            .as_ref()
+            .and_then(|ending| ending.asked.clone())
+            .expect("it asks again");
+        assert_eq!(
+            (opened.gate.subject, opened.gate.reason),
+            (asked.gate.subject, asked.gate.reason)
+        );
+        assert_eq!(
+            (opened.phase, opened.in_iteration),
+            (asked.phase, asked.in_iteration)
+        );
     }
-    for choice in asked.gate.choices.iter().filter(|choice| !matches!(choice, GateChoice::Send | GateChoice::Message)) {
+    for choice in asked
+        .gate
+        .choices
+        .iter()
+        .filter(|choice| !matches!(choice, GateChoice::Send | GateChoice::Message))
+    {
         let answered = resumed().resume_answering(*choice);
         the_session_ends(&answered);
         complete_means_verified(&answered);
@@ -805,7 +1084,10 @@ fn ends_again_when_resumed(world: &World, most: usize) {
 
 /// The result of a session, however often it was killed: turns and runs without their numbers.
 fn end_state(world: &World) -> (Option<SessionOutcome>, u32, Vec<String>, Vec<String>) {
-    let prompts = answered(&world.events).iter().map(|p| format!("{:?} {:?} {}", p.reason, p.items, p.text)).collect();
+    let prompts = answered(&world.events)
+        .iter()
+        .map(|p| format!("{:?} {:?} {}", p.reason, p.items, p.text))
+        .collect();
     // After a kill the work may have changed, so the checks run once more at the end.
     let mut verifies = false;
     let runs = world.events.iter().filter_map(|event| match event {
@@ -817,7 +1099,9 @@ fn end_state(world: &World) -> (Option<SessionOutcome>, u32, Vec<String>, Vec<St
         Event::Hook(HookEvent::Finished(done)) if done.end != RunEnd::Cut => {
             Some(format!("{} {} {:?}", done.point, done.hook, done.end))
         }
-        Event::Retry(RetryEvent::Counted { used, limit, .. }) => Some(format!("retry {used}/{limit}")),
+        Event::Retry(RetryEvent::Counted { used, limit, .. }) => {
+            Some(format!("retry {used}/{limit}"))
+        }
         Event::Session(SessionEvent::IterationCompleted { iteration, outcome }) => {
             Some(format!("{iteration} {outcome:?}"))
         }
@@ -825,7 +1109,12 @@ fn end_state(world: &World) -> (Option<SessionOutcome>, u32, Vec<String>, Vec<St
         Event::Pending(PendingEvent::Delivered { items }) => Some(format!("{items:?}")),
         _ => None,
     });
-    (world.state.phase.outcome(), world.state.iterations.current, prompts, runs.collect())
+    (
+        world.state.phase.outcome(),
+        world.state.iterations.current,
+        prompts,
+        runs.collect(),
+    )
 }
 
 fn stories() -> Vec<Script> {
@@ -833,7 +1122,11 @@ fn stories() -> Vec<Script> {
     vec![
         Script::new()
             .piped(HookPoint::SessionStart, "build", [prints("built")])
-            .hook(HookPoint::Stop, "tests", [blocks("3 failing"), blocks("1 failing"), passes()])
+            .hook(
+                HookPoint::Stop,
+                "tests",
+                [blocks("3 failing"), blocks("1 failing"), passes()],
+            )
             .piped(HookPoint::PostIteration, "lint", [prints("lint")])
             .hook(HookPoint::SessionEnd, "notify", [passes()])
             .agent([works.clone(), works.clone(), DONE]),
@@ -844,12 +1137,25 @@ fn stories() -> Vec<Script> {
         Script::new()
             .piped(HookPoint::PostIteration, "test", [prints("red")])
             .piped(HookPoint::OnError, "diff", [prints("diff")])
-            .agent([works.clone(), Answer::Fails("reset"), works.clone(), Answer::Fails("reset"), works, DONE])
+            .agent([
+                works.clone(),
+                Answer::Fails("reset"),
+                works.clone(),
+                Answer::Fails("reset"),
+                works,
+                DONE,
+            ])
             .plan(|plan| {
-                plan.backoff =
-                    Some(BackoffPolicy { base: TimeSpan::secs(1), factor: 2.0, max: TimeSpan::secs(9), jitter: 0.1 });
+                plan.backoff = Some(BackoffPolicy {
+                    base: TimeSpan::secs(1),
+                    factor: 2.0,
+                    max: TimeSpan::secs(9),
+                    jitter: 0.1,
+                });
             }),
-        Script::new().agent([Answer::Fails("down")]).hook(HookPoint::OnError, "note", [passes()]),
+        Script::new()
+            .agent([Answer::Fails("down")])
+            .hook(HookPoint::OnError, "note", [passes()]),
     ]
 }
 
@@ -859,7 +1165,12 @@ fn a_session_killed_at_any_record_and_resumed_reaches_the_same_end() {
         let uncut = World::begin(script.clone()).run();
         for kept in 1..uncut.events.len() {
             let resumed = World::from_events(script.clone(), &uncut.events[..kept]).resume();
-            assert_eq!(end_state(&resumed), end_state(&uncut), "killed after {kept}: {:?}", uncut.events[kept - 1]);
+            assert_eq!(
+                end_state(&resumed),
+                end_state(&uncut),
+                "killed after {kept}: {:?}",
+                uncut.events[kept - 1]
+            );
         }
     }
 }
@@ -868,7 +1179,8 @@ fn a_session_killed_at_any_record_and_resumed_reaches_the_same_end() {
 fn a_session_that_is_killed_again_and_again_still_ends() {
     for script in stories() {
         let uncut = World::begin(script.clone()).run();
-        // Each run is killed after eight records: what was cut is repeated, and a little more is done.
+        // Each run is killed after eight records: what was cut is repeated, and a little more is
+        // done.
         let mut events = uncut.events[..1].to_vec();
         for _ in 0..uncut.events.len() * 4 {
             let mut world = World::from_events(script.clone(), &events);

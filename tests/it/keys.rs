@@ -1,11 +1,12 @@
-//! Keys and clicks: the screen before, the input, the screen after, and the requests to the session.
+//! Keys and clicks: the screen before, the input, the screen after, and the requests to the
+//! session.
 
 use creel::{
     config::HintMode,
     engine::{
         conversation::{
-            AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind, ToolCall, ToolStatus,
-            TurnUsage,
+            AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind,
+            ToolCall, ToolStatus, TurnUsage,
         },
         event::{Event, GateEvent, HookEvent, SessionEvent, StopEvent, StopTiming, TurnEvent},
         gate::kind::GateChoice,
@@ -43,7 +44,12 @@ fn asked(command: SessionCommand) -> Vec<ScreenRequest> {
 }
 
 fn answer(choice: GateChoice) -> Vec<ScreenRequest> {
-    asked(SessionCommand::AnswerGate(GateAnswer { gate: GateId(1), choice, text: None, items: None }))
+    asked(SessionCommand::AnswerGate(GateAnswer {
+        gate: GateId(1),
+        choice,
+        text: None,
+        items: None,
+    }))
 }
 
 fn toast(screen: &Screen) -> &str {
@@ -75,8 +81,22 @@ fn tab_numbers_and_clicks_focus_a_pane() {
             screen.model.focus
         };
         assert_eq!(
-            [after("tab"), after("tab tab"), after("tab"), after("tab"), after("shift-tab"), after("3")],
-            [Pane::Hooks, Pane::Retries, Pane::Tasks, Pane::Stream, Pane::Tasks, Pane::Pending]
+            [
+                after("tab"),
+                after("tab tab"),
+                after("tab"),
+                after("tab"),
+                after("shift-tab"),
+                after("3")
+            ],
+            [
+                Pane::Hooks,
+                Pane::Retries,
+                Pane::Tasks,
+                Pane::Stream,
+                Pane::Tasks,
+                Pane::Pending
+            ]
         );
         screen.click_on("Retries");
         assert_eq!(screen.model.focus, Pane::Retries);
@@ -91,7 +111,10 @@ fn the_tab_of_the_visible_pane_has_its_name_at_every_size() {
     screen.press("5");
     assert_eq!(screen.frame().lines().nth(1), Some(" 1  2  3  4  5 Tasks"));
     screen.click_on(" 3 ");
-    assert_eq!(screen.frame().lines().nth(1), Some(" 1  2  3 Pending  4  5"));
+    assert_eq!(
+        screen.frame().lines().nth(1),
+        Some(" 1  2  3 Pending  4  5")
+    );
 }
 
 #[test]
@@ -117,7 +140,11 @@ fn the_view_stays_while_it_does_not_follow_the_end() {
     let world = scenes::until(world, |world| world.state.iterations.current == 3);
     screen.see(&world);
     assert_eq!(screen.model.stream_lines, seen);
-    assert!(screen.frame().contains("○ scrolled back · G to the end"), "{}", screen.frame());
+    assert!(
+        screen.frame().contains("○ scrolled back · G to the end"),
+        "{}",
+        screen.frame()
+    );
     screen.press("end");
     assert_eq!(screen.model.stream.position(), StreamPosition::Follow);
     assert!(screen.frame().contains("iteration 3"));
@@ -157,7 +184,10 @@ fn the_wheel_scrolls_the_pane_under_the_mouse() {
 
 fn first_line(screen: &Screen) -> String {
     let lines = screen.model.stream_lines.iter().map(ToString::to_string);
-    lines.map(|line| line.trim().to_owned()).find(|line| !line.is_empty()).unwrap_or_default()
+    lines
+        .map(|line| line.trim().to_owned())
+        .find(|line| !line.is_empty())
+        .unwrap_or_default()
 }
 
 #[test]
@@ -167,7 +197,9 @@ fn keys_jump_between_iterations_and_errors() {
         screen.press(keys);
         format!("{keys}: {}\n", first_line(&screen))
     };
-    let jumps: String = ["[", "[", "[", "]", "home", "e", "e", "e", "E", "end", "E"].map(&mut after).concat();
+    let jumps: String = ["[", "[", "[", "]", "home", "e", "e", "e", "E", "end", "E"]
+        .map(&mut after)
+        .concat();
     expect![[r#"
         [: ITERATION 3 ────────────────────────────────────────────────────── 00:00:20
         [: ITERATION 2 ────────────────────────────────────────────────────── 00:00:17
@@ -183,10 +215,20 @@ fn keys_jump_between_iterations_and_errors() {
     "#]]
     .assert_eq(&jumps);
     screen.press("end ]");
-    assert_eq!(toast(&screen), "No iteration after this point: this is the first one");
-    assert!(first_line(&screen).contains("ITERATION 1"), "{}", first_line(&screen));
+    assert_eq!(
+        toast(&screen),
+        "No iteration after this point: this is the first one"
+    );
+    assert!(
+        first_line(&screen).contains("ITERATION 1"),
+        "{}",
+        first_line(&screen)
+    );
     screen.press("home E");
-    assert_eq!(toast(&screen), "No error before this point: this is the last one");
+    assert_eq!(
+        toast(&screen),
+        "No error before this point: this is the last one"
+    );
     let mut calm = Screen::of(&scenes::works(), SMALL);
     calm.press("e");
     assert_eq!(toast(&calm), "No error so far");
@@ -205,7 +247,11 @@ fn blocks_are_folded_and_unfolded() {
     screen.press("t home j");
     assert!(!screen.frame().contains("keep the places"));
     screen.press("enter");
-    assert!(screen.frame().contains("    4f2a1c parser: keep the places"));
+    assert!(
+        screen
+            .frame()
+            .contains("    4f2a1c parser: keep the places")
+    );
     screen.press("enter end");
     assert_eq!(screen.frame(), folded);
 }
@@ -218,7 +264,12 @@ fn a_tool_call_is_not_confused_with_one_of_an_earlier_turn() {
     scenes::uses_tools(&mut world);
     let mut screen = Screen::of(&world, (100, 80));
     screen.press("z");
-    assert_eq!(screen.frame().matches("Read the parser").count(), 2, "{}", screen.frame());
+    assert_eq!(
+        screen.frame().matches("Read the parser").count(),
+        2,
+        "{}",
+        screen.frame()
+    );
 }
 
 #[test]
@@ -228,7 +279,10 @@ fn the_newest_plan_is_open_and_the_scrolled_view_does_not_move() {
     assert!(screen.frame().contains("    ▸ Test it") && !screen.frame().contains("    ▸ Limit"));
     screen.press("home");
     let seen = screen.model.stream_lines.clone();
-    scenes::agent(&mut world, scenes::plan(&[("Something else", ToolStatus::Pending)]));
+    scenes::agent(
+        &mut world,
+        scenes::plan(&[("Something else", ToolStatus::Pending)]),
+    );
     screen.see(&world);
     assert_eq!(screen.model.stream_lines, seen);
     screen.press("end");
@@ -257,10 +311,23 @@ fn the_search_goes_line_by_line_and_around_the_stream() {
         first_line(&screen)
     };
     assert_eq!(
-        [after("home n"), after("n"), after("n"), after("N"), after("N"), after("N")],
-        ["line 1", "line 10", "line 11", "line 10", "line 1", "line 100"]
+        [
+            after("home n"),
+            after("n"),
+            after("n"),
+            after("N"),
+            after("N"),
+            after("N")
+        ],
+        [
+            "line 1", "line 10", "line 11", "line 10", "line 1", "line 100"
+        ]
     );
-    assert!(hinted(&mut screen).starts_with("n next match  N previous match"), "{}", hinted(&mut screen));
+    assert!(
+        hinted(&mut screen).starts_with("n next match  N previous match"),
+        "{}",
+        hinted(&mut screen)
+    );
     search(&mut screen, "nowhere");
     assert_eq!(toast(&screen), "Not found: nowhere");
 }
@@ -305,15 +372,29 @@ fn items_are_skipped_restored_and_edited() {
     let mut world = scenes::delivery();
     let mut screen = Screen::of(&world, SMALL).armed();
     screen.press("esc 3 j");
-    assert_eq!(screen.press("s"), asked(SessionCommand::SkipItem { item: ItemId(2) }));
+    assert_eq!(
+        screen.press("s"),
+        asked(SessionCommand::SkipItem { item: ItemId(2) })
+    );
     world.command(SessionCommand::SkipItem { item: ItemId(2) });
     screen.see(&world);
-    assert_eq!(screen.press("s"), asked(SessionCommand::RestoreItem { item: ItemId(2) }));
+    assert_eq!(
+        screen.press("s"),
+        asked(SessionCommand::RestoreItem { item: ItemId(2) })
+    );
     screen.press("j e");
     screen.type_text("!");
     assert_eq!(screen.press("ctrl-s"), {
-        let text = &world.state.pending.get(ItemId(3)).expect("it is there").text;
-        asked(SessionCommand::EditItem { item: ItemId(3), text: format!("{text}!") })
+        let text = &world
+            .state
+            .pending
+            .get(ItemId(3))
+            .expect("it is there")
+            .text;
+        asked(SessionCommand::EditItem {
+            item: ItemId(3),
+            text: format!("{text}!"),
+        })
     });
     screen.press("e");
     screen.type_text("not this");
@@ -324,7 +405,10 @@ fn items_are_skipped_restored_and_edited() {
 #[test]
 fn focusing_the_pending_pane_selects_the_first_pending_item() {
     let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
-    assert_eq!(screen.press("esc 3 s"), asked(SessionCommand::SkipItem { item: ItemId(3) }));
+    assert_eq!(
+        screen.press("esc 3 s"),
+        asked(SessionCommand::SkipItem { item: ItemId(3) })
+    );
 }
 
 #[test]
@@ -336,7 +420,10 @@ fn runs_are_opened_switched_off_and_ended() {
     assert_eq!(screen.press("x"), asked(SessionCommand::CancelHook { run }));
     assert_eq!(
         screen.press("d"),
-        asked(SessionCommand::DisableHook { point: Some(HookPoint::Stop), hook: "cargo test".into() })
+        asked(SessionCommand::DisableHook {
+            point: Some(HookPoint::Stop),
+            hook: "cargo test".into()
+        })
     );
     screen.press("home");
     let read = screen.press("enter");
@@ -360,7 +447,13 @@ fn the_selected_hook_stays_selected_when_others_start() {
     let world = scenes::hook_runs();
     let mut screen = Screen::of(&world, SMALL);
     screen.press("2 k");
-    let chosen = |screen: &Screen| screen.model.hook_rows().nth(screen.model.chosen_hook).map(|row| row.hook().hook);
+    let chosen = |screen: &Screen| {
+        screen
+            .model
+            .hook_rows()
+            .nth(screen.model.chosen_hook)
+            .map(|row| row.hook().hook)
+    };
     assert_eq!(chosen(&screen).as_deref(), Some("disk space"));
     screen.see(&scenes::ended());
     assert_eq!(chosen(&screen).as_deref(), Some("disk space"));
@@ -374,13 +467,21 @@ fn the_selected_hook_stays_selected_when_others_start() {
 fn a_click_selects_its_row_also_in_a_scrolled_list() {
     let hooks = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
     let script = hooks.iter().fold(Script::new(), |script, name| {
-        script.piped(HookPoint::SessionStart, &format!("hook-{name}"), [prints("x")])
+        script.piped(
+            HookPoint::SessionStart,
+            &format!("hook-{name}"),
+            [prints("x")],
+        )
     });
     let world = scenes::until(World::begin(script), |world| world.turn.is_some());
     let mut screen = Screen::of(&world, (80, 14));
     screen.press("2 G");
     screen.click_on("hook-e");
-    let chosen = screen.model.hook_rows().nth(screen.model.chosen_hook).map(|row| row.hook().hook);
+    let chosen = screen
+        .model
+        .hook_rows()
+        .nth(screen.model.chosen_hook)
+        .map(|row| row.hook().hook);
     assert_eq!(chosen.as_deref(), Some("hook-e"));
     screen.press("3 G");
     screen.click_on("hook-k");
@@ -403,7 +504,11 @@ fn a_gate_ignores_keys_that_were_meant_for_something_else() {
     screen.later(500);
     assert_eq!(screen.press("enter"), []);
     screen.later(500);
-    assert_eq!(screen.press("enter"), [], "each key makes the moment longer");
+    assert_eq!(
+        screen.press("enter"),
+        [],
+        "each key makes the moment longer"
+    );
     screen.later(600);
     assert_eq!(screen.press("enter"), answer(GateChoice::Continue));
 }
@@ -416,9 +521,17 @@ fn an_answer_is_selected_and_confirmed() {
     assert_eq!(screen.press("tab enter"), answer(GateChoice::Disable));
     assert_eq!(screen.press("up up up up"), []);
     assert_eq!(screen.press("enter"), [], "giving up asks once more");
-    assert!(screen.frame().contains("enter or 5 again aborts the session"));
+    assert!(
+        screen
+            .frame()
+            .contains("enter or 5 again aborts the session")
+    );
     assert_eq!(screen.press("enter"), answer(GateChoice::Abort));
-    assert_eq!(screen.press("up down enter"), [], "going away takes it back");
+    assert_eq!(
+        screen.press("up down enter"),
+        [],
+        "going away takes it back"
+    );
 }
 
 #[test]
@@ -429,7 +542,9 @@ fn a_digit_or_a_letter_answers_at_once_and_other_keys_do_nothing() {
     }
     assert_eq!(screen().press("3"), answer(GateChoice::Ignore));
     assert_eq!(screen().press("t"), answer(GateChoice::Disable));
-    for keys in ["6", "0", "z", "ctrl-t", "alt-r", "p", "X", "5", "5 j k 5", "b z b"] {
+    for keys in [
+        "6", "0", "z", "ctrl-t", "alt-r", "p", "X", "5", "5 j k 5", "b z b",
+    ] {
         assert_eq!(screen().press(keys), [], "{keys}");
     }
     for keys in ["5 5", "b b", "5 b", "b enter"] {
@@ -443,12 +558,22 @@ fn a_digit_or_a_letter_answers_at_once_and_other_keys_do_nothing() {
 fn the_retry_gate_shows_the_newest_run_first_and_all_others_beside_it() {
     let mut screen = Screen::of(&scenes::retry_limit(), WIDE).armed();
     let frame = screen.frame();
-    assert!(frame.contains("◆ cargo test still fails after 3 retries ") && frame.contains(" since 00:00 "), "{frame}");
-    assert!(frame.contains("Run 4, now ─") && frame.contains("▌1  Retry 3 more times"), "{frame}");
+    assert!(
+        frame.contains("◆ cargo test still fails after 3 retries ")
+            && frame.contains(" since 00:00 "),
+        "{frame}"
+    );
+    assert!(
+        frame.contains("Run 4, now ─") && frame.contains("▌1  Retry 3 more times"),
+        "{frame}"
+    );
     let signs = |screen: &mut Screen| {
         let frame = screen.frame();
-        let rows = frame.lines().filter_map(|line| Some(line.split_once('│')?.1.split_once('║')?.0.to_owned()));
-        rows.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        let rows = frame
+            .lines()
+            .filter_map(|line| Some(line.split_once('│')?.1.split_once('║')?.0.to_owned()));
+        rows.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect::<Vec<_>>()
     };
     let rows = signs(&mut screen);
     for row in [
@@ -461,7 +586,10 @@ fn the_retry_gate_shows_the_newest_run_first_and_all_others_beside_it() {
     }
     screen.press("left left left left");
     let frame = screen.frame();
-    assert!(frame.contains("Run 1, 00:00 ─") && frame.contains("║ test parser::empty ... FAILED"), "{frame}");
+    assert!(
+        frame.contains("Run 1, 00:00 ─") && frame.contains("║ test parser::empty ... FAILED"),
+        "{frame}"
+    );
     screen.press("right right right");
     assert!(screen.frame().contains("Run 4, now ─"));
 }
@@ -473,17 +601,26 @@ fn the_preview_has_only_the_ticked_items() {
         screen.press("space");
         screen.press(keys);
         let frame = screen.frame();
-        assert!(frame.contains("The next prompt") && !frame.contains("git log"), "{frame}");
+        assert!(
+            frame.contains("The next prompt") && !frame.contains("git log"),
+            "{frame}"
+        );
         assert!(frame.contains("cargo clippy"), "{frame}");
     }
     let mut last = Screen::of(&scenes::final_delivery(), WIDE).armed();
     last.press("v");
-    assert!(last.frame().contains("warning: one is left") && !last.frame().contains("GOAL"), "{}", last.frame());
+    assert!(
+        last.frame().contains("warning: one is left") && !last.frame().contains("GOAL"),
+        "{}",
+        last.frame()
+    );
 }
 
 #[test]
 fn a_gate_is_announced_over_a_viewer_and_answered_from_there() {
-    let before = scenes::until(World::begin(scenes::eventful()), |world| world.state.iterations.current == 3);
+    let before = scenes::until(World::begin(scenes::eventful()), |world| {
+        world.state.iterations.current == 3
+    });
     for keys in ["", "?"] {
         let mut screen = Screen::of(&before, WIDE);
         screen.press(keys);
@@ -494,7 +631,10 @@ fn a_gate_is_announced_over_a_viewer_and_answered_from_there() {
         screen.see(&scenes::final_delivery());
         assert!(!at_gate(&screen));
         let first = screen.frame().lines().next().unwrap_or_default().to_owned();
-        assert!(first.contains("◆ Finished. 1 item has not been sent to the agent yet · g answer"), "{first}");
+        assert!(
+            first.contains("◆ Finished. 1 item has not been sent to the agent yet · g answer"),
+            "{first}"
+        );
         screen.press("g");
         assert!(at_gate(&screen));
         assert_eq!(screen.press("enter"), [], "as always, not at once");
@@ -510,15 +650,23 @@ fn the_title_of_a_gate_over_a_viewer_is_not_cut() {
     let frame = screen.frame();
     let top = frame.lines().take(2).collect::<Vec<_>>().join(" ");
     let top = top.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(top.starts_with("◆ The agent asks for permission · 2 more after this · g answer"), "{frame}");
+    assert!(
+        top.starts_with("◆ The agent asks for permission · 2 more after this · g answer"),
+        "{frame}"
+    );
 }
 
 #[test]
 fn a_gate_with_a_timeout_says_when_creel_decides() {
     for size in [(60, 16), SMALL, WIDE] {
-        let world = scenes::at_gate(scenes::eventful().plan(|plan| plan.gates.timeout = TimeSpan::secs(7)));
+        let world =
+            scenes::at_gate(scenes::eventful().plan(|plan| plan.gates.timeout = TimeSpan::secs(7)));
         let mut screen = Screen::of(&world, size).armed();
-        assert!(screen.frame().contains("╚═ creel decides at 00:00:"), "{}", screen.frame());
+        assert!(
+            screen.frame().contains("╚═ creel decides at 00:00:"),
+            "{}",
+            screen.frame()
+        );
     }
 }
 
@@ -526,7 +674,12 @@ fn a_gate_with_a_timeout_says_when_creel_decides() {
 fn an_answer_is_in_the_stream_in_the_words_of_the_choice() {
     let answered = |choice| {
         let mut world = scenes::retry_limit();
-        world.command(SessionCommand::AnswerGate(GateAnswer { gate: GateId(1), choice, text: None, items: None }));
+        world.command(SessionCommand::AnswerGate(GateAnswer {
+            gate: GateId(1),
+            choice,
+            text: None,
+            items: None,
+        }));
         let mut screen = Screen::of(&world, WIDE);
         screen.press("esc");
         screen.frame()
@@ -534,7 +687,10 @@ fn an_answer_is_in_the_stream_in_the_words_of_the_choice() {
     let shown = answered(GateChoice::Ignore);
     assert!(shown.contains("◆ You chose: Accept as it is "), "{shown}");
     let shown = answered(GateChoice::Continue);
-    assert!(shown.contains("◆ You chose: Retry 3 more times "), "{shown}");
+    assert!(
+        shown.contains("◆ You chose: Retry 3 more times "),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -544,7 +700,10 @@ fn help_over_a_viewer_shows_the_keys_of_the_viewer() {
     assert!(screen.row("copy").contains("? keys"), "{}", screen.frame());
     screen.press("?");
     let frame = screen.frame();
-    assert!(frame.contains("wrap long lines or not") && frame.contains("search"), "{frame}");
+    assert!(
+        frame.contains("wrap long lines or not") && frame.contains("search"),
+        "{frame}"
+    );
     assert!(!frame.contains("pause"), "{frame}");
     screen.press("esc");
     assert!(matches!(screen.model.modals[..], [Modal::Viewer(_)]));
@@ -554,15 +713,22 @@ fn help_over_a_viewer_shows_the_keys_of_the_viewer() {
 fn a_replay_that_plays_moves_and_says_that_space_pauses() {
     let world = scenes::first_turn();
     let mut screen = Screen::replay(&world, SMALL, world.events.len() - 3);
-    let words =
-        |screen: &mut Screen| hinted(screen).split("  ").find(|hint| hint.starts_with("space")).map(str::to_owned);
+    let words = |screen: &mut Screen| {
+        hinted(screen)
+            .split("  ")
+            .find(|hint| hint.starts_with("space"))
+            .map(str::to_owned)
+    };
     assert_eq!(words(&mut screen).as_deref(), Some("space play"));
     assert_eq!(screen.model.next_tick(), None);
     screen.press("space");
     assert_eq!(words(&mut screen).as_deref(), Some("space pause"));
     let before = screen.frame();
     let tick = screen.model.next_tick().expect("it plays");
-    assert!(tick.since(screen.model.now).0 <= 250, "the spinner moves before the next record");
+    assert!(
+        tick.since(screen.model.now).0 <= 250,
+        "the spinner moves before the next record"
+    );
     screen.model.now = tick;
     assert_ne!(screen.frame(), before);
 }
@@ -577,7 +743,10 @@ fn unticked_items_are_not_approved() {
         text: None,
         items: Some(vec![ItemId(1), ItemId(3)]),
     };
-    assert_eq!(screen.press("enter"), asked(SessionCommand::AnswerGate(some)));
+    assert_eq!(
+        screen.press("enter"),
+        asked(SessionCommand::AnswerGate(some))
+    );
     screen.press("space");
     assert_eq!(screen.press("enter"), answer(GateChoice::Approve));
     assert_eq!(screen.press("2"), answer(GateChoice::Skip));
@@ -588,15 +757,25 @@ fn an_item_skipped_meanwhile_is_shown_as_skipped_and_can_be_restored() {
     let mut world = scenes::delivery();
     let mut screen = Screen::of(&world, SMALL).armed();
     screen.press("esc 3 home");
-    assert_eq!(screen.press("s"), asked(SessionCommand::SkipItem { item: ItemId(1) }));
+    assert_eq!(
+        screen.press("s"),
+        asked(SessionCommand::SkipItem { item: ItemId(1) })
+    );
     world.command(SessionCommand::SkipItem { item: ItemId(1) });
     screen.see(&world);
     screen.press("g");
     screen.later(600);
-    assert!(screen.frame().contains("☐ git log       skipped"), "{}", screen.frame());
+    assert!(
+        screen.frame().contains("☐ git log       skipped"),
+        "{}",
+        screen.frame()
+    );
     // All others are approved, so the answer needs no list.
     assert_eq!(screen.press("enter"), answer(GateChoice::Approve));
-    assert_eq!(screen.press("space"), asked(SessionCommand::RestoreItem { item: ItemId(1) }));
+    assert_eq!(
+        screen.press("space"),
+        asked(SessionCommand::RestoreItem { item: ItemId(1) })
+    );
     // A screen that opens later shows the same.
     let mut later = Screen::of(&world, SMALL).armed();
     assert!(later.frame().contains("☐ git log       skipped"));
@@ -615,22 +794,40 @@ fn an_item_is_edited_at_the_gate() {
     screen.press("down e");
     screen.type_text("!");
     let edit = screen.press("ctrl-s");
-    let [ScreenRequest::Command(SessionCommand::EditItem { item: ItemId(2), text })] = edit.as_slice() else {
+    let [
+        ScreenRequest::Command(SessionCommand::EditItem {
+            item: ItemId(2),
+            text,
+        }),
+    ] = edit.as_slice()
+    else {
         panic!("{edit:?}")
     };
     assert!(text.ends_with('!'));
-    world.command(SessionCommand::EditItem { item: ItemId(2), text: text.clone() });
+    world.command(SessionCommand::EditItem {
+        item: ItemId(2),
+        text: text.clone(),
+    });
     screen.see(&world);
     assert!(at_gate(&screen));
     assert!(screen.frame().contains("☑~cargo clippy"));
-    assert!(matches!(screen.press("E").as_slice(), [ScreenRequest::EditOutside(..)]));
+    assert!(matches!(
+        screen.press("E").as_slice(),
+        [ScreenRequest::EditOutside(..)]
+    ));
 }
 
 /// Opens the user's editor, and closes it with the changed text.
 fn outside(screen: &mut Screen, keys: &str, change: impl Fn(&str) -> String) -> Vec<ScreenRequest> {
     let asks = screen.press(keys);
-    let [ScreenRequest::EditOutside(purpose, before)] = asks.as_slice() else { panic!("{asks:?}") };
-    screen.told(ScreenEvent::Edited { purpose: purpose.clone(), before: before.clone(), text: change(before) })
+    let [ScreenRequest::EditOutside(purpose, before)] = asks.as_slice() else {
+        panic!("{asks:?}")
+    };
+    screen.told(ScreenEvent::Edited {
+        purpose: purpose.clone(),
+        before: before.clone(),
+        text: change(before),
+    })
 }
 
 fn editor_text(screen: &Screen) -> Option<String> {
@@ -647,17 +844,30 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
     screen.press("M");
     screen.type_text("half a sent");
     assert_eq!(outside(&mut screen, "ctrl-o", unchanged), []);
-    assert_eq!((editor_text(&screen).as_deref(), toast(&screen)), (Some("half a sent"), "You changed nothing"));
-    let sent = [SessionCommand::Message { text: "half a sentence".into() }, SessionCommand::CancelTurn];
-    assert_eq!(outside(&mut screen, "ctrl-o", |text| format!("{text}ence")), [ScreenRequest::InOrder(sent.to_vec())]);
+    assert_eq!(
+        (editor_text(&screen).as_deref(), toast(&screen)),
+        (Some("half a sent"), "You changed nothing")
+    );
+    let sent = [
+        SessionCommand::Message {
+            text: "half a sentence".into(),
+        },
+        SessionCommand::CancelTurn,
+    ];
+    assert_eq!(
+        outside(&mut screen, "ctrl-o", |text| format!("{text}ence")),
+        [ScreenRequest::InOrder(sent.to_vec())]
+    );
     assert_eq!(editor_text(&screen), None);
 
     let mut world = scenes::first_turn();
     world.command(SessionCommand::Task {
-        task: creel::engine::tasks::command::TaskCommand::Add(creel::engine::tasks::command::NewTask {
-            goal: "Lex".into(),
-            ..Default::default()
-        }),
+        task: creel::engine::tasks::command::TaskCommand::Add(
+            creel::engine::tasks::command::NewTask {
+                goal: "Lex".into(),
+                ..Default::default()
+            },
+        ),
     });
     let mut tasks = Screen::of(&world, SMALL);
     tasks.press("5 d");
@@ -670,7 +880,10 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
     assert_eq!(toast(&gate), "You changed nothing");
     assert_eq!(
         outside(&mut gate, "E", |_| "other".into()),
-        asked(SessionCommand::EditItem { item: ItemId(1), text: "other".into() })
+        asked(SessionCommand::EditItem {
+            item: ItemId(1),
+            text: "other".into()
+        })
     );
 
     let mut answers = Screen::of(&scenes::retry_limit(), SMALL).armed();
@@ -685,9 +898,16 @@ fn a_message_answers_a_gate() {
     let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
     screen.press("2");
     screen.type_text("Try another way.");
-    let answer =
-        GateAnswer { gate: GateId(1), choice: GateChoice::Send, text: Some("Try another way.".into()), items: None };
-    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::AnswerGate(answer)));
+    let answer = GateAnswer {
+        gate: GateId(1),
+        choice: GateChoice::Send,
+        text: Some("Try another way.".into()),
+        items: None,
+    };
+    assert_eq!(
+        screen.press("ctrl-s"),
+        asked(SessionCommand::AnswerGate(answer))
+    );
 }
 
 #[test]
@@ -698,7 +918,9 @@ fn a_gate_is_closed_for_later_and_reopened() {
     assert_eq!(toast(&screen), "The gate is still open; g shows it");
     screen.press("2 j");
     assert!(!at_gate(&screen));
-    assert!(screen.frame().contains("◆ NEEDS YOU: retry limit") && screen.frame().contains("g answer"));
+    assert!(
+        screen.frame().contains("◆ NEEDS YOU: retry limit") && screen.frame().contains("g answer")
+    );
     screen.press("g");
     assert!(at_gate(&screen));
     assert_eq!(screen.press("enter"), [], "it has to be armed again");
@@ -717,14 +939,23 @@ fn gate_of(screen: &Screen) -> &GateModal {
 
 #[test]
 fn a_gate_leaves_the_keys_to_an_open_editor() {
-    let before = scenes::until(World::begin(scenes::eventful()), |world| world.state.iterations.current == 3);
+    let before = scenes::until(World::begin(scenes::eventful()), |world| {
+        world.state.iterations.current == 3
+    });
     let mut screen = Screen::of(&before, WIDE);
     screen.press("m");
     screen.see(&scenes::final_delivery());
     assert!(!at_gate(&screen));
-    assert!(screen.frame().contains("not been sent to the agent yet · waits until you close this"));
+    assert!(
+        screen
+            .frame()
+            .contains("not been sent to the agent yet · waits until you close this")
+    );
     screen.type_text("go");
-    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::Message { text: "go".into() }));
+    assert_eq!(
+        screen.press("ctrl-s"),
+        asked(SessionCommand::Message { text: "go".into() })
+    );
     assert!(at_gate(&screen));
     assert_eq!(screen.press("enter"), []);
 }
@@ -747,7 +978,10 @@ fn gates_are_answered_by_clicks() {
         let mut screen = Screen::of(&world, size);
         assert_eq!(screen.click_on("Retry 3 more"), [], "not yet");
         screen.later(600);
-        assert_eq!(screen.click_on("Accept as it is"), answer(GateChoice::Ignore));
+        assert_eq!(
+            screen.click_on("Accept as it is"),
+            answer(GateChoice::Ignore)
+        );
     }
 }
 
@@ -792,7 +1026,11 @@ fn help_shows_all_its_text_on_a_small_screen() {
         seen += &screen.frame();
         screen.press("down");
     }
-    for words in ["q ctrl-c  leave; asks whether to", "stop the session", "ctrl-f page-down space  one page"] {
+    for words in [
+        "q ctrl-c  leave; asks whether to",
+        "stop the session",
+        "ctrl-f page-down space  one page",
+    ] {
         assert!(seen.contains(words), "{words}");
     }
     assert!(!seen.contains('…'));
@@ -829,7 +1067,10 @@ fn live_output_reads_the_same_however_it_was_split() {
         screen.model.runs.running().map(|run| run.live.clone())
     };
     let whole = heard(&[PRINTED.as_bytes()]);
-    assert_eq!(whole.as_deref(), Some("a\u{1b}[1;31mred\u{1b}[0m\n日本next\r50%\r100%\n"));
+    assert_eq!(
+        whole.as_deref(),
+        Some("a\u{1b}[1;31mred\u{1b}[0m\n日本next\r50%\r100%\n")
+    );
     for cut in 0..PRINTED.len() {
         let (before, after) = PRINTED.as_bytes().split_at(cut);
         assert_eq!(heard(&[before, after]), whole, "cut at {cut}");
@@ -876,19 +1117,39 @@ fn the_selected_answer_is_visible_even_if_not_all_fit() {
 
 fn answered(choice: GateChoice, option: Option<&str>) -> Vec<ScreenRequest> {
     let text = option.map(Into::into);
-    asked(SessionCommand::AnswerGate(GateAnswer { gate: GateId(1), choice, text, items: None }))
+    asked(SessionCommand::AnswerGate(GateAnswer {
+        gate: GateId(1),
+        choice,
+        text,
+        items: None,
+    }))
 }
 
 #[test]
 fn a_permission_request_is_answered_with_the_agents_options() {
     for size in [WIDE, SMALL, (40, 12)] {
         let screen = || Screen::of(&scenes::permission(), size).armed();
-        assert_eq!(screen().press("enter"), answered(GateChoice::AllowOnce, Some("once")));
-        assert_eq!(screen().press("right enter"), answered(GateChoice::AllowAlways, Some("always")));
-        assert_eq!(screen().press("tab tab enter"), answered(GateChoice::RejectOnce, Some("no")));
-        assert_eq!(screen().press("left enter"), answered(GateChoice::Cancel, None));
+        assert_eq!(
+            screen().press("enter"),
+            answered(GateChoice::AllowOnce, Some("once"))
+        );
+        assert_eq!(
+            screen().press("right enter"),
+            answered(GateChoice::AllowAlways, Some("always"))
+        );
+        assert_eq!(
+            screen().press("tab tab enter"),
+            answered(GateChoice::RejectOnce, Some("no"))
+        );
+        assert_eq!(
+            screen().press("left enter"),
+            answered(GateChoice::Cancel, None)
+        );
         let mut screen = screen();
-        assert_eq!(screen.click_on("Always allow"), answered(GateChoice::AllowAlways, Some("always")));
+        assert_eq!(
+            screen.click_on("Always allow"),
+            answered(GateChoice::AllowAlways, Some("always"))
+        );
     }
 }
 
@@ -897,21 +1158,40 @@ fn an_always_answer_is_not_preselected() {
     let mut options = scenes::usual_options();
     options.swap(0, 1);
     let mut screen = Screen::of(&scenes::permission_with(options), SMALL).armed();
-    assert!(screen.row("Always").contains("1  Always allow this exact request"), "in the agent's order");
+    assert!(
+        screen
+            .row("Always")
+            .contains("1  Always allow this exact request"),
+        "in the agent's order"
+    );
     assert!(screen.row("Yes").contains("▌2  Yes"));
-    assert_eq!(screen.press("enter"), answered(GateChoice::AllowOnce, Some("once")));
+    assert_eq!(
+        screen.press("enter"),
+        answered(GateChoice::AllowOnce, Some("once"))
+    );
 }
 
 #[test]
 fn always_is_one_answer_and_the_agent_gets_allow_once() {
     let world = scenes::permission_with(scenes::options_alike());
     let screen = || Screen::of(&world, SMALL).armed();
-    assert_eq!(screen().press("right enter"), answered(GateChoice::AllowAlways, Some("file")));
-    assert_eq!(screen().press("right right enter"), answered(GateChoice::RejectOnce, Some("no")));
+    assert_eq!(
+        screen().press("right enter"),
+        answered(GateChoice::AllowAlways, Some("file"))
+    );
+    assert_eq!(
+        screen().press("right right enter"),
+        answered(GateChoice::RejectOnce, Some("no"))
+    );
     let mut after = world.clone();
-    let [ScreenRequest::Command(command)] = &screen().press("right enter")[..] else { panic!("an answer") };
+    let [ScreenRequest::Command(command)] = &screen().press("right enter")[..] else {
+        panic!("an answer")
+    };
     after.command(command.clone());
-    assert_eq!(after.permitted, [(PermissionId(1), PermissionAnswer::Selected("once".into()))]);
+    assert_eq!(
+        after.permitted,
+        [(PermissionId(1), PermissionAnswer::Selected("once".into()))]
+    );
 }
 
 #[test]
@@ -919,18 +1199,30 @@ fn the_next_request_ignores_an_answer_meant_for_the_one_before() {
     let mut world = scenes::permission();
     let mut screen = Screen::of(&world, SMALL);
     assert!(screen.frame().contains("2 more after this"));
-    assert_eq!(screen.press("enter right enter"), [], "it has just appeared");
+    assert_eq!(
+        screen.press("enter right enter"),
+        [],
+        "it has just appeared"
+    );
     screen.later(600);
-    let [ScreenRequest::Command(command)] = &screen.press("enter")[..] else { panic!("an answer") };
-    world.command(command.clone());
-    screen.see(&world);
-    assert!(screen.frame().contains("Edit src/lib.rs") && screen.frame().contains("1 more after this"));
-    assert_eq!(screen.press("enter"), []);
-    screen.later(600);
-    let [ScreenRequest::Command(SessionCommand::AnswerGate(answer))] = &screen.press("enter")[..] else {
+    let [ScreenRequest::Command(command)] = &screen.press("enter")[..] else {
         panic!("an answer")
     };
-    assert_eq!((answer.gate, answer.choice), (GateId(2), GateChoice::AllowOnce));
+    world.command(command.clone());
+    screen.see(&world);
+    assert!(
+        screen.frame().contains("Edit src/lib.rs") && screen.frame().contains("1 more after this")
+    );
+    assert_eq!(screen.press("enter"), []);
+    screen.later(600);
+    let [ScreenRequest::Command(SessionCommand::AnswerGate(answer))] = &screen.press("enter")[..]
+    else {
+        panic!("an answer")
+    };
+    assert_eq!(
+        (answer.gate, answer.choice),
+        (GateId(2), GateChoice::AllowOnce)
+    );
 }
 
 #[test]
@@ -940,7 +1232,10 @@ fn a_request_that_a_rule_answers_is_not_shown() {
         .agent([Answer::Asks(&["a.rs"]), DONE])
         .attended(&[]);
     let mut world = World::begin(script).run();
-    let opened = world.events.iter().position(|event| matches!(event, Event::Gate(GateEvent::Opened { .. })));
+    let opened = world
+        .events
+        .iter()
+        .position(|event| matches!(event, Event::Gate(GateEvent::Opened { .. })));
     // The answer arrives a moment later, and a frame can be drawn in between.
     world.events.truncate(opened.expect("a gate") + 1);
     let mut screen = Screen::of(&world, SMALL);
@@ -957,7 +1252,11 @@ fn a_permission_request_is_closed_with_its_turn() {
         world.command(SessionCommand::CancelTurn);
         world.finish_turn();
         screen.see(&world);
-        assert!(!screen.frame().contains("The agent asks for permission"), "{}", screen.frame());
+        assert!(
+            !screen.frame().contains("The agent asks for permission"),
+            "{}",
+            screen.frame()
+        );
         screen.press(if keys == "esc m" { "esc g" } else { "g" });
         assert_eq!(toast(&screen), "No gate is open");
     }
@@ -976,7 +1275,11 @@ fn the_whole_request_can_be_read_and_scrolling_stops_at_its_end() {
         let end = screen.frame();
         screen.press("page-up");
         if size != SMALL {
-            assert_ne!(screen.frame(), end, "the way back is as long as the way there");
+            assert_ne!(
+                screen.frame(),
+                end,
+                "the way back is as long as the way there"
+            );
         }
     }
 }
@@ -1009,8 +1312,13 @@ fn a_gate_on_a_too_small_screen_is_not_answered() {
     screen.later(5_000);
     assert_eq!(screen.frame().trim(), "Terminal too small");
     let click = MouseEventKind::Down(crossterm::event::MouseButton::Left);
-    let clicks: Vec<ScreenRequest> = (0..2).flat_map(|_| screen.mouse(click, column, row)).collect();
-    assert_eq!((screen.press("enter enter q y"), clicks), (Vec::new(), Vec::new()));
+    let clicks: Vec<ScreenRequest> = (0..2)
+        .flat_map(|_| screen.mouse(click, column, row))
+        .collect();
+    assert_eq!(
+        (screen.press("enter enter q y"), clicks),
+        (Vec::new(), Vec::new())
+    );
     assert!(at_gate(&screen));
     assert_eq!(screen.press("ctrl-z"), [ScreenRequest::Suspend]);
     // When the gate is visible again, it ignores keys that were meant for something else.
@@ -1029,7 +1337,11 @@ fn ctrl_c_asks_and_ctrl_c_again_leaves_at_once_from_anywhere() {
             if before != "q" {
                 assert_eq!(screen.press("ctrl-c"), [], "after {before:?}");
             }
-            assert_eq!(screen.press("ctrl-c"), [ScreenRequest::LeaveAtOnce], "after {before:?}");
+            assert_eq!(
+                screen.press("ctrl-c"),
+                [ScreenRequest::LeaveAtOnce],
+                "after {before:?}"
+            );
         }
     }
 }
@@ -1037,7 +1349,9 @@ fn ctrl_c_asks_and_ctrl_c_again_leaves_at_once_from_anywhere() {
 #[test]
 fn while_the_session_is_being_stopped_ctrl_c_leaves_at_once() {
     let mut world = scenes::first_turn();
-    world.command(SessionCommand::Stop { how: StopTiming::Now });
+    world.command(SessionCommand::Stop {
+        how: StopTiming::Now,
+    });
     let mut screen = Screen::of(&world, SMALL);
     assert_eq!(screen.press("ctrl-c"), [ScreenRequest::LeaveAtOnce]);
 }
@@ -1047,7 +1361,11 @@ fn the_quit_question_waits_for_a_screen_that_is_large_enough() {
     let mut screen = Screen::of(&scenes::first_turn(), (20, 5));
     assert_eq!(screen.frame().trim(), "Terminal too small");
     assert_eq!(screen.press("ctrl-c y"), []);
-    let words = screen.frame().split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = screen
+        .frame()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     assert_eq!(words, "Terminal too small: make it larger to answer");
     screen.told(ScreenEvent::Paste("text".into()));
     screen.told(ScreenEvent::Resize(SMALL.0, SMALL.1));
@@ -1061,14 +1379,24 @@ fn the_quit_question_waits_for_a_screen_that_is_large_enough() {
 
 /// The keys in the last line.
 fn hinted(screen: &mut Screen) -> String {
-    screen.frame().lines().last().unwrap_or_default().trim().to_owned()
+    screen
+        .frame()
+        .lines()
+        .last()
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 #[test]
 fn a_click_on_a_key_that_the_screen_shows_presses_it() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.click_on("? keys");
-    assert!(matches!(screen.model.modals[..], [Modal::Help(_)]), "{}", screen.frame());
+    assert!(
+        matches!(screen.model.modals[..], [Modal::Help(_)]),
+        "{}",
+        screen.frame()
+    );
     screen.click_on("esc close");
     assert!(screen.model.modals.is_empty());
     screen.click_on("q leave");
@@ -1083,13 +1411,20 @@ fn a_click_on_a_key_that_the_screen_shows_presses_it() {
     assert!(matches!(screen.model.modals[..], [Modal::Editor(_)]));
     screen.click_on("esc keep as draft");
     screen.press(":");
-    assert!(hinted(&mut screen).starts_with("enter run"), "{}", hinted(&mut screen));
+    assert!(
+        hinted(&mut screen).starts_with("enter run"),
+        "{}",
+        hinted(&mut screen)
+    );
     screen.click_on("Search  ");
     assert!(matches!(screen.model.modals[..], [Modal::Search(_)]));
     screen.press("esc :");
     screen.type_text("hooks");
     screen.click_on("Go to the hooks");
-    assert_eq!((screen.model.focus, screen.model.modals.len()), (Pane::Hooks, 0));
+    assert_eq!(
+        (screen.model.focus, screen.model.modals.len()),
+        (Pane::Hooks, 0)
+    );
     // Words of the agent and of hooks are no keys.
     screen.press("1");
     screen.click_on("ITERATION 1");
@@ -1107,7 +1442,11 @@ fn the_sentence_above_the_footer_is_hidden_by_its_key_and_by_a_click() {
         let mut screen = Screen::of(&scene(), (100, 30)).armed();
         screen.model.hint.mode = HintMode::Always;
         assert!(screen.frame().contains(label), "{}", screen.frame());
-        let asks = if by_key { screen.press("h") } else { screen.click_on(label) };
+        let asks = if by_key {
+            screen.press("h")
+        } else {
+            screen.click_on(label)
+        };
         assert_eq!(asks, [ScreenRequest::Remember]);
         assert!(!screen.frame().contains(label), "{}", screen.frame());
     }
@@ -1126,7 +1465,10 @@ fn the_hints_name_only_what_works() {
     assert!(!hinted(&mut over).contains("hook"));
     let mut works = Screen::of(&scenes::first_turn(), SMALL);
     works.press("2");
-    assert!(hinted(&mut works).contains("r run now  d disable") && !hinted(&mut works).contains("cancel"));
+    assert!(
+        hinted(&mut works).contains("r run now  d disable")
+            && !hinted(&mut works).contains("cancel")
+    );
     let mut runs = Screen::of(&scenes::hook_runs(), SMALL);
     runs.press("2");
     assert!(hinted(&mut runs).contains("x cancel"));
@@ -1138,17 +1480,28 @@ fn the_hints_name_only_what_works() {
     assert!(!hinted(&mut events).contains("run now") && hinted(&mut events).contains("d disable"));
     assert_eq!(
         events.press("r"),
-        asked(SessionCommand::RunHook { point: Some(HookPoint::Automation), hook: "look".into() })
+        asked(SessionCommand::RunHook {
+            point: Some(HookPoint::Automation),
+            hook: "look".into()
+        })
     );
-    world.command(SessionCommand::RunHook { point: Some(HookPoint::Automation), hook: "look".into() });
-    assert_eq!(world.refused, ["`look` answers events of tasks; you cannot run it without one"]);
+    world.command(SessionCommand::RunHook {
+        point: Some(HookPoint::Automation),
+        hook: "look".into(),
+    });
+    assert_eq!(
+        world.refused,
+        ["`look` answers events of tasks; you cannot run it without one"]
+    );
 }
 
 /// A running turn, and a completed task that these hooks handle.
 fn works_with_automation<const N: usize>(hooks: [&str; N]) -> World {
     let completed = [creel::engine::tasks::record::TaskEventKind::TaskCompleted];
     let script = Script::new().hook(HookPoint::OnTaskComplete, "validate", [passes()]);
-    let script = hooks.iter().fold(script, |script, hook| script.automation(hook, 1, &completed, [passes()]));
+    let script = hooks.iter().fold(script, |script, hook| {
+        script.automation(hook, 1, &completed, [passes()])
+    });
     let mut world = World::begin(script);
     world.settle();
     world.command(completes("T1", "parser"));
@@ -1158,14 +1511,31 @@ fn works_with_automation<const N: usize>(hooks: [&str; N]) -> World {
 #[test]
 fn cancelling_ends_the_selected_run() {
     let world = works_with_automation(["look"]);
-    let running: Vec<_> = world.jobs.iter().map(|job| (job.hook.name.as_str(), job.run)).collect();
+    let running: Vec<_> = world
+        .jobs
+        .iter()
+        .map(|job| (job.hook.name.as_str(), job.run))
+        .collect();
     assert_eq!(running.len(), 2, "{running:?}");
     let mut screen = Screen::of(&world, SMALL);
     screen.press("2 home");
     for row in 0..2 {
-        let chosen = screen.model.hook_rows().nth(row).expect("a run").hook().hook;
-        let (_, run) = *running.iter().find(|(hook, _)| *hook == chosen).expect("it runs");
-        assert_eq!(screen.press("x j"), asked(SessionCommand::CancelHook { run }), "{chosen}");
+        let chosen = screen
+            .model
+            .hook_rows()
+            .nth(row)
+            .expect("a run")
+            .hook()
+            .hook;
+        let (_, run) = *running
+            .iter()
+            .find(|(hook, _)| *hook == chosen)
+            .expect("it runs");
+        assert_eq!(
+            screen.press("x j"),
+            asked(SessionCommand::CancelHook { run }),
+            "{chosen}"
+        );
     }
     // Another hook than the selected one is left alone.
     let mut one = Screen::of(&scenes::hook_runs(), SMALL);
@@ -1182,25 +1552,44 @@ fn a_hook_that_has_not_run_can_be_run_switched_and_viewed() {
     let clippy = || "cargo clippy".to_owned();
     assert_eq!(
         screen.press("r"),
-        asked(SessionCommand::RunHook { point: Some(HookPoint::PostIteration), hook: clippy() })
+        asked(SessionCommand::RunHook {
+            point: Some(HookPoint::PostIteration),
+            hook: clippy()
+        })
     );
     assert_eq!(
         screen.press("d"),
-        asked(SessionCommand::DisableHook { point: Some(HookPoint::PostIteration), hook: clippy() })
+        asked(SessionCommand::DisableHook {
+            point: Some(HookPoint::PostIteration),
+            hook: clippy()
+        })
     );
-    world.command(SessionCommand::DisableHook { point: Some(HookPoint::PostIteration), hook: clippy() });
+    world.command(SessionCommand::DisableHook {
+        point: Some(HookPoint::PostIteration),
+        hook: clippy(),
+    });
     screen.see(&world);
     assert!(screen.row("cargo clippy").contains("disabled"));
     assert_eq!(
         screen.press("d"),
-        asked(SessionCommand::EnableHook { point: Some(HookPoint::PostIteration), hook: clippy() })
+        asked(SessionCommand::EnableHook {
+            point: Some(HookPoint::PostIteration),
+            hook: clippy()
+        })
     );
     screen.press("enter");
-    assert!(screen.frame().contains("it would run for at most 1 min; the agent gets its output"));
+    assert!(
+        screen
+            .frame()
+            .contains("it would run for at most 1 min; the agent gets its output")
+    );
     screen.press("esc k");
     assert_eq!(
         screen.press("r"),
-        asked(SessionCommand::RunHook { point: Some(HookPoint::Stop), hook: "cargo test".into() })
+        asked(SessionCommand::RunHook {
+            point: Some(HookPoint::Stop),
+            hook: "cargo test".into()
+        })
     );
     search(&mut screen, "clippy");
     assert_eq!(screen.model.chosen_hook, 3);
@@ -1217,13 +1606,18 @@ fn a_selected_hook_stays_selected_when_it_starts() {
     screen.see(&scenes::sent_back_twice());
     assert_eq!(
         screen.press("d"),
-        asked(SessionCommand::DisableHook { point: Some(HookPoint::PostIteration), hook: "cargo clippy".into() })
+        asked(SessionCommand::DisableHook {
+            point: Some(HookPoint::PostIteration),
+            hook: "cargo clippy".into()
+        })
     );
 }
 
 #[test]
 fn the_end_of_a_text_is_reachable_with_wrapped_lines() {
-    let text: String = (1..=40).map(|n| format!("{n} {} end {n}\n", "word ".repeat(60))).collect();
+    let text: String = (1..=40)
+        .map(|n| format!("{n} {} end {n}\n", "word ".repeat(60)))
+        .collect();
     for size in [SMALL, (40, 12), WIDE] {
         let mut screen = Screen::of(&scenes::first_turn(), size);
         screen.told(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
@@ -1256,7 +1650,12 @@ fn a_message_is_written_kept_and_sent() {
     assert_eq!(screen.model.draft, "Look at q");
     screen.press("m enter");
     screen.told(ScreenEvent::Paste("the lexer\x1b[31m!".into()));
-    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::Message { text: "Look at q\nthe lexer!".into() }));
+    assert_eq!(
+        screen.press("ctrl-s"),
+        asked(SessionCommand::Message {
+            text: "Look at q\nthe lexer!".into()
+        })
+    );
     assert_eq!(screen.model.draft, "");
 }
 
@@ -1268,7 +1667,9 @@ fn an_immediate_message_cancels_the_turn() {
     assert_eq!(
         screen.press("ctrl-s"),
         [ScreenRequest::InOrder(vec![
-            SessionCommand::Message { text: "Stop that.".into() },
+            SessionCommand::Message {
+                text: "Stop that.".into()
+            },
             SessionCommand::CancelTurn
         ])]
     );
@@ -1281,10 +1682,15 @@ fn a_refusal_is_shown_and_a_refused_message_is_not_lost() {
     screen.type_text("Hello");
     screen.press("ctrl-s");
     screen.told(ScreenEvent::Refused(
-        SessionCommand::Message { text: "Hello".into() },
+        SessionCommand::Message {
+            text: "Hello".into(),
+        },
         "the session has ended\x1b[2J".into(),
     ));
-    assert_eq!(screen.frame().lines().last(), Some(" The session has ended"));
+    assert_eq!(
+        screen.frame().lines().last(),
+        Some(" The session has ended")
+    );
     assert!(screen.frame().contains("Hello"));
     screen.press("esc m");
     assert!(screen.frame().contains("Hello"));
@@ -1298,10 +1704,18 @@ fn a_refused_immediate_message_is_not_lost_and_a_queued_one_does_not_come_back()
     screen.press("M");
     screen.type_text("Stop that.");
     let asks = screen.press("ctrl-s");
-    let [ScreenRequest::InOrder(commands)] = &asks[..] else { panic!("{asks:?}") };
-    screen.told(ScreenEvent::Refused(commands[1].clone(), "no turn is running".into()));
+    let [ScreenRequest::InOrder(commands)] = &asks[..] else {
+        panic!("{asks:?}")
+    };
+    screen.told(ScreenEvent::Refused(
+        commands[1].clone(),
+        "no turn is running".into(),
+    ));
     assert!(screen.model.modals.is_empty());
-    screen.told(ScreenEvent::Refused(commands[0].clone(), "the session has ended".into()));
+    screen.told(ScreenEvent::Refused(
+        commands[0].clone(),
+        "the session has ended".into(),
+    ));
     assert!(screen.frame().contains("Stop that."));
     screen.press("esc");
     assert_eq!(screen.model.draft, "Stop that.");
@@ -1318,21 +1732,33 @@ fn a_late_refusal_brings_the_refused_text_back() {
     screen.press("j k");
     let message = |text: &str| SessionCommand::Message { text: text.into() };
     screen.told(ScreenEvent::Accepted(message("one")));
-    screen.told(ScreenEvent::Refused(message("one"), "the session has ended".into()));
+    screen.told(ScreenEvent::Refused(
+        message("one"),
+        "the session has ended".into(),
+    ));
     assert_eq!(editor_text(&screen), None, "it was taken");
-    screen.told(ScreenEvent::Refused(message("two"), "the session has ended".into()));
+    screen.told(ScreenEvent::Refused(
+        message("two"),
+        "the session has ended".into(),
+    ));
     assert_eq!(editor_text(&screen).as_deref(), Some("two"));
     // The open editor keeps the keys.
     screen.press("ctrl-s m");
     screen.type_text("thr");
-    screen.told(ScreenEvent::Refused(message("two"), "the session has ended".into()));
+    screen.told(ScreenEvent::Refused(
+        message("two"),
+        "the session has ended".into(),
+    ));
     assert_eq!(toast(&screen), "The session has ended");
     screen.type_text("ee");
     assert_eq!(editor_text(&screen).as_deref(), Some("three"));
     screen.press("esc");
     assert_eq!(editor_text(&screen).as_deref(), Some("two"));
     screen.press("esc");
-    assert_eq!((editor_text(&screen), screen.model.draft.as_str()), (None, "three\n\ntwo"));
+    assert_eq!(
+        (editor_text(&screen), screen.model.draft.as_str()),
+        (None, "three\n\ntwo")
+    );
 }
 
 #[test]
@@ -1341,7 +1767,12 @@ fn a_refusal_leaves_the_keys_to_a_question_and_opens_above_its_own_gate() {
     screen.press("m");
     screen.type_text("Hello");
     screen.press("ctrl-s q");
-    screen.told(ScreenEvent::Refused(SessionCommand::Message { text: "Hello".into() }, "the session has ended".into()));
+    screen.told(ScreenEvent::Refused(
+        SessionCommand::Message {
+            text: "Hello".into(),
+        },
+        "the session has ended".into(),
+    ));
     assert!(matches!(screen.model.modals.last(), Some(Modal::Quit(_))));
     screen.press("esc");
     assert_eq!(editor_text(&screen).as_deref(), Some("Hello"));
@@ -1349,12 +1780,20 @@ fn a_refusal_leaves_the_keys_to_a_question_and_opens_above_its_own_gate() {
     screen.press("e");
     screen.type_text(" as a brick");
     let asks = screen.press("ctrl-s");
-    let [ScreenRequest::Command(command)] = &asks[..] else { panic!("{asks:?}") };
+    let [ScreenRequest::Command(command)] = &asks[..] else {
+        panic!("{asks:?}")
+    };
     assert!(at_gate(&screen));
-    screen.told(ScreenEvent::Refused(command.clone(), "item 1 is already with the agent".into()));
+    screen.told(ScreenEvent::Refused(
+        command.clone(),
+        "item 1 is already with the agent".into(),
+    ));
     assert!(editor_text(&screen).is_some_and(|text| text.ends_with(" as a brick")));
     screen.press("ctrl-s");
-    screen.told(ScreenEvent::Unanswered(command.clone(), "it does not answer".into()));
+    screen.told(ScreenEvent::Unanswered(
+        command.clone(),
+        "it does not answer".into(),
+    ));
     assert!(editor_text(&screen).is_some_and(|text| text.ends_with(" as a brick")));
     screen.press("esc esc");
     assert!(at_gate(&screen));
@@ -1366,8 +1805,16 @@ fn an_unanswered_text_is_not_sent_again_and_not_lost() {
     screen.press("m");
     screen.type_text("Hello");
     screen.press("ctrl-s");
-    screen.told(ScreenEvent::Unanswered(SessionCommand::Message { text: "Hello".into() }, "it does not answer".into()));
-    assert_eq!((editor_text(&screen), toast(&screen)), (None, "It does not answer"));
+    screen.told(ScreenEvent::Unanswered(
+        SessionCommand::Message {
+            text: "Hello".into(),
+        },
+        "it does not answer".into(),
+    ));
+    assert_eq!(
+        (editor_text(&screen), toast(&screen)),
+        (None, "It does not answer")
+    );
     screen.press("m");
     assert_eq!(editor_text(&screen).as_deref(), Some("Hello"));
 }
@@ -1376,7 +1823,10 @@ fn an_unanswered_text_is_not_sent_again_and_not_lost() {
 fn an_unanswered_text_survives_text_written_since() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     let silent = |text: &str| {
-        ScreenEvent::Unanswered(SessionCommand::Message { text: text.into() }, "it does not answer".into())
+        ScreenEvent::Unanswered(
+            SessionCommand::Message { text: text.into() },
+            "it does not answer".into(),
+        )
     };
     for text in ["one", "two"] {
         screen.press("m");
@@ -1387,7 +1837,12 @@ fn an_unanswered_text_survives_text_written_since() {
     screen.type_text("three");
     screen.told(silent("one"));
     screen.told(silent("two"));
-    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::Message { text: "three".into() }));
+    assert_eq!(
+        screen.press("ctrl-s"),
+        asked(SessionCommand::Message {
+            text: "three".into()
+        })
+    );
     screen.press("m");
     assert_eq!(editor_text(&screen).as_deref(), Some("one\n\ntwo"));
 }
@@ -1400,12 +1855,30 @@ fn the_session_is_steered() {
     assert!(screen.frame().contains("Cancel the turn?"));
     assert_eq!(screen.press("n"), []);
     assert_eq!(screen.press("X esc X y"), asked(SessionCommand::CancelTurn));
-    assert_eq!(screen.press("S"), asked(SessionCommand::Stop { how: StopTiming::AfterIteration }));
-    assert_eq!(screen.press("alt-s"), asked(SessionCommand::Pipeline { pipeline: PipelineKind::Submit }));
-    assert_eq!(screen.press("alt-m"), asked(SessionCommand::Pipeline { pipeline: PipelineKind::Merge }));
+    assert_eq!(
+        screen.press("S"),
+        asked(SessionCommand::Stop {
+            how: StopTiming::AfterIteration
+        })
+    );
+    assert_eq!(
+        screen.press("alt-s"),
+        asked(SessionCommand::Pipeline {
+            pipeline: PipelineKind::Submit
+        })
+    );
+    assert_eq!(
+        screen.press("alt-m"),
+        asked(SessionCommand::Pipeline {
+            pipeline: PipelineKind::Merge
+        })
+    );
     let mut world = scenes::first_turn();
     world.command(SessionCommand::Pause);
-    assert_eq!(Screen::of(&world, SMALL).press("p"), asked(SessionCommand::Unpause));
+    assert_eq!(
+        Screen::of(&world, SMALL).press("p"),
+        asked(SessionCommand::Unpause)
+    );
 }
 
 #[test]
@@ -1429,13 +1902,29 @@ fn leaving_asks_while_the_session_runs() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     assert_eq!(screen.press("q x esc"), []);
     assert!(screen.model.modals.is_empty());
-    assert_eq!(screen.press("q w"), asked(SessionCommand::Stop { how: StopTiming::AfterIteration }));
+    assert_eq!(
+        screen.press("q w"),
+        asked(SessionCommand::Stop {
+            how: StopTiming::AfterIteration
+        })
+    );
     assert_eq!(
         screen.press("ctrl-c y"),
-        [ScreenRequest::Command(SessionCommand::Stop { how: StopTiming::Now }), ScreenRequest::LeaveAtTheEnd]
+        [
+            ScreenRequest::Command(SessionCommand::Stop {
+                how: StopTiming::Now
+            }),
+            ScreenRequest::LeaveAtTheEnd
+        ]
     );
-    assert_eq!(Screen::of(&scenes::ended(), SMALL).press("q"), [ScreenRequest::Leave]);
-    assert_eq!(Screen::replay(&scenes::first_turn(), SMALL, 3).press("q"), [ScreenRequest::Leave]);
+    assert_eq!(
+        Screen::of(&scenes::ended(), SMALL).press("q"),
+        [ScreenRequest::Leave]
+    );
+    assert_eq!(
+        Screen::replay(&scenes::first_turn(), SMALL, 3).press("q"),
+        [ScreenRequest::Leave]
+    );
 }
 
 #[test]
@@ -1444,17 +1933,35 @@ fn the_question_whether_to_leave_is_a_numbered_list() {
     screen.model.tie = CloseBehavior::Loose;
     screen.press("q");
     let frame = screen.frame();
-    for row in ["▌1  Leave it running", " 2  Stop after this iteration", " 3  Stop now", " 4  Stay"] {
+    for row in [
+        "▌1  Leave it running",
+        " 2  Stop after this iteration",
+        " 3  Stop now",
+        " 4  Stay",
+    ] {
         assert!(frame.contains(row), "{frame}");
     }
-    assert!(frame.contains("enter answer  1-4 choose  ↑↓ move  esc close"), "{frame}");
+    assert!(
+        frame.contains("enter answer  1-4 choose  ↑↓ move  esc close"),
+        "{frame}"
+    );
     assert_eq!(hinted(&mut screen), "", "the question has its keys");
     assert_eq!(screen.press("4"), []);
     assert!(screen.model.modals.is_empty());
-    assert_eq!(screen.press("q down enter"), asked(SessionCommand::Stop { how: StopTiming::AfterIteration }));
+    assert_eq!(
+        screen.press("q down enter"),
+        asked(SessionCommand::Stop {
+            how: StopTiming::AfterIteration
+        })
+    );
     assert_eq!(screen.press("q 1"), [ScreenRequest::LeaveRunning]);
     screen.press("q");
-    assert_eq!(screen.click_on("Stop after this"), asked(SessionCommand::Stop { how: StopTiming::AfterIteration }));
+    assert_eq!(
+        screen.click_on("Stop after this"),
+        asked(SessionCommand::Stop {
+            how: StopTiming::AfterIteration
+        })
+    );
 }
 
 #[test]
@@ -1465,7 +1972,11 @@ fn questions_about_a_session_close_when_it_ends() {
         assert_eq!(screen.model.modals.len(), 1, "{keys}: {}", screen.frame());
         screen.see(&scenes::works().run());
         assert!(screen.model.modals.is_empty(), "{keys}: {}", screen.frame());
-        assert!(screen.frame().contains("esc close"), "the end card: {}", screen.frame());
+        assert!(
+            screen.frame().contains("esc close"),
+            "the end card: {}",
+            screen.frame()
+        );
     }
 }
 
@@ -1473,7 +1984,11 @@ fn questions_about_a_session_close_when_it_ends() {
 fn a_session_independent_of_its_screen_can_be_left_running() {
     let mut bound = Screen::of(&scenes::first_turn(), WIDE);
     assert_eq!(bound.press("q d esc ctrl-d"), []);
-    assert!(bound.frame().contains("This session ends with its screen"), "{}", bound.frame());
+    assert!(
+        bound.frame().contains("This session ends with its screen"),
+        "{}",
+        bound.frame()
+    );
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.model.tie = CloseBehavior::Loose;
     assert_eq!(screen.press("q d"), [ScreenRequest::LeaveRunning]);
@@ -1482,8 +1997,14 @@ fn a_session_independent_of_its_screen_can_be_left_running() {
     let mut at_a_gate = Screen::of(&scenes::retry_limit(), SMALL).armed();
     at_a_gate.model.tie = CloseBehavior::Loose;
     assert_eq!(at_a_gate.press("ctrl-d"), [ScreenRequest::LeaveRunning]);
-    assert_eq!(Screen::of(&scenes::ended(), SMALL).press("ctrl-d"), [ScreenRequest::Leave]);
-    assert_eq!(Screen::replay(&scenes::first_turn(), SMALL, 3).press("ctrl-d"), [ScreenRequest::Leave]);
+    assert_eq!(
+        Screen::of(&scenes::ended(), SMALL).press("ctrl-d"),
+        [ScreenRequest::Leave]
+    );
+    assert_eq!(
+        Screen::replay(&scenes::first_turn(), SMALL, 3).press("ctrl-d"),
+        [ScreenRequest::Leave]
+    );
 }
 
 #[test]
@@ -1499,9 +2020,17 @@ fn a_replay_is_stepped_through_and_not_steered() {
     assert_eq!(screen.press("]"), [ScreenRequest::Seek(started(2))]);
     screen.press("space + +");
     let all = world.events.len();
-    assert!(screen.row("replay").contains(&format!("replay 10/{all} playing · 4x")));
+    assert!(
+        screen
+            .row("replay")
+            .contains(&format!("replay 10/{all} playing · 4x"))
+    );
     screen.press("space - - - -");
-    assert!(screen.row("replay").contains(&format!("replay 10/{all} paused · 1/4x")));
+    assert!(
+        screen
+            .row("replay")
+            .contains(&format!("replay 10/{all} paused · 1/4x"))
+    );
     assert_eq!(screen.press("m"), []);
     assert_eq!(toast(&screen), "This is a replay: you cannot control it");
     assert!(matches!(screen.model.mode, ScreenMode::Replay(_)));
@@ -1513,14 +2042,22 @@ fn a_hook_in_a_replay_shows_its_original_duration() {
     let mut screen = Screen::replay(&world, SMALL, world.events.len());
     screen.later(1_000_000_000);
     screen.press("2");
-    assert!(screen.row("▌ cargo test").contains("0s / 60s"), "{}", screen.frame());
+    assert!(
+        screen.row("▌ cargo test").contains("0s / 60s"),
+        "{}",
+        screen.frame()
+    );
 }
 
 #[test]
 fn any_keys_anywhere_leave_a_screen_that_can_be_drawn() {
-    let named = "enter esc tab shift-tab space up down left right home end page-up page-down backspace";
-    let keys: Vec<String> =
-        ('!'..='~').map(String::from).chain(named.split(' ').map(String::from)).chain(["ctrl-d".into()]).collect();
+    let named =
+        "enter esc tab shift-tab space up down left right home end page-up page-down backspace";
+    let keys: Vec<String> = ('!'..='~')
+        .map(String::from)
+        .chain(named.split(' ').map(String::from))
+        .chain(["ctrl-d".into()])
+        .collect();
     for scene in [scenes::delivery, scenes::hook_runs, scenes::permission] {
         let world = scene();
         for first in &keys {
@@ -1545,28 +2082,58 @@ fn no_control_character_reaches_a_cell() {
         .attended(&[]);
     let mut world = scenes::until(World::begin(script), |world| world.turn.is_some());
     let run = creel::engine::ids::RunId(1);
-    scenes::agent(&mut world, AgentUpdate::Said(format!("# {NASTY}\n- {NASTY}\n```\n{NASTY}\n```\n")));
+    scenes::agent(
+        &mut world,
+        AgentUpdate::Said(format!("# {NASTY}\n- {NASTY}\n```\n{NASTY}\n```\n")),
+    );
     scenes::agent(&mut world, AgentUpdate::Thought(NASTY.into()));
     scenes::agent(&mut world, AgentUpdate::Warned(NASTY.into()));
     scenes::agent(&mut world, scenes::plan(&[(NASTY, ToolStatus::InProgress)]));
-    scenes::agent(&mut world, AgentUpdate::Noted { what: NASTY.into(), text: format!("{NASTY}\n{NASTY}") });
+    scenes::agent(
+        &mut world,
+        AgentUpdate::Noted {
+            what: NASTY.into(),
+            text: format!("{NASTY}\n{NASTY}"),
+        },
+    );
     scenes::agent(&mut world, AgentUpdate::Opened(NASTY.into()));
     let nasty = || Some(NASTY.to_owned());
     let tool = ToolCall {
         title: NASTY.into(),
-        locations: vec![FileLocation { path: NASTY.into(), line: Some(1) }],
+        locations: vec![FileLocation {
+            path: NASTY.into(),
+            line: Some(1),
+        }],
         input: nasty(),
         diff: nasty(),
         output: nasty(),
         ..ToolCall::default()
     };
     scenes::agent(&mut world, AgentUpdate::ToolCalled(tool.clone()));
-    let option = PermissionOption { id: NASTY.into(), name: NASTY.into(), kind: PermissionOptionKind::AllowOnce };
+    let option = PermissionOption {
+        id: NASTY.into(),
+        name: NASTY.into(),
+        kind: PermissionOptionKind::AllowOnce,
+    };
     scenes::asks(&mut world, tool, vec![option]);
     world.command(completes(NASTY, NASTY));
     world.command(SessionCommand::Message { text: NASTY.into() });
     for size in [WIDE, SMALL] {
-        for keys in ["", "t", "2", "2 enter", "2 end enter", "3", "3 enter", "3 v", "3 e", "4", "5", "m", ":"] {
+        for keys in [
+            "",
+            "t",
+            "2",
+            "2 enter",
+            "2 end enter",
+            "3",
+            "3 enter",
+            "3 v",
+            "3 e",
+            "4",
+            "5",
+            "m",
+            ":",
+        ] {
             let mut screen = Screen::of(&world, size).armed();
             screen.model.runs.overhear(run, 0, NASTY.as_bytes());
             if !keys.is_empty() {
@@ -1576,9 +2143,16 @@ fn no_control_character_reaches_a_cell() {
             screen.told(ScreenEvent::Paste(NASTY.into()));
             screen.told(ScreenEvent::Failed(NASTY.into()));
             let buffer = screen.draw();
-            let wrong = buffer.content.iter().find(|cell| cell.symbol().chars().any(char::is_control));
+            let wrong = buffer
+                .content
+                .iter()
+                .find(|cell| cell.symbol().chars().any(char::is_control));
             assert_eq!(wrong, None, "{keys}");
-            assert!(!screen.frame().contains("[31m"), "{keys}\n{}", screen.frame());
+            assert!(
+                !screen.frame().contains("[31m"),
+                "{keys}\n{}",
+                screen.frame()
+            );
         }
     }
 }
@@ -1589,18 +2163,31 @@ fn a_delivered_item_can_still_be_read() {
     let mut screen = Screen::of(&world, SMALL);
     let all = crate::support::screen::records(&world);
     let reload = |at: creel::tui::journal_feed::RecordSpan| {
-        all.iter().find(|record| crate::support::screen::spot(record) == at).cloned()
+        all.iter()
+            .find(|record| crate::support::screen::spot(record) == at)
+            .cloned()
     };
     screen.press("3");
-    let open = crossterm::event::KeyEvent::new(crossterm::event::KeyCode::Enter, crossterm::event::KeyModifiers::NONE);
+    let open = crossterm::event::KeyEvent::new(
+        crossterm::event::KeyCode::Enter,
+        crossterm::event::KeyModifiers::NONE,
+    );
     creel::tui::update::update(&mut screen.model, ScreenEvent::Key(open), &reload);
-    assert!(screen.frame().contains("[Hook output: session_start"), "{}", screen.frame());
+    assert!(
+        screen.frame().contains("[Hook output: session_start"),
+        "{}",
+        screen.frame()
+    );
 }
 
 #[test]
 fn matches_are_highlighted_until_an_empty_search() {
     let mut screen = Screen::of(&scenes::ended(), WIDE);
-    let selected = screen.model.theme.style(creel::tui::theme::ThemeRole::Selected).bg;
+    let selected = screen
+        .model
+        .theme
+        .style(creel::tui::theme::ThemeRole::Selected)
+        .bg;
     let marked = |screen: &mut Screen| {
         let buffer = screen.draw();
         buffer
@@ -1622,24 +2209,44 @@ fn matches_are_highlighted_until_an_empty_search() {
 fn the_attempts_are_scrolled_and_searched() {
     let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
     screen.press("esc 4 j");
-    assert!(screen.row("▌ 2 ").contains("parser::nested"), "{}", screen.frame());
+    assert!(
+        screen.row("▌ 2 ").contains("parser::nested"),
+        "{}",
+        screen.frame()
+    );
     screen.press("home /");
     screen.type_text("parser::empty");
     screen.press("enter");
-    assert!(screen.row("▌ 1 ").contains("parser::empty"), "{}", screen.frame());
+    assert!(
+        screen.row("▌ 1 ").contains("parser::empty"),
+        "{}",
+        screen.frame()
+    );
     screen.press("enter");
-    assert!(screen.frame().contains("Retry 1 · cargo test"), "{}", screen.frame());
+    assert!(
+        screen.frame().contains("Retry 1 · cargo test"),
+        "{}",
+        screen.frame()
+    );
 }
 
 #[test]
 fn a_session_that_waits_for_the_user_draws_nothing_by_itself() {
-    let waiting = vec![scenes::final_delivery(), scenes::retry_limit(), scenes::escalation(), scenes::permission()];
+    let waiting = vec![
+        scenes::final_delivery(),
+        scenes::retry_limit(),
+        scenes::escalation(),
+        scenes::permission(),
+    ];
     for world in waiting.into_iter().chain([scenes::ended()]) {
         let screen = Screen::of(&world, SMALL).armed();
         assert_eq!(screen.model.next_tick(), None);
     }
     let works = Screen::of(&scenes::first_turn(), SMALL);
-    assert!(works.model.next_tick().is_some(), "the elapsed time is counted while the agent works");
+    assert!(
+        works.model.next_tick().is_some(),
+        "the elapsed time is counted while the agent works"
+    );
 }
 
 #[test]
@@ -1647,7 +2254,11 @@ fn selections_at_a_gate_survive_closing_it_for_later() {
     let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
     screen.press("space esc g");
     screen.later(600);
-    assert!(screen.frame().contains("☐ cargo clippy"), "{}", screen.frame());
+    assert!(
+        screen.frame().contains("☐ cargo clippy"),
+        "{}",
+        screen.frame()
+    );
 }
 
 #[test]
@@ -1655,15 +2266,25 @@ fn the_next_error_of_a_replay_can_be_a_hook_that_blocked() {
     let world = scenes::sent_back_twice();
     let mut screen = Screen::replay(&world, SMALL, 1);
     let asks = screen.press("e");
-    let [ScreenRequest::Seek(shown)] = asks[..] else { panic!("{asks:?}") };
-    let Event::Hook(HookEvent::Finished(finished)) = &world.events[shown - 1] else { panic!("{shown}") };
+    let [ScreenRequest::Seek(shown)] = asks[..] else {
+        panic!("{asks:?}")
+    };
+    let Event::Hook(HookEvent::Finished(finished)) = &world.events[shown - 1] else {
+        panic!("{shown}")
+    };
     assert_ne!(finished.verdict, Verdict::Pass, "{}", finished.hook);
 }
 
 #[test]
 fn in_a_replay_the_key_for_errors_visits_every_run_that_did_not_pass() {
-    let missing = Ran { end: RunEnd::SpawnFailed("no such program".into()), ..exits(0, "", "") };
-    let killed = Ran { end: RunEnd::Signal(9), ..exits(0, "", "") };
+    let missing = Ran {
+        end: RunEnd::SpawnFailed("no such program".into()),
+        ..exits(0, "", "")
+    };
+    let killed = Ran {
+        end: RunEnd::Signal(9),
+        ..exits(0, "", "")
+    };
     let script = Script::new()
         .hook(HookPoint::SessionStart, "fails", [exits(1, "", "red")])
         .hook(HookPoint::SessionStart, "passes", [passes()])
@@ -1672,7 +2293,11 @@ fn in_a_replay_the_key_for_errors_visits_every_run_that_did_not_pass() {
         .hook(HookPoint::PostIteration, "is killed", [killed, passes()])
         .hook(HookPoint::Stop, "blocks", [blocks("red"), passes()])
         .rule("rule", &[false, true])
-        .agent([Answer::Says("Not yet."), Answer::Fails("connection reset"), DONE]);
+        .agent([
+            Answer::Says("Not yet."),
+            Answer::Fails("connection reset"),
+            DONE,
+        ]);
     let world = World::begin(script).run();
     let mut screen = Screen::replay(&world, SMALL, 1);
     let mut visited = Vec::new();
@@ -1681,7 +2306,9 @@ fn in_a_replay_the_key_for_errors_visits_every_run_that_did_not_pass() {
         if asks.is_empty() {
             break;
         }
-        let [ScreenRequest::Seek(shown)] = asks[..] else { panic!("{asks:?}") };
+        let [ScreenRequest::Seek(shown)] = asks[..] else {
+            panic!("{asks:?}")
+        };
         let event = &world.events[shown - 1];
         screen = Screen::replay(&world, SMALL, shown);
         visited.push(match event {
@@ -1691,7 +2318,18 @@ fn in_a_replay_the_key_for_errors_visits_every_run_that_did_not_pass() {
             other => panic!("{other:?}"),
         });
     }
-    assert_eq!(visited, ["fails", "times out", "is missing", "blocks", "turn", "is killed", "rule"]);
+    assert_eq!(
+        visited,
+        [
+            "fails",
+            "times out",
+            "is missing",
+            "blocks",
+            "turn",
+            "is killed",
+            "rule"
+        ]
+    );
     assert_eq!(toast(&screen), "No error after this point");
 }
 
@@ -1699,7 +2337,10 @@ fn in_a_replay_the_key_for_errors_visits_every_run_that_did_not_pass() {
 fn the_card_at_the_end_is_closed_with_esc_and_leaves_all_other_keys() {
     let mut screen = Screen::of(&scenes::ended(), WIDE);
     let frame = screen.frame();
-    assert!(frame.contains("╔ ✓ COMPLETE ") && frame.contains("took  ") && frame.contains("esc close"), "{frame}");
+    assert!(
+        frame.contains("╔ ✓ COMPLETE ") && frame.contains("took  ") && frame.contains("esc close"),
+        "{frame}"
+    );
     assert_eq!(screen.model.next_tick(), None, "nothing moves at the end");
     screen.press("2");
     assert_eq!(screen.model.focus, Pane::Hooks);
@@ -1708,8 +2349,16 @@ fn the_card_at_the_end_is_closed_with_esc_and_leaves_all_other_keys() {
     assert!(!screen.frame().contains("esc close"));
     assert_eq!(screen.press("q"), [ScreenRequest::Leave]);
     let replay = scenes::ended();
-    assert!(Screen::replay(&replay, WIDE, replay.events.len()).frame().contains("esc close"));
-    assert!(!Screen::replay(&replay, WIDE, replay.events.len() - 1).frame().contains("esc close"));
+    assert!(
+        Screen::replay(&replay, WIDE, replay.events.len())
+            .frame()
+            .contains("esc close")
+    );
+    assert!(
+        !Screen::replay(&replay, WIDE, replay.events.len() - 1)
+            .frame()
+            .contains("esc close")
+    );
 }
 
 #[test]
@@ -1718,9 +2367,16 @@ fn a_changed_item_is_discarded_only_after_two_presses() {
     screen.press("e");
     screen.type_text("more");
     screen.press("ctrl-d esc");
-    assert!(screen.frame().contains("ctrl-s save"), "out of what changed, back to the text");
+    assert!(
+        screen.frame().contains("ctrl-s save"),
+        "out of what changed, back to the text"
+    );
     screen.press("esc");
-    assert!(screen.frame().contains("esc again discards the change"), "{}", screen.frame());
+    assert!(
+        screen.frame().contains("esc again discards the change"),
+        "{}",
+        screen.frame()
+    );
     screen.press("esc");
     assert!(!screen.frame().contains("ctrl-s"), "{}", screen.frame());
 }
@@ -1730,7 +2386,12 @@ fn the_status_shows_the_requested_action() {
     let mut world = scenes::first_turn();
     world.command(SessionCommand::Pause);
     assert!(Screen::of(&world, WIDE).frame().contains("pauses then"));
-    world.command(SessionCommand::Stop { how: StopTiming::AfterIteration });
+    world.command(SessionCommand::Stop {
+        how: StopTiming::AfterIteration,
+    });
     let frame = Screen::of(&world, WIDE).frame();
-    assert!(frame.contains("stops after this iteration") && frame.contains("Resumed"), "{frame}");
+    assert!(
+        frame.contains("stops after this iteration") && frame.contains("Resumed"),
+        "{frame}"
+    );
 }

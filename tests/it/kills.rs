@@ -1,7 +1,8 @@
-//! The kill soak: real sessions are killed at random moments, and nothing is left running, lost or sent twice.
+//! The kill soak: real sessions are killed at random moments, and nothing is left running, lost or
+//! sent twice.
 //!
-//! A few dozen kills run with the suite. `CREEL_KILLS=10000` asks for more, `CREEL_KILL_SEED` repeats the moments of an
-//! earlier soak, which every failure prints. See CONTRIBUTING.md.
+//! A few dozen kills run with the suite. `CREEL_KILLS=10000` asks for more, `CREEL_KILL_SEED`
+//! repeats the moments of an earlier soak, which every failure prints. See CONTRIBUTING.md.
 
 use std::{
     collections::BTreeMap,
@@ -24,8 +25,8 @@ const PER_SESSION: usize = 10;
 /// How long the soak waits for a condition: other tests may use the processor.
 const LONG: Duration = Duration::from_mins(1);
 
-/// An agent and hooks that always have something running: in their process group, in the background, and outside both.
-/// The agent completes when the file `done` exists.
+/// An agent and hooks that always have something running: in their process group, in the
+/// background, and outside both. The agent completes when the file `done` exists.
 const CONFIG: &str = r#"
 prompt: GOAL
 agent: sh
@@ -51,7 +52,8 @@ enum Blow {
     Session(Signal),
     /// The shell above is killed.
     Shell,
-    /// The shell and its whole job are killed at once: no process is left to clean up before the next session does.
+    /// The shell and its whole job are killed at once: no process is left to clean up before the
+    /// next session does.
     Job,
     /// The terminal is closed: the kernel sends HUP to the whole job.
     Terminal,
@@ -99,17 +101,35 @@ enum Running {
 impl Running {
     fn start(project: &Project, has_screen: bool) -> Self {
         let begun = !project.records().is_empty();
-        let verb: &[&str] = if begun { &["resume", "s"] } else { &["run", "--trust", "-s", "s"] };
+        let verb: &[&str] = if begun {
+            &["resume", "s"]
+        } else {
+            &["run", "--trust", "-s", "s"]
+        };
         let creel = project.command(verb);
         let mut shell = Command::new("sh");
         // The `exit` keeps the shell from replacing itself with creel.
-        shell.arg("-c").arg("\"$0\" \"$@\"; exit $?").arg(creel.get_program()).args(creel.get_args());
-        shell.current_dir(project.root()).env_remove("CREEL_SESSION");
-        shell.envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        shell
+            .arg("-c")
+            .arg("\"$0\" \"$@\"; exit $?")
+            .arg(creel.get_program())
+            .args(creel.get_args());
+        shell
+            .current_dir(project.root())
+            .env_remove("CREEL_SESSION");
+        shell.envs(
+            creel
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
         if has_screen {
             return Self::Screen(Terminal::start(shell, (120, 40)));
         }
-        shell.arg("--headless").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        shell
+            .arg("--headless")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         Self::Headless(shell.process_group(0).spawn().expect("a shell"))
     }
 
@@ -136,8 +156,10 @@ impl Running {
 
     /// Kills. Returns whether the target existed.
     fn strike(&self, blow: Blow) -> bool {
-        let send =
-            |pid: Option<i32>, signal| pid.and_then(Pid::from_raw).is_some_and(|pid| kill_process(pid, signal).is_ok());
+        let send = |pid: Option<i32>, signal| {
+            pid.and_then(Pid::from_raw)
+                .is_some_and(|pid| kill_process(pid, signal).is_ok())
+        };
         let job = Pid::from_raw(self.shell());
         let send_to_job = |signal| job.is_some_and(|pid| kill_process_group(pid, signal).is_ok());
         match blow {
@@ -162,17 +184,24 @@ fn child_of(pid: i32) -> Option<i32> {
     children.split_whitespace().next()?.parse().ok()
 }
 
-/// All processes whose working directory is in the project, and whether the environment of each shows that a session
-/// started it. A process keeps its working directory when it leaves its group and clears its environment.
+/// All processes whose working directory is in the project, and whether the environment of each
+/// shows that a session started it. A process keeps its working directory when it leaves its group
+/// and clears its environment.
 fn living(root: &Path) -> BTreeMap<i32, bool> {
     let all = fs::read_dir("/proc").expect("a process table").flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let here = pids.filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(root)));
+    let here = pids.filter(|pid| {
+        fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(root))
+    });
     let marked = |pid: &i32| {
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environ.split(|byte| *byte == 0).any(|variable| variable.starts_with(b"CREEL_MARK="))
+        environ
+            .split(|byte| *byte == 0)
+            .any(|variable| variable.starts_with(b"CREEL_MARK="))
     };
-    here.filter(|pid| lives(*pid)).map(|pid| (pid, marked(&pid))).collect()
+    here.filter(|pid| lives(*pid))
+        .map(|pid| (pid, marked(&pid)))
+        .collect()
 }
 
 struct Soak {
@@ -191,7 +220,11 @@ impl Soak {
         while !holds() {
             let names: Vec<String> = living(&self.root)
                 .keys()
-                .map(|pid| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " "))
+                .map(|pid| {
+                    fs::read_to_string(format!("/proc/{pid}/cmdline"))
+                        .unwrap_or_default()
+                        .replace('\0', " ")
+                })
                 .collect();
             assert!(
                 Instant::now() < deadline,
@@ -207,13 +240,20 @@ impl Soak {
     fn session(&mut self, kills: usize, blows: &[Blow]) {
         for _ in 0..kills {
             self.round += 1;
-            let blow = blows[usize::try_from(self.dice.below(blows.len() as u64)).expect("a small number")];
+            let blow = blows
+                [usize::try_from(self.dice.below(blows.len() as u64)).expect("a small number")];
             self.kill(blow);
         }
         fs::write(self.root.join("done"), "").expect("a file");
         let ended = self.project.creel(&["resume", "s", "--headless"]);
-        assert_eq!(ended.code, 0, "seed {}, kill {}: {}", self.seed, self.round, ended.err);
-        self.until("nothing is left at the end", None, || living(&self.root).is_empty());
+        assert_eq!(
+            ended.code, 0,
+            "seed {}, kill {}: {}",
+            self.seed, self.round, ended.err
+        );
+        self.until("nothing is left at the end", None, || {
+            living(&self.root).is_empty()
+        });
         self.check(true);
     }
 
@@ -224,20 +264,30 @@ impl Soak {
         // If the last kill left something running, the new session must get far enough to end it.
         let least = if left.is_empty() { 0 } else { 3 };
         let records = usize::try_from(least + self.dice.below(20)).expect("a small number");
-        self.until("the session goes on", Some(blow), || self.project.records().len() >= before + records);
-        let marked = left.iter().filter(|(_, marked)| **marked).map(|(pid, _)| *pid);
+        self.until("the session goes on", Some(blow), || {
+            self.project.records().len() >= before + records
+        });
+        let marked = left
+            .iter()
+            .filter(|(_, marked)| **marked)
+            .map(|(pid, _)| *pid);
         for pid in marked {
-            self.until("what the last one left is ended", Some(blow), || !living(&self.root).contains_key(&pid));
+            self.until("what the last one left is ended", Some(blow), || {
+                !living(&self.root).contains_key(&pid)
+            });
         }
         let moment = Instant::now() + Duration::from_micros(self.dice.below(3000));
         while Instant::now() < moment {
             std::hint::spin_loop();
         }
-        self.until("there is something to strike", Some(blow), || running.strike(blow));
+        self.until("there is something to strike", Some(blow), || {
+            running.strike(blow)
+        });
         running.end();
-        // No process is left to clean up after these. Only the environment shows the next session which processes are
-        // its own.
-        let nobody_left = blow == Blow::Job || !self.has_screen && blow == Blow::Session(Signal::KILL);
+        // No process is left to clean up after these. Only the environment shows the next session
+        // which processes are its own.
+        let nobody_left =
+            blow == Blow::Job || !self.has_screen && blow == Blow::Session(Signal::KILL);
         self.until("nothing is left", Some(blow), || {
             let left = living(&self.root);
             left.is_empty() || nobody_left && left.keys().all(|pid| !is_creel(*pid))
@@ -249,17 +299,28 @@ impl Soak {
     fn check(&self, to_the_end: bool) {
         let records = self.project.records();
         let place = format!("seed {}, kill {}", self.seed, self.round);
-        assert!(records.iter().zip(1..).all(|(record, seq)| record["seq"] == seq), "{place}: the journal has gaps");
+        assert!(
+            records
+                .iter()
+                .zip(1..)
+                .all(|(record, seq)| record["seq"] == seq),
+            "{place}: the journal has gaps"
+        );
         let mut times: BTreeMap<u64, usize> = BTreeMap::new();
         for record in &records {
             let items: Vec<u64> = match record["kind"].as_str() {
                 Some("pending_added") => {
-                    times.entry(record["item"].as_u64().expect("a number")).or_default();
+                    times
+                        .entry(record["item"].as_u64().expect("a number"))
+                        .or_default();
                     continue;
                 }
-                Some("delivered") => {
-                    record["items"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
-                }
+                Some("delivered") => record["items"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_u64)
+                    .collect(),
                 _ => continue,
             };
             for item in items {
@@ -267,7 +328,10 @@ impl Soak {
             }
         }
         let allowed = if to_the_end { 1..=1 } else { 0..=1 };
-        assert!(times.values().all(|times| allowed.contains(times)), "{place}: {times:?}");
+        assert!(
+            times.values().all(|times| allowed.contains(times)),
+            "{place}: {times:?}"
+        );
     }
 }
 
@@ -276,13 +340,21 @@ fn is_creel(pid: i32) -> bool {
 }
 
 pub(crate) fn number(name: &str) -> Option<u64> {
-    env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
+    env::var(name).ok().map(|value| {
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is not a number: {value}"))
+    })
 }
 
 /// Of the dice.
 pub(crate) fn seed() -> u64 {
-    let now = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos();
-    number("CREEL_KILL_SEED").unwrap_or(u64::try_from(now & u128::from(u64::MAX)).expect("it fits")) | 1
+    let now = SystemTime::UNIX_EPOCH
+        .elapsed()
+        .expect("after 1970")
+        .as_nanos();
+    number("CREEL_KILL_SEED").unwrap_or(u64::try_from(now & u128::from(u64::MAX)).expect("it fits"))
+        | 1
 }
 
 fn soak(has_screen: bool, blows: &[Blow]) {
@@ -294,7 +366,14 @@ fn soak(has_screen: bool, blows: &[Blow]) {
     while round < kills {
         let project = Project::with(CONFIG);
         let root = project.root();
-        let mut soak = Soak { project, root, dice, has_screen, seed, round };
+        let mut soak = Soak {
+            project,
+            root,
+            dice,
+            has_screen,
+            seed,
+            round,
+        };
         soak.session(PER_SESSION.min(kills - round), blows);
         (dice, round) = (soak.dice, soak.round);
     }

@@ -1,4 +1,5 @@
-//! Agents that need no config entry: the list of them, a user's own, and the config that `creel init` writes for one.
+//! Agents that need no config entry: the list of them, a user's own, and the config that `creel
+//! init` writes for one.
 
 use std::{
     fs,
@@ -23,7 +24,10 @@ fn install(project: &Project, name: &str, script: &str) {
 /// creel, which finds only those programs.
 fn creel(project: &Project, args: &[&str]) -> Command {
     let mut command = project.command(args);
-    command.env("PATH", project.root().parent().expect("a folder").join("bin"));
+    command.env(
+        "PATH",
+        project.root().parent().expect("a folder").join("bin"),
+    );
     command
 }
 
@@ -39,32 +43,73 @@ fn own_table(project: &Project, text: &str) {
 
 fn line_of<'a>(table: &'a str, name: &str) -> &'a str {
     let is_its = |line: &&str| line.split_whitespace().next() == Some(name);
-    table.lines().find(is_its).unwrap_or_else(|| panic!("no {name} in\n{table}"))
+    table
+        .lines()
+        .find(is_its)
+        .unwrap_or_else(|| panic!("no {name} in\n{table}"))
 }
 
 #[test]
 fn agents_are_listed_with_how_they_run_their_version_and_how_to_install_them() {
     let project = Project::new();
     install(&project, "claude-agent-acp", "echo 0.9.1");
-    install(&project, "codex", "echo 'warning: no terminal' >&2; echo \"codex-cli 1.2.3 ($*)\"");
+    install(
+        &project,
+        "codex",
+        "echo 'warning: no terminal' >&2; echo \"codex-cli 1.2.3 ($*)\"",
+    );
     install(&project, "aider", "exit 1");
     let ran = ran(&project, &["agents"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(line_of(&ran.out, "claude"), "claude        ACP      0.9.1    claude-agent-acp");
-    assert!(line_of(&ran.out, "codex").starts_with("codex         command  1.2.3    codex exec --json"), "{}", ran.out);
-    assert!(ran.out.contains("over ACP with: npm install -g @agentclientprotocol/codex-acp"), "{}", ran.out);
-    assert!(line_of(&ran.out, "aider").starts_with("aider         command  fails    aider "), "{}", ran.out);
-    assert_eq!(line_of(&ran.out, "gemini"), "gemini        npm install -g @google/gemini-cli");
-    assert!(ran.out.lines().all(|line| line.chars().count() <= 80), "{}", ran.out);
-    assert_eq!(ran.err, "creel: this project uses `claude`; choose another agent with `--agent NAME`\n");
+    assert_eq!(
+        line_of(&ran.out, "claude"),
+        "claude        ACP      0.9.1    claude-agent-acp"
+    );
+    assert!(
+        line_of(&ran.out, "codex").starts_with("codex         command  1.2.3    codex exec --json"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        ran.out
+            .contains("over ACP with: npm install -g @agentclientprotocol/codex-acp"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        line_of(&ran.out, "aider").starts_with("aider         command  fails    aider "),
+        "{}",
+        ran.out
+    );
+    assert_eq!(
+        line_of(&ran.out, "gemini"),
+        "gemini        npm install -g @google/gemini-cli"
+    );
+    assert!(
+        ran.out.lines().all(|line| line.chars().count() <= 80),
+        "{}",
+        ran.out
+    );
+    assert_eq!(
+        ran.err,
+        "creel: this project uses `claude`; choose another agent with `--agent NAME`\n"
+    );
 }
 
 #[test]
 fn the_list_is_data_for_programs() {
-    let project = Project::with("agents: { mine: { command: './agent.sh --now', login: ask Bob } }\n");
+    let project =
+        Project::with("agents: { mine: { command: './agent.sh --now', login: ask Bob } }\n");
     install(&project, "codex", "echo codex-cli 1.2.3");
-    let listed: Vec<Value> = serde_json::from_str(&ran(&project, &["agents", "--json"]).out).expect("JSON");
-    let named = |name: &str| listed.iter().find(|agent| agent["name"] == name).expect("it is listed").clone();
+    let listed: Vec<Value> =
+        serde_json::from_str(&ran(&project, &["agents", "--json"]).out).expect("JSON");
+    let named = |name: &str| {
+        listed
+            .iter()
+            .find(|agent| agent["name"] == name)
+            .expect("it is listed")
+            .clone()
+    };
     let codex = named("codex");
     assert_eq!(
         (&codex["from"], &codex["runs"], &codex["version"]),
@@ -88,13 +133,28 @@ fn nothing_that_a_config_names_is_run_to_list_it() {
     .file("agent.sh", "#!/bin/sh\ntouch ran\n");
     let file = project.root().join("agent.sh");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("permissions");
-    install(&project, "other", &format!("> '{}/ran'; echo 9.9.9", project.root().display()));
+    install(
+        &project,
+        "other",
+        &format!("> '{}/ran'; echo 9.9.9", project.root().display()),
+    );
     install(&project, "codex", "echo 1.2.3");
     let ran = ran(&project, &["agents"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(line_of(&ran.out, "a").contains("./agent.sh") && line_of(&ran.out, "b").contains("ACP"), "{}", ran.out);
-    assert!(line_of(&ran.out, "c").contains("1.2.3"), "a known program is known here, too\n{}", ran.out);
-    assert_eq!(line_of(&ran.out, "d").trim_start_matches(['d', ' ']), "`gone` is not on PATH");
+    assert!(
+        line_of(&ran.out, "a").contains("./agent.sh") && line_of(&ran.out, "b").contains("ACP"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        line_of(&ran.out, "c").contains("1.2.3"),
+        "a known program is known here, too\n{}",
+        ran.out
+    );
+    assert_eq!(
+        line_of(&ran.out, "d").trim_start_matches(['d', ' ']),
+        "`gone` is not on PATH"
+    );
     assert!(!project.root().join("ran").exists());
 }
 
@@ -102,30 +162,58 @@ fn nothing_that_a_config_names_is_run_to_list_it() {
 fn a_program_that_does_not_answer_in_time_is_listed_with_that_and_is_ended() {
     let project = Project::new();
     let told = project.root().join("pid");
-    install(&project, "gemini", &format!("echo $$ > '{}'; exec /bin/sleep 600", told.display()));
-    install(&project, "opencode", "while :; do echo and so on and so on; done");
+    install(
+        &project,
+        "gemini",
+        &format!("echo $$ > '{}'; exec /bin/sleep 600", told.display()),
+    );
+    install(
+        &project,
+        "opencode",
+        "while :; do echo and so on and so on; done",
+    );
     let started = Instant::now();
     let ran = ran(&project, &["agents"]);
     assert!(started.elapsed() < Duration::from_secs(30));
     assert_eq!(ran.code, 0, "{}", ran.err);
     for name in ["gemini", "opencode"] {
-        assert!(line_of(&ran.out, name).contains("ACP      no answer within 5 s"), "{}", ran.out);
+        assert!(
+            line_of(&ran.out, name).contains("ACP      no answer within 5 s"),
+            "{}",
+            ran.out
+        );
     }
     let pid = eventually_in(&told);
     until("it is ended", || !is_running(&pid));
 }
 
 fn is_running(pid: &str) -> bool {
-    Command::new("/bin/kill").args(["-0", pid]).output().is_ok_and(|output| output.status.success())
+    Command::new("/bin/kill")
+        .args(["-0", pid])
+        .output()
+        .is_ok_and(|output| output.status.success())
 }
 
 #[test]
 fn a_users_own_agent_is_listed_and_runs() {
     let project = Project::new();
-    own_table(&project, "mine:\n  ways: [{ command: 'my-agent --go', version: version, install: ask Bob }]\n");
-    assert_eq!(line_of(&ran(&project, &["agents"]).out, "mine"), "mine          ask Bob");
-    install(&project, "my-agent", "[ \"$1\" = version ] && echo v4.5 && exit; echo '<promise>COMPLETE</promise>'");
-    assert_eq!(line_of(&ran(&project, &["agents"]).out, "mine"), "mine          command  4.5      my-agent --go");
+    own_table(
+        &project,
+        "mine:\n  ways: [{ command: 'my-agent --go', version: version, install: ask Bob }]\n",
+    );
+    assert_eq!(
+        line_of(&ran(&project, &["agents"]).out, "mine"),
+        "mine          ask Bob"
+    );
+    install(
+        &project,
+        "my-agent",
+        "[ \"$1\" = version ] && echo v4.5 && exit; echo '<promise>COMPLETE</promise>'",
+    );
+    assert_eq!(
+        line_of(&ran(&project, &["agents"]).out, "mine"),
+        "mine          command  4.5      my-agent --go"
+    );
     let ran = ran(&project, &["run", "--headless", "-s", "s", "GOAL"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(project.kind("session_started")[0]["agent"], "mine");
@@ -138,10 +226,18 @@ fn a_mistake_in_a_users_table_is_reported_with_its_place() {
     for args in [&["agents"][..], &["run", "--headless", "GOAL"], &["init"]] {
         let ran = ran(&project, args);
         assert_eq!(ran.code, 2);
-        assert!(ran.err.contains("agents.yaml:2:12: unknown key `comand`"), "{}", ran.err);
+        assert!(
+            ran.err.contains("agents.yaml:2:12: unknown key `comand`"),
+            "{}",
+            ran.err
+        );
         assert!(ran.err.contains("did you mean `command`?"), "{}", ran.err);
     }
-    assert_eq!(project.creel(&["demo", "--fast", "--headless"]).code, 0, "a demo needs nothing");
+    assert_eq!(
+        project.creel(&["demo", "--fast", "--headless"]).code,
+        0,
+        "a demo needs nothing"
+    );
 }
 
 #[test]
@@ -151,14 +247,24 @@ fn init_prefers_an_agent_that_speaks_the_protocol_and_says_how_to_log_in() {
     install(&project, "opencode", "");
     let ran = ran(&project, &["init"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("installed agents: claude, opencode"), "{}", ran.err);
+    assert!(
+        ran.err.contains("installed agents: claude, opencode"),
+        "{}",
+        ran.err
+    );
     let written = project.read("creel.yaml");
     assert!(
-        written.contains("agent: opencode   # opencode, over ACP; to log in: run `opencode auth login`\n"),
+        written.contains(
+            "agent: opencode   # opencode, over ACP; to log in: run `opencode auth login`\n"
+        ),
         "{written}"
     );
     let checked = Ran::of(&creel(&project, &["check"]).output().expect("creel starts"));
-    assert!(checked.out.contains("opencode acp (ACP)"), "{}", checked.out);
+    assert!(
+        checked.out.contains("opencode acp (ACP)"),
+        "{}",
+        checked.out
+    );
 }
 
 #[test]
@@ -188,21 +294,34 @@ fn a_session_of_a_type_has_the_configs_agent_or_else_the_first_installed_one_of_
     let config = "prompt: GOAL\nagent: ada\nagents:\n  ada: { command: 'ada' }\n  bob: { command: 'bob --fast' }\n  \
                   eve: { script: scenario.yaml }\ntask_types:\n  both: { agents: [bob, ada] }\n  \
                   other: { agents: [codex, bob, gemini] }\n  script: { agents: [bob, eve] }\n";
-    let project = Project::with(config).file("scenario.yaml", "otherwise: { say: '<promise>COMPLETE</promise>' }\n");
+    let project = Project::with(config).file(
+        "scenario.yaml",
+        "otherwise: { say: '<promise>COMPLETE</promise>' }\n",
+    );
     let done = "echo '<promise>COMPLETE</promise>'";
     install(&project, "ada", done);
     let agent_of = |kind: &str| {
-        let Ran { code, out, err } = ran(&project, &["run", "--json", "--trust", "-s", kind, "-t", kind]);
+        let Ran { code, out, err } = ran(
+            &project,
+            &["run", "--json", "--trust", "-s", kind, "-t", kind],
+        );
         assert_eq!(code, 0, "{err}");
-        let first: Value = serde_json::from_str(out.lines().next().expect("a record")).expect("JSON");
+        let first: Value =
+            serde_json::from_str(out.lines().next().expect("a record")).expect("JSON");
         first["agent"].as_str().expect("a name").to_owned()
     };
     let fails = |args: &[&str]| {
-        let failed = ran(&project, &[&["run", "--headless", "--trust", "-s", "failed"], args].concat());
+        let failed = ran(
+            &project,
+            &[&["run", "--headless", "--trust", "-s", "failed"], args].concat(),
+        );
         assert_eq!(failed.code, 2, "{}", failed.err);
         failed.err
     };
-    assert_eq!((agent_of("both"), agent_of("script")), ("ada".into(), "eve".into()));
+    assert_eq!(
+        (agent_of("both"), agent_of("script")),
+        ("ada".into(), "eve".into())
+    );
     expect_test::expect![[r#"
         creel: none of the agents for tasks of type `other` is installed: `codex`, `bob`, `gemini`
           install `codex`: npm install -g @agentclientprotocol/codex-acp
@@ -224,5 +343,9 @@ fn the_trust_question_shows_the_hooks_of_a_type_without_an_installed_agent() {
                   other: { agents: [codex], hooks: { stop: [{ command: deploy-it }] } }\n";
     let project = Project::with(config).file("scenario.yaml", "otherwise: { say: done }\n");
     let asked = ran(&project, &["run", "--headless"]);
-    assert!(asked.code == 2 && asked.err.contains("stop: deploy-it"), "{}", asked.err);
+    assert!(
+        asked.code == 2 && asked.err.contains("stop: deploy-it"),
+        "{}",
+        asked.err
+    );
 }

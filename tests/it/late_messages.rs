@@ -1,4 +1,5 @@
-//! Messages that arrive when the session is about to be complete: the agent answers them, and the answer is checked.
+//! Messages that arrive when the session is about to be complete: the agent answers them, and the
+//! answer is checked.
 
 use creel::engine::{
     event::{Event, SessionOutcome, StopEvent, StopTiming, TurnEvent},
@@ -18,12 +19,23 @@ fn says(world: &mut World, text: &str) {
 }
 
 fn prompts(world: &World) -> usize {
-    world.events.iter().filter(|event| matches!(event, Event::Turn(TurnEvent::PromptSent(_)))).count()
+    world
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::Turn(TurnEvent::PromptSent(_))))
+        .count()
 }
 
 #[test]
-fn a_message_that_arrives_while_the_stop_hooks_run_is_answered_and_checked_before_the_session_is_complete() {
-    let script = Script::new().hook(HookPoint::Stop, "tests", [passes(), blocks("red"), passes()]).agent([DONE]);
+fn a_message_that_arrives_while_the_stop_hooks_run_is_answered_and_checked_before_the_session_is_complete()
+ {
+    let script = Script::new()
+        .hook(
+            HookPoint::Stop,
+            "tests",
+            [passes(), blocks("red"), passes()],
+        )
+        .agent([DONE]);
     let mut world = World::begin(script);
     world.settle();
     world.finish_turn();
@@ -54,7 +66,10 @@ fn a_message_that_arrives_while_the_stop_hooks_run_is_answered_and_checked_befor
 #[test]
 fn a_message_that_arrives_while_the_stop_decision_is_made_is_answered_first() {
     let decided = [prints(r#"{"action":"complete","reason":"fine"}"#)];
-    let script = Script::new().stop_hooks([]).stop_command("judge", decided).agent([WORKS]);
+    let script = Script::new()
+        .stop_hooks([])
+        .stop_command("judge", decided)
+        .agent([WORKS]);
     let mut world = World::begin(script.plan(|plan| plan.max_iterations = 1));
     world.settle();
     world.finish_turn();
@@ -80,7 +95,9 @@ fn a_message_that_arrives_while_the_stop_decision_is_made_is_answered_first() {
 
 #[test]
 fn an_answer_without_a_promise_does_not_complete_the_session() {
-    let script = Script::new().hook(HookPoint::Stop, "tests", [passes()]).agent([DONE, WORKS, DONE]);
+    let script = Script::new()
+        .hook(HookPoint::Stop, "tests", [passes()])
+        .agent([DONE, WORKS, DONE]);
     let mut world = World::begin(script.clone());
     world.settle();
     world.finish_turn();
@@ -173,7 +190,10 @@ fn items_that_the_user_approved_are_sent_before_a_later_message() {
     world.finish_turn();
     world.finish_hook(0);
     world.finish_hook(0);
-    assert!(world.state.gates.open.is_some(), "the gate of the final delivery");
+    assert!(
+        world.state.gates.open.is_some(),
+        "the gate of the final delivery"
+    );
     says(&mut world, "Use tabs.");
     expect![[r#"
         iteration 1
@@ -245,7 +265,9 @@ fn a_message_during_the_submit_is_answered_and_checked_and_the_work_is_submitted
 
 #[test]
 fn a_message_whose_turn_fails_goes_with_the_next_iteration() {
-    let script = Script::new().hook(HookPoint::Stop, "tests", [passes()]).agent([DONE, Answer::Fails("reset"), DONE]);
+    let script = Script::new()
+        .hook(HookPoint::Stop, "tests", [passes()])
+        .agent([DONE, Answer::Fails("reset"), DONE]);
     let mut world = World::begin(script);
     world.settle();
     world.finish_turn();
@@ -275,7 +297,9 @@ fn a_message_whose_turn_fails_goes_with_the_next_iteration() {
 
 #[test]
 fn a_message_waits_while_the_session_is_paused() {
-    let script = Script::new().hook(HookPoint::Stop, "tests", [passes()]).agent([DONE]);
+    let script = Script::new()
+        .hook(HookPoint::Stop, "tests", [passes()])
+        .agent([DONE]);
     let mut world = World::begin(script);
     world.settle();
     world.finish_turn();
@@ -285,16 +309,28 @@ fn a_message_waits_while_the_session_is_paused() {
     assert_eq!((prompts(&world), world.state.phase.outcome()), (1, None));
     world.command(SessionCommand::Unpause);
     assert_eq!(prompts(&world), 2);
-    world.command(SessionCommand::Stop { how: StopTiming::AfterIteration });
-    assert_eq!(world.run().state.phase.outcome(), Some(SessionOutcome::Complete));
+    world.command(SessionCommand::Stop {
+        how: StopTiming::AfterIteration,
+    });
+    assert_eq!(
+        world.run().state.phase.outcome(),
+        Some(SessionOutcome::Complete)
+    );
 }
 
 #[test]
 fn work_that_was_judged_complete_stays_complete_if_the_budget_does_not_allow_the_answer() {
-    let script = Script::new().hook(HookPoint::Stop, "tests", [passes()]).agent([Answer::Spends(100)]);
+    let script = Script::new()
+        .hook(HookPoint::Stop, "tests", [passes()])
+        .agent([Answer::Spends(100)]);
     let decided = [prints(r#"{"action":"complete","reason":"fine"}"#)];
     let script = script.stop_hooks([]).stop_command("judge", decided);
-    let mut world = World::begin(script.plan(|plan| plan.budget = Budget { tokens: Some(50), ..Budget::default() }));
+    let mut world = World::begin(script.plan(|plan| {
+        plan.budget = Budget {
+            tokens: Some(50),
+            ..Budget::default()
+        }
+    }));
     world.settle();
     world.finish_turn();
     says(&mut world, "Use tabs.");
@@ -325,7 +361,11 @@ fn an_agent_that_writes_to_itself_and_promises_completion_uses_up_its_iterations
 #[test]
 fn a_session_killed_at_any_record_reaches_the_same_end() {
     let script = Script::new()
-        .hook(HookPoint::Stop, "tests", [passes(), blocks("red"), passes()])
+        .hook(
+            HookPoint::Stop,
+            "tests",
+            [passes(), blocks("red"), passes()],
+        )
         .piped(HookPoint::PostIteration, "lint", [prints("lint")])
         .agent([DONE]);
     let mut world = World::begin(script.clone());
@@ -335,12 +375,30 @@ fn a_session_killed_at_any_record_reaches_the_same_end() {
     let known = world.events.len();
     let uncut = world.run();
     let answered = |world: &World| {
-        let ended = world.events.iter().filter(|event| matches!(event, Event::Turn(TurnEvent::Ended { .. }))).count();
-        let checked = world.events.iter().filter(|event| matches!(event, Event::Stop(StopEvent::Decided(_)))).count();
-        (ended, checked, world.state.phase.outcome(), world.state.steering.messages.len())
+        let ended = world
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Turn(TurnEvent::Ended { .. })))
+            .count();
+        let checked = world
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Stop(StopEvent::Decided(_))))
+            .count();
+        (
+            ended,
+            checked,
+            world.state.phase.outcome(),
+            world.state.steering.messages.len(),
+        )
     };
     for kept in known..uncut.events.len() {
         let resumed = World::from_events(script.clone(), &uncut.events[..kept]).resume();
-        assert_eq!(answered(&resumed), answered(&uncut), "killed after {:?}", uncut.events[kept - 1]);
+        assert_eq!(
+            answered(&resumed),
+            answered(&uncut),
+            "killed after {:?}",
+            uncut.events[kept - 1]
+        );
     }
 }

@@ -18,7 +18,10 @@ use crate::support::{
 
 fn lines(world: &World) -> String {
     let mut narrator = RecordFormatter::new(ColourMode::Plain, HookOutputMode::Told);
-    records(world).iter().map(|record| narrator.tell(record)).collect()
+    records(world)
+        .iter()
+        .map(|record| narrator.tell(record))
+        .collect()
 }
 
 #[test]
@@ -41,10 +44,25 @@ fn the_agents_actions_are_printed_with_their_files() {
 fn a_plan_is_printed_in_full_when_it_has_changed() {
     use ToolStatus::{Completed, InProgress, Pending};
     let mut world = scenes::works();
-    scenes::agent(&mut world, scenes::plan(&[("The lexer", InProgress), ("The parser", Pending)]));
-    scenes::agent(&mut world, scenes::plan(&[("The lexer", Completed), ("The parser", InProgress)]));
-    scenes::agent(&mut world, scenes::plan(&[("The lexer", Completed), ("The tests", Pending)]));
-    scenes::agent(&mut world, AgentUpdate::Noted { what: "mode".into(), text: "plan".into() });
+    scenes::agent(
+        &mut world,
+        scenes::plan(&[("The lexer", InProgress), ("The parser", Pending)]),
+    );
+    scenes::agent(
+        &mut world,
+        scenes::plan(&[("The lexer", Completed), ("The parser", InProgress)]),
+    );
+    scenes::agent(
+        &mut world,
+        scenes::plan(&[("The lexer", Completed), ("The tests", Pending)]),
+    );
+    scenes::agent(
+        &mut world,
+        AgentUpdate::Noted {
+            what: "mode".into(),
+            text: "plan".into(),
+        },
+    );
     expect![[r#"
         Session started · agent demo · up to 20 iterations
         ━━ Iteration 1
@@ -63,8 +81,13 @@ fn a_plan_is_printed_in_full_when_it_has_changed() {
 
 #[test]
 fn permission_requests_and_answers_are_printed_in_the_agents_words() {
-    let person = [(GateKind::Permission, GateChoice::AllowAlways), (GateKind::Permission, GateChoice::RejectOnce)];
-    let script = Script::new().agent([Answer::Asks(&["a.rs", "b.rs"]), DONE]).attended(&person);
+    let person = [
+        (GateKind::Permission, GateChoice::AllowAlways),
+        (GateKind::Permission, GateChoice::RejectOnce),
+    ];
+    let script = Script::new()
+        .agent([Answer::Asks(&["a.rs", "b.rs"]), DONE])
+        .attended(&person);
     let world = World::begin(script).run();
     expect![[r#"
         Session started · agent demo · up to 20 iterations
@@ -90,13 +113,27 @@ fn permission_requests_and_answers_are_printed_in_the_agents_words() {
 #[test]
 fn usage_is_printed_for_each_iteration_and_at_the_end() {
     let mut world = scenes::until(World::begin(Script::new()), |world| world.turn.is_some());
-    scenes::spends(&mut world, TurnUsage { tokens: Some(12_345), cost: Some(0.04) });
+    scenes::spends(
+        &mut world,
+        TurnUsage {
+            tokens: Some(12_345),
+            cost: Some(0.04),
+        },
+    );
     world = scenes::until(world, |world| world.turn.is_some());
-    scenes::spends(&mut world, TurnUsage { tokens: None, cost: Some(0.5) });
+    scenes::spends(
+        &mut world,
+        TurnUsage {
+            tokens: None,
+            cost: Some(0.5),
+        },
+    );
     world = scenes::until(world, |world| world.turn.is_some()).run();
     let told: String = lines(&world)
         .lines()
-        .filter(|line| line.contains("done") || line.contains("used") || line.starts_with("Session"))
+        .filter(|line| {
+            line.contains("done") || line.contains("used") || line.starts_with("Session")
+        })
         .map(|line| format!("{line}\n"))
         .collect();
     expect![[r#"

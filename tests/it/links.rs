@@ -23,7 +23,10 @@ fn creel_refuses_a_project_whose_folder_for_sessions_is_a_link() {
         let link = project.root().join(linked);
         fs::create_dir_all(link.parent().expect("a folder")).expect("a folder");
         symlink(outside.path(), &link).expect("a link");
-        let why = format!("{} is a symbolic link, and creel does not follow links to its own files", link.display());
+        let why = format!(
+            "{} is a symbolic link, and creel does not follow links to its own files",
+            link.display()
+        );
         for args in [
             &["run", "--headless", "--trust", "-s", "s"][..],
             &["resume", "--headless", "--trust", "s"],
@@ -34,9 +37,16 @@ fn creel_refuses_a_project_whose_folder_for_sessions_is_a_link() {
         ] {
             let ran = project.creel(args);
             assert_eq!(ran.code, 2, "{args:?}: {}{}", ran.out, ran.err);
-            assert!(ran.err.contains(&why) && ran.err.contains("Replace it"), "{args:?}: {}", ran.err);
+            assert!(
+                ran.err.contains(&why) && ran.err.contains("Replace it"),
+                "{args:?}: {}",
+                ran.err
+            );
         }
-        assert!(is_empty(outside.path()), "nothing is written behind {linked}");
+        assert!(
+            is_empty(outside.path()),
+            "nothing is written behind {linked}"
+        );
         fs::remove_file(&link).expect("a link");
         assert_eq!(project.run().code, 0);
     }
@@ -48,8 +58,18 @@ fn creel_reads_no_session_and_no_config_behind_a_link() {
     assert_eq!(other.run().code, 0);
     fs::write(other.root().join(".creel/config.yaml"), CONFIG).expect("a file");
     symlink(other.root().join(".creel"), project.root().join(".creel")).expect("a link");
-    for args in [&["show", "s"][..], &["sessions"], &["check"], &["resume", "--headless", "--trust", "s"]] {
+    for args in [
+        &["show", "s"][..],
+        &["sessions"],
+        &["check"],
+        &["resume", "--headless", "--trust", "s"],
+    ] {
         let ran = project.creel(args);
-        assert!(ran.code == 2 && ran.err.contains("is a symbolic link"), "{args:?}: {}{}", ran.out, ran.err);
+        assert!(
+            ran.code == 2 && ran.err.contains("is a symbolic link"),
+            "{args:?}: {}{}",
+            ran.out,
+            ran.err
+        );
     }
 }

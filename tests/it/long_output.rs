@@ -1,4 +1,5 @@
-//! Output that is too long to keep: every place counts its lines alike, and the viewer shows all of it.
+//! Output that is too long to keep: every place counts its lines alike, and the viewer shows all of
+//! it.
 
 use creel::{
     engine::{
@@ -24,15 +25,22 @@ use crate::support::{
 const LINES: usize = 100_101;
 const SMALL: (u16, u16) = (80, 24);
 
-/// What creel keeps of an output of [`LINES`] lines, captured like the output of this run. The times in it change.
+/// What creel keeps of an output of [`LINES`] lines, captured like the output of this run. The
+/// times in it change.
 fn kept(run: usize) -> &'static str {
     let mut capture = OutputCapture::new(
         16 * 1024,
-        Some((std::env::temp_dir().join("creel-unused"), format!("outputs/run-{run}.log"))),
+        Some((
+            std::env::temp_dir().join("creel-unused"),
+            format!("outputs/run-{run}.log"),
+        )),
         0,
     );
     for n in 1..=LINES {
-        capture.push(OutputStream::Stderr, format!("line {n} of the log\n").as_bytes());
+        capture.push(
+            OutputStream::Stderr,
+            format!("line {n} of the log\n").as_bytes(),
+        );
     }
     Box::leak(capture.finish().stderr.into_boxed_str())
 }
@@ -45,7 +53,11 @@ fn long_run(run: usize) -> Ran {
 fn at_the_limit() -> World {
     let mut world = scenes::at_gate(
         Script::new()
-            .hook(HookPoint::Stop, "tests", [long_run(1), long_run(2), long_run(3)])
+            .hook(
+                HookPoint::Stop,
+                "tests",
+                [long_run(1), long_run(2), long_run(3)],
+            )
             .plan(|plan| plan.max_hook_retries = 2)
             .agent([Answer::Says("I think that it works.")])
             .attended(&[(GateKind::RetryLimit, GateChoice::Continue)]),
@@ -64,24 +76,36 @@ fn the_kept_text_says_how_many_lines_were_left_out() {
     let text = kept(1);
     assert_eq!(printed_lines(text), LINES);
     assert!(text.lines().count() < 2_000, "{}", text.lines().count());
-    assert!(text.contains(" lines, ") && text.contains(" left out"), "{text}");
+    assert!(
+        text.contains(" lines, ") && text.contains(" left out"),
+        "{text}"
+    );
 }
 
 /// Copies the file that its prompt names, as a command in its own folder.
-const READS: &str = r#"path=$(sed -n 's/.*all of it: \(.*\) …\]$/\1/p'); test -z "$path" || cat "$path" > "$SEEN""#;
+const READS: &str =
+    r#"path=$(sed -n 's/.*all of it: \(.*\) …\]$/\1/p'); test -z "$path" || cat "$path" > "$SEEN""#;
 
 #[test]
 fn the_agent_finds_the_whole_output_under_the_path_in_its_prompt() {
     for (worktree, is_absolute) in [("", false), ("worktree: true", true)] {
         let check = "test -s $SEEN || { seq 1 20000; exit 2; }";
-        let more = format!("hooks: {{ stop: [{{ name: tests, command: '{check}' }}] }}\n{worktree}");
-        let project = repository(&config("sh agent.sh; echo '<promise>COMPLETE</promise>'", &more));
+        let more =
+            format!("hooks: {{ stop: [{{ name: tests, command: '{check}' }}] }}\n{worktree}");
+        let project = repository(&config(
+            "sh agent.sh; echo '<promise>COMPLETE</promise>'",
+            &more,
+        ));
         project.write("agent.sh", READS);
         git(&project, &["add", "agent.sh"]);
         git(&project, &["commit", "--quiet", "-m", "agent"]);
         let seen = project.root().with_file_name("seen");
         let args = ["run", "--headless", "--trust", "-s", "s"];
-        let output = project.command(&args).env("SEEN", &seen).output().expect("creel starts");
+        let output = project
+            .command(&args)
+            .env("SEEN", &seen)
+            .output()
+            .expect("creel starts");
         let ran = crate::support::project::Ran::of(&output);
         assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
         let whole = std::fs::read_to_string(&seen).expect("the agent read the file");
@@ -89,7 +113,10 @@ fn the_agent_finds_the_whole_output_under_the_path_in_its_prompt() {
         let feedback = &project.prompts()[1].1;
         let (_, path) = feedback.split_once("all of it: ").expect("a path");
         assert_eq!(path.starts_with('/'), is_absolute, "{path}");
-        assert!(is_absolute || path.starts_with(".creel/sessions/s/outputs/run-"), "{path}");
+        assert!(
+            is_absolute || path.starts_with(".creel/sessions/s/outputs/run-"),
+            "{path}"
+        );
     }
 }
 
@@ -111,13 +138,23 @@ fn identical_long_runs_count_as_no_progress() {
 fn no_equality_is_claimed_for_output_that_was_left_out() {
     let mut screen = Screen::of(&at_the_limit(), SMALL).armed();
     let frame = screen.frame();
-    assert_eq!(frame.lines().filter(|line| line.contains(" = ║")).count(), 0, "{frame}");
+    assert_eq!(
+        frame.lines().filter(|line| line.contains(" = ║")).count(),
+        0,
+        "{frame}"
+    );
     screen.press("esc 4");
     let frame = screen.frame();
-    assert!(frame.contains("▌ 2  00:00  ") && !frame.contains("00:00  = "), "{frame}");
+    assert!(
+        frame.contains("▌ 2  00:00  ") && !frame.contains("00:00  = "),
+        "{frame}"
+    );
     screen.press("enter");
     let frame = screen.frame();
-    assert!(frame.contains("No differences in what creel kept; it left out a part of the output"), "{frame}");
+    assert!(
+        frame.contains("No differences in what creel kept; it left out a part of the output"),
+        "{frame}"
+    );
 }
 
 #[test]
@@ -135,7 +172,10 @@ fn the_stream_and_the_gate_count_the_same_lines() {
     assert!(gate.contains(" lines left out, see the"), "{gate}");
     screen.press("esc k k k k");
     let stream = screen.frame();
-    assert!(stream.contains("… 100,089 more lines"), "12 lines are shown:\n{stream}");
+    assert!(
+        stream.contains("… 100,089 more lines"),
+        "12 lines are shown:\n{stream}"
+    );
 }
 
 #[test]
@@ -144,14 +184,25 @@ fn enter_opens_the_whole_output_in_the_viewer() {
     screen.press("esc");
     let mut cursor = || {
         screen.press("E");
-        screen.model.stream_lines.first().map(ToString::to_string).unwrap_or_default()
+        screen
+            .model
+            .stream_lines
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default()
     };
     while !cursor().contains("stop: tests blocked") {}
     let opened = screen.press("enter");
-    let [ScreenRequest::ReadOutput { file, reason, .. }] = opened.as_slice() else { panic!("{opened:?}") };
+    let [ScreenRequest::ReadOutput { file, reason, .. }] = opened.as_slice() else {
+        panic!("{opened:?}")
+    };
     assert_eq!(file.as_deref(), Some("outputs/run.log"));
     assert!(reason.is_some(), "it failed");
-    assert_eq!(screen.press("enter"), [], "it was closed, and opens again in the stream first");
+    assert_eq!(
+        screen.press("enter"),
+        [],
+        "it was closed, and opens again in the stream first"
+    );
     assert!(screen.frame().contains("more lines"), "{}", screen.frame());
 }
 
@@ -161,26 +212,58 @@ fn enter_and_a_click_open_a_running_hook_from_the_stream() {
     let run = world.jobs[0].run;
     for by_click in [false, true] {
         let mut screen = Screen::of(&world, SMALL);
-        let opened = if by_click { screen.click_on("stop: cargo test") } else { screen.press("enter") };
-        let [ScreenRequest::ReadOutput { live, reason: None, .. }] = opened.as_slice() else { panic!("{opened:?}") };
+        let opened = if by_click {
+            screen.click_on("stop: cargo test")
+        } else {
+            screen.press("enter")
+        };
+        let [
+            ScreenRequest::ReadOutput {
+                live, reason: None, ..
+            },
+        ] = opened.as_slice()
+        else {
+            panic!("{opened:?}")
+        };
         assert_eq!(*live, Some(run));
     }
 }
 
 #[test]
 fn the_viewer_of_a_failed_run_opens_at_the_reason() {
-    let text: String =
-        (1..=300).map(|n| if n == 120 { "error: no such value\n".into() } else { format!("line {n}\n") }).collect();
+    let text: String = (1..=300)
+        .map(|n| {
+            if n == 120 {
+                "error: no such value\n".into()
+            } else {
+                format!("line {n}\n")
+            }
+        })
+        .collect();
     let opened = |reason: &str, earlier: &str| {
         let mut screen = Screen::of(&scenes::works(), SMALL);
-        let viewer = ViewerModal::coloured("run 1", &text, "").followed_by(earlier).opened_at(reason.to_owned());
+        let viewer = ViewerModal::coloured("run 1", &text, "")
+            .followed_by(earlier)
+            .opened_at(reason.to_owned());
         screen.told(ScreenEvent::Read(viewer));
         screen.frame()
     };
     let frame = opened("error: no such value", "");
-    assert!(frame.lines().nth(3).is_some_and(|line| line.contains("error: no such value")), "{frame}");
+    assert!(
+        frame
+            .lines()
+            .nth(3)
+            .is_some_and(|line| line.contains("error: no such value")),
+        "{frame}"
+    );
     assert!(frame.contains("line 118 of 300"), "{frame}");
     let frame = opened("something else", "\n── run 1 ──\nolder");
-    assert!(frame.contains("line 300") && !frame.contains("older"), "the end of this run:\n{frame}");
-    assert!(frame.contains(" of 300"), "the earlier runs do not count:\n{frame}");
+    assert!(
+        frame.contains("line 300") && !frame.contains("older"),
+        "the end of this run:\n{frame}"
+    );
+    assert!(
+        frame.contains(" of 300"),
+        "the earlier runs do not count:\n{frame}"
+    );
 }

@@ -1,5 +1,8 @@
 //! The integration tests, as one binary with one module per subject.
-#![expect(clippy::wildcard_enum_match_arm, reason = "a test looks at the few kinds of events that it is about")]
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a test looks at the few kinds of events that it is about"
+)]
 
 mod acp;
 mod acp_sessions;

@@ -1,5 +1,5 @@
-//! An agent that takes part in its own supervision: it calls the tools in its turns, and the hooks that it registered
-//! continue, stop and escalate it.
+//! An agent that takes part in its own supervision: it calls the tools in its turns, and the hooks
+//! that it registered continue, stop and escalate it.
 
 use serde_json::{Value, json};
 
@@ -62,9 +62,24 @@ fn a_hook_that_the_agent_registered_rejects_its_promise_until_the_rules_pass() {
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     let hook = registered(&project);
     let decided = project.kind("stop_decided");
-    let said: Vec<_> = decided.iter().map(|decided| (&decided["hook"], &decided["action"])).collect();
-    assert_eq!(said, [(&hook, &json!("continue")), (&json!("promise"), &json!("complete"))]);
-    assert!(project.prompts()[1].1.starts_with("[Validation failed]\n- is done: "), "{:?}", project.prompts());
+    let said: Vec<_> = decided
+        .iter()
+        .map(|decided| (&decided["hook"], &decided["action"]))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            (&hook, &json!("continue")),
+            (&json!("promise"), &json!("complete"))
+        ]
+    );
+    assert!(
+        project.prompts()[1]
+            .1
+            .starts_with("[Validation failed]\n- is done: "),
+        "{:?}",
+        project.prompts()
+    );
     assert_eq!(project.kind("stop_hook_registered")[0]["by"], "agent");
 }
 
@@ -73,10 +88,17 @@ fn an_agent_is_escalated_by_its_own_loop() {
     let project = agent(&json!([{ "run": "sh escalate", "say": "A person should look." }]));
     let ran = project.run();
     assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
-    assert!(project.read("answer-iteration_validate").contains(r#""completionSignal":"ESCALATE""#));
+    assert!(
+        project
+            .read("answer-iteration_validate")
+            .contains(r#""completionSignal":"ESCALATE""#)
+    );
     let gate = &project.kind("gate_opened")[0];
     assert_eq!(gate["about"], "escalation");
-    assert_eq!(gate["reason"], "Agent signaled a need for escalation via <promise>ESCALATE</promise>");
+    assert_eq!(
+        gate["reason"],
+        "Agent signaled a need for escalation via <promise>ESCALATE</promise>"
+    );
     assert_eq!(project.kind("task_blocked")[0]["task"], "publish");
     assert_eq!(project.outcome().as_deref(), Some("escalated"));
 }
@@ -96,7 +118,12 @@ fn hooks_that_an_agent_registered_still_apply_after_a_kill() {
     let resumed = project.creel(&["resume", "s", "--headless"]);
     assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
     let decided = project.kind("stop_decided");
-    assert!(decided[0]["hook"].as_str().is_some_and(|hook| hook.starts_with("HOOK-")), "{decided:?}");
+    assert!(
+        decided[0]["hook"]
+            .as_str()
+            .is_some_and(|hook| hook.starts_with("HOOK-")),
+        "{decided:?}"
+    );
     assert_eq!(decided[0]["action"], "continue");
     assert_eq!(project.outcome().as_deref(), Some("complete"));
 }
@@ -107,17 +134,30 @@ fn the_screen_shows_what_an_agent_decides_about_itself() {
     turns[1] = json!({ "run": "sh escalate", "say": "A person should look." });
     let project = agent(&turns);
     let mut terminal = Terminal::run(&project, (120, 40));
-    terminal.wait_for("the gate", |shown| shown.has("Write to the agent") && shown.has("enter answer"));
+    terminal.wait_for("the gate", |shown| {
+        shown.has("Write to the agent") && shown.has("enter answer")
+    });
     let text = terminal.text();
-    assert!(text.contains("Agent signaled a need for escalation"), "{text}");
+    assert!(
+        text.contains("Agent signaled a need for escalation"),
+        "{text}"
+    );
     terminal.press("3");
     // The rule is still red.
     terminal.wait_for_status("FORCED");
     terminal.press("q");
     assert_eq!(terminal.end(), 5, "{}", terminal.text());
-    until("it is on record", || project.outcome().as_deref() == Some("forced"));
+    until("it is on record", || {
+        project.outcome().as_deref() == Some("forced")
+    });
     let shown = project.creel(&["show", "s"]).out;
-    for line in ["registered for s", "☐ Rule is done", "Decision: continue", "Decision: escalate", "Loop IT-"] {
+    for line in [
+        "registered for s",
+        "☐ Rule is done",
+        "Decision: continue",
+        "Decision: escalate",
+        "Loop IT-",
+    ] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
 }
@@ -127,7 +167,10 @@ fn a_self_driven_session_is_shown_on_a_screen_too() {
     let project = Project::with("version: 1\n");
     let mut agent = Raw::greeted(&project);
     agent.does("task_add", &json!({"goal": "x", "taskId": "TASK-abc123"}));
-    agent.does("iteration_start", &json!({"taskId": "TASK-abc123", "maxIterations": 3}));
+    agent.does(
+        "iteration_start",
+        &json!({"taskId": "TASK-abc123", "maxIterations": 3}),
+    );
     let mut terminal = Terminal::open(&project, &["attach"], (80, 24));
     terminal.wait_for_text("for TASK-abc123 started");
     terminal.press("q");

@@ -22,13 +22,16 @@ const LET_IN: &str = "the server refused the login";
 /// A session that logs in with these credentials, and lasts until the file `go` exists.
 fn session_of(server: &NatsServer, credentials: &Credentials) -> Project {
     let project = project(&server.url(), "", UNTIL_GO).file("me.creds", &credentials.file());
-    let config = project.read("creel.yaml").replace("' }\n", "', credentials: me.creds }\n");
+    let config = project
+        .read("creel.yaml")
+        .replace("' }\n", "', credentials: me.creds }\n");
     project.file("creel.yaml", &config)
 }
 
 /// The stream's content, as a user of this account sees it.
 fn stored(server: &NatsServer, account: &KeyPair) -> Vec<String> {
-    let reader = ConnectOptions::with_credentials(&Credentials::of(account, None).file()).expect("credentials");
+    let reader = ConnectOptions::with_credentials(&Credentials::of(account, None).file())
+        .expect("credentials");
     texts(&server.stored_by(&server.client_with(reader), "CREEL"))
 }
 
@@ -40,11 +43,25 @@ fn leaves_no_secret(project: &Project, credentials: &Credentials, said: &str) {
     let claims = token.split('.').nth(1).expect("three parts");
     // Even a part would be too much.
     let secrets = [&seed[..16], &signature[..16], &claims[claims.len() - 16..]];
-    assert!(!secrets.iter().any(|secret| said.contains(secret)), "{said}");
-    for kept in [project.root().join(".creel"), project.state_dir().join("creel/log")] {
+    assert!(
+        !secrets.iter().any(|secret| said.contains(secret)),
+        "{said}"
+    );
+    for kept in [
+        project.root().join(".creel"),
+        project.state_dir().join("creel/log"),
+    ] {
         assert!(kept.exists(), "{} is looked through", kept.display());
-        let found = Command::new("grep").args(["-rF", &secrets.join("\n")]).arg(kept).output().expect("grep");
-        assert!(found.stdout.is_empty(), "{}", String::from_utf8_lossy(&found.stdout));
+        let found = Command::new("grep")
+            .args(["-rF", &secrets.join("\n")])
+            .arg(kept)
+            .output()
+            .expect("grep");
+        assert!(
+            found.stdout.is_empty(),
+            "{}",
+            String::from_utf8_lossy(&found.stdout)
+        );
     }
 }
 
@@ -70,7 +87,10 @@ fn other_credentials_are_rejected_and_their_sessions_continue() {
     let server = Operator::new().server(&account);
     let yesterday = SystemTime::now() - Duration::from_hours(24);
     let cases = [
-        ("another account", Credentials::of(&KeyPair::new_account(), None)),
+        (
+            "another account",
+            Credentials::of(&KeyPair::new_account(), None),
+        ),
         ("expired", Credentials::of(&account, Some(yesterday))),
         ("forged", Credentials::forged(&account)),
         ("stolen", Credentials::stolen(&account)),

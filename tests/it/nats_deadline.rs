@@ -18,7 +18,10 @@ use crate::{
 };
 
 fn time(value: &Value) -> Timestamp {
-    value.as_str().and_then(|text| text.parse().ok()).expect("a time")
+    value
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .expect("a time")
 }
 
 #[test]
@@ -34,32 +37,60 @@ fn a_session_refuses_a_command_that_arrives_after_its_deadline() {
     let deadline = clock() + SignedDuration::from_millis(300);
     session.signal(Signal::STOP);
     let late = std::thread::scope(|scope| {
-        let asked = scope.spawn(|| ask(&json!({ "v": 1, "do": "pause", "deadline": deadline.to_string() })));
+        let asked = scope
+            .spawn(|| ask(&json!({ "v": 1, "do": "pause", "deadline": deadline.to_string() })));
         // The session's clock has milliseconds.
-        until("the deadline is over", || Timestamp::now() > deadline + SignedDuration::from_millis(5));
+        until("the deadline is over", || {
+            Timestamp::now() > deadline + SignedDuration::from_millis(5)
+        });
         session.signal(Signal::CONT);
         asked.join().expect("an answer")
     });
-    assert_eq!((&late["ok"], &late["refusal"]), (&false.into(), &"past_deadline".into()), "{late}");
+    assert_eq!(
+        (&late["ok"], &late["refusal"]),
+        (&false.into(), &"past_deadline".into()),
+        "{late}"
+    );
     let why = late["error"].as_str().expect("a reason");
-    assert!(why.contains("after its deadline") && why.contains("did not run it"), "{why}");
+    assert!(
+        why.contains("after its deadline") && why.contains("did not run it"),
+        "{why}"
+    );
     let unclear = ask(&json!({ "v": 1, "do": "pause", "deadline": "soon" }));
-    assert!(unclear["error"].as_str().is_some_and(|why| why.contains("`deadline` is not a time")), "{unclear}");
+    assert!(
+        unclear["error"]
+            .as_str()
+            .is_some_and(|why| why.contains("`deadline` is not a time")),
+        "{unclear}"
+    );
     assert!(here.kind("paused").is_empty(), "nothing of that was done");
     let in_time = clock() + SignedDuration::from_secs(60);
-    assert_eq!(ask(&json!({ "v": 1, "do": "pause", "deadline": in_time.to_string() }))["ok"], true);
-    assert_eq!(ask(&json!({ "v": 1, "do": "unpause" }))["ok"], true, "other programs need not say a deadline");
+    assert_eq!(
+        ask(&json!({ "v": 1, "do": "pause", "deadline": in_time.to_string() }))["ok"],
+        true
+    );
+    assert_eq!(
+        ask(&json!({ "v": 1, "do": "unpause" }))["ok"],
+        true,
+        "other programs need not say a deadline"
+    );
     here.write("go", "");
     assert_eq!(session.end().code, 0);
 }
 
-/// A session whose clock is wrong: answers everything, and reports each deadline that it is given with the time of its
-/// clock.
-fn session_with_wrong_clock(server: &NatsServer, skew: SignedDuration) -> mpsc::Receiver<(Timestamp, Timestamp)> {
+/// A session whose clock is wrong: answers everything, and reports each deadline that it is given
+/// with the time of its clock.
+fn session_with_wrong_clock(
+    server: &NatsServer,
+    skew: SignedDuration,
+) -> mpsc::Receiver<(Timestamp, Timestamp)> {
     let (tell, told) = mpsc::channel();
     let (client, mut commands) = server.block_on(async {
         let client: Client = server.client().await;
-        let commands = client.subscribe("creel.commands.s").await.expect("a connection");
+        let commands = client
+            .subscribe("creel.commands.s")
+            .await
+            .expect("a connection");
         client.flush().await.expect("a connection");
         (client, commands)
     });
@@ -68,10 +99,14 @@ fn session_with_wrong_clock(server: &NatsServer, skew: SignedDuration) -> mpsc::
             let clock = Timestamp::now() + skew;
             let request: Value = serde_json::from_slice(&asked.payload).expect("JSON");
             if request["do"] == "pause" {
-                tell.send((clock, time(&request["deadline"]))).expect("somebody listens");
+                tell.send((clock, time(&request["deadline"])))
+                    .expect("somebody listens");
             }
             let reply = json!({ "v": 1, "ok": true, "at": clock.to_string() });
-            client.publish(asked.reply.expect("it waits"), reply.to_string().into()).await.expect("a connection");
+            client
+                .publish(asked.reply.expect("it waits"), reply.to_string().into())
+                .await
+                .expect("a connection");
         }
     });
     told
@@ -88,7 +123,10 @@ fn a_deadline_is_a_time_of_the_sessions_clock_however_wrong_that_is() {
         let (clock, deadline) = told.recv().expect("a command");
         let left = deadline.duration_since(clock);
         let most = SignedDuration::from_secs(30);
-        assert!(left > SignedDuration::ZERO && left <= most, "{left:?} are left, with a clock {hours} hours off");
+        assert!(
+            left > SignedDuration::ZERO && left <= most,
+            "{left:?} are left, with a clock {hours} hours off"
+        );
     }
 }
 
@@ -107,7 +145,9 @@ fn a_silently_dead_connection_is_shown_soon() {
     to_viewer.break_off();
     // After three pings without an answer, not after the 45 seconds of the client library.
     until("the session says so", || link(&here)["state"] == "away");
-    screen.wait_for("that it is away", |shown| shown.has("nats: ") && !shown.has("nats: connected"));
+    screen.wait_for("that it is away", |shown| {
+        shown.has("nats: ") && !shown.has("nats: connected")
+    });
     to_session.mend();
     to_viewer.mend();
     until_sent(&here);
@@ -123,15 +163,23 @@ fn a_server_without_jetstream_is_reported_with_advice() {
     let server = NatsServer::without_jetstream();
     let (here, there) = two_machines(&server, "", UNTIL_GO);
     let url = server.url();
-    let says =
-        |text: &str| text.contains("JetStream is not enabled on this server") && text.contains("`nats-server -js`");
-    for args in [&["sessions"][..], &["show", "s"], &["task", "add", "x", "--queue=q"]] {
+    let says = |text: &str| {
+        text.contains("JetStream is not enabled on this server")
+            && text.contains("`nats-server -js`")
+    };
+    for args in [
+        &["sessions"][..],
+        &["show", "s"],
+        &["task", "add", "x", "--queue=q"],
+    ] {
         let ran = there.creel(&[args, &["--nats", &url]].concat());
         assert!(ran.code == 1 && says(&ran.err), "{args:?}: {}", ran.err);
     }
     let mut session = here.start();
     session.wait_for("prompt_sent");
-    until("the session says so", || link(&here)["why"].as_str().is_some_and(says));
+    until("the session says so", || {
+        link(&here)["why"].as_str().is_some_and(says)
+    });
     here.write("go", "");
     let ran = session.end();
     assert!(ran.code == 0 && says(&ran.err), "{}", ran.err);
@@ -143,7 +191,8 @@ fn a_session_is_listed_once_however_often_it_changes_meanwhile() {
     let server = NatsServer::start();
     let (here, there) = two_machines(&server, "", "  - say: '<promise>COMPLETE</promise>'\n");
     assert_eq!(here.run().code, 0);
-    let sign: Value = serde_json::from_str(&server.stored("KV_creel-sessions")[0].text).expect("a sign of life");
+    let sign: Value =
+        serde_json::from_str(&server.stored("KV_creel-sessions")[0].text).expect("a sign of life");
     let signs: Vec<(String, String)> = (0..SESSIONS)
         .map(|n| {
             let (name, id, mut sign) = (format!("s{n}"), format!("id{n}"), sign.clone());
@@ -168,10 +217,17 @@ fn a_session_is_listed_once_however_often_it_changes_meanwhile() {
         let ran = there.creel(&["sessions", "--json", "--nats", &server.url()]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         let listed: Vec<Value> = serde_json::from_str(&ran.out).expect("JSON");
-        let mut names: Vec<&str> = listed.iter().filter_map(|sign| sign["session"].as_str()).collect();
+        let mut names: Vec<&str> = listed
+            .iter()
+            .filter_map(|sign| sign["session"].as_str())
+            .collect();
         names.sort_unstable();
         let count = names.len();
         names.dedup();
-        assert_eq!((names.len(), count), (SESSIONS + 1, SESSIONS + 1), "{names:?}");
+        assert_eq!(
+            (names.len(), count),
+            (SESSIONS + 1, SESSIONS + 1),
+            "{names:?}"
+        );
     }
 }

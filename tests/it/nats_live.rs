@@ -21,7 +21,8 @@ use crate::{
 const COMPLETE: &str = "  - say: '<promise>COMPLETE</promise>'\n";
 const WATCH: &str = r#"{"v":1,"do":"watch","live":true}"#;
 
-/// Two hooks. Each prints something, waits for a file of its name, prints more, and waits for another one.
+/// Two hooks. Each prints something, waits for a file of its name, prints more, and waits for
+/// another one.
 const TALKATIVE: &str = "hooks:
   stop: [{ name: first, command: 'echo first-before; until [ -e first ] || [ ! -e creel.yaml ]; do sleep 0.02; done; echo first-after; \
                                   until [ -e first-end ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }]
@@ -47,22 +48,31 @@ impl<'a> Listener<'a> {
             client.flush().await.expect("a connection");
             (client, heard)
         });
-        Self { server, client, heard }
+        Self {
+            server,
+            client,
+            heard,
+        }
     }
 
     fn say(&self, subject: &'static str, id: &str, line: &'static str) {
         self.server.block_on(async {
             let mut headers = HeaderMap::new();
             headers.insert("Creel-Session", id);
-            self.client.publish_with_headers(subject, headers, line.into()).await.expect("a connection");
+            self.client
+                .publish_with_headers(subject, headers, line.into())
+                .await
+                .expect("a connection");
             self.client.flush().await.expect("a connection");
         });
     }
 
     pub(crate) fn next_within(&mut self, patience: Duration) -> Option<Message> {
         let heard = &mut self.heard;
-        let next = std::future::poll_fn(|context| std::pin::Pin::new(&mut *heard).poll_next(context));
-        self.server.block_on(async { tokio::time::timeout(patience, next).await.ok().flatten() })
+        let next =
+            std::future::poll_fn(|context| std::pin::Pin::new(&mut *heard).poll_next(context));
+        self.server
+            .block_on(async { tokio::time::timeout(patience, next).await.ok().flatten() })
     }
 
     /// Announces itself as a watcher until it receives something.
@@ -76,8 +86,16 @@ impl<'a> Listener<'a> {
     /// The next piece, its hook, and the length of its message.
     fn piece(&mut self) -> (Value, String, usize) {
         let message = self.next_within(PATIENCE).expect("a piece");
-        let of = message.headers.as_ref().and_then(|headers| headers.get("Creel-Session")).expect("a header");
-        (serde_json::from_slice(&message.payload).expect("JSON"), of.to_string(), message.length)
+        let of = message
+            .headers
+            .as_ref()
+            .and_then(|headers| headers.get("Creel-Session"))
+            .expect("a header");
+        (
+            serde_json::from_slice(&message.payload).expect("JSON"),
+            of.to_string(),
+            message.length,
+        )
     }
 }
 
@@ -107,7 +125,11 @@ fn a_remote_screen_shows_the_output_of_running_hooks() {
     screen.press("q");
     assert_eq!(screen.end(), 0);
     assert_eq!(session.end().code, 0);
-    assert_eq!(texts(&server.stored("CREEL")), journal(&here), "it is no record");
+    assert_eq!(
+        texts(&server.stored("CREEL")),
+        journal(&here),
+        "it is no record"
+    );
 }
 
 #[test]
@@ -123,7 +145,9 @@ fn a_remote_screen_shows_hook_output_again_when_the_server_is_back() {
     screen.wait_for_text("    first-before");
     server.kill();
     here.write("first", "");
-    until("it has printed", || output(&here, 1).ends_with("first-after\n"));
+    until("it has printed", || {
+        output(&here, 1).ends_with("first-after\n")
+    });
     server.up();
     screen.wait_for_text("    first-after");
     here.write("first-end", "");
@@ -143,12 +167,17 @@ fn an_unwatched_session_sends_no_live_output_and_a_watched_one_sends_all_of_it_o
     session.wait_for("hook_started");
     until_sent(&here);
     until("it has printed", || output(&here, 1) == "first-before\n");
-    let id = here.kind("session_started")[0]["id"].as_str().expect("an id").to_owned();
+    let id = here.kind("session_started")[0]["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     // Neither is for this session: otherwise something would arrive before the expected message.
     listener.say("creel.watch.s", "another-id", WATCH);
     listener.say("creel.watch.s", &id, r#"{"v":1,"do":"pause"}"#);
     here.write("first", "");
-    until("it has printed more", || output(&here, 1) == "first-before\nfirst-after\n");
+    until("it has printed more", || {
+        output(&here, 1) == "first-before\nfirst-after\n"
+    });
     listener.say("creel.watch.s", &id, WATCH);
     let text = "first-before\nfirst-after\n";
     let piece = json!({ "v": 1, "live": { "run": 1, "stream": "stdout", "at": 0, "text": text } });
@@ -164,7 +193,8 @@ fn an_unwatched_session_sends_no_live_output_and_a_watched_one_sends_all_of_it_o
 }
 
 #[test]
-fn a_hook_with_much_output_delays_neither_the_session_nor_its_records_and_its_last_output_is_sent() {
+fn a_hook_with_much_output_delays_neither_the_session_nor_its_records_and_its_last_output_is_sent()
+{
     let server = NatsServer::with("max_payload: 8192");
     let hook = "hooks: { stop: [{ name: h, command: 'echo ready; until [ -e start ] || [ ! -e creel.yaml ]; do sleep 0.02; done; \
                 head -c 30000000 /dev/zero; echo the very end; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }] }";
@@ -173,13 +203,18 @@ fn a_hook_with_much_output_delays_neither_the_session_nor_its_records_and_its_la
     let mut session = here.start();
     session.wait_for("hook_started");
     until_sent(&here);
-    let id = here.kind("session_started")[0]["id"].as_str().expect("an id").to_owned();
+    let id = here.kind("session_started")[0]["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     listener.watch(&id);
     here.write("start", "");
     listener.piece();
     // A server that does not read does not block the session either.
     server.signal(Signal::STOP);
-    until("all is printed", || output(&here, 1).ends_with("the very end\n"));
+    until("all is printed", || {
+        output(&here, 1).ends_with("the very end\n")
+    });
     here.does(&["message", "said while the server sleeps"]);
     server.signal(Signal::CONT);
     let mut told = 0;
@@ -192,21 +227,34 @@ fn a_hook_with_much_output_delays_neither_the_session_nor_its_records_and_its_la
             break;
         }
     }
-    assert!(told < 15_000_000, "{told} bytes: what no reader can follow is left out");
+    assert!(
+        told < 15_000_000,
+        "{told} bytes: what no reader can follow is left out"
+    );
     until_sent(&here);
     here.write("go", "");
     assert_eq!(session.end().code, 0);
-    assert_eq!(texts(&server.stored("CREEL")).concat(), journal(&here).concat());
+    assert_eq!(
+        texts(&server.stored("CREEL")).concat(),
+        journal(&here).concat()
+    );
 }
 
 #[test]
 fn a_server_that_forbids_live_output_disturbs_nothing_else() {
     let is_live = |line: &&str| !line.contains("creel.live") && !line.contains("creel.watch");
-    let without: String = documented().lines().filter(is_live).map(|line| format!("{line}\n")).collect();
+    let without: String = documented()
+        .lines()
+        .filter(is_live)
+        .map(|line| format!("{line}\n"))
+        .collect();
     for (config, is_seen) in [(documented(), true), (without, false)] {
         assert_eq!(config.contains("creel.live"), is_seen);
         let server = NatsServer::with(&config);
-        let (here, there) = (project(&server.url_for("session:s3cret"), TALKATIVE, COMPLETE), Project::new());
+        let (here, there) = (
+            project(&server.url_for("session:s3cret"), TALKATIVE, COMPLETE),
+            Project::new(),
+        );
         let mut session = here.start();
         session.wait_for("hook_started");
         until_sent(&here);
@@ -219,14 +267,24 @@ fn a_server_that_forbids_live_output_disturbs_nothing_else() {
         }
         here.write("first", "");
         here.write("first-end", "");
-        screen.wait_for("the next hook", |shown| shown.has("second") && shown.has("nats: connected"));
+        screen.wait_for("the next hook", |shown| {
+            shown.has("second") && shown.has("nats: connected")
+        });
         here.write("second", "");
         screen.wait_for_status("COMPLETE");
-        assert!(is_seen || !screen.text().contains("│ "), "{}", screen.text());
+        assert!(
+            is_seen || !screen.text().contains("│ "),
+            "{}",
+            screen.text()
+        );
         screen.press("q");
         assert_eq!(screen.end(), 0);
         let ran = session.end();
         assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-        assert!(here.kind("warning").is_empty(), "{:?}", here.kind("warning"));
+        assert!(
+            here.kind("warning").is_empty(),
+            "{:?}",
+            here.kind("warning")
+        );
     }
 }

@@ -15,12 +15,19 @@ fn story(script: Script) -> String {
 
 /// A stop hook with its own limit.
 fn limited(script: Script, name: &str, retries: u32, runs: impl Into<Vec<Ran>>) -> Script {
-    script.hook_with(HookPoint::Stop, name, runs, |spec| spec.retry.retries = Some(retries))
+    script.hook_with(HookPoint::Stop, name, runs, |spec| {
+        spec.retry.retries = Some(retries);
+    })
 }
 
 #[test]
 fn a_hook_without_retries_goes_straight_to_the_gate() {
-    let script = limited(Script::new(), "license", 0, [blocks("not allowed"), passes()]);
+    let script = limited(
+        Script::new(),
+        "license",
+        0,
+        [blocks("not allowed"), passes()],
+    );
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -38,13 +45,24 @@ fn a_hook_without_retries_goes_straight_to_the_gate() {
           LoopEnded
         ended complete (license passed, and the agent says it is done)
     "#]]
-    .assert_eq(&story(script.attended(&[(GateKind::RetryLimit, GateChoice::Continue)])));
+    .assert_eq(&story(
+        script.attended(&[(GateKind::RetryLimit, GateChoice::Continue)]),
+    ));
 }
 
 #[test]
 fn the_first_limit_that_is_reached_decides_and_each_hook_counts_its_own_retries() {
-    let script = Script::new().hook(HookPoint::Stop, "tests", [blocks("a"), blocks("b"), passes()]);
-    let script = limited(script, "lint", 1, [passes(), passes(), blocks("c"), blocks("d")]);
+    let script = Script::new().hook(
+        HookPoint::Stop,
+        "tests",
+        [blocks("a"), blocks("b"), passes()],
+    );
+    let script = limited(
+        script,
+        "lint",
+        1,
+        [passes(), passes(), blocks("c"), blocks("d")],
+    );
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -95,12 +113,19 @@ fn the_first_limit_that_is_reached_decides_and_each_hook_counts_its_own_retries(
           LoopEnded
         ended forced (lint still fails after 1 retry; accepted because on_limit is complete)
     "#]]
-    .assert_eq(&story(all.plan(|plan| (plan.max_hook_retries, plan.max_iterations) = (1, 1))));
+    .assert_eq(&story(all.plan(|plan| {
+        (plan.max_hook_retries, plan.max_iterations) = (1, 1);
+    })));
 }
 
 #[test]
 fn the_user_grants_the_same_number_of_retries_again() {
-    let script = limited(Script::new(), "lint", 2, [blocks("a"), blocks("b"), blocks("c"), blocks("d"), passes()]);
+    let script = limited(
+        Script::new(),
+        "lint",
+        2,
+        [blocks("a"), blocks("b"), blocks("c"), blocks("d"), passes()],
+    );
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -130,15 +155,24 @@ fn the_user_grants_the_same_number_of_retries_again() {
           LoopEnded
         ended complete (lint passed, and the agent says it is done)
     "#]]
-    .assert_eq(&story(script.attended(&[(GateKind::RetryLimit, GateChoice::Continue)])));
+    .assert_eq(&story(
+        script.attended(&[(GateKind::RetryLimit, GateChoice::Continue)]),
+    ));
 }
 
 #[test]
 fn a_template_replaces_the_usual_feedback_of_its_hook_alone() {
     let template = "Fix {{hook}}, attempt {{attempt}} of {{limit}}: {{reason}}\n{{changed}}";
-    let runs = [blocks("say {{hook}}"), blocks("say {{hook}}"), blocks("other"), passes()];
+    let runs = [
+        blocks("say {{hook}}"),
+        blocks("say {{hook}}"),
+        blocks("other"),
+        passes(),
+    ];
     let script = Script::new()
-        .hook_with(HookPoint::Stop, "own", runs, |spec| spec.retry.feedback = Some(template.into()))
+        .hook_with(HookPoint::Stop, "own", runs, |spec| {
+            spec.retry.feedback = Some(template.into());
+        })
         .hook(HookPoint::Stop, "usual", [blocks("U"), passes()]);
     expect![[r#"
         iteration 1
@@ -177,11 +211,15 @@ fn a_session_follows_the_limit_and_the_template_of_its_config() {
         "prompt: GOAL\nmax_iterations: 1\nagents: {{ demo: {{ script: scenario.yaml }} }}\nhooks:\n  stop:\n    \
          - {{ command: '{hook}', name: tests, retries: 2, feedback: \"{template}\" }}\n"
     );
-    let project = Project::with(&config).file("scenario.yaml", "turns: []\notherwise: { say: Working. }\n");
+    let project =
+        Project::with(&config).file("scenario.yaml", "turns: []\notherwise: { say: Working. }\n");
     let ran = project.run();
     assert_eq!(ran.code, 5, "{}{}", ran.out, ran.err);
-    let counted: Vec<Value> =
-        project.kind("retry_counted").iter().map(|record| json!([record["used"], record["limit"]])).collect();
+    let counted: Vec<Value> = project
+        .kind("retry_counted")
+        .iter()
+        .map(|record| json!([record["used"], record["limit"]]))
+        .collect();
     assert_eq!(counted, [json!([1, 2]), json!([2, 2])]);
     assert_eq!(project.kind("retry_limit_reached")[0]["limit"], 2);
     let prompts = project.prompts();

@@ -1,9 +1,10 @@
-//! Permission requests: what creel remembers, what it answers itself, and what it serves to an agent.
+//! Permission requests: what creel remembers, what it answers itself, and what it serves to an
+//! agent.
 
 use creel::engine::{
     conversation::{
-        AgentPermissionRequest, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind,
-        PermissionSource, ToolCall, ToolKind,
+        AgentPermissionRequest, FileLocation, PermissionAnswer, PermissionOption,
+        PermissionOptionKind, PermissionSource, ToolCall, ToolKind,
     },
     gate::kind::{GateChoice, GateKind},
     input::{GateAnswer, Input, SessionCommand},
@@ -28,11 +29,20 @@ fn works(change: impl FnOnce(&mut creel::engine::policy::SessionPlan)) -> World 
 }
 
 fn codex_edit(path: &str) -> ToolCall {
-    let locations = vec![FileLocation { path: path.into(), line: None }];
-    ToolCall { title: "Edit files".into(), kind: Some(ToolKind::Edit), locations, ..ToolCall::default() }
+    let locations = vec![FileLocation {
+        path: path.into(),
+        line: None,
+    }];
+    ToolCall {
+        title: "Edit files".into(),
+        kind: Some(ToolKind::Edit),
+        locations,
+        ..ToolCall::default()
+    }
 }
 
-/// Sends a request and lets the user answer; returns the gate, if one opened, and the agent's answer.
+/// Sends a request and lets the user answer; returns the gate, if one opened, and the agent's
+/// answer.
 fn asked(world: &mut World, tool: ToolCall, choice: GateChoice) -> (Option<u64>, PermissionAnswer) {
     scenes::asks(world, tool, scenes::usual_options());
     let gate = answered(world, choice);
@@ -41,8 +51,17 @@ fn asked(world: &mut World, tool: ToolCall, choice: GateChoice) -> (Option<u64>,
 
 fn answered(world: &mut World, choice: GateChoice) -> Option<u64> {
     world.settle();
-    let gate = world.state.permissions().gate_for_a_person().map(|gate| gate.id)?;
-    world.command(SessionCommand::AnswerGate(GateAnswer { gate, choice, text: None, items: None }));
+    let gate = world
+        .state
+        .permissions()
+        .gate_for_a_person()
+        .map(|gate| gate.id)?;
+    world.command(SessionCommand::AnswerGate(GateAnswer {
+        gate,
+        choice,
+        text: None,
+        items: None,
+    }));
     world.settle();
     Some(gate.0)
 }
@@ -54,19 +73,47 @@ fn selected(id: &str) -> PermissionAnswer {
 #[test]
 fn an_always_answer_applies_to_the_same_request_and_to_nothing_else() {
     let mut world = works(|_| {});
-    let first = asked(&mut world, codex_edit("/project/greet.py"), GateChoice::AllowAlways);
-    assert_eq!(first.1, selected("once"), "the agent itself must go on asking");
+    let first = asked(
+        &mut world,
+        codex_edit("/project/greet.py"),
+        GateChoice::AllowAlways,
+    );
+    assert_eq!(
+        first.1,
+        selected("once"),
+        "the agent itself must go on asking"
+    );
     assert!(first.0.is_some());
-    let again = asked(&mut world, codex_edit("/project/greet.py"), GateChoice::RejectOnce);
-    assert_eq!(again, (None, selected("once")), "creel answers the same request itself");
+    let again = asked(
+        &mut world,
+        codex_edit("/project/greet.py"),
+        GateChoice::RejectOnce,
+    );
+    assert_eq!(
+        again,
+        (None, selected("once")),
+        "creel answers the same request itself"
+    );
     let input = |text: &str| Some(text.to_owned());
     let others = [
         codex_edit("/project/.github/workflows/release.yml"),
         codex_edit("/home/user/.ssh/authorized_keys"),
-        ToolCall { title: "Edit".into(), ..codex_edit("/project/greet.py") },
-        ToolCall { kind: Some(ToolKind::Delete), ..codex_edit("/project/greet.py") },
-        ToolCall { input: input("{\"replace_all\": true}"), ..codex_edit("/project/greet.py") },
-        ToolCall { locations: Vec::new(), ..codex_edit("/project/greet.py") },
+        ToolCall {
+            title: "Edit".into(),
+            ..codex_edit("/project/greet.py")
+        },
+        ToolCall {
+            kind: Some(ToolKind::Delete),
+            ..codex_edit("/project/greet.py")
+        },
+        ToolCall {
+            input: input("{\"replace_all\": true}"),
+            ..codex_edit("/project/greet.py")
+        },
+        ToolCall {
+            locations: Vec::new(),
+            ..codex_edit("/project/greet.py")
+        },
     ];
     for tool in others {
         let other = asked(&mut world, tool.clone(), GateChoice::RejectOnce);
@@ -78,30 +125,58 @@ fn an_always_answer_applies_to_the_same_request_and_to_nothing_else() {
 #[test]
 fn a_request_that_creel_cannot_tell_from_another_is_asked_about_every_time() {
     let mut world = works(|_| {});
-    let unclear = ToolCall { locations: Vec::new(), ..codex_edit("x") };
+    let unclear = ToolCall {
+        locations: Vec::new(),
+        ..codex_edit("x")
+    };
     for _ in 0..2 {
-        assert!(asked(&mut world, unclear.clone(), GateChoice::AllowAlways).0.is_some(), "no file is named");
+        assert!(
+            asked(&mut world, unclear.clone(), GateChoice::AllowAlways)
+                .0
+                .is_some(),
+            "no file is named"
+        );
     }
     for _ in 0..2 {
         let turn = world.turn.as_ref().expect("the agent works").0;
         world.asking.1 = world.asking.1.next();
-        let ask = AgentPermissionRequest::new(world.asking.1, codex_edit("a.py"), scenes::usual_options());
-        world.input(Input::PermissionAsked { turn, ask: Box::new(AgentPermissionRequest { shortened: true, ..ask }) });
-        assert!(answered(&mut world, GateChoice::AllowAlways).is_some(), "only a part of it is known");
+        let ask = AgentPermissionRequest::new(
+            world.asking.1,
+            codex_edit("a.py"),
+            scenes::usual_options(),
+        );
+        world.input(Input::PermissionAsked {
+            turn,
+            ask: Box::new(AgentPermissionRequest {
+                shortened: true,
+                ..ask
+            }),
+        });
+        assert!(
+            answered(&mut world, GateChoice::AllowAlways).is_some(),
+            "only a part of it is known"
+        );
     }
 }
 
 #[test]
 fn an_agent_that_offers_only_always_gets_that() {
     let mut world = works(|_| {});
-    let option = |id: &str, kind| PermissionOption { id: id.into(), name: id.into(), kind };
+    let option = |id: &str, kind| PermissionOption {
+        id: id.into(),
+        name: id.into(),
+        kind,
+    };
     let options = vec![
         option("for ever", PermissionOptionKind::AllowAlways),
         option("never", PermissionOptionKind::RejectAlways),
     ];
     scenes::asks(&mut world, codex_edit("a.py"), options);
     answered(&mut world, GateChoice::AllowAlways);
-    assert_eq!(world.permitted.last().expect("an answer").1, selected("for ever"));
+    assert_eq!(
+        world.permitted.last().expect("an answer").1,
+        selected("for ever")
+    );
 }
 
 /// Asks creel to do something for the agent.
@@ -112,28 +187,50 @@ fn wants(world: &mut World, tool: ToolCall) -> Option<PermissionAnswer> {
         ("reject_once", PermissionOptionKind::RejectOnce),
         ("reject_always", PermissionOptionKind::RejectAlways),
     ];
-    let option = |(id, kind): (&str, _)| PermissionOption { id: id.into(), name: id.into(), kind };
+    let option = |(id, kind): (&str, _)| PermissionOption {
+        id: id.into(),
+        name: id.into(),
+        kind,
+    };
     let turn = world.turn.as_ref().expect("the agent works").0;
     world.asking.1 = world.asking.1.next();
     let (ask, before) = (world.asking.1, world.permitted.len());
     let request = AgentPermissionRequest::new(ask, tool, options.map(option).to_vec());
-    let request = Box::new(AgentPermissionRequest { source: PermissionSource::Service, ..request });
+    let request = Box::new(AgentPermissionRequest {
+        source: PermissionSource::Service,
+        ..request
+    });
     world.input(Input::PermissionAsked { turn, ask: request });
     world.settle();
-    world.permitted.get(before).map(|(_, answer)| answer.clone())
+    world
+        .permitted
+        .get(before)
+        .map(|(_, answer)| answer.clone())
 }
 
 fn write(path: &str) -> ToolCall {
-    ToolCall { title: format!("write {path}"), ..codex_edit(path) }
+    ToolCall {
+        title: format!("write {path}"),
+        ..codex_edit(path)
+    }
 }
 
 fn read(path: &str) -> ToolCall {
-    ToolCall { title: format!("read {path}"), kind: Some(ToolKind::Read), ..codex_edit(path) }
+    ToolCall {
+        title: format!("read {path}"),
+        kind: Some(ToolKind::Read),
+        ..codex_edit(path)
+    }
 }
 
 fn run(command: &str) -> ToolCall {
     let input = Some(json!({ "command": command }).to_string());
-    ToolCall { title: command.into(), kind: Some(ToolKind::Execute), input, ..ToolCall::default() }
+    ToolCall {
+        title: command.into(),
+        kind: Some(ToolKind::Execute),
+        input,
+        ..ToolCall::default()
+    }
 }
 
 #[test]
@@ -142,20 +239,47 @@ fn services_of_creel_are_decided_like_any_request() {
     let mut allowed = works(|plan| plan.gates.permissions = PermissionPolicy::Allow);
     let mut denied = works(|plan| plan.gates.permissions = PermissionPolicy::Deny);
     for tool in [write("a"), read("a"), run("ls")] {
-        assert_eq!((wants(&mut allowed, tool.clone()), wants(&mut denied, tool)), (yes.clone(), no.clone()));
+        assert_eq!(
+            (wants(&mut allowed, tool.clone()), wants(&mut denied, tool)),
+            (yes.clone(), no.clone())
+        );
     }
-    let rule = |path: &str, action| PermissionRule { kinds: vec![], paths: vec![path.into()], action };
+    let rule = |path: &str, action| PermissionRule {
+        kinds: vec![],
+        paths: vec![path.into()],
+        action,
+    };
     let mut ruled = works(|plan| {
-        plan.permissions = vec![rule(".env", PermissionPolicy::Deny), rule("src/**", PermissionPolicy::Allow)];
+        plan.permissions = vec![
+            rule(".env", PermissionPolicy::Deny),
+            rule("src/**", PermissionPolicy::Allow),
+        ];
     });
     assert_eq!(wants(&mut ruled, read(".env")), no);
     assert_eq!(wants(&mut ruled, write("src/a.rs")), yes);
     let mut linked = write("src/a.rs");
-    linked.locations.push(FileLocation { path: ".env".into(), line: None });
-    assert_eq!(wants(&mut ruled, linked), no, "a link leads to what is denied");
-    assert_eq!(wants(&mut ruled, read("b")), yes, "to read without a rule needs no gate");
+    linked.locations.push(FileLocation {
+        path: ".env".into(),
+        line: None,
+    });
+    assert_eq!(
+        wants(&mut ruled, linked),
+        no,
+        "a link leads to what is denied"
+    );
+    assert_eq!(
+        wants(&mut ruled, read("b")),
+        yes,
+        "to read without a rule needs no gate"
+    );
     assert_eq!(wants(&mut ruled, write("b")), None, "to write does");
-    assert!(ruled.state.permissions().gate_for_a_person().is_some_and(|gate| gate.kind() == GateKind::Permission));
+    assert!(
+        ruled
+            .state
+            .permissions()
+            .gate_for_a_person()
+            .is_some_and(|gate| gate.kind() == GateKind::Permission)
+    );
     assert_eq!(answered(&mut ruled, GateChoice::RejectOnce), Some(1));
     assert_eq!(ruled.permitted.last().map(|(_, answer)| answer.clone()), no);
 }
@@ -164,19 +288,41 @@ fn services_of_creel_are_decided_like_any_request() {
 fn permissions_granted_in_this_turn_are_served_without_another_question() {
     let yes = Some(selected("allow_once"));
     let mut world = works(|_| {});
-    assert!(asked(&mut world, codex_edit("/project/greet.py"), GateChoice::AllowOnce).0.is_some());
+    assert!(
+        asked(
+            &mut world,
+            codex_edit("/project/greet.py"),
+            GateChoice::AllowOnce
+        )
+        .0
+        .is_some()
+    );
     assert_eq!(wants(&mut world, write("greet.py")), yes);
-    let command = ToolCall { title: "ls -la".into(), kind: Some(ToolKind::Execute), ..ToolCall::default() };
-    assert!(asked(&mut world, command, GateChoice::AllowOnce).0.is_some());
+    let command = ToolCall {
+        title: "ls -la".into(),
+        kind: Some(ToolKind::Execute),
+        ..ToolCall::default()
+    };
+    assert!(
+        asked(&mut world, command, GateChoice::AllowOnce)
+            .0
+            .is_some()
+    );
     assert_eq!(wants(&mut world, run("ls -la")), yes);
     assert_eq!(wants(&mut world, run("ls -la; rm x")), None);
     answered(&mut world, GateChoice::RejectOnce);
     assert_eq!(wants(&mut world, write("other.py")), None);
     answered(&mut world, GateChoice::AllowAlways);
     assert_eq!(wants(&mut world, write("other.py")), yes);
-    let mut world = until(world, |world| world.state.turns.last.0 > 1 && world.turn.is_some());
+    let mut world = until(world, |world| {
+        world.state.turns.last.0 > 1 && world.turn.is_some()
+    });
     assert_eq!(wants(&mut world, write("other.py")), yes, "for good");
-    assert_eq!(wants(&mut world, write("greet.py")), None, "the grant ended with its turn");
+    assert_eq!(
+        wants(&mut world, write("greet.py")),
+        None,
+        "the grant ended with its turn"
+    );
 }
 
 /// A project whose agent follows this script, with more config.
@@ -190,7 +336,11 @@ fn project(more: &str, script: &Value) -> Project {
 }
 
 fn said(project: &Project) -> String {
-    project.kind("agent_said").iter().filter_map(|record| record["text"].as_str().map(str::to_owned)).collect()
+    project
+        .kind("agent_said")
+        .iter()
+        .filter_map(|record| record["text"].as_str().map(str::to_owned))
+        .collect()
 }
 
 const DONE: &str = "<promise>COMPLETE</promise>";
@@ -214,12 +364,21 @@ fn creel_answers_requests_for_its_own_tools_itself() {
         ]);
     }
     steps.push(json!({ "say": DONE }));
-    for config in ["", "gates: { permissions: deny }\npermissions: [{ action: deny }]"] {
+    for config in [
+        "",
+        "gates: { permissions: deny }\npermissions: [{ action: deny }]",
+    ] {
         let project = project(config, &json!({ "turns": [steps] }));
         let ran = project.run();
         assert_eq!(ran.code, 0, "{config}: {}", ran.err);
-        assert_eq!(said(&project), format!("yes yes yes yes yes {DONE}"), "{config}");
-        assert!(project.kind("gate_opened").is_empty() && project.kind("permission_asked").is_empty());
+        assert_eq!(
+            said(&project),
+            format!("yes yes yes yes yes {DONE}"),
+            "{config}"
+        );
+        assert!(
+            project.kind("gate_opened").is_empty() && project.kind("permission_asked").is_empty()
+        );
     }
 }
 
@@ -230,7 +389,10 @@ fn a_command_with_the_name_of_a_tool_of_creel_is_asked_about() {
         json!({"toolCallId": "1", "title": "mcp__creel__task_list", "kind": "other", "rawInput": {"command": "rm -rf x"}}),
         json!({"toolCallId": "1", "title": "mcp__creel__task_list", "kind": "execute"}),
     ] {
-        let project = project("", &json!({"turns": [[{"ask": {"tool": tool}}, {"say": DONE}]]}));
+        let project = project(
+            "",
+            &json!({"turns": [[{"ask": {"tool": tool}}, {"say": DONE}]]}),
+        );
         let ran = project.run();
         assert_eq!(ran.code, 4, "{tool}: {}", ran.err);
     }
@@ -261,11 +423,19 @@ fn deny_covers_the_files_and_terminals_that_creel_serves() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     let said = said(&project);
     let parts: Vec<&str> = said.split('|').collect();
-    assert!(parts[..3].iter().all(|part| part.contains("permission denied")), "{said}");
+    assert!(
+        parts[..3]
+            .iter()
+            .all(|part| part.contains("permission denied")),
+        "{said}"
+    );
     assert!(!project.root().join("new").exists() && !project.root().join("ran").exists());
     let calls = project.kind("tool_called");
     assert_eq!(calls.len(), 3);
-    assert!(calls.iter().all(|call| call["status"] == "failed"), "the user sees what was refused: {calls:?}");
+    assert!(
+        calls.iter().all(|call| call["status"] == "failed"),
+        "the user sees what was refused: {calls:?}"
+    );
 }
 
 #[test]
@@ -277,13 +447,38 @@ fn ask_covers_them_too_unless_a_rule_allows_them() {
     let ran = asks.run();
     assert_eq!(ran.code, 4, "{}", ran.err);
     assert!(!asks.root().join("new").exists());
-    let [request] = &asks.kind("permission_asked")[..] else { panic!("one request") };
-    assert_eq!((&request["title"], &request["source"]), (&json!("write new"), &json!("service")));
-    assert!(request["diff"].as_str().is_some_and(|diff| diff.contains("+x")), "the user sees the change");
-    let [gate] = &asks.kind("gate_opened")[..] else { panic!("one gate") };
-    let choices = json!(["allow_once", "allow_always", "reject_once", "reject_always", "cancel"]);
-    assert_eq!((&gate["about"], &gate["choices"]), (&json!("permission"), &choices));
-    let ruled = project("permissions: [{ kind: edit, path: new, action: allow }]", &script).file("old", "text");
+    let [request] = &asks.kind("permission_asked")[..] else {
+        panic!("one request")
+    };
+    assert_eq!(
+        (&request["title"], &request["source"]),
+        (&json!("write new"), &json!("service"))
+    );
+    assert!(
+        request["diff"]
+            .as_str()
+            .is_some_and(|diff| diff.contains("+x")),
+        "the user sees the change"
+    );
+    let [gate] = &asks.kind("gate_opened")[..] else {
+        panic!("one gate")
+    };
+    let choices = json!([
+        "allow_once",
+        "allow_always",
+        "reject_once",
+        "reject_always",
+        "cancel"
+    ]);
+    assert_eq!(
+        (&gate["about"], &gate["choices"]),
+        (&json!("permission"), &choices)
+    );
+    let ruled = project(
+        "permissions: [{ kind: edit, path: new, action: allow }]",
+        &script,
+    )
+    .file("old", "text");
     let ran = ruled.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(ruled.read("new"), "x");

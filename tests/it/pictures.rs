@@ -1,5 +1,5 @@
-//! The pictures of the README and the book: they exist, a forge shows them, and they use today's words. Make them again
-//! with `cargo run --example pictures`.
+//! The pictures of the README and the book: they exist, a forge shows them, and they use today's
+//! words. Make them again with `cargo run --example pictures`.
 
 use std::{fs, path::Path};
 
@@ -15,21 +15,35 @@ use crate::support::{scenes, screen::Screen};
 /// The text of a picture.
 #[track_caller]
 fn words(name: &str) -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/pictures").join(name);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("assets/pictures")
+        .join(name);
     let svg = fs::read_to_string(&file).expect("a picture");
-    assert!(svg.len() < 400_000, "{name} is too large for a README: {} bytes", svg.len());
+    assert!(
+        svg.len() < 400_000,
+        "{name} is too large for a README: {} bytes",
+        svg.len()
+    );
     let mut reader = Reader::from_str(&svg);
     loop {
         match reader.read_event().expect("well-formed") {
             Event::Start(tag) | Event::Empty(tag) => {
                 let tag = tag.name().as_ref().to_owned();
-                assert!(["svg", "style", "g", "rect", "text"].contains(&tag.as_str()), "{name} has <{tag}>");
+                assert!(
+                    ["svg", "style", "g", "rect", "text"].contains(&tag.as_str()),
+                    "{name} has <{tag}>"
+                );
             }
             Event::Eof => break,
             _ => {}
         }
     }
-    without_spaces(&svg.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text).collect::<String>())
+    without_spaces(
+        &svg.split('<')
+            .filter_map(|tag| tag.split_once('>'))
+            .map(|(_, text)| text)
+            .collect::<String>(),
+    )
 }
 
 /// A change of colour ends a piece of text, together with the spaces at its end.
@@ -47,23 +61,45 @@ fn has(name: &str, wanted: &str) {
 
 #[test]
 fn pictures_of_gates_have_the_answers_that_creel_offers() {
-    for (name, kind) in [("gate.svg", GateKind::FinalDelivery), ("retry-limit.svg", GateKind::RetryLimit)] {
-        let choices = kind.choices().into_iter().filter(|choice| *choice != GateChoice::Continue);
+    for (name, kind) in [
+        ("gate.svg", GateKind::FinalDelivery),
+        ("retry-limit.svg", GateKind::RetryLimit),
+    ] {
+        let choices = kind
+            .choices()
+            .into_iter()
+            .filter(|choice| *choice != GateChoice::Continue);
         for choice in choices {
-            has(name, &choice_words(kind, choice, GateFigures::default()).label);
+            has(
+                name,
+                &choice_words(kind, choice, GateFigures::default()).label,
+            );
         }
     }
     has("permission.svg", "The agent asks for permission");
     for choice in GateKind::Escalation.choices() {
-        has("decision.svg", &choice_words(GateKind::Escalation, choice, GateFigures::default()).label);
+        has(
+            "decision.svg",
+            &choice_words(GateKind::Escalation, choice, GateFigures::default()).label,
+        );
     }
 }
 
 #[test]
 fn each_part_of_the_concepts_has_a_picture() {
     let page = include_str!("../../docs/concepts.md");
-    for part in ["The lifecycle", "Hook points", "Pending output", "Retries", "Gates", "Decisions"] {
-        let section = page.split(&format!("\n## {part}\n")).nth(1).expect("the section");
+    for part in [
+        "The lifecycle",
+        "Hook points",
+        "Pending output",
+        "Retries",
+        "Gates",
+        "Decisions",
+    ] {
+        let section = page
+            .split(&format!("\n## {part}\n"))
+            .nth(1)
+            .expect("the section");
         let section = section.split("\n## ").next().expect("a section");
         assert!(section.contains(".svg)"), "{part} has no picture");
     }

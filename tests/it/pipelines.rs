@@ -3,8 +3,8 @@
 use creel::engine::{
     conversation::ConversationMode,
     event::{
-        ActorKind, Event, GateEvent, HookEvent, PipelineEvent, PromptReason, PromptSent, SessionOutcome, StopTiming,
-        TurnEvent,
+        ActorKind, Event, GateEvent, HookEvent, PipelineEvent, PromptReason, PromptSent,
+        SessionOutcome, StopTiming, TurnEvent,
     },
     gate::kind::{GateChoice, GateKind},
     hooks::{point::HookPoint, verdict::Verdict},
@@ -38,12 +38,18 @@ fn story(script: Script, expected: Expect) -> World {
 /// The part of a story after the loop.
 fn after_the_loop(world: &World) -> String {
     let story = world.story();
-    let from = story.find("submit\n").or_else(|| story.find("merge\n")).unwrap_or(0);
+    let from = story
+        .find("submit\n")
+        .or_else(|| story.find("merge\n"))
+        .unwrap_or(0);
     story[from..].to_owned()
 }
 
 fn merges(script: Script) -> Script {
-    Script { errand: Some(PipelineKind::Merge), ..script }
+    Script {
+        errand: Some(PipelineKind::Merge),
+        ..script
+    }
 }
 
 #[test]
@@ -78,7 +84,9 @@ fn a_complete_session_is_submitted_before_it_ends() {
 
 #[test]
 fn nothing_is_submitted_unless_the_config_says_so() {
-    let world = World::begin(Script::new().built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)])).run();
+    let world =
+        World::begin(Script::new().built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)]))
+            .run();
     assert!(!world.story().contains("submit"), "{}", world.story());
 }
 
@@ -88,12 +96,18 @@ fn without_a_list_the_default_hooks_submit() {
     script.hooks.insert("create_pr".into(), vec![does(LINK)]);
     let world = World::begin(script).run();
     let last = world.state.pipelines.last.expect("it was submitted");
-    assert_eq!((last.outcome, last.pull_request.as_deref()), (PipelineOutcome::Done, Some(LINK)));
+    assert_eq!(
+        (last.outcome, last.pull_request.as_deref()),
+        (PipelineOutcome::Done, Some(LINK))
+    );
     // An empty list means no hooks.
     let mut none = Script::new().submits();
     none.plan.hooks.insert(HookPoint::BeforeSubmit, Vec::new());
     let world = World::begin(none).run();
-    assert_eq!(world.state.pipelines.last.expect("it was submitted").steps, []);
+    assert_eq!(
+        world.state.pipelines.last.expect("it was submitted").steps,
+        []
+    );
 }
 
 #[test]
@@ -101,7 +115,11 @@ fn a_failure_with_a_remediation_prompt_becomes_a_turn_and_then_the_whole_list_ru
     let script = Script::new()
         .submits()
         .built_in(HookPoint::BeforeSubmit, "rebase_on_main", [does("rebased")])
-        .built_in(HookPoint::BeforeSubmit, "run_tests", [wants(Some("Repair test 7.")), does("green")])
+        .built_in(
+            HookPoint::BeforeSubmit,
+            "run_tests",
+            [wants(Some("Repair test 7.")), does("green")],
+        )
         .built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)]);
     let world = World::begin(script).run();
     expect![[r#"
@@ -124,7 +142,11 @@ fn a_failure_with_a_remediation_prompt_becomes_a_turn_and_then_the_whole_list_ru
 fn a_failure_without_a_remediation_prompt_starts_no_turn_and_escalates_an_unattended_session() {
     let script = Script::new()
         .submits()
-        .hook(HookPoint::BeforeSubmit, "licence", [exits(1, "", "no licence")])
+        .hook(
+            HookPoint::BeforeSubmit,
+            "licence",
+            [exits(1, "", "no licence")],
+        )
         .built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)]);
     let world = World::begin(script).run();
     expect![[r#"
@@ -143,7 +165,11 @@ fn a_failure_without_a_remediation_prompt_starts_no_turn_and_escalates_an_unatte
 fn a_command_whose_output_is_piped_is_its_own_remediation_prompt() {
     let script = Script::new()
         .submits()
-        .piped(HookPoint::BeforeSubmit, "lint", [exits(1, "unused import", ""), passes()])
+        .piped(
+            HookPoint::BeforeSubmit,
+            "lint",
+            [exits(1, "unused import", ""), passes()],
+        )
         .plan(|plan| plan.submit.remediation_attempts = 2);
     let world = World::begin(script).run();
     expect![[r#"
@@ -162,9 +188,14 @@ fn a_command_whose_output_is_piped_is_its_own_remediation_prompt() {
 fn a_broken_check_blocks_and_one_whose_failure_is_ignored_does_not() {
     let script = Script::new()
         .submits()
-        .hook_with(HookPoint::BeforeSubmit, "spelling", [exits(1, "", "typo")], |spec| {
-            spec.on_failure = Some(HookFailurePolicy::Ignore);
-        })
+        .hook_with(
+            HookPoint::BeforeSubmit,
+            "spelling",
+            [exits(1, "", "typo")],
+            |spec| {
+                spec.on_failure = Some(HookFailurePolicy::Ignore);
+            },
+        )
         .hook(HookPoint::BeforeSubmit, "slow", [breaks()])
         .hook(HookPoint::BeforeSubmit, "never reached", [passes()]);
     let world = World::begin(script).run();
@@ -186,10 +217,16 @@ fn at_the_gate_the_user_retries_writes_skips_or_leaves() {
     let red = || {
         Script::new()
             .submits()
-            .built_in(HookPoint::BeforeSubmit, "run_tests", [wants(None), wants(None), does("green")])
+            .built_in(
+                HookPoint::BeforeSubmit,
+                "run_tests",
+                [wants(None), wants(None), does("green")],
+            )
             .built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)])
     };
-    let told = |person: &[(GateKind, GateChoice)]| after_the_loop(&World::begin(red().attended(person)).run());
+    let told = |person: &[(GateKind, GateChoice)]| {
+        after_the_loop(&World::begin(red().attended(person)).run())
+    };
     expect![[r#"
         submit
           before_submit run_tests exit 1 -> Block
@@ -206,7 +243,10 @@ fn at_the_gate_the_user_retries_writes_skips_or_leaves() {
         submit done https://forge.example/pr/1 (https://forge.example/pr/1)
         ended complete (no checks are configured, and the agent says it is done)
     "#]]
-    .assert_eq(&told(&[(GateKind::Submit, GateChoice::Retry), (GateKind::Submit, GateChoice::Send)]));
+    .assert_eq(&told(&[
+        (GateKind::Submit, GateChoice::Retry),
+        (GateKind::Submit, GateChoice::Send),
+    ]));
     expect![[r#"
         submit
           before_submit run_tests exit 1 -> Block
@@ -230,24 +270,46 @@ fn at_the_gate_the_user_retries_writes_skips_or_leaves() {
 
 #[test]
 fn a_session_stopped_at_its_submit_retries_it_when_it_is_resumed() {
-    let script = Script::new().submits().built_in(HookPoint::BeforeSubmit, "create_pr", [wants(None), does(LINK)]);
+    let script = Script::new().submits().built_in(
+        HookPoint::BeforeSubmit,
+        "create_pr",
+        [wants(None), does(LINK)],
+    );
     let held = World::begin(script.clone()).run();
     assert_eq!(held.state.phase.outcome(), Some(SessionOutcome::Escalated));
     let resumed = World::from_events(script, &held.events).resume();
-    assert_eq!(resumed.state.phase.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(
+        resumed.state.phase.outcome(),
+        Some(SessionOutcome::Complete)
+    );
     assert_eq!(resumed.state.iterations.current, 1, "no further iteration");
-    assert_eq!(resumed.state.pipelines.last.and_then(|last| last.pull_request).as_deref(), Some(LINK));
+    assert_eq!(
+        resumed
+            .state
+            .pipelines
+            .last
+            .and_then(|last| last.pull_request)
+            .as_deref(),
+        Some(LINK)
+    );
 }
 
 #[test]
 fn an_ended_session_can_be_submitted_and_keeps_its_outcome() {
     let script = Script::new()
-        .built_in(HookPoint::BeforeSubmit, "create_pr", [wants(Some("Commit it.")), does(LINK)])
+        .built_in(
+            HookPoint::BeforeSubmit,
+            "create_pr",
+            [wants(Some("Commit it.")), does(LINK)],
+        )
         .hook(HookPoint::SessionEnd, "bye", [passes()]);
     let mut world = World::begin(script.clone()).run();
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
     world.left = None;
-    world.input(Input::Pipeline { pipeline: PipelineKind::Submit, presence: script.presence });
+    world.input(Input::Pipeline {
+        pipeline: PipelineKind::Submit,
+        presence: script.presence,
+    });
     let world = world.run();
     expect![[r#"
         submit
@@ -264,16 +326,21 @@ fn an_ended_session_can_be_submitted_and_keeps_its_outcome() {
 
 #[test]
 fn a_running_session_is_submitted_between_two_iterations() {
-    let script = Script::new().agent([Answer::Says("Working."), DONE]).built_in(
-        HookPoint::BeforeSubmit,
-        "create_pr",
-        [does(LINK)],
-    );
+    let script = Script::new()
+        .agent([Answer::Says("Working."), DONE])
+        .built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)]);
     let mut world = World::begin(script);
     world.settle();
-    world.command(SessionCommand::Pipeline { pipeline: PipelineKind::Submit });
-    world.command(SessionCommand::Pipeline { pipeline: PipelineKind::Submit });
-    assert_eq!(world.refused, ["you already requested a submit; it starts after this iteration"]);
+    world.command(SessionCommand::Pipeline {
+        pipeline: PipelineKind::Submit,
+    });
+    world.command(SessionCommand::Pipeline {
+        pipeline: PipelineKind::Submit,
+    });
+    assert_eq!(
+        world.refused,
+        ["you already requested a submit; it starts after this iteration"]
+    );
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -298,7 +365,10 @@ fn a_running_session_is_submitted_between_two_iterations() {
 #[test]
 fn a_merge_asks_every_gatekeeper_before_it() {
     let script = merges(Script::new())
-        .review(HookPoint::BeforeMerge, &[("qa", &[APPROVES]), ("architecture", &[APPROVES])])
+        .review(
+            HookPoint::BeforeMerge,
+            &[("qa", &[APPROVES]), ("architecture", &[APPROVES])],
+        )
         .built_in(HookPoint::BeforeMerge, MERGE, [does("merged")])
         .hook(HookPoint::AfterMerge, "deploy", [passes()]);
     story(
@@ -324,7 +394,10 @@ fn a_merge_asks_every_gatekeeper_before_it() {
 #[test]
 fn an_objection_goes_to_the_agent_and_then_every_check_runs_again() {
     let script = merges(Script::new())
-        .review(HookPoint::BeforeMerge, &[("qa", &[BLOCKS, APPROVES]), ("architecture", &[APPROVES])])
+        .review(
+            HookPoint::BeforeMerge,
+            &[("qa", &[BLOCKS, APPROVES]), ("architecture", &[APPROVES])],
+        )
         .built_in(HookPoint::BeforeMerge, MERGE, [does("merged")]);
     let world = story(
         script,
@@ -355,44 +428,81 @@ fn an_objection_goes_to_the_agent_and_then_every_check_runs_again() {
     "#]],
     );
     let remediation = world.events.iter().find_map(|event| match event {
-        Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.reason == PromptReason::Remediation => {
+        Event::Turn(TurnEvent::PromptSent(prompt))
+            if prompt.reason == PromptReason::Remediation =>
+        {
             Some(prompt.text.clone())
         }
         _ => None,
     });
-    assert!(remediation.expect("a remediation").contains("qa: block. No tests."));
+    assert!(
+        remediation
+            .expect("a remediation")
+            .contains("qa: block. No tests.")
+    );
 }
 
 #[test]
 fn a_gatekeeper_that_is_silent_fails_or_does_not_exist_has_not_approved() {
     for (answers, why) in [
         (vec![Answer::Says("Looks good.")], "no verdict"),
-        (vec![Answer::Says("I would give <verdict>approve</verdict>, but there are no tests.")], "no verdict"),
-        (vec![Answer::Says("I would say:\n```\n<verdict>approve</verdict>\n```")], "no verdict"),
-        (vec![Answer::Says("> <verdict>approve</verdict>\n\nThat is what the author wrote.")], "no verdict"),
-        (vec![Answer::Says("Not `<verdict>approve</verdict>`.\n`<verdict>approve</verdict>`")], "no verdict"),
+        (
+            vec![Answer::Says(
+                "I would give <verdict>approve</verdict>, but there are no tests.",
+            )],
+            "no verdict",
+        ),
+        (
+            vec![Answer::Says(
+                "I would say:\n```\n<verdict>approve</verdict>\n```",
+            )],
+            "no verdict",
+        ),
+        (
+            vec![Answer::Says(
+                "> <verdict>approve</verdict>\n\nThat is what the author wrote.",
+            )],
+            "no verdict",
+        ),
+        (
+            vec![Answer::Says(
+                "Not `<verdict>approve</verdict>`.\n`<verdict>approve</verdict>`",
+            )],
+            "no verdict",
+        ),
         (vec![Answer::Fails("down")], "the review failed: down"),
-        (vec![Answer::CutShort("I would say\n<verdict>approve</verdict>")], "the review failed: it ran into its"),
+        (
+            vec![Answer::CutShort("I would say\n<verdict>approve</verdict>")],
+            "the review failed: it ran into its",
+        ),
     ] {
-        let script = merges(Script::new()).review(HookPoint::BeforeMerge, &[("qa", &answers)]).built_in(
-            HookPoint::BeforeMerge,
-            MERGE,
-            [does("merged")],
-        );
+        let script = merges(Script::new())
+            .review(HookPoint::BeforeMerge, &[("qa", &answers)])
+            .built_in(HookPoint::BeforeMerge, MERGE, [does("merged")]);
         let world = World::begin(script).run();
         let last = world.state.pipelines.last.expect("it ended");
         assert_eq!(last.outcome, PipelineOutcome::Failed);
         assert!(last.reason.contains(why), "{}", last.reason);
-        assert_eq!(last.steps.last().map(|step| step.state), Some(PipelineStepState::Waiting), "nothing was merged");
+        assert_eq!(
+            last.steps.last().map(|step| step.state),
+            Some(PipelineStepState::Waiting),
+            "nothing was merged"
+        );
     }
-    let mut unknown = merges(Script::new()).review(HookPoint::BeforeMerge, &[("qa", &[APPROVES])]).built_in(
-        HookPoint::BeforeMerge,
-        MERGE,
-        [does("merged")],
-    );
+    let mut unknown = merges(Script::new())
+        .review(HookPoint::BeforeMerge, &[("qa", &[APPROVES])])
+        .built_in(HookPoint::BeforeMerge, MERGE, [does("merged")]);
     unknown.plan.gatekeepers.clear();
     let world = World::begin(unknown).run();
-    assert!(world.state.pipelines.last.expect("it ended").reason.contains("unknown agent `qa`"));
+    assert!(
+        world
+            .state
+            .pipelines
+            .last
+            .expect("it ended")
+            .reason
+            .contains("unknown agent `qa`")
+    );
 }
 
 /// The prompts that gatekeepers got.
@@ -409,11 +519,9 @@ fn gatekeeper_prompts(events: &[Event]) -> Vec<PromptSent> {
 const UNCLEAR: Answer = Answer::Says("Looks good.");
 
 fn reviewed_merge(answers: &[Answer]) -> Script {
-    merges(Script::new()).review(HookPoint::BeforeMerge, &[("qa", answers)]).built_in(
-        HookPoint::BeforeMerge,
-        MERGE,
-        [does("merged")],
-    )
+    merges(Script::new())
+        .review(HookPoint::BeforeMerge, &[("qa", answers)])
+        .built_in(HookPoint::BeforeMerge, MERGE, [does("merged")])
 }
 
 #[test]
@@ -435,7 +543,10 @@ fn a_gatekeeper_without_a_verdict_is_asked_once_more() {
     "#]],
     );
     let again = &gatekeeper_prompts(&world.events)[1];
-    assert_eq!((again.conversation, again.agent.as_deref()), (ConversationMode::Same, Some("qa")));
+    assert_eq!(
+        (again.conversation, again.agent.as_deref()),
+        (ConversationMode::Same, Some("qa"))
+    );
     assert!(
         again.text.starts_with("Your answer has no verdict. ") && again.text.lines().count() == 1,
         "{}",
@@ -443,9 +554,16 @@ fn a_gatekeeper_without_a_verdict_is_asked_once_more() {
     );
     let silent = World::begin(reviewed_merge(&[UNCLEAR])).run();
     assert_eq!(gatekeeper_prompts(&silent.events).len(), 2);
-    assert_eq!(silent.state.pipelines.last.expect("it ended").outcome, PipelineOutcome::Failed);
+    assert_eq!(
+        silent.state.pipelines.last.expect("it ended").outcome,
+        PipelineOutcome::Failed
+    );
     let failed = World::begin(reviewed_merge(&[Answer::Fails("down"), APPROVES])).run();
-    assert_eq!(gatekeeper_prompts(&failed.events).len(), 1, "a failed turn is not repeated");
+    assert_eq!(
+        gatekeeper_prompts(&failed.events).len(),
+        1,
+        "a failed turn is not repeated"
+    );
 }
 
 #[test]
@@ -458,24 +576,41 @@ fn a_gatekeeper_that_has_no_conversation_gets_the_whole_review_again() {
     let prompts = gatekeeper_prompts(&world.events);
     let (first, again) = (&prompts[0], &prompts[1]);
     assert_eq!(again.conversation, ConversationMode::New);
-    assert!(again.text.starts_with("Your answer has no verdict. "), "{}", again.text);
-    assert!(again.text.contains("Looks good.") && again.text.ends_with(&first.text), "{}", again.text);
+    assert!(
+        again.text.starts_with("Your answer has no verdict. "),
+        "{}",
+        again.text
+    );
+    assert!(
+        again.text.contains("Looks good.") && again.text.ends_with(&first.text),
+        "{}",
+        again.text
+    );
 }
 
 #[test]
 fn a_kill_neither_repeats_the_question_for_a_verdict_nor_sends_it_without_the_review() {
     let whole = World::begin(reviewed_merge(&[UNCLEAR])).run();
-    let is_reviewed = |event: &Event| matches!(event, Event::Pipeline(PipelineEvent::Reviewed { .. }));
+    let is_reviewed =
+        |event: &Event| matches!(event, Event::Pipeline(PipelineEvent::Reviewed { .. }));
     let reviewed = whole.events.iter().position(is_reviewed).expect("a review");
     for cut in 1..=reviewed {
         let world = World::from_events(whole.script.clone(), &whole.events[..cut]).resume();
         let asked = gatekeeper_prompts(&world.events);
         let is_answer = |event: &&Event| matches!(event, Event::Turn(TurnEvent::Ended { turn, .. }) if asked.iter().any(|prompt| prompt.turn == *turn));
-        assert_eq!(world.events.iter().filter(is_answer).count(), 2, "killed after {cut} records");
+        assert_eq!(
+            world.events.iter().filter(is_answer).count(),
+            2,
+            "killed after {cut} records"
+        );
         let later = gatekeeper_prompts(&world.events[cut..]);
-        let stands_alone =
-            |first: &PromptSent| first.conversation == ConversationMode::New && first.text.contains("+ line");
-        assert!(later.first().is_none_or(stands_alone), "killed after {cut} records: {later:?}");
+        let stands_alone = |first: &PromptSent| {
+            first.conversation == ConversationMode::New && first.text.contains("+ line")
+        };
+        assert!(
+            later.first().is_none_or(stands_alone),
+            "killed after {cut} records: {later:?}"
+        );
     }
 }
 
@@ -483,7 +618,11 @@ fn a_kill_neither_repeats_the_question_for_a_verdict_nor_sends_it_without_the_re
 fn checks_get_the_description_of_the_work() {
     let script = Script::new()
         .submits()
-        .built_in(HookPoint::BeforeSubmit, "create_pr", [wants(Some("Commit it.")), does(LINK)])
+        .built_in(
+            HookPoint::BeforeSubmit,
+            "create_pr",
+            [wants(Some("Commit it.")), does(LINK)],
+        )
         .plan(|plan| plan.submit.base_branch = Some("trunk".into()));
     let mut world = World::begin(script);
     world.settle();
@@ -494,15 +633,37 @@ fn checks_get_the_description_of_the_work() {
         kind: Some("feature".into()),
         ..NewTask::default()
     };
-    world.command(SessionCommand::Task { task: TaskCommand::Add(task) });
-    world.command(SessionCommand::Task { task: TaskCommand::Start { id: "parser".into(), context: None } });
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Add(task),
+    });
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Start {
+            id: "parser".into(),
+            context: None,
+        },
+    });
     let world = until(world, |world| !world.jobs.is_empty());
     let facts = &world.jobs[0].facts;
     let submission = facts.submission.as_ref().expect("it is about a submit");
-    assert_eq!(facts.task.as_ref().map(|task| task.id.as_str()), Some("parser"));
-    assert_eq!((facts.attempt, submission.title.as_str()), (Some(0), "Write the parser"));
-    assert_eq!(submission.body, "Write the parser\nand its tests\n\n- src/parser.rs");
-    assert_eq!((submission.task_type.as_deref(), submission.base_branch.as_deref()), (Some("feature"), Some("trunk")));
+    assert_eq!(
+        facts.task.as_ref().map(|task| task.id.as_str()),
+        Some("parser")
+    );
+    assert_eq!(
+        (facts.attempt, submission.title.as_str()),
+        (Some(0), "Write the parser")
+    );
+    assert_eq!(
+        submission.body,
+        "Write the parser\nand its tests\n\n- src/parser.rs"
+    );
+    assert_eq!(
+        (
+            submission.task_type.as_deref(),
+            submission.base_branch.as_deref()
+        ),
+        (Some("feature"), Some("trunk"))
+    );
     let mut world = world;
     world.finish_hook(0);
     let world = until(world, |world| !world.jobs.is_empty());
@@ -513,14 +674,27 @@ fn checks_get_the_description_of_the_work() {
 fn a_typed_task_is_started_only_by_allowed_agents() {
     let script = Script::new().plan(|plan| {
         plan.task_types.insert("product".into(), vec!["ada".into()]);
-        plan.task_types.insert("hotfix".into(), vec!["ada".into(), "demo".into()]);
+        plan.task_types
+            .insert("hotfix".into(), vec!["ada".into(), "demo".into()]);
     });
     let mut world = World::begin(script);
     world.settle();
     for kind in ["product", "hotfix", "open"] {
-        let task = NewTask { id: Some(kind.into()), goal: "x".into(), kind: Some(kind.into()), ..NewTask::default() };
-        world.command(SessionCommand::Task { task: TaskCommand::Add(task) });
-        world.command(SessionCommand::Task { task: TaskCommand::Start { id: kind.into(), context: None } });
+        let task = NewTask {
+            id: Some(kind.into()),
+            goal: "x".into(),
+            kind: Some(kind.into()),
+            ..NewTask::default()
+        };
+        world.command(SessionCommand::Task {
+            task: TaskCommand::Add(task),
+        });
+        world.command(SessionCommand::Task {
+            task: TaskCommand::Start {
+                id: kind.into(),
+                context: None,
+            },
+        });
     }
     assert_eq!(
         world.refused,
@@ -538,7 +712,10 @@ fn nothing_is_skipped_before_a_merge() {
     world.settle();
     world.finish_hook(0);
     let gate = world.state.gates.open.clone().expect("a gate");
-    assert_eq!(gate.choices, [GateChoice::Retry, GateChoice::Send, GateChoice::Leave]);
+    assert_eq!(
+        gate.choices,
+        [GateChoice::Retry, GateChoice::Send, GateChoice::Leave]
+    );
     let world = world.run();
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Aborted));
 }
@@ -551,7 +728,10 @@ fn a_check_switched_off_while_it_runs_neither_blocks_nor_stops_the_pipeline() {
         .hook(HookPoint::AfterMerge, "deploy", [passes()]);
     let mut world = World::begin(script);
     world.settle();
-    world.command(SessionCommand::DisableHook { point: None, hook: "tests".into() });
+    world.command(SessionCommand::DisableHook {
+        point: None,
+        hook: "tests".into(),
+    });
     expect![[r"
         merge
           HookDisabled
@@ -569,8 +749,16 @@ fn stories() -> Vec<Script> {
     vec![
         Script::new()
             .submits()
-            .built_in(HookPoint::BeforeSubmit, "rebase_on_main", [wants(Some("Resolve.")), does("rebased")])
-            .piped(HookPoint::BeforeSubmit, "lint", [exits(1, "unused", ""), passes()])
+            .built_in(
+                HookPoint::BeforeSubmit,
+                "rebase_on_main",
+                [wants(Some("Resolve.")), does("rebased")],
+            )
+            .piped(
+                HookPoint::BeforeSubmit,
+                "lint",
+                [exits(1, "unused", ""), passes()],
+            )
             .built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)])
             .piped(HookPoint::AfterSubmit, "announce", [prints("told all")])
             .agent([works, DONE])
@@ -579,17 +767,30 @@ fn stories() -> Vec<Script> {
             .submits()
             .review(
                 HookPoint::BeforeSubmit,
-                &[("qa", &[BLOCKS, APPROVES]), ("ops", &[Answer::Fails("down"), APPROVES])],
+                &[
+                    ("qa", &[BLOCKS, APPROVES]),
+                    ("ops", &[Answer::Fails("down"), APPROVES]),
+                ],
             )
             .built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)]),
         merges(Script::new())
             .review(HookPoint::BeforeMerge, &[("qa", &[APPROVES])])
-            .built_in(HookPoint::BeforeMerge, MERGE, [wants(Some("Wait.")), does("merged")])
+            .built_in(
+                HookPoint::BeforeMerge,
+                MERGE,
+                [wants(Some("Wait.")), does("merged")],
+            )
             .hook(HookPoint::AfterMerge, "deploy", [passes()]),
-        Script::new().submits().hook(HookPoint::BeforeSubmit, "never", [blocks("no")]),
         Script::new()
             .submits()
-            .piped(HookPoint::BeforeSubmit, "lint", [exits(1, "unused", ""), passes()])
+            .hook(HookPoint::BeforeSubmit, "never", [blocks("no")]),
+        Script::new()
+            .submits()
+            .piped(
+                HookPoint::BeforeSubmit,
+                "lint",
+                [exits(1, "unused", ""), passes()],
+            )
             .piped(HookPoint::OnError, "diff", [prints("diff")])
             .agent([DONE, Answer::Fails("reset"), Answer::Says("Recovered.")]),
     ]
@@ -605,9 +806,12 @@ fn end_state(world: &World) -> (Option<SessionOutcome>, Vec<String>) {
             Some(format!("repair {used}/{limit}"))
         }
         Event::Pipeline(PipelineEvent::Reviewed { said, .. }) => Some(format!("{said:?}")),
-        Event::Pipeline(PipelineEvent::Ended { outcome, reason, pull_request, .. }) => {
-            Some(format!("{outcome:?} {reason} {pull_request:?}"))
-        }
+        Event::Pipeline(PipelineEvent::Ended {
+            outcome,
+            reason,
+            pull_request,
+            ..
+        }) => Some(format!("{outcome:?} {reason} {pull_request:?}")),
         Event::Turn(TurnEvent::Ended { turn, .. } | TurnEvent::Failed { turn, .. }) => {
             let sent = world.events.iter().find_map(|event| match event {
                 Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.turn == *turn => Some(prompt),
@@ -678,29 +882,66 @@ fn an_answer() -> impl Strategy<Value = Answer> {
 fn a_script() -> impl Strategy<Value = Script> {
     let runs = || prop::collection::vec(a_run(), 1..4);
     let answers = || prop::collection::vec(an_answer(), 1..4);
-    let errand = prop::sample::select(vec![None, None, Some(PipelineKind::Submit), Some(PipelineKind::Merge)]);
-    let agent = prop::collection::vec(prop_oneof![3 => Just(DONE), 1 => Just(Answer::Fails("down"))], 1..4);
-    (runs(), runs(), runs(), answers(), agent, errand, 0u32..3, any::<bool>(), any::<bool>()).prop_map(
-        |(one, two, merge, reviews, agent, errand, attempts, piped, attended)| {
-            let script = Script { errand, ..Script::new() };
-            let script = script
-                .hook_with(HookPoint::BeforeSubmit, "one", one.clone(), |spec| {
-                    spec.pipe_output = if piped { PipeOutput::Always } else { PipeOutput::Never }
-                })
-                .built_in(HookPoint::BeforeSubmit, "create_pr", two)
-                .hook(HookPoint::AfterSubmit, "after", one.clone())
-                .hook_with(HookPoint::BeforeMerge, "check", one, |spec| {
-                    spec.pipe_output = if piped { PipeOutput::Always } else { PipeOutput::Never }
-                })
-                .review(HookPoint::BeforeMerge, &[("qa", &reviews), ("ops", &[APPROVES])])
-                .built_in(HookPoint::BeforeMerge, MERGE, merge)
-                .hook(HookPoint::AfterMerge, "after merge", [passes()])
-                .agent(agent)
-                .submits()
-                .plan(|plan| plan.submit.remediation_attempts = attempts);
-            if attended { script.attended(&[]) } else { script }
-        },
+    let errand = prop::sample::select(vec![
+        None,
+        None,
+        Some(PipelineKind::Submit),
+        Some(PipelineKind::Merge),
+    ]);
+    let agent = prop::collection::vec(
+        prop_oneof![3 => Just(DONE), 1 => Just(Answer::Fails("down"))],
+        1..4,
+    );
+    (
+        runs(),
+        runs(),
+        runs(),
+        answers(),
+        agent,
+        errand,
+        0u32..3,
+        any::<bool>(),
+        any::<bool>(),
     )
+        .prop_map(
+            |(one, two, merge, reviews, agent, errand, attempts, piped, attended)| {
+                let script = Script {
+                    errand,
+                    ..Script::new()
+                };
+                let script = script
+                    .hook_with(HookPoint::BeforeSubmit, "one", one.clone(), |spec| {
+                        spec.pipe_output = if piped {
+                            PipeOutput::Always
+                        } else {
+                            PipeOutput::Never
+                        }
+                    })
+                    .built_in(HookPoint::BeforeSubmit, "create_pr", two)
+                    .hook(HookPoint::AfterSubmit, "after", one.clone())
+                    .hook_with(HookPoint::BeforeMerge, "check", one, |spec| {
+                        spec.pipe_output = if piped {
+                            PipeOutput::Always
+                        } else {
+                            PipeOutput::Never
+                        }
+                    })
+                    .review(
+                        HookPoint::BeforeMerge,
+                        &[("qa", &reviews), ("ops", &[APPROVES])],
+                    )
+                    .built_in(HookPoint::BeforeMerge, MERGE, merge)
+                    .hook(HookPoint::AfterMerge, "after merge", [passes()])
+                    .agent(agent)
+                    .submits()
+                    .plan(|plan| plan.submit.remediation_attempts = attempts);
+                if attended {
+                    script.attended(&[])
+                } else {
+                    script
+                }
+            },
+        )
 }
 
 fn what_happens() -> impl Strategy<Value = Vec<Happens>> {
@@ -722,10 +963,17 @@ fn happen(mut world: World, what: &Happens) -> World {
         Happens::HookEnds if !world.jobs.is_empty() => world.finish_hook(0),
         Happens::TurnEnds => world.finish_turn(),
         Happens::Gate(n) => answer(&mut world, |choices| choices[n % choices.len()]),
-        Happens::Asks(pipeline) => world.command(SessionCommand::Pipeline { pipeline: *pipeline }),
-        Happens::Stops => world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now }),
+        Happens::Asks(pipeline) => world.command(SessionCommand::Pipeline {
+            pipeline: *pipeline,
+        }),
+        Happens::Stops => world.command(SessionCommand::Stop {
+            how: creel::engine::event::StopTiming::Now,
+        }),
         Happens::CancelsTurn => world.command(SessionCommand::CancelTurn),
-        Happens::Disables(hook) => world.command(SessionCommand::DisableHook { point: None, hook: (*hook).into() }),
+        Happens::Disables(hook) => world.command(SessionCommand::DisableHook {
+            point: None,
+            hook: (*hook).into(),
+        }),
         Happens::Dies if world.state.phase.outcome().is_none() => {
             let mut next = World::from_events(world.script, &world.events);
             next.input(Input::Resume {
@@ -742,10 +990,17 @@ fn happen(mut world: World, what: &Happens) -> World {
 }
 
 fn answer(world: &mut World, choose: impl Fn(&[GateChoice]) -> GateChoice) {
-    let Some(gate) = world.state.gates.open.clone() else { return };
+    let Some(gate) = world.state.gates.open.clone() else {
+        return;
+    };
     let choice = choose(&gate.choices);
     let text = (choice == GateChoice::Send).then(|| "Another way.".to_owned());
-    let answer = creel::engine::input::GateAnswer { gate: gate.id, choice, text, items: None };
+    let answer = creel::engine::input::GateAnswer {
+        gate: gate.id,
+        choice,
+        text,
+        items: None,
+    };
     world.command(SessionCommand::AnswerGate(answer));
 }
 
@@ -765,7 +1020,11 @@ fn run_out(mut world: World) -> World {
             world.now = world.now.max(at);
             world.settle();
         } else {
-            assert!(world.state.gates.open.is_some(), "nothing is to be done: {:#?}", world.state.phase);
+            assert!(
+                world.state.gates.open.is_some(),
+                "nothing is to be done: {:#?}",
+                world.state.phase
+            );
             answer(&mut world, |choices| *choices.last().expect("a choice"));
         }
     }
@@ -795,7 +1054,10 @@ fn repairs_stay_within_their_limit(world: &World) {
             Event::Pipeline(PipelineEvent::Started { .. }) => counted = 0,
             Event::Pipeline(PipelineEvent::RemediationCounted { used, limit, .. }) => {
                 counted += 1;
-                assert_eq!((*used, *limit), (counted, world.state.plan().submit.remediation_attempts));
+                assert_eq!(
+                    (*used, *limit),
+                    (counted, world.state.plan().submit.remediation_attempts)
+                );
                 assert!(used <= limit);
             }
             _ => {}
@@ -803,25 +1065,39 @@ fn repairs_stay_within_their_limit(world: &World) {
     }
 }
 
-/// When the merge begins, every check of its pipeline has passed since the list last began, or the user switched it
-/// off; and the steps after the merge come after it.
+/// When the merge begins, every check of its pipeline has passed since the list last began, or the
+/// user switched it off; and the steps after the merge come after it.
 fn nothing_merges_past_a_failed_check(world: &World) {
     let mut passed: Vec<&str> = Vec::new();
     let mut off: Vec<&str> = Vec::new();
     for event in &world.events {
         match event {
-            Event::Hook(HookEvent::Due { point: HookPoint::BeforeMerge, .. }) => passed.clear(),
-            Event::Hook(HookEvent::Disabled { point: HookPoint::BeforeMerge, hook, .. }) => off.push(hook),
+            Event::Hook(HookEvent::Due {
+                point: HookPoint::BeforeMerge,
+                ..
+            }) => passed.clear(),
+            Event::Hook(HookEvent::Disabled {
+                point: HookPoint::BeforeMerge,
+                hook,
+                ..
+            }) => off.push(hook),
             Event::Hook(HookEvent::Finished(done))
                 if done.point == HookPoint::BeforeMerge && done.verdict == Verdict::Pass =>
             {
                 passed.push(&done.hook);
             }
-            Event::Hook(HookEvent::Started { point: HookPoint::BeforeMerge, hook, .. }) if hook == MERGE => {
+            Event::Hook(HookEvent::Started {
+                point: HookPoint::BeforeMerge,
+                hook,
+                ..
+            }) if hook == MERGE => {
                 let settled = |check| passed.contains(&check) || off.contains(&check);
                 assert!(settled("check") && settled("review"), "{}", world.story());
             }
-            Event::Hook(HookEvent::Due { point: HookPoint::AfterMerge, .. }) => {
+            Event::Hook(HookEvent::Due {
+                point: HookPoint::AfterMerge,
+                ..
+            }) => {
                 assert!(passed.contains(&MERGE), "{}", world.story());
             }
             _ => {}
@@ -846,7 +1122,12 @@ fn every_effect_is_answered_or_cut(world: &World) {
 /// Only the user skips a check.
 fn checks_are_skipped_by_people_only(world: &World) {
     for event in &world.events {
-        if let Event::Gate(GateEvent::Answered { choice: GateChoice::Skip, by, .. }) = event {
+        if let Event::Gate(GateEvent::Answered {
+            choice: GateChoice::Skip,
+            by,
+            ..
+        }) = event
+        {
             assert!(!matches!(by.by, ActorKind::Policy | ActorKind::Timeout));
         }
     }
@@ -876,12 +1157,22 @@ fn interrupting_the_submit_of_an_ended_session_keeps_its_outcome() {
     let script = Script::new().built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)]);
     let mut world = World::begin(script.clone()).run();
     world.left = None;
-    world.input(Input::Pipeline { pipeline: PipelineKind::Submit, presence: script.presence });
-    world.command(SessionCommand::Stop { how: StopTiming::Now });
+    world.input(Input::Pipeline {
+        pipeline: PipelineKind::Submit,
+        presence: script.presence,
+    });
+    world.command(SessionCommand::Stop {
+        how: StopTiming::Now,
+    });
     let mut world = world.run();
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
     world.left = None;
-    world.input(Input::Resume { presence: script.presence, max_iterations: None, checkpoint: None, answer: None });
+    world.input(Input::Resume {
+        presence: script.presence,
+        max_iterations: None,
+        checkpoint: None,
+        answer: None,
+    });
     assert_eq!(
         world.refused,
         ["the session has ended, so there is nothing to resume; start a new one with `creel run`"]
@@ -890,14 +1181,14 @@ fn interrupting_the_submit_of_an_ended_session_keeps_its_outcome() {
 
 #[test]
 fn a_review_does_not_begin_the_agents_conversation() {
-    let script = merges(Script::new()).review(HookPoint::BeforeMerge, &[("qa", &[BLOCKS, APPROVES])]).built_in(
-        HookPoint::BeforeMerge,
-        MERGE,
-        [does("merged")],
-    );
+    let script = merges(Script::new())
+        .review(HookPoint::BeforeMerge, &[("qa", &[BLOCKS, APPROVES])])
+        .built_in(HookPoint::BeforeMerge, MERGE, [does("merged")]);
     let world = World::begin(script).run();
     let own = world.events.iter().find_map(|event| match event {
-        Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.agent.is_none() => Some(prompt.conversation),
+        Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.agent.is_none() => {
+            Some(prompt.conversation)
+        }
         _ => None,
     });
     assert_eq!(own, Some(ConversationMode::New));
@@ -905,9 +1196,20 @@ fn a_review_does_not_begin_the_agents_conversation() {
 
 #[test]
 fn a_check_that_cannot_run_starts_no_turn_whatever_it_printed() {
-    let script = Script::new().submits().piped(HookPoint::BeforeSubmit, "lint", [exits(127, "", "lint: not found")]);
+    let script = Script::new().submits().piped(
+        HookPoint::BeforeSubmit,
+        "lint",
+        [exits(127, "", "lint: not found")],
+    );
     let world = World::begin(script).run();
-    let repairs =
-        world.events.iter().filter(|event| matches!(event, Event::Pipeline(PipelineEvent::RemediationCounted { .. })));
-    assert_eq!((repairs.count(), world.state.phase.outcome()), (0, Some(SessionOutcome::Escalated)));
+    let repairs = world.events.iter().filter(|event| {
+        matches!(
+            event,
+            Event::Pipeline(PipelineEvent::RemediationCounted { .. })
+        )
+    });
+    assert_eq!(
+        (repairs.count(), world.state.phase.outcome()),
+        (0, Some(SessionOutcome::Escalated))
+    );
 }

@@ -22,7 +22,10 @@ async fn ran(spec: ProcessSpec) -> (ProcessEnd, Memory) {
 async fn both_streams_and_the_exit_code_are_returned() {
     let dir = folder();
     let (end, memory) = ran(spec("echo out; echo err >&2; exit 3", dir.path(), "both")).await;
-    assert_eq!((end, memory.stdout().as_str(), memory.stderr().as_str()), (ProcessEnd::Exit(3), "out\n", "err\n"));
+    assert_eq!(
+        (end, memory.stdout().as_str(), memory.stderr().as_str()),
+        (ProcessEnd::Exit(3), "out\n", "err\n")
+    );
 }
 
 #[tokio::test]
@@ -32,7 +35,8 @@ async fn death_by_signal_is_reported() {
     assert_eq!(end, ProcessEnd::Signal(9));
 }
 
-/// Runs until the command has written a process id to this file, then cancels. Returns that process id.
+/// Runs until the command has written a process id to this file, then cancels. Returns that process
+/// id.
 async fn cancelled_at(spec: ProcessSpec, file: &str) -> (ProcessEnd, Memory, i32) {
     let mut memory = Memory::default();
     let cancel = CancellationToken::new();
@@ -53,9 +57,18 @@ async fn a_timeout_keeps_what_was_printed_on_both_streams() {
     spec.grace = Duration::from_mins(1);
     let started = Instant::now();
     let (end, memory) = ran(spec).await;
-    assert_eq!((end, memory.stdout().as_str(), memory.stderr().as_str()), (ProcessEnd::TimedOut, "out\n", "err\n"));
-    assert!(started.elapsed() < Duration::from_secs(30), "what obeys TERM does not use up the grace");
-    eventually("all are gone", || sweep::alive_with_mark(&mark("timeout")).is_empty()).await;
+    assert_eq!(
+        (end, memory.stdout().as_str(), memory.stderr().as_str()),
+        (ProcessEnd::TimedOut, "out\n", "err\n")
+    );
+    assert!(
+        started.elapsed() < Duration::from_secs(30),
+        "what obeys TERM does not use up the grace"
+    );
+    eventually("all are gone", || {
+        sweep::alive_with_mark(&mark("timeout")).is_empty()
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -79,7 +92,11 @@ async fn a_process_that_left_the_group_is_ended_too() {
 #[tokio::test]
 async fn a_process_that_ignores_term_is_killed_after_the_grace_period() {
     let dir = folder();
-    let mut spec = spec("trap '' TERM; echo $$ > stubborn; while :; do sleep 0.05; done", dir.path(), "stubborn");
+    let mut spec = spec(
+        "trap '' TERM; echo $$ > stubborn; while :; do sleep 0.05; done",
+        dir.path(),
+        "stubborn",
+    );
     spec.grace = Duration::from_millis(200);
     let started = Instant::now();
     let (end, _, stubborn) = cancelled_at(spec, "stubborn").await;
@@ -111,7 +128,10 @@ async fn output_after_term_is_kept() {
         eventually("live output", || seen.stdout() == "ready\n").await;
         cancel.cancel();
     });
-    assert_eq!((end, memory.stdout().as_str()), (ProcessEnd::Cancelled, "ready\ncleaned up\n"));
+    assert_eq!(
+        (end, memory.stdout().as_str()),
+        (ProcessEnd::Cancelled, "ready\ncleaned up\n")
+    );
 }
 
 #[tokio::test]
@@ -120,14 +140,18 @@ async fn term_is_sent_once_and_a_process_that_cleans_up_is_left_alone() {
     let command = "trap 'echo told; sh -c \"sleep 0.2; echo cleaned up\"; exit 1' TERM
         echo $$ > ready; while :; do sleep 0.02; done";
     let (end, memory, _) = cancelled_at(spec(command, dir.path(), "once"), "ready").await;
-    assert_eq!((end, memory.stdout().as_str()), (ProcessEnd::Cancelled, "told\ncleaned up\n"));
+    assert_eq!(
+        (end, memory.stdout().as_str()),
+        (ProcessEnd::Cancelled, "told\ncleaned up\n")
+    );
 }
 
 #[tokio::test]
 async fn a_dropped_run_leaves_no_process() {
     let dir = folder();
     let mut memory = Memory::default();
-    let command = "setsid sh -c 'echo $$ > away; exec sleep 1000' & echo $$ > leader; exec sleep 1000";
+    let command =
+        "setsid sh -c 'echo $$ > away; exec sleep 1000' & echo $$ > leader; exec sleep 1000";
     let spec = spec(command, dir.path(), "dropped");
     let cancel = CancellationToken::new();
     let (mut leader, mut away) = (0, 0);
@@ -151,9 +175,17 @@ async fn a_background_child_blocks_nothing_and_lives_until_the_sweep() {
     assert!(started.elapsed() < Duration::from_secs(30));
     assert!(memory.stdout().contains("done\n"));
     let background = pid_in(&in_folder(&dir, "background")).await;
-    assert!(lives(background), "it may keep running, although its output is no longer read");
+    assert!(
+        lives(background),
+        "it may keep running, although its output is no longer read"
+    );
     assert!(sweep::alive_with_mark(&mark("background")).contains(&background));
-    let ended = sweep::end_all(&mark("background"), &memory.groups(), Duration::from_secs(2)).await;
+    let ended = sweep::end_all(
+        &mark("background"),
+        &memory.groups(),
+        Duration::from_secs(2),
+    )
+    .await;
     assert!(ended >= 1);
     assert!(!lives(background));
 }
@@ -165,14 +197,22 @@ async fn a_group_is_ended_even_without_its_mark() {
     let (_, memory) = ran(spec(command, dir.path(), "bare")).await;
     let bare = pid_in(&in_folder(&dir, "bare")).await;
     assert!(lives(bare));
-    assert_eq!(sweep::kill_all_now("test-no-such-mark", &memory.groups()), 1);
+    assert_eq!(
+        sweep::kill_all_now("test-no-such-mark", &memory.groups()),
+        1
+    );
     eventually("it is gone", || !lives(bare)).await;
 }
 
 #[tokio::test]
 async fn an_unrelated_process_with_the_same_pid_is_spared() {
     let dir = folder();
-    let (_, memory) = ran(spec("sleep 1000 >/dev/null 2>&1 & echo $! > own", dir.path(), "stranger")).await;
+    let (_, memory) = ran(spec(
+        "sleep 1000 >/dev/null 2>&1 & echo $! > own",
+        dir.path(),
+        "stranger",
+    ))
+    .await;
     let own = pid_in(&in_folder(&dir, "own")).await;
     let mut group = creel::process::run::ProcessGroup::led_by(own);
     group.start = group.start.map(|start| start - 1);
@@ -208,14 +248,25 @@ async fn a_missing_folder_is_a_distinct_error() {
     let dir = folder();
     let gone = in_folder(&dir, "gone");
     let (end, _) = ran(spec("true", &gone, "gone")).await;
-    assert_eq!(end, ProcessEnd::SpawnFailed(format!("the folder {} no longer exists", gone.display())));
+    assert_eq!(
+        end,
+        ProcessEnd::SpawnFailed(format!("the folder {} no longer exists", gone.display()))
+    );
 }
 
 #[tokio::test]
 async fn a_command_that_is_too_long_is_reported() {
     let dir = folder();
-    let (end, _) = ran(spec(&format!(": {}", "x".repeat(3 * 1024 * 1024)), dir.path(), "long")).await;
-    assert!(matches!(&end, ProcessEnd::SpawnFailed(why) if why.contains("too long")), "{end:?}");
+    let (end, _) = ran(spec(
+        &format!(": {}", "x".repeat(3 * 1024 * 1024)),
+        dir.path(),
+        "long",
+    ))
+    .await;
+    assert!(
+        matches!(&end, ProcessEnd::SpawnFailed(why) if why.contains("too long")),
+        "{end:?}"
+    );
 }
 
 #[tokio::test]
@@ -224,7 +275,15 @@ async fn a_run_cancelled_beforehand_does_not_start() {
     let cancel = CancellationToken::new();
     cancel.cancel();
     let mut memory = Memory::default();
-    assert_eq!(run(spec("touch started", dir.path(), "before"), &mut memory, &cancel).await, ProcessEnd::Cancelled);
+    assert_eq!(
+        run(
+            spec("touch started", dir.path(), "before"),
+            &mut memory,
+            &cancel
+        )
+        .await,
+        ProcessEnd::Cancelled
+    );
     assert!(!in_folder(&dir, "started").exists());
 }
 
@@ -233,13 +292,23 @@ async fn a_run_cancelled_beforehand_does_not_start() {
 #[tokio::test]
 async fn without_start_times_a_group_of_an_earlier_process_is_left_alone() {
     use std::os::unix::process::CommandExt as _;
-    let mut stranger = std::process::Command::new("sleep").arg("1000").process_group(0).spawn().expect("sleep");
+    let mut stranger = std::process::Command::new("sleep")
+        .arg("1000")
+        .process_group(0)
+        .spawn()
+        .expect("sleep");
     let pid = i32::try_from(stranger.id()).expect("a number");
     for start in [None, Some(0), Some(7)] {
         let groups = [creel::process::run::ProcessGroup { pid, start }];
         for reach in [SweepReach::Marked, SweepReach::WithOrphans] {
-            let sweep = || ProcessSweep::with_table(ProcessTable::Absent, "test-no-such-mark", &groups, reach);
-            assert_eq!((sweep().kill(), sweep().end(Duration::ZERO).await), (0, 0), "{start:?}");
+            let sweep = || {
+                ProcessSweep::with_table(ProcessTable::Absent, "test-no-such-mark", &groups, reach)
+            };
+            assert_eq!(
+                (sweep().kill(), sweep().end(Duration::ZERO).await),
+                (0, 0),
+                "{start:?}"
+            );
         }
     }
     assert!(lives(pid));
@@ -247,7 +316,10 @@ async fn without_start_times_a_group_of_an_earlier_process_is_left_alone() {
     let unknown = [creel::process::run::ProcessGroup { pid, start: None }];
     assert_eq!(sweep::kill_all_now("test-no-such-mark", &unknown), 0);
     assert!(lives(pid));
-    stranger.kill().and_then(|()| stranger.wait()).expect("it ended");
+    stranger
+        .kill()
+        .and_then(|()| stranger.wait())
+        .expect("it ended");
 }
 
 #[tokio::test]
@@ -272,6 +344,9 @@ async fn nothing_starts_for_a_session_that_is_being_ended_at_once() {
     let dir = folder();
     children::refuse_new(&mark("refused"));
     let (end, _) = ran(spec("touch started", dir.path(), "refused")).await;
-    assert_eq!(end, ProcessEnd::SpawnFailed("creel is ending this session".into()));
+    assert_eq!(
+        end,
+        ProcessEnd::SpawnFailed("creel is ending this session".into())
+    );
     assert!(!in_folder(&dir, "started").exists());
 }

@@ -24,18 +24,34 @@ const TWO: &str = r#"I looked around. {"tasks": [
     {"id": "parser", "goal": "Write the parser."},
     {"id": "test", "goal": "Test it.", "depends_on": ["parser"]}]}"#;
 const ONE: &str = r#"{"tasks": [{"id": "all", "goal": "Do it in one step."}]}"#;
-const CHANGED: &str = r#"{"tasks": [{"id": "parser", "goal": "Write half of it.", "type": "code"}]}"#;
+const CHANGED: &str =
+    r#"{"tasks": [{"id": "parser", "goal": "Write half of it.", "type": "code"}]}"#;
 
 /// A session whose agent proposes tasks.
 fn proposes(answers: &[&'static str]) -> Script {
     let done = StopResult::new(StopAction::Complete, "The proposal is valid.".to_owned());
     let judge = StopHookKind::Fixed(done);
-    let decision = StopHook { name: "proposal".into(), judge, when: StopHookCondition::default(), enabled: true };
+    let decision = StopHook {
+        name: "proposal".into(),
+        judge,
+        when: StopHookCondition::default(),
+        enabled: true,
+    };
     Script::new()
         .hook(HookPoint::Stop, "check the proposal", [passes()])
-        .agent(answers.iter().copied().map(Answer::Says).collect::<Vec<_>>())
+        .agent(
+            answers
+                .iter()
+                .copied()
+                .map(Answer::Says)
+                .collect::<Vec<_>>(),
+        )
         .stop_hooks([decision])
-        .plan(|plan| plan.proposal = Some(ProposalPlan { types: ["code".to_owned()].into() }))
+        .plan(|plan| {
+            plan.proposal = Some(ProposalPlan {
+                types: ["code".to_owned()].into(),
+            });
+        })
 }
 
 fn asks(answers: &[&'static str]) -> World {
@@ -44,14 +60,27 @@ fn asks(answers: &[&'static str]) -> World {
 
 fn answer(world: &mut World, choice: GateChoice, text: Option<&str>) {
     let gate = world.state.gates.open.as_ref().expect("a gate").id;
-    let answer = GateAnswer { gate, choice, text: text.map(str::to_owned), items: None };
+    let answer = GateAnswer {
+        gate,
+        choice,
+        text: text.map(str::to_owned),
+        items: None,
+    };
     world.command(SessionCommand::AnswerGate(answer));
 }
 
 /// The tasks as the session has them.
 fn proposed(world: &World) -> Vec<String> {
-    let proposal = world.state.proposal.of_answer(&world.state.turns.said).expect("a proposal");
-    proposal.tasks.into_iter().map(|task| format!("{}: {}", task.id, task.goal)).collect()
+    let proposal = world
+        .state
+        .proposal
+        .of_answer(&world.state.turns.said)
+        .expect("a proposal");
+    proposal
+        .tasks
+        .into_iter()
+        .map(|task| format!("{}: {}", task.id, task.goal))
+        .collect()
 }
 
 #[test]
@@ -60,7 +89,15 @@ fn a_valid_proposal_waits_for_the_user_and_approving_it_completes_the_session() 
     let gate = world.state.gates.open.clone().expect("a gate");
     assert_eq!(gate.kind(), GateKind::Proposal);
     assert_eq!(gate.reason, "the agent proposes 2 tasks: parser, test");
-    assert_eq!(gate.choices, [GateChoice::Approve, GateChoice::Edit, GateChoice::Send, GateChoice::Leave]);
+    assert_eq!(
+        gate.choices,
+        [
+            GateChoice::Approve,
+            GateChoice::Edit,
+            GateChoice::Send,
+            GateChoice::Leave
+        ]
+    );
     let world = world.run();
     assert!(world.state.proposal.is_approved);
     expect![[r#"
@@ -84,11 +121,20 @@ fn a_change_is_recorded_and_shown_before_it_is_approved() {
     assert!(world.refused.is_empty(), "{:?}", world.refused);
     let gate = world.state.gates.open.clone().expect("the gate stays open");
     assert_eq!(gate.reason, "the changed proposal has 1 task: parser");
-    assert_eq!(gate.subject.proposal().expect("tasks").tasks[0].goal, "Write half of it.");
+    assert_eq!(
+        gate.subject.proposal().expect("tasks").tasks[0].goal,
+        "Write half of it."
+    );
     let world = world.run();
     assert!(world.state.proposal.is_approved);
     assert_eq!(proposed(&world), ["parser: Write half of it."]);
-    assert!(world.story().contains("  ProposalEdited\n  gate 1 approve by Tui\n"), "{}", world.story());
+    assert!(
+        world
+            .story()
+            .contains("  ProposalEdited\n  gate 1 approve by Tui\n"),
+        "{}",
+        world.story()
+    );
 }
 
 #[test]
@@ -98,7 +144,13 @@ fn an_approval_can_bring_the_change_along() {
     let world = world.run();
     assert!(world.state.proposal.is_approved);
     assert_eq!(proposed(&world), ["parser: Write half of it."]);
-    assert!(world.story().contains("  ProposalEdited\n  gate 1 approve by Tui\n"), "{}", world.story());
+    assert!(
+        world
+            .story()
+            .contains("  ProposalEdited\n  gate 1 approve by Tui\n"),
+        "{}",
+        world.story()
+    );
     // The same tasks are no change.
     let mut world = asks(&[TWO]);
     answer(&mut world, GateChoice::Approve, Some(TWO));
@@ -107,8 +159,7 @@ fn an_approval_can_bring_the_change_along() {
 
 #[test]
 fn a_change_with_mistakes_is_refused_with_all_of_them() {
-    let wrong =
-        r#"{"tasks": [{"id": "a", "goal": " "}, {"id": "b", "goal": "Go.", "depends_on": ["c"], "type": "art"}]}"#;
+    let wrong = r#"{"tasks": [{"id": "a", "goal": " "}, {"id": "b", "goal": "Go.", "depends_on": ["c"], "type": "art"}]}"#;
     for choice in [GateChoice::Edit, GateChoice::Approve] {
         let mut world = asks(&[TWO]);
         let before = world.events.len();
@@ -116,20 +167,32 @@ fn a_change_with_mistakes_is_refused_with_all_of_them() {
             answer(&mut world, choice, Some(text));
         }
         let refused = world.refused.join("\n");
-        for mistake in
-            ["task `a`: ", "depends on `c`, which is not in the list", "the type `art`; the types are: `code`"]
-        {
+        for mistake in [
+            "task `a`: ",
+            "depends on `c`, which is not in the list",
+            "the type `art`; the types are: `code`",
+        ] {
             assert!(world.refused[0].contains(mistake), "{refused}");
         }
         assert!(world.refused[1].contains("there are no tasks"), "{refused}");
-        assert!(world.refused[2].contains("no JSON object with `tasks`"), "{refused}");
+        assert!(
+            world.refused[2].contains("no JSON object with `tasks`"),
+            "{refused}"
+        );
         assert_eq!(world.events.len(), before, "nothing is recorded");
-        assert_eq!(proposed(&world), ["parser: Write the parser.", "test: Test it."]);
+        assert_eq!(
+            proposed(&world),
+            ["parser: Write the parser.", "test: Test it."]
+        );
         assert!(world.state.gates.open.is_some());
     }
     let mut world = asks(&[TWO]);
     answer(&mut world, GateChoice::Edit, None);
-    assert!(world.refused[0].contains("there are no tasks"), "{:?}", world.refused);
+    assert!(
+        world.refused[0].contains("there are no tasks"),
+        "{:?}",
+        world.refused
+    );
 }
 
 #[test]
@@ -141,12 +204,24 @@ fn what_should_be_different_goes_to_the_agent_which_proposes_again() {
     let prompts: Vec<_> = world
         .events
         .iter()
-        .filter_map(|event| if let Event::Turn(TurnEvent::PromptSent(prompt)) = event { Some(prompt) } else { None })
+        .filter_map(|event| {
+            if let Event::Turn(TurnEvent::PromptSent(prompt)) = event {
+                Some(prompt)
+            } else {
+                None
+            }
+        })
         .collect();
     assert_eq!(prompts.len(), 2);
     let form = "Answer with the whole proposal again, in the form that was asked for.";
-    assert_eq!(prompts[1].text, format!("[Message]: from the user\nIn one step, please.\n\n{form}"));
-    assert_eq!(prompts[1].conversation, creel::engine::conversation::ConversationMode::Same);
+    assert_eq!(
+        prompts[1].text,
+        format!("[Message]: from the user\nIn one step, please.\n\n{form}")
+    );
+    assert_eq!(
+        prompts[1].conversation,
+        creel::engine::conversation::ConversationMode::Same
+    );
     let world = world.run();
     expect![[r#"
         iteration 1
@@ -178,17 +253,35 @@ fn the_agent_reads_what_it_cannot_know() {
     answer(&mut world, GateChoice::Edit, Some(CHANGED));
     answer(&mut world, GateChoice::Send, Some("And a manual."));
     let told = sent(&world);
-    assert!(told.contains("\nAnd a manual.\n\nThis is about the proposal as the user has changed it:\n\n{"), "{told}");
-    assert!(told.contains("Write half of it.") && !told.contains("GOAL"), "{told}");
+    assert!(
+        told.contains(
+            "\nAnd a manual.\n\nThis is about the proposal as the user has changed it:\n\n{"
+        ),
+        "{told}"
+    );
+    assert!(
+        told.contains("Write half of it.") && !told.contains("GOAL"),
+        "{told}"
+    );
     let world = until(world, |world| world.state.gates.open.is_some());
-    assert_eq!(proposed(&world), ["all: Do it in one step."], "the change was of the first proposal");
+    assert_eq!(
+        proposed(&world),
+        ["all: Do it in one step."],
+        "the change was of the first proposal"
+    );
     // An agent that cannot continue its conversation has forgotten everything.
     let script = proposes(&[TWO]).plan(|plan| plan.agent_spec = AgentSpec::command("codex exec -"));
     let mut world = at_gate(script.attended(&[(GateKind::Proposal, GateChoice::Approve)]));
     answer(&mut world, GateChoice::Send, Some("And a manual."));
     let told = sent(&world);
-    assert!(told.contains("This is about your proposal:\n\n{") && told.contains("Write the parser."), "{told}");
-    assert!(told.contains("It was made for this request:\n\nGOAL\n\n"), "{told}");
+    assert!(
+        told.contains("This is about your proposal:\n\n{") && told.contains("Write the parser."),
+        "{told}"
+    );
+    assert!(
+        told.contains("It was made for this request:\n\nGOAL\n\n"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -200,14 +293,21 @@ fn leaving_queues_nothing_and_the_changed_proposal_stays() {
     assert!(!world.state.proposal.is_approved);
     assert_eq!(proposed(&world), ["parser: Write half of it."]);
     let end = world.story().lines().last().map(str::to_owned);
-    assert_eq!(end.as_deref(), Some("ended complete (the user queued none of the proposed tasks)"));
+    assert_eq!(
+        end.as_deref(),
+        Some("ended complete (the user queued none of the proposed tasks)")
+    );
 }
 
 #[test]
 fn repairs_come_before_the_gate() {
     let script = proposes(&["I have no idea.", "Still not.", TWO]);
     let script = Script {
-        hooks: [("check the proposal".to_owned(), vec![blocks("none"), blocks("none"), passes()])].into(),
+        hooks: [(
+            "check the proposal".to_owned(),
+            vec![blocks("none"), blocks("none"), passes()],
+        )]
+        .into(),
         ..script
     };
     let world = World::begin(script.attended(&[(GateKind::Proposal, GateChoice::Approve)])).run();
@@ -235,7 +335,10 @@ fn repairs_come_before_the_gate() {
 
 #[test]
 fn an_answer_without_a_valid_proposal_opens_no_gate() {
-    for answer in ["No tasks today.", r#"{"tasks": [{"id": "a", "goal": "Go.", "type": "art"}]}"#] {
+    for answer in [
+        "No tasks today.",
+        r#"{"tasks": [{"id": "a", "goal": "Go.", "type": "art"}]}"#,
+    ] {
         let world = World::begin(proposes(&[answer]).attended(&[])).run();
         assert!(!world.story().contains("gate"), "{}", world.story());
         assert!(!world.state.proposal.is_approved);
@@ -249,7 +352,9 @@ fn without_a_user_no_gate_opens_and_nothing_is_approved() {
     assert!(!world.state.proposal.is_approved);
     assert_eq!(proposed(&world).len(), 2);
     // A session without a plan for proposals has no such gate either.
-    let other = proposes(&[TWO]).plan(|plan| plan.proposal = None).attended(&[]);
+    let other = proposes(&[TWO])
+        .plan(|plan| plan.proposal = None)
+        .attended(&[]);
     assert!(!World::begin(other).run().story().contains("gate"));
 }
 
@@ -258,7 +363,12 @@ fn an_open_gate_waits_for_a_user_even_if_the_session_is_resumed_without_one() {
     let world = asks(&[TWO]);
     let script = proposes(&[TWO]);
     let mut resumed = World::from_events(script.clone(), &world.events);
-    resumed.input(Input::Resume { presence: script.presence, max_iterations: None, checkpoint: None, answer: None });
+    resumed.input(Input::Resume {
+        presence: script.presence,
+        max_iterations: None,
+        checkpoint: None,
+        answer: None,
+    });
     assert_eq!(resumed.left, Some(ExitReason::NeedsUser));
     assert!(resumed.state.gates.open.is_some());
 }
@@ -271,23 +381,41 @@ fn after_the_timeout_nothing_is_approved() {
     world.settle();
     let world = world.run();
     assert!(!world.state.proposal.is_approved);
-    assert!(world.story().contains("  gate 1 leave by Timeout\n"), "{}", world.story());
+    assert!(
+        world.story().contains("  gate 1 leave by Timeout\n"),
+        "{}",
+        world.story()
+    );
 }
 
 #[test]
 fn a_kill_at_any_record_loses_no_change_and_no_approval() {
     let mut whole = asks(&[TWO]);
     answer(&mut whole, GateChoice::Edit, Some(CHANGED));
-    let edited = whole.events.iter().position(|event| matches!(event, Event::Gate(GateEvent::ProposalEdited { .. })));
+    let edited = whole
+        .events
+        .iter()
+        .position(|event| matches!(event, Event::Gate(GateEvent::ProposalEdited { .. })));
     let edited = edited.expect("the change is recorded");
     let whole = whole.run();
     for cut in edited..whole.events.len() {
         let killed = World::from_events(whole.script.clone(), &whole.events[..=cut]);
         let ended = killed.state.phase.outcome().is_some();
         let resumed = if ended { killed } else { killed.resume() };
-        assert!(resumed.state.proposal.is_approved, "after record {cut}:\n{}", resumed.story());
-        assert_eq!(proposed(&resumed), ["parser: Write half of it."], "after record {cut}");
-        let opened = resumed.events.iter().filter(|event| matches!(event, Event::Gate(GateEvent::Opened { .. })));
+        assert!(
+            resumed.state.proposal.is_approved,
+            "after record {cut}:\n{}",
+            resumed.story()
+        );
+        assert_eq!(
+            proposed(&resumed),
+            ["parser: Write half of it."],
+            "after record {cut}"
+        );
+        let opened = resumed
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Gate(GateEvent::Opened { .. })));
         assert_eq!(opened.count(), 1, "the gate is still open, not a new one");
     }
 }
@@ -298,8 +426,16 @@ fn agents_and_hooks_approve_nothing() {
         let mut world = asks(&[TWO]);
         let gate = world.state.gates.open.as_ref().expect("a gate").id;
         for choice in GateKind::Proposal.choices() {
-            let answer = GateAnswer { gate, choice, text: Some(CHANGED.to_owned()), items: None };
-            world.input(Input::Command { by: by.into(), command: SessionCommand::AnswerGate(answer) });
+            let answer = GateAnswer {
+                gate,
+                choice,
+                text: Some(CHANGED.to_owned()),
+                items: None,
+            };
+            world.input(Input::Command {
+                by: by.into(),
+                command: SessionCommand::AnswerGate(answer),
+            });
         }
         assert_eq!(world.refused.len(), 4, "{:?}", world.refused);
         assert_eq!(proposed(&world).len(), 2);
@@ -309,7 +445,9 @@ fn agents_and_hooks_approve_nothing() {
 #[test]
 fn a_message_that_arrives_after_the_approval_leads_to_a_new_proposal() {
     let mut world = asks(&[TWO, ONE]);
-    world.command(SessionCommand::Message { text: "Wait, in one step.".into() });
+    world.command(SessionCommand::Message {
+        text: "Wait, in one step.".into(),
+    });
     answer(&mut world, GateChoice::Approve, None);
     let world = until(world, |world| world.state.gates.open.is_some());
     assert!(!world.state.proposal.is_approved, "{}", world.story());
@@ -319,11 +457,19 @@ fn a_message_that_arrives_after_the_approval_leads_to_a_new_proposal() {
 /// A proposal of many tasks, each after the one before.
 fn many() -> World {
     let task = |n: usize| {
-        let after = if n == 0 { String::new() } else { format!("\"task-{}\"", (n - 1) / 4) };
-        format!("{{\"id\": \"task-{n}\", \"goal\": \"Write part {n}, with its tests.\", \"depends_on\": [{after}]}}")
+        let after = if n == 0 {
+            String::new()
+        } else {
+            format!("\"task-{}\"", (n - 1) / 4)
+        };
+        format!(
+            "{{\"id\": \"task-{n}\", \"goal\": \"Write part {n}, with its tests.\", \"depends_on\": [{after}]}}"
+        )
     };
     let tasks = (0..40).map(task).collect::<Vec<_>>().join(", ");
-    asks(&[Box::leak(format!("{{\"tasks\": [{tasks}]}}").into_boxed_str())])
+    asks(&[Box::leak(
+        format!("{{\"tasks\": [{tasks}]}}").into_boxed_str(),
+    )])
 }
 
 #[test]
@@ -335,14 +481,22 @@ fn a_long_tree_scrolls_while_all_answers_stay_in_sight() {
         assert!(first.contains("task-0: Write part 0"), "{first}");
         let mut last = first;
         for _ in 0..40 {
-            for label in ["Approve these tasks", "Edit the tasks…", "Write to the agent…", "Queue nothing"] {
+            for label in [
+                "Approve these tasks",
+                "Edit the tasks…",
+                "Write to the agent…",
+                "Queue nothing",
+            ] {
                 assert!(last.contains(label), "no `{label}` at {size:?}:\n{last}");
             }
             screen.press("page-down");
             last = screen.frame();
         }
         // In the order of the tree, the last one of the last branch.
-        assert!(last.contains("task-16: ") || last.contains("└ task-19"), "{last}");
+        assert!(
+            last.contains("task-16: ") || last.contains("└ task-19"),
+            "{last}"
+        );
         assert!(last.contains("PgUp more"), "{last}");
     }
 }
@@ -352,22 +506,46 @@ fn a_change_that_the_session_refuses_comes_back_to_the_editor() {
     let world = asks(&[TWO]);
     let mut screen = Screen::of(&world, (80, 24)).armed();
     screen.press("2");
-    assert!(screen.frame().contains("goal: \"Write the parser.\""), "{}", screen.frame());
+    assert!(
+        screen.frame().contains("goal: \"Write the parser.\""),
+        "{}",
+        screen.frame()
+    );
     screen.press("end enter");
     screen.type_text("- { id: first, goal: Look around. }");
     let requests = screen.press("ctrl-s");
-    let [ScreenRequest::Command(command)] = requests.as_slice() else { panic!("{requests:?}") };
-    assert!(!screen.frame().contains("The proposed tasks"), "{}", screen.frame());
-    screen.told(ScreenEvent::Refused(command.clone(), "these tasks cannot be queued".into()));
+    let [ScreenRequest::Command(command)] = requests.as_slice() else {
+        panic!("{requests:?}")
+    };
+    assert!(
+        !screen.frame().contains("The proposed tasks"),
+        "{}",
+        screen.frame()
+    );
+    screen.told(ScreenEvent::Refused(
+        command.clone(),
+        "these tasks cannot be queued".into(),
+    ));
     let frame = screen.frame();
-    assert!(frame.contains("The proposed tasks") && frame.contains("{ id: first, goal: Look around. }"), "{frame}");
+    assert!(
+        frame.contains("The proposed tasks") && frame.contains("{ id: first, goal: Look around. }"),
+        "{frame}"
+    );
     // And one that is accepted is in the tree.
     let mut world = world;
     world.command(command.clone());
     assert!(world.refused.is_empty(), "{:?}", world.refused);
     let mut screen = Screen::of(&world, (80, 24)).armed();
-    assert!(screen.frame().contains("The changed proposal has 3 tasks"), "{}", screen.frame());
-    assert!(screen.frame().contains("first: Look around."), "{}", screen.frame());
+    assert!(
+        screen.frame().contains("The changed proposal has 3 tasks"),
+        "{}",
+        screen.frame()
+    );
+    assert!(
+        screen.frame().contains("first: Look around."),
+        "{}",
+        screen.frame()
+    );
 }
 
 #[test]
@@ -389,7 +567,11 @@ fn a_change_with_mistakes_stays_in_the_editor_which_names_them() {
     }
     // Nothing is lost by one press.
     screen.press("esc");
-    assert!(screen.frame().contains("esc again discards the change"), "{}", screen.frame());
+    assert!(
+        screen.frame().contains("esc again discards the change"),
+        "{}",
+        screen.frame()
+    );
 }
 
 #[test]
@@ -406,12 +588,27 @@ fn a_past_gate_of_a_proposal_cannot_be_answered_or_edited() {
 fn the_tasks_can_be_changed_in_the_users_editor() {
     let mut screen = Screen::of(&asks(&[TWO]), (80, 24)).armed();
     let requests = screen.press("E");
-    let [ScreenRequest::EditOutside(purpose, before)] = requests.as_slice() else { panic!("{requests:?}") };
+    let [ScreenRequest::EditOutside(purpose, before)] = requests.as_slice() else {
+        panic!("{requests:?}")
+    };
     assert!(before.starts_with("tasks:\n- id: \"parser\"\n"), "{before}");
-    let edited =
-        |text: &str| ScreenEvent::Edited { purpose: purpose.clone(), before: before.clone(), text: text.to_owned() };
+    let edited = |text: &str| ScreenEvent::Edited {
+        purpose: purpose.clone(),
+        before: before.clone(),
+        text: text.to_owned(),
+    };
     let sent = screen.told(edited("tasks: [{ id: all, goal: Do it. }]"));
-    assert!(matches!(sent.as_slice(), [ScreenRequest::Command(SessionCommand::AnswerGate(_))]), "{sent:?}");
+    assert!(
+        matches!(
+            sent.as_slice(),
+            [ScreenRequest::Command(SessionCommand::AnswerGate(_))]
+        ),
+        "{sent:?}"
+    );
     assert_eq!(screen.told(edited("tasks: []")), []);
-    assert!(screen.frame().contains("# there are no tasks"), "{}", screen.frame());
+    assert!(
+        screen.frame().contains("# there are no tasks"),
+        "{}",
+        screen.frame()
+    );
 }

@@ -36,14 +36,20 @@ impl QueueHome {
 }
 
 impl QueueHome {
-    /// Waits until the queue's commands reach the session. Through a server that is later than its first prompt.
+    /// Waits until the queue's commands reach the session. Through a server that is later than its
+    /// first prompt.
     fn wait_for_session(&self, project: &Project) {
         let reach = match self {
             Self::Server(server) => vec!["--nats".to_owned(), server.url()],
             Self::Project => Vec::new(),
         };
         let reach: Vec<&str> = reach.iter().map(String::as_str).collect();
-        until("the session can be reached", || project.creel(&[&["status", "-s", "s"], &reach[..]].concat()).code == 0);
+        until("the session can be reached", || {
+            project
+                .creel(&[&["status", "-s", "s"], &reach[..]].concat())
+                .code
+                == 0
+        });
     }
 }
 
@@ -78,19 +84,49 @@ fn tasks_are_done_by_priority_and_after_their_dependencies(home: &QueueHome) {
     let add = |args: &[&str]| here.queue(&[&["add"], args].concat()).out;
     assert_eq!(add(&["Write it", "-p", "3", "-d", "a.rs"]), "1\n");
     assert_eq!(add(&["Test it", "-p", "0", "--depends-on", "1"]), "2\n");
-    assert_eq!(add(&["Look around", "-p", "1", "--id", "look", "-l", "x"]), "look\n");
-    assert_eq!(add(&["Say so", "--depends-on", "2", "--depends-on", "look"]), "4\n");
-    assert_eq!(["1", "2", "look", "4"].map(|id| here.state(id)), ["ready", "created", "ready", "created"]);
+    assert_eq!(
+        add(&["Look around", "-p", "1", "--id", "look", "-l", "x"]),
+        "look\n"
+    );
+    assert_eq!(
+        add(&["Say so", "--depends-on", "2", "--depends-on", "look"]),
+        "4\n"
+    );
+    assert_eq!(
+        ["1", "2", "look", "4"].map(|id| here.state(id)),
+        ["ready", "created", "ready", "created"]
+    );
     let ran = here.drain(&[]);
-    assert_eq!((ran.code, order(&ran, "completed").join(" ").as_str()), (0, "look 1 2 4"), "{}", ran.err);
+    assert_eq!(
+        (ran.code, order(&ran, "completed").join(" ").as_str()),
+        (0, "look 1 2 4"),
+        "{}",
+        ran.err
+    );
     let task = here.queued("2");
-    assert_eq!((&task["result"], &task["by"]["session"]), (&"It is in a.rs.".into(), &"task-2".into()));
+    assert_eq!(
+        (&task["result"], &task["by"]["session"]),
+        (&"It is in a.rs.".into(), &"task-2".into())
+    );
     let prompt = here.creel(&["show", "task-2", "--prompts"]).out;
-    assert!(prompt.contains("Test it\n\n[Result of task 1: Write it]\nIt is in a.rs.\n"), "{prompt}");
+    assert!(
+        prompt.contains("Test it\n\n[Result of task 1: Write it]\nIt is in a.rs.\n"),
+        "{prompt}"
+    );
     let listed = here.queue(&["list", "-l", "x"]).out;
-    assert!(listed.contains("look  completed  1               task-look on "), "{listed}");
+    assert!(
+        listed.contains("look  completed  1               task-look on "),
+        "{listed}"
+    );
     let again = here.creel(&["task", "add", "--queue", "x", "--depends-on", "nothing"]);
-    assert!(again.code == 1 && again.err.contains("the queue has no task nothing to depend on"), "{}", again.err);
+    assert!(
+        again.code == 1
+            && again
+                .err
+                .contains("the queue has no task nothing to depend on"),
+        "{}",
+        again.err
+    );
 }
 
 fn a_worker_gets_its_types_and_types_take_turns(home: &QueueHome) {
@@ -99,22 +135,46 @@ fn a_worker_gets_its_types_and_types_take_turns(home: &QueueHome) {
         here.queue(&["add", "Do it", "-t", kind]);
     }
     here.queue(&["add", "For another", "-t", "a", "--agent", "other"]);
-    assert_eq!(order(&here.drain(&["--types", "a,b", "--agent", "demo"]), "completed"), ["1", "3", "2", "4"]);
-    assert_eq!((here.state("5"), here.state("6")), ("ready".into(), "ready".into()));
-    assert_eq!(order(&here.drain(&["--agent", "other", "--types", "a"]), "completed"), ["6"]);
+    assert_eq!(
+        order(
+            &here.drain(&["--types", "a,b", "--agent", "demo"]),
+            "completed"
+        ),
+        ["1", "3", "2", "4"]
+    );
+    assert_eq!(
+        (here.state("5"), here.state("6")),
+        ("ready".into(), "ready".into())
+    );
+    assert_eq!(
+        order(
+            &here.drain(&["--agent", "other", "--types", "a"]),
+            "completed"
+        ),
+        ["6"]
+    );
 }
 
 fn the_user_decides_about_a_task(home: &QueueHome) {
-    let here = home.project("", "otherwise: { say: 'I cannot. <promise>BLOCKED</promise>' }\n");
+    let here = home.project(
+        "",
+        "otherwise: { say: 'I cannot. <promise>BLOCKED</promise>' }\n",
+    );
     here.queue(&["add", "Do it", "--id", "a"]);
     here.queue(&["add", "Do more", "--id", "b", "--depends-on", "a"]);
     assert_eq!(here.drain(&[]).code, 0);
-    assert_eq!((here.state("a"), here.state("b")), ("blocked".into(), "created".into()));
+    assert_eq!(
+        (here.state("a"), here.state("b")),
+        ("blocked".into(), "created".into())
+    );
     here.write("s.yaml", &format!("turns: []\n{DONE}"));
     here.queue(&["start", "a"]);
     let ran = here.drain(&[]);
     assert_eq!(order(&ran, "completed"), ["a", "b"], "{}", ran.err);
-    assert_eq!((&here.queued("a")["by"]["session"], &here.queued("a")["run"]), (&"task-a-2".into(), &2.into()));
+    assert_eq!(
+        (&here.queued("a")["by"]["session"], &here.queued("a")["run"]),
+        (&"task-a-2".into(), &2.into())
+    );
     here.queue(&["add", "By hand", "--id", "c"]);
     here.queue(&["add", "Never", "--id", "d"]);
     here.queue(&["add", "After that", "--id", "f", "--depends-on", "d"]);
@@ -122,7 +182,11 @@ fn the_user_decides_about_a_task(home: &QueueHome) {
     here.queue(&["remove", "d"]);
     assert_eq!(order(&here.drain(&[]), "completed"), ["f"]);
     assert!(!here.queue(&["list"]).out.contains("Never"));
-    assert!(here.creel(&["task", "add", "--queue", "x", "--id", "d"]).err.contains("or had one"));
+    assert!(
+        here.creel(&["task", "add", "--queue", "x", "--id", "d"])
+            .err
+            .contains("or had one")
+    );
 }
 
 fn a_killed_worker_ends_its_session_and_another_worker_continues_it(home: &QueueHome) {
@@ -130,12 +194,17 @@ fn a_killed_worker_ends_its_session_and_another_worker_continues_it(home: &Queue
     here.queue(&["add", "Do it"]);
     let mut first = here.worker(&[]);
     first.wait_until("begin", |task| is(task, "1", "active"));
-    let pid: i32 = eventually_in(&here.root().join("pids")).parse().expect("a number");
+    let pid: i32 = eventually_in(&here.root().join("pids"))
+        .parse()
+        .expect("a number");
     first.kill();
     until("its agent is gone", || !lives(pid));
     let mut second = here.worker(&["--drain"]);
     let begun = second.wait_until("begin", |task| is(task, "1", "active"));
-    assert_eq!((&begun["attempt"], &begun["by"]["session"]), (&2.into(), &"task-1".into()));
+    assert_eq!(
+        (&begun["attempt"], &begun["by"]["session"]),
+        (&2.into(), &"task-1".into())
+    );
     here.write("go", "");
     second.wait_until("end", |task| is(task, "1", "completed"));
     assert_eq!(second.end().code, 0);
@@ -146,14 +215,21 @@ fn a_worker_that_is_asked_to_end_returns_its_task_at_once(home: &QueueHome) {
     here.queue(&["add", "Do it"]);
     let mut first = Started::of(here.command(&["worker", "--trust", "--json", "--lease", "1h"]));
     first.wait_until("begin", |task| is(task, "1", "active"));
-    let pid: i32 = eventually_in(&here.root().join("pids")).parse().expect("a number");
+    let pid: i32 = eventually_in(&here.root().join("pids"))
+        .parse()
+        .expect("a number");
     first.signal(Signal::TERM);
     first.wait_until("back", |task| is(task, "1", "ready"));
     assert_eq!(first.end().code, 130);
     assert!(!lives(pid));
     here.write("go", "");
     let ran = here.drain(&[]);
-    assert_eq!((ran.code, order(&ran, "completed")), (0, vec!["1".to_owned()]), "{}", ran.err);
+    assert_eq!(
+        (ran.code, order(&ran, "completed")),
+        (0, vec!["1".to_owned()]),
+        "{}",
+        ran.err
+    );
     assert_eq!(here.queued("1")["attempt"], 1);
 }
 
@@ -162,12 +238,16 @@ fn a_suspended_worker_loses_its_task(home: &QueueHome) {
     here.queue(&["add", "Do it"]);
     let mut first = here.worker(&["--drain"]);
     first.wait_until("begin", |task| is(task, "1", "active"));
-    let pid: i32 = eventually_in(&here.root().join("pids")).parse().expect("a number");
+    let pid: i32 = eventually_in(&here.root().join("pids"))
+        .parse()
+        .expect("a number");
     first.signal(Signal::STOP);
     // Its session ends meanwhile, so the second worker has only its result to report.
     here.write("go", "");
     let journal = here.root().join(".creel/sessions/task-1/journal.jsonl");
-    until("it is over", || fs::read_to_string(&journal).is_ok_and(|text| text.contains("session_ended")));
+    until("it is over", || {
+        fs::read_to_string(&journal).is_ok_and(|text| text.contains("session_ended"))
+    });
     let ran = here.drain(&[]);
     assert_eq!(order(&ran, "completed"), ["1"], "{}", ran.err);
     let done = here.queued("1");
@@ -182,8 +262,21 @@ fn a_task_that_keeps_killing_its_session_is_blocked_in_the_end(home: &QueueHome)
     let here = home.project("", "otherwise: { say: x, run: 'kill -9 $PPID; sleep 9' }\n");
     here.queue(&["add", "Do it"]);
     let ran = here.drain(&[]);
-    assert_eq!((ran.code, order(&ran, "active").len(), order(&ran, "blocked").len()), (0, 5, 1), "{}", ran.err);
-    assert!(here.queued("1")["reason"].as_str().is_some_and(|why| why.contains("5 workers started it")));
+    assert_eq!(
+        (
+            ran.code,
+            order(&ran, "active").len(),
+            order(&ran, "blocked").len()
+        ),
+        (0, 5, 1),
+        "{}",
+        ran.err
+    );
+    assert!(
+        here.queued("1")["reason"]
+            .as_str()
+            .is_some_and(|why| why.contains("5 workers started it"))
+    );
 }
 
 fn a_worker_that_waits_gets_a_task_that_is_added_later(home: &QueueHome) {
@@ -199,15 +292,24 @@ fn a_worker_that_waits_gets_a_task_that_is_added_later(home: &QueueHome) {
 
 fn a_session_hands_its_tasks_to_workers_and_gets_their_results(home: &QueueHome) {
     let script = "  - { when: GOAL, say: 'Yes. <promise>COMPLETE</promise>', run: 'until [ -e home ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
-    let here = home.project("prompt: GOAL", "").file("s.yaml", &format!("turns:\n{script}{DONE}"));
+    let here = home
+        .project("prompt: GOAL", "")
+        .file("s.yaml", &format!("turns:\n{script}{DONE}"));
     let mut session = here.start();
     session.wait_for("prompt_sent");
     home.wait_for_session(&here);
-    let add = |args: &[&str]| here.queue(&[&["add", "-s", "s"], args].concat()).out.trim().to_owned();
+    let add = |args: &[&str]| {
+        here.queue(&[&["add", "-s", "s"], args].concat())
+            .out
+            .trim()
+            .to_owned()
+    };
     assert_eq!(add(&["Part one"]), "task_1");
     assert_eq!(add(&["Part two", "--depends-on", "task_1"]), "task_2");
     let worker = here.worker(&[]);
-    until("both are done", || here.own_task("task_2")["state"] == "completed");
+    until("both are done", || {
+        here.own_task("task_2")["state"] == "completed"
+    });
     assert_eq!(here.own_task("task_1")["result"], "It is in a.rs.");
     worker.signal(Signal::TERM);
     worker.end();
@@ -219,17 +321,24 @@ fn a_session_hands_its_tasks_to_workers_and_gets_their_results(home: &QueueHome)
 fn a_task_that_an_agent_adds_or_makes_ready_last_is_in_the_queue(home: &QueueHome) {
     let creel = env!("CARGO_BIN_EXE_creel");
     let last = |goal: &str, command: &str| {
-        let script = format!("turns:\n  - {{ run: '{creel} {command}', say: '<promise>COMPLETE</promise>' }}\n");
+        let script = format!(
+            "turns:\n  - {{ run: '{creel} {command}', say: '<promise>COMPLETE</promise>' }}\n"
+        );
         let here = home.project("prompt: GOAL", "").file("s.yaml", &script);
         let ran = here.run();
         assert_eq!(ran.code, 0, "{}", ran.err);
-        let queued: Vec<Value> = serde_json::from_str(&here.queue(&["list", "--json"]).out).expect("JSON");
-        let goals: Vec<&str> = queued.iter().filter_map(|task| task["goal"].as_str()).collect();
+        let queued: Vec<Value> =
+            serde_json::from_str(&here.queue(&["list", "--json"]).out).expect("JSON");
+        let goals: Vec<&str> = queued
+            .iter()
+            .filter_map(|task| task["goal"].as_str())
+            .collect();
         assert!(goals.contains(&goal), "{command}: {goals:?} {}", ran.out);
     };
     last("Later", "task add --queue Later > added");
     // Nothing waits for the queue here.
-    let command = "task add Now && creel task add --queue Last --depends-on task_1 && creel task done task_1";
+    let command =
+        "task add Now && creel task add --queue Last --depends-on task_1 && creel task done task_1";
     last("Last", &command.replace("creel", creel));
 }
 
@@ -239,21 +348,34 @@ fn each_task_is_completed_once_although_workers_are_killed(home: &QueueHome) {
     let here = home
         .project("", "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', run: 'echo $CREEL_SESSION >> done' }\n");
     for n in 0..TASKS {
-        here.queue(&["add", "Do it", "--id", &format!("t{n}"), "-p", &(n % 5).to_string()]);
+        here.queue(&[
+            "add",
+            "Do it",
+            "--id",
+            &format!("t{n}"),
+            "-p",
+            &(n % 5).to_string(),
+        ]);
     }
-    let seed = std::env::var("CREEL_QUEUE_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = std::env::var("CREEL_QUEUE_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
     let mut chance = Chance(seed);
     let mut workers = [here.worker(&[]), here.worker(&[])].map(Some);
     let states = || -> BTreeMap<String, usize> {
-        let all: Vec<Value> = serde_json::from_str(&here.queue(&["list", "--json"]).out).expect("JSON");
+        let all: Vec<Value> =
+            serde_json::from_str(&here.queue(&["list", "--json"]).out).expect("JSON");
         let mut states = BTreeMap::new();
         for task in &all {
-            *states.entry(task["state"].as_str().expect("a state").to_owned()).or_default() += 1;
+            *states
+                .entry(task["state"].as_str().expect("a state").to_owned())
+                .or_default() += 1;
         }
         states
     };
-    let completed = |states: &BTreeMap<String, usize>| states.get("completed").copied().unwrap_or_default();
+    let completed =
+        |states: &BTreeMap<String, usize>| states.get("completed").copied().unwrap_or_default();
     let mut kill_at = 2 + usize::try_from(chance.below(6)).expect("small");
     until("all are completed", || {
         let states = states();
@@ -269,10 +391,18 @@ fn each_task_is_completed_once_although_workers_are_killed(home: &QueueHome) {
         worker.signal(Signal::TERM);
         worker.end();
     }
-    assert_eq!(states(), BTreeMap::from([("completed".to_owned(), TASKS)]), "seed {seed}");
+    assert_eq!(
+        states(),
+        BTreeMap::from([("completed".to_owned(), TASKS)]),
+        "seed {seed}"
+    );
     let sessions = fs::read_dir(here.root().join(".creel/sessions")).expect("a folder");
     let names = sessions.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| name.starts_with("task-")).collect();
     names.sort();
-    assert_eq!(names.len(), TASKS, "seed {seed}: a task has one session: {names:?}");
+    assert_eq!(
+        names.len(),
+        TASKS,
+        "seed {seed}: a task has one session: {names:?}"
+    );
 }

@@ -9,14 +9,24 @@ use crate::support::folder;
 
 /// Shells that are `sh` on some system; missing ones are skipped.
 fn shells() -> impl Iterator<Item = &'static str> {
-    let installed = |shell: &&str| *shell == "sh" || Command::new(shell).args(["-c", ":"]).output().is_ok();
+    let installed =
+        |shell: &&str| *shell == "sh" || Command::new(shell).args(["-c", ":"]).output().is_ok();
     ["sh", "bash"].into_iter().filter(installed)
 }
 
 fn output_of(shell: &str, command: &str, value: &str) -> String {
     let expanded = expand(command).expect("a place that can be quoted");
-    let output = Command::new(shell).arg("-c").arg(expanded).env(variable("error"), value).output().expect("a shell");
-    assert!(output.status.success(), "{shell}: {command}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(shell)
+        .arg("-c")
+        .arg(expanded)
+        .env(variable("error"), value)
+        .output()
+        .expect("a shell");
+    assert!(
+        output.status.success(),
+        "{shell}: {command}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -82,7 +92,10 @@ const PLACES: &[&str] = &[
 ];
 
 /// Each prints the value once, in brackets, and a line break.
-const DOCUMENTS: &[&str] = &["cat <<EOF\n[{{error}}]\nEOF", "cat <<-EOF; : {{error}}\n\t[{{error}}]\n\tEOF"];
+const DOCUMENTS: &[&str] = &[
+    "cat <<EOF\n[{{error}}]\nEOF",
+    "cat <<-EOF; : {{error}}\n\t[{{error}}]\n\tEOF",
+];
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
@@ -102,14 +115,20 @@ proptest! {
 
 #[test]
 fn a_name_without_a_value_is_empty_text() {
-    let expanded =
-        expand("set -u; printf '[%s]' {{error}} '{{error}}' \"{{error}}\"").expect("a place that can be quoted");
-    let output = Command::new("sh").arg("-c").arg(expanded).env_remove("CREEL_ERROR").output().expect("a shell");
+    let expanded = expand("set -u; printf '[%s]' {{error}} '{{error}}' \"{{error}}\"")
+        .expect("a place that can be quoted");
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(expanded)
+        .env_remove("CREEL_ERROR")
+        .output()
+        .expect("a shell");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "[][][]");
 }
 
-/// A value is only ever a variable, so the shell that creel starts never runs it. These commands hand the variable to
-/// something that does. They are why `expand` knows programs that run their arguments or their input.
+/// A value is only ever a variable, so the shell that creel starts never runs it. These commands
+/// hand the variable to something that does. They are why `expand` knows programs that run their
+/// arguments or their input.
 #[test]
 fn each_kind_of_command_that_is_refused_would_run_the_value() {
     for (command, written_out) in [
@@ -119,18 +138,36 @@ fn each_kind_of_command_that_is_refused_would_run_the_value() {
         ("trap {{error}} EXIT", "trap \"$CREEL_ERROR\" EXIT"),
         ("env sh -c {{error}}", "env sh -c \"$CREEL_ERROR\""),
         ("sh <<E\n{{error}}\nE", "sh <<E\n$CREEL_ERROR\nE"),
-        ("printf '%s\\n' {{error}} | sh", "printf '%s\\n' \"$CREEL_ERROR\" | sh"),
-        ("x={{error}}; printf '%s\\n' \"$x\" | sh", "x=$CREEL_ERROR; printf '%s\\n' \"$x\" | sh"),
-        ("{ printf '%s\\n' {{error}}; } | sh", "{ printf '%s\\n' \"$CREEL_ERROR\"; } | sh"),
-        ("printf '%s' {{error}} | xargs -I% sh -c %", "printf '%s' \"$CREEL_ERROR\" | xargs -I% sh -c %"),
+        (
+            "printf '%s\\n' {{error}} | sh",
+            "printf '%s\\n' \"$CREEL_ERROR\" | sh",
+        ),
+        (
+            "x={{error}}; printf '%s\\n' \"$x\" | sh",
+            "x=$CREEL_ERROR; printf '%s\\n' \"$x\" | sh",
+        ),
+        (
+            "{ printf '%s\\n' {{error}}; } | sh",
+            "{ printf '%s\\n' \"$CREEL_ERROR\"; } | sh",
+        ),
+        (
+            "printf '%s' {{error}} | xargs -I% sh -c %",
+            "printf '%s' \"$CREEL_ERROR\" | xargs -I% sh -c %",
+        ),
         ("awk {{error}}", "awk \"$CREEL_AWK\""),
     ] {
         let refused = expand(command).expect_err(command);
         assert_eq!(refused.place, UnsafePosition::OtherShell, "{command}");
         let folder = folder();
         let mut shell = Command::new("sh");
-        shell.arg("-c").arg(written_out).current_dir(folder.path()).stdin(Stdio::null());
-        shell.env("CREEL_ERROR", "x=1; touch pwned").env("CREEL_AWK", "BEGIN { system(\"touch pwned\") }");
+        shell
+            .arg("-c")
+            .arg(written_out)
+            .current_dir(folder.path())
+            .stdin(Stdio::null());
+        shell
+            .env("CREEL_ERROR", "x=1; touch pwned")
+            .env("CREEL_AWK", "BEGIN { system(\"touch pwned\") }");
         shell.output().expect("a shell");
         assert!(folder.path().join("pwned").exists(), "{written_out}");
     }
@@ -140,11 +177,20 @@ fn each_kind_of_command_that_is_refused_would_run_the_value() {
 fn the_notification_of_the_seed_is_complete() {
     let command = "printf '%s' '{\"text\": \"Iteration {{iteration}} done\"}'";
     let expanded = expand(command).expect("a place that can be quoted");
-    let output = Command::new("sh").arg("-c").arg(expanded).env("CREEL_ITERATION", "3").output().expect("a shell");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), r#"{"text": "Iteration 3 done"}"#);
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(expanded)
+        .env("CREEL_ITERATION", "3")
+        .output()
+        .expect("a shell");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        r#"{"text": "Iteration 3 done"}"#
+    );
 }
 
-/// Random commands, mostly nonsense. Substitutions are in "…", since the shell itself splits others.
+/// Random commands, mostly nonsense. Substitutions are in "…", since the shell itself splits
+/// others.
 fn any_command() -> impl Strategy<Value = String> {
     let piece = proptest::sample::select(vec![
         "{{error}}",
@@ -188,7 +234,8 @@ fn any_command() -> impl Strategy<Value = String> {
         "&& ",
         "| cat",
     ]);
-    proptest::collection::vec(piece, 1..14).prop_map(|pieces| format!("printf '<%s>' {}", pieces.concat()))
+    proptest::collection::vec(piece, 1..14)
+        .prop_map(|pieces| format!("printf '<%s>' {}", pieces.concat()))
 }
 
 proptest! {

@@ -1,4 +1,5 @@
-//! The first commands of README.md work as they are printed, with this creel in place of the installed one.
+//! The first commands of README.md work as they are printed, with this creel in place of the
+//! installed one.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,10 +16,21 @@ const README: &str = include_str!("../../README.md");
 
 /// The commands of the first block below a heading.
 fn commands(heading: &str) -> Vec<Vec<String>> {
-    let section = README.split(&format!("\n## {heading}\n")).nth(1).expect("the section");
-    let block = blocks(section.split("\n## ").next().expect("a section")).into_iter().next().expect("a block");
+    let section = README
+        .split(&format!("\n## {heading}\n"))
+        .nth(1)
+        .expect("the section");
+    let block = blocks(section.split("\n## ").next().expect("a section"))
+        .into_iter()
+        .next()
+        .expect("a block");
     assert_eq!(block.language, "sh");
-    block.text.lines().map(words).filter(|words| !words.is_empty()).collect()
+    block
+        .text
+        .lines()
+        .map(words)
+        .filter(|words| !words.is_empty())
+        .collect()
 }
 
 #[test]
@@ -28,10 +40,30 @@ fn the_install_command_is_valid() {
     // cargo checks the command line and the package before it builds anything.
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["install", "--path", ".", "--locked", "--offline", "--bin", "no-such-program"]).current_dir(root);
+    cargo
+        .args([
+            "install",
+            "--path",
+            ".",
+            "--locked",
+            "--offline",
+            "--bin",
+            "no-such-program",
+        ])
+        .current_dir(root);
     let folder = tempfile::tempdir().expect("a folder");
-    let ran = Ran::of(&cargo.arg("--root").arg(folder.path()).output().expect("cargo starts"));
-    assert!(ran.err.contains("no bin target named `no-such-program`"), "{}", ran.err);
+    let ran = Ran::of(
+        &cargo
+            .arg("--root")
+            .arg(folder.path())
+            .output()
+            .expect("cargo starts"),
+    );
+    assert!(
+        ran.err.contains("no bin target named `no-such-program`"),
+        "{}",
+        ran.err
+    );
     assert!(README.contains("`cargo install creel --locked`"));
 }
 
@@ -59,11 +91,29 @@ fn every_command_of_the_first_session_works_as_printed() {
         if words[1] == "run" {
             args.push("--trust");
         }
-        let path = std::env::join_paths([bin.as_path(), Path::new("/usr/bin"), Path::new("/bin")]).expect("a path");
-        let ran = Ran::of(&project.command(&args).env("PATH", path).output().expect("creel starts"));
-        assert_eq!(ran.code, 0, "creel {}\n{}{}", args.join(" "), ran.out, ran.err);
+        let path = std::env::join_paths([bin.as_path(), Path::new("/usr/bin"), Path::new("/bin")])
+            .expect("a path");
+        let ran = Ran::of(
+            &project
+                .command(&args)
+                .env("PATH", path)
+                .output()
+                .expect("creel starts"),
+        );
+        assert_eq!(
+            ran.code,
+            0,
+            "creel {}\n{}{}",
+            args.join(" "),
+            ran.out,
+            ran.err
+        );
         if words[1] == "check" {
-            assert!(ran.out.contains("is valid\n"), "nothing is missing\n{}", ran.out);
+            assert!(
+                ran.out.contains("is valid\n"),
+                "nothing is missing\n{}",
+                ran.out
+            );
         }
     }
     assert!(project.root().join("fixed").exists());

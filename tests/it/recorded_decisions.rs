@@ -24,11 +24,18 @@ fn change_rules(plan: &mut SessionPlan) {
     for hook in plan.hooks.values_mut().flatten() {
         hook.on_failure = match hook.on_failure {
             None => Some(HookFailurePolicy::Escalate),
-            Some(HookFailurePolicy::Escalate | HookFailurePolicy::Block | HookFailurePolicy::Ignore) => None,
+            Some(
+                HookFailurePolicy::Escalate | HookFailurePolicy::Block | HookFailurePolicy::Ignore,
+            ) => None,
         };
         hook.retry.retries = hook.retry.retries.map(|retries| retries + 3);
     }
-    for hook in plan.hooks.get_mut(&HookPoint::OnTaskComplete).into_iter().flatten() {
+    for hook in plan
+        .hooks
+        .get_mut(&HookPoint::OnTaskComplete)
+        .into_iter()
+        .flatten()
+    {
         hook.enabled = !hook.enabled;
     }
     for hook in &mut plan.automation {
@@ -37,11 +44,15 @@ fn change_rules(plan: &mut SessionPlan) {
 }
 
 fn folded(events: &[Event], change: impl FnOnce(&mut SessionPlan)) -> SessionState {
-    let Some(Event::Session(SessionEvent::Started(began))) = events.first() else { panic!("a journal starts so") };
+    let Some(Event::Session(SessionEvent::Started(began))) = events.first() else {
+        panic!("a journal starts so")
+    };
     let mut began = (**began).clone();
     change(&mut began.plan);
     let mut state = SessionState::new("story", began, UnixTime(0));
-    events[1..].iter().for_each(|event| state.apply(UnixTime(0), event));
+    events[1..]
+        .iter()
+        .for_each(|event| state.apply(UnixTime(0), event));
     state
 }
 
@@ -70,7 +81,8 @@ fn without_decisions(events: &[Event]) -> Vec<Event> {
     events.iter().map(forget).collect()
 }
 
-/// Shows that the changed rules matter: without the recorded decisions, the journal would read differently.
+/// Shows that the changed rules matter: without the recorded decisions, the journal would read
+/// differently.
 fn assert_rules_matter(world: &World) {
     let events = without_decisions(&world.events);
     let differs = |length: usize| {
@@ -79,22 +91,47 @@ fn assert_rules_matter(world: &World) {
         after.began = before.began.clone();
         after != before
     };
-    assert!((1..=events.len()).any(differs), "no rule that changed decides anything here:\n{}", world.story());
+    assert!(
+        (1..=events.len()).any(differs),
+        "no rule that changed decides anything here:\n{}",
+        world.story()
+    );
 }
 
 fn add(goal: &str) -> SessionCommand {
-    SessionCommand::Task { task: TaskCommand::Add(NewTask { goal: goal.into(), ..NewTask::default() }) }
+    SessionCommand::Task {
+        task: TaskCommand::Add(NewTask {
+            goal: goal.into(),
+            ..NewTask::default()
+        }),
+    }
 }
 
 #[test]
 fn retries_that_were_granted_stay_granted() {
     let script = Script::new()
-        .attended(&[(GateKind::RetryLimit, GateChoice::Continue), (GateKind::RetryLimit, GateChoice::Continue)])
+        .attended(&[
+            (GateKind::RetryLimit, GateChoice::Continue),
+            (GateKind::RetryLimit, GateChoice::Continue),
+        ])
         .plan(|plan| plan.max_hook_retries = 1)
-        .hook_with(HookPoint::Stop, "lint", [blocks("a"), blocks("b"), passes()], |spec| spec.retry.retries = Some(0))
-        .hook(HookPoint::Stop, "tests", [blocks("x"), blocks("y"), blocks("z"), passes()]);
+        .hook_with(
+            HookPoint::Stop,
+            "lint",
+            [blocks("a"), blocks("b"), passes()],
+            |spec| spec.retry.retries = Some(0),
+        )
+        .hook(
+            HookPoint::Stop,
+            "tests",
+            [blocks("x"), blocks("y"), blocks("z"), passes()],
+        );
     let world = World::begin(script).run();
-    assert!(world.story().contains("gate 1 continue"), "{}", world.story());
+    assert!(
+        world.story().contains("gate 1 continue"),
+        "{}",
+        world.story()
+    );
     assert_rules_matter(&world);
     assert_reads_the_same(&world);
 }
@@ -104,10 +141,19 @@ fn a_judged_run_keeps_its_judgement() {
     let script = Script::new()
         .hook(HookPoint::SessionStart, "disk", [exits(1, "", "full")])
         .hook(HookPoint::PreIteration, "gone", [breaks()])
-        .hook(HookPoint::Stop, "tests", [exits(1, "2 failed", ""), exits(2, "", "no"), passes()])
-        .hook_with(HookPoint::PostIteration, "log", [exits(3, "", "no log")], |spec| {
-            spec.on_failure = Some(HookFailurePolicy::Escalate);
-        });
+        .hook(
+            HookPoint::Stop,
+            "tests",
+            [exits(1, "2 failed", ""), exits(2, "", "no"), passes()],
+        )
+        .hook_with(
+            HookPoint::PostIteration,
+            "log",
+            [exits(3, "", "no log")],
+            |spec| {
+                spec.on_failure = Some(HookFailurePolicy::Escalate);
+            },
+        );
     let world = World::begin(script).run();
     assert_rules_matter(&world);
     assert_reads_the_same(&world);
@@ -115,16 +161,30 @@ fn a_judged_run_keeps_its_judgement() {
 
 #[test]
 fn a_budget_that_was_granted_stays_granted() {
-    let agent = [Answer::Spends(60), Answer::Spends(70), Answer::Spends(80), DONE];
+    let agent = [
+        Answer::Spends(60),
+        Answer::Spends(70),
+        Answer::Spends(80),
+        DONE,
+    ];
     let script = Script::new()
-        .attended(&[(GateKind::Budget, GateChoice::Continue), (GateKind::Budget, GateChoice::Continue)])
+        .attended(&[
+            (GateKind::Budget, GateChoice::Continue),
+            (GateKind::Budget, GateChoice::Continue),
+        ])
         .plan(|plan| plan.budget.tokens = Some(50))
         .agent(agent);
     let world = World::begin(script).run();
-    assert!(world.story().contains("gate 2 continue"), "{}", world.story());
+    assert!(
+        world.story().contains("gate 2 continue"),
+        "{}",
+        world.story()
+    );
     assert_reads_the_same(&world);
     // Unattended, the budget ends the session, and resuming it grants the budget again.
-    let script = Script::new().plan(|plan| plan.budget.tokens = Some(50)).agent([Answer::Spends(60), DONE]);
+    let script = Script::new()
+        .plan(|plan| plan.budget.tokens = Some(50))
+        .agent([Answer::Spends(60), DONE]);
     let world = World::begin(script).run().resume().run();
     assert!(world.state.account.granted > 0, "{}", world.story());
     assert_rules_matter(&world);
@@ -133,12 +193,14 @@ fn a_budget_that_was_granted_stays_granted() {
 
 #[test]
 fn hooks_of_tasks_stay_due() {
-    let script = Script::new().hook(HookPoint::OnTaskComplete, "notes", [passes()]).automation(
-        "react",
-        100,
-        &[TaskEventKind::TaskCreated, TaskEventKind::TaskCompleted],
-        [prints("[]")],
-    );
+    let script = Script::new()
+        .hook(HookPoint::OnTaskComplete, "notes", [passes()])
+        .automation(
+            "react",
+            100,
+            &[TaskEventKind::TaskCreated, TaskEventKind::TaskCompleted],
+            [prints("[]")],
+        );
     let mut world = World::begin(script);
     world.settle();
     world.command(add("Write the parser"));
@@ -152,12 +214,22 @@ fn hooks_of_tasks_stay_due() {
 
 #[test]
 fn a_turn_leads_where_it_led_before() {
-    let script = Script::new().agent([Answer::Says("one"), Answer::Fails("lost"), Answer::Refuses, DONE]);
+    let script = Script::new().agent([
+        Answer::Says("one"),
+        Answer::Fails("lost"),
+        Answer::Refuses,
+        DONE,
+    ]);
     let mut world = World::begin(script);
     world.settle();
     // A hook's message is sent only while iterations are left, so this depends on the limit.
     let by = ActorKind::Hook.into();
-    world.input(Input::Command { by, command: SessionCommand::Message { text: "Look at the log".into() } });
+    world.input(Input::Command {
+        by,
+        command: SessionCommand::Message {
+            text: "Look at the log".into(),
+        },
+    });
     let world = world.run();
     assert_rules_matter(&world);
     assert_reads_the_same(&world);
@@ -165,7 +237,9 @@ fn a_turn_leads_where_it_led_before() {
 
 #[test]
 fn a_resumed_session_continues_where_it_continued_before() {
-    let script = Script::new().plan(|plan| plan.max_iterations = 2).agent([Answer::Says("one"), Answer::Says("two")]);
+    let script = Script::new()
+        .plan(|plan| plan.max_iterations = 2)
+        .agent([Answer::Says("one"), Answer::Says("two")]);
     let world = World::begin(script).run();
     for length in 1..world.events.len() {
         let killed = World::from_events(world.script.clone(), &world.events[..length]);

@@ -21,16 +21,24 @@ fn read(path: &str) -> String {
 fn codes(source: &str) -> BTreeSet<String> {
     let bodies = source.split("fn code(&self) -> &'static str {").skip(1);
     let bodies = bodies.map(|rest| rest.split("\n    }\n").next().unwrap_or_default());
-    bodies.flat_map(|body| body.split('"').skip(1).step_by(2)).map(str::to_owned).collect()
+    bodies
+        .flat_map(|body| body.split('"').skip(1).step_by(2))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
 fn the_documentation_lists_every_code_and_no_other() {
     let used: BTreeSet<String> = SOURCES.iter().flat_map(|path| codes(&read(path))).collect();
     let page = read("docs/refusals.md");
-    let cells = page.lines().filter(|line| line.starts_with("| `")).map(|line| line.split('|').nth(1).unwrap_or(""));
-    let documented: BTreeSet<String> =
-        cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
+    let cells = page
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.split('|').nth(1).unwrap_or(""));
+    let documented: BTreeSet<String> = cells
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .map(str::to_owned)
+        .collect();
     assert!(used.len() > 60, "{used:?}");
     assert_eq!(documented, used);
 }

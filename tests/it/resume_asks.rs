@@ -1,4 +1,5 @@
-//! `creel resume` of a session that ended at a gate opens the same gate again, before anything else happens.
+//! `creel resume` of a session that ended at a gate opens the same gate again, before anything else
+//! happens.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -14,13 +15,19 @@ fn scripted(rest: &Value, turns: &Value) -> Project {
         "prompt": "GOAL", "agents": { "demo": { "script": "scenario.yaml" } }, "max_iterations": 4,
         "max_hook_retries": 1, "on_limit": "escalate",
     });
-    config.as_object_mut().expect("a map").extend(rest.as_object().expect("a map").clone());
+    config
+        .as_object_mut()
+        .expect("a map")
+        .extend(rest.as_object().expect("a map").clone());
     let scenario = json!({ "turns": turns, "otherwise": { "say": "Nothing to do." } });
     Project::with(&config.to_string()).file("scenario.yaml", &scenario.to_string())
 }
 
 fn fails_until_fixed(turns: &Value) -> Project {
-    scripted(&json!({ "checks": [{ "command": "[ -e fixed ]", "name": "tests" }] }), turns)
+    scripted(
+        &json!({ "checks": [{ "command": "[ -e fixed ]", "name": "tests" }] }),
+        turns,
+    )
 }
 
 fn resume(project: &Project, more: &[&str]) -> Ran {
@@ -34,7 +41,11 @@ fn turns(project: &Project) -> usize {
 /// What each gate asked about, and why.
 fn asked(project: &Project) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    project.kind("gate_opened").iter().map(|gate| (text(&gate["about"]), text(&gate["reason"]))).collect()
+    project
+        .kind("gate_opened")
+        .iter()
+        .map(|gate| (text(&gate["about"]), text(&gate["reason"])))
+        .collect()
 }
 
 fn last_prompt(project: &Project) -> String {
@@ -49,10 +60,20 @@ fn asks_again(project: &Project, about: &str) {
     for nth in 1..3 {
         let before = turns(project);
         let ran = resume(project, &[]);
-        assert_eq!((ran.code, turns(project)), (4, before), "{}{}", ran.out, ran.err);
+        assert_eq!(
+            (ran.code, turns(project)),
+            (4, before),
+            "{}{}",
+            ran.out,
+            ran.err
+        );
         let asked = asked(project);
         let same = &asked[first - 1];
-        assert_eq!((asked.len(), same.0.as_str()), (first + nth, about), "{asked:?}");
+        assert_eq!(
+            (asked.len(), same.0.as_str()),
+            (first + nth, about),
+            "{asked:?}"
+        );
         assert!(asked[first..].iter().all(|gate| gate == same), "{asked:?}");
     }
 }
@@ -60,7 +81,13 @@ fn asks_again(project: &Project, about: &str) {
 #[track_caller]
 fn answers(project: &Project, answer: &[&str], code: i32, outcome: &str) -> Ran {
     let ran = resume(project, &[&["--answer"], answer].concat());
-    assert_eq!((ran.code, project.outcome().as_deref()), (code, Some(outcome)), "{}{}", ran.out, ran.err);
+    assert_eq!(
+        (ran.code, project.outcome().as_deref()),
+        (code, Some(outcome)),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
     ran
 }
 
@@ -72,14 +99,22 @@ fn the_retry_limit_asks_again_and_continue_grants_retries() {
     assert_eq!(project.run().code, 4);
     asks_again(&project, "retry_limit");
     answers(&project, &["continue"], 0, "complete");
-    assert_eq!((turns(&project), project.kind("iteration_started").len()), (3, 1), "the same iteration goes on");
+    assert_eq!(
+        (turns(&project), project.kind("iteration_started").len()),
+        (3, 1),
+        "the same iteration goes on"
+    );
     let answered = project.kind("gate_answered").pop().expect("an answer");
-    assert_eq!((&answered["choice"], &answered["by"]), (&json!("continue"), &json!("cli")));
+    assert_eq!(
+        (&answered["choice"], &answered["by"]),
+        (&json!("continue"), &json!("cli"))
+    );
 }
 
 #[test]
 fn work_that_the_user_repaired_is_checked_first() {
-    let project = fails_until_fixed(&json!([{ "say": DONE }, { "say": DONE, "run": "echo 1 > a" }]));
+    let project =
+        fails_until_fixed(&json!([{ "say": DONE }, { "say": DONE, "run": "echo 1 > a" }]));
     assert_eq!(project.run().code, 4);
     fs::write(project.root().join("fixed"), "").expect("a file");
     answers(&project, &["continue"], 0, "complete");
@@ -102,10 +137,21 @@ fn a_question_of_the_agent_is_asked_again_and_its_answer_reaches_the_agent() {
     let project = scripted(&json!({}), &json!([{ "say": question }, { "say": DONE }]));
     assert_eq!(project.run().code, 4);
     asks_again(&project, "escalation");
-    assert!(asked(&project)[0].1.contains("HTML or PDF?"), "{:?}", asked(&project));
+    assert!(
+        asked(&project)[0].1.contains("HTML or PDF?"),
+        "{:?}",
+        asked(&project)
+    );
     answers(&project, &["message", "PDF, please."], 0, "complete");
-    assert!(last_prompt(&project).contains("PDF, please."), "{}", last_prompt(&project));
-    assert_eq!((turns(&project), project.kind("iteration_started").len()), (2, 2));
+    assert!(
+        last_prompt(&project).contains("PDF, please."),
+        "{}",
+        last_prompt(&project)
+    );
+    assert_eq!(
+        (turns(&project), project.kind("iteration_started").len()),
+        (2, 2)
+    );
 }
 
 #[test]
@@ -129,8 +175,18 @@ fn a_checkpoint_starts_the_next_iteration_instead() {
     let both = resume(&project, &["--checkpoint", "1", "--answer", "continue"]);
     assert_eq!(both.code, 2, "{}", both.err);
     let ran = resume(&project, &["--checkpoint", "1"]);
-    assert_eq!((ran.code, asked(&project).len(), turns(&project)), (0, 1, 2), "{}{}", ran.out, ran.err);
-    assert!(last_prompt(&project).contains("testing"), "{}", last_prompt(&project));
+    assert_eq!(
+        (ran.code, asked(&project).len(), turns(&project)),
+        (0, 1, 2),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
+    assert!(
+        last_prompt(&project).contains("testing"),
+        "{}",
+        last_prompt(&project)
+    );
 }
 
 /// The program of its check is missing until a file with its name is in `bin`.
@@ -150,8 +206,18 @@ fn provide(project: &Project) {
 }
 
 fn with_path(project: &Project, args: &[&str]) -> Ran {
-    let path = format!("{}:{}", project.root().join("bin").display(), std::env::var("PATH").unwrap_or_default());
-    Ran::of(&project.command(args).env("PATH", path).output().expect("creel starts"))
+    let path = format!(
+        "{}:{}",
+        project.root().join("bin").display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    Ran::of(
+        &project
+            .command(args)
+            .env("PATH", path)
+            .output()
+            .expect("creel starts"),
+    )
 }
 
 #[test]
@@ -159,27 +225,66 @@ fn a_check_that_could_not_start_runs_again_as_soon_as_its_program_is_there() {
     let project = with_a_missing_program();
     assert_eq!(project.run().code, 4);
     let reason = "the check `tests` cannot start: `look-closely` is not on PATH";
-    assert_eq!(asked(&project), [("broken_hook".to_owned(), reason.to_owned())]);
-    assert_eq!(turns(&project), 0, "no turn is paid for while a check cannot run");
-    assert_eq!((resume(&project, &[]).code, turns(&project), asked(&project).len()), (4, 0, 2));
+    assert_eq!(
+        asked(&project),
+        [("broken_hook".to_owned(), reason.to_owned())]
+    );
+    assert_eq!(
+        turns(&project),
+        0,
+        "no turn is paid for while a check cannot run"
+    );
+    assert_eq!(
+        (
+            resume(&project, &[]).code,
+            turns(&project),
+            asked(&project).len()
+        ),
+        (4, 0, 2)
+    );
     provide(&project);
     let ran = with_path(&project, &["resume", "s", "--headless"]);
-    assert_eq!((ran.code, turns(&project), asked(&project).len()), (0, 1, 2), "{}{}", ran.out, ran.err);
+    assert_eq!(
+        (ran.code, turns(&project), asked(&project).len()),
+        (0, 1, 2),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
 }
 
 #[test]
 fn a_program_that_disappears_later_is_asked_about_and_resume_refuses_until_it_is_back() {
     let rest = json!({ "checks": [{ "command": "look-closely", "name": "tests" }] });
-    let project = scripted(&rest, &json!([{ "run": "rm bin/look-closely", "say": DONE }]));
+    let project = scripted(
+        &rest,
+        &json!([{ "run": "rm bin/look-closely", "say": DONE }]),
+    );
     provide(&project);
     let ran = with_path(&project, &["run", "--headless", "--trust", "-s", "s"]);
-    assert_eq!((ran.code, asked(&project)[0].0.as_str()), (4, "broken_hook"), "{}{}", ran.out, ran.err);
+    assert_eq!(
+        (ran.code, asked(&project)[0].0.as_str()),
+        (4, "broken_hook"),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
     let ran = with_path(&project, &["resume", "s", "--headless"]);
     assert_eq!((ran.code, turns(&project)), (2, 1), "{}", ran.err);
-    assert!(ran.err.contains("`look-closely` is not on PATH"), "{}", ran.err);
+    assert!(
+        ran.err.contains("`look-closely` is not on PATH"),
+        "{}",
+        ran.err
+    );
     provide(&project);
     let ran = with_path(&project, &["resume", "s", "--headless"]);
-    assert_eq!((ran.code, turns(&project), asked(&project).len()), (0, 1, 1), "{}{}", ran.out, ran.err);
+    assert_eq!(
+        (ran.code, turns(&project), asked(&project).len()),
+        (0, 1, 1),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
 }
 
 #[test]
@@ -192,7 +297,10 @@ fn a_check_that_cannot_start_can_be_disabled() {
 
 #[test]
 fn changed_files_of_creel_are_asked_about_again() {
-    let project = scripted(&json!({}), &json!([{ "run": "echo >> creel.yaml", "say": DONE }]));
+    let project = scripted(
+        &json!({}),
+        &json!([{ "run": "echo >> creel.yaml", "say": DONE }]),
+    );
     assert_eq!(project.run().code, 4);
     asks_again(&project, "tampered");
     answers(&project, &["ignore"], 0, "complete");
@@ -201,13 +309,15 @@ fn changed_files_of_creel_are_asked_about_again() {
 
 #[test]
 fn a_hook_that_escalates_asks_again() {
-    let rest =
-        json!({ "hooks": { "pre_iteration": [{ "command": "exit 1", "name": "look", "on_failure": "escalate" }] } });
+    let rest = json!({ "hooks": { "pre_iteration": [{ "command": "exit 1", "name": "look", "on_failure": "escalate" }] } });
     let project = scripted(&rest, &json!([{ "say": DONE }]));
     assert_eq!(project.run().code, 4);
     asks_again(&project, "escalation");
     answers(&project, &["continue"], 0, "complete");
-    assert_eq!((turns(&project), project.kind("iteration_started").len()), (1, 1));
+    assert_eq!(
+        (turns(&project), project.kind("iteration_started").len()),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -230,17 +340,32 @@ fn a_submit_that_was_left_starts_again_without_further_repairs() {
         "submit": true,
         "hooks": { "before_submit": [{ "command": "[ -e ready ] || { echo not yet; exit 2; }", "name": "ready" }] },
     });
-    let project = scripted(&rest, &json!([{ "run": "touch made", "say": DONE }, { "say": "no" }, { "say": "no" }]));
+    let project = scripted(
+        &rest,
+        &json!([{ "run": "touch made", "say": DONE }, { "say": "no" }, { "say": "no" }]),
+    );
     assert_eq!(project.run().code, 4, "{:?}", project.outcome());
     let before = turns(&project);
     assert_eq!(resume(&project, &[]).code, 4);
-    assert_eq!(turns(&project), before, "the gate asks before the agent works");
+    assert_eq!(
+        turns(&project),
+        before,
+        "the gate asks before the agent works"
+    );
     let wrong = resume(&project, &["--answer", "complete"]);
-    assert_eq!((wrong.code, wrong.err.contains("retry")), (2, true), "{}", wrong.err);
+    assert_eq!(
+        (wrong.code, wrong.err.contains("retry")),
+        (2, true),
+        "{}",
+        wrong.err
+    );
     answers(&project, &["skip"], 0, "complete");
     assert_eq!(turns(&project), before);
     let ended = project.kind("session_ended").pop().expect("an end");
-    assert_eq!(ended["reason"], "no checks are configured, and the agent says it is done");
+    assert_eq!(
+        ended["reason"],
+        "no checks are configured, and the agent says it is done"
+    );
 }
 
 #[test]
@@ -255,7 +380,12 @@ fn an_answer_that_the_gate_does_not_offer_changes_nothing() {
         (vec!["escalate"], "continue"),
     ] {
         let ran = resume(&project, &[&["--answer"], &answer[..]].concat());
-        assert_eq!((ran.code, ran.err.contains(names)), (2, true), "{answer:?}: {}", ran.err);
+        assert_eq!(
+            (ran.code, ran.err.contains(names)),
+            (2, true),
+            "{answer:?}: {}",
+            ran.err
+        );
     }
     assert_eq!(project.records().len(), before);
 }
@@ -265,7 +395,12 @@ fn without_a_gate_there_is_nothing_to_answer() {
     let project = scripted(&json!({ "max_iterations": 1 }), &json!([{ "say": "more" }]));
     assert_eq!(project.run().code, 3);
     let ran = resume(&project, &["-n", "2", "--answer", "continue"]);
-    assert_eq!((ran.code, ran.err.contains("nothing to answer")), (2, true), "{}", ran.err);
+    assert_eq!(
+        (ran.code, ran.err.contains("nothing to answer")),
+        (2, true),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]
@@ -285,10 +420,19 @@ fn a_gate_about_a_repair_is_asked_again_before_anything_is_pushed() {
     assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
     asks_again(&project, "tampered");
     let ended = project.kind("pipeline_ended").pop().expect("an end");
-    assert!(ended["reason"].as_str().is_some_and(|reason| reason.contains("p.txt")), "{ended}");
+    assert!(
+        ended["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("p.txt")),
+        "{ended}"
+    );
     answers(&project, &["ignore"], 4, "escalated");
     let last = asked(&project).pop().expect("a gate");
-    assert_eq!(last.0, "submit", "accepted work is submitted only on your word: {}", last.1);
+    assert_eq!(
+        last.0, "submit",
+        "accepted work is submitted only on your word: {}",
+        last.1
+    );
     assert!(!project.root().join("../pushed").exists());
 }
 
@@ -301,12 +445,21 @@ fn a_submit_over_work_that_was_broken_since_asks_before_the_agent_works() {
             { "command": "echo bad > state", "name": "spoil" }, { "command": "touch ../pushed", "name": "push" },
         ] },
     });
-    let project = scripted(&rest, &json!([{ "run": "echo good > state", "say": DONE }, { "say": "no" }]));
+    let project = scripted(
+        &rest,
+        &json!([{ "run": "echo good > state", "say": DONE }, { "say": "no" }]),
+    );
     let ran = project.run();
     assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
     let before = turns(&project);
     let ran = resume(&project, &[]);
-    assert_eq!((ran.code, turns(&project)), (4, before), "{}{}", ran.out, ran.err);
+    assert_eq!(
+        (ran.code, turns(&project)),
+        (4, before),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
     assert_eq!(asked(&project).pop().expect("a gate").0, "submit");
     assert!(!project.root().join("../pushed").exists());
 }
@@ -331,11 +484,22 @@ fn a_question_in_a_repair_is_asked_before_anything_is_pushed() {
         ] },
     });
     let question = "Which changelog do you mean?\n<promise>ESCALATE</promise>";
-    let project = scripted(&rest, &json!([{ "run": "touch made", "say": DONE }, { "say": question }]));
+    let project = scripted(
+        &rest,
+        &json!([{ "run": "touch made", "say": DONE }, { "say": question }]),
+    );
     let ran = project.run();
     assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
     let gate = asked(&project).pop().expect("a gate");
-    assert_eq!((gate.0.as_str(), gate.1.contains("Which changelog do you mean?")), ("submit", true), "{}", gate.1);
+    assert_eq!(
+        (
+            gate.0.as_str(),
+            gate.1.contains("Which changelog do you mean?")
+        ),
+        ("submit", true),
+        "{}",
+        gate.1
+    );
     assert_eq!(resume(&project, &[]).code, 4);
     assert_eq!(asked(&project).pop(), Some(gate));
     assert!(!project.root().join("../pushed").exists());
@@ -345,14 +509,24 @@ fn a_question_in_a_repair_is_asked_before_anything_is_pushed() {
 
 #[test]
 fn an_agent_cannot_answer_for_you() {
-    let project =
-        scripted(&json!({ "agent_may": ["run"] }), &json!([{ "say": "HTML or PDF?\n<promise>ESCALATE</promise>" }]));
+    let project = scripted(
+        &json!({ "agent_may": ["run"] }),
+        &json!([{ "say": "HTML or PDF?\n<promise>ESCALATE</promise>" }]),
+    );
     assert_eq!(project.run().code, 4);
-    let answer = format!("{} resume s --answer complete --headless --trust --force", env!("CARGO_BIN_EXE_creel"));
+    let answer = format!(
+        "{} resume s --answer complete --headless --trust --force",
+        env!("CARGO_BIN_EXE_creel")
+    );
     let turns = json!({ "turns": [{ "run": format!("{answer} 2> ../said"), "say": DONE }] });
     fs::write(project.root().join("scenario.yaml"), turns.to_string()).expect("a scenario");
     let other = project.creel(&["run", "--headless", "--trust", "--force", "-s", "other"]);
     let said = fs::read_to_string(project.root().join("../said")).unwrap_or_default();
-    assert!(said.contains("agents and hooks cannot answer gates"), "{said}{}{}", other.out, other.err);
+    assert!(
+        said.contains("agents and hooks cannot answer gates"),
+        "{said}{}{}",
+        other.out,
+        other.err
+    );
     assert_eq!(project.outcome().as_deref(), Some("escalated"));
 }

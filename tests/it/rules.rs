@@ -31,7 +31,12 @@ fn place(dir: &Path) -> HookWorkspace {
 fn job(check: RuleCheck) -> RuleJob {
     RuleJob {
         run: RunId(7),
-        rule: RuleSpec { name: "checked".into(), check, timeout: TimeSpan::secs(60), enabled: true },
+        rule: RuleSpec {
+            name: "checked".into(),
+            check,
+            timeout: TimeSpan::secs(60),
+            enabled: true,
+        },
         output_limit: 16_384,
         facts: HookFacts {
             session: "demo".into(),
@@ -43,12 +48,23 @@ fn job(check: RuleCheck) -> RuleJob {
 }
 
 fn command(command: &str) -> RuleCheck {
-    RuleCheck::Command { command: command.into(), expected_exit: 0, folder: None, env: BTreeMap::new() }
+    RuleCheck::Command {
+        command: command.into(),
+        expected_exit: 0,
+        folder: None,
+        env: BTreeMap::new(),
+    }
 }
 
 async fn checked(job: RuleJob, dir: &Path) -> RuleCheckResult {
     fs::create_dir_all(dir.join("project")).expect("a folder");
-    check(job, &place(dir), &mut Memory::default(), &CancellationToken::new()).await
+    check(
+        job,
+        &place(dir),
+        &mut Memory::default(),
+        &CancellationToken::new(),
+    )
+    .await
 }
 
 async fn said(check: RuleCheck, dir: &Path) -> (bool, String) {
@@ -60,14 +76,33 @@ async fn said(check: RuleCheck, dir: &Path) -> (bool, String) {
 async fn a_command_passes_with_the_code_that_is_expected() {
     let dir = folder();
     let passes = checked(job(command("echo fine")), dir.path()).await;
-    assert_eq!((passes.passed, passes.message.as_str()), (true, "echo fine: exit 0"));
-    assert_eq!((passes.end, passes.file.as_deref()), (Some(RunEnd::Exit(0)), Some("outputs/run-7.log")));
-    let fails = checked(job(command("echo one test failed; echo why >&2; exit 101")), dir.path()).await;
+    assert_eq!(
+        (passes.passed, passes.message.as_str()),
+        (true, "echo fine: exit 0")
+    );
+    assert_eq!(
+        (passes.end, passes.file.as_deref()),
+        (Some(RunEnd::Exit(0)), Some("outputs/run-7.log"))
+    );
+    let fails = checked(
+        job(command("echo one test failed; echo why >&2; exit 101")),
+        dir.path(),
+    )
+    .await;
     assert!(!fails.passed);
-    let told = "echo one test failed; echo why >&2; exit 101: exit 101, expected 0\none test failed\nwhy";
+    let told =
+        "echo one test failed; echo why >&2; exit 101: exit 101, expected 0\none test failed\nwhy";
     assert_eq!(fails.message, told);
-    let three = RuleCheck::Command { command: "exit 3".into(), expected_exit: 3, folder: None, env: BTreeMap::new() };
-    assert_eq!(said(three, dir.path()).await, (true, "exit 3: exit 3".into()));
+    let three = RuleCheck::Command {
+        command: "exit 3".into(),
+        expected_exit: 3,
+        folder: None,
+        env: BTreeMap::new(),
+    };
+    assert_eq!(
+        said(three, dir.path()).await,
+        (true, "exit 3: exit 3".into())
+    );
 }
 
 #[tokio::test]
@@ -75,14 +110,22 @@ async fn a_command_gets_its_session_and_its_variables() {
     let dir = folder();
     fs::create_dir_all(dir.path().join("project/web")).expect("a folder");
     let all = RuleCheck::Command {
-        command: "pwd | grep -q /web$ && echo $CI {{iteration}} $CREEL_POINT $CREEL_HOOK && cat && false".into(),
+        command:
+            "pwd | grep -q /web$ && echo $CI {{iteration}} $CREEL_POINT $CREEL_HOOK && cat && false"
+                .into(),
         expected_exit: 0,
         folder: Some("web".into()),
         env: [("CI".to_owned(), "yes".to_owned())].into(),
     };
     let (passed, message) = said(all, dir.path()).await;
-    assert!(!passed && message.contains("\nyes 3 rule checked\n{"), "{message}");
-    assert!(message.contains("\"hook_event_name\":\"rule\"") && message.contains("All 12 tests pass."), "{message}");
+    assert!(
+        !passed && message.contains("\nyes 3 rule checked\n{"),
+        "{message}"
+    );
+    assert!(
+        message.contains("\"hook_event_name\":\"rule\"") && message.contains("All 12 tests pass."),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -90,18 +133,19 @@ async fn a_command_that_cannot_be_judged_has_not_passed_and_says_what_to_do() {
     let dir = folder();
     let (passed, message) = said(command("no-such-program-anywhere"), dir.path()).await;
     assert!(!passed);
-    let told =
-        "no-such-program-anywhere: exit 127, expected 0: the command was not found; install it or correct the rule\n";
+    let told = "no-such-program-anywhere: exit 127, expected 0: the command was not found; install it or correct the rule\n";
     assert!(message.starts_with(told), "{message}");
     let mut slow = job(command("echo begun; sleep 1000"));
     slow.rule.timeout = TimeSpan::secs(3);
     let slow = checked(slow, dir.path()).await;
     assert_eq!((slow.passed, slow.end), (false, Some(RunEnd::TimedOut)));
-    let told =
-        "echo begun; sleep 1000: timed out after 3 s: make it faster, or give the rule a longer `timeout`\nbegun";
+    let told = "echo begun; sleep 1000: timed out after 3 s: make it faster, or give the rule a longer `timeout`\nbegun";
     assert_eq!(slow.message, told);
     let killed = checked(job(command("kill -9 $$")), dir.path()).await;
-    assert_eq!(killed.message, "kill -9 $$: ended by signal 9, expected exit 0");
+    assert_eq!(
+        killed.message,
+        "kill -9 $$: ended by signal 9, expected exit 0"
+    );
     let nowhere = RuleCheck::Command {
         command: "true".into(),
         expected_exit: 0,
@@ -116,9 +160,16 @@ async fn a_command_that_cannot_be_judged_has_not_passed_and_says_what_to_do() {
 async fn much_output_is_cut_in_the_message_and_complete_in_the_file() {
     let dir = folder();
     let flood = checked(job(command("seq 100000; exit 1")), dir.path()).await;
-    assert!(flood.message.len() < 5_000 && flood.message.ends_with("\n100000"), "{}", flood.message);
     assert!(
-        flood.message.contains(&format!("all of it: {}/session/outputs/run-7.log", dir.path().display())),
+        flood.message.len() < 5_000 && flood.message.ends_with("\n100000"),
+        "{}",
+        flood.message
+    );
+    assert!(
+        flood.message.contains(&format!(
+            "all of it: {}/session/outputs/run-7.log",
+            dir.path().display()
+        )),
         "{}",
         flood.message
     );
@@ -132,18 +183,29 @@ async fn a_cancel_ends_the_command_and_all_that_it_started() {
     let place = place(dir.path());
     fs::create_dir_all(&place.cwd).expect("a folder");
     let (cancel, mut memory) = (CancellationToken::new(), Memory::default());
-    let job = job(command("sh -c 'echo $$ > deep; exec sleep 1000' & sleep 1000"));
+    let job = job(command(
+        "sh -c 'echo $$ > deep; exec sleep 1000' & sleep 1000",
+    ));
     let (result, ()) = tokio::join!(check(job, &place, &mut memory, &cancel), async {
         pid_in(&place.cwd.join("deep")).await;
         cancel.cancel();
     });
     assert_eq!((result.passed, result.end), (false, Some(RunEnd::Cut)));
-    eventually("all are gone", || sweep::alive_with_mark(&format!("{}/run-7", place.mark)).is_empty()).await;
+    eventually("all are gone", || {
+        sweep::alive_with_mark(&format!("{}/run-7", place.mark)).is_empty()
+    })
+    .await;
 }
 
 fn pattern(pattern: &str, file: Option<&str>, must_match: bool) -> RuleCheck {
-    let target = file.map_or(PatternTarget::AgentOutput, |file| PatternTarget::File(file.into()));
-    RuleCheck::ContentPattern { pattern: pattern.into(), target, must_match }
+    let target = file.map_or(PatternTarget::AgentOutput, |file| {
+        PatternTarget::File(file.into())
+    });
+    RuleCheck::ContentPattern {
+        pattern: pattern.into(),
+        target,
+        must_match,
+    }
 }
 
 #[tokio::test]
@@ -151,7 +213,11 @@ async fn a_pattern_is_looked_for_in_the_last_message_or_in_a_file() {
     let dir = folder();
     let project = dir.path().join("project");
     fs::create_dir_all(&project).expect("a folder");
-    fs::write(project.join("main.rs"), "fn main() {\n    // TODO: later\n}\n").expect("a file");
+    fs::write(
+        project.join("main.rs"),
+        "fn main() {\n    // TODO: later\n}\n",
+    )
+    .expect("a file");
     let said = async |check| said(check, dir.path()).await;
     let fine = |text: &str| (true, text.to_owned());
     let not = |text: &str| (false, text.to_owned());
@@ -159,7 +225,10 @@ async fn a_pattern_is_looked_for_in_the_last_message_or_in_a_file() {
         said(pattern("[0-9]+ tests pass", None, true)).await,
         fine("the last message, line 2: matches [0-9]+ tests pass")
     );
-    assert_eq!(said(pattern("failed", None, true)).await, not("the last message: nothing matches failed"));
+    assert_eq!(
+        said(pattern("failed", None, true)).await,
+        not("the last message: nothing matches failed")
+    );
     assert_eq!(
         said(pattern("failed", None, false)).await,
         fine("the last message: nothing matches failed, as required")
@@ -184,13 +253,22 @@ async fn all_or_any_of_the_files_must_exist() {
         need,
     };
     let said = async |names: &[&str], need| said(files(names, need), dir.path()).await;
-    assert_eq!(said(&["README.md", "docs"], FileRequirement::All).await, (true, "2 of 2 exist".into()));
+    assert_eq!(
+        said(&["README.md", "docs"], FileRequirement::All).await,
+        (true, "2 of 2 exist".into())
+    );
     assert_eq!(
         said(&["README.md", "a", "b/c"], FileRequirement::All).await,
         (false, "missing: a, b/c (1 of 3 exist)".into())
     );
-    assert_eq!(said(&["a", "README.md"], FileRequirement::Any).await, (true, "1 of 2 exist".into()));
-    assert_eq!(said(&["a", "b"], FileRequirement::Any).await, (false, "one of these files must exist: a, b".into()));
+    assert_eq!(
+        said(&["a", "README.md"], FileRequirement::Any).await,
+        (true, "1 of 2 exist".into())
+    );
+    assert_eq!(
+        said(&["a", "b"], FileRequirement::Any).await,
+        (false, "one of these files must exist: a, b".into())
+    );
 }
 
 #[tokio::test]
@@ -199,18 +277,35 @@ async fn nothing_outside_of_the_project_counts_whatever_links_there_are() {
     let (project, outside) = (dir.path().join("project"), dir.path().join("outside"));
     fs::create_dir_all(&project).expect("a folder");
     fs::create_dir_all(&outside).expect("a folder");
-    fs::write(outside.join("lcov.info"), "SF:a\nLF:1\nLH:1\nend_of_record\n").expect("a file");
+    fs::write(
+        outside.join("lcov.info"),
+        "SF:a\nLF:1\nLH:1\nend_of_record\n",
+    )
+    .expect("a file");
     symlink(outside.join("lcov.info"), project.join("lcov.info")).expect("a link");
     symlink(&outside, project.join("out")).expect("a link");
     let away = |name: &str| {
         let told = format!("{name} leads out of the project folder; a rule reads only files in it");
         (false, told)
     };
-    let lcov = |file: &str| RuleCheck::Coverage { file: file.into(), format: CoverageFormat::Lcov, minimum: 1.0 };
+    let lcov = |file: &str| RuleCheck::Coverage {
+        file: file.into(),
+        format: CoverageFormat::Lcov,
+        minimum: 1.0,
+    };
     assert_eq!(said(lcov("lcov.info"), dir.path()).await, away("lcov.info"));
-    assert_eq!(said(lcov("out/lcov.info"), dir.path()).await, away("out/lcov.info"));
-    assert_eq!(said(pattern("SF", Some("lcov.info"), true), dir.path()).await, away("lcov.info"));
-    let there = RuleCheck::FileExistence { files: vec!["lcov.info".into(), "out".into()], need: FileRequirement::Any };
+    assert_eq!(
+        said(lcov("out/lcov.info"), dir.path()).await,
+        away("out/lcov.info")
+    );
+    assert_eq!(
+        said(pattern("SF", Some("lcov.info"), true), dir.path()).await,
+        away("lcov.info")
+    );
+    let there = RuleCheck::FileExistence {
+        files: vec!["lcov.info".into(), "out".into()],
+        need: FileRequirement::Any,
+    };
     let told = "one of these files must exist: lcov.info (leads out of the project folder), out (leads out \
                 of the project folder)";
     assert_eq!(said(there, dir.path()).await, (false, told.into()));
@@ -220,7 +315,10 @@ async fn nothing_outside_of_the_project_counts_whatever_links_there_are() {
         folder: Some("out".into()),
         env: BTreeMap::new(),
     };
-    assert_eq!(said(run, dir.path()).await.1, format!("true: {}", away("out").1));
+    assert_eq!(
+        said(run, dir.path()).await.1,
+        format!("true: {}", away("out").1)
+    );
 }
 
 #[test]
@@ -239,10 +337,17 @@ task_types: { hotfix: { max_iterations: 3, stop: { rules: [{ name: quick, type: 
         ran.out
     };
     assert!(check(&[]).contains("1. usual: ") && !check(&[]).contains("1. quick: "));
-    assert!(check(&["-t", "hotfix"]).contains("1. quick: ") && !check(&["-t", "hotfix"]).contains("1. usual: "));
-    let json: serde_json::Value = serde_json::from_str(&check(&["-t", "hotfix", "--json"])).expect("JSON");
+    assert!(
+        check(&["-t", "hotfix"]).contains("1. quick: ")
+            && !check(&["-t", "hotfix"]).contains("1. usual: ")
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&check(&["-t", "hotfix", "--json"])).expect("JSON");
     assert_eq!(
-        (&json["plan"]["stop"]["rules"][0]["name"], &json["plan"]["max_iterations"]),
+        (
+            &json["plan"]["stop"]["rules"][0]["name"],
+            &json["plan"]["max_iterations"]
+        ),
         (&"quick".into(), &3.into())
     );
 }

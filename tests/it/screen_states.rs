@@ -1,4 +1,5 @@
-//! Every state of a session, as the header shows it: one chip per state, at every size and in every theme.
+//! Every state of a session, as the header shows it: one chip per state, at every size and in every
+//! theme.
 
 use creel::{
     config::{MotionMode, ThemeName},
@@ -43,7 +44,12 @@ impl ShownState {
 fn ended(outcome: SessionOutcome, because: &str) -> World {
     let mut world = scenes::ended();
     for event in &mut world.events {
-        if let Event::Session(SessionEvent::Ended { outcome: ended, reason, .. }) = event {
+        if let Event::Session(SessionEvent::Ended {
+            outcome: ended,
+            reason,
+            ..
+        }) = event
+        {
             (*ended, *reason) = (outcome, because.to_owned());
         }
     }
@@ -52,17 +58,77 @@ fn ended(outcome: SessionOutcome, because: &str) -> World {
 
 /// The states of a session in which no gate is open and that has not ended.
 fn running_states() -> Vec<ShownState> {
-    let state = |name, world, later, chip, role| ShownState { name, world, later, chip, role };
+    let state = |name, world, later, chip, role| ShownState {
+        name,
+        world,
+        later,
+        chip,
+        role,
+    };
     vec![
-        state("working", scenes::first_turn(), 12_000, "WORKING 0:14", ChipRole::Working),
-        state("quiet", scenes::first_turn(), 40_000, "WORKING 0:42 · quiet 40s", ChipRole::Working),
-        state("hook-runs", scenes::hook_runs(), 12_000, "▸ cargo test 12s / 60s", ChipRole::Hook),
-        state("sent-back", scenes::sent_back_twice(), 2_000, "WORKING 0:02", ChipRole::Working),
-        state("tasks", task_scenes::planned(), 2_000, "WORKING 0:", ChipRole::Working),
-        state("talkative", scenes::talkative(), 2_000, "WORKING 0:", ChipRole::Working),
-        state("submit-repair", scenes::repair(), 2_000, "WORKING 0:", ChipRole::Working),
-        state("backoff", scenes::backoff(), 0, "⏳ retry in 18s", ChipRole::Waiting),
-        state("usage-limit", scenes::limited(), 0, "⏳ limit resets 01:00", ChipRole::Waiting),
+        state(
+            "working",
+            scenes::first_turn(),
+            12_000,
+            "WORKING 0:14",
+            ChipRole::Working,
+        ),
+        state(
+            "quiet",
+            scenes::first_turn(),
+            40_000,
+            "WORKING 0:42 · quiet 40s",
+            ChipRole::Working,
+        ),
+        state(
+            "hook-runs",
+            scenes::hook_runs(),
+            12_000,
+            "▸ cargo test 12s / 60s",
+            ChipRole::Hook,
+        ),
+        state(
+            "sent-back",
+            scenes::sent_back_twice(),
+            2_000,
+            "WORKING 0:02",
+            ChipRole::Working,
+        ),
+        state(
+            "tasks",
+            task_scenes::planned(),
+            2_000,
+            "WORKING 0:",
+            ChipRole::Working,
+        ),
+        state(
+            "talkative",
+            scenes::talkative(),
+            2_000,
+            "WORKING 0:",
+            ChipRole::Working,
+        ),
+        state(
+            "submit-repair",
+            scenes::repair(),
+            2_000,
+            "WORKING 0:",
+            ChipRole::Working,
+        ),
+        state(
+            "backoff",
+            scenes::backoff(),
+            0,
+            "⏳ retry in 18s",
+            ChipRole::Waiting,
+        ),
+        state(
+            "usage-limit",
+            scenes::limited(),
+            0,
+            "⏳ limit resets 01:00",
+            ChipRole::Waiting,
+        ),
         state("paused", scenes::paused(), 0, "⏸ PAUSED", ChipRole::Paused),
     ]
 }
@@ -70,15 +136,39 @@ fn running_states() -> Vec<ShownState> {
 /// One state for each kind of gate.
 fn gates() -> Vec<ShownState> {
     let scene = |kind| match kind {
-        GateKind::FinalDelivery => ("gate-final-delivery", scenes::final_delivery(), "◆ NEEDS YOU: final delivery"),
+        GateKind::FinalDelivery => (
+            "gate-final-delivery",
+            scenes::final_delivery(),
+            "◆ NEEDS YOU: final delivery",
+        ),
         GateKind::Delivery => ("gate-delivery", scenes::delivery(), "◆ NEEDS YOU: delivery"),
-        GateKind::RetryLimit => ("gate-retry-limit", scenes::retry_limit(), "◆ NEEDS YOU: retry limit"),
-        GateKind::Escalation => ("gate-escalation", scenes::escalation(), "◆ NEEDS YOU: escalation"),
+        GateKind::RetryLimit => (
+            "gate-retry-limit",
+            scenes::retry_limit(),
+            "◆ NEEDS YOU: retry limit",
+        ),
+        GateKind::Escalation => (
+            "gate-escalation",
+            scenes::escalation(),
+            "◆ NEEDS YOU: escalation",
+        ),
         GateKind::Errors => ("gate-errors", scenes::errors(), "◆ NEEDS YOU: errors"),
-        GateKind::BrokenHook => ("gate-broken-hook", scenes::broken_hook(), "◆ NEEDS YOU: broken hook"),
-        GateKind::Permission => ("gate-permission", scenes::permission(), "◆ NEEDS YOU: permission"),
+        GateKind::BrokenHook => (
+            "gate-broken-hook",
+            scenes::broken_hook(),
+            "◆ NEEDS YOU: broken hook",
+        ),
+        GateKind::Permission => (
+            "gate-permission",
+            scenes::permission(),
+            "◆ NEEDS YOU: permission",
+        ),
         GateKind::Budget => ("gate-budget", scenes::budget(), "◆ NEEDS YOU: budget"),
-        GateKind::UsageLimit => ("gate-usage-limit", scenes::usage_limit(), "◆ NEEDS YOU: usage limit"),
+        GateKind::UsageLimit => (
+            "gate-usage-limit",
+            scenes::usage_limit(),
+            "◆ NEEDS YOU: usage limit",
+        ),
         GateKind::Tampered => ("gate-tampered", scenes::tampered(), "◆ NEEDS YOU: tampered"),
         GateKind::Submit => ("gate-submit", scenes::submit_held(), "◆ NEEDS YOU: submit"),
         GateKind::Merge => ("gate-merge", scenes::merge_held(), "◆ NEEDS YOU: merge"),
@@ -87,7 +177,13 @@ fn gates() -> Vec<ShownState> {
     // Each gate accepts answers by then.
     let state = |kind| {
         let (name, world, chip) = scene(kind);
-        ShownState { name, world, later: 600, chip, role: ChipRole::NeedsUser }
+        ShownState {
+            name,
+            world,
+            later: 600,
+            chip,
+            role: ChipRole::NeedsUser,
+        }
     };
     GateKind::ALL.into_iter().map(state).collect()
 }
@@ -96,21 +192,67 @@ fn ends() -> Vec<ShownState> {
     use SessionOutcome::{Aborted, Cancelled, Complete, Escalated, Failed, Forced, Limit};
     let end = |name, outcome, reason, chip, role| {
         let world = ended(outcome, reason);
-        ShownState { name, world, later: 0, chip, role }
+        ShownState {
+            name,
+            world,
+            later: 0,
+            chip,
+            role,
+        }
     };
     vec![
-        end("end-complete", Complete, "All checks pass", "✓ COMPLETE 0:", ChipRole::Complete),
-        end("end-forced", Forced, "the user accepted the turn", "⚠ FORCED 0:", ChipRole::Forced),
-        end("end-failed", Failed, "connection reset by the server", "✗ FAILED 0:", ChipRole::Failed),
-        end("end-stopped", Cancelled, "the user stopped it", "■ STOPPED 0:", ChipRole::Stopped),
+        end(
+            "end-complete",
+            Complete,
+            "All checks pass",
+            "✓ COMPLETE 0:",
+            ChipRole::Complete,
+        ),
+        end(
+            "end-forced",
+            Forced,
+            "the user accepted the turn",
+            "⚠ FORCED 0:",
+            ChipRole::Forced,
+        ),
+        end(
+            "end-failed",
+            Failed,
+            "connection reset by the server",
+            "✗ FAILED 0:",
+            ChipRole::Failed,
+        ),
+        end(
+            "end-stopped",
+            Cancelled,
+            "the user stopped it",
+            "■ STOPPED 0:",
+            ChipRole::Stopped,
+        ),
         end("end-limit", Limit, "", "⊘ LIMIT 0:", ChipRole::Limit),
-        end("end-escalated", Escalated, "the design is unclear", "✗ ESCALATED 0:", ChipRole::Failed),
-        end("end-aborted", Aborted, "the user aborted it", "■ ABORTED 0:", ChipRole::Stopped),
+        end(
+            "end-escalated",
+            Escalated,
+            "the design is unclear",
+            "✗ ESCALATED 0:",
+            ChipRole::Failed,
+        ),
+        end(
+            "end-aborted",
+            Aborted,
+            "the user aborted it",
+            "■ ABORTED 0:",
+            ChipRole::Stopped,
+        ),
     ]
 }
 
 fn states() -> Vec<ShownState> {
-    running_states().into_iter().chain(gates()).chain(ends()).collect()
+    running_states()
+        .into_iter()
+        .chain(gates())
+        .chain(ends())
+        .collect()
 }
 
 fn dark() -> ScreenTheme {
@@ -124,10 +266,24 @@ fn every_state_shows_its_chip_at_every_size() {
             let mut screen = state.screen(size, dark());
             let frame = screen.frame();
             let header = frame.lines().next().unwrap_or_default();
-            assert!(header.contains(state.chip), "{} at {size:?} shows no `{}`:\n{frame}", state.name, state.chip);
-            assert!(header.contains("iteration "), "{} at {size:?}:\n{frame}", state.name);
+            assert!(
+                header.contains(state.chip),
+                "{} at {size:?} shows no `{}`:\n{frame}",
+                state.name,
+                state.chip
+            );
+            assert!(
+                header.contains("iteration "),
+                "{} at {size:?}:\n{frame}",
+                state.name
+            );
             let session = screen.model.session.as_ref().expect("a session");
-            assert_eq!(view::chip(&screen.model, session).role, state.role, "{}", state.name);
+            assert_eq!(
+                view::chip(&screen.model, session).role,
+                state.role,
+                "{}",
+                state.name
+            );
         }
     }
 }
@@ -161,7 +317,10 @@ fn the_frames_and_the_styles_of_every_state() {
 
 #[test]
 fn the_spinner_moves_four_times_a_second_and_only_a_few_cells_with_it() {
-    for (world, role) in [(scenes::first_turn(), "WORKING"), (scenes::hook_runs(), "cargo test")] {
+    for (world, role) in [
+        (scenes::first_turn(), "WORKING"),
+        (scenes::hook_runs(), "cargo test"),
+    ] {
         let mut screen = Screen::of(&world, (120, 40));
         let ahead = (1_000 - screen.model.now.0.rem_euclid(1_000)).unsigned_abs();
         let start = screen.later(ahead).model.now;
@@ -171,8 +330,17 @@ fn the_spinner_moves_four_times_a_second_and_only_a_few_cells_with_it() {
             assert_eq!(tick.since(start).0, 250 * step, "{role}");
             screen.model.now = tick;
             let after = screen.draw();
-            let changed = before.content.iter().zip(&after.content).filter(|(a, b)| a != b).count();
-            assert!((1..=6).contains(&changed), "{changed} cells changed\n{}", screen.frame());
+            let changed = before
+                .content
+                .iter()
+                .zip(&after.content)
+                .filter(|(a, b)| a != b)
+                .count();
+            assert!(
+                (1..=6).contains(&changed),
+                "{changed} cells changed\n{}",
+                screen.frame()
+            );
             before = after;
         }
     }
@@ -183,7 +351,13 @@ fn with_reduced_motion_nothing_spins_and_clocks_change_once_per_second() {
     let mut screen = Screen::of(&scenes::first_turn(), (120, 40));
     screen.model.motion = MotionMode::Reduced;
     let start = screen.model.now;
-    assert_eq!(screen.model.next_tick().map(|tick| tick.0.rem_euclid(1_000)), Some(0));
+    assert_eq!(
+        screen
+            .model
+            .next_tick()
+            .map(|tick| tick.0.rem_euclid(1_000)),
+        Some(0)
+    );
     let before = screen.frame();
     screen.model.now = creel::engine::time::UnixTime(start.0 + 250);
     assert_eq!(screen.frame(), before);
@@ -215,5 +389,9 @@ fn without_unicode_every_sign_is_ascii() {
         let known = frame.replace("? keys", "").replace("? Pe", "");
         assert!(!known.contains('?'), "{}:\n{frame}", state.name);
     }
-    assert!(SPINNER.iter().all(|sign| SignSet::Ascii.shown(sign).is_ascii()));
+    assert!(
+        SPINNER
+            .iter()
+            .all(|sign| SignSet::Ascii.shown(sign).is_ascii())
+    );
 }

@@ -20,10 +20,21 @@ hooks:
     assert_eq!(project.run().code, 3);
     let seen = project.read("seen.txt");
     let prompts: Vec<&str> = seen.split("=====\n").collect();
-    assert!(prompts[0].starts_with("GOAL\n\nWork until"), "{}", prompts[0]);
-    let framed = prompts[1].strip_prefix("[Hook output: post_iteration \"echo 'Test output for agent'\" · exit 0 · ");
-    let (_, rest) = framed.expect("a frame").split_once("]\n").expect("the end of the frame");
-    assert!(rest.starts_with("Test output for agent\n\nGOAL\n\nWork until"), "{rest}");
+    assert!(
+        prompts[0].starts_with("GOAL\n\nWork until"),
+        "{}",
+        prompts[0]
+    );
+    let framed = prompts[1]
+        .strip_prefix("[Hook output: post_iteration \"echo 'Test output for agent'\" · exit 0 · ");
+    let (_, rest) = framed
+        .expect("a frame")
+        .split_once("]\n")
+        .expect("the end of the frame");
+    assert!(
+        rest.starts_with("Test output for agent\n\nGOAL\n\nWork until"),
+        "{rest}"
+    );
     assert!(!seen.contains("Side effect only"));
 }
 
@@ -72,17 +83,31 @@ turns:
     let feedback = "[Hook feedback]: check `bash ./.codemie/test-hook.sh` failed, exit 2";
     let prompts = [
         ("iteration".to_owned(), "Implement feature X".to_owned()),
-        ("feedback".to_owned(), format!("{feedback}\n3 tests failing")),
+        (
+            "feedback".to_owned(),
+            format!("{feedback}\n3 tests failing"),
+        ),
         ("feedback".to_owned(), format!("{feedback}\n1 test failing")),
     ];
     assert_eq!(project.prompts(), prompts);
-    let said: Vec<String> = project.kind("agent_said").iter().map(|record| record["text"].to_string()).collect();
+    let said: Vec<String> = project
+        .kind("agent_said")
+        .iter()
+        .map(|record| record["text"].to_string())
+        .collect();
     assert_eq!(
         said,
-        [r#""Wrote the code.""#, r#""Fixed two.""#, r#""Fixed the last one. <promise>COMPLETE</promise>""#]
+        [
+            r#""Wrote the code.""#,
+            r#""Fixed two.""#,
+            r#""Fixed the last one. <promise>COMPLETE</promise>""#
+        ]
     );
-    let retries: Vec<_> =
-        project.kind("retry_counted").iter().map(|r| (r["used"].clone(), r["limit"].clone())).collect();
+    let retries: Vec<_> = project
+        .kind("retry_counted")
+        .iter()
+        .map(|r| (r["used"].clone(), r["limit"].clone()))
+        .collect();
     assert_eq!(retries, [(1.into(), 5.into()), (2.into(), 5.into())]);
 }
 
@@ -100,9 +125,19 @@ hooks: { stop: [{ name: never, command: "echo no >&2; exit 2" }] }
     assert_eq!(project.kind("prompt_sent").len(), 6);
     assert_eq!(project.kind("hook_finished").len(), 6);
     let feedback = "[Hook feedback]: check `never` failed: `echo no >&2; exit 2`, exit 2\nno";
-    assert_eq!(project.prompts().iter().filter(|(_, text)| text.starts_with(feedback)).count(), 5);
+    assert_eq!(
+        project
+            .prompts()
+            .iter()
+            .filter(|(_, text)| text.starts_with(feedback))
+            .count(),
+        5
+    );
     let warnings = project.kind("warning");
-    assert_eq!(warnings[0]["text"], "[Warning: Hook retry limit (5) reached. Completing execution.]");
+    assert_eq!(
+        warnings[0]["text"],
+        "[Warning: Hook retry limit (5) reached. Completing execution.]"
+    );
     assert_eq!(project.kind("iteration_completed")[0]["outcome"], "forced");
     assert_eq!(project.outcome().as_deref(), Some("forced"));
 }
@@ -129,8 +164,16 @@ hooks:
     assert_eq!(project.run().code, 0);
     let prompts = project.prompts();
     assert_eq!(prompts[1].0, "recovery");
-    assert!(prompts[1].1.ends_with("\nit's $(down)|1"), "{}", prompts[1].1);
-    assert_eq!(project.read("../ran.txt"), "stop\npost\n", "hooks of the failed iteration did not run");
+    assert!(
+        prompts[1].1.ends_with("\nit's $(down)|1"),
+        "{}",
+        prompts[1].1
+    );
+    assert_eq!(
+        project.read("../ran.txt"),
+        "stop\npost\n",
+        "hooks of the failed iteration did not run"
+    );
 }
 
 #[test]
@@ -145,12 +188,25 @@ hooks:
   session_end: [{ command: "echo {{session}} >> ran.txt; echo lost", pipe_output: true }]
 "#,
     )
-    .file("scenario.yaml", "turns: [{ say: <promise>COMPLETE</promise> }, { when: red, say: fixed }]");
+    .file(
+        "scenario.yaml",
+        "turns: [{ say: <promise>COMPLETE</promise> }, { when: red, say: fixed }]",
+    );
     assert_eq!(project.run().code, 0);
-    let kinds: Vec<String> = project.records().iter().map(|r| r["kind"].as_str().unwrap_or("").to_owned()).collect();
+    let kinds: Vec<String> = project
+        .records()
+        .iter()
+        .map(|r| r["kind"].as_str().unwrap_or("").to_owned())
+        .collect();
     let place = |kind: &str| kinds.iter().rposition(|k| k == kind).expect(kind);
-    assert!(place("delivered") < place("hook_started") && place("hook_finished") < place("session_ended"));
-    assert_eq!(project.prompts().last().map(|(reason, _)| reason.as_str()), Some("final_delivery"));
+    assert!(
+        place("delivered") < place("hook_started")
+            && place("hook_finished") < place("session_ended")
+    );
+    assert_eq!(
+        project.prompts().last().map(|(reason, _)| reason.as_str()),
+        Some("final_delivery")
+    );
     assert_eq!(project.read("ran.txt"), "started\ns\n");
     assert_eq!(project.kind("pending_added").len(), 2);
 }

@@ -1,4 +1,5 @@
-//! `creel sessions`: the order, the words and the filters of the list, and the list that follows changes.
+//! `creel sessions`: the order, the words and the filters of the list, and the list that follows
+//! changes.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -30,16 +31,26 @@ hooks:
 #[track_caller]
 pub(crate) fn detached(project: &Project, folder: &str, name: &str) {
     let mut command = project.command(&["run", "--detach", "--trust", "--force", "-s", name]);
-    let ran = Ran::of(&command.current_dir(project.root().join(folder)).output().expect("creel starts"));
+    let ran = Ran::of(
+        &command
+            .current_dir(project.root().join(folder))
+            .output()
+            .expect("creel starts"),
+    );
     assert_eq!(ran.code, 0, "{}", ran.err);
     let wanted = match name.split('-').next() {
         Some("works") => "prompt_sent",
         Some("asks") => "gate_opened",
         Some(_) | None => "session_ended",
     };
-    let journal = project.root().join(folder).join(format!(".creel/sessions/{name}/journal.jsonl"));
+    let journal = project
+        .root()
+        .join(folder)
+        .join(format!(".creel/sessions/{name}/journal.jsonl"));
     let has = |kind: &str| std::fs::read_to_string(&journal).is_ok_and(|text| text.contains(kind));
-    until("it is where it should be", || has(&format!("\"kind\":\"{wanted}\"")));
+    until("it is where it should be", || {
+        has(&format!("\"kind\":\"{wanted}\""))
+    });
 }
 
 /// Ends the sessions that wait.
@@ -48,14 +59,21 @@ pub(crate) fn finish(project: &Project, names: &[&str]) {
         let stopped = project.creel(&["stop", "--now", "-s", name]);
         assert_eq!(stopped.code, 0, "{}", stopped.err);
     }
-    until("no session runs", || project.creel(&["sessions", "--state", "running"]).out.is_empty());
+    until("no session runs", || {
+        project
+            .creel(&["sessions", "--state", "running"])
+            .out
+            .is_empty()
+    });
 }
 
 fn names(project: &Project, args: &[&str]) -> Vec<String> {
     let list = project.creel(&[&["sessions", "--json"], args].concat());
     let list: serde_json::Value = serde_json::from_str(&list.out).expect("JSON");
     let names = list.as_array().into_iter().flatten();
-    names.map(|one| one["name"].as_str().unwrap_or_default().to_owned()).collect()
+    names
+        .map(|one| one["name"].as_str().unwrap_or_default().to_owned())
+        .collect()
 }
 
 #[test]
@@ -67,14 +85,29 @@ fn sessions_that_need_the_user_come_first_then_running_ones_then_the_others() {
     assert_eq!(names(&project, &[]), ["asks", "works", "done"]);
     let listed = project.creel(&["sessions"]).out;
     let lines: Vec<&str> = listed.lines().collect();
-    assert!(lines[0].starts_with("NAME   AGE        ITERATION  WHAT"), "{listed}");
     assert!(
-        lines[1].starts_with("asks ") && lines[1].contains("1/5  ◆ Needs you: Retry limit: case_4 FAILED"),
+        lines[0].starts_with("NAME   AGE        ITERATION  WHAT"),
         "{listed}"
     );
-    assert!(lines[2].starts_with("works ") && lines[2].contains("1/5  ⠹ Working 0:"), "{listed}");
-    assert!(lines[3].starts_with("done ") && lines[3].contains("1/5  ✓ Complete: "), "{listed}");
-    for (state, found) in [("needs-you", "asks"), ("running", "works"), ("ended", "done"), ("complete", "done")] {
+    assert!(
+        lines[1].starts_with("asks ")
+            && lines[1].contains("1/5  ◆ Needs you: Retry limit: case_4 FAILED"),
+        "{listed}"
+    );
+    assert!(
+        lines[2].starts_with("works ") && lines[2].contains("1/5  ⠹ Working 0:"),
+        "{listed}"
+    );
+    assert!(
+        lines[3].starts_with("done ") && lines[3].contains("1/5  ✓ Complete: "),
+        "{listed}"
+    );
+    for (state, found) in [
+        ("needs-you", "asks"),
+        ("running", "works"),
+        ("ended", "done"),
+        ("complete", "done"),
+    ] {
         assert_eq!(names(&project, &["--state", state]), [found], "{state}");
     }
     finish(&project, &["asks", "works"]);
@@ -87,7 +120,10 @@ fn a_session_whose_creel_was_killed_does_not_seem_to_work() {
     session.wait_for("prompt_sent");
     session.kill();
     let listed = project.creel(&["sessions"]).out;
-    assert!(listed.contains("■ Stopped in iteration 1") && !listed.contains("work "), "{listed}");
+    assert!(
+        listed.contains("■ Stopped in iteration 1") && !listed.contains("work "),
+        "{listed}"
+    );
     assert_eq!(names(&project, &["--state", "stopped"]), ["works"]);
     project.write("go", "");
     assert_eq!(project.creel(&["resume", "--headless"]).code, 0);
@@ -102,13 +138,28 @@ fn the_sessions_of_all_projects_are_listed_together() {
     assert_eq!(names(&project, &["--all"]), ["asks", "done"]);
     assert_eq!(names(&project, &["--all", "--project", "other"]), ["asks"]);
     let listed = project.creel(&["sessions", "--all"]).out;
-    assert!(listed.contains("asks  ~/p/other  ") && listed.contains("done  ~/p        "), "{listed}");
+    assert!(
+        listed.contains("asks  ~/p/other  ") && listed.contains("done  ~/p        "),
+        "{listed}"
+    );
     let other = project.root().join("other");
-    let ran = Ran::of(&project.command(&["stop", "--now"]).current_dir(&other).output().expect("creel starts"));
+    let ran = Ran::of(
+        &project
+            .command(&["stop", "--now"])
+            .current_dir(&other)
+            .output()
+            .expect("creel starts"),
+    );
     assert_eq!(ran.code, 0, "{}", ran.err);
-    until("it has ended", || names(&project, &["--all", "--state", "needs-you"]).is_empty());
+    until("it has ended", || {
+        names(&project, &["--all", "--state", "needs-you"]).is_empty()
+    });
     std::fs::remove_dir_all(other).expect("a folder");
-    assert_eq!(names(&project, &["--all"]), ["done"], "a project that is gone does no harm");
+    assert_eq!(
+        names(&project, &["--all"]),
+        ["done"],
+        "a project that is gone does no harm"
+    );
 }
 
 #[test]
@@ -116,10 +167,16 @@ fn a_watched_list_has_a_line_for_each_change() {
     let project = Project::with(CONFIG);
     detached(&project, "", "works");
     let mut command: Command = project.command(&["sessions", "--watch"]);
-    let mut watch = command.stdout(Stdio::piped()).spawn().expect("creel starts");
+    let mut watch = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("creel starts");
     let mut lines = BufReader::new(watch.stdout.take().expect("a pipe")).lines();
     let mut wait_for = |text: &str| {
-        let found = lines.by_ref().map_while(Result::ok).find(|line| line.contains(text));
+        let found = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find(|line| line.contains(text));
         assert!(found.is_some(), "no line with `{text}`");
     };
     wait_for("works  1/5  ⠹ Working");

@@ -1,4 +1,5 @@
-//! Setting up creel: the config that `creel init` writes, what `creel check` reports as missing, and a missing agent.
+//! Setting up creel: the config that `creel init` writes, what `creel check` reports as missing,
+//! and a missing agent.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 
@@ -20,7 +21,10 @@ fn install(project: &Project, name: &str, script: &str) {
 /// creel, which finds only those programs.
 fn creel(project: &Project, args: &[&str]) -> Command {
     let mut command = project.command(args);
-    command.env("PATH", project.root().parent().expect("a folder").join("bin"));
+    command.env(
+        "PATH",
+        project.root().parent().expect("a folder").join("bin"),
+    );
     command
 }
 
@@ -47,23 +51,36 @@ fn check_reports_what_a_valid_config_lacks_and_fails_only_with_strict() {
     ] {
         assert!(checked.out.contains(part), "no {part} in\n{}", checked.out);
     }
-    assert!(!checked.out.contains("gone.sh` does not exist"), "a disabled hook needs nothing\n{}", checked.out);
+    assert!(
+        !checked.out.contains("gone.sh` does not exist"),
+        "a disabled hook needs nothing\n{}",
+        checked.out
+    );
     assert_eq!(ran(&project, &["check", "--strict"]).code, 1);
     let json = ran(&project, &["check", "--json", "--strict"]);
     let all: Value = serde_json::from_str(&json.out).expect("JSON");
-    assert_eq!((json.code, &all["ready"], all["problems"].as_array().map(Vec::len)), (1, &Value::Bool(false), Some(4)));
+    assert_eq!(
+        (
+            json.code,
+            &all["ready"],
+            all["problems"].as_array().map(Vec::len)
+        ),
+        (1, &Value::Bool(false), Some(4))
+    );
 }
 
 #[test]
 fn check_looks_at_everything_that_a_session_may_start() {
-    let agent =
-        "agents: { mine: { command: good }, other: { command: 'gone --go', install: 'get gone' } }\nagent: mine\n";
+    let agent = "agents: { mine: { command: good }, other: { command: 'gone --go', install: 'get gone' } }\nagent: mine\n";
     for (rest, problem) in [
         (
             "limits: { fallback: [other] }",
             "the fallback agent `other` cannot start: `gone` is not on PATH\n    install it: get gone\n",
         ),
-        ("limits: { fallback: [codex] }", "`limits.fallback`: the agent `codex` is not installed: "),
+        (
+            "limits: { fallback: [codex] }",
+            "`limits.fallback`: the agent `codex` is not installed: ",
+        ),
         (
             "hooks: { before_submit: [{ gatekeeper: [other] }] }",
             "the gatekeeper `other` cannot start: `gone` is not on PATH\n    install it: get gone\n",
@@ -80,8 +97,14 @@ fn check_looks_at_everything_that_a_session_may_start() {
             "workflows: { ship: { steps: [{ name: both, type: parallel, steps: [{ name: a, type: command, command: good }, { name: b, type: command, command: ./gone }] }] } }",
             "the step `b` of the workflow `ship`: `./gone` does not exist\n",
         ),
-        ("submit: { pr_command: 'gone {{branch}}' }", "`submit.pr_command`: `gone` is not on PATH\n"),
-        ("submit: { test_command: 'gone test' }", "`submit.test_command`: `gone` is not on PATH\n"),
+        (
+            "submit: { pr_command: 'gone {{branch}}' }",
+            "`submit.pr_command`: `gone` is not on PATH\n",
+        ),
+        (
+            "submit: { test_command: 'gone test' }",
+            "`submit.test_command`: `gone` is not on PATH\n",
+        ),
         (
             "hooks: { before_submit: [{ builtin: run_tests, command: 'gone test' }] }",
             "the before_submit hook `run_tests`: `gone` is not on PATH\n",
@@ -92,9 +115,18 @@ fn check_looks_at_everything_that_a_session_may_start() {
         let checked = ran(&project, &["check"]);
         assert_eq!(checked.code, 0, "{rest}: {}", checked.err);
         let expected = format!("creel.yaml is valid, but:\n  - {problem}");
-        assert!(checked.out.contains(&expected), "{rest}: no {expected} in\n{}", checked.out);
-        let json: Value = serde_json::from_str(&ran(&project, &["check", "--json"]).out).expect("JSON");
-        assert_eq!(json["problems"].as_array().map(Vec::len), Some(1), "{rest}: {json:#}");
+        assert!(
+            checked.out.contains(&expected),
+            "{rest}: no {expected} in\n{}",
+            checked.out
+        );
+        let json: Value =
+            serde_json::from_str(&ran(&project, &["check", "--json"]).out).expect("JSON");
+        assert_eq!(
+            json["problems"].as_array().map(Vec::len),
+            Some(1),
+            "{rest}: {json:#}"
+        );
         assert_eq!(ran(&project, &["check", "--strict"]).code, 1, "{rest}");
     }
 }
@@ -113,12 +145,29 @@ fn check_starts_every_known_agent_of_a_session() {
         install(&project, program, "echo 'node: not found' >&2; exit 127");
     }
     let checked = ran(&project, &["check"]);
-    for problem in ["the fallback agent `codex` does not start: ", "the gatekeeper `gemini` does not start: "] {
-        assert!(checked.out.contains(problem), "no {problem} in\n{}", checked.out);
+    for problem in [
+        "the fallback agent `codex` does not start: ",
+        "the gatekeeper `gemini` does not start: ",
+    ] {
+        assert!(
+            checked.out.contains(problem),
+            "no {problem} in\n{}",
+            checked.out
+        );
     }
     let asked = ran(&project, &["check", "--agent", "mine,gemini"]);
-    assert!(asked.out.contains("the fallback agent `gemini` does not start: "), "{}", asked.out);
-    assert!(!asked.out.contains("codex"), "`--agent` replaces `limits.fallback`\n{}", asked.out);
+    assert!(
+        asked
+            .out
+            .contains("the fallback agent `gemini` does not start: "),
+        "{}",
+        asked.out
+    );
+    assert!(
+        !asked.out.contains("codex"),
+        "`--agent` replaces `limits.fallback`\n{}",
+        asked.out
+    );
 }
 
 #[test]
@@ -129,23 +178,45 @@ fn check_raises_no_false_alarm() {
          - command: 'if true; then echo; fi'\n    - command: '[ -e x ] && no-such-thing'\n    - command: '$TOOL x'\n    - command: 'echo {{session}} | cat'\n",
     )
     .file("agent.sh", "#!/bin/sh\n");
-    fs::set_permissions(project.root().join("agent.sh"), fs::Permissions::from_mode(0o755)).expect("permissions");
+    fs::set_permissions(
+        project.root().join("agent.sh"),
+        fs::Permissions::from_mode(0o755),
+    )
+    .expect("permissions");
     for program in ["tail", "cat"] {
         install(&project, program, "");
     }
     let checked = ran(&project, &["check", "--strict"]);
     assert_eq!(checked.code, 0, "{}{}", checked.out, checked.err);
-    assert!(checked.out.contains("creel.yaml is valid\n"), "{}", checked.out);
+    assert!(
+        checked.out.contains("creel.yaml is valid\n"),
+        "{}",
+        checked.out
+    );
 }
 
 #[test]
 fn check_starts_a_known_agent_to_see_whether_it_works() {
     let project = Project::with("agent: claude\nprotect: [tests]\n");
-    install(&project, "claude-agent-acp", "echo 'node: not found' >&2; exit 127");
+    install(
+        &project,
+        "claude-agent-acp",
+        "echo 'node: not found' >&2; exit 127",
+    );
     let checked = ran(&project, &["check"]);
     assert_eq!(checked.code, 0, "{}", checked.err);
-    assert!(checked.out.contains("the agent `claude` does not start: "), "{}", checked.out);
-    assert!(checked.out.contains("--version`: exit code 127: node: not found"), "{}", checked.out);
+    assert!(
+        checked.out.contains("the agent `claude` does not start: "),
+        "{}",
+        checked.out
+    );
+    assert!(
+        checked
+            .out
+            .contains("--version`: exit code 127: node: not found"),
+        "{}",
+        checked.out
+    );
     install(&project, "claude-agent-acp", "echo 1.2.3");
     assert_eq!(ran(&project, &["check", "--strict"]).code, 0);
 }
@@ -155,8 +226,18 @@ fn check_without_an_agent_says_what_to_install() {
     let project = Project::with("agent: codex\n");
     let checked = ran(&project, &["check"]);
     assert_eq!(checked.code, 0, "{}", checked.err);
-    assert!(checked.out.contains("valid, but:\n  - the agent `codex` is not installed"), "{}", checked.out);
-    assert!(checked.out.contains("npm install -g @openai/codex"), "{}", checked.out);
+    assert!(
+        checked
+            .out
+            .contains("valid, but:\n  - the agent `codex` is not installed"),
+        "{}",
+        checked.out
+    );
+    assert!(
+        checked.out.contains("npm install -g @openai/codex"),
+        "{}",
+        checked.out
+    );
     assert_eq!(ran(&project, &["check", "--strict"]).code, 1);
 }
 
@@ -167,8 +248,20 @@ fn a_session_whose_agent_is_missing_does_not_begin() {
     let project = Project::with(config);
     let refused = project.creel(&["run", "--headless", "--trust", "-s", "s", "GOAL"]);
     assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
-    assert!(refused.err.contains("the agent `mine` cannot start: `no-such-agent` is not on PATH"), "{}", refused.err);
-    assert!(refused.err.contains("install it: npm install -g no-such-agent"), "{}", refused.err);
+    assert!(
+        refused
+            .err
+            .contains("the agent `mine` cannot start: `no-such-agent` is not on PATH"),
+        "{}",
+        refused.err
+    );
+    assert!(
+        refused
+            .err
+            .contains("install it: npm install -g no-such-agent"),
+        "{}",
+        refused.err
+    );
     assert!(refused.err.contains("Nothing has run."), "{}", refused.err);
     assert!(!project.root().join("ran").exists() && !project.root().join(".creel").exists());
 }
@@ -179,12 +272,21 @@ fn a_session_is_resumed_only_if_its_agent_is_still_there() {
         .file("agent.sh", "#!/bin/sh\n");
     let agent = project.root().join("agent.sh");
     fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).expect("permissions");
-    assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "s", "GOAL"]).code, 3);
+    assert_eq!(
+        project
+            .creel(&["run", "--headless", "--trust", "-s", "s", "GOAL"])
+            .code,
+        3
+    );
     fs::remove_file(agent).expect("it is there");
     let before = project.records().len();
     let refused = project.creel(&["resume", "--headless", "-n", "2", "s"]);
     assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
-    assert!(refused.err.contains("`./agent.sh` does not exist"), "{}", refused.err);
+    assert!(
+        refused.err.contains("`./agent.sh` does not exist"),
+        "{}",
+        refused.err
+    );
     assert_eq!(project.records().len(), before);
 }
 
@@ -193,18 +295,39 @@ fn init_without_an_agent_says_what_to_install_and_invents_none() {
     let project = Project::new().file("Cargo.toml", "");
     let wrote = ran(&project, &["init"]);
     assert_eq!(wrote.code, 0, "{}", wrote.err);
-    assert!(wrote.err.contains("npm install -g @agentclientprotocol/claude-agent-acp"), "{}", wrote.err);
+    assert!(
+        wrote
+            .err
+            .contains("npm install -g @agentclientprotocol/claude-agent-acp"),
+        "{}",
+        wrote.err
+    );
     let config = project.read("creel.yaml");
-    assert!(config.contains("#   npm install -g @agentclientprotocol/claude-agent-acp   # Claude Code\n"), "{config}");
-    assert!(!config.contains("my-agent") && !config.contains("\nagent:"), "{config}");
+    assert!(
+        config
+            .contains("#   npm install -g @agentclientprotocol/claude-agent-acp   # Claude Code\n"),
+        "{config}"
+    );
+    assert!(
+        !config.contains("my-agent") && !config.contains("\nagent:"),
+        "{config}"
+    );
     let checked = ran(&project, &["check"]);
     assert_eq!(checked.code, 0, "{}", checked.err);
-    assert!(checked.out.contains("valid, but:\n  - no agent found"), "{}", checked.out);
+    assert!(
+        checked.out.contains("valid, but:\n  - no agent found"),
+        "{}",
+        checked.out
+    );
     for program in ["gemini", "cargo"] {
         install(&project, program, "echo 1.2.3");
     }
     let checked = ran(&project, &["check", "--strict"]);
-    assert_eq!(checked.code, 0, "the installed agent is used: {}{}", checked.out, checked.err);
+    assert_eq!(
+        checked.code, 0,
+        "the installed agent is used: {}{}",
+        checked.out, checked.err
+    );
 }
 
 #[test]
@@ -213,13 +336,29 @@ fn init_writes_a_schema_that_an_editor_finds_beside_the_config() {
     let wrote = ran(&project, &["init", "--yes"]);
     assert_eq!(wrote.code, 0, "{}", wrote.err);
     let config = project.read("creel.yaml");
-    let schema = config.lines().next().and_then(|line| line.strip_prefix("# yaml-language-server: $schema="));
+    let schema = config
+        .lines()
+        .next()
+        .and_then(|line| line.strip_prefix("# yaml-language-server: $schema="));
     let schema = project.read(schema.expect("the first line names the schema"));
     assert_eq!(schema, ran(&project, &["schema"]).out);
-    assert!(config.contains("creel config example") && config.contains("\n# permissions:"), "{config}");
+    assert!(
+        config.contains("creel config example") && config.contains("\n# permissions:"),
+        "{config}"
+    );
     assert!(config.lines().count() <= 15, "{config}");
-    assert!(wrote.err.contains("creel found no tests here, so nothing would be verified"), "{}", wrote.err);
-    assert_eq!(ran(&project, &["init", "--yes"]).code, 2, "it never overwrites");
+    assert!(
+        wrote
+            .err
+            .contains("creel found no tests here, so nothing would be verified"),
+        "{}",
+        wrote.err
+    );
+    assert_eq!(
+        ran(&project, &["init", "--yes"]).code,
+        2,
+        "it never overwrites"
+    );
     assert_eq!(project.read("creel.yaml"), config);
 }
 
@@ -227,14 +366,26 @@ fn init_writes_a_schema_that_an_editor_finds_beside_the_config() {
 fn the_example_config_and_the_path_of_the_config_are_printed() {
     let project = Project::new();
     let example = ran(&project, &["config", "example"]);
-    assert_eq!((example.code, example.out.as_str()), (0, include_str!("../../config.example.yaml")));
+    assert_eq!(
+        (example.code, example.out.as_str()),
+        (0, include_str!("../../config.example.yaml"))
+    );
     let none = ran(&project, &["config", "path"]);
     assert_eq!(none.code, 2);
     assert!(none.err.contains("creel init"), "{}", none.err);
     project.write("creel.yml", "version: 1\n");
     let found = ran(&project, &["config", "path"]);
-    assert_eq!((found.code, found.out), (0, format!("{}\n", project.root().join("creel.yml").display())));
-    assert_eq!(ran(&project, &["config", "path", "-c", "gone.yaml"]).code, 2);
+    assert_eq!(
+        (found.code, found.out),
+        (
+            0,
+            format!("{}\n", project.root().join("creel.yml").display())
+        )
+    );
+    assert_eq!(
+        ran(&project, &["config", "path", "-c", "gone.yaml"]).code,
+        2
+    );
 }
 
 #[test]
@@ -252,8 +403,14 @@ fn in_a_terminal_init_asks_for_the_agent_the_check_and_the_limit() {
     terminal.type_text("escalate\r");
     assert_eq!(terminal.end(), 0, "{}", terminal.text());
     let config = project.read("creel.yaml");
-    assert!(config.contains("\nagent: codex ") && config.contains("\non_limit: escalate "), "{config}");
-    assert!(config.contains(r#"- "make \"all\"; make check""#), "{config}");
+    assert!(
+        config.contains("\nagent: codex ") && config.contains("\non_limit: escalate "),
+        "{config}"
+    );
+    assert!(
+        config.contains(r#"- "make \"all\"; make check""#),
+        "{config}"
+    );
     assert_eq!(ran(&project, &["check"]).code, 0);
 }
 
@@ -263,17 +420,35 @@ fn in_a_terminal_init_asks_nothing_with_yes() {
     install(&project, "opencode", "");
     let mut terminal = Terminal::start(creel(&project, &["init", "--yes"]), (120, 40));
     assert_eq!(terminal.end(), 0, "{}", terminal.text());
-    assert!(!terminal.text().contains("Which agent"), "{}", terminal.text());
+    assert!(
+        !terminal.text().contains("Which agent"),
+        "{}",
+        terminal.text()
+    );
     let config = project.read("creel.yaml");
-    assert!(config.contains("\nagent: opencode ") && config.contains("\n  - \"cargo test\"\n"), "{config}");
+    assert!(
+        config.contains("\nagent: opencode ") && config.contains("\n  - \"cargo test\"\n"),
+        "{config}"
+    );
 }
 
 #[test]
 fn init_writes_a_check_for_each_part_and_a_config_of_at_most_15_lines() {
-    let project = (1..=6).fold(Project::new(), |project, n| project.file(&format!("part{n}/go.mod"), ""));
+    let project = (1..=6).fold(Project::new(), |project, n| {
+        project.file(&format!("part{n}/go.mod"), "")
+    });
     let wrote = ran(&project, &["init", "--yes"]);
     let config = project.read("creel.yaml");
-    assert!(config.contains("  - \"cd part4 && go test ./...\"\n") && config.lines().count() <= 15, "{config}");
-    assert!(wrote.err.contains("too: cd part5 && go test ./..., cd part6"), "{}", wrote.err);
+    assert!(
+        config.contains("  - \"cd part4 && go test ./...\"\n") && config.lines().count() <= 15,
+        "{config}"
+    );
+    assert!(
+        wrote
+            .err
+            .contains("too: cd part5 && go test ./..., cd part6"),
+        "{}",
+        wrote.err
+    );
     assert_eq!(ran(&project, &["check"]).code, 0);
 }

@@ -15,7 +15,12 @@ const TINY: (u16, u16) = (60, 16);
 /// The session after the user chose not to send the last item.
 fn ends_without_sending() -> World {
     let mut world = scenes::final_delivery();
-    let answer = GateAnswer { gate: GateId(1), choice: GateChoice::Skip, text: None, items: None };
+    let answer = GateAnswer {
+        gate: GateId(1),
+        choice: GateChoice::Skip,
+        text: None,
+        items: None,
+    };
     world.command(SessionCommand::AnswerGate(answer));
     scenes::until(world, |world| world.state.phase.outcome().is_some())
 }
@@ -24,12 +29,21 @@ fn ends_without_sending() -> World {
 fn a_permission_gate_shows_the_change_and_the_way_to_the_rest_of_it() {
     let mut screen = Screen::of(&scenes::permission(), TINY).armed();
     let frame = screen.frame();
-    let changed = frame.lines().filter(|line| line.contains("║ -  ") || line.contains("║ +  ")).count();
+    let changed = frame
+        .lines()
+        .filter(|line| line.contains("║ -  ") || line.contains("║ +  "))
+        .count();
     assert!(changed >= 2, "{frame}");
     assert!(screen.row("enter answer").contains("PgDn more"), "{frame}");
     let answers = ["1  Yes", "2  Always allow", "3  No", "4  Cancel"];
-    assert!(answers.iter().all(|answer| frame.contains(answer)), "{frame}");
-    assert!(screen.row("1  Yes").contains("only this request"), "the effect of the chosen answer: {frame}");
+    assert!(
+        answers.iter().all(|answer| frame.contains(answer)),
+        "{frame}"
+    );
+    assert!(
+        screen.row("1  Yes").contains("only this request"),
+        "the effect of the chosen answer: {frame}"
+    );
 }
 
 #[test]
@@ -46,8 +60,14 @@ fn every_gate_shows_some_of_its_text() {
         let mut screen = Screen::of(&scene(), TINY).armed();
         let frame = screen.frame();
         let hints = screen.row("enter answer");
-        let is_cut = frame.lines().any(|line| line.contains("╝") && line.contains(" of "));
-        assert_eq!(is_cut, hints.contains("PgDn more") || hints.contains("PgUp more"), "{frame}");
+        let is_cut = frame
+            .lines()
+            .any(|line| line.contains("╝") && line.contains(" of "));
+        assert_eq!(
+            is_cut,
+            hints.contains("PgDn more") || hints.contains("PgUp more"),
+            "{frame}"
+        );
     }
 }
 
@@ -56,16 +76,33 @@ fn the_end_card_is_there_and_says_what_matters() {
     let mut world = ends_without_sending();
     for event in &mut world.events {
         if let Event::Session(SessionEvent::Ended { lines, .. }) = event {
-            *lines = Some(creel::engine::conversation::ChangedLines { added: 120, removed: 14, files: 6 });
+            *lines = Some(creel::engine::conversation::ChangedLines {
+                added: 120,
+                removed: 14,
+                files: 6,
+            });
         }
     }
     let mut screen = Screen::of(&world, TINY);
     screen.model.tie = CloseBehavior::Loose;
     let frame = screen.frame();
-    for words in ["Complete: ", "took ", "changed ", "+120 −14 in 6 files", "not sent", "next ", "creel show story"] {
+    for words in [
+        "Complete: ",
+        "took ",
+        "changed ",
+        "+120 −14 in 6 files",
+        "not sent",
+        "next ",
+        "creel show story",
+    ] {
         assert!(frame.contains(words), "no `{words}`:\n{frame}");
     }
-    assert!(!frame.lines().any(|line| line.contains("creel") && line.contains('…')), "no half command:\n{frame}");
+    assert!(
+        !frame
+            .lines()
+            .any(|line| line.contains("creel") && line.contains('…')),
+        "no half command:\n{frame}"
+    );
     let mut tiny = Screen::of(&world, (40, 12));
     assert!(tiny.frame().contains("Complete: "), "{}", tiny.frame());
 }
@@ -74,7 +111,11 @@ fn the_end_card_is_there_and_says_what_matters() {
 fn the_end_card_lists_what_the_user_decided_not_to_send() {
     for size in [TINY, (80, 24), (120, 40)] {
         let mut screen = Screen::of(&ends_without_sending(), size);
-        assert!(screen.row("not sent").contains("cargo clippy (skipped)"), "{}", screen.frame());
+        assert!(
+            screen.row("not sent").contains("cargo clippy (skipped)"),
+            "{}",
+            screen.frame()
+        );
     }
 }
 
@@ -83,12 +124,25 @@ fn the_footer_has_the_keys_of_the_end_card() {
     for size in [TINY, (80, 24), (120, 40)] {
         for close in ["esc", "enter"] {
             let mut screen = Screen::of(&ends_without_sending(), size);
-            let footer = |screen: &mut Screen| screen.frame().lines().last().unwrap_or_default().to_owned();
-            assert!(footer(&mut screen).starts_with(" esc close  "), "{}", screen.frame());
-            assert!(!footer(&mut screen).contains("enter open"), "{}", screen.frame());
+            let footer =
+                |screen: &mut Screen| screen.frame().lines().last().unwrap_or_default().to_owned();
+            assert!(
+                footer(&mut screen).starts_with(" esc close  "),
+                "{}",
+                screen.frame()
+            );
+            assert!(
+                !footer(&mut screen).contains("enter open"),
+                "{}",
+                screen.frame()
+            );
             screen.press(close);
             assert!(!screen.frame().contains("took "), "{}", screen.frame());
-            assert!(footer(&mut screen).starts_with(" enter open"), "{}", screen.frame());
+            assert!(
+                footer(&mut screen).starts_with(" enter open"),
+                "{}",
+                screen.frame()
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Snapshots of long sessions: what creel says about a session is the same with and without one, however it was killed.
+//! Snapshots of long sessions: what creel says about a session is the same with and without one,
+//! however it was killed.
 
 use std::{
     fs,
@@ -30,21 +31,43 @@ fn snapshot(project: &Project) -> PathBuf {
     project.journal().with_file_name("snapshot.json")
 }
 
-/// What creel says about the session. With another state folder it has no key, and reads the whole journal.
+/// What creel says about the session. With another state folder it has no key, and reads the whole
+/// journal.
 fn told(project: &Project, uses_snapshots: bool) -> Vec<Value> {
-    let state = if uses_snapshots { project.state_dir() } else { project.temp_dir() };
+    let state = if uses_snapshots {
+        project.state_dir()
+    } else {
+        project.temp_dir()
+    };
     let says = |args: &[&str]| {
-        let ran = Ran::of(&project.command(args).env("XDG_STATE_HOME", &state).output().expect("creel starts"));
+        let ran = Ran::of(
+            &project
+                .command(args)
+                .env("XDG_STATE_HOME", &state)
+                .output()
+                .expect("creel starts"),
+        );
         assert_eq!(ran.code, 0, "{}", ran.err);
         let mut said: Value = serde_json::from_str(&ran.out).expect("JSON");
-        said.as_array_mut().into_iter().flatten().for_each(|one| one["age_ms"] = Value::Null);
+        said.as_array_mut()
+            .into_iter()
+            .flatten()
+            .for_each(|one| one["age_ms"] = Value::Null);
         said
     };
-    vec![says(&["sessions", "--json"]), says(&["task", "list", "--json", "-s", "s"])]
+    vec![
+        says(&["sessions", "--json"]),
+        says(&["task", "list", "--json", "-s", "s"]),
+    ]
 }
 
 fn started(project: &Project, args: &[&str]) -> Child {
-    project.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("creel starts")
+    project
+        .command(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("creel starts")
 }
 
 fn is_told_the_same(project: &Project) {
@@ -54,8 +77,15 @@ fn is_told_the_same(project: &Project) {
 /// The iteration in which the session was stopped, in the words of the list.
 fn stopped_in(project: &Project) -> String {
     let listed = project.creel(&["sessions"]).out;
-    let at = listed.find("Stopped in iteration ").unwrap_or_else(|| panic!("it was killed in an iteration: {listed}"));
-    listed[at..].split(['·', '\n']).next().unwrap_or_default().trim().to_owned()
+    let at = listed
+        .find("Stopped in iteration ")
+        .unwrap_or_else(|| panic!("it was killed in an iteration: {listed}"));
+    listed[at..]
+        .split(['·', '\n'])
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 #[test]
@@ -74,8 +104,9 @@ fn a_session_that_ends_leaves_a_snapshot_for_its_owner_only() {
 
 #[test]
 fn a_short_session_has_none() {
-    let project =
-        Project::with("prompt: GOAL\nagent: sh\nagents: { sh: { command: 'cat > /dev/null' } }\nmax_iterations: 1");
+    let project = Project::with(
+        "prompt: GOAL\nagent: sh\nagents: { sh: { command: 'cat > /dev/null' } }\nmax_iterations: 1",
+    );
     project.run();
     assert!(!project.records().is_empty() && !snapshot(&project).exists());
 }
@@ -87,7 +118,8 @@ fn a_killed_session_is_the_same_with_and_without_its_snapshot() {
     for kill in 0..4 {
         let before = fs::read(snapshot(&project)).ok();
         let records = project.records().len();
-        // A list reads only the ends of a journal above 1 MiB, so one kill waits for such a journal.
+        // A list reads only the ends of a journal above 1 MiB, so one kill waits for such a
+        // journal.
         let length = if kill == 2 { 1 << 20 } else { 0 };
         until("the session has written a snapshot", || {
             fs::read(snapshot(&project)).ok() != before
@@ -95,7 +127,10 @@ fn a_killed_session_is_the_same_with_and_without_its_snapshot() {
                 && project.records().len() > records
                 && fs::metadata(project.journal()).is_ok_and(|journal| journal.len() > length)
         });
-        session.kill().and_then(|()| session.wait()).expect("it was running");
+        session
+            .kill()
+            .and_then(|()| session.wait())
+            .expect("it was running");
         is_told_the_same(&project);
         if kill == 2 {
             // Without its snapshot, the session is read from its journal.
@@ -110,8 +145,13 @@ fn a_killed_session_is_the_same_with_and_without_its_snapshot() {
     assert_eq!(project.outcome().as_deref(), Some("complete"));
     is_told_the_same(&project);
     let records = project.records();
-    let numbers = records.iter().map(|record| record["seq"].as_u64().unwrap_or_default());
-    assert!(numbers.eq(1..=records.len() as u64), "records are missing or repeated");
+    let numbers = records
+        .iter()
+        .map(|record| record["seq"].as_u64().unwrap_or_default());
+    assert!(
+        numbers.eq(1..=records.len() as u64),
+        "records are missing or repeated"
+    );
 }
 
 #[test]
@@ -121,7 +161,11 @@ fn a_journal_edited_after_its_snapshot_counts_as_it_is_now() {
     let agent = |said: &[Value]| said[0][0]["max_iterations"].clone();
     assert_eq!(agent(&told(&project, true)), 1_000_000);
     let text = fs::read_to_string(project.journal()).expect("a journal");
-    fs::write(project.journal(), text.replacen(":1000000,", ":2000000,", 2)).expect("space");
+    fs::write(
+        project.journal(),
+        text.replacen(":1000000,", ":2000000,", 2),
+    )
+    .expect("space");
     assert_eq!(agent(&told(&project, true)), agent(&told(&project, false)));
     assert_eq!(agent(&told(&project, true)), 2_000_000);
 }

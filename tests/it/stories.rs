@@ -5,8 +5,8 @@ use creel::engine::{
     conversation::{AgentUpdate, ConversationMode, PermissionAnswer, ToolKind},
     effect::ExitReason,
     event::{
-        ActorKind, Event, GateEvent, HookEvent, PendingEvent, PromptReason, SessionEvent, SessionOutcome, StopTiming,
-        TurnEvent, UserPresence,
+        ActorKind, Event, GateEvent, HookEvent, PendingEvent, PromptReason, SessionEvent,
+        SessionOutcome, StopTiming, TurnEvent, UserPresence,
     },
     gate::kind::{GateChoice, GateKind},
     hooks::{
@@ -15,8 +15,9 @@ use creel::engine::{
     },
     input::{Input, SessionCommand},
     policy::{
-        AgentSpec, BackoffPolicy, CompletionInstructions, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy,
-        HookAction, HookFailurePolicy, HookSpec, PermissionPolicy, PermissionRule, PipeOutput, RetryLimitPolicy,
+        AgentSpec, BackoffPolicy, CompletionInstructions, ContextPolicy, DeliveryPolicy,
+        FinalDeliveryPolicy, HookAction, HookFailurePolicy, HookSpec, PermissionPolicy,
+        PermissionRule, PipeOutput, RetryLimitPolicy,
     },
     refusal::Refusal,
     retry::RetryWait,
@@ -26,7 +27,10 @@ use expect_test::{Expect, expect};
 
 use crate::support::world::*;
 
-#[expect(clippy::needless_pass_by_value, reason = "so that a story stands in its test")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "so that a story stands in its test"
+)]
 fn becomes(script: Script, expected: Expect) {
     expected.assert_eq(&World::begin(script).run().story());
 }
@@ -56,11 +60,9 @@ fn a_session_without_hooks_ends_when_the_agent_promises() {
 
 #[test]
 fn pending_output_of_a_failed_turn_is_sent_with_the_next_prompt() {
-    let script = Script::new().piped(HookPoint::PostIteration, "test", [prints("red"), passes()]).agent([
-        WORKS,
-        Answer::Fails("connection reset"),
-        DONE,
-    ]);
+    let script = Script::new()
+        .piped(HookPoint::PostIteration, "test", [prints("red"), passes()])
+        .agent([WORKS, Answer::Fails("connection reset"), DONE]);
     becomes(
         script,
         expect![[r#"
@@ -90,7 +92,9 @@ fn pending_output_of_a_failed_turn_is_sent_with_the_next_prompt() {
 
 #[test]
 fn a_hook_that_always_blocks_gives_six_turns_five_feedbacks_and_a_forced_end() {
-    let script = Script::new().hook(HookPoint::Stop, "tests", [exits(2, "1 failed", "fix it")]).agent([DONE]);
+    let script = Script::new()
+        .hook(HookPoint::Stop, "tests", [exits(2, "1 failed", "fix it")])
+        .agent([DONE]);
     becomes(
         script,
         expect![[r#"
@@ -132,11 +136,20 @@ fn a_hook_that_always_blocks_gives_six_turns_five_feedbacks_and_a_forced_end() {
 
 #[test]
 fn the_same_failure_with_another_duration_and_thread_is_no_progress() {
-    let first = "thread 'adds' (4711) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 0.12s";
-    let again = "thread 'adds' (4900) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 1m 20s";
-    let runs = [exits(2, first, ""), exits(2, again, ""), exits(2, "another test failed", ""), exits(0, "", "")];
+    let first =
+        "thread 'adds' (4711) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 0.12s";
+    let again =
+        "thread 'adds' (4900) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 1m 20s";
+    let runs = [
+        exits(2, first, ""),
+        exits(2, again, ""),
+        exits(2, "another test failed", ""),
+        exits(0, "", ""),
+    ];
     becomes(
-        Script::new().hook(HookPoint::Stop, "tests", runs).agent([DONE]),
+        Script::new()
+            .hook(HookPoint::Stop, "tests", runs)
+            .agent([DONE]),
         expect![[r#"
             iteration 1
               prompt iteration "GOAL"
@@ -168,7 +181,11 @@ fn three_failing_then_one_then_none() {
         .hook(
             HookPoint::Stop,
             "run-tests",
-            [blocks("3 tests failing"), blocks("1 test failing"), prints("All tests passed!")],
+            [
+                blocks("3 tests failing"),
+                blocks("1 test failing"),
+                prints("All tests passed!"),
+            ],
         )
         .agent([Answer::Says("Wrote it."), Answer::Says("Fixed two."), DONE]);
     becomes(
@@ -196,11 +213,13 @@ fn three_failing_then_one_then_none() {
 
 #[test]
 fn output_still_pending_after_the_loop_is_delivered_before_session_end() {
-    let script = Script::new().piped(HookPoint::PostIteration, "test", [exits(101, "1 failed", "")]).hook(
-        HookPoint::SessionEnd,
-        "notify",
-        [passes()],
-    );
+    let script = Script::new()
+        .piped(
+            HookPoint::PostIteration,
+            "test",
+            [exits(101, "1 failed", "")],
+        )
+        .hook(HookPoint::SessionEnd, "notify", [passes()]);
     becomes(
         script,
         expect![[r#"
@@ -279,14 +298,21 @@ fn a_delivery_that_needs_approval_waits_when_unattended() {
         .piped(HookPoint::PostIteration, "test", [prints("red")])
         .plan(|plan| plan.gates.final_delivery = Some(FinalDeliveryPolicy::Ask));
     let world = World::begin(script).run();
-    assert_eq!(world.left, Some(creel::engine::effect::ExitReason::NeedsUser));
+    assert_eq!(
+        world.left,
+        Some(creel::engine::effect::ExitReason::NeedsUser)
+    );
     assert_eq!(world.state.phase.outcome(), None);
 }
 
 #[test]
 fn every_delivery_can_need_approval() {
     let script = Script::new()
-        .piped(HookPoint::SessionStart, "build", [prints("warning: unused")])
+        .piped(
+            HookPoint::SessionStart,
+            "build",
+            [prints("warning: unused")],
+        )
         .plan(|plan| plan.gates.delivery = DeliveryPolicy::Ask)
         .attended(&[(GateKind::Delivery, GateChoice::Approve)]);
     becomes(
@@ -313,7 +339,11 @@ fn piped_output_of_pre_iteration_is_between_pending_items_and_the_goal() {
     let script = Script::new()
         .piped(HookPoint::SessionStart, "build", [prints("held")])
         .piped(HookPoint::PreIteration, "lint", [prints("lint says")])
-        .hook(HookPoint::PreIteration, "quiet", [prints("not for the agent")]);
+        .hook(
+            HookPoint::PreIteration,
+            "quiet",
+            [prints("not for the agent")],
+        );
     becomes(
         script,
         expect![[r#"
@@ -339,7 +369,11 @@ fn a_failed_turn_runs_on_error_and_a_recovery_turn_and_counts() {
         .piped(HookPoint::OnError, "git diff", [prints("what changed")])
         .hook(HookPoint::Stop, "tests", [passes()])
         .hook(HookPoint::PostIteration, "post", [passes()])
-        .agent([Answer::Fails("connection reset"), Answer::Says("Recovered."), DONE]);
+        .agent([
+            Answer::Fails("connection reset"),
+            Answer::Says("Recovered."),
+            DONE,
+        ]);
     becomes(
         script,
         expect![[r#"
@@ -390,9 +424,15 @@ fn three_failed_turns_in_a_row_fail_an_unattended_session() {
 
 #[test]
 fn waits_between_failed_iterations_grow() {
-    let backoff = BackoffPolicy { base: TimeSpan::secs(1), factor: 2.0, max: TimeSpan::secs(60), jitter: 0.0 };
-    let script =
-        Script::new().agent([Answer::Fails("x"), Answer::Fails("y"), DONE]).plan(|plan| plan.backoff = Some(backoff));
+    let backoff = BackoffPolicy {
+        base: TimeSpan::secs(1),
+        factor: 2.0,
+        max: TimeSpan::secs(60),
+        jitter: 0.0,
+    };
+    let script = Script::new()
+        .agent([Answer::Fails("x"), Answer::Fails("y"), DONE])
+        .plan(|plan| plan.backoff = Some(backoff));
     let world = World::begin(script).run();
     assert_eq!(world.now.0, 3_000);
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
@@ -401,7 +441,11 @@ fn waits_between_failed_iterations_grow() {
 #[test]
 fn at_the_limit_the_user_grants_the_same_number_of_retries_again() {
     let script = Script::new()
-        .hook(HookPoint::Stop, "tests", [blocks("a"), blocks("b"), passes()])
+        .hook(
+            HookPoint::Stop,
+            "tests",
+            [blocks("a"), blocks("b"), passes()],
+        )
         .plan(|plan| plan.max_hook_retries = 1)
         .attended(&[(GateKind::RetryLimit, GateChoice::Continue)]);
     becomes(
@@ -433,7 +477,11 @@ fn at_the_limit_the_user_grants_the_same_number_of_retries_again() {
 #[test]
 fn at_the_limit_the_user_sends_a_message_and_the_count_is_reset() {
     let script = Script::new()
-        .hook(HookPoint::Stop, "tests", [blocks("a"), blocks("b"), blocks("c"), passes()])
+        .hook(
+            HookPoint::Stop,
+            "tests",
+            [blocks("a"), blocks("b"), blocks("c"), passes()],
+        )
         .plan(|plan| plan.max_hook_retries = 1)
         .attended(&[(GateKind::RetryLimit, GateChoice::Send)]);
     becomes(
@@ -469,25 +517,43 @@ fn at_the_limit_the_user_sends_a_message_and_the_count_is_reset() {
 #[test]
 fn at_the_limit_the_user_can_ignore_disable_or_abort() {
     let ends = [GateChoice::Ignore, GateChoice::Disable, GateChoice::Abort].map(|choice| {
-        let script =
-            Script::new().hook(HookPoint::Stop, "tests", [blocks("no")]).attended(&[(GateKind::RetryLimit, choice)]);
+        let script = Script::new()
+            .hook(HookPoint::Stop, "tests", [blocks("no")])
+            .attended(&[(GateKind::RetryLimit, choice)]);
         World::begin(script).run().state.phase.outcome()
     });
-    assert_eq!(ends, [Some(SessionOutcome::Forced), Some(SessionOutcome::Unverified), Some(SessionOutcome::Aborted)]);
+    assert_eq!(
+        ends,
+        [
+            Some(SessionOutcome::Forced),
+            Some(SessionOutcome::Unverified),
+            Some(SessionOutcome::Aborted)
+        ]
+    );
 }
 
 #[test]
 fn unattended_the_limit_can_escalate_or_abort() {
     let ends = [RetryLimitPolicy::Escalate, RetryLimitPolicy::Abort].map(|on_limit| {
-        let script = Script::new().hook(HookPoint::Stop, "tests", [blocks("no")]).plan(|plan| plan.on_limit = on_limit);
+        let script = Script::new()
+            .hook(HookPoint::Stop, "tests", [blocks("no")])
+            .plan(|plan| plan.on_limit = on_limit);
         World::begin(script).run().state.phase.outcome()
     });
-    assert_eq!(ends, [Some(SessionOutcome::Escalated), Some(SessionOutcome::Aborted)]);
+    assert_eq!(
+        ends,
+        [
+            Some(SessionOutcome::Escalated),
+            Some(SessionOutcome::Aborted)
+        ]
+    );
 }
 
 #[test]
 fn a_limit_of_zero_never_retries() {
-    let script = Script::new().hook(HookPoint::Stop, "tests", [blocks("no")]).plan(|plan| plan.max_hook_retries = 0);
+    let script = Script::new()
+        .hook(HookPoint::Stop, "tests", [blocks("no")])
+        .plan(|plan| plan.max_hook_retries = 0);
     becomes(
         script,
         expect![[r#"
@@ -519,9 +585,24 @@ fn feedback_names_each_check_its_command_and_its_end() {
         spec.on_failure = Some(HookFailurePolicy::Block);
     };
     let script = Script::new()
-        .hook_with(HookPoint::Stop, "tests", [exits(1, "1 of 2 failed\n", "error: add"), passes()], command)
+        .hook_with(
+            HookPoint::Stop,
+            "tests",
+            [exits(1, "1 of 2 failed\n", "error: add"), passes()],
+            command,
+        )
         .hook(HookPoint::Stop, "silent", [exits(2, "", ""), passes()])
-        .hook(HookPoint::Stop, "cargo guard", [Ran { reply: Some(decided), ..passes() }, passes()]);
+        .hook(
+            HookPoint::Stop,
+            "cargo guard",
+            [
+                Ran {
+                    reply: Some(decided),
+                    ..passes()
+                },
+                passes(),
+            ],
+        );
     let world = World::begin(script).run();
     let expected = "\
 [Hook feedback]: check `tests` failed: `sh test.sh`, exit 1
@@ -539,7 +620,9 @@ write a test first";
 /// The texts of all prompts with this reason.
 fn texts(world: &World, reason: PromptReason) -> Vec<&str> {
     let sent = world.events.iter().filter_map(|event| match event {
-        Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.reason == reason => Some(prompt.text.as_str()),
+        Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.reason == reason => {
+            Some(prompt.text.as_str())
+        }
         _ => None,
     });
     sent.collect()
@@ -562,19 +645,32 @@ fn prompts_that_begin_no_iteration_say_first_what_they_are() {
     );
     assert_eq!(
         texts(&world, PromptReason::FinalDelivery),
-        ["[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on it if it needs \
-             work.\n\n[Hook output: session_start \"facts\" · exit 0 · 1.2 s]\n2 warnings"]
+        [
+            "[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on it if it needs \
+             work.\n\n[Hook output: session_start \"facts\" · exit 0 · 1.2 s]\n2 warnings"
+        ]
     );
     let mut world = World::begin(Script::new());
     world.settle();
-    world.command(SessionCommand::Message { text: "Use tabs.".into() });
-    world.command(SessionCommand::Message { text: "And <b>.".into() });
-    let by_hook = SessionCommand::Message { text: "Again.".into() };
-    world.input(Input::Command { by: ActorKind::Hook.into(), command: by_hook });
+    world.command(SessionCommand::Message {
+        text: "Use tabs.".into(),
+    });
+    world.command(SessionCommand::Message {
+        text: "And <b>.".into(),
+    });
+    let by_hook = SessionCommand::Message {
+        text: "Again.".into(),
+    };
+    world.input(Input::Command {
+        by: ActorKind::Hook.into(),
+        command: by_hook,
+    });
     let world = world.run();
     assert_eq!(
         texts(&world, PromptReason::Message),
-        ["[Message]: from the user\nUse tabs.\n\nAnd <b>.\n\n[Message]: from a hook of this session\nAgain."]
+        [
+            "[Message]: from the user\nUse tabs.\n\nAnd <b>.\n\n[Message]: from a hook of this session\nAgain."
+        ]
     );
 }
 
@@ -587,10 +683,15 @@ fn an_agent_without_a_conversation_gets_the_goal_what_happened_and_the_note_with
             plan.context = ContextPolicy::Keep;
         })
     };
-    let delivered =
-        Script::new().piped(HookPoint::SessionStart, "facts", [prints("facts")]).agent([Answer::Fails("down")]);
+    let delivered = Script::new()
+        .piped(HookPoint::SessionStart, "facts", [prints("facts")])
+        .agent([Answer::Fails("down")]);
     let sent_back = Script::new()
-        .hook(HookPoint::Stop, "tests", [blocks("red"), blocks("red"), passes()])
+        .hook(
+            HookPoint::Stop,
+            "tests",
+            [blocks("red"), blocks("red"), passes()],
+        )
         .plan(|plan| plan.max_hook_retries = 1)
         .attended(&[(GateKind::RetryLimit, GateChoice::Send)]);
     let repaired = Script::new().submits().built_in(
@@ -599,25 +700,40 @@ fn an_agent_without_a_conversation_gets_the_goal_what_happened_and_the_note_with
         [wants(Some("Commit it.")), does("done")],
     );
     let mut seen = Vec::new();
-    for script in [delivered.plan(|plan| plan.max_iterations = 1), sent_back, repaired] {
+    for script in [
+        delivered.plan(|plan| plan.max_iterations = 1),
+        sent_back,
+        repaired,
+    ] {
         let world = World::begin(forgets(script)).run();
         for event in &world.events {
-            let Event::Turn(TurnEvent::PromptSent(prompt)) = event else { continue };
+            let Event::Turn(TurnEvent::PromptSent(prompt)) = event else {
+                continue;
+            };
             seen.push(prompt.reason);
             assert_eq!(prompt.conversation, ConversationMode::New, "{prompt:?}");
             assert_eq!(
-                (prompt.text.matches("GOAL").count(), prompt.text.matches("NOTE").count()),
+                (
+                    prompt.text.matches("GOAL").count(),
+                    prompt.text.matches("NOTE").count()
+                ),
                 (1, 1),
                 "{prompt:?}"
             );
             assert!(prompt.text.ends_with("\n\nNOTE"), "{prompt:?}");
             let knows_the_check = prompt.text.contains("check `tests` failed, exit 2");
-            assert!(knows_the_check || prompt.reason != PromptReason::Message, "{prompt:?}");
+            assert!(
+                knows_the_check || prompt.reason != PromptReason::Message,
+                "{prompt:?}"
+            );
         }
     }
-    for reason in
-        [PromptReason::FinalDelivery, PromptReason::Feedback, PromptReason::Message, PromptReason::Remediation]
-    {
+    for reason in [
+        PromptReason::FinalDelivery,
+        PromptReason::Feedback,
+        PromptReason::Message,
+        PromptReason::Remediation,
+    ] {
         assert!(seen.contains(&reason), "{reason:?} is not in {seen:?}");
     }
 }
@@ -632,8 +748,22 @@ fn all_stop_hooks_run_and_each_text_reaches_the_agent_once() {
     let script = Script::new()
         .hook(HookPoint::Stop, "one", [exits(2, "same", "why"), passes()])
         .hook(HookPoint::Stop, "two", [exits(2, "same", "why"), passes()])
-        .hook(HookPoint::Stop, "failed", [exits(1, "info", "note"), passes()])
-        .hook(HookPoint::Stop, "json", [Ran { reply: Some(allow), ..passes() }, passes()]);
+        .hook(
+            HookPoint::Stop,
+            "failed",
+            [exits(1, "info", "note"), passes()],
+        )
+        .hook(
+            HookPoint::Stop,
+            "json",
+            [
+                Ran {
+                    reply: Some(allow),
+                    ..passes()
+                },
+                passes(),
+            ],
+        );
     becomes(
         script,
         expect![[r#"
@@ -661,7 +791,11 @@ fn all_stop_hooks_run_and_each_text_reaches_the_agent_once() {
 
 #[test]
 fn a_broken_stop_hook_spends_no_retries() {
-    let script = Script::new().hook(HookPoint::Stop, "missing", [exits(127, "", "sh: missing: not found")]);
+    let script = Script::new().hook(
+        HookPoint::Stop,
+        "missing",
+        [exits(127, "", "sh: missing: not found")],
+    );
     becomes(
         script,
         expect![[r#"
@@ -711,9 +845,14 @@ fn a_hook_broken_twice_in_a_row_opens_a_gate() {
 
 #[test]
 fn a_failure_that_must_escalate_opens_a_gate() {
-    let script = Script::new().hook_with(HookPoint::SessionStart, "pull", [exits(1, "", "conflict")], |spec| {
-        spec.on_failure = Some(HookFailurePolicy::Escalate);
-    });
+    let script = Script::new().hook_with(
+        HookPoint::SessionStart,
+        "pull",
+        [exits(1, "", "conflict")],
+        |spec| {
+            spec.on_failure = Some(HookFailurePolicy::Escalate);
+        },
+    );
     becomes(
         script,
         expect![[r#"
@@ -742,9 +881,13 @@ fn a_failure_after_a_task_that_must_escalate_opens_a_gate_between_two_turns() {
     world.settle();
     world.command(completes("T1", "text"));
     let story = world.run().story();
-    assert!(story.ends_with("ended escalated (the hook `deploy` at on_task_complete needs you: no)\n"), "{story}");
+    assert!(
+        story.ends_with("ended escalated (the hook `deploy` at on_task_complete needs you: no)\n"),
+        "{story}"
+    );
 
-    let mut world = World::begin(script().attended(&[(GateKind::Escalation, GateChoice::Continue)]));
+    let mut world =
+        World::begin(script().attended(&[(GateKind::Escalation, GateChoice::Continue)]));
     world.settle();
     world.command(completes("T1", "text"));
     expect![[r#"
@@ -770,9 +913,16 @@ fn a_failure_after_a_task_that_must_escalate_opens_a_gate_between_two_turns() {
 
 /// A session in which tasks are completed, with a hook that runs like this for each.
 fn completed(tasks: &[&str], runs: &[Ran], answers: &[(GateKind, GateChoice)]) -> World {
-    let script = Script::new().agent([WORKS, DONE]).hook(HookPoint::OnTaskComplete, "deploy", runs.to_vec());
+    let script =
+        Script::new()
+            .agent([WORKS, DONE])
+            .hook(HookPoint::OnTaskComplete, "deploy", runs.to_vec());
     let script = script.hook(HookPoint::OnTaskComplete, "note", [passes()]);
-    let mut world = World::begin(if answers.is_empty() { script } else { script.attended(answers) });
+    let mut world = World::begin(if answers.is_empty() {
+        script
+    } else {
+        script.attended(answers)
+    });
     world.settle();
     for task in tasks {
         world.command(completes(task, "text"));
@@ -783,49 +933,103 @@ fn completed(tasks: &[&str], runs: &[Ran], answers: &[(GateKind, GateChoice)]) -
 #[test]
 fn a_hook_that_is_broken_for_two_tasks_in_a_row_is_asked_about_and_runs_again_for_the_last() {
     let runs = [breaks(), breaks(), passes()];
-    let world = completed(&["T1", "T2"], &runs, &[(GateKind::BrokenHook, GateChoice::Retry)]);
+    let world = completed(
+        &["T1", "T2"],
+        &runs,
+        &[(GateKind::BrokenHook, GateChoice::Retry)],
+    );
     let story = world.story();
     let asked = "  gate 1 broken_hook\n  gate 1 retry by Tui\niteration 2\n  on_task_complete deploy exit 0 -> Pass\n";
     assert!(story.contains(asked), "{story}");
     let times = |what: &str| story.matches(what).count();
-    assert_eq!([times("deploy timed out -> Fail"), times("note exit 0"), times("gate ")], [2, 2, 2], "{story}");
+    assert_eq!(
+        [
+            times("deploy timed out -> Fail"),
+            times("note exit 0"),
+            times("gate ")
+        ],
+        [2, 2, 2],
+        "{story}"
+    );
     let reason = world.events.iter().find_map(|event| match event {
         Event::Gate(GateEvent::Opened { reason, .. }) => Some(reason.as_str()),
         _ => None,
     });
-    assert_eq!(reason, Some("the hook `deploy` at on_task_complete failed to run twice in a row"));
+    assert_eq!(
+        reason,
+        Some("the hook `deploy` at on_task_complete failed to run twice in a row")
+    );
 }
 
 #[test]
 fn a_broken_task_hook_can_be_switched_off_and_an_unattended_session_continues() {
-    let world = completed(&["T1", "T2"], &[breaks()], &[(GateKind::BrokenHook, GateChoice::Disable)]);
-    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
+    let world = completed(
+        &["T1", "T2"],
+        &[breaks()],
+        &[(GateKind::BrokenHook, GateChoice::Disable)],
+    );
+    assert_eq!(
+        world.state.phase.outcome(),
+        Some(SessionOutcome::Complete),
+        "{}",
+        world.story()
+    );
     assert_eq!(world.story().matches("gate 1 disable").count(), 1);
-    let disabled =
-        |event: &&Event| matches!(event, Event::Hook(HookEvent::Disabled { point: HookPoint::OnTaskComplete, .. }));
+    let disabled = |event: &&Event| {
+        matches!(
+            event,
+            Event::Hook(HookEvent::Disabled {
+                point: HookPoint::OnTaskComplete,
+                ..
+            })
+        )
+    };
     assert_eq!(world.events.iter().filter(disabled).count(), 1);
     let alone = completed(&["T1", "T2"], &[breaks()], &[]);
     // The hook can also work again before the user can be asked.
     let runs = [breaks(), breaks(), passes()];
-    let better = completed(&["T1", "T2", "T3"], &runs, &[(GateKind::BrokenHook, GateChoice::Abort)]);
+    let better = completed(
+        &["T1", "T2", "T3"],
+        &runs,
+        &[(GateKind::BrokenHook, GateChoice::Abort)],
+    );
     for world in [alone, better] {
-        assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
+        assert_eq!(
+            world.state.phase.outcome(),
+            Some(SessionOutcome::Complete),
+            "{}",
+            world.story()
+        );
         assert!(!world.story().contains("gate"), "{}", world.story());
     }
 }
 
 #[test]
 fn a_session_that_a_task_hook_escalated_after_the_loop_is_submitted_when_it_is_resumed() {
-    let script = Script::new().agent([DONE]).submits().built_in(HookPoint::BeforeSubmit, "run_tests", [does("green")]);
+    let script = Script::new().agent([DONE]).submits().built_in(
+        HookPoint::BeforeSubmit,
+        "run_tests",
+        [does("green")],
+    );
     let script = script.plan(|plan| plan.max_iterations = 1);
-    let script = script.hook_with(HookPoint::OnTaskComplete, "deploy", [exits(1, "", "no")], |spec| {
-        spec.on_failure = Some(HookFailurePolicy::Escalate);
-    });
+    let script = script.hook_with(
+        HookPoint::OnTaskComplete,
+        "deploy",
+        [exits(1, "", "no")],
+        |spec| {
+            spec.on_failure = Some(HookFailurePolicy::Escalate);
+        },
+    );
     let mut world = World::begin(script);
     world.settle();
     world.command(completes("T1", "text"));
     let escalated = world.run();
-    assert_eq!(escalated.state.phase.outcome(), Some(SessionOutcome::Escalated), "{}", escalated.story());
+    assert_eq!(
+        escalated.state.phase.outcome(),
+        Some(SessionOutcome::Escalated),
+        "{}",
+        escalated.story()
+    );
     let before = escalated.story();
     let resumed = World::from_events(escalated.script, &escalated.events);
     let story = resumed.resume_answering(GateChoice::Continue).story();
@@ -843,12 +1047,23 @@ fn a_session_that_a_task_hook_escalated_after_the_loop_is_submitted_when_it_is_r
 
 #[test]
 fn exit_code_2_is_a_decision_of_the_hook_unless_it_is_advisory() {
-    for (on_failure, retries) in [(HookFailurePolicy::Ignore, 0), (HookFailurePolicy::Escalate, 1)] {
-        let script = Script::new().hook_with(HookPoint::Stop, "tests", [blocks("red"), passes()], |spec| {
-            spec.on_failure = Some(on_failure);
-        });
+    for (on_failure, retries) in [
+        (HookFailurePolicy::Ignore, 0),
+        (HookFailurePolicy::Escalate, 1),
+    ] {
+        let script = Script::new().hook_with(
+            HookPoint::Stop,
+            "tests",
+            [blocks("red"), passes()],
+            |spec| {
+                spec.on_failure = Some(on_failure);
+            },
+        );
         let world = World::begin(script).run();
-        assert_eq!((world.state.phase.outcome(), world.state.retry.used), (Some(SessionOutcome::Complete), retries));
+        assert_eq!(
+            (world.state.phase.outcome(), world.state.retry.used),
+            (Some(SessionOutcome::Complete), retries)
+        );
     }
 }
 
@@ -892,7 +1107,9 @@ fn priority_zero_is_the_first_and_ties_keep_their_order() {
     let script = Script::new()
         .hook(HookPoint::SessionStart, "b", [passes()])
         .hook(HookPoint::SessionStart, "c", [passes()])
-        .hook_with(HookPoint::SessionStart, "a", [passes()], |spec| spec.priority = 0);
+        .hook_with(HookPoint::SessionStart, "a", [passes()], |spec| {
+            spec.priority = 0;
+        });
     becomes(
         script,
         expect![[r#"
@@ -912,15 +1129,15 @@ fn priority_zero_is_the_first_and_ties_keep_their_order() {
 
 #[test]
 fn an_interrupt_cancels_the_turn_runs_session_end_and_delivers_nothing() {
-    let script = Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]).hook(
-        HookPoint::SessionEnd,
-        "notify",
-        [passes()],
-    );
+    let script = Script::new()
+        .piped(HookPoint::SessionStart, "build", [prints("held")])
+        .hook(HookPoint::SessionEnd, "notify", [passes()]);
     let mut world = World::begin(script);
     world.settle();
     world.finish_hook(0);
-    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
+    world.command(SessionCommand::Stop {
+        how: creel::engine::event::StopTiming::Now,
+    });
     expect![[r#"
           session_start build exit 0 -> Pass piped
           held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
@@ -938,10 +1155,14 @@ fn an_interrupt_cancels_the_turn_runs_session_end_and_delivers_nothing() {
 
 #[test]
 fn a_stop_with_grace_lets_the_iteration_end_and_delivers() {
-    let script = Script::new().piped(HookPoint::PostIteration, "test", [prints("red")]).agent([WORKS]);
+    let script = Script::new()
+        .piped(HookPoint::PostIteration, "test", [prints("red")])
+        .agent([WORKS]);
     let mut world = World::begin(script);
     world.settle();
-    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::AfterIteration });
+    world.command(SessionCommand::Stop {
+        how: creel::engine::event::StopTiming::AfterIteration,
+    });
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -970,14 +1191,23 @@ fn a_paused_session_sends_nothing_until_it_is_unpaused() {
     world.finish_turn();
     assert!(!world.step(), "nothing is to be done while paused");
     world.command(SessionCommand::Unpause);
-    assert_eq!(world.run().state.phase.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(
+        world.run().state.phase.outcome(),
+        Some(SessionOutcome::Complete)
+    );
 }
 
 #[test]
 fn a_message_is_sent_when_the_turn_ends_and_before_the_stop_hooks() {
-    let mut world = World::begin(Script::new().hook(HookPoint::Stop, "tests", [passes()]).agent([WORKS, DONE]));
+    let mut world = World::begin(
+        Script::new()
+            .hook(HookPoint::Stop, "tests", [passes()])
+            .agent([WORKS, DONE]),
+    );
     world.settle();
-    world.command(SessionCommand::Message { text: "Use tabs.".into() });
+    world.command(SessionCommand::Message {
+        text: "Use tabs.".into(),
+    });
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -998,7 +1228,9 @@ fn a_message_is_sent_when_the_turn_ends_and_before_the_stop_hooks() {
 fn a_message_is_not_lost_when_its_turn_fails() {
     let mut world = World::begin(Script::new().agent([WORKS, Answer::Fails("reset"), DONE]));
     world.settle();
-    world.command(SessionCommand::Message { text: "Use tabs.".into() });
+    world.command(SessionCommand::Message {
+        text: "Use tabs.".into(),
+    });
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -1020,13 +1252,20 @@ fn a_message_is_not_lost_when_its_turn_fails() {
 
 #[test]
 fn a_task_hook_runs_beside_the_agent_and_nothing_is_delivered_or_ended_meanwhile() {
-    let script = Script::new().piped(HookPoint::OnTaskComplete, "validate", [prints("task is wrong")]);
+    let script = Script::new().piped(
+        HookPoint::OnTaskComplete,
+        "validate",
+        [prints("task is wrong")],
+    );
     let mut world = World::begin(script);
     world.settle();
     world.command(completes("T1", "parser"));
     world.command(completes("T1", "parser"));
     world.finish_turn();
-    assert!(world.turn.is_none() && world.state.phase.outcome().is_none(), "the session waits for the hook");
+    assert!(
+        world.turn.is_none() && world.state.phase.outcome().is_none(),
+        "the session waits for the hook"
+    );
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -1053,14 +1292,21 @@ fn commands_that_make_no_sense_are_refused_with_a_reason() {
     world.settle();
     world.command(SessionCommand::Unpause);
     world.command(SessionCommand::Message { text: "  ".into() });
-    world.command(SessionCommand::SkipItem { item: creel::engine::ids::ItemId(9) });
-    world.command(SessionCommand::DisableHook { point: None, hook: "nope".into() });
-    world.command(SessionCommand::AnswerGate(creel::engine::input::GateAnswer {
-        gate: creel::engine::ids::GateId(1),
-        choice: GateChoice::Approve,
-        text: None,
-        items: None,
-    }));
+    world.command(SessionCommand::SkipItem {
+        item: creel::engine::ids::ItemId(9),
+    });
+    world.command(SessionCommand::DisableHook {
+        point: None,
+        hook: "nope".into(),
+    });
+    world.command(SessionCommand::AnswerGate(
+        creel::engine::input::GateAnswer {
+            gate: creel::engine::ids::GateId(1),
+            choice: GateChoice::Approve,
+            text: None,
+            items: None,
+        },
+    ));
     expect![[r#"
         the session is not paused
         the message is empty
@@ -1072,15 +1318,28 @@ fn commands_that_make_no_sense_are_refused_with_a_reason() {
 
 #[test]
 fn a_stopped_session_can_be_resumed_with_the_next_iteration() {
-    let mut world = World::begin(Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]));
+    let mut world =
+        World::begin(Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]));
     world.settle();
     world.finish_hook(0);
-    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
+    world.command(SessionCommand::Stop {
+        how: creel::engine::event::StopTiming::Now,
+    });
     let stopped = world.run();
-    assert_eq!(stopped.state.phase.outcome(), Some(SessionOutcome::Cancelled));
+    assert_eq!(
+        stopped.state.phase.outcome(),
+        Some(SessionOutcome::Cancelled)
+    );
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
-    assert_eq!(resumed.state.phase.outcome(), Some(SessionOutcome::Complete));
-    assert!(resumed.story().contains("delivered [1]"), "{}", resumed.story());
+    assert_eq!(
+        resumed.state.phase.outcome(),
+        Some(SessionOutcome::Complete)
+    );
+    assert!(
+        resumed.story().contains("delivered [1]"),
+        "{}",
+        resumed.story()
+    );
 }
 
 #[test]
@@ -1089,33 +1348,52 @@ fn a_waiting_unattended_session_continues_when_it_is_attended() {
         .piped(HookPoint::PostIteration, "test", [prints("red")])
         .plan(|plan| plan.gates.final_delivery = Some(FinalDeliveryPolicy::Ask));
     let waiting = World::begin(script).run();
-    let script = Script { presence: UserPresence::Attended, ..waiting.script }
-        .attended(&[(GateKind::FinalDelivery, GateChoice::Approve)]);
+    let script = Script {
+        presence: UserPresence::Attended,
+        ..waiting.script
+    }
+    .attended(&[(GateKind::FinalDelivery, GateChoice::Approve)]);
     assert_eq!(
-        World::from_events(script, &waiting.events).resume().state.phase.outcome(),
+        World::from_events(script, &waiting.events)
+            .resume()
+            .state
+            .phase
+            .outcome(),
         Some(SessionOutcome::Complete)
     );
 }
 
 #[test]
 fn an_interrupted_final_delivery_is_all_that_is_left_to_resume() {
-    let mut world = World::begin(Script::new().piped(HookPoint::PostIteration, "test", [prints("red")]));
+    let mut world =
+        World::begin(Script::new().piped(HookPoint::PostIteration, "test", [prints("red")]));
     world.settle();
     world.finish_turn();
     world.finish_hook(0);
-    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
+    world.command(SessionCommand::Stop {
+        how: creel::engine::event::StopTiming::Now,
+    });
     let stopped = world.run();
-    assert_eq!(stopped.state.phase.outcome(), Some(SessionOutcome::Cancelled));
+    assert_eq!(
+        stopped.state.phase.outcome(),
+        Some(SessionOutcome::Cancelled)
+    );
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
-    assert_eq!(resumed.state.phase.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(
+        resumed.state.phase.outcome(),
+        Some(SessionOutcome::Complete)
+    );
     assert_eq!(resumed.state.iterations.current, 1);
 }
 
 #[test]
 fn a_session_stopped_during_session_start_repeats_it() {
-    let mut world = World::begin(Script::new().piped(HookPoint::SessionStart, "build", [prints("built")]));
+    let mut world =
+        World::begin(Script::new().piped(HookPoint::SessionStart, "build", [prints("built")]));
     world.settle();
-    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
+    world.command(SessionCommand::Stop {
+        how: creel::engine::event::StopTiming::Now,
+    });
     let stopped = world.run();
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
     expect![[r#"
@@ -1163,30 +1441,44 @@ fn hooks_that_differ_in_more_than_their_names_all_run() {
             spec.pipe_output = PipeOutput::Always;
         });
     let story = World::begin(script).run().story();
-    assert!(story.contains("quiet") && story.contains("loud") && !story.contains("again"), "{story}");
+    assert!(
+        story.contains("quiet") && story.contains("loud") && !story.contains("again"),
+        "{story}"
+    );
 }
 
 #[test]
 fn a_recovery_that_fails_counts_and_one_that_succeeds_clears_nothing() {
-    let script = Script::new().piped(HookPoint::OnError, "diff", [prints("diff")]).agent([
-        Answer::Fails("1"),
-        Answer::Says("recovered"),
-        Answer::Fails("2"),
-        Answer::Fails("recovery fails, too"),
-        Answer::Fails("3"),
-        Answer::Says("recovered"),
-        DONE,
-    ]);
+    let script = Script::new()
+        .piped(HookPoint::OnError, "diff", [prints("diff")])
+        .agent([
+            Answer::Fails("1"),
+            Answer::Says("recovered"),
+            Answer::Fails("2"),
+            Answer::Fails("recovery fails, too"),
+            Answer::Fails("3"),
+            Answer::Says("recovered"),
+            DONE,
+        ]);
     let world = World::begin(script).run();
-    assert_eq!((world.state.phase.outcome(), world.state.iterations.current), (Some(SessionOutcome::Failed), 2));
+    assert_eq!(
+        (world.state.phase.outcome(), world.state.iterations.current),
+        (Some(SessionOutcome::Failed), 2)
+    );
 }
 
 #[test]
 fn the_output_of_a_hook_that_the_user_runs_is_only_shown() {
-    let mut world =
-        World::begin(Script::new().piped(HookPoint::Stop, "tests", [blocks("red"), passes()]).agent([DONE]));
+    let mut world = World::begin(
+        Script::new()
+            .piped(HookPoint::Stop, "tests", [blocks("red"), passes()])
+            .agent([DONE]),
+    );
     world.settle();
-    world.command(SessionCommand::RunHook { point: None, hook: "tests".into() });
+    world.command(SessionCommand::RunHook {
+        point: None,
+        hook: "tests".into(),
+    });
     world.finish_hook(0);
     let story = world.run().story();
     expect![[r#"
@@ -1207,37 +1499,71 @@ fn the_output_of_a_hook_that_the_user_runs_is_only_shown() {
 #[test]
 fn automation_and_stop_decision_hooks_are_not_run_by_hand_however_they_are_named() {
     let completed = creel::engine::tasks::record::TaskEventKind::TaskCompleted;
-    let script = Script::new().automation("look", 1, &[completed], [passes()]).stop_command("judge", [passes()]);
+    let script = Script::new()
+        .automation("look", 1, &[completed], [passes()])
+        .stop_command("judge", [passes()]);
     let mut world = World::begin(script);
     world.settle();
-    for (point, hook) in
-        [(HookPoint::Automation, "look"), (HookPoint::StopDecision, "default"), (HookPoint::StopDecision, "judge")]
-    {
-        world.command(SessionCommand::RunHook { point: Some(point), hook: hook.into() });
-        world.command(SessionCommand::RunHook { point: None, hook: hook.into() });
+    for (point, hook) in [
+        (HookPoint::Automation, "look"),
+        (HookPoint::StopDecision, "default"),
+        (HookPoint::StopDecision, "judge"),
+    ] {
+        world.command(SessionCommand::RunHook {
+            point: Some(point),
+            hook: hook.into(),
+        });
+        world.command(SessionCommand::RunHook {
+            point: None,
+            hook: hook.into(),
+        });
     }
-    let without = |hook: &str, what: &str| vec![format!("`{hook}` {what}; you cannot run it without one"); 2];
+    let without =
+        |hook: &str, what: &str| vec![format!("`{hook}` {what}; you cannot run it without one"); 2];
     let decides = "decides about an iteration";
-    let refused = [without("look", "answers events of tasks"), without("default", decides), without("judge", decides)];
+    let refused = [
+        without("look", "answers events of tasks"),
+        without("default", decides),
+        without("judge", decides),
+    ];
     assert_eq!(world.refused, refused.concat());
-    assert_eq!((world.jobs.len(), world.state.beside().is_busy_beside()), (0, false));
+    assert_eq!(
+        (world.jobs.len(), world.state.beside().is_busy_beside()),
+        (0, false)
+    );
 }
 
 #[test]
 fn a_recorded_request_for_a_hook_that_cannot_be_run_by_hand_is_dropped() {
     let completed = creel::engine::tasks::record::TaskEventKind::TaskCompleted;
     let begun = World::begin(Script::new().automation("look", 1, &[completed], [passes()]));
-    for (point, hook) in
-        [(HookPoint::Automation, "look"), (HookPoint::StopDecision, "default"), (HookPoint::Stop, "gone")]
-    {
-        let requested = Event::Hook(HookEvent::Requested { point, hook: hook.into(), by: ActorKind::Tui.into() });
+    for (point, hook) in [
+        (HookPoint::Automation, "look"),
+        (HookPoint::StopDecision, "default"),
+        (HookPoint::Stop, "gone"),
+    ] {
+        let requested = Event::Hook(HookEvent::Requested {
+            point,
+            hook: hook.into(),
+            by: ActorKind::Tui.into(),
+        });
         let hooks = vec![hook.to_owned()];
-        let due = Event::Hook(HookEvent::Due { point, iteration: Some(1), hooks, task: None, by_hand: true });
+        let due = Event::Hook(HookEvent::Due {
+            point,
+            iteration: Some(1),
+            hooks,
+            task: None,
+            by_hand: true,
+        });
         for records in [vec![requested.clone()], vec![requested, due]] {
             let events = [&begun.events[..], &records].concat();
             let mut world = World::from_events(begun.script.clone(), &events);
             world.settle();
-            assert_eq!((world.jobs.len(), world.state.beside().is_busy_beside()), (0, false), "{hook}: {records:?}");
+            assert_eq!(
+                (world.jobs.len(), world.state.beside().is_busy_beside()),
+                (0, false),
+                "{hook}: {records:?}"
+            );
         }
     }
 }
@@ -1250,17 +1576,28 @@ fn a_session_stopped_at_an_escalation_returns_to_it() {
     let mut world = World::begin(script);
     world.settle();
     world.finish_turn();
-    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
+    world.command(SessionCommand::Stop {
+        how: creel::engine::event::StopTiming::Now,
+    });
     let stopped = world.run();
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
-    assert_eq!((resumed.state.phase.outcome(), resumed.state.iterations.current), (Some(SessionOutcome::Complete), 1));
+    assert_eq!(
+        (
+            resumed.state.phase.outcome(),
+            resumed.state.iterations.current
+        ),
+        (Some(SessionOutcome::Complete), 1)
+    );
 }
 
 #[test]
 fn the_user_is_asked_about_one_request_after_another() {
     let script = Script::new()
         .agent([Answer::Asks(&["a.rs", "b.rs"]), DONE])
-        .attended(&[(GateKind::Permission, GateChoice::AllowOnce), (GateKind::Permission, GateChoice::RejectOnce)]);
+        .attended(&[
+            (GateKind::Permission, GateChoice::AllowOnce),
+            (GateKind::Permission, GateChoice::RejectOnce),
+        ]);
     becomes(
         script,
         expect![[r#"
@@ -1289,8 +1626,16 @@ fn the_user_is_asked_about_one_request_after_another() {
 #[test]
 fn an_always_allowed_request_is_not_asked_again_in_this_session() {
     let script = Script::new()
-        .agent([Answer::Asks(&["a.rs"]), Answer::Asks(&["a.rs"]), Answer::Asks(&["b.rs"]), DONE])
-        .attended(&[(GateKind::Permission, GateChoice::AllowAlways), (GateKind::Permission, GateChoice::RejectOnce)]);
+        .agent([
+            Answer::Asks(&["a.rs"]),
+            Answer::Asks(&["a.rs"]),
+            Answer::Asks(&["b.rs"]),
+            DONE,
+        ])
+        .attended(&[
+            (GateKind::Permission, GateChoice::AllowAlways),
+            (GateKind::Permission, GateChoice::RejectOnce),
+        ]);
     becomes(
         script,
         expect![[r#"
@@ -1336,15 +1681,24 @@ fn rules_answer_before_the_user_and_the_first_match_decides() {
         paths: paths.iter().map(|path| (*path).to_owned()).collect(),
         action,
     };
-    let script = Script::new().agent([Answer::Asks(&["src/a.rs", "src/secret.rs", "README.md"]), DONE]).plan(|plan| {
-        plan.gates.permissions = PermissionPolicy::Deny;
-        plan.permissions = vec![
-            rule(&[ToolKind::Edit], &["**/secret*"], PermissionPolicy::Deny),
-            rule(&[ToolKind::Edit], &["src/**"], PermissionPolicy::Allow),
-        ];
-    });
+    let script = Script::new()
+        .agent([
+            Answer::Asks(&["src/a.rs", "src/secret.rs", "README.md"]),
+            DONE,
+        ])
+        .plan(|plan| {
+            plan.gates.permissions = PermissionPolicy::Deny;
+            plan.permissions = vec![
+                rule(&[ToolKind::Edit], &["**/secret*"], PermissionPolicy::Deny),
+                rule(&[ToolKind::Edit], &["src/**"], PermissionPolicy::Allow),
+            ];
+        });
     let world = World::begin(script).run();
-    let answers: Vec<PermissionAnswer> = world.permitted.iter().map(|(_, answer)| answer.clone()).collect();
+    let answers: Vec<PermissionAnswer> = world
+        .permitted
+        .iter()
+        .map(|(_, answer)| answer.clone())
+        .collect();
     let selected = |id: &str| PermissionAnswer::Selected(id.to_owned());
     assert_eq!(answers, [selected("yes"), selected("no"), selected("no")]);
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
@@ -1359,8 +1713,9 @@ fn an_unattended_permission_request_waits_for_the_user() {
 
 #[test]
 fn the_permission_request_of_a_killed_session_is_dropped_and_its_turn_is_sent_again() {
-    let script =
-        Script::new().agent([Answer::Asks(&["a.rs"]), DONE]).attended(&[(GateKind::Permission, GateChoice::AllowOnce)]);
+    let script = Script::new()
+        .agent([Answer::Asks(&["a.rs"]), DONE])
+        .attended(&[(GateKind::Permission, GateChoice::AllowOnce)]);
     let mut world = World::begin(script);
     world.settle();
     world.finish_turn();
@@ -1393,7 +1748,11 @@ fn the_permission_request_of_a_killed_session_is_dropped_and_its_turn_is_sent_ag
 
 #[test]
 fn the_items_of_a_killed_turn_are_sent_again_unchanged() {
-    let mut world = World::begin(Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]).agent([DONE]));
+    let mut world = World::begin(
+        Script::new()
+            .piped(HookPoint::SessionStart, "build", [prints("held")])
+            .agent([DONE]),
+    );
     world.settle();
     world.finish_hook(0);
     let sent = world.turn.clone().expect("a prompt").1;
@@ -1403,22 +1762,50 @@ fn the_items_of_a_killed_turn_are_sent_again_unchanged() {
     let step = engine::decide(
         &resumed.state,
         UnixTime(0),
-        Input::Resume { presence, max_iterations: None, checkpoint: None, answer: None },
+        Input::Resume {
+            presence,
+            max_iterations: None,
+            checkpoint: None,
+            answer: None,
+        },
     );
-    step.events.iter().for_each(|event| resumed.state.apply(UnixTime(0), event));
+    step.events
+        .iter()
+        .for_each(|event| resumed.state.apply(UnixTime(0), event));
     let item = resumed.state.pending.items()[0].id;
-    for command in [SessionCommand::EditItem { item, text: "another text".into() }, SessionCommand::SkipItem { item }] {
-        let step = engine::decide(&resumed.state, UnixTime(0), Input::Command { by: ActorKind::Tui.into(), command });
-        assert_eq!((step.refusal, step.events.len()), (Some(Refusal::ItemInFlight(item)), 0));
+    for command in [
+        SessionCommand::EditItem {
+            item,
+            text: "another text".into(),
+        },
+        SessionCommand::SkipItem { item },
+    ] {
+        let step = engine::decide(
+            &resumed.state,
+            UnixTime(0),
+            Input::Command {
+                by: ActorKind::Tui.into(),
+                command,
+            },
+        );
+        assert_eq!(
+            (step.refusal, step.events.len()),
+            (Some(Refusal::ItemInFlight(item)), 0)
+        );
     }
     let mut stopped = resumed.clone();
     resumed.settle();
     assert_eq!(resumed.turn.expect("the prompt again").1, sent);
     // If the user stops the session first, the item is pending again.
-    stopped.command(SessionCommand::Stop { how: StopTiming::Now });
+    stopped.command(SessionCommand::Stop {
+        how: StopTiming::Now,
+    });
     let stopped = stopped.run();
     assert_eq!(
-        (stopped.state.phase.outcome(), stopped.state.pending.waiting_ids()),
+        (
+            stopped.state.phase.outcome(),
+            stopped.state.pending.waiting_ids()
+        ),
         (Some(SessionOutcome::Cancelled), vec![item])
     );
 }
@@ -1468,12 +1855,19 @@ fn a_cancelled_turn_answers_the_agents_permission_requests() {
 
 #[test]
 fn a_turn_that_ends_by_itself_closes_the_gate_of_its_request() {
-    let mut world = World::begin(Script::new().agent([Answer::Asks(&["a.rs"]), DONE]).attended(&[]));
+    let mut world = World::begin(
+        Script::new()
+            .agent([Answer::Asks(&["a.rs"]), DONE])
+            .attended(&[]),
+    );
     world.settle();
     world.finish_turn();
     world.finish_turn();
     assert!(world.state.gates.open.is_none());
-    assert_eq!(world.run().state.phase.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(
+        world.run().state.phase.outcome(),
+        Some(SessionOutcome::Complete)
+    );
 }
 
 #[test]
@@ -1512,11 +1906,9 @@ fn a_refused_prompt_is_a_failed_turn_and_delivers_nothing() {
 
 #[test]
 fn an_overloaded_server_is_left_alone_by_the_recovery_too() {
-    let script = Script::new().piped(HookPoint::OnError, "note", [prints("slower")]).agent([
-        Answer::Overloads(30_000),
-        WORKS,
-        DONE,
-    ]);
+    let script = Script::new()
+        .piped(HookPoint::OnError, "note", [prints("slower")])
+        .agent([Answer::Overloads(30_000), WORKS, DONE]);
     becomes(
         script,
         expect![[r#"
@@ -1542,7 +1934,13 @@ fn an_overloaded_server_is_left_alone_by_the_recovery_too() {
 #[test]
 fn an_exhausted_budget_opens_a_gate_and_the_same_amount_is_granted_again() {
     let script = Script::new()
-        .agent([Answer::Spends(60), Answer::Spends(60), Answer::Spends(300), Answer::Spends(60), DONE])
+        .agent([
+            Answer::Spends(60),
+            Answer::Spends(60),
+            Answer::Spends(300),
+            Answer::Spends(60),
+            DONE,
+        ])
         .plan(|plan| plan.budget.tokens = Some(100))
         .attended(&[
             (GateKind::Budget, GateChoice::Continue),
@@ -1589,9 +1987,14 @@ fn an_exhausted_budget_opens_a_gate_and_the_same_amount_is_granted_again() {
 
 #[test]
 fn an_exhausted_budget_ends_an_unattended_session() {
-    let script = Script::new().agent([Answer::Spends(60)]).plan(|plan| plan.budget.tokens = Some(100));
+    let script = Script::new()
+        .agent([Answer::Spends(60)])
+        .plan(|plan| plan.budget.tokens = Some(100));
     let world = World::begin(script).run();
-    assert_eq!((world.state.phase.outcome(), world.state.iterations.current), (Some(SessionOutcome::Limit), 2));
+    assert_eq!(
+        (world.state.phase.outcome(), world.state.iterations.current),
+        (Some(SessionOutcome::Limit), 2)
+    );
 }
 
 #[test]
@@ -1617,11 +2020,18 @@ fn a_session_ended_by_its_budget_is_resumed_with_the_same_amount_again() {
     let told = "the budget of 100 tokens is used up: 120 so far; you resumed it, so creel grants the same budget again";
     assert!(world.story().contains(told), "{}", world.story());
     let world = world.run();
-    assert_eq!((world.state.phase.outcome(), world.state.iterations.current), (Some(SessionOutcome::Limit), 4));
+    assert_eq!(
+        (world.state.phase.outcome(), world.state.iterations.current),
+        (Some(SessionOutcome::Limit), 4)
+    );
     // The iteration limit ended the session, so its budget was never asked about.
-    let refused = ["the session has used its limit of 2 iterations; raise it with `--max-iterations`"];
+    let refused =
+        ["the session has used its limit of 2 iterations; raise it with `--max-iterations`"];
     assert_eq!(resumed(&spends(2), None).refused, refused);
-    assert_eq!(resumed(&spends(2), Some(9)).run().state.iterations.current, 2);
+    assert_eq!(
+        resumed(&spends(2), Some(9)).run().state.iterations.current,
+        2
+    );
 }
 
 #[test]
@@ -1631,14 +2041,19 @@ fn a_budget_also_ends_retries() {
         .agent([Answer::Spends(60)])
         .plan(|plan| plan.budget.tokens = Some(100));
     let world = World::begin(script).run();
-    assert_eq!((world.state.phase.outcome(), world.state.retry.used), (Some(SessionOutcome::Limit), 2));
+    assert_eq!(
+        (world.state.phase.outcome(), world.state.retry.used),
+        (Some(SessionOutcome::Limit), 2)
+    );
 }
 
 #[test]
 fn a_message_whose_turn_is_cancelled_is_sent_again_when_the_session_continues_and_not_at_once() {
     let mut world = World::begin(Script::new().agent([WORKS, DONE]));
     world.settle();
-    world.command(SessionCommand::Message { text: "Use tabs.".into() });
+    world.command(SessionCommand::Message {
+        text: "Use tabs.".into(),
+    });
     world.finish_turn();
     world.command(SessionCommand::CancelTurn);
     world.finish_turn();
@@ -1677,7 +2092,9 @@ fn an_interrupt_after_the_loop_waits_for_no_server_and_sends_no_recovery() {
     while !world.jobs.is_empty() {
         world.finish_hook(0);
     }
-    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
+    world.command(SessionCommand::Stop {
+        how: creel::engine::event::StopTiming::Now,
+    });
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -1818,12 +2235,17 @@ fn a_turn_that_the_user_accepts_at_a_gate_is_done_and_the_output_of_its_hooks_is
 
 #[test]
 fn a_run_belongs_to_the_iteration_in_which_it_began() {
-    let script = Script::new().piped(HookPoint::OnTaskComplete, "announce", [prints("T is done")]).agent([WORKS, DONE]);
+    let script = Script::new()
+        .piped(HookPoint::OnTaskComplete, "announce", [prints("T is done")])
+        .agent([WORKS, DONE]);
     let mut world = World::begin(script);
     world.settle();
     world.command(completes("T", "the parser"));
     world.finish_turn();
-    assert_eq!(world.state.iterations.current, 2, "the next prompt waits for the hook");
+    assert_eq!(
+        world.state.iterations.current, 2,
+        "the next prompt waits for the hook"
+    );
     world.finish_hook(0);
     let of_runs: Vec<u32> = world
         .events
@@ -1870,7 +2292,12 @@ fn a_denial_at_a_point_without_a_decision_escalates_if_configured() {
 /// A hook that prints `{"continue": false}` with a reason, and possibly another decision.
 fn stops(reason: &str, decision: Option<HookDecision>) -> Ran {
     Ran {
-        reply: Some(HookReply { stops: true, decision, reason: Some(reason.into()), ..HookReply::default() }),
+        reply: Some(HookReply {
+            stops: true,
+            decision,
+            reason: Some(reason.into()),
+            ..HookReply::default()
+        }),
         ..passes()
     }
 }
@@ -1878,7 +2305,14 @@ fn stops(reason: &str, decision: Option<HookDecision>) -> Ran {
 #[test]
 fn a_stop_hook_that_says_continue_false_opens_a_gate_and_sends_nothing_back() {
     let script = Script::new()
-        .piped(HookPoint::Stop, "guard", [stops("the disk is full", Some(HookDecision::Block)), passes()])
+        .piped(
+            HookPoint::Stop,
+            "guard",
+            [
+                stops("the disk is full", Some(HookDecision::Block)),
+                passes(),
+            ],
+        )
         .hook(HookPoint::Stop, "tests", [blocks("red"), passes()])
         .attended(&[(GateKind::Escalation, GateChoice::Continue)]);
     becomes(
@@ -1902,7 +2336,8 @@ fn a_stop_hook_that_says_continue_false_opens_a_gate_and_sends_nothing_back() {
             ended complete (guard and tests passed, and the agent says it is done)
         "#]],
     );
-    let unattended = Script::new().hook(HookPoint::Stop, "guard", [stops("the disk is full", None)]);
+    let unattended =
+        Script::new().hook(HookPoint::Stop, "guard", [stops("the disk is full", None)]);
     becomes(
         unattended,
         expect![[r#"
@@ -1920,8 +2355,12 @@ fn a_stop_hook_that_says_continue_false_opens_a_gate_and_sends_nothing_back() {
 
 #[test]
 fn a_hook_that_says_continue_false_stops_the_session_at_any_point() {
-    for point in [HookPoint::SessionStart, HookPoint::PreIteration, HookPoint::PostIteration, HookPoint::OnTaskComplete]
-    {
+    for point in [
+        HookPoint::SessionStart,
+        HookPoint::PreIteration,
+        HookPoint::PostIteration,
+        HookPoint::OnTaskComplete,
+    ] {
         let ended = World::begin(Script::new().hook(point, "guard", [stops("enough", None)]));
         let mut world = ended;
         world.settle();
@@ -1929,15 +2368,19 @@ fn a_hook_that_says_continue_false_stops_the_session_at_any_point() {
             world.command(completes("T", "the parser"));
         }
         let story = world.run().story();
-        let says = format!("ended escalated (the hook `guard` at {point} stopped the session: enough)");
+        let says =
+            format!("ended escalated (the hook `guard` at {point} stopped the session: enough)");
         assert!(story.contains(&says), "{story}");
     }
 }
 
 #[test]
 fn a_check_before_submitting_that_says_continue_false_starts_no_repair() {
-    let script =
-        Script::new().submits().piped(HookPoint::BeforeSubmit, "guard", [stops("enough", Some(HookDecision::Block))]);
+    let script = Script::new().submits().piped(
+        HookPoint::BeforeSubmit,
+        "guard",
+        [stops("enough", Some(HookDecision::Block))],
+    );
     becomes(
         script,
         expect![[r#"
@@ -1959,7 +2402,10 @@ fn a_check_before_submitting_that_says_continue_false_starts_no_repair() {
 
 #[test]
 fn an_unreadable_decision_makes_a_hook_broken() {
-    let unreadable = || Ran { reply: Some(HookReply::unreadable("its JSON reply is too long")), ..passes() };
+    let unreadable = || Ran {
+        reply: Some(HookReply::unreadable("its JSON reply is too long")),
+        ..passes()
+    };
     becomes(
         Script::new().hook(HookPoint::Stop, "review", [unreadable()]),
         expect![[r#"
@@ -1983,23 +2429,41 @@ fn a_cut_turn_is_sent_to_the_conversation_that_the_agent_opened_in_it() {
             world.settle();
             if opened {
                 let turn = world.state.turns.last;
-                world.input(Input::Agent { turn, update: AgentUpdate::Opened("c-1".into()) });
+                world.input(Input::Agent {
+                    turn,
+                    update: AgentUpdate::Opened("c-1".into()),
+                });
             }
             let resumed = World::from_events(world.script.clone(), &world.events).resume();
             let sent = resumed.events.iter().filter_map(|event| match event {
                 Event::Turn(TurnEvent::PromptSent(prompt)) => Some(prompt.conversation),
                 _ => None,
             });
-            let again = if opened { ConversationMode::Same } else { ConversationMode::New };
-            assert_eq!(sent.collect::<Vec<_>>(), [ConversationMode::New, again], "{context:?}");
+            let again = if opened {
+                ConversationMode::Same
+            } else {
+                ConversationMode::New
+            };
+            assert_eq!(
+                sent.collect::<Vec<_>>(),
+                [ConversationMode::New, again],
+                "{context:?}"
+            );
         }
     }
 }
 
 #[test]
 fn a_wait_is_never_longer_than_it_was_when_the_clock_was_set_back() {
-    let backoff = BackoffPolicy { base: TimeSpan::secs(1), factor: 2.0, max: TimeSpan::secs(60), jitter: 0.0 };
-    let script = Script::new().agent([Answer::Fails("no"), DONE]).plan(|plan| plan.backoff = Some(backoff));
+    let backoff = BackoffPolicy {
+        base: TimeSpan::secs(1),
+        factor: 2.0,
+        max: TimeSpan::secs(60),
+        jitter: 0.0,
+    };
+    let script = Script::new()
+        .agent([Answer::Fails("no"), DONE])
+        .plan(|plan| plan.backoff = Some(backoff));
     let mut world = World::begin(script);
     world.now = UnixTime(50_000_000_000);
     world.settle();
@@ -2021,9 +2485,14 @@ fn a_wait_is_never_longer_than_it_was_when_the_clock_was_set_back() {
 fn a_gate_waits_no_longer_than_its_timeout_when_the_clock_was_set_back() {
     let script = Script::new()
         .attended(&[])
-        .hook_with(HookPoint::PostIteration, "audit", [exits(1, "", "no")], |spec| {
-            spec.on_failure = Some(HookFailurePolicy::Escalate);
-        })
+        .hook_with(
+            HookPoint::PostIteration,
+            "audit",
+            [exits(1, "", "no")],
+            |spec| {
+                spec.on_failure = Some(HookFailurePolicy::Escalate);
+            },
+        )
         .plan(|plan| plan.gates.timeout = TimeSpan::secs(5));
     let mut world = World::begin(script);
     world.now = UnixTime(50_000_000_000);
@@ -2047,15 +2516,24 @@ fn a_gate_waits_no_longer_than_its_timeout_when_the_clock_was_set_back() {
 
 #[test]
 fn a_session_of_an_earlier_version_that_ended_at_a_gate_asks_again_too() {
-    let script = Script::new().hook(HookPoint::Stop, "tests", [blocks("red"), blocks("red"), passes()]);
+    let script = Script::new().hook(
+        HookPoint::Stop,
+        "tests",
+        [blocks("red"), blocks("red"), passes()],
+    );
     let script = script.plan(|plan| {
         (plan.max_hook_retries, plan.on_limit) = (1, RetryLimitPolicy::Escalate);
     });
     let ended = World::begin(script.clone()).run();
     // It recorded the iteration as failed.
-    let failed =
-        SessionEvent::IterationCompleted { iteration: 1, outcome: creel::engine::event::IterationOutcome::Failed };
-    let at = ended.events.iter().position(|event| matches!(event, Event::Session(SessionEvent::LoopEnded { .. })));
+    let failed = SessionEvent::IterationCompleted {
+        iteration: 1,
+        outcome: creel::engine::event::IterationOutcome::Failed,
+    };
+    let at = ended
+        .events
+        .iter()
+        .position(|event| matches!(event, Event::Session(SessionEvent::LoopEnded { .. })));
     let mut events = ended.events.clone();
     events.insert(at.expect("a loop that ended"), Event::Session(failed));
     let world = World::from_events(script, &events).resume_answering(GateChoice::Continue);

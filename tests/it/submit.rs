@@ -1,5 +1,5 @@
-//! Submitting and merging as a user does it: real repositories, a bare remote, a `gh` that records its calls, and
-//! scripted agents.
+//! Submitting and merging as a user does it: real repositories, a bare remote, a `gh` that records
+//! its calls, and scripted agents.
 
 use std::{
     fs,
@@ -32,7 +32,11 @@ impl Site {
     }
 
     fn at(repo: Repo, config: &str) -> Self {
-        fs::write(repo.work.join(".git/info/exclude"), "creel.yaml\n*.play\n.creel/\n").expect("a file");
+        fs::write(
+            repo.work.join(".git/info/exclude"),
+            "creel.yaml\n*.play\n.creel/\n",
+        )
+        .expect("a file");
         let site = Self { repo };
         site.write("own.play", PLAY);
         let agents = "agent: own\nprompt: Add the file b\nagents:\n  own: { script: own.play }\n";
@@ -70,12 +74,20 @@ impl Site {
     }
 
     fn records_of(&self, session: &str) -> Vec<Value> {
-        let journal = self.repo.work.join(".creel/sessions").join(session).join("journal.jsonl");
+        let journal = self
+            .repo
+            .work
+            .join(".creel/sessions")
+            .join(session)
+            .join("journal.jsonl");
         lines(&fs::read_to_string(journal).expect("a journal"))
     }
 
     fn kind(&self, kind: &str) -> Vec<Value> {
-        self.records_of("s").into_iter().filter(|record| record["kind"] == kind).collect()
+        self.records_of("s")
+            .into_iter()
+            .filter(|record| record["kind"] == kind)
+            .collect()
     }
 
     /// The hooks that ran at the points of a pipeline, each with its verdict.
@@ -99,10 +111,20 @@ fn without_hooks_in_the_config_a_pull_request_is_opened() {
     let ran = site.run(&[]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(site.ran(), ["create_pr pass"]);
-    assert_eq!(site.outcome()["pull_request"], "https://forge.example/pull/7");
-    assert_eq!(site.repo.gh_called(["pr", "create"])[0][2], "--title=Add the file b");
+    assert_eq!(
+        site.outcome()["pull_request"],
+        "https://forge.example/pull/7"
+    );
+    assert_eq!(
+        site.repo.gh_called(["pr", "create"])[0][2],
+        "--title=Add the file b"
+    );
     assert_eq!(site.repo.on_remote("work"), Some(site.repo.here("work")));
-    assert!(ran.out.contains("✓ Submit done") && ran.out.contains("https://forge.example/pull/7"), "{}", ran.out);
+    assert!(
+        ran.out.contains("✓ Submit done") && ran.out.contains("https://forge.example/pull/7"),
+        "{}",
+        ran.out
+    );
 }
 
 #[test]
@@ -127,24 +149,48 @@ fn the_card_counts_only_the_time_in_which_the_session_ran() {
     let text = fs::read_to_string(&journal).expect("a journal");
     let (_, rest) = text.split_once("\"at\":\"").expect("a time");
     let year = rest[..4].parse::<u32>().expect("a year");
-    let earlier = text.replace(&format!("\"at\":\"{year}-"), &format!("\"at\":\"{}-", year - 1));
+    let earlier = text.replace(
+        &format!("\"at\":\"{year}-"),
+        &format!("\"at\":\"{}-", year - 1),
+    );
     fs::write(&journal, earlier).expect("a journal");
     let ran = site.creel(&["submit", "s", "--headless"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     let shown = site.creel(&["show", "s"]).out;
-    let took = shown.lines().find(|line| line.starts_with("  took  ")).expect("a time");
-    assert!(took.contains("s · ") && !took.contains('h') && !took.contains('m'), "{took}");
+    let took = shown
+        .lines()
+        .find(|line| line.starts_with("  took  "))
+        .expect("a time");
+    assert!(
+        took.contains("s · ") && !took.contains('h') && !took.contains('m'),
+        "{took}"
+    );
 }
 
 #[test]
 fn the_card_suggests_a_submit_only_where_one_can_work() {
     let next = |site: &Site| {
         let shown = site.run(&[]).out;
-        shown.lines().find(|line| line.starts_with("  next  ")).expect("a next command").trim().to_owned()
+        shown
+            .lines()
+            .find(|line| line.starts_with("  next  "))
+            .expect("a next command")
+            .trim()
+            .to_owned()
     };
-    let (with, without) = ("next          creel show s · creel submit s", "next          creel show s");
+    let (with, without) = (
+        "next          creel show s · creel submit s",
+        "next          creel show s",
+    );
     assert_eq!(next(&Site::new("")), with);
-    assert_eq!(next(&Site::at(Repo::new(), "submit: { pr_command: 'echo {{branch}}' }\n")), with, "no `gh` is needed");
+    assert_eq!(
+        next(&Site::at(
+            Repo::new(),
+            "submit: { pr_command: 'echo {{branch}}' }\n"
+        )),
+        with,
+        "no `gh` is needed"
+    );
     // There is nothing to push to.
     let site = Site::new("");
     site.repo.git(&["remote", "remove", "origin"]);
@@ -153,7 +199,11 @@ fn the_card_suggests_a_submit_only_where_one_can_work() {
     let site = Site::new("hooks: { before_submit: [{ command: 'true' }] }\n");
     site.repo.git(&["remote", "remove", "origin"]);
     assert_eq!(next(&site), with);
-    assert_eq!(next(&Site::new("hooks: { before_submit: [] }\n")), without, "a submit would do nothing");
+    assert_eq!(
+        next(&Site::new("hooks: { before_submit: [] }\n")),
+        without,
+        "a submit would do nothing"
+    );
 }
 
 #[test]
@@ -162,7 +212,11 @@ fn the_work_is_rebased_and_then_a_pull_request_is_opened() {
     let moved = site.repo.elsewhere("main", "c.txt", "c\n");
     assert_eq!(site.run(&[]).code, 0);
     assert_eq!(site.ran(), ["rebase_on_main pass", "create_pr pass"]);
-    assert_eq!(site.repo.git(&["merge-base", "work", &moved]), moved, "it stands on what came from elsewhere");
+    assert_eq!(
+        site.repo.git(&["merge-base", "work", &moved]),
+        moved,
+        "it stands on what came from elsewhere"
+    );
     assert_eq!(site.repo.on_remote("work"), Some(site.repo.here("work")));
 }
 
@@ -183,12 +237,27 @@ turns:
     let theirs = site.repo.elsewhere("main", "a.txt", "theirs\n");
     let ran = site.run(&[]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert_eq!(site.ran(), ["rebase_on_main block", "rebase_on_main pass", "create_pr pass"]);
+    assert_eq!(
+        site.ran(),
+        [
+            "rebase_on_main block",
+            "rebase_on_main pass",
+            "create_pr pass"
+        ]
+    );
     let counted = site.kind("remediation_counted");
-    assert_eq!((counted.len(), &counted[0]["used"], &counted[0]["limit"]), (1, &1.into(), &1.into()));
+    assert_eq!(
+        (counted.len(), &counted[0]["used"], &counted[0]["limit"]),
+        (1, &1.into(), &1.into())
+    );
     let prompt = site.kind("prompt_sent").pop().expect("a prompt");
     assert_eq!(prompt["reason"], "remediation");
-    assert!(prompt["text"].as_str().is_some_and(|text| text.contains("a.txt")), "{prompt}");
+    assert!(
+        prompt["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("a.txt")),
+        "{prompt}"
+    );
     assert_eq!(site.repo.git(&["merge-base", "work", &theirs]), theirs);
     assert_eq!(site.repo.git(&["show", "work:a.txt"]), "both");
 }
@@ -204,13 +273,17 @@ fn a_failed_repair_waits_for_the_user_and_the_work_stays() {
     let ran = site.run(&[]);
     assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
     assert_eq!(site.ran(), ["rebase_on_main block", "rebase_on_main block"]);
-    assert_eq!((&site.outcome()["outcome"], &site.outcome()["by"]), (&"failed".into(), &"policy".into()));
+    assert_eq!(
+        (&site.outcome()["outcome"], &site.outcome()["by"]),
+        (&"failed".into(), &"policy".into())
+    );
     assert_eq!(site.repo.git(&["show", "work:a.txt"]), "mine");
     site.repo.is_clean();
     assert_eq!(site.repo.on_remote("work"), None);
     // The user resolves it; then it is submitted.
     site.repo.try_git(&site.repo.work, &["fetch", "--quiet"]);
-    site.repo.git(&["rebase", "--quiet", "-X", "theirs", "origin/main"]);
+    site.repo
+        .git(&["rebase", "--quiet", "-X", "theirs", "origin/main"]);
     let again = site.creel(&["resume", "s", "--headless"]);
     assert_eq!(again.code, 0, "{}{}", again.out, again.err);
     assert_eq!(site.repo.on_remote("work"), Some(site.repo.here("work")));
@@ -244,17 +317,29 @@ fn an_agent_not_allowed_for_a_type_is_refused_before_anything_runs() {
     let ran = site.run(&["-t", "product", "-a", "own"]);
     assert_eq!(ran.code, 2);
     assert!(
-        ran.err.contains("`own` may not work on tasks of type `product`. Agents for this type: `another`"),
+        ran.err.contains(
+            "`own` may not work on tasks of type `product`. Agents for this type: `another`"
+        ),
         "{}",
         ran.err
     );
     let missing = site.run(&["-t", "product"]);
     assert_eq!(missing.code, 2);
-    assert!(missing.err.contains("none of the agents for tasks of type `product` is installed"), "{}", missing.err);
+    assert!(
+        missing
+            .err
+            .contains("none of the agents for tasks of type `product` is installed"),
+        "{}",
+        missing.err
+    );
     assert!(!site.repo.work.join(".creel/sessions/s").exists());
     let unknown = site.run(&["-t", "hotfx"]);
     assert_eq!(unknown.code, 2);
-    assert!(unknown.err.contains("did you mean `hotfix`?"), "{}", unknown.err);
+    assert!(
+        unknown.err.contains("did you mean `hotfix`?"),
+        "{}",
+        unknown.err
+    );
 }
 
 #[test]
@@ -263,7 +348,9 @@ fn check_shows_what_would_run_and_where_it_is_configured() {
     let ran = site.creel(&["check", "-t", "hotfix"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(
-        ran.out.contains("1. there: test -f b.txt  [timeout 1 min]  creel.yaml:9 (task type `hotfix`)"),
+        ran.out.contains(
+            "1. there: test -f b.txt  [timeout 1 min]  creel.yaml:9 (task type `hotfix`)"
+        ),
         "{}",
         ran.out
     );
@@ -275,7 +362,13 @@ fn check_shows_what_would_run_and_where_it_is_configured() {
     assert_eq!(site.creel(&["check", "-t", "product", "-a", "own"]).code, 2);
     let missing = site.creel(&["check", "-t", "product", "--strict"]);
     assert_eq!(missing.code, 1);
-    assert!(missing.out.contains("none of the agents for tasks of type `product` is installed"), "{}", missing.out);
+    assert!(
+        missing
+            .out
+            .contains("none of the agents for tasks of type `product` is installed"),
+        "{}",
+        missing.out
+    );
 }
 
 #[test]
@@ -292,13 +385,15 @@ fn the_work_in_the_folder_is_submitted_without_any_session() {
 fn a_failed_submit_shows_the_message_of_the_hook_and_not_gits_output() {
     let site = Site::new("");
     site.repo.commit("d.txt", "d\n", "add d");
-    site.repo.gh_answers("pr-create", "echo 'the server is on fire' >&2; exit 1");
+    site.repo
+        .gh_answers("pr-create", "echo 'the server is on fire' >&2; exit 1");
     let ran = site.creel(&["submit", "--headless", "--trust"]);
     assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
     assert!(ran.err.contains("the server is on fire"), "{}", ran.err);
 }
 
-const REVIEWED: &str = "  qa: { script: qa.play }\nhooks: { before_merge: [{ gatekeeper: [qa] }] }\n";
+const REVIEWED: &str =
+    "  qa: { script: qa.play }\nhooks: { before_merge: [{ gatekeeper: [qa] }] }\n";
 
 #[test]
 fn a_merge_waits_for_its_gatekeepers() {
@@ -307,34 +402,61 @@ fn a_merge_waits_for_its_gatekeepers() {
     site.repo.commit("d.txt", "new line\n", "add d");
     let ran = site.creel(&["merge", "--headless", "--trust"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert!(ran.out.contains("✗ Review by qa · blocked: Where are the tests?"), "{}", ran.out);
+    assert!(
+        ran.out
+            .contains("✗ Review by qa · blocked: Where are the tests?"),
+        "{}",
+        ran.out
+    );
     assert!(ran.out.contains("✓ Review by qa · approved"), "{}", ran.out);
     let merged = site.repo.on_remote("main").expect("a branch");
     let head = site.repo.here("work");
-    assert_eq!(site.repo.git_in(&site.repo.remote(), &["merge-base", &merged, &head]), head, "the work is in main");
+    assert_eq!(
+        site.repo
+            .git_in(&site.repo.remote(), &["merge-base", &merged, &head]),
+        head,
+        "the work is in main"
+    );
 }
 
 #[test]
 fn a_gatekeeper_that_forgets_its_verdict_is_asked_for_it() {
     let site = Site::at(Repo::new(), REVIEWED);
-    let again = "  - { when: 'Your answer has no verdict', say: 'Fine. <verdict>APPROVE</verdict>' }";
-    site.write("qa.play", &format!("turns:\n  - {{ say: 'I like it.' }}\n{again}\n"));
+    let again =
+        "  - { when: 'Your answer has no verdict', say: 'Fine. <verdict>APPROVE</verdict>' }";
+    site.write(
+        "qa.play",
+        &format!("turns:\n  - {{ say: 'I like it.' }}\n{again}\n"),
+    );
     site.repo.commit("d.txt", "d\n", "add d");
     let ran = site.creel(&["merge", "--headless", "--trust"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert!(ran.out.contains("✓ Review by qa · approved: Fine."), "{}", ran.out);
+    assert!(
+        ran.out.contains("✓ Review by qa · approved: Fine."),
+        "{}",
+        ran.out
+    );
 }
 
 #[test]
 fn unreviewed_commits_are_not_merged() {
     let site = Site::at(Repo::new(), REVIEWED);
     let sneaky = "test -e done || { touch done; git commit --quiet --allow-empty -m sneaky; }";
-    site.write("qa.play", &format!("turns: []\notherwise: {{ run: '{sneaky}', say: '<verdict>approve</verdict>' }}\n"));
+    site.write(
+        "qa.play",
+        &format!(
+            "turns: []\notherwise: {{ run: '{sneaky}', say: '<verdict>approve</verdict>' }}\n"
+        ),
+    );
     site.repo.commit("d.txt", "d\n", "add d");
     let before = site.repo.on_remote("main");
     let ran = site.creel(&["merge", "--headless", "--trust"]);
     assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
-    assert!(ran.err.contains("`work` moved since its review"), "{}", ran.err);
+    assert!(
+        ran.err.contains("`work` moved since its review"),
+        "{}",
+        ran.err
+    );
     assert_eq!(site.repo.on_remote("main"), before);
     let ran = site.creel(&["merge", "--headless", "--trust"]);
     assert_eq!(ran.code, 0, "it is reviewed again: {}{}", ran.out, ran.err);
@@ -370,13 +492,22 @@ fn a_merge_on_the_base_branch_is_refused_before_anything_starts() {
     site.repo.git(&["switch", "--quiet", "main"]);
     let refused = |args: &[&str], branch: &str| {
         let ran = site.creel(args);
-        let advice =
-            format!("create a branch for it with `git switch -c creel/{branch}`, then run `creel merge` again");
-        assert!(ran.code == 1 && ran.err.contains(&advice), "{}: {}", ran.code, ran.err);
+        let advice = format!(
+            "create a branch for it with `git switch -c creel/{branch}`, then run `creel merge` again"
+        );
+        assert!(
+            ran.code == 1 && ran.err.contains(&advice),
+            "{}: {}",
+            ran.code,
+            ran.err
+        );
         assert!(!site.repo.work.join("checked").exists());
     };
     refused(&["merge", "--headless", "--trust"], "merge");
-    assert!(!site.repo.work.join(".creel/sessions").exists(), "a session was started");
+    assert!(
+        !site.repo.work.join(".creel/sessions").exists(),
+        "a session was started"
+    );
     assert_eq!(site.run(&[]).code, 0);
     let before = site.records_of("s").len();
     refused(&["merge", "s", "--headless"], "s");
@@ -390,27 +521,37 @@ fn a_merge_on_a_forge_without_a_pull_request_asks_for_a_submit_first() {
     let before = site.repo.on_remote("main");
     let ran = site.creel(&["merge", "--headless", "--trust"]);
     assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
-    assert!(ran.err.contains("submit first with `creel submit`"), "{}", ran.err);
+    assert!(
+        ran.err.contains("submit first with `creel submit`"),
+        "{}",
+        ran.err
+    );
     assert_eq!(site.repo.on_remote("main"), before);
     assert!(site.repo.gh_called(["pr", "merge"]).is_empty());
 }
 
-/// A forge that knows the remote's state of the branch, with a check that is pending for the first two requests.
+/// A forge that knows the remote's state of the branch, with a check that is pending for the first
+/// two requests.
 fn forge_of(site: &Site) {
     let repo = &site.repo;
     repo.git(&["push", "--quiet", "origin", "work"]);
-    let pull = r#"{"number":7,"url":"https://forge.example/pull/7","state":"%s","headRefOid":"%s"}"#;
+    let pull =
+        r#"{"number":7,"url":"https://forge.example/pull/7","state":"%s","headRefOid":"%s"}"#;
     let head = "git --git-dir=\"$calls/../remote.git\" rev-parse refs/heads/work";
     repo.gh_answers("pr-list", &format!("printf '[{pull}]' OPEN $({head})"));
     repo.gh_answers("pr-view", &format!("printf '{pull}' MERGED $({head})"));
     let twice = "n=$(ls \"$calls\" | grep -c '^asked'); touch \"$calls/asked-$n\"; [ $n -gt 1 ] && b=pass || b=pending";
-    repo.gh_answers("pr-checks", &format!("{twice}\nprintf '[{{\"name\":\"unit\",\"bucket\":\"%s\"}}]' $b"));
+    repo.gh_answers(
+        "pr-checks",
+        &format!("{twice}\nprintf '[{{\"name\":\"unit\",\"bucket\":\"%s\"}}]' $b"),
+    );
     repo.gh_answers("repo-view", "echo '{}'");
 }
 
 #[test]
 fn a_repair_after_the_review_is_pushed_to_the_pull_request_and_the_checks_run_again() {
-    let site = Site::new("  qa: { script: qa.play }\nhooks: { before_merge: [{ gatekeeper: [qa] }] }\n");
+    let site =
+        Site::new("  qa: { script: qa.play }\nhooks: { before_merge: [{ gatekeeper: [qa] }] }\n");
     site.write("qa.play", "turns:\n  - { say: 'Where are the tests? <verdict>block</verdict>' }\notherwise: { say: '<verdict>approve</verdict>' }\n");
     site.write(
         "own.play",
@@ -423,21 +564,36 @@ fn a_repair_after_the_review_is_pushed_to_the_pull_request_and_the_checks_run_ag
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     let repaired = site.repo.here("work");
     assert_ne!(repaired, reviewed_first);
-    assert_eq!(site.repo.on_remote("work"), Some(repaired.clone()), "the pull request has the repair");
+    assert_eq!(
+        site.repo.on_remote("work"),
+        Some(repaired.clone()),
+        "the pull request has the repair"
+    );
     let commit = format!("--match-head-commit={repaired}");
-    assert_eq!(site.repo.gh_called(["pr", "merge"]), [["pr", "merge", "7", "--merge", &commit]]);
+    assert_eq!(
+        site.repo.gh_called(["pr", "merge"]),
+        [["pr", "merge", "7", "--merge", &commit]]
+    );
     assert!(ran.out.contains("✓ Review by qa · approved"), "{}", ran.out);
 }
 
 #[test]
 fn the_pull_request_goes_to_the_branch_that_the_remote_reports() {
     let site = Site::new("");
-    site.repo.git(&["push", "--quiet", "origin", "main:refs/heads/trunk"]);
-    site.repo.git_in(&site.repo.remote(), &["symbolic-ref", "HEAD", "refs/heads/trunk"]);
+    site.repo
+        .git(&["push", "--quiet", "origin", "main:refs/heads/trunk"]);
+    site.repo.git_in(
+        &site.repo.remote(),
+        &["symbolic-ref", "HEAD", "refs/heads/trunk"],
+    );
     site.repo.commit("d.txt", "d\n", "add d");
     let ran = site.creel(&["submit", "--headless", "--trust"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    let opened = site.repo.gh_called(["pr", "create"]).pop().expect("a pull request");
+    let opened = site
+        .repo
+        .gh_called(["pr", "create"])
+        .pop()
+        .expect("a pull request");
     assert!(opened.contains(&"--base=trunk".to_owned()), "{opened:?}");
 }
 
@@ -445,14 +601,25 @@ fn the_pull_request_goes_to_the_branch_that_the_remote_reports() {
 fn built_in_hooks_take_options() {
     let config = "hooks:\n  before_submit:\n    - { builtin: rebase_on_main, base_branch: next, name: rebase }\n    - { builtin: run_tests, command: 'echo mine > .creel/ran', timeout: 10m, name: tests }\n    - { builtin: create_pr, enabled: false }\n";
     let site = Site::new(config);
-    site.repo.git(&["push", "--quiet", "origin", "main:refs/heads/next"]);
+    site.repo
+        .git(&["push", "--quiet", "origin", "main:refs/heads/next"]);
     let next = site.repo.elsewhere("next", "n.txt", "n\n");
     site.repo.commit("d.txt", "d\n", "add d");
     let ran = site.creel(&["submit", "--headless", "--trust"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert_eq!(fs::read_to_string(site.repo.work.join(".creel/ran")).expect("it ran"), "mine\n");
-    assert_eq!(site.repo.git(&["rev-parse", "work~1"]), next, "it was rebased on the branch of its own");
-    assert!(site.repo.gh_called(["pr", "create"]).is_empty(), "it is switched off");
+    assert_eq!(
+        fs::read_to_string(site.repo.work.join(".creel/ran")).expect("it ran"),
+        "mine\n"
+    );
+    assert_eq!(
+        site.repo.git(&["rev-parse", "work~1"]),
+        next,
+        "it was rebased on the branch of its own"
+    );
+    assert!(
+        site.repo.gh_called(["pr", "create"]).is_empty(),
+        "it is switched off"
+    );
 }
 
 #[test]
@@ -460,7 +627,10 @@ fn a_command_named_like_a_built_in_hook_gets_a_suggestion() {
     let site = Site::new("hooks: { before_submit: [{ command: run_tests }] }\n");
     let ran = site.creel(&["check"]);
     let said = format!("{}{}", ran.out, ran.err);
-    assert!(said.contains("did you mean `builtin: run_tests`?"), "{said}");
+    assert!(
+        said.contains("did you mean `builtin: run_tests`?"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -475,23 +645,40 @@ fn a_session_killed_in_a_submit_continues_where_it_was() {
         .expect("creel starts");
     let printed = BufReader::new(child.stdout.take().expect("it is piped"));
     let waits = |line: &String| line.contains("\"hook_started\"") && line.contains("\"waits\"");
-    assert!(printed.lines().map_while(Result::ok).any(|line| waits(&line)), "the check never began");
+    assert!(
+        printed
+            .lines()
+            .map_while(Result::ok)
+            .any(|line| waits(&line)),
+        "the check never began"
+    );
     child.kill().expect("it runs");
     child.wait().expect("it ended");
     site.write("go", "");
     let ran = site.creel(&["resume", "s", "--headless"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert_eq!(site.ran(), ["rebase_on_main pass", "waits fail", "waits pass", "create_pr pass"]);
+    assert_eq!(
+        site.ran(),
+        [
+            "rebase_on_main pass",
+            "waits fail",
+            "waits pass",
+            "create_pr pass"
+        ]
+    );
     assert_eq!(site.repo.gh_called(["pr", "create"]).len(), 1);
 }
 
 #[test]
 fn an_agent_that_makes_it_worse_loses_nothing_and_the_user_is_asked() {
-    let site = Site::new("submit: true\nhooks: { before_submit: [rebase_on_main, run_tests, create_pr] }\n");
+    let site = Site::new(
+        "submit: true\nhooks: { before_submit: [rebase_on_main, run_tests, create_pr] }\n",
+    );
     site.write("Makefile", "test:\n\t@test -e fixed && test ! -e worse\n");
     site.repo.git(&["add", "Makefile"]);
     site.repo.git(&["commit", "--quiet", "-m", "tests"]);
-    // Instead of a repair, the agent begins a rebase that stops in the middle, and another file breaks the tests.
+    // Instead of a repair, the agent begins a rebase that stops in the middle, and another file
+    // breaks the tests.
     let worse = "touch worse && git add worse && git commit --quiet -m worse; git rebase --quiet origin/main || true";
     site.write(
         "own.play",
@@ -501,9 +688,25 @@ fn an_agent_that_makes_it_worse_loses_nothing_and_the_user_is_asked() {
     );
     let ran = site.run(&[]);
     assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
-    assert_eq!(site.ran(), ["rebase_on_main pass", "run_tests block", "rebase_on_main pass", "run_tests block"]);
-    assert_eq!(site.repo.git(&["show", "work:a.txt"]), "mine", "the work is there");
-    assert_eq!(site.repo.git(&["log", "--format=%s", "-2", "work"]), "worse\nmine", "and so is what made it worse");
+    assert_eq!(
+        site.ran(),
+        [
+            "rebase_on_main pass",
+            "run_tests block",
+            "rebase_on_main pass",
+            "run_tests block"
+        ]
+    );
+    assert_eq!(
+        site.repo.git(&["show", "work:a.txt"]),
+        "mine",
+        "the work is there"
+    );
+    assert_eq!(
+        site.repo.git(&["log", "--format=%s", "-2", "work"]),
+        "worse\nmine",
+        "and so is what made it worse"
+    );
     site.repo.is_clean();
     assert_eq!(site.repo.on_remote("work"), None);
     assert!(site.repo.gh_called(["pr", "create"]).is_empty());

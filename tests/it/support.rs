@@ -45,7 +45,10 @@ pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 pub(crate) fn lives(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .ok()
-        .and_then(|stat| stat.rsplit_once(')').map(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X'])))
+        .and_then(|stat| {
+            stat.rsplit_once(')')
+                .map(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+        })
         .unwrap_or(false)
 }
 
@@ -53,7 +56,10 @@ pub(crate) fn lives(pid: i32) -> bool {
 pub(crate) async fn pid_in(file: &Path) -> i32 {
     let mut pid = None;
     eventually(&format!("a number in {}", file.display()), || {
-        pid = std::fs::read_to_string(file).ok().filter(|t| t.ends_with('\n')).and_then(|t| t.trim().parse().ok());
+        pid = std::fs::read_to_string(file)
+            .ok()
+            .filter(|t| t.ends_with('\n'))
+            .and_then(|t| t.trim().parse().ok());
         pid.is_some()
     })
     .await;
@@ -139,7 +145,10 @@ pub(crate) fn fresh_mark() -> String {
 /// The program of `tests/acp-agent`, which cargo puts beside this test's folder.
 pub(crate) fn acp_agent() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");
-    let built = test.parent().and_then(Path::parent).expect("a test lies in target/debug/deps");
+    let built = test
+        .parent()
+        .and_then(Path::parent)
+        .expect("a test lies in target/debug/deps");
     let program = built.join("examples").join("acp-agent");
     assert!(
         program.exists(),
@@ -149,20 +158,39 @@ pub(crate) fn acp_agent() -> PathBuf {
     program
 }
 
-/// The programs that tests start must receive all signals, even if the tests were started with some ignored (`nohup`, a
-/// background job of a script): a program inherits ignored signals, but not handlers.
+/// The programs that tests start must receive all signals, even if the tests were started with some
+/// ignored (`nohup`, a background job of a script): a program inherits ignored signals, but not
+/// handlers.
 pub(crate) fn hear_all_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
+        let mask = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigIgn:"))
+            .unwrap_or("0");
         let mask = u64::from_str_radix(mask.trim(), 16).expect("a mask of signals");
         // In a separate thread: an async test must not drop a runtime.
         let handlers = std::thread::spawn(move || {
-            let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let tokio = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime");
             let _inside = tokio.enter();
-            let all = [Signal::INT, Signal::QUIT, Signal::HUP, Signal::TERM, Signal::TSTP, Signal::TTIN, Signal::TTOU];
-            for raw in all.map(Signal::as_raw).into_iter().filter(|raw| mask & (1 << (raw - 1)) != 0) {
+            let all = [
+                Signal::INT,
+                Signal::QUIT,
+                Signal::HUP,
+                Signal::TERM,
+                Signal::TSTP,
+                Signal::TTIN,
+                Signal::TTOU,
+            ];
+            for raw in all
+                .map(Signal::as_raw)
+                .into_iter()
+                .filter(|raw| mask & (1 << (raw - 1)) != 0)
+            {
                 drop(signal(SignalKind::from_raw(raw)).expect("a handler"));
             }
         });

@@ -21,8 +21,9 @@ use crate::support::{
 };
 use crate::worktree::git_that;
 
-/// An agent that does what the goal says: `write FILE` adds the name of its session to a file. It resolves conflicts by
-/// keeping the lines of both sides. With `leave`, it commits nothing; with `break git`, nothing can be committed.
+/// An agent that does what the goal says: `write FILE` adds the name of its session to a file. It
+/// resolves conflicts by keeping the lines of both sides. With `leave`, it commits nothing; with
+/// `break git`, nothing can be committed.
 const AGENT: &str = r#"#!/bin/sh
 goal=$(cat)
 resolve() {
@@ -77,7 +78,10 @@ fn tasks(project: &Project) -> Vec<Value> {
 }
 
 fn task(project: &Project, id: &str) -> Value {
-    tasks(project).into_iter().find(|task| task["id"] == id).expect("the task")
+    tasks(project)
+        .into_iter()
+        .find(|task| task["id"] == id)
+        .expect("the task")
 }
 
 fn files(project: &Project, branch: &str) -> String {
@@ -94,7 +98,10 @@ fn a_task_starts_from_the_work_of_those_that_it_waited_for() {
     let seen = task(&project, &both);
     assert_eq!(seen["state"], "completed", "{seen}");
     let result = seen["result"].as_str().expect("a result");
-    assert!(result.contains("parser.txt") && result.contains("printer.txt"), "{result}");
+    assert!(
+        result.contains("parser.txt") && result.contains("printer.txt"),
+        "{result}"
+    );
     assert_eq!(seen["branch"], "creel/task-3");
     // Others find it at the remote.
     assert!(git(&project, &["ls-remote", "origin"]).contains("refs/heads/creel/task-3"));
@@ -109,7 +116,10 @@ fn clone_of(project: &Project) -> Project {
     let origin = git(project, &["remote", "get-url", "origin"]);
     git(&clone, &["clone", "--quiet", &origin, "."]);
     git(&clone, &["config", "--global", "user.name", "Test"]);
-    git(&clone, &["config", "--global", "user.email", "test@example.com"]);
+    git(
+        &clone,
+        &["config", "--global", "user.email", "test@example.com"],
+    );
     assert_eq!(clone.creel(&["trust"]).code, 0);
     clone
 }
@@ -119,46 +129,97 @@ fn workers_of_another_project_do_not_take_a_task() {
     let server = NatsServer::start();
     let url = server.url();
     let [ours, theirs] = ["# ours", "# theirs"].map(|more| with_agent(more, with_remote));
-    let on_server = |project: &Project, args: &[&str]| project.creel(&[args, &["--nats", &url]].concat());
+    let on_server =
+        |project: &Project, args: &[&str]| project.creel(&[args, &["--nats", &url]].concat());
     let added = on_server(&ours, &["task", "add", "write one.txt", "--queue"]);
     assert_eq!((added.code, added.out.trim()), (0, "1"), "{}", added.err);
     let worked = on_server(&theirs, &["worker", "--drain"]);
-    assert!(worked.code == 0 && !worked.err.contains("task 1"), "{}", worked.err);
-    assert_eq!(on_server(&theirs, &["task", "show", "1", "--queue"]).code, 1);
+    assert!(
+        worked.code == 0 && !worked.err.contains("task 1"),
+        "{}",
+        worked.err
+    );
+    assert_eq!(
+        on_server(&theirs, &["task", "show", "1", "--queue"]).code,
+        1
+    );
     // Each project counts its own tasks.
-    assert_eq!(on_server(&theirs, &["task", "add", "write two.txt", "--queue"]).out.trim(), "1");
+    assert_eq!(
+        on_server(&theirs, &["task", "add", "write two.txt", "--queue"])
+            .out
+            .trim(),
+        "1"
+    );
     // A clone is the same project, with one worker that does one thing at a time.
     let clone = clone_of(&ours);
     let worked = on_server(&clone, &["worker", "--drain"]);
-    assert!(worked.code == 0 && worked.err.contains("task 1 is completed"), "{}", worked.err);
+    assert!(
+        worked.code == 0 && worked.err.contains("task 1 is completed"),
+        "{}",
+        worked.err
+    );
     assert!(git(&ours, &["ls-remote", "origin"]).contains("refs/heads/creel/task-1"));
     assert_eq!(git(&clone, &["status", "--porcelain"]), "");
     // What depends on it sees its work on any machine.
-    on_server(&clone, &["task", "add", "Look.", "--depends-on", "1", "--queue"]);
+    on_server(
+        &clone,
+        &["task", "add", "Look.", "--depends-on", "1", "--queue"],
+    );
     let worked = on_server(&ours, &["worker", "--drain"]);
     let seen: Value =
-        serde_json::from_str(&on_server(&ours, &["task", "show", "2", "--queue", "--json"]).out).expect("JSON");
-    assert!(seen["result"].as_str().is_some_and(|text| text.contains("one.txt")), "{seen}\n{}", worked.err);
+        serde_json::from_str(&on_server(&ours, &["task", "show", "2", "--queue", "--json"]).out)
+            .expect("JSON");
+    assert!(
+        seen["result"]
+            .as_str()
+            .is_some_and(|text| text.contains("one.txt")),
+        "{seen}\n{}",
+        worked.err
+    );
 }
 
 #[test]
 fn a_queue_on_a_server_needs_a_name() {
     let server = NatsServer::start();
     let url = server.url();
-    let add = |project: &Project, queue: &str| project.creel(&["task", "add", "Do it.", queue, "--nats", &url]);
+    let add = |project: &Project, queue: &str| {
+        project.creel(&["task", "add", "Do it.", queue, "--nats", &url])
+    };
     let bare = Project::new();
     let refused = add(&bare, "--queue");
-    assert!(refused.code == 2 && refused.err.contains("this folder is not in a git repository"), "{}", refused.err);
+    assert!(
+        refused.code == 2
+            && refused
+                .err
+                .contains("this folder is not in a git repository"),
+        "{}",
+        refused.err
+    );
     assert!(refused.err.contains("nats.queue"), "{}", refused.err);
     let full = with_agent("", with_remote);
     git(
         &bare,
-        &["clone", "--quiet", "--depth", "1", &format!("file://{}", git(&full, &["remote", "get-url", "origin"])), "."],
+        &[
+            "clone",
+            "--quiet",
+            "--depth",
+            "1",
+            &format!("file://{}", git(&full, &["remote", "get-url", "origin"])),
+            ".",
+        ],
     );
     let refused = add(&bare, "--queue");
-    assert!(refused.code == 2 && refused.err.contains("the clone is shallow"), "{}", refused.err);
+    assert!(
+        refused.code == 2 && refused.err.contains("the clone is shallow"),
+        "{}",
+        refused.err
+    );
     let refused = add(&bare, "--queue=a.*");
-    assert!(refused.code == 2 && refused.err.contains("a name has only letters"), "{}", refused.err);
+    assert!(
+        refused.code == 2 && refused.err.contains("a name has only letters"),
+        "{}",
+        refused.err
+    );
     assert_eq!(add(&bare, "--queue=shop").out.trim(), "1");
     // The worker has it in its config.
     let config = full.read("creel.yaml") + &format!("\nnats: {{ url: '{url}', queue: shop }}\n");
@@ -167,7 +228,11 @@ fn a_queue_on_a_server_needs_a_name() {
     assert!(worked.err.contains("task 1 is completed"), "{}", worked.err);
     // A project's own queue has no name.
     let refused = bare.creel(&["task", "add", "Do it.", "--queue=shop"]);
-    assert!(refused.code == 2 && refused.err.contains("--nats"), "{}", refused.err);
+    assert!(
+        refused.code == 2 && refused.err.contains("--nats"),
+        "{}",
+        refused.err
+    );
 }
 
 #[test]
@@ -177,11 +242,14 @@ fn tasks_of_an_earlier_version_are_named_and_left_alone() {
     let project = with_agent("", with_remote);
     let list = || project.creel(&["task", "list", "--queue", "--nats", &url]);
     assert!(!list().err.contains("earlier version"));
-    let old =
-        serde_json::json!({ "id": "old", "goal": "g", "createdAt": "", "run": 1, "attempt": 0, "state": "ready" });
+    let old = serde_json::json!({ "id": "old", "goal": "g", "createdAt": "", "run": 1, "attempt": 0, "state": "ready" });
     server.publish_for_good("$KV.creel-tasks.-.old", &old.to_string());
     let listed = list();
-    assert!(listed.code == 0 && listed.err.contains("the tasks old of this server"), "{}", listed.err);
+    assert!(
+        listed.code == 0 && listed.err.contains("the tasks old of this server"),
+        "{}",
+        listed.err
+    );
 }
 
 #[test]
@@ -198,15 +266,43 @@ fn a_slow_remote_does_not_cost_a_worker_its_task() {
     ran(&["task", "add", "write one.txt", "--id", "one", "--queue"]);
     ran(&work);
     // Looking for the branch of the first task takes longer than the lease of the second.
-    project.write("slow", "#!/bin/sh\n[ -e was-slow ] || { touch was-slow; sleep 7; }\nexec git-upload-pack \"$@\"\n");
+    project.write(
+        "slow",
+        "#!/bin/sh\n[ -e was-slow ] || { touch was-slow; sleep 7; }\nexec git-upload-pack \"$@\"\n",
+    );
     let slow = project.root().join("slow");
     fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).expect("it is ours");
-    git(&project, &["config", "remote.origin.uploadpack", &slow.display().to_string()]);
-    ran(&["task", "add", "write two.txt", "--id", "two", "--depends-on", "one", "--queue"]);
+    git(
+        &project,
+        &[
+            "config",
+            "remote.origin.uploadpack",
+            &slow.display().to_string(),
+        ],
+    );
+    ran(&[
+        "task",
+        "add",
+        "write two.txt",
+        "--id",
+        "two",
+        "--depends-on",
+        "one",
+        "--queue",
+    ]);
     let worked = ran(&work);
-    let listed: Vec<Value> = serde_json::from_str(&ran(&["task", "list", "--queue", "--json"]).out).expect("JSON");
-    let two = listed.iter().find(|task| task["id"] == "two").expect("the task");
-    assert_eq!((&two["state"], &two["attempt"]), (&"completed".into(), &1.into()), "{two}\n{}", worked.err);
+    let listed: Vec<Value> =
+        serde_json::from_str(&ran(&["task", "list", "--queue", "--json"]).out).expect("JSON");
+    let two = listed
+        .iter()
+        .find(|task| task["id"] == "two")
+        .expect("the task");
+    assert_eq!(
+        (&two["state"], &two["attempt"]),
+        (&"completed".into(), &1.into()),
+        "{two}\n{}",
+        worked.err
+    );
 }
 
 #[test]
@@ -218,13 +314,25 @@ fn a_worker_that_is_stopped_while_it_pushes_blocks_nothing() {
     project.write("slow", script);
     let slow = project.root().join("slow");
     fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).expect("it is ours");
-    git(&project, &["config", "remote.origin.receivepack", &slow.display().to_string()]);
+    git(
+        &project,
+        &[
+            "config",
+            "remote.origin.receivepack",
+            &slow.display().to_string(),
+        ],
+    );
     let one = add(&project, "write one.txt", &[]);
     let pushing = project.root().with_file_name("pushing");
     let started = || {
         let _ = fs::remove_file(&pushing);
         let mut worker = project.command(&["worker", "--drain", "--jobs", "2"]);
-        let worker = worker.process_group(0).stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("creel");
+        let worker = worker
+            .process_group(0)
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("creel");
         eventually_in(&pushing);
         worker
     };
@@ -234,8 +342,8 @@ fn a_worker_that_is_stopped_while_it_pushes_blocks_nothing() {
     assert_eq!(worker.wait().expect("it ends").code(), Some(130));
     let seen = task(&project, &one);
     assert_eq!(seen["state"], "ready", "{seen}");
-    // The session has ended, so the next worker only hands its work in. If only the worker gets the signal, it lets git
-    // finish.
+    // The session has ended, so the next worker only hands its work in. If only the worker gets the
+    // signal, it lets git finish.
     let mut worker = started();
     kill_process(Pid::from_child(&worker), Signal::TERM).expect("it runs");
     fs::write(project.root().with_file_name("go"), "").expect("space");
@@ -243,7 +351,12 @@ fn a_worker_that_is_stopped_while_it_pushes_blocks_nothing() {
     let seen = task(&project, &one);
     assert_eq!(seen["state"], "completed", "{seen}");
     assert!(git(&project, &["ls-remote", "origin"]).contains("refs/heads/creel/task-1"));
-    assert_eq!(git(&project, &["log", "--format=%s", "creel/task-1"]).matches("by the agent").count(), 1);
+    assert_eq!(
+        git(&project, &["log", "--format=%s", "creel/task-1"])
+            .matches("by the agent")
+            .count(),
+        1
+    );
 }
 
 #[test]
@@ -256,14 +369,27 @@ fn a_removal_that_is_cut_off_does_not_count_as_work() {
                 kill -9 $PPID; exit 1 ;; esac";
     let path = git_that(bin.path(), dies);
     let mut worker = project.command(&["worker", "--drain", "--jobs", "2"]);
-    let ended = worker.env("PATH", path).stderr(Stdio::null()).status().expect("creel starts");
+    let ended = worker
+        .env("PATH", path)
+        .stderr(Stdio::null())
+        .status()
+        .expect("creel starts");
     assert_eq!(ended.signal(), Some(9));
     drain(&project, "2");
     let seen = task(&project, &one);
     assert_eq!(seen["state"], "completed", "{seen}");
-    assert_eq!(git(&project, &["log", "--format=%s", "creel/task-1"]).lines().count(), 3, "no commit was added");
+    assert_eq!(
+        git(&project, &["log", "--format=%s", "creel/task-1"])
+            .lines()
+            .count(),
+        3,
+        "no commit was added"
+    );
     let files = files(&project, "origin/creel/task-1");
-    assert!(files.contains("one.txt") && files.contains("agent"), "{files}");
+    assert!(
+        files.contains("one.txt") && files.contains("agent"),
+        "{files}"
+    );
     assert_eq!(project.creel(&["worktree", "list"]).out, "");
 }
 
@@ -277,14 +403,31 @@ fn a_task_whose_workers_died_continues_their_work() {
     let one = add(&project, "Do it.", &[]);
     drain(&project, "1");
     let seen = task(&project, &one);
-    assert_eq!((&seen["state"], &seen["branch"]), (&"blocked".into(), &"creel/task-1".into()), "{seen}");
+    assert_eq!(
+        (&seen["state"], &seen["branch"]),
+        (&"blocked".into(), &"creel/task-1".into()),
+        "{seen}"
+    );
     fs::write(project.root().with_file_name("well"), "").expect("a file");
     assert_eq!(project.creel(&["task", "start", "--queue", &one]).code, 0);
     drain(&project, "1");
     let seen = task(&project, &one);
-    assert_eq!((&seen["state"], &seen["result"]), (&"completed".into(), &"6".into()), "{seen}");
-    assert_eq!(project.creel(&["worktree", "list"]).out, "", "no worktree stays");
-    assert_eq!(git(&project, &["show", "origin/creel/task-1-2:begun.txt"]).lines().count(), 6);
+    assert_eq!(
+        (&seen["state"], &seen["result"]),
+        (&"completed".into(), &"6".into()),
+        "{seen}"
+    );
+    assert_eq!(
+        project.creel(&["worktree", "list"]).out,
+        "",
+        "no worktree stays"
+    );
+    assert_eq!(
+        git(&project, &["show", "origin/creel/task-1-2:begun.txt"])
+            .lines()
+            .count(),
+        6
+    );
 }
 
 #[test]
@@ -293,8 +436,16 @@ fn a_worker_removes_the_worktrees_of_completed_tasks_that_others_left() {
     add(&project, "write one.txt", &[]);
     drain(&project, "1");
     let reason = format!("creel session task-1 in {}", project.root().display());
-    let again =
-        ["worktree", "add", "--quiet", "--lock", "--reason", &reason, ".creel/worktrees/task-1", "creel/task-1"];
+    let again = [
+        "worktree",
+        "add",
+        "--quiet",
+        "--lock",
+        "--reason",
+        &reason,
+        ".creel/worktrees/task-1",
+        "creel/task-1",
+    ];
     git(&project, &again);
     assert!(project.creel(&["worktree", "list"]).out.contains("task-1"));
     drain(&project, "1");
@@ -311,8 +462,21 @@ fn the_branch_of_a_session_that_never_began_goes_with_the_completed_task() {
     drain(&project, "1");
     fs::remove_dir_all(project.root().join(".creel/sessions/task-1")).expect("the first run");
     let reason = format!("creel session task-1 in {}", project.root().display());
-    for (branch, reason) in [("creel/task-1", reason.as_str()), ("creel/task-1-3", "by the user")] {
-        git(&project, &["update-ref", "--create-reflog", "-m", reason, &format!("refs/heads/{branch}"), "main"]);
+    for (branch, reason) in [
+        ("creel/task-1", reason.as_str()),
+        ("creel/task-1-3", "by the user"),
+    ] {
+        git(
+            &project,
+            &[
+                "update-ref",
+                "--create-reflog",
+                "-m",
+                reason,
+                &format!("refs/heads/{branch}"),
+                "main",
+            ],
+        );
     }
     drain(&project, "1");
     let branches = git(&project, &["branch", "--format=%(refname:short)"]);
@@ -347,17 +511,40 @@ fn what_an_agent_left_on_the_users_branch_is_not_committed_there() {
     let one = add(&project, "Do it.", &[]);
     let before = git(&project, &["rev-parse", "main"]);
     let mut worker = project.command(&["worker", "--headless"]);
-    let mut worker = worker.stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("creel starts");
-    until("the agent has left its branch", || project.root().join(".creel/worktrees/task-1/junk.txt").exists());
-    assert_eq!(project.creel(&["task", "block", "--queue", &one, "enough"]).code, 0);
-    until("the session has ended", || project.creel(&["sessions", "--state", "running"]).out.is_empty());
+    let mut worker = worker
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("creel starts");
+    until("the agent has left its branch", || {
+        project
+            .root()
+            .join(".creel/worktrees/task-1/junk.txt")
+            .exists()
+    });
+    assert_eq!(
+        project
+            .creel(&["task", "block", "--queue", &one, "enough"])
+            .code,
+        0
+    );
+    until("the session has ended", || {
+        project
+            .creel(&["sessions", "--state", "running"])
+            .out
+            .is_empty()
+    });
     kill_process(Pid::from_child(&worker), Signal::TERM).expect("it runs");
     worker.wait().expect("it ends");
     fs::write(project.root().with_file_name("go"), "").expect("a file");
     assert_eq!(project.creel(&["task", "start", "--queue", &one]).code, 0);
     let ran = drain(&project, "1");
     assert_eq!(git(&project, &["rev-parse", "main"]), before, "{}", ran.err);
-    assert!(ran.err.contains("what its last session did on `main`"), "{}", ran.err);
+    assert!(
+        ran.err.contains("what its last session did on `main`"),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]
@@ -365,8 +552,18 @@ fn a_worker_says_at_once_why_its_sessions_could_not_work() {
     let project = with_agent("", repository);
     project.write("sub/creel.yaml", &project.read("creel.yaml"));
     let mut worker = project.command(&["worker", "--drain", "--trust"]);
-    let ran = Ran::of(&worker.current_dir(project.root().join("sub")).output().expect("creel starts"));
-    assert!(ran.code == 2 && ran.err.contains("is not in the last commit"), "{} {}", ran.code, ran.err);
+    let ran = Ran::of(
+        &worker
+            .current_dir(project.root().join("sub"))
+            .output()
+            .expect("creel starts"),
+    );
+    assert!(
+        ran.code == 2 && ran.err.contains("is not in the last commit"),
+        "{} {}",
+        ran.code,
+        ran.err
+    );
 }
 
 #[test]
@@ -383,7 +580,10 @@ fn a_killed_git_is_asked_again() {
     let ran = worker.env("PATH", path).output().expect("creel starts");
     let said = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(
-        (&task(&project, &one)["state"], &task(&project, &two)["state"]),
+        (
+            &task(&project, &one)["state"],
+            &task(&project, &two)["state"]
+        ),
         (&"completed".into(), &"completed".into()),
         "{said}"
     );
@@ -392,9 +592,16 @@ fn a_killed_git_is_asked_again() {
 #[test]
 fn creel_commits_what_the_agent_left() {
     let project = with_agent("", repository);
-    add(&project, "Leave it: write left.txt\n\nwith a second paragraph, leave", &[]);
+    add(
+        &project,
+        "Leave it: write left.txt\n\nwith a second paragraph, leave",
+        &[],
+    );
     drain(&project, "2");
-    assert_eq!(git(&project, &["log", "-1", "--format=%s", "creel/task-1"]), "Leave it: write left.txt");
+    assert_eq!(
+        git(&project, &["log", "-1", "--format=%s", "creel/task-1"]),
+        "Leave it: write left.txt"
+    );
     assert!(files(&project, "creel/task-1").contains("left.txt"));
 }
 
@@ -405,8 +612,20 @@ fn work_that_cannot_be_committed_blocks_the_task_and_stays() {
     drain(&project, "2");
     let seen = task(&project, &one);
     assert_eq!(seen["state"], "blocked", "{seen}");
-    assert!(seen["reason"].as_str().expect("a reason").contains("could not commit its work"), "{seen}");
-    assert!(project.root().join(".creel/worktrees/task-1/left.txt").exists(), "the work stays");
+    assert!(
+        seen["reason"]
+            .as_str()
+            .expect("a reason")
+            .contains("could not commit its work"),
+        "{seen}"
+    );
+    assert!(
+        project
+            .root()
+            .join(".creel/worktrees/task-1/left.txt")
+            .exists(),
+        "the work stays"
+    );
 }
 
 #[test]
@@ -418,7 +637,10 @@ fn the_agent_resolves_conflicts_between_the_tasks_that_it_builds_on() {
     let last = add(&project, "write last.txt", &[&one, &two, &three]);
     drain(&project, "3");
     assert_eq!(task(&project, &last)["state"], "completed");
-    assert_eq!(git(&project, &["show", "creel/task-4:shared.txt"]), "task-1\ntask-2\ntask-3\ntask-4");
+    assert_eq!(
+        git(&project, &["show", "creel/task-4:shared.txt"]),
+        "task-1\ntask-2\ntask-3\ntask-4"
+    );
     assert!(files(&project, "creel/task-4").contains("third.txt"));
 }
 
@@ -433,7 +655,10 @@ fn an_unresolved_conflict_blocks_the_task_and_names_the_files() {
     assert_eq!(seen["state"], "blocked");
     let reason = seen["reason"].as_str().expect("a reason");
     assert!(reason.contains("shared.txt is in conflict"), "{reason}");
-    assert!(project.creel(&["worktree", "list"]).out.contains("task-3"), "the work stays");
+    assert!(
+        project.creel(&["worktree", "list"]).out.contains("task-3"),
+        "the work stays"
+    );
 }
 
 #[test]
@@ -444,18 +669,32 @@ fn a_blocked_task_that_you_complete_hands_in_its_branch() {
     let two = add(&project, "write two.txt", &[&one]);
     drain(&project, "2");
     assert_eq!(
-        (&task(&project, &one)["state"], &task(&project, &two)["state"]),
+        (
+            &task(&project, &one)["state"],
+            &task(&project, &two)["state"]
+        ),
         (&"blocked".into(), &"created".into())
     );
     // What is uncommitted would be missing from the tasks that wait, and from the merge.
     let refused = project.creel(&["task", "done", "--queue", &one]);
     let why = "task 1 is not done: its worktree ";
     let advice = "`creel worktree open task-1`";
-    assert!(refused.code == 1 && refused.err.contains(why) && refused.err.contains(advice), "{}", refused.err);
+    assert!(
+        refused.code == 1 && refused.err.contains(why) && refused.err.contains(advice),
+        "{}",
+        refused.err
+    );
     assert!(refused.err.contains("one.txt"), "{}", refused.err);
-    let there = project.root().join(".creel/worktrees/task-1").display().to_string();
+    let there = project
+        .root()
+        .join(".creel/worktrees/task-1")
+        .display()
+        .to_string();
     git(&project, &["-C", &there, "add", "--all"]);
-    git(&project, &["-C", &there, "commit", "--quiet", "-m", "by hand"]);
+    git(
+        &project,
+        &["-C", &there, "commit", "--quiet", "-m", "by hand"],
+    );
     let done = project.creel(&["task", "done", "--queue", &one]);
     assert_eq!(done.code, 0, "{}", done.err);
     assert!(git(&project, &["ls-remote", "origin"]).contains("refs/heads/creel/task-1"));
@@ -480,22 +719,38 @@ fn a_blocked_task_that_starts_again_continues_its_uncommitted_work() {
     let seen = task(&project, &one);
     assert_eq!(seen["state"], "completed", "{seen}");
     let branch = seen["branch"].as_str().expect("a branch");
-    assert_ne!(branch, "creel/task-1", "its second session has a branch of its own");
+    assert_ne!(
+        branch, "creel/task-1",
+        "its second session has a branch of its own"
+    );
     let written = git(&project, &["show", &format!("{branch}:one.txt")]);
-    assert!(written.starts_with("task-1\n") && written.lines().count() == 2, "both sessions wrote to it: {written}");
+    assert!(
+        written.starts_with("task-1\n") && written.lines().count() == 2,
+        "both sessions wrote to it: {written}"
+    );
     let commits = git(&project, &["log", "--format=%s", branch]);
-    assert!(commits.contains("Unfinished: write one.txt, leave"), "{commits}");
+    assert!(
+        commits.contains("Unfinished: write one.txt, leave"),
+        "{commits}"
+    );
 }
 
 #[test]
 fn a_push_that_is_killed_says_so() {
     let project = with_agent("", with_remote);
-    git(&project, &["config", "remote.origin.receivepack", "kill -9 $PPID; true"]);
+    git(
+        &project,
+        &["config", "remote.origin.receivepack", "kill -9 $PPID; true"],
+    );
     let one = add(&project, "write one.txt", &[]);
     drain(&project, "2");
     let seen = task(&project, &one);
     let reason = seen["reason"].as_str().unwrap_or_default();
-    assert!(reason.contains("could not push it to `origin`: git was killed by signal 9; when the remote"), "{seen}");
+    assert!(
+        reason
+            .contains("could not push it to `origin`: git was killed by signal 9; when the remote"),
+        "{seen}"
+    );
 }
 
 #[test]
@@ -503,12 +758,21 @@ fn work_that_could_not_be_pushed_is_handed_in_without_the_agent() {
     let project = with_agent("", with_remote);
     let one = add(&project, "write one.txt", &[]);
     let remote = git(&project, &["remote", "get-url", "--push", "origin"]);
-    git(&project, &["remote", "set-url", "--push", "origin", "/nowhere/at/all"]);
+    git(
+        &project,
+        &["remote", "set-url", "--push", "origin", "/nowhere/at/all"],
+    );
     drain(&project, "2");
     let seen = task(&project, &one);
     let reason = seen["reason"].as_str().unwrap_or_default();
-    assert!(reason.contains("could not push it") && reason.contains("`creel task done --queue 1`"), "{seen}");
-    git(&project, &["remote", "set-url", "--push", "origin", &remote]);
+    assert!(
+        reason.contains("could not push it") && reason.contains("`creel task done --queue 1`"),
+        "{seen}"
+    );
+    git(
+        &project,
+        &["remote", "set-url", "--push", "origin", &remote],
+    );
     let done = project.creel(&["task", "done", "--queue", &one]);
     assert_eq!(done.code, 0, "{}", done.err);
     assert!(git(&project, &["ls-remote", "origin"]).contains("refs/heads/creel/task-1"));
@@ -520,8 +784,22 @@ fn a_worker_that_drains_the_queue_says_what_is_left() {
     let project = with_agent(block, repository);
     let one = add(&project, "does not pass", &[]);
     add(&project, "waits", &[&one]);
-    let told = project.creel(&["task", "add", "--queue", "--agent", "elsewhere", "for another machine"]);
-    assert!(told.code == 0 && told.err.contains("does not take task 3: unknown agent `elsewhere`"), "{}", told.err);
+    let told = project.creel(&[
+        "task",
+        "add",
+        "--queue",
+        "--agent",
+        "elsewhere",
+        "for another machine",
+    ]);
+    assert!(
+        told.code == 0
+            && told
+                .err
+                .contains("does not take task 3: unknown agent `elsewhere`"),
+        "{}",
+        told.err
+    );
     let ran = drain(&project, "1");
     let left = "nothing is left that this worker can do: task 1 is blocked, task 2 waits, task 3 is for other workers";
     assert!(ran.err.contains(left), "{}", ran.err);
@@ -538,8 +816,17 @@ fn several_jobs_need_a_repository() {
     let project = Project::with(&config("true", ""));
     let ran = project.creel(&["worker", "--jobs", "2", "--trust"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("is not in a git repository"), "{}", ran.err);
-    assert!(project.creel(&["worker", "--jobs", "0"]).err.contains("a whole number from 1"));
+    assert!(
+        ran.err.contains("is not in a git repository"),
+        "{}",
+        ran.err
+    );
+    assert!(
+        project
+            .creel(&["worker", "--jobs", "0"])
+            .err
+            .contains("a whole number from 1")
+    );
 }
 
 #[test]
@@ -550,10 +837,18 @@ fn a_session_that_waits_for_the_user_does_not_keep_its_slot() {
     add(&project, "asks", &[]);
     add(&project, "does not", &[]);
     let mut worker = project.command(&["worker", "--attended", "--json"]);
-    let mut worker = worker.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("creel starts");
+    let mut worker = worker
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("creel starts");
     let deadline = Instant::now() + Duration::from_secs(30);
     while task(&project, "2")["state"] != "completed" {
-        assert!(Instant::now() < deadline, "the second task waits: {:?}", tasks(&project));
+        assert!(
+            Instant::now() < deadline,
+            "the second task waits: {:?}",
+            tasks(&project)
+        );
     }
     assert_eq!(task(&project, "1")["state"], "active");
     worker.kill().expect("it runs");
@@ -569,18 +864,40 @@ fn finished_tasks_are_merged_one_after_another_and_only_if_they_pass() {
     drain(&project, "2");
     let merged = project.creel(&["merge", "--queue"]);
     assert_eq!(merged.code, 1, "{}", merged.err);
-    assert!(merged.err.contains("task 2 goes back to the queue"), "{}", merged.err);
-    let on_main = |name: &str| files(&project, "origin/main").lines().any(|file| file == name);
+    assert!(
+        merged.err.contains("task 2 goes back to the queue"),
+        "{}",
+        merged.err
+    );
+    let on_main = |name: &str| {
+        files(&project, "origin/main")
+            .lines()
+            .any(|file| file == name)
+    };
     assert!(on_main("one.txt") && on_main("three.txt") && !on_main("two.txt"));
     let sent = task(&project, "2");
     assert_eq!(sent["state"], "ready");
-    assert!(sent["feedback"].as_str().is_some_and(|why| why.contains("does not pass (exit 1)")), "{sent}");
+    assert!(
+        sent["feedback"]
+            .as_str()
+            .is_some_and(|why| why.contains("does not pass (exit 1)")),
+        "{sent}"
+    );
     drain(&project, "2");
     let again = project.creel(&["merge", "--queue"]);
     assert_eq!(again.code, 0, "{}", again.err);
     assert!(on_main("two.txt") && !on_main("broken"));
-    assert!(tasks(&project).iter().all(|task| task["merged"].is_string()));
-    assert!(project.creel(&["merge", "--queue"]).err.contains("no finished task"));
+    assert!(
+        tasks(&project)
+            .iter()
+            .all(|task| task["merged"].is_string())
+    );
+    assert!(
+        project
+            .creel(&["merge", "--queue"])
+            .err
+            .contains("no finished task")
+    );
     // The user's checkout is untouched, and can be updated.
     assert_eq!(git(&project, &["log", "-1", "--format=%s"]), "agent");
     git(&project, &["merge", "--quiet", "--ff-only", "origin/main"]);
@@ -594,7 +911,11 @@ fn without_a_remote_the_checked_out_branch_moves_unless_it_has_changes() {
     project.write("agent", "changed\n");
     let refused = project.creel(&["merge", "--queue"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.err.contains("has uncommitted changes there"), "{}", refused.err);
+    assert!(
+        refused.err.contains("has uncommitted changes there"),
+        "{}",
+        refused.err
+    );
     git(&project, &["checkout", "--quiet", "agent"]);
     assert_eq!(project.creel(&["merge", "--queue"]).code, 0);
     assert!(project.root().join("one.txt").exists());
@@ -617,21 +938,38 @@ fn a_task_that_was_sent_back_holds_those_that_build_on_it() {
 #[test]
 fn a_merge_never_touches_the_users_checkout_or_worktrees() {
     let project = with_agent("", repository);
-    let kept =
-        project.creel(&["run", "--headless", "-s", "k", "--worktree", "merge-queue", "write kept.txt and leave it"]);
+    let kept = project.creel(&[
+        "run",
+        "--headless",
+        "-s",
+        "k",
+        "--worktree",
+        "merge-queue",
+        "write kept.txt and leave it",
+    ]);
     assert_eq!(kept.code, 0, "{}", kept.err);
     add(&project, "write one.txt", &[]);
     drain(&project, "2");
     assert_eq!(project.creel(&["merge", "--queue"]).code, 0);
-    assert!(project.root().join(".creel/worktrees/merge-queue/kept.txt").exists());
+    assert!(
+        project
+            .root()
+            .join(".creel/worktrees/merge-queue/kept.txt")
+            .exists()
+    );
     // Its own folder has lost its link to the repository: creel makes it again.
-    fs::remove_file(project.root().join(".creel/worktrees/.merge-queue/.git")).expect("it is there");
+    fs::remove_file(project.root().join(".creel/worktrees/.merge-queue/.git"))
+        .expect("it is there");
     add(&project, "write two.txt", &[]);
     drain(&project, "2");
     project.write("one.txt", "precious\n");
     let refused = project.creel(&["merge", "--queue"]);
     assert_ne!(refused.code, 0);
-    assert!(refused.err.contains("has uncommitted changes there"), "{}", refused.err);
+    assert!(
+        refused.err.contains("has uncommitted changes there"),
+        "{}",
+        refused.err
+    );
     assert_eq!(project.read("one.txt"), "precious\n");
     assert_eq!(git(&project, &["symbolic-ref", "--short", "HEAD"]), "main");
 }
@@ -657,18 +995,25 @@ fn a_merge_that_was_killed_does_not_block_the_next_one() {
         drain(&project, "2");
         let merged = project.creel(&["merge", "--queue"]);
         assert_eq!(merged.code, 0, "{i}: {}", merged.err);
-        assert!(git(&project, &["ls-tree", "--name-only", "main"]).contains(&format!("file{i}.txt")), "{i}");
+        assert!(
+            git(&project, &["ls-tree", "--name-only", "main"]).contains(&format!("file{i}.txt")),
+            "{i}"
+        );
     }
 }
 
 #[test]
 fn completed_work_is_submitted_where_the_config_says_so() {
-    let submit =
-        "submit: { on_complete: true, pr_command: 'echo https://forge.example/pull/7; touch ../../../submitted' }";
+    let submit = "submit: { on_complete: true, pr_command: 'echo https://forge.example/pull/7; touch ../../../submitted' }";
     let project = with_agent(submit, with_remote);
     add(&project, "write one.txt and leave it", &[]);
     drain(&project, "2");
-    assert_eq!(task(&project, "1")["state"], "completed", "{}", task(&project, "1"));
+    assert_eq!(
+        task(&project, "1")["state"],
+        "completed",
+        "{}",
+        task(&project, "1")
+    );
     assert!(project.root().join("submitted").exists());
 }
 
@@ -678,28 +1023,46 @@ fn at_a_terminal_a_screen_shows_the_sessions_of_several_jobs() {
     add(&project, "write one.txt", &[]);
     add(&project, "write two.txt", &[]);
     let mut terminal = Terminal::start(project.command(&["worker", "--jobs", "2"]), (120, 30));
-    terminal
-        .wait_for("both tasks are done", |shown| shown.has("task-1") && shown.has("task-2") && shown.has("ENDED  2"));
+    terminal.wait_for("both tasks are done", |shown| {
+        shown.has("task-1") && shown.has("task-2") && shown.has("ENDED  2")
+    });
     terminal.press("q");
     terminal.wait_for_text("Stop the worker?");
     terminal.press("esc");
-    terminal.wait_for("the question is gone", |shown| shown.has("ENDED  2") && !shown.has("Stop the worker?"));
+    terminal.wait_for("the question is gone", |shown| {
+        shown.has("ENDED  2") && !shown.has("Stop the worker?")
+    });
     terminal.press("q");
     terminal.wait_for_text("Stop the worker?");
     terminal.press("enter");
     assert_eq!(terminal.end(), 130, "{}", terminal.text());
-    assert!(terminal.text().contains("task 2 is completed"), "{}", terminal.text());
-    assert!(tasks(&project).iter().all(|task| task["state"] == "completed"));
+    assert!(
+        terminal.text().contains("task 2 is completed"),
+        "{}",
+        terminal.text()
+    );
+    assert!(
+        tasks(&project)
+            .iter()
+            .all(|task| task["state"] == "completed")
+    );
 }
 
 #[test]
 fn a_screen_of_a_worker_that_drains_the_queue_closes_when_it_is_empty() {
     let project = with_agent("", repository);
     add(&project, "write one.txt", &[]);
-    let mut terminal = Terminal::start(project.command(&["worker", "--jobs", "2", "--drain"]), (80, 24));
+    let mut terminal = Terminal::start(
+        project.command(&["worker", "--jobs", "2", "--drain"]),
+        (80, 24),
+    );
     assert_eq!(terminal.end(), 0, "{}", terminal.text());
     terminal.is_as_it_was();
-    assert!(terminal.text().contains("task 1 is completed"), "{}", terminal.text());
+    assert!(
+        terminal.text().contains("task 1 is completed"),
+        "{}",
+        terminal.text()
+    );
 }
 
 #[test]
@@ -711,13 +1074,20 @@ fn a_worker_on_a_screen_ends_with_its_terminal_and_at_a_signal() {
         terminal.signal(signal);
         assert_eq!(terminal.end(), 130, "{}", terminal.text());
         terminal.is_as_it_was();
-        assert!(terminal.text().contains("stopping the worker"), "{}", terminal.text());
+        assert!(
+            terminal.text().contains("stopping the worker"),
+            "{}",
+            terminal.text()
+        );
     }
 }
 
 #[test]
 fn a_worker_ends_at_a_signal_while_its_user_looks_at_a_session() {
-    let project = repository(&config("until [ -e $HOME/go ] || [ ! -e creel.yaml ]; do sleep 0.02; done", ""));
+    let project = repository(&config(
+        "until [ -e $HOME/go ] || [ ! -e creel.yaml ]; do sleep 0.02; done",
+        "",
+    ));
     assert_eq!(project.creel(&["trust"]).code, 0);
     let one = add(&project, "Do it.", &[]);
     let mut terminal = Terminal::start(project.command(&["worker", "--jobs", "2"]), (80, 24));
@@ -732,23 +1102,39 @@ fn a_worker_ends_at_a_signal_while_its_user_looks_at_a_session() {
 }
 
 fn log_file(project: &Project, name: &str) -> fs::File {
-    fs::File::options().create(true).append(true).open(project.temp_dir().join(name)).expect("a file")
+    fs::File::options()
+        .create(true)
+        .append(true)
+        .open(project.temp_dir().join(name))
+        .expect("a file")
 }
 
 fn lines_of(project: &Project, log: &str) -> usize {
-    fs::read_to_string(project.temp_dir().join(log)).unwrap_or_default().lines().count()
+    fs::read_to_string(project.temp_dir().join(log))
+        .unwrap_or_default()
+        .lines()
+        .count()
 }
 
 /// Tasks with dependencies, types and conflicts, workers and merges that are killed.
 fn soak(clones: &[&Project], server: &[&str]) {
     const TASKS: usize = 30;
     let main = clones[0];
-    let with_server =
-        |args: &[&'static str]| -> Vec<String> { args.iter().chain(server).map(|arg| (*arg).to_owned()).collect() };
-    let creel =
-        |project: &Project, args: &[String]| project.creel(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let with_server = |args: &[&'static str]| -> Vec<String> {
+        args.iter()
+            .chain(server)
+            .map(|arg| (*arg).to_owned())
+            .collect()
+    };
+    let creel = |project: &Project, args: &[String]| {
+        project.creel(&args.iter().map(String::as_str).collect::<Vec<_>>())
+    };
     for number in 1..=TASKS {
-        let shared = if number % 6 == 0 { " and write shared.txt" } else { "" };
+        let shared = if number % 6 == 0 {
+            " and write shared.txt"
+        } else {
+            ""
+        };
         let leave = if number % 4 == 0 { " (leave)" } else { "" };
         let goal = format!("write files/f{number}.txt{shared}{leave}");
         let mut args = with_server(&["task", "add", "--queue"]);
@@ -757,21 +1143,38 @@ fn soak(clones: &[&Project], server: &[&str]) {
             args.extend(["--depends-on".to_owned(), (number - 1).to_string()]);
         }
         if number % 5 == 0 {
-            args.extend(["--depends-on".to_owned(), (number - 4).to_string(), "--type".to_owned(), "qa".to_owned()]);
+            args.extend([
+                "--depends-on".to_owned(),
+                (number - 4).to_string(),
+                "--type".to_owned(),
+                "qa".to_owned(),
+            ]);
         }
         assert_eq!(creel(main, &args).code, 0);
     }
     let worker_args = with_server(&["worker", "--drain", "--jobs", "3", "--lease", "3s"]);
     let worker = |project: &Project| {
-        let mut command = project.command(&worker_args.iter().map(String::as_str).collect::<Vec<_>>());
-        command.stdout(Stdio::null()).stderr(log_file(project, "worker.log")).spawn().expect("creel starts")
+        let mut command =
+            project.command(&worker_args.iter().map(String::as_str).collect::<Vec<_>>());
+        command
+            .stdout(Stdio::null())
+            .stderr(log_file(project, "worker.log"))
+            .spawn()
+            .expect("creel starts")
     };
-    let reports = || -> usize { clones.iter().map(|project| lines_of(project, "worker.log")).sum() };
+    let reports = || -> usize {
+        clones
+            .iter()
+            .map(|project| lines_of(project, "worker.log"))
+            .sum()
+    };
     for round in 0..4 {
         let before = reports();
         let mut workers: Vec<_> = clones.iter().map(|project| worker(project)).collect();
         // One job has just reported something; the others are wherever they are.
-        until("the workers report something", || reports() > before + 3 + 4 * round);
+        until("the workers report something", || {
+            reports() > before + 3 + 4 * round
+        });
         for worker in &mut workers {
             let _ = worker.kill();
             let _ = worker.wait();
@@ -783,20 +1186,33 @@ fn soak(clones: &[&Project], server: &[&str]) {
     };
     let merge_args = with_server(&["merge", "--queue"]);
     for round in 0..20 {
-        let workers: Vec<_> = clones.iter().map(|project| (worker(project), project)).collect();
+        let workers: Vec<_> = clones
+            .iter()
+            .map(|project| (worker(project), project))
+            .collect();
         for (mut worker, project) in workers {
-            let log = || fs::read_to_string(project.temp_dir().join("worker.log")).unwrap_or_default();
+            let log =
+                || fs::read_to_string(project.temp_dir().join("worker.log")).unwrap_or_default();
             assert!(worker.wait().expect("it ends").success(), "{}", log());
         }
         let all = listed();
-        assert!(all.iter().all(|task| task["state"] == "completed"), "{all:#?}");
+        assert!(
+            all.iter().all(|task| task["state"] == "completed"),
+            "{all:#?}"
+        );
         if round < 2 {
             // Also a merge can be killed.
-            let mut command = main.command(&merge_args.iter().map(String::as_str).collect::<Vec<_>>());
+            let mut command =
+                main.command(&merge_args.iter().map(String::as_str).collect::<Vec<_>>());
             let (log, before) = (log_file(main, "merge.log"), lines_of(main, "merge.log"));
-            let mut merge = command.stdout(Stdio::null()).stderr(log).spawn().expect("creel starts");
+            let mut merge = command
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn()
+                .expect("creel starts");
             until("a merge", || {
-                lines_of(main, "merge.log") > before + round || merge.try_wait().expect("it is ours").is_some()
+                lines_of(main, "merge.log") > before + round
+                    || merge.try_wait().expect("it is ours").is_some()
             });
             let _ = merge.kill();
             let _ = merge.wait();
@@ -810,25 +1226,47 @@ fn soak(clones: &[&Project], server: &[&str]) {
     git(main, &["fetch", "--quiet", "origin"]);
     let on_main = files(main, "origin/main");
     for number in 1..=TASKS {
-        assert!(on_main.lines().any(|file| file == format!("files/f{number}.txt")), "task {number}: {on_main}");
+        assert!(
+            on_main
+                .lines()
+                .any(|file| file == format!("files/f{number}.txt")),
+            "task {number}: {on_main}"
+        );
     }
     let shared = git(main, &["show", "origin/main:shared.txt"]);
-    let names: Vec<&str> = shared.lines().map(|line| line.split('-').nth(1).expect("a number")).collect();
+    let names: Vec<&str> = shared
+        .lines()
+        .map(|line| line.split('-').nth(1).expect("a number"))
+        .collect();
     for number in (6..=TASKS).step_by(6) {
-        assert!(names.contains(&number.to_string().as_str()), "task {number}: {shared}");
+        assert!(
+            names.contains(&number.to_string().as_str()),
+            "task {number}: {shared}"
+        );
     }
     assert!(!shared.contains("<<<"), "{shared}");
     // Every commit of every completed task is there.
     for task in listed() {
         let branch = task["branch"].as_str().expect("a branch");
-        git(main, &["merge-base", "--is-ancestor", &format!("origin/{branch}"), "origin/main"]);
+        git(
+            main,
+            &[
+                "merge-base",
+                "--is-ancestor",
+                &format!("origin/{branch}"),
+                "origin/main",
+            ],
+        );
         assert_eq!(task["state"], "completed");
     }
 }
 
 #[test]
 fn no_commit_is_lost_when_workers_and_merges_are_killed() {
-    let project = with_agent("submit: { test_command: '! grep -q \"^<<<\" shared.txt 2>/dev/null' }", with_remote);
+    let project = with_agent(
+        "submit: { test_command: '! grep -q \"^<<<\" shared.txt 2>/dev/null' }",
+        with_remote,
+    );
     soak(&[&project], &[]);
 }
 

@@ -1,4 +1,5 @@
-//! The invariants of tasks and automation, over random graphs, failing hooks, and kills at any record.
+//! The invariants of tasks and automation, over random graphs, failing hooks, and kills at any
+//! record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,24 +34,36 @@ fn an_id() -> impl Strategy<Value = String> {
 fn a_task() -> impl Strategy<Value = NewTask> {
     let labels = prop::sample::subsequence(vec!["agent", "review", "bug"], 0..3);
     let dependencies = prop::collection::vec(an_id(), 0..3);
-    (labels, dependencies, 0..6u8, prop::option::of(an_id())).prop_map(|(labels, dependencies, priority, parent)| {
-        NewTask {
+    (labels, dependencies, 0..6u8, prop::option::of(an_id())).prop_map(
+        |(labels, dependencies, priority, parent)| NewTask {
             goal: "Fix it".into(),
             labels: labels.into_iter().map(str::to_owned).collect(),
             dependencies,
             priority: Some(priority),
             parent,
             ..NewTask::default()
-        }
-    })
+        },
+    )
 }
 
 fn a_command() -> impl Strategy<Value = SessionCommand> {
-    let complete = |id| TaskCommand::Complete(TaskCompletion { id, ..TaskCompletion::default() });
-    let block = |id| TaskCommand::Block { id, reason: "stuck".into(), required_knowledge: Vec::new() };
+    let complete = |id| {
+        TaskCommand::Complete(TaskCompletion {
+            id,
+            ..TaskCompletion::default()
+        })
+    };
+    let block = |id| TaskCommand::Block {
+        id,
+        reason: "stuck".into(),
+        required_knowledge: Vec::new(),
+    };
     let update = |(id, parent)| TaskCommand::Update {
         id,
-        changes: TaskChanges { parent: Some(parent), ..TaskChanges::default() },
+        changes: TaskChanges {
+            parent: Some(parent),
+            ..TaskChanges::default()
+        },
     };
     prop_oneof![
         5 => a_task().prop_map(TaskCommand::Add),
@@ -68,8 +81,12 @@ fn a_command() -> impl Strategy<Value = SessionCommand> {
 
 fn a_hook() -> impl Strategy<Value = (i64, Vec<TaskEventKind>, Vec<Ran>)> {
     let events = prop::sample::subsequence(TaskEventKind::ALL.to_vec(), 1..3);
-    // A hook also gets the events of what it creates: it must stop at some point, or there would be very many tasks.
-    let answers = prop::collection::vec(prop::sample::select(ANSWERS.to_vec()).prop_map(prints), 0..3);
+    // A hook also gets the events of what it creates: it must stop at some point, or there would be
+    // very many tasks.
+    let answers = prop::collection::vec(
+        prop::sample::select(ANSWERS.to_vec()).prop_map(prints),
+        0..3,
+    );
     (0..100i64, events, answers).prop_map(|(priority, events, mut answers)| {
         answers.push(passes());
         (priority, events, answers)
@@ -77,15 +94,22 @@ fn a_hook() -> impl Strategy<Value = (i64, Vec<TaskEventKind>, Vec<Ran>)> {
 }
 
 fn a_broken_hook() -> impl Strategy<Value = (i64, Vec<TaskEventKind>, Vec<Ran>)> {
-    let broken =
-        prop::sample::select(vec![breaks(), exits(1, ANSWERS[0], "no"), exits(127, "", ""), prints("not JSON")]);
-    (0..100i64, broken).prop_map(|(priority, broken)| (priority, TaskEventKind::ALL.to_vec(), vec![broken]))
+    let broken = prop::sample::select(vec![
+        breaks(),
+        exits(1, ANSWERS[0], "no"),
+        exits(127, "", ""),
+        prints("not JSON"),
+    ]);
+    (0..100i64, broken)
+        .prop_map(|(priority, broken)| (priority, TaskEventKind::ALL.to_vec(), vec![broken]))
 }
 
 type Hooks = Vec<(i64, Vec<TaskEventKind>, Vec<Ran>)>;
 
 fn a_script(hooks: Hooks, broken: Hooks) -> Script {
-    let mut script = Script::new().builtins().agent([Answer::Says("Working."), DONE]);
+    let mut script = Script::new()
+        .builtins()
+        .agent([Answer::Says("Working."), DONE]);
     for (n, (priority, events, answers)) in hooks.into_iter().enumerate() {
         script = script.automation(&format!("hook {n}"), priority, &events, answers);
     }
@@ -95,25 +119,35 @@ fn a_script(hooks: Hooks, broken: Hooks) -> Script {
     script
 }
 
-/// How many commands were accepted: each leaves one record that no hook caused and that follows from no other record,
-/// as the edges of a new task and the end of waiting do.
+/// How many commands were accepted: each leaves one record that no hook caused and that follows
+/// from no other record, as the edges of a new task and the end of waiting do.
 fn taken(events: &[Event]) -> usize {
     let mut implied = BTreeSet::new();
-    let commands = events.iter().filter_map(Event::task_news).filter(|news| match news.what {
-        TaskRecordData::Created(created) => {
-            implied.extend(created.dependencies.iter().map(|on| (news.task.to_owned(), on.clone())));
-            news.origin.cause.is_none()
-        }
-        TaskRecordData::DependencyAdded(edge) => {
-            !implied.remove(&(edge.from_id.clone(), edge.to_id.clone())) && news.origin.cause.is_none()
-        }
-        TaskRecordData::DependencySatisfied(_) => false,
-        _ => news.origin.cause.is_none(),
-    });
+    let commands = events
+        .iter()
+        .filter_map(Event::task_news)
+        .filter(|news| match news.what {
+            TaskRecordData::Created(created) => {
+                implied.extend(
+                    created
+                        .dependencies
+                        .iter()
+                        .map(|on| (news.task.to_owned(), on.clone())),
+                );
+                news.origin.cause.is_none()
+            }
+            TaskRecordData::DependencyAdded(edge) => {
+                !implied.remove(&(edge.from_id.clone(), edge.to_id.clone()))
+                    && news.origin.cause.is_none()
+            }
+            TaskRecordData::DependencySatisfied(_) => false,
+            _ => news.origin.cause.is_none(),
+        });
     commands.count()
 }
 
-/// Sends the commands one by one, with everything that follows from each, and then lets the session end.
+/// Sends the commands one by one, with everything that follows from each, and then lets the session
+/// end.
 fn live(mut world: World, commands: &[SessionCommand]) -> World {
     world.settle();
     while !world.jobs.is_empty() {
@@ -146,10 +180,25 @@ fn no_ready_task_waits(graph: &TaskGraph) {
     for task in graph.tasks() {
         let open = graph.open_among(&task.dependencies);
         assert_eq!(task.open_dependencies(), open, "{} miscounts", task.id);
-        assert!(task.state != TaskState::Ready || open == 0, "{} is ready and waits", task.id);
+        assert!(
+            task.state != TaskState::Ready || open == 0,
+            "{} is ready and waits",
+            task.id
+        );
         for on in &task.dependencies {
-            assert!(graph.get(on).is_some(), "{} depends on {on}, which is not there", task.id);
-            assert!(graph.dependents(on).iter().any(|waiting| waiting.id == task.id), "{on} forgets {}", task.id);
+            assert!(
+                graph.get(on).is_some(),
+                "{} depends on {on}, which is not there",
+                task.id
+            );
+            assert!(
+                graph
+                    .dependents(on)
+                    .iter()
+                    .any(|waiting| waiting.id == task.id),
+                "{on} forgets {}",
+                task.id
+            );
             assert_eq!(graph.path(on, &task.id), None, "a cycle");
         }
     }
@@ -164,17 +213,26 @@ fn no_event_is_lost(world: &World) {
         .iter()
         .filter(|hook| hook.spec.enabled)
         .flat_map(|hook| {
-            let built_in = matches!(hook.spec.action, creel::engine::policy::HookAction::Builtin(_));
+            let built_in = matches!(
+                hook.spec.action,
+                creel::engine::policy::HookAction::Builtin(_)
+            );
             hook.events
                 .iter()
                 .filter(move |kind| !built_in || **kind == TaskEventKind::TaskCompleted)
                 .map(|kind| kind.name())
         })
         .collect();
-    let kinds = world.events.iter().filter_map(|event| event.task_news()?.what.kind());
+    let kinds = world
+        .events
+        .iter()
+        .filter_map(|event| event.task_news()?.what.kind());
     let raised = kinds.filter(|kind| heard.contains(kind.name())).count();
-    let due =
-        world.events.iter().filter(|event| matches!(event, Event::Automation(AutomationEvent::Due { .. }))).count();
+    let due = world
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::Automation(AutomationEvent::Due { .. })))
+        .count();
     assert_eq!(raised, due);
     assert!(!world.state.beside().is_busy_beside());
 }
@@ -186,11 +244,19 @@ fn every_action_leaves_one_record(world: &World) {
     let key = |cause: &ActionRef| (cause.event.0, cause.hook.clone());
     let mut seen = BTreeSet::new();
     for event in &world.events {
-        if let Event::Automation(AutomationEvent::Decided { event, hook, actions }) = event {
+        if let Event::Automation(AutomationEvent::Decided {
+            event,
+            hook,
+            actions,
+        }) = event
+        {
             *wanted.entry((event.0, hook.clone())).or_default() += actions.len();
         }
         if let Some(cause) = event.task_news().and_then(|news| news.origin.cause.clone()) {
-            assert!(seen.insert((cause.event, cause.action)), "{cause:?} was carried out twice");
+            assert!(
+                seen.insert((cause.event, cause.action)),
+                "{cause:?} was carried out twice"
+            );
             *left.entry(key(&cause)).or_default() += 1;
         }
     }
@@ -207,8 +273,14 @@ fn every_hook_answers_once(world: &World) {
             Event::Automation(AutomationEvent::Due { event, hooks, .. }) => {
                 asked.extend(hooks.iter().map(|hook| (*event, hook.clone())));
             }
-            Event::Automation(AutomationEvent::Decided { event, hook, .. }) => answered.push((*event, hook.clone())),
-            Event::Automation(AutomationEvent::HookError { event: Some(event), data, .. }) => {
+            Event::Automation(AutomationEvent::Decided { event, hook, .. }) => {
+                answered.push((*event, hook.clone()));
+            }
+            Event::Automation(AutomationEvent::HookError {
+                event: Some(event),
+                data,
+                ..
+            }) => {
                 answered.push((*event, data.hook_name.clone()));
             }
             _ => {}

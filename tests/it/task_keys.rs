@@ -1,4 +1,5 @@
-//! Keys of the tasks pane: the screen before, the input, the screen after, and the requests to the session.
+//! Keys of the tasks pane: the screen before, the input, the screen after, and the requests to the
+//! session.
 
 use creel::{
     engine::{
@@ -26,12 +27,16 @@ const SMALL: (u16, u16) = (80, 24);
 
 /// The text in the editor.
 fn editor(screen: &Screen) -> String {
-    let Some(Modal::Editor(editor)) = screen.model.modals.last() else { panic!("nothing is being written") };
+    let Some(Modal::Editor(editor)) = screen.model.modals.last() else {
+        panic!("nothing is being written")
+    };
     editor.text()
 }
 
 fn asked(command: TaskCommand) -> Vec<ScreenRequest> {
-    vec![ScreenRequest::Command(SessionCommand::Task { task: command })]
+    vec![ScreenRequest::Command(SessionCommand::Task {
+        task: command,
+    })]
 }
 
 fn toast(screen: &Screen) -> &str {
@@ -45,16 +50,28 @@ fn on_tasks(world: &World) -> Screen {
 }
 
 fn chosen(screen: &Screen) -> String {
-    screen.model.chosen_task().map(|task| task.id.clone()).unwrap_or_default()
+    screen
+        .model
+        .chosen_task()
+        .map(|task| task.id.clone())
+        .unwrap_or_default()
 }
 
 fn in_sight(screen: &Screen) -> String {
     let rows = screen.model.task_rows().expect("there is a session");
-    rows.iter().map(|row| format!("{}{}\n", row.branch, row.task.id)).collect()
+    rows.iter()
+        .map(|row| format!("{}{}\n", row.branch, row.task.id))
+        .collect()
 }
 
 fn hinted(screen: &mut Screen) -> String {
-    screen.frame().lines().last().unwrap_or_default().trim().to_owned()
+    screen
+        .frame()
+        .lines()
+        .last()
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 #[test]
@@ -93,7 +110,10 @@ fn filters_go_around_and_a_tree_closes_its_gaps() {
         screen.press(keys);
         format!(
             "{}: {}\n",
-            screen.row("1/7 · tree").trim_matches(['┏', '━', '┓']).trim(),
+            screen
+                .row("1/7 · tree")
+                .trim_matches(['┏', '━', '┓'])
+                .trim(),
             in_sight(&screen).trim_end().replace('\n', " ")
         )
     };
@@ -111,13 +131,26 @@ fn filters_go_around_and_a_tree_closes_its_gaps() {
 fn every_task_has_one_row_whatever_the_dependencies() {
     let mut world = scenes::first_turn();
     for n in 1..=40 {
-        let after = if n == 1 { String::new() } else { format!("\ndepends: task_{}", n - 1) };
+        let after = if n == 1 {
+            String::new()
+        } else {
+            format!("\ndepends: task_{}", n - 1)
+        };
         add(&mut world, &format!("Step {n}{after}"));
     }
     add(&mut world, "All\nid: all");
     for n in 1..=40 {
-        let changes = creel::engine::tasks::command::TaskChanges { parent: Some("all".into()), ..Default::default() };
-        tell(&mut world, TaskCommand::Update { id: format!("task_{n}"), changes });
+        let changes = creel::engine::tasks::command::TaskChanges {
+            parent: Some("all".into()),
+            ..Default::default()
+        };
+        tell(
+            &mut world,
+            TaskCommand::Update {
+                id: format!("task_{n}"),
+                changes,
+            },
+        );
         depend(&mut world, "all", &format!("task_{n}"));
     }
     let mut screen = on_tasks(&world);
@@ -139,7 +172,12 @@ fn the_selected_task_stays_selected_and_its_row_if_it_is_removed() {
     assert_eq!(chosen(&screen), "task_6");
     screen.press("j j j");
     assert_eq!(chosen(&screen), "task_1");
-    tell(&mut world, TaskCommand::Remove { id: "task_1".into() });
+    tell(
+        &mut world,
+        TaskCommand::Remove {
+            id: "task_1".into(),
+        },
+    );
     screen.see(&world);
     assert_eq!(chosen(&screen), "task_6");
     screen.click_on("Read nested lists");
@@ -156,7 +194,12 @@ fn tasks_are_searched_by_name_goal_label_and_reason() {
         chosen(&screen)
     };
     assert_eq!(
-        [found("NESTED"), found("docs"), found("does not limit"), found("task_6")],
+        [
+            found("NESTED"),
+            found("docs"),
+            found("does not limit"),
+            found("task_6")
+        ],
         ["task_2", "task_4", "task_3", "task_6"]
     );
     assert_eq!(found("nowhere"), "task_6");
@@ -166,14 +209,32 @@ fn tasks_are_searched_by_name_goal_label_and_reason() {
 #[test]
 fn a_task_is_started_and_done() {
     let mut screen = on_tasks(&planned());
-    assert_eq!(screen.press("s"), asked(TaskCommand::Start { id: "task_5".into(), context: None }));
+    assert_eq!(
+        screen.press("s"),
+        asked(TaskCommand::Start {
+            id: "task_5".into(),
+            context: None
+        })
+    );
     let done = |result: Option<&str>| {
         let result = result.map(str::to_owned);
-        asked(TaskCommand::Complete(TaskCompletion { id: "task_5".into(), result, ..TaskCompletion::default() }))
+        asked(TaskCommand::Complete(TaskCompletion {
+            id: "task_5".into(),
+            result,
+            ..TaskCompletion::default()
+        }))
     };
     assert_eq!(screen.press("d"), []);
-    assert!(screen.frame().contains("task_5 is done. What is the result?"));
-    assert_eq!(screen.press("ctrl-s"), done(None), "there may be nothing to say");
+    assert!(
+        screen
+            .frame()
+            .contains("task_5 is done. What is the result?")
+    );
+    assert_eq!(
+        screen.press("ctrl-s"),
+        done(None),
+        "there may be nothing to say"
+    );
     screen.press("d");
     screen.type_text("12 MB a second");
     assert_eq!(screen.press("ctrl-s"), done(Some("12 MB a second")));
@@ -187,7 +248,12 @@ fn a_task_that_was_blocked_can_be_made_ready() {
     let mut screen = on_tasks(&planned());
     screen.press("j j");
     assert_eq!(chosen(&screen), "task_3");
-    assert_eq!(screen.press("u"), asked(TaskCommand::MakeReady { id: "task_3".into() }));
+    assert_eq!(
+        screen.press("u"),
+        asked(TaskCommand::MakeReady {
+            id: "task_3".into()
+        })
+    );
 }
 
 #[test]
@@ -211,16 +277,31 @@ fn the_goal_the_priority_and_the_labels_of_a_task_are_changed() {
         labels: Some(vec!["core".into(), "agent".into(), "slow".into()]),
         ..TaskChanges::default()
     };
-    assert_eq!(screen.press("ctrl-s"), asked(TaskCommand::Update { id: "parser".into(), changes }));
+    assert_eq!(
+        screen.press("ctrl-s"),
+        asked(TaskCommand::Update {
+            id: "parser".into(),
+            changes
+        })
+    );
 }
 
 #[test]
 fn a_task_with_a_deliverable_of_several_lines_is_changed() {
     let mut world = scenes::first_turn();
-    let deliverables = ["src/parser.rs\n\nand its tests", "a page: about it"].map(String::from).to_vec();
+    let deliverables = ["src/parser.rs\n\nand its tests", "a page: about it"]
+        .map(String::from)
+        .to_vec();
     let labels = vec!["in two\nlines".into()];
-    let new = NewTask { goal: "Parse\nby hand".into(), deliverables, labels, ..NewTask::default() };
-    world.command(SessionCommand::Task { task: TaskCommand::Add(new) });
+    let new = NewTask {
+        goal: "Parse\nby hand".into(),
+        deliverables,
+        labels,
+        ..NewTask::default()
+    };
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Add(new),
+    });
     let mut screen = on_tasks(&world);
     screen.press("e");
     let written = "Parse\n| by hand\npriority: 2\nlabels: in two lines\n\
@@ -228,30 +309,61 @@ fn a_task_with_a_deliverable_of_several_lines_is_changed() {
     assert_eq!(editor(&screen), written);
     screen.press("up ctrl-e");
     screen.type_text("!");
-    let deliverables = ["src/parser.rs\n\nand its tests!", "a page: about it"].map(String::from).to_vec();
-    let changes = TaskChanges { deliverables: Some(deliverables), ..TaskChanges::default() };
-    assert_eq!(screen.press("ctrl-s"), asked(TaskCommand::Update { id: "task_1".into(), changes }));
+    let deliverables = ["src/parser.rs\n\nand its tests!", "a page: about it"]
+        .map(String::from)
+        .to_vec();
+    let changes = TaskChanges {
+        deliverables: Some(deliverables),
+        ..TaskChanges::default()
+    };
+    assert_eq!(
+        screen.press("ctrl-s"),
+        asked(TaskCommand::Update {
+            id: "task_1".into(),
+            changes
+        })
+    );
 }
 
 #[test]
 fn a_refused_change_reason_or_result_is_shown_again() {
-    for (keys, text) in [("e", " priority: 1"), ("B", "no disk"), ("d", "12 MB a second"), ("a", "Lex")] {
+    for (keys, text) in [
+        ("e", " priority: 1"),
+        ("B", "no disk"),
+        ("d", "12 MB a second"),
+        ("a", "Lex"),
+    ] {
         let mut screen = on_tasks(&planned());
         screen.press(keys);
         screen.type_text(text);
         let asks = screen.press("ctrl-s");
         assert!(screen.model.modals.is_empty(), "{keys}");
-        let [ScreenRequest::Command(command)] = &asks[..] else { panic!("{keys}: {asks:?}") };
-        screen.told(ScreenEvent::Refused(command.clone(), "there is no task task_5".into()));
+        let [ScreenRequest::Command(command)] = &asks[..] else {
+            panic!("{keys}: {asks:?}")
+        };
+        screen.told(ScreenEvent::Refused(
+            command.clone(),
+            "there is no task task_5".into(),
+        ));
         assert!(editor(&screen).ends_with(text), "{keys}");
         assert_eq!(toast(&screen), "There is no task task_5");
         assert_eq!(screen.press("ctrl-s"), asks, "{keys}: it can be sent again");
-        screen.told(ScreenEvent::Unanswered(command.clone(), "it does not answer".into()));
+        screen.told(ScreenEvent::Unanswered(
+            command.clone(),
+            "it does not answer".into(),
+        ));
         assert!(editor(&screen).ends_with(text), "{keys}");
-        assert!(screen.frame().contains("the session may have it"), "{keys}: {}", screen.frame());
+        assert!(
+            screen.frame().contains("the session may have it"),
+            "{keys}: {}",
+            screen.frame()
+        );
         assert_eq!(screen.press("ctrl-s"), asks, "{keys}: it can be sent again");
         screen.press("j");
-        assert!(screen.model.modals.is_empty(), "{keys}: what was taken does not come back");
+        assert!(
+            screen.model.modals.is_empty(),
+            "{keys}: what was taken does not come back"
+        );
     }
 }
 
@@ -266,10 +378,16 @@ fn a_task_is_blocked_with_a_reason() {
         reason: reason.into(),
         required_knowledge: Vec::new(),
     };
-    assert_eq!(screen.press("ctrl-s"), asked(block("task_5", "no disk is large enough")));
+    assert_eq!(
+        screen.press("ctrl-s"),
+        asked(block("task_5", "no disk is large enough"))
+    );
     screen.press("j j B");
     screen.type_text("!");
-    assert_eq!(screen.press("ctrl-s"), asked(block("task_3", "the spec does not limit the depth!")));
+    assert_eq!(
+        screen.press("ctrl-s"),
+        asked(block("task_3", "the spec does not limit the depth!"))
+    );
 }
 
 #[test]
@@ -278,13 +396,26 @@ fn a_task_is_written_down_and_added() {
     screen.press("a");
     screen.type_text("Write the lexer");
     let goal = "Write the lexer".to_owned();
-    assert_eq!(screen.press("ctrl-s"), asked(TaskCommand::Add(NewTask { goal: goal.clone(), ..NewTask::default() })));
+    assert_eq!(
+        screen.press("ctrl-s"),
+        asked(TaskCommand::Add(NewTask {
+            goal: goal.clone(),
+            ..NewTask::default()
+        }))
+    );
     screen.press("a");
     screen.type_text("Write the lexer");
     screen.press("enter");
     screen.type_text("labels: core, new");
     let labels = vec!["core".into(), "new".into()];
-    assert_eq!(screen.press("ctrl-s"), asked(TaskCommand::Add(NewTask { goal, labels, ..NewTask::default() })));
+    assert_eq!(
+        screen.press("ctrl-s"),
+        asked(TaskCommand::Add(NewTask {
+            goal,
+            labels,
+            ..NewTask::default()
+        }))
+    );
     assert_eq!(screen.model.draft, "", "a task is no message");
 }
 
@@ -296,10 +427,16 @@ fn a_text_with_mistakes_is_not_lost() {
     screen.press("enter");
     screen.type_text("prio: 1");
     assert_eq!(screen.press("ctrl-s"), []);
-    assert_eq!(toast(&screen), "`prio` is not a key: use id, type, priority, labels, parent, depends, deliverable");
+    assert_eq!(
+        toast(&screen),
+        "`prio` is not a key: use id, type, priority, labels, parent, depends, deliverable"
+    );
     assert!(screen.frame().contains("prio: 1"));
     screen.press("esc");
-    assert!(!screen.model.modals.is_empty(), "what was written is thrown away only when asked for twice");
+    assert!(
+        !screen.model.modals.is_empty(),
+        "what was written is thrown away only when asked for twice"
+    );
     screen.press("esc");
     assert!(screen.model.modals.is_empty());
 }
@@ -309,7 +446,10 @@ fn one_task_is_marked_and_others_wait_for_it() {
     let mut world = planned();
     let mut screen = on_tasks(&world);
     assert_eq!(screen.press("D"), []);
-    assert_eq!(toast(&screen), "First mark the task that it should depend on, with v");
+    assert_eq!(
+        toast(&screen),
+        "First mark the task that it should depend on, with v"
+    );
     assert_eq!(screen.press("v j"), []);
     assert!(screen.row("task_5").contains("marked"));
     let edge = || ("parser".to_owned(), "task_5".to_owned());
@@ -329,7 +469,12 @@ fn removing_asks_once_more() {
     screen.press("j");
     assert_eq!(screen.press("R R enter esc"), []);
     assert!(screen.model.modals.is_empty());
-    assert_eq!(screen.press("R y"), asked(TaskCommand::Remove { id: "parser".into() }));
+    assert_eq!(
+        screen.press("R y"),
+        asked(TaskCommand::Remove {
+            id: "parser".into()
+        })
+    );
     assert!(screen.model.modals.is_empty());
 }
 
@@ -337,7 +482,9 @@ fn removing_asks_once_more() {
 fn the_details_of_a_task_are_shown_and_copied() {
     let mut screen = on_tasks(&planned());
     screen.press("j");
-    let [ScreenRequest::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
+    let [ScreenRequest::Copy(text)] = &screen.press("y")[..] else {
+        panic!("it is copied")
+    };
     expect![[r#"
         Rewrite the parser
 
@@ -366,15 +513,34 @@ fn the_details_of_a_task_are_shown_and_copied() {
 fn a_queued_task_says_so() {
     let mut world = scenes::first_turn();
     let agents = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
-    let task = |goal: &str, queue| TaskCommand::Add(NewTask { goal: goal.into(), queue, ..NewTask::default() });
+    let task = |goal: &str, queue| {
+        TaskCommand::Add(NewTask {
+            goal: goal.into(),
+            queue,
+            ..NewTask::default()
+        })
+    };
     tell(&mut world, task("Translate the manual", agents(&[])));
-    tell(&mut world, task("Draw the pictures", agents(&["codex", "claude"])));
+    tell(
+        &mut world,
+        task("Draw the pictures", agents(&["codex", "claude"])),
+    );
     let mut screen = on_tasks(&world);
-    assert!(screen.frame().contains("Translate the manual · for the queue"), "{}", screen.frame());
-    let [ScreenRequest::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
+    assert!(
+        screen
+            .frame()
+            .contains("Translate the manual · for the queue"),
+        "{}",
+        screen.frame()
+    );
+    let [ScreenRequest::Copy(text)] = &screen.press("y")[..] else {
+        panic!("it is copied")
+    };
     assert!(text.contains("queue         for all agents"), "{text}");
     screen.press("j");
-    let [ScreenRequest::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
+    let [ScreenRequest::Copy(text)] = &screen.press("y")[..] else {
+        panic!("it is copied")
+    };
     assert!(text.contains("queue         for claude, codex"), "{text}");
 }
 
@@ -386,7 +552,9 @@ fn the_hints_name_only_what_can_be_done_with_the_task() {
         screen.press(keys);
         format!("{keys}: {}\n", hinted(&mut screen))
     };
-    let all = ["5", "j", "v k", "end", "home f f f f f"].map(&mut hints).concat();
+    let all = ["5", "j", "v k", "end", "home f f f f f"]
+        .map(&mut hints)
+        .concat();
     let mut past = Screen::replay(&world, SMALL, world.events.len());
     past.press("5");
     let mut none = on_tasks(&scenes::first_turn());
@@ -429,7 +597,9 @@ fn the_palette_adds_a_task() {
 fn hook_statistics_are_shown() {
     let mut screen = Screen::of(&scenes::ended(), SMALL);
     screen.press("2 s y");
-    let [ScreenRequest::Copy(table)] = &screen.press("y")[..] else { panic!("it is copied") };
+    let [ScreenRequest::Copy(table)] = &screen.press("y")[..] else {
+        panic!("it is copied")
+    };
     expect![[r#"
         POINT           RUNS  PASS    P50    P95  RETRIES  PIPED  HOOK
         session_start      1  100%  1.2 s  1.2 s        0     30  git log
@@ -455,23 +625,56 @@ fn recorded(kind: &str, data: &Value) -> Event {
 fn every_event_of_a_task_has_a_line_in_the_stream() {
     let mut world = planned();
     depend(&mut world, "task_5", "task_2");
-    tell(&mut world, TaskCommand::Undepend { id: "task_5".into(), on: "task_2".into() });
-    let changes = creel::engine::tasks::command::TaskChanges { priority: Some(1), ..Default::default() };
-    tell(&mut world, TaskCommand::Update { id: "task_5".into(), changes });
-    tell(&mut world, TaskCommand::Remove { id: "task_6".into() });
+    tell(
+        &mut world,
+        TaskCommand::Undepend {
+            id: "task_5".into(),
+            on: "task_2".into(),
+        },
+    );
+    let changes = creel::engine::tasks::command::TaskChanges {
+        priority: Some(1),
+        ..Default::default()
+    };
+    tell(
+        &mut world,
+        TaskCommand::Update {
+            id: "task_5".into(),
+            changes,
+        },
+    );
+    tell(
+        &mut world,
+        TaskCommand::Remove {
+            id: "task_6".into(),
+        },
+    );
     let satisfied = json!({ "dependentTaskId": "task_1", "completedTaskId": "task_2" });
-    let failed = json!({ "actionType": "create_task", "error": "a task needs a goal", "payload": {} });
+    let failed =
+        json!({ "actionType": "create_task", "error": "a task needs a goal", "payload": {} });
     world.events.extend([
         recorded("dependency_satisfied", &satisfied),
-        recorded("agent_metrics", &json!({ "goal": "Write the lexer", "durationMs": 9_000_000 })),
+        recorded(
+            "agent_metrics",
+            &json!({ "goal": "Write the lexer", "durationMs": 9_000_000 }),
+        ),
         recorded("agent_metrics", &json!({ "tokens": 1200, "files": 3 })),
         recorded("action_error", &failed),
-        recorded("hook_error", &json!({ "hookName": "plan on", "error": "no JSON in its last line" })),
+        recorded(
+            "hook_error",
+            &json!({ "hookName": "plan on", "error": "no JSON in its last line" }),
+        ),
     ]);
     let mut screen = Screen::of(&world, (100, 60));
     screen.press("z");
-    let lines = screen.model.stream_lines.iter().map(|line| format!("{}\n", line.to_string().trim_end()));
-    let about_tasks: String = lines.skip_while(|line| !line.starts_with("Task parser added")).collect();
+    let lines = screen
+        .model
+        .stream_lines
+        .iter()
+        .map(|line| format!("{}\n", line.to_string().trim_end()));
+    let about_tasks: String = lines
+        .skip_while(|line| !line.starts_with("Task parser added"))
+        .collect();
     expect![[r#"
         Task parser added: Rewrite the parser
         Task task_1 added: Write the lexer
@@ -511,18 +714,40 @@ fn no_control_character_of_a_task_reaches_a_cell() {
     let mut world = scenes::first_turn();
     for goal in [NASTY, "other"] {
         let nasty = || vec![NASTY.to_owned()];
-        let task = NewTask { goal: goal.into(), labels: nasty(), deliverables: nasty(), ..NewTask::default() };
+        let task = NewTask {
+            goal: goal.into(),
+            labels: nasty(),
+            deliverables: nasty(),
+            ..NewTask::default()
+        };
         tell(&mut world, TaskCommand::Add(task));
     }
     depend(&mut world, "task_2", "task_1");
     let reason = NASTY.to_owned();
-    tell(&mut world, TaskCommand::Block { id: "task_1".into(), reason, required_knowledge: Vec::new() });
+    tell(
+        &mut world,
+        TaskCommand::Block {
+            id: "task_1".into(),
+            reason,
+            required_knowledge: Vec::new(),
+        },
+    );
     for keys in ["1", "5", "5 t", "5 enter", "5 B", "5 R", "5 a"] {
         let mut screen = Screen::of(&world, WIDE);
         screen.press(keys);
         let buffer = screen.draw();
-        assert!(buffer.content.iter().all(|cell| !cell.symbol().chars().any(char::is_control)), "{keys}");
-        assert!(!screen.frame().contains("[31m"), "{keys}\n{}", screen.frame());
+        assert!(
+            buffer
+                .content
+                .iter()
+                .all(|cell| !cell.symbol().chars().any(char::is_control)),
+            "{keys}"
+        );
+        assert!(
+            !screen.frame().contains("[31m"),
+            "{keys}\n{}",
+            screen.frame()
+        );
     }
 }
 

@@ -8,7 +8,9 @@ use creel::{
         tasks::{
             command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
             inherit::inherit,
-            record::TaskEventKind::{self, DependencySatisfied, TaskCompleted, TaskCreated, TaskDeleted},
+            record::TaskEventKind::{
+                self, DependencySatisfied, TaskCompleted, TaskCreated, TaskDeleted,
+            },
             task::{Task, TaskState},
         },
         time::{TimeSpan, UnixTime},
@@ -27,7 +29,9 @@ fn begun(script: Script) -> World {
 }
 
 fn add(new: NewTask) -> SessionCommand {
-    SessionCommand::Task { task: TaskCommand::Add(new) }
+    SessionCommand::Task {
+        task: TaskCommand::Add(new),
+    }
 }
 
 fn task(id: &str, on: &[&str]) -> SessionCommand {
@@ -40,20 +44,41 @@ fn task(id: &str, on: &[&str]) -> SessionCommand {
 }
 
 fn start(id: &str) -> SessionCommand {
-    SessionCommand::Task { task: TaskCommand::Start { id: id.into(), context: None } }
+    SessionCommand::Task {
+        task: TaskCommand::Start {
+            id: id.into(),
+            context: None,
+        },
+    }
 }
 
 fn done(id: &str) -> SessionCommand {
-    SessionCommand::Task { task: TaskCommand::Complete(TaskCompletion { id: id.into(), ..TaskCompletion::default() }) }
+    SessionCommand::Task {
+        task: TaskCommand::Complete(TaskCompletion {
+            id: id.into(),
+            ..TaskCompletion::default()
+        }),
+    }
 }
 
 fn block(id: &str, reason: &str) -> SessionCommand {
     let (id, reason, required_knowledge) = (id.into(), reason.into(), vec!["the format".into()]);
-    SessionCommand::Task { task: TaskCommand::Block { id, reason, required_knowledge } }
+    SessionCommand::Task {
+        task: TaskCommand::Block {
+            id,
+            reason,
+            required_knowledge,
+        },
+    }
 }
 
 fn depend(id: &str, on: &str) -> SessionCommand {
-    SessionCommand::Task { task: TaskCommand::Depend { id: id.into(), on: on.into() } }
+    SessionCommand::Task {
+        task: TaskCommand::Depend {
+            id: id.into(),
+            on: on.into(),
+        },
+    }
 }
 
 fn research(id: &str) -> NewTask {
@@ -68,7 +93,12 @@ fn research(id: &str) -> NewTask {
 }
 
 fn of<'a>(world: &'a World, id: &str) -> &'a Task {
-    world.state.tasks.graph.get(id).unwrap_or_else(|| panic!("there is a task {id}"))
+    world
+        .state
+        .tasks
+        .graph
+        .get(id)
+        .unwrap_or_else(|| panic!("there is a task {id}"))
 }
 
 fn state(world: &World, id: &str) -> TaskState {
@@ -77,7 +107,10 @@ fn state(world: &World, id: &str) -> TaskState {
 
 /// The records of one kind, as other programs read them.
 fn records(world: &World, kind: &str) -> Vec<Value> {
-    let all = world.events.iter().map(|event| serde_json::to_value(event).expect("a record"));
+    let all = world
+        .events
+        .iter()
+        .map(|event| serde_json::to_value(event).expect("a record"));
     all.filter(|record| record["kind"] == kind).collect()
 }
 
@@ -95,12 +128,23 @@ fn the_work_of_an_agent_gets_a_review_that_is_its_child() {
     });
     let review = of(&world, "task_43");
     assert_eq!(review.goal, "Review: Research graph patterns");
-    assert_eq!(review.deliverables, ["Review completed", "Feedback provided"]);
+    assert_eq!(
+        review.deliverables,
+        ["Review completed", "Feedback provided"]
+    );
     assert_eq!(review.labels, ["review", "agent", "research"]);
-    assert_eq!((review.priority, review.parent.as_deref(), review.state), (1, Some("task_42"), TaskState::Ready));
-    let [_, created] = &records(&world, "task_created")[..] else { panic!("two tasks") };
+    assert_eq!(
+        (review.priority, review.parent.as_deref(), review.state),
+        (1, Some("task_42"), TaskState::Ready)
+    );
+    let [_, created] = &records(&world, "task_created")[..] else {
+        panic!("two tasks")
+    };
     assert_eq!(created["by"], "policy");
-    assert_eq!(created["cause"], json!({ "event": 1, "hook": "auto-create-review-task", "action": 1 }));
+    assert_eq!(
+        created["cause"],
+        json!({ "event": 1, "hook": "auto-create-review-task", "action": 1 })
+    );
     let completed = &records(&world, "task_completed")[0];
     assert_eq!(
         completed["data"],
@@ -116,7 +160,10 @@ fn the_work_of_an_agent_gets_a_review_that_is_its_child() {
 #[test]
 fn the_review_of_a_most_urgent_task_is_most_urgent() {
     let mut world = begun(Script::new().builtins());
-    world.command(add(NewTask { priority: Some(0), ..research("a") }));
+    world.command(add(NewTask {
+        priority: Some(0),
+        ..research("a")
+    }));
     world.command(done("a"));
     assert_eq!(of(&world, "task_1").priority, 0);
 }
@@ -124,34 +171,64 @@ fn the_review_of_a_most_urgent_task_is_most_urgent() {
 #[test]
 fn a_task_is_ready_when_all_its_dependencies_are_completed() {
     let mut world = begun(Script::new().builtins());
-    for command in
-        [task("task_10", &[]), task("task_15", &[]), task("task_20", &["task_10", "task_15"]), start("task_15")]
-    {
+    for command in [
+        task("task_10", &[]),
+        task("task_15", &[]),
+        task("task_20", &["task_10", "task_15"]),
+        start("task_15"),
+    ] {
         world.command(command);
     }
     assert_eq!(state(&world, "task_20"), TaskState::Created);
     world.command(start("task_20"));
-    assert_eq!(world.refused, ["task_20 depends on 2 tasks that are not completed"]);
+    assert_eq!(
+        world.refused,
+        ["task_20 depends on 2 tasks that are not completed"]
+    );
     world.command(done("task_10"));
-    assert_eq!((state(&world, "task_20"), records(&world, "dependency_satisfied").len()), (TaskState::Created, 0));
+    assert_eq!(
+        (
+            state(&world, "task_20"),
+            records(&world, "dependency_satisfied").len()
+        ),
+        (TaskState::Created, 0)
+    );
     world.command(done("task_15"));
     assert_eq!(state(&world, "task_20"), TaskState::Ready);
-    let [satisfied] = &records(&world, "dependency_satisfied")[..] else { panic!("one record") };
+    let [satisfied] = &records(&world, "dependency_satisfied")[..] else {
+        panic!("one record")
+    };
     assert_eq!(satisfied["task"], "task_20");
-    assert_eq!(satisfied["data"], json!({ "dependentTaskId": "task_20", "completedTaskId": "task_15" }));
-    let [updated] = &records(&world, "task_updated")[..] else { panic!("one record") };
-    assert_eq!((&updated["task"], &updated["data"]), (&json!("task_20"), &json!({ "state": "ready" })));
+    assert_eq!(
+        satisfied["data"],
+        json!({ "dependentTaskId": "task_20", "completedTaskId": "task_15" })
+    );
+    let [updated] = &records(&world, "task_updated")[..] else {
+        panic!("one record")
+    };
+    assert_eq!(
+        (&updated["task"], &updated["data"]),
+        (&json!("task_20"), &json!({ "state": "ready" }))
+    );
 }
 
 #[test]
 fn a_task_started_before_a_hook_makes_it_ready_stays_active() {
-    let mut world = begun(Script::new().builtins().automation("slow", 90, &[TaskCompleted], [passes()]));
+    let mut world = begun(Script::new().builtins().automation(
+        "slow",
+        90,
+        &[TaskCompleted],
+        [passes()],
+    ));
     for command in [task("a", &[]), task("b", &["a"]), done("a"), start("b")] {
         world.command(command);
     }
     world.finish_hook(0);
     assert_eq!(state(&world, "b"), TaskState::Active);
-    assert_eq!(records(&world, "action_error")[0]["data"]["error"], "b is already active");
+    assert_eq!(
+        records(&world, "action_error")[0]["data"]["error"],
+        "b is already active"
+    );
 }
 
 #[test]
@@ -162,7 +239,9 @@ fn the_duration_of_an_agents_task_is_recorded() {
     world.command(start("task_agent_5"));
     world.now = world.now.after(TimeSpan::secs(9_000));
     world.command(done("task_agent_5"));
-    let [metrics] = &records(&world, "agent_metrics")[..] else { panic!("one record") };
+    let [metrics] = &records(&world, "agent_metrics")[..] else {
+        panic!("one record")
+    };
     assert_eq!(metrics["task"], "task_agent_5");
     assert_eq!(
         metrics["data"],
@@ -177,7 +256,10 @@ fn the_duration_of_an_agents_task_is_recorded() {
     let told = serde_json::to_value(of(&world, "task_agent_5")).expect("JSON");
     assert_eq!(
         (&told["startedAt"], &told["completedAt"]),
-        (&json!("2026-01-17T10:00:00.000Z"), &json!("2026-01-17T12:30:00.000Z"))
+        (
+            &json!("2026-01-17T10:00:00.000Z"),
+            &json!("2026-01-17T12:30:00.000Z")
+        )
     );
 }
 
@@ -186,17 +268,28 @@ fn a_task_that_was_never_started_has_no_duration() {
     let mut world = begun(Script::new().builtins());
     world.command(add(research("a")));
     world.command(done("a"));
-    assert_eq!(records(&world, "agent_metrics")[0]["data"]["durationMs"], Value::Null);
+    assert_eq!(
+        records(&world, "agent_metrics")[0]["data"]["durationMs"],
+        Value::Null
+    );
 }
 
 #[test]
 fn words_of_a_goal_become_labels_if_enabled() {
     let mut world = begun(Script::new().builtins());
-    let fix =
-        || add(NewTask { goal: "Fix the crash; add TESTS.".into(), labels: vec!["bug".into()], ..NewTask::default() });
+    let fix = || {
+        add(NewTask {
+            goal: "Fix the crash; add TESTS.".into(),
+            labels: vec!["bug".into()],
+            ..NewTask::default()
+        })
+    };
     world.command(fix());
     assert_eq!(of(&world, "task_1").labels, ["bug"]);
-    world.command(SessionCommand::EnableHook { point: None, hook: "auto-label-by-keyword".into() });
+    world.command(SessionCommand::EnableHook {
+        point: None,
+        hook: "auto-label-by-keyword".into(),
+    });
     world.command(fix());
     assert_eq!(of(&world, "task_2").labels, ["bug", "test"]);
 }
@@ -204,7 +297,13 @@ fn words_of_a_goal_become_labels_if_enabled() {
 #[test]
 fn impossible_commands_are_refused_with_a_reason() {
     let mut world = begun(Script::new());
-    let setup = [task("a", &[]), task("b", &["a"]), task("c", &["b"]), task("d", &[]), done("d")];
+    let setup = [
+        task("a", &[]),
+        task("b", &["a"]),
+        task("c", &["b"]),
+        task("d", &[]),
+        done("d"),
+    ];
     for command in setup {
         world.command(command);
     }
@@ -219,22 +318,51 @@ fn impossible_commands_are_refused_with_a_reason() {
         task("e", &["e"]),
         task("a", &[]),
         task("no spaces", &[]),
-        add(NewTask { goal: " ".into(), ..NewTask::default() }),
-        add(NewTask { goal: "x".into(), priority: Some(5), ..NewTask::default() }),
-        add(NewTask { goal: "x".into(), parent: Some("x".into()), ..NewTask::default() }),
+        add(NewTask {
+            goal: " ".into(),
+            ..NewTask::default()
+        }),
+        add(NewTask {
+            goal: "x".into(),
+            priority: Some(5),
+            ..NewTask::default()
+        }),
+        add(NewTask {
+            goal: "x".into(),
+            parent: Some("x".into()),
+            ..NewTask::default()
+        }),
         start("b"),
         start("x"),
         start("d"),
         done("d"),
         done("x"),
         depend("d", "a"),
-        SessionCommand::Task { task: TaskCommand::Undepend { id: "a".into(), on: "b".into() } },
         SessionCommand::Task {
-            task: TaskCommand::Block { id: "a".into(), reason: " ".into(), required_knowledge: Vec::new() },
+            task: TaskCommand::Undepend {
+                id: "a".into(),
+                on: "b".into(),
+            },
         },
-        SessionCommand::Task { task: TaskCommand::MakeReady { id: "a".into() } },
-        SessionCommand::Task { task: TaskCommand::Update { id: "a".into(), changes: TaskChanges::default() } },
-        SessionCommand::Task { task: TaskCommand::Remove { id: "x".into() } },
+        SessionCommand::Task {
+            task: TaskCommand::Block {
+                id: "a".into(),
+                reason: " ".into(),
+                required_knowledge: Vec::new(),
+            },
+        },
+        SessionCommand::Task {
+            task: TaskCommand::MakeReady { id: "a".into() },
+        },
+        SessionCommand::Task {
+            task: TaskCommand::Update {
+                id: "a".into(),
+                changes: TaskChanges::default(),
+            },
+        },
+        SessionCommand::Task {
+            task: TaskCommand::Remove { id: "x".into() },
+        },
     ];
     for command in wrong {
         world.command(command);
@@ -274,16 +402,29 @@ fn adding_and_removing_edges_changes_readiness() {
         world.command(command);
     }
     assert_eq!(state(&world, "b"), TaskState::Created);
-    world.command(SessionCommand::Task { task: TaskCommand::Undepend { id: "b".into(), on: "a".into() } });
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Undepend {
+            id: "b".into(),
+            on: "a".into(),
+        },
+    });
     assert_eq!(state(&world, "b"), TaskState::Ready);
     world.command(depend("b", "a"));
-    world.command(SessionCommand::Task { task: TaskCommand::Remove { id: "a".into() } });
-    assert_eq!((state(&world, "b"), world.state.tasks.graph.len()), (TaskState::Ready, 1));
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Remove { id: "a".into() },
+    });
+    assert_eq!(
+        (state(&world, "b"), world.state.tasks.graph.len()),
+        (TaskState::Ready, 1)
+    );
     let edge = json!({ "fromId": "b", "toId": "a", "edgeType": "depends_on" });
     assert_eq!(records(&world, "dependency_added")[0]["data"], edge);
     let edge = json!({ "edgeId": "b:depends_on:a", "fromId": "b", "toId": "a" });
     assert_eq!(records(&world, "dependency_removed")[0]["data"], edge);
-    assert_eq!(records(&world, "task_deleted")[0]["data"], json!({ "edgesRemoved": 1 }));
+    assert_eq!(
+        records(&world, "task_deleted")[0]["data"],
+        json!({ "edgesRemoved": 1 })
+    );
     assert_eq!(world.refused, [""; 0]);
 }
 
@@ -291,24 +432,46 @@ fn adding_and_removing_edges_changes_readiness() {
 fn an_edge_of_a_new_task_is_recorded_like_an_added_one() {
     let script = Script::new().automation("look", 1, &[TaskEventKind::DependencyAdded], [passes()]);
     let mut world = begun(script);
-    for command in [task("a", &[]), task("b", &[]), task("c", &["b", "a"]), depend("b", "a")] {
+    for command in [
+        task("a", &[]),
+        task("b", &[]),
+        task("c", &["b", "a"]),
+        depend("b", "a"),
+    ] {
         world.command(command);
     }
     while !world.jobs.is_empty() {
         world.finish_hook(0);
     }
-    let edges: Vec<Value> = records(&world, "dependency_added").iter().map(|record| record["data"].clone()).collect();
-    let edge = |from: &str, to: &str| json!({ "fromId": from, "toId": to, "edgeType": "depends_on" });
+    let edges: Vec<Value> = records(&world, "dependency_added")
+        .iter()
+        .map(|record| record["data"].clone())
+        .collect();
+    let edge =
+        |from: &str, to: &str| json!({ "fromId": from, "toId": to, "edgeType": "depends_on" });
     assert_eq!(edges, [edge("c", "a"), edge("c", "b"), edge("b", "a")]);
     assert_eq!(records(&world, "dependency_added")[0]["by"], "tui");
-    assert_eq!(records(&world, "hook_started").len(), 3, "hooks hear of each");
-    assert_eq!(of(&world, "c").open_dependencies(), 2, "and none counts twice");
+    assert_eq!(
+        records(&world, "hook_started").len(),
+        3,
+        "hooks hear of each"
+    );
+    assert_eq!(
+        of(&world, "c").open_dependencies(),
+        2,
+        "and none counts twice"
+    );
 }
 
 #[test]
 fn a_chain_of_tasks_that_wait_for_each_other_ends_after_eight() {
     let next = r#"[{"type":"create_task","payload":{"goal":"next","dependsOn":["a"]}}]"#;
-    let mut world = begun(Script::new().automation("echo", 1, &[TaskEventKind::DependencyAdded], [prints(next)]));
+    let mut world = begun(Script::new().automation(
+        "echo",
+        1,
+        &[TaskEventKind::DependencyAdded],
+        [prints(next)],
+    ));
     world.command(task("a", &[]));
     world.command(task("b", &["a"]));
     while !world.jobs.is_empty() {
@@ -324,18 +487,39 @@ fn a_task_that_is_ready_because_a_dependency_was_removed_says_so() {
     for command in [task("a", &[]), task("b", &[]), task("c", &["a", "b"])] {
         world.command(command);
     }
-    let undepend = |on: &str| SessionCommand::Task { task: TaskCommand::Undepend { id: "c".into(), on: on.into() } };
+    let undepend = |on: &str| SessionCommand::Task {
+        task: TaskCommand::Undepend {
+            id: "c".into(),
+            on: on.into(),
+        },
+    };
     world.command(undepend("a"));
-    assert_eq!(records(&world, "dependency_satisfied"), [json!(null); 0], "it still waits for b");
+    assert_eq!(
+        records(&world, "dependency_satisfied"),
+        [json!(null); 0],
+        "it still waits for b"
+    );
     world.command(undepend("b"));
     let satisfied = records(&world, "dependency_satisfied");
     let data = json!({ "dependentTaskId": "c", "completedTaskId": null, "removedTaskId": "b" });
-    assert_eq!((satisfied.len(), &satisfied[0]["task"], &satisfied[0]["data"]), (1, &json!("c"), &data));
+    assert_eq!(
+        (
+            satisfied.len(),
+            &satisfied[0]["task"],
+            &satisfied[0]["data"]
+        ),
+        (1, &json!("c"), &data)
+    );
     // The same by removing the task that it waits for.
     world.command(depend("c", "a"));
-    world.command(SessionCommand::Task { task: TaskCommand::Remove { id: "a".into() } });
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Remove { id: "a".into() },
+    });
     let satisfied = records(&world, "dependency_satisfied");
-    assert_eq!((satisfied.len(), &satisfied[1]["data"]["removedTaskId"]), (2, &json!("a")));
+    assert_eq!(
+        (satisfied.len(), &satisfied[1]["data"]["removedTaskId"]),
+        (2, &json!("a"))
+    );
 }
 
 #[test]
@@ -349,12 +533,19 @@ fn a_hook_logs_custom_events() {
     let mut world = begun(Script::new().automation("deploy", 1, &[TaskCreated], [prints(answer)]));
     world.command(task("a", &[]));
     world.finish_hook(0);
-    let [started] = &records(&world, "custom.deploy_started")[..] else { panic!("{:?}", world.events) };
-    assert_eq!((&started["task"], &started["data"]), (&json!("a"), &json!({ "to": "prod" })));
+    let [started] = &records(&world, "custom.deploy_started")[..] else {
+        panic!("{:?}", world.events)
+    };
+    assert_eq!(
+        (&started["task"], &started["data"]),
+        (&json!("a"), &json!({ "to": "prod" }))
+    );
     assert_eq!(started["cause"]["hook"], "deploy");
     assert_eq!(records(&world, "custom.deploy.ended")[0]["task"], "system");
-    let refused: Vec<Value> =
-        records(&world, "action_error").iter().map(|error| error["data"]["error"].clone()).collect();
+    let refused: Vec<Value> = records(&world, "action_error")
+        .iter()
+        .map(|error| error["data"]["error"].clone())
+        .collect();
     assert_eq!(
         refused,
         [
@@ -364,8 +555,17 @@ fn a_hook_logs_custom_events() {
     );
     assert!(of(&world, "a").is_open());
     for event in &world.events {
-        let record = Record { v: 1, seq: 1, at: UnixTime(0), session: "s".into(), event: event.clone() };
-        assert_eq!(Record::from_line(&record.to_line()).expect("a record"), record);
+        let record = Record {
+            v: 1,
+            seq: 1,
+            at: UnixTime(0),
+            session: "s".into(),
+            event: event.clone(),
+        };
+        assert_eq!(
+            Record::from_line(&record.to_line()).expect("a record"),
+            record
+        );
     }
 }
 
@@ -374,7 +574,10 @@ fn the_records_of_a_task_show_its_history() {
     let mut world = begun(Script::new());
     world.command(task("a", &[]));
     world.command(SessionCommand::Task {
-        task: TaskCommand::Start { id: "a".into(), context: Some("see docs".into()) },
+        task: TaskCommand::Start {
+            id: "a".into(),
+            context: Some("see docs".into()),
+        },
     });
     world.command(SessionCommand::Task {
         task: TaskCommand::Block {
@@ -383,11 +586,26 @@ fn the_records_of_a_task_show_its_history() {
             required_knowledge: vec!["the API key".into()],
         },
     });
-    assert_eq!((state(&world, "a"), of(&world, "a").reason.as_deref()), (TaskState::Blocked, Some("no key")));
+    assert_eq!(
+        (state(&world, "a"), of(&world, "a").reason.as_deref()),
+        (TaskState::Blocked, Some("no key"))
+    );
     world.command(start("a"));
-    assert_eq!((state(&world, "a"), of(&world, "a").reason.as_deref()), (TaskState::Active, None));
-    let changes = TaskChanges { priority: Some(0), add_labels: vec!["x".into()], ..TaskChanges::default() };
-    world.command(SessionCommand::Task { task: TaskCommand::Update { id: "a".into(), changes } });
+    assert_eq!(
+        (state(&world, "a"), of(&world, "a").reason.as_deref()),
+        (TaskState::Active, None)
+    );
+    let changes = TaskChanges {
+        priority: Some(0),
+        add_labels: vec!["x".into()],
+        ..TaskChanges::default()
+    };
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Update {
+            id: "a".into(),
+            changes,
+        },
+    });
     let created = &records(&world, "task_created")[0];
     assert_eq!(created["by"], "tui");
     assert_eq!(
@@ -395,21 +613,36 @@ fn the_records_of_a_task_show_its_history() {
         json!({ "goal": "Do a", "deliverables": [], "labels": [], "priority": 2, "type": null, "parent": null,
                 "dependencies": [], "state": "ready" })
     );
-    assert_eq!(records(&world, "task_started")[0]["data"], json!({ "context": "see docs" }));
+    assert_eq!(
+        records(&world, "task_started")[0]["data"],
+        json!({ "context": "see docs" })
+    );
     let blocked = json!({ "reason": "no key", "requiredKnowledge": ["the API key"] });
     assert_eq!(records(&world, "task_blocked")[0]["data"], blocked);
-    assert_eq!(records(&world, "task_updated")[0]["data"], json!({ "priority": 0, "labels": ["x"] }));
+    assert_eq!(
+        records(&world, "task_updated")[0]["data"],
+        json!({ "priority": 0, "labels": ["x"] })
+    );
 }
 
 #[test]
 fn a_hook_that_fails_leaves_one_error_and_the_others_answer() {
     let script = Script::new()
-        .automation("late", 20, &[TaskDeleted], [prints(r#"[{"type":"create_task","payload":{"goal":"late"}}]"#)])
+        .automation(
+            "late",
+            20,
+            &[TaskDeleted],
+            [prints(
+                r#"[{"type":"create_task","payload":{"goal":"late"}}]"#,
+            )],
+        )
         .automation(
             "first",
             0,
             &[TaskDeleted],
-            [prints(r#"{"actions":[{"type":"create_task","payload":{"goal":"first"}}]}"#)],
+            [prints(
+                r#"{"actions":[{"type":"create_task","payload":{"goal":"first"}}]}"#,
+            )],
         )
         .automation("fails", 10, &[TaskDeleted], [exits(3, "", "boom\n")])
         .automation("hangs", 11, &[TaskDeleted], [breaks()])
@@ -419,22 +652,50 @@ fn a_hook_that_fails_leaves_one_error_and_the_others_answer() {
         .plan(|plan| plan.automation[6].spec.enabled = false);
     let mut world = begun(script);
     world.command(task("a", &[]));
-    world.command(SessionCommand::Task { task: TaskCommand::Remove { id: "a".into() } });
-    let started = |world: &World| records(world, "hook_started").iter().map(|r| r["hook"].clone()).collect::<Vec<_>>();
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Remove { id: "a".into() },
+    });
+    let started = |world: &World| {
+        records(world, "hook_started")
+            .iter()
+            .map(|r| r["hook"].clone())
+            .collect::<Vec<_>>()
+    };
     while !world.jobs.is_empty() {
         assert_eq!(world.jobs.len(), 1, "one after another");
-        assert_eq!(world.state.tasks.graph.len(), 0, "actions wait for all hooks");
+        assert_eq!(
+            world.state.tasks.graph.len(),
+            0,
+            "actions wait for all hooks"
+        );
         world.finish_hook(0);
     }
-    assert_eq!(started(&world), ["first", "fails", "hangs", "talks", "silent", "late"]);
-    let goals: Vec<&str> = world.state.tasks.graph.tasks().into_iter().map(|task| task.goal.as_str()).collect();
+    assert_eq!(
+        started(&world),
+        ["first", "fails", "hangs", "talks", "silent", "late"]
+    );
+    let goals: Vec<&str> = world
+        .state
+        .tasks
+        .graph
+        .tasks()
+        .into_iter()
+        .map(|task| task.goal.as_str())
+        .collect();
     assert_eq!(goals, ["first", "late"]);
     let errors = records(&world, "hook_error");
-    let said: Vec<_> = errors.iter().map(|e| (e["data"]["hookName"].as_str(), e["data"]["error"].as_str())).collect();
+    let said: Vec<_> = errors
+        .iter()
+        .map(|e| (e["data"]["hookName"].as_str(), e["data"]["error"].as_str()))
+        .collect();
     let no_list = "its answer is not a JSON list of actions: [{\"type\": …, \"payload\": …}] or {\"actions\": […]}";
     assert_eq!(
         said,
-        [(Some("fails"), Some("exit 3: boom")), (Some("hangs"), Some("timed out")), (Some("talks"), Some(no_list))]
+        [
+            (Some("fails"), Some("exit 3: boom")),
+            (Some("hangs"), Some("timed out")),
+            (Some("talks"), Some(no_list))
+        ]
     );
     assert_eq!(errors[0]["task"], "a");
     assert_eq!(errors[0]["data"]["originalEvent"]["type"], "task_deleted");
@@ -458,7 +719,8 @@ fn an_action_that_fails_leaves_one_error_and_the_rest_is_done() {
         {"type":"log","payload":{"type":"agent_metrics","nodeId":"a","data":{"mine":1}}},
         {"type":"update_task","payload":{"taskId":"a","action":"complete","payload":{"result":"ok"}}}
     ]"#;
-    let mut world = begun(Script::new().automation("act", 1, &[TaskCreated], [prints(answer), passes()]));
+    let mut world =
+        begun(Script::new().automation("act", 1, &[TaskCreated], [prints(answer), passes()]));
     world.command(task("a", &[]));
     world.finish_hook(0);
     let errors = records(&world, "action_error");
@@ -474,11 +736,23 @@ fn an_action_that_fails_leaves_one_error_and_the_rest_is_done() {
     );
     assert_eq!(errors[1]["data"]["actionType"], "dance");
     let a = of(&world, "a");
-    assert_eq!((a.state, a.goal.as_str(), a.result.as_deref()), (TaskState::Completed, "new", Some("ok")));
+    assert_eq!(
+        (a.state, a.goal.as_str(), a.result.as_deref()),
+        (TaskState::Completed, "new", Some("ok"))
+    );
     assert_eq!(a.labels, ["x"]);
-    assert_eq!(records(&world, "agent_metrics")[0]["data"], json!({ "mine": 1 }));
-    assert_eq!(records(&world, "task_blocked")[0]["data"], json!({ "reason": "r", "requiredKnowledge": ["k"] }));
-    let caused = world.events.iter().filter(|e| e.task_news().is_some_and(|news| news.origin.cause.is_some()));
+    assert_eq!(
+        records(&world, "agent_metrics")[0]["data"],
+        json!({ "mine": 1 })
+    );
+    assert_eq!(
+        records(&world, "task_blocked")[0]["data"],
+        json!({ "reason": "r", "requiredKnowledge": ["k"] })
+    );
+    let caused = world.events.iter().filter(|e| {
+        e.task_news()
+            .is_some_and(|news| news.origin.cause.is_some())
+    });
     assert_eq!(caused.count(), 13, "each action leaves one record");
 }
 
@@ -496,9 +770,18 @@ fn a_hook_gets_the_event_and_the_graph() {
     );
     assert_eq!(event["metadata"], json!({ "triggeredBy": "tui" }));
     let graph = facts.graph.as_ref().expect("a graph");
-    assert_eq!(graph["edges"], json!([{ "fromId": "b", "toId": "a", "type": "depends_on" }]));
-    assert_eq!((&graph["tasks"][0]["state"], &graph["tasks"][1]["state"]), (&json!("completed"), &json!("created")));
-    assert_eq!(facts.task.as_ref().map(|task| task.content.as_str()), Some("Do a"));
+    assert_eq!(
+        graph["edges"],
+        json!([{ "fromId": "b", "toId": "a", "type": "depends_on" }])
+    );
+    assert_eq!(
+        (&graph["tasks"][0]["state"], &graph["tasks"][1]["state"]),
+        (&json!("completed"), &json!("created"))
+    );
+    assert_eq!(
+        facts.task.as_ref().map(|task| task.content.as_str()),
+        Some("Do a")
+    );
 }
 
 #[test]
@@ -512,28 +795,53 @@ fn a_chain_of_events_ends_after_eight() {
     // Hooks get the first event and eight below it; not the ninth.
     assert_eq!(records(&world, "hook_started").len(), 9);
     assert_eq!(world.state.tasks.graph.len(), 10);
-    let [warning] = &records(&world, "warning")[..] else { panic!("one warning") };
-    assert!(warning["text"].as_str().expect("text").starts_with("creel stops automation here: 8 events"));
+    let [warning] = &records(&world, "warning")[..] else {
+        panic!("one warning")
+    };
+    assert!(
+        warning["text"]
+            .as_str()
+            .expect("text")
+            .starts_with("creel stops automation here: 8 events")
+    );
     assert!(!world.state.beside().is_busy_beside());
 }
 
 #[test]
 fn what_follows_from_one_change_ends_however_much_each_hook_wants() {
-    let ten: &'static str =
-        format!("[{}]", [r#"{"type":"create_task","payload":{"goal":"again"}}"#; 10].join(",")).leak();
+    let ten: &'static str = format!(
+        "[{}]",
+        [r#"{"type":"create_task","payload":{"goal":"again"}}"#; 10].join(",")
+    )
+    .leak();
     let mut world = begun(Script::new().automation("flood", 1, &[TaskCreated], [prints(ten)]));
     world.command(task("a", &[]));
     while !world.jobs.is_empty() {
         world.finish_hook(0);
     }
-    assert_eq!((records(&world, "hook_started").len(), world.state.tasks.graph.len()), (100, 1_001));
-    let [warning] = &records(&world, "warning")[..] else { panic!("one warning") };
+    assert_eq!(
+        (
+            records(&world, "hook_started").len(),
+            world.state.tasks.graph.len()
+        ),
+        (100, 1_001)
+    );
+    let [warning] = &records(&world, "warning")[..] else {
+        panic!("one warning")
+    };
     let text = warning["text"].as_str().expect("text");
-    assert!(text.contains("1000 actions followed from one change"), "{text}");
+    assert!(
+        text.contains("1000 actions followed from one change"),
+        "{text}"
+    );
     assert!(!world.state.beside().is_busy_beside());
     world.command(task("b", &[]));
     world.finish_hook(0);
-    assert_eq!(world.state.tasks.graph.len(), 1_012, "the next change of yours has its own hooks again");
+    assert_eq!(
+        world.state.tasks.graph.len(),
+        1_012,
+        "the next change of yours has its own hooks again"
+    );
 }
 
 #[test]
@@ -546,7 +854,13 @@ fn what_hooks_cause_does_not_outlive_the_budget() {
     while !world.jobs.is_empty() {
         world.finish_hook(0);
     }
-    assert_eq!((records(&world, "hook_started").len(), world.state.tasks.graph.len()), (1, 2));
+    assert_eq!(
+        (
+            records(&world, "hook_started").len(),
+            world.state.tasks.graph.len()
+        ),
+        (1, 2)
+    );
 }
 
 #[test]
@@ -573,19 +887,29 @@ fn a_pause_and_a_gate_do_not_stop_automation() {
 
 #[test]
 fn an_interrupt_ends_commands_and_still_runs_built_in_hooks() {
-    let script = Script::new().builtins().automation("slow", 0, &[TaskCompleted], [passes()]);
+    let script = Script::new()
+        .builtins()
+        .automation("slow", 0, &[TaskCompleted], [passes()]);
     let mut world = begun(script);
     for command in [task("a", &[]), task("b", &["a"]), done("a")] {
         world.command(command);
     }
-    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
+    world.command(SessionCommand::Stop {
+        how: creel::engine::event::StopTiming::Now,
+    });
     assert_eq!(world.cancelled, [world.jobs[0].run]);
     let world = world.run();
     assert_eq!(state(&world, "b"), TaskState::Ready);
     let ends: Vec<_> = world
         .events
         .iter()
-        .filter_map(|e| if let Event::Hook(HookEvent::Finished(done)) = e { Some(&done.end) } else { None })
+        .filter_map(|e| {
+            if let Event::Hook(HookEvent::Finished(done)) = e {
+                Some(&done.end)
+            } else {
+                None
+            }
+        })
         .collect();
     assert_eq!(ends, [&RunEnd::Cut]);
     assert_eq!(records(&world, "hook_error").len(), 1);
@@ -594,19 +918,32 @@ fn an_interrupt_ends_commands_and_still_runs_built_in_hooks() {
 #[test]
 fn a_hook_can_be_switched_off_in_the_session() {
     let mut world = begun(Script::new().builtins());
-    world.command(SessionCommand::DisableHook { point: None, hook: "auto-create-review-task".into() });
+    world.command(SessionCommand::DisableHook {
+        point: None,
+        hook: "auto-create-review-task".into(),
+    });
     world.command(add(research("a")));
     world.command(done("a"));
     assert_eq!(world.state.tasks.graph.len(), 1);
-    world.command(SessionCommand::RunHook { point: None, hook: "auto-create-review-task".into() });
-    assert_eq!(world.refused, ["`auto-create-review-task` answers events of tasks; you cannot run it without one"]);
+    world.command(SessionCommand::RunHook {
+        point: None,
+        hook: "auto-create-review-task".into(),
+    });
+    assert_eq!(
+        world.refused,
+        ["`auto-create-review-task` answers events of tasks; you cannot run it without one"]
+    );
 }
 
 #[test]
 fn a_completion_by_another_program_fires_hooks_and_adds_no_task() {
     let script = Script::new()
         .builtins()
-        .hook(creel::engine::hooks::point::HookPoint::OnTaskComplete, "validate", [passes()])
+        .hook(
+            creel::engine::hooks::point::HookPoint::OnTaskComplete,
+            "validate",
+            [passes()],
+        )
         .automation("look", 1, &[TaskCompleted], [passes()]);
     let mut world = begun(script);
     world.command(completes("T1", "parser"));
@@ -615,14 +952,20 @@ fn a_completion_by_another_program_fires_hooks_and_adds_no_task() {
     assert_eq!(records(&world, "hook_started").len(), 2);
     assert!(world.state.tasks.graph.is_empty());
     world.command(task("T1", &[]));
-    assert_eq!(world.refused.last().map(String::as_str), Some("a task T1 was completed before"));
+    assert_eq!(
+        world.refused.last().map(String::as_str),
+        Some("a task T1 was completed before")
+    );
 }
 
 #[test]
 fn a_generated_id_is_not_one_of_another_programs_task() {
     let mut world = begun(Script::new());
     world.command(completes("task_1", "parser"));
-    world.command(add(NewTask { goal: "Lex".into(), ..NewTask::default() }));
+    world.command(add(NewTask {
+        goal: "Lex".into(),
+        ..NewTask::default()
+    }));
     assert_eq!(world.refused, [""; 0]);
     assert_eq!(of(&world, "task_2").goal, "Lex");
 }
@@ -637,18 +980,41 @@ fn records_of_an_earlier_version_still_load() {
     let line = r#"{"kind":"hook_error","task":"T1","data":{"hookName":"h","error":"e"}}"#;
     assert!(matches!(
         Event::read("hook_error", line),
-        Ok(Event::Automation(AutomationEvent::HookError { event: None, .. }))
+        Ok(Event::Automation(AutomationEvent::HookError {
+            event: None,
+            ..
+        }))
     ));
 }
 
 #[test]
 fn a_task_record_survives_a_round_trip() {
-    let kinds = [TaskCreated, TaskEventKind::TaskStarted, TaskCompleted, TaskEventKind::TaskBlocked, TaskDeleted];
-    let kinds =
-        [&kinds[..], &[TaskEventKind::DependencyAdded, TaskEventKind::DependencyRemoved, DependencySatisfied]].concat();
+    let kinds = [
+        TaskCreated,
+        TaskEventKind::TaskStarted,
+        TaskCompleted,
+        TaskEventKind::TaskBlocked,
+        TaskDeleted,
+    ];
+    let kinds = [
+        &kinds[..],
+        &[
+            TaskEventKind::DependencyAdded,
+            TaskEventKind::DependencyRemoved,
+            DependencySatisfied,
+        ],
+    ]
+    .concat();
     let mut world = begun(Script::new().builtins());
-    let block = TaskCommand::Block { id: "a".into(), reason: "r".into(), required_knowledge: vec!["k".into()] };
-    let undepend = TaskCommand::Undepend { id: "c".into(), on: "a".into() };
+    let block = TaskCommand::Block {
+        id: "a".into(),
+        reason: "r".into(),
+        required_knowledge: vec!["k".into()],
+    };
+    let undepend = TaskCommand::Undepend {
+        id: "c".into(),
+        on: "a".into(),
+    };
     let remove = TaskCommand::Remove { id: "c".into() };
     let commands = [
         add(research("a")),
@@ -662,12 +1028,19 @@ fn a_task_record_survives_a_round_trip() {
         SessionCommand::Task { task: remove },
     ];
     for command in commands {
-        world.input(creel::engine::input::Input::Command { by: ActorKind::Cli.into(), command });
+        world.input(creel::engine::input::Input::Command {
+            by: ActorKind::Cli.into(),
+            command,
+        });
     }
     for event in &world.events[1..] {
         let record = serde_json::to_value(event).expect("a record");
         let kind = record["kind"].as_str().expect("a kind");
-        assert_eq!(Event::read(kind, &record.to_string()).expect("a record"), *event, "{record}");
+        assert_eq!(
+            Event::read(kind, &record.to_string()).expect("a record"),
+            *event,
+            "{record}"
+        );
     }
     for kind in kinds {
         assert_ne!(records(&world, kind.name()).len(), 0, "{}", kind.name());
@@ -696,7 +1069,12 @@ fn a_task_that_another_session_takes_over_stays_blocked_with_its_reason() {
     second.settle();
     let facts = |world: &World| {
         let task = |id| {
-            let Task { state, reason, required_knowledge, .. } = of(world, id);
+            let Task {
+                state,
+                reason,
+                required_knowledge,
+                ..
+            } = of(world, id);
             format!("{id} {} {reason:?} {required_knowledge:?}", state.name())
         };
         ["a", "b", "c", "d"].map(task).join("\n")
@@ -709,7 +1087,14 @@ fn a_task_that_another_session_takes_over_stays_blocked_with_its_reason() {
     .assert_eq(&facts(&second));
     second.command(done("a"));
     second.settle();
-    assert_eq!(state(&second, "b"), TaskState::Blocked, "only a person knows whether the reason is gone");
+    assert_eq!(
+        state(&second, "b"),
+        TaskState::Blocked,
+        "only a person knows whether the reason is gone"
+    );
     second.command(start("b"));
-    assert_eq!((state(&second, "b"), of(&second, "b").reason.as_deref()), (TaskState::Active, None));
+    assert_eq!(
+        (state(&second, "b"), of(&second, "b").reason.as_deref()),
+        (TaskState::Active, None)
+    );
 }

@@ -22,8 +22,13 @@ pub(crate) const COMPLETE: &str = "  - say: <promise>COMPLETE</promise>\n";
 
 /// A project with a scripted agent.
 pub(crate) fn scripted(rest: &str, turns: &str) -> Project {
-    Project::with(&format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{rest}"))
-        .file("scenario.yaml", &format!("turns:\n{turns}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n"))
+    Project::with(&format!(
+        "prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{rest}"
+    ))
+    .file(
+        "scenario.yaml",
+        &format!("turns:\n{turns}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n"),
+    )
 }
 
 /// Waits until the gate accepts answers.
@@ -51,17 +56,29 @@ pub(crate) fn leave(terminal: &mut Terminal, outcome: &str) -> i32 {
 
 #[test]
 fn agents_and_hooks_have_no_terminal_to_type_into_or_to_wait_at() {
-    let look = |file: &str| format!("if (: </dev/tty) 2>/dev/null; then echo yes >{file}; else echo no >{file}; fi");
+    let look = |file: &str| {
+        format!("if (: </dev/tty) 2>/dev/null; then echo yes >{file}; else echo no >{file}; fi")
+    };
     let hooks = format!(
         "hooks: {{ post_iteration: [{{ name: asks, command: {:?} }}, {{ name: program, exec: [./ask] }}] }}\n",
         look("hook")
     );
-    let turn = format!("  - {{ say: '<promise>COMPLETE</promise>', run: {:?} }}\n", look("agent"));
+    let turn = format!(
+        "  - {{ say: '<promise>COMPLETE</promise>', run: {:?} }}\n",
+        look("agent")
+    );
     let project = scripted(&hooks, &turn).file("ask", &format!("#!/bin/sh\n{}\n", look("program")));
-    fs::set_permissions(project.root().join("ask"), fs::Permissions::from_mode(0o755)).expect("a file");
+    fs::set_permissions(
+        project.root().join("ask"),
+        fs::Permissions::from_mode(0o755),
+    )
+    .expect("a file");
     let mut terminal = Terminal::run(&project, SMALL);
     assert_eq!(leave(&mut terminal, "complete"), 0);
-    assert_eq!(["agent", "hook", "program"].map(|file| project.read(file)), ["no\n"; 3]);
+    assert_eq!(
+        ["agent", "hook", "program"].map(|file| project.read(file)),
+        ["no\n"; 3]
+    );
 }
 
 // The demo
@@ -73,12 +90,21 @@ fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_wide_screen() {
     await_gate(&terminal, "Finished. ");
     terminal.press("enter");
     terminal.wait_for_status("COMPLETE");
-    terminal
-        .wait_for("all panes", |shown| ["Stream", "Hooks", "Pending", "Retries", "Tasks"].iter().all(|p| shown.has(p)));
+    terminal.wait_for("all panes", |shown| {
+        ["Stream", "Hooks", "Pending", "Retries", "Tasks"]
+            .iter()
+            .all(|p| shown.has(p))
+    });
     terminal.press("esc");
     terminal.wait_for_text("Two words, as it should be");
     assert_eq!(leave(&mut terminal, "complete"), 0);
-    assert!(terminal.text().contains("Session complete after 1 iteration"), "{}", terminal.text());
+    assert!(
+        terminal
+            .text()
+            .contains("Session complete after 1 iteration"),
+        "{}",
+        terminal.text()
+    );
 }
 
 #[test]
@@ -96,7 +122,13 @@ fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_small_screen() {
     terminal.press("4");
     terminal.wait_for_text("errors 0 of ");
     assert_eq!(leave(&mut terminal, "complete"), 0);
-    assert!(terminal.text().contains("Session complete after 1 iteration"), "{}", terminal.text());
+    assert!(
+        terminal
+            .text()
+            .contains("Session complete after 1 iteration"),
+        "{}",
+        terminal.text()
+    );
 }
 
 #[test]
@@ -105,9 +137,16 @@ fn in_the_permission_demo_one_request_is_allowed_and_another_is_not() {
     let mut terminal = Terminal::open(&project, &["demo", "permission", "--fast", "--keep"], SMALL);
     await_gate(&terminal, "Edit greeting.txt");
     terminal.wait_for("the change and the answers", |shown| {
-        ["-hello", "+Hello, world.", "1  Yes", "2  Always allow this exact request", "3  No", "4  Cancel the turn"]
-            .iter()
-            .all(|text| shown.has(text))
+        [
+            "-hello",
+            "+Hello, world.",
+            "1  Yes",
+            "2  Always allow this exact request",
+            "3  No",
+            "4  Cancel the turn",
+        ]
+        .iter()
+        .all(|text| shown.has(text))
     });
     terminal.press("enter");
     await_gate(&terminal, "rm notes.txt");
@@ -116,20 +155,40 @@ fn in_the_permission_demo_one_request_is_allowed_and_another_is_not() {
     terminal.press("enter");
     terminal.wait_for_text("✗ Rejected: rm notes.txt · “No”");
     assert_eq!(leave(&mut terminal, "complete"), 0);
-    assert!(terminal.text().contains(" · 12.4k tokens · $0.07: "), "{}", terminal.text());
-    let folder = fs::read_dir(project.root()).expect("a folder").filter_map(Result::ok).map(|entry| entry.path());
-    let folder = folder.into_iter().find(|path| path.join("creel.yaml").exists()).expect("it was kept");
-    let journal = fs::read_to_string(folder.join(".creel/sessions/demo/journal.jsonl")).expect("a journal");
+    assert!(
+        terminal.text().contains(" · 12.4k tokens · $0.07: "),
+        "{}",
+        terminal.text()
+    );
+    let folder = fs::read_dir(project.root())
+        .expect("a folder")
+        .filter_map(Result::ok)
+        .map(|entry| entry.path());
+    let folder = folder
+        .into_iter()
+        .find(|path| path.join("creel.yaml").exists())
+        .expect("it was kept");
+    let journal =
+        fs::read_to_string(folder.join(".creel/sessions/demo/journal.jsonl")).expect("a journal");
     let answers: Vec<[String; 3]> = journal
         .lines()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("a record"))
         .filter(|record| record["kind"] == "gate_answered")
-        .map(|record| ["choice", "option", "by"].map(|field| record[field].as_str().unwrap_or_default().to_owned()))
+        .map(|record| {
+            ["choice", "option", "by"]
+                .map(|field| record[field].as_str().unwrap_or_default().to_owned())
+        })
         .collect();
-    assert_eq!(answers, [["allow_once", "once", "tui"], ["reject_once", "no", "tui"]]);
+    assert_eq!(
+        answers,
+        [["allow_once", "once", "tui"], ["reject_once", "no", "tui"]]
+    );
     let read = |name: &str| fs::read_to_string(folder.join(name)).expect("a file");
     assert_eq!(read("greeting.txt"), "Hello, world.\nHow do you do?\n");
-    assert!(read("notes.txt").contains("the only notes"), "it was not removed");
+    assert!(
+        read("notes.txt").contains("the only notes"),
+        "it was not removed"
+    );
 }
 
 // A very long answer
@@ -140,7 +199,8 @@ fn the_end_of_a_very_long_answer_is_followed_and_what_was_omitted_is_counted() {
                  until [ -e more ]; do sleep 0.02; done; echo THE NEW END; \
                  until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done; echo \"<promise>COMPLETE</promise>\"";
     let project =
-        Project::with("prompt: GOAL\nagent: a\nagents: { a: { command: 'sh agent.sh' } }\n").file("agent.sh", agent);
+        Project::with("prompt: GOAL\nagent: a\nagents: { a: { command: 'sh agent.sh' } }\n")
+            .file("agent.sh", agent);
     let mut terminal = Terminal::run(&project, WIDE);
     terminal.wait_for_text("THE END SO FAR");
     project.write("more", "");
@@ -153,7 +213,9 @@ fn the_end_of_a_very_long_answer_is_followed_and_what_was_omitted_is_counted() {
     terminal.press("/");
     terminal.type_text("omitted");
     terminal.press("enter");
-    terminal.wait_for("how much is missing", |shown| shown.has(" kB of this answer omitted; it continues:"));
+    terminal.wait_for("how much is missing", |shown| {
+        shown.has(" kB of this answer omitted; it continues:")
+    });
     project.write("go", "");
     assert_eq!(leave(&mut terminal, "complete"), 0);
 }
@@ -172,24 +234,35 @@ fn deliver(variables: &[(&str, &str)], answer: impl FnOnce(&Terminal)) -> (Proje
     answer(&terminal);
     assert_eq!(leave(&mut terminal, "complete"), 0);
     let prompts = project.prompts();
-    let last = prompts.into_iter().next_back().filter(|(reason, _)| reason == "final_delivery");
+    let last = prompts
+        .into_iter()
+        .next_back()
+        .filter(|(reason, _)| reason == "final_delivery");
     (project, last.map(|(_, text)| text).unwrap_or_default())
 }
 
 #[test]
 fn approving_all_sends_all() {
     let (_, prompt) = deliver(&[], |terminal| terminal.press("enter"));
-    assert!(prompt.contains("red") && prompt.contains("blue"), "{prompt}");
+    assert!(
+        prompt.contains("red") && prompt.contains("blue"),
+        "{prompt}"
+    );
 }
 
 #[test]
 fn approving_some_sends_only_those() {
     let (project, prompt) = deliver(&[], |terminal| {
         terminal.press("down space");
-        terminal.wait_for("one that is left out", |shown| shown.has("☑ a") && shown.has("☐ b"));
+        terminal.wait_for("one that is left out", |shown| {
+            shown.has("☑ a") && shown.has("☐ b")
+        });
         terminal.press("enter");
     });
-    assert!(prompt.contains("red") && !prompt.contains("blue"), "{prompt}");
+    assert!(
+        prompt.contains("red") && !prompt.contains("blue"),
+        "{prompt}"
+    );
     assert_eq!(project.kind("pending_skipped")[0]["item"], 2);
 }
 
@@ -204,7 +277,10 @@ fn an_edited_item_is_sent_as_edited() {
         terminal.wait_for_text("☑~a");
         terminal.press("enter");
     });
-    assert!(prompt.contains("red as a cherry") && prompt.contains("blue"), "{prompt}");
+    assert!(
+        prompt.contains("red as a cherry") && prompt.contains("blue"),
+        "{prompt}"
+    );
     assert_eq!(project.kind("pending_edited")[0]["by"], "tui");
 }
 
@@ -220,8 +296,7 @@ fn skipping_sends_nothing() {
 fn the_users_editor_has_the_terminal_while_it_runs() {
     let tools = tempfile::tempdir().expect("a folder");
     let editor = tools.path().join("my editor");
-    let text =
-        "#!/bin/sh\nprintf 'what shall it be? '\nread -r line\nprintf '%s\\n' \"$line\" >> \"$2\"\n[ \"$1\" = -w ]\n";
+    let text = "#!/bin/sh\nprintf 'what shall it be? '\nread -r line\nprintf '%s\\n' \"$line\" >> \"$2\"\n[ \"$1\" = -w ]\n";
     fs::write(&editor, text).expect("a file");
     fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).expect("it is ours");
     let editor = format!("'{}' -w", editor.display());
@@ -241,7 +316,10 @@ fn waiting_editor() -> (tempfile::TempDir, String) {
     let tools = tempfile::tempdir().expect("a folder");
     let editor = tools.path().join("editor");
     let pid = tools.path().join("pid");
-    let text = format!("#!/bin/sh\necho $$ > '{}'\nprintf 'what shall it be? '\nread -r line\n", pid.display());
+    let text = format!(
+        "#!/bin/sh\necho $$ > '{}'\nprintf 'what shall it be? '\nread -r line\n",
+        pid.display()
+    );
     fs::write(&editor, text).expect("a file");
     fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).expect("it is ours");
     let command = editor.display().to_string();
@@ -272,7 +350,9 @@ fn a_signal_ends_the_users_editor_and_the_session() {
         await_gate(&terminal, "Finished. ");
         terminal.press("E");
         terminal.wait_for_text("what shall it be?");
-        let pid: i32 = eventually_in(&tools.path().join("pid")).parse().expect("a number");
+        let pid: i32 = eventually_in(&tools.path().join("pid"))
+            .parse()
+            .expect("a number");
         terminal.signal(signal);
         assert_eq!(terminal.end(), 130);
         terminal.is_as_it_was();
@@ -285,15 +365,40 @@ fn a_signal_ends_the_users_editor_and_the_session() {
 /// The user's text is in a file, and nothing was written over its name on the terminal.
 #[track_caller]
 fn is_told_for_good(terminal: &Terminal, project: &Project) {
-    let files = fs::read_dir(project.root()).expect("a folder").filter_map(|file| Some(file.ok()?.path()));
-    let kept: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
-    let [kept] = &kept[..] else { panic!("{kept:?}") };
-    assert!(fs::read_to_string(kept).expect("a text").ends_with("red\nas a brick\n"));
+    let files = fs::read_dir(project.root())
+        .expect("a folder")
+        .filter_map(|file| Some(file.ok()?.path()));
+    let kept: Vec<_> = files
+        .filter(|path| path.extension().is_some_and(|end| end == "md"))
+        .collect();
+    let [kept] = &kept[..] else {
+        panic!("{kept:?}")
+    };
+    assert!(
+        fs::read_to_string(kept)
+            .expect("a text")
+            .ends_with("red\nas a brick\n")
+    );
     let bytes = terminal.bytes();
-    let last = |text: &str| bytes.windows(text.len()).rposition(|window| window == text.as_bytes());
+    let last = |text: &str| {
+        bytes
+            .windows(text.len())
+            .rposition(|window| window == text.as_bytes())
+    };
     let told = last(&format!("your text is in {}", kept.display()));
-    assert!(told.is_some() && told > last("\u{1b}[?1049l"), "{}", terminal.text());
-    assert!(terminal.text().replace('\n', "").contains(&kept.display().to_string()), "{}", terminal.text());
+    assert!(
+        told.is_some() && told > last("\u{1b}[?1049l"),
+        "{}",
+        terminal.text()
+    );
+    assert!(
+        terminal
+            .text()
+            .replace('\n', "")
+            .contains(&kept.display().to_string()),
+        "{}",
+        terminal.text()
+    );
 }
 
 // The retry limit
@@ -315,8 +420,14 @@ fn at_the_limit(answer: impl FnOnce(&Terminal), outcome: &str) -> (Project, i32)
     let code = leave(&mut terminal, outcome);
     // The same facts stay in the terminal when the screen is gone.
     let text = terminal.text();
-    assert!(text.contains("  took ") && text.contains(" · 1 iteration · "), "{text}");
-    assert!(!["forced", "aborted"].contains(&outcome) || text.contains("never passed  check"), "{text}");
+    assert!(
+        text.contains("  took ") && text.contains(" · 1 iteration · "),
+        "{text}"
+    );
+    assert!(
+        !["forced", "aborted"].contains(&outcome) || text.contains("never passed  check"),
+        "{text}"
+    );
     assert_eq!(project.outcome().as_deref(), Some(outcome));
     (project, code)
 }
@@ -324,15 +435,28 @@ fn at_the_limit(answer: impl FnOnce(&Terminal), outcome: &str) -> (Project, i32)
 #[track_caller]
 fn assert_answered(project: &Project, choice: &str) {
     let answered = &project.kind("gate_answered")[0];
-    assert_eq!((&answered["choice"], &answered["by"]), (&choice.into(), &"tui".into()));
+    assert_eq!(
+        (&answered["choice"], &answered["by"]),
+        (&choice.into(), &"tui".into())
+    );
 }
 
 #[test]
 fn at_the_retry_limit_the_user_can_continue() {
     let (project, code) = at_the_limit(|terminal| terminal.press("enter"), "complete");
     assert_answered(&project, "continue");
-    let reasons: Vec<String> = project.prompts().into_iter().map(|(reason, _)| reason).collect();
-    assert_eq!((code, reasons), (0, vec!["iteration".into(), "feedback".into(), "feedback".into()]));
+    let reasons: Vec<String> = project
+        .prompts()
+        .into_iter()
+        .map(|(reason, _)| reason)
+        .collect();
+    assert_eq!(
+        (code, reasons),
+        (
+            0,
+            vec!["iteration".into(), "feedback".into(), "feedback".into()]
+        )
+    );
 }
 
 #[test]
@@ -371,9 +495,17 @@ fn at_the_retry_limit_the_user_can_disable_the_hook() {
 pub(crate) fn click_on(terminal: &Terminal, text: &str) {
     terminal.wait_for_text(text);
     let shown = terminal.text();
-    let (row, line) = shown.lines().enumerate().find(|(_, line)| line.contains(text)).expect("it is visible");
+    let (row, line) = shown
+        .lines()
+        .enumerate()
+        .find(|(_, line)| line.contains(text))
+        .expect("it is visible");
     let column = line.split(text).next().unwrap_or_default().chars().count();
-    terminal.type_text(&format!("\u{1b}[<0;{};{}M\u{1b}[<0;{0};{1}m", column + 1, row + 1));
+    terminal.type_text(&format!(
+        "\u{1b}[<0;{};{}M\u{1b}[<0;{0};{1}m",
+        column + 1,
+        row + 1
+    ));
 }
 
 #[test]
@@ -386,7 +518,10 @@ fn at_the_retry_limit_the_user_can_answer_by_mouse() {
 #[test]
 fn a_final_delivery_is_answered_by_mouse_and_by_letter() {
     let (_, prompt) = deliver(&[], |terminal| click_on(terminal, "Send the ticked items"));
-    assert!(prompt.contains("red") && prompt.contains("blue"), "{prompt}");
+    assert!(
+        prompt.contains("red") && prompt.contains("blue"),
+        "{prompt}"
+    );
     let (_, prompt) = deliver(&[], |terminal| terminal.press("n"));
     assert_eq!(prompt, "");
 }
@@ -401,9 +536,13 @@ fn a_viewer_follows_a_flood_from_its_first_line_and_announces_a_gate() {
     let mut terminal = Terminal::run(&project, WIDE);
     terminal.wait_for_status("▸ flood");
     terminal.press("2 enter");
-    terminal.wait_for("all of it, live", |shown| shown.has("● live · 100,000 lines · ") && shown.has("100000"));
+    terminal.wait_for("all of it, live", |shown| {
+        shown.has("● live · 100,000 lines · ") && shown.has("100000")
+    });
     terminal.press("home");
-    terminal.wait_for("the first line", |shown| shown.has("line 1 of 100,000 · G follows · "));
+    terminal.wait_for("the first line", |shown| {
+        shown.has("line 1 of 100,000 · G follows · ")
+    });
     terminal.press("/");
     terminal.type_text("54321");
     terminal.press("enter");
@@ -421,7 +560,9 @@ fn a_viewer_follows_a_flood_from_its_first_line_and_announces_a_gate() {
     terminal.press("g");
     await_gate(&terminal, "flood blocks the turn, and it has no retries");
     terminal.press("3");
-    terminal.wait_for("the viewer again", |shown| shown.has("w wrap") && !shown.has("blocks the turn"));
+    terminal.wait_for("the viewer again", |shown| {
+        shown.has("w wrap") && !shown.has("blocks the turn")
+    });
     terminal.press("esc");
     assert_eq!(leave(&mut terminal, "forced"), 5);
 }
@@ -475,7 +616,9 @@ fn a_message_waits_for_the_end_of_the_turn() {
     terminal.wait_for_text("Message to the agent, sent when the turn ends");
     terminal.type_text("one\rtwo");
     terminal.press("ctrl-s");
-    until("the message is queued", || project.kind("message_queued").len() == 1);
+    until("the message is queued", || {
+        project.kind("message_queued").len() == 1
+    });
     assert_eq!(project.kind("message_queued")[0]["text"], "one\ntwo");
     assert_eq!(project.prompts().len(), 1);
     project.write("go", "");
@@ -495,8 +638,15 @@ fn a_long_burst_of_keys_is_read_to_its_end() {
     let text = "word ".repeat(600);
     // The text and ctrl-s at once, as a terminal without bracketed paste sends them.
     terminal.type_text(&format!("{text}\u{13}"));
-    until("the message is queued", || project.kind("message_queued").len() == 1);
-    assert_eq!(project.kind("message_queued")[0]["text"].as_str().map(str::len), Some(text.len()));
+    until("the message is queued", || {
+        project.kind("message_queued").len() == 1
+    });
+    assert_eq!(
+        project.kind("message_queued")[0]["text"]
+            .as_str()
+            .map(str::len),
+        Some(text.len())
+    );
     project.write("go", "");
     assert_eq!(leave(&mut terminal, "complete"), 0);
 }
@@ -513,7 +663,10 @@ fn a_paused_session_sends_nothing_until_it_is_unpaused() {
     assert_eq!(project.prompts().len(), 1);
     terminal.press("p");
     assert_eq!(leave(&mut terminal, "complete"), 0);
-    assert_eq!((project.kind("unpaused").len(), project.prompts().len()), (1, 2));
+    assert_eq!(
+        (project.kind("unpaused").len(), project.prompts().len()),
+        (1, 2)
+    );
 }
 
 #[test]
@@ -522,7 +675,9 @@ fn a_stop_lets_the_iteration_end() {
     let mut terminal = Terminal::run(&project, WIDE);
     terminal.wait_for_status("WORKING");
     terminal.press("S");
-    until("it is asked for", || project.kind("stop_requested").len() == 1);
+    until("it is asked for", || {
+        project.kind("stop_requested").len() == 1
+    });
     assert_eq!(project.kind("stop_requested")[0]["how"], "after_iteration");
     project.write("go", "");
     assert_eq!(leave(&mut terminal, "cancelled"), 130);
@@ -533,7 +688,9 @@ fn a_stop_lets_the_iteration_end() {
 fn a_turn_can_be_cancelled() {
     let project = scripted("", UNTIL_GO);
     let mut terminal = Terminal::run(&project, WIDE);
-    let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
+    let pid: i32 = eventually_in(&project.root().join("turn"))
+        .parse()
+        .expect("a number");
     terminal.wait_for_status("WORKING");
     terminal.press("X");
     terminal.wait_for_text("Cancel the turn?");
@@ -548,9 +705,14 @@ fn a_turn_can_be_cancelled() {
 
 #[test]
 fn leaving_stops_the_session_and_leaves_nothing_running() {
-    let project = scripted("hooks: { session_end: [{ command: 'touch bye' }] }", UNTIL_GO);
+    let project = scripted(
+        "hooks: { session_end: [{ command: 'touch bye' }] }",
+        UNTIL_GO,
+    );
     let mut terminal = Terminal::run(&project, WIDE);
-    let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
+    let pid: i32 = eventually_in(&project.root().join("turn"))
+        .parse()
+        .expect("a number");
     terminal.press("q");
     terminal.wait_for_text("The session is still running.");
     terminal.press("y");
@@ -558,7 +720,11 @@ fn leaving_stops_the_session_and_leaves_nothing_running() {
     terminal.is_as_it_was();
     assert_eq!(project.outcome().as_deref(), Some("cancelled"));
     assert!(!lives(pid) && project.root().join("bye").exists());
-    assert!(terminal.text().contains("Session cancelled"), "{}", terminal.text());
+    assert!(
+        terminal.text().contains("Session cancelled"),
+        "{}",
+        terminal.text()
+    );
 }
 
 // Scrolling and resizing
@@ -566,27 +732,40 @@ fn leaving_stops_the_session_and_leaves_nothing_running() {
 /// The numbered lines in view.
 fn numbers(shown: &Shown) -> Vec<u32> {
     let text = shown.text();
-    let after = text.lines().filter_map(|line| line.split_once("row ")).filter_map(|(_, rest)| rest.get(..4));
+    let after = text
+        .lines()
+        .filter_map(|line| line.split_once("row "))
+        .filter_map(|(_, rest)| rest.get(..4));
     after.filter_map(|number| number.parse().ok()).collect()
 }
 
 #[test]
 fn new_lines_do_not_move_a_scrolled_view() {
     let flood: String = (1..=2_000).map(|n| format!("      row {n:04}\n")).collect();
-    let project = scripted("", &format!("  - delay: 1ms\n    say: |\n{flood}      <promise>COMPLETE</promise>\n"));
+    let project = scripted(
+        "",
+        &format!("  - delay: 1ms\n    say: |\n{flood}      <promise>COMPLETE</promise>\n"),
+    );
     let mut terminal = Terminal::run(&project, SMALL);
     terminal.wait_for("some lines", |shown| numbers(shown).last() > Some(&100));
     terminal.press("page-up");
     terminal.wait_for_text("scrolled back");
     let page = terminal.look(numbers);
     terminal.press("page-up");
-    terminal.wait_for("the page before", |shown| numbers(shown).first() < page.first());
+    terminal.wait_for("the page before", |shown| {
+        numbers(shown).first() < page.first()
+    });
     let kept = terminal.look(numbers);
     terminal.wait_for_status("COMPLETE");
     assert_eq!(terminal.look(numbers), kept);
-    assert!(kept.last() < Some(&1_900), "the flood was over too soon to show anything: {kept:?}");
+    assert!(
+        kept.last() < Some(&1_900),
+        "the flood was over too soon to show anything: {kept:?}"
+    );
     terminal.press("end");
-    terminal.wait_for("the end", |shown| numbers(shown).last() == Some(&2_000) && !shown.has("scrolled back"));
+    terminal.wait_for("the end", |shown| {
+        numbers(shown).last() == Some(&2_000) && !shown.has("scrolled back")
+    });
     assert_eq!(leave(&mut terminal, "complete"), 0);
 }
 
@@ -595,10 +774,20 @@ fn the_screen_is_right_after_many_resizes() {
     let project = scripted("", COMPLETE);
     let mut terminal = Terminal::run(&project, WIDE);
     // The card, and what can no longer be done, may come a frame later than the outcome.
-    let is_over = |shown: &Shown| shown.has("esc close") && shown.has("» Complete") && !shown.has("Press a to add one");
-    terminal.wait_for("the last frame", |shown| is_over(shown) && !shown.has("live"));
+    let is_over = |shown: &Shown| {
+        shown.has("esc close") && shown.has("» Complete") && !shown.has("Press a to add one")
+    };
+    terminal.wait_for("the last frame", |shown| {
+        is_over(shown) && !shown.has("live")
+    });
     // A blank that was written looks like one that was not.
-    let visible = |shown: &Shown| shown.text().lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+    let visible = |shown: &Shown| {
+        shown
+            .text()
+            .lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect::<Vec<_>>()
+    };
     let before = terminal.look(visible);
     for n in 0..50_u16 {
         terminal.resize((1 + n * 37 % 200, 1 + n * 17 % 60));
@@ -607,7 +796,9 @@ fn the_screen_is_right_after_many_resizes() {
     terminal.resize(WIDE);
     terminal.wait_for("the same screen", |shown| visible(shown) == before);
     terminal.resize((20, 5));
-    terminal.wait_for("a word", |shown| shown.text().trim() == "Terminal too small");
+    terminal.wait_for("a word", |shown| {
+        shown.text().trim() == "Terminal too small"
+    });
     terminal.resize((10, 1));
     terminal.wait_for("as much of it as fits", |shown| shown.has("Terminal"));
     terminal.resize(WIDE);
@@ -630,9 +821,9 @@ fn without_own_sequences(written: &str) -> String {
 
 #[test]
 fn escape_sequences_of_agents_and_hooks_do_not_reach_the_terminal() {
-    let evil =
-        r"\e[3J\e[?5h\e]0;owned\a\e]52;c;b3duZWQ=\a\e]8;;http://owned\e\\x\eP1;2q\e\\\u009b?5h\u009d0;owned\u009c";
-    let hook = r"printf '\033[3J\033[?5h\033]0;owned\007\033]52;c;b3duZWQ=\007\033P1;2q\033\134red'";
+    let evil = r"\e[3J\e[?5h\e]0;owned\a\e]52;c;b3duZWQ=\a\e]8;;http://owned\e\\x\eP1;2q\e\\\u009b?5h\u009d0;owned\u009c";
+    let hook =
+        r"printf '\033[3J\033[?5h\033]0;owned\007\033]52;c;b3duZWQ=\007\033P1;2q\033\134red'";
     let rest = format!(
         "ui: {{ notify: false }}\nmax_hook_retries: 0\nhooks:\n  stop: [{{ name: \"a{evil}\", command: \"{}; exit 2\" }}]\n  \
          post_iteration: [{{ command: \"{0}\", pipe_output: true }}]",
@@ -663,7 +854,15 @@ fn escape_sequences_of_agents_and_hooks_do_not_reach_the_terminal() {
     terminal.wait_for("the panes", |shown| !shown.has("w wrap"));
     assert_eq!(leave(&mut terminal, "forced"), 5);
     let written = without_own_sequences(&String::from_utf8_lossy(&terminal.bytes()));
-    for never in ["\u{1b}[3J", "\u{1b}[?5h", "\u{1b}]", "\u{1b}P", "\u{9b}", "\u{9d}", "\u{7}"] {
+    for never in [
+        "\u{1b}[3J",
+        "\u{1b}[?5h",
+        "\u{1b}]",
+        "\u{1b}P",
+        "\u{9b}",
+        "\u{9d}",
+        "\u{7}",
+    ] {
         assert!(!written.contains(never), "{never:?} reached the terminal");
     }
 }
@@ -687,7 +886,11 @@ fn a_gate_notifies_the_user_unless_the_terminal_has_the_focus() {
         terminal.press("enter");
         assert_eq!(leave(&mut terminal, "complete"), 0);
         let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
-        assert_eq!(written.contains("\u{7}\u{1b}]9;creel needs you: "), is_called, "{reports:?}");
+        assert_eq!(
+            written.contains("\u{7}\u{1b}]9;creel needs you: "),
+            is_called,
+            "{reports:?}"
+        );
         assert_eq!(written.contains('\u{7}'), is_called, "{reports:?}");
     }
 }
@@ -695,7 +898,12 @@ fn a_gate_notifies_the_user_unless_the_terminal_has_the_focus() {
 #[test]
 fn a_gate_that_was_open_before_the_screen_sends_no_notification() {
     let project = scripted(TWO_HELD, COMPLETE);
-    assert_eq!(project.creel(&["run", "--detach", "--trust", "-s", "s"]).code, 0);
+    assert_eq!(
+        project
+            .creel(&["run", "--detach", "--trust", "-s", "s"])
+            .code,
+        0
+    );
     until("the gate", || !project.kind("gate_opened").is_empty());
     let mut terminal = Terminal::open(&project, &["attach"], SMALL);
     await_gate(&terminal, "Finished. ");
@@ -749,11 +957,15 @@ fn a_users_keys_apply_and_a_conflict_is_reported() {
     assert_eq!(terminal.end(), 0);
     keys("global: { zoom: [q], qiut: [x] }");
     let mut terminal = Terminal::open(&project, &["replay", "s"], (120, 24));
-    terminal.wait_for_text("unknown action `qiut` in `global` and 1 more (`creel check` lists them)");
+    terminal
+        .wait_for_text("unknown action `qiut` in `global` and 1 more (`creel check` lists them)");
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
     let checked = project.creel(&["check"]).out;
-    for mistake in ["unknown action `qiut` in `global`", "`q` in `global` means both `zoom` and `quit`"] {
+    for mistake in [
+        "unknown action `qiut` in `global`",
+        "`q` in `global` means both `zoom` and `quit`",
+    ] {
         assert!(checked.contains(mistake), "{checked}");
     }
 }
@@ -765,7 +977,9 @@ fn a_signal_stops_the_session_and_restores_the_terminal() {
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let project = scripted("", UNTIL_GO);
         let mut terminal = Terminal::run(&project, WIDE);
-        let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
+        let pid: i32 = eventually_in(&project.root().join("turn"))
+            .parse()
+            .expect("a number");
         terminal.wait_for_status("WORKING");
         assert_ne!(terminal.settings(), terminal.before);
         terminal.signal(signal);
@@ -779,13 +993,17 @@ fn a_signal_stops_the_session_and_restores_the_terminal() {
 /// The state of a process, as the kernel abbreviates it.
 fn process_state(pid: &str) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')').map(|(_, rest)| rest.trim_start().chars().take(1).collect())
+    stat.rsplit_once(')')
+        .map(|(_, rest)| rest.trim_start().chars().take(1).collect())
 }
 
 #[test]
 fn the_screen_is_the_same_after_a_suspension() {
     let line = "x".repeat(74);
-    let project = scripted("", &format!("  - say: \"{line}\\n<promise>COMPLETE</promise>\"\n"));
+    let project = scripted(
+        "",
+        &format!("  - say: \"{line}\\n<promise>COMPLETE</promise>\"\n"),
+    );
     let creel = project.command(&["run", "--trust", "-s", "s"]);
     // As in an interactive shell: only there is a program stopped instead of ignoring the signal.
     let job = format!(
@@ -803,22 +1021,37 @@ fn the_screen_is_the_same_after_a_suspension() {
     let mut terminal = Terminal::start(shell, WIDE);
     terminal.wait_for_status("COMPLETE");
     // A blank that was drawn looks like a cell that was not.
-    let visible = |shown: &Shown| shown.text().lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+    let visible = |shown: &Shown| {
+        shown
+            .text()
+            .lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect::<Vec<_>>()
+    };
     let before = terminal.look(visible);
     terminal.press("ctrl-z");
     terminal.wait_for_text("back in the shell");
     terminal.is_as_it_was();
-    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", terminal.pid())).expect("a shell");
-    assert_eq!(process_state(children.trim()).as_deref(), Some("T"), "{children}");
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", terminal.pid()))
+        .expect("a shell");
+    assert_eq!(
+        process_state(children.trim()).as_deref(),
+        Some("T"),
+        "{children}"
+    );
     terminal.press("enter");
     terminal.wait_for("the same screen", |shown| visible(shown) == before);
     assert_ne!(terminal.settings(), terminal.before);
     terminal.press("ctrl-z");
     terminal.wait_for("the shell", |shown| !shown.screen().alternate_screen());
-    until("it is stopped", || process_state(children.trim()).as_deref() == Some("T"));
+    until("it is stopped", || {
+        process_state(children.trim()).as_deref() == Some("T")
+    });
     terminal.resize(SMALL);
     terminal.press("enter");
-    terminal.wait_for("the other size", |shown| shown.has(" 1 Stream ") && shown.has(&format!("┃  {line}")));
+    terminal.wait_for("the other size", |shown| {
+        shown.has(" 1 Stream ") && shown.has(&format!("┃  {line}"))
+    });
     terminal.press("q");
     terminal.end();
     terminal.is_as_it_was();
@@ -833,16 +1066,27 @@ fn a_stop_signal_to_either_process_stops_both_and_the_shell_continues_them() {
         // The shell says when it has the terminal, and continues the job when a line is typed.
         let job = "set -m; \"$0\" run --trust -s s; echo back in the shell; read -r line; fg; echo code $?";
         let mut shell = Command::new("sh");
-        shell.arg("-c").arg(job).arg(creel.get_program()).current_dir(project.root());
-        shell.envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("CREEL_SESSION");
+        shell
+            .arg("-c")
+            .arg(job)
+            .arg(creel.get_program())
+            .current_dir(project.root());
+        shell
+            .envs(
+                creel
+                    .get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            )
+            .env_remove("CREEL_SESSION");
         let mut terminal = Terminal::start(shell, WIDE);
         terminal.wait_for_status("WORKING");
         let session = project.read(".creel/sessions/s/pid").trim().to_owned();
-        let parent = fs::read_to_string(format!("/proc/{0}/task/{0}/children", terminal.pid())).expect("a shell");
+        let parent = fs::read_to_string(format!("/proc/{0}/task/{0}/children", terminal.pid()))
+            .expect("a shell");
         let parent = parent.trim().to_owned();
         assert_ne!(parent, session);
-        let [of_parent, of_session] =
-            [&parent, &session].map(|pid| Pid::from_raw(pid.parse().expect("a number")).expect("a process"));
+        let [of_parent, of_session] = [&parent, &session]
+            .map(|pid| Pid::from_raw(pid.parse().expect("a number")).expect("a process"));
         match target {
             "the parent" => kill_process(of_parent, Signal::TSTP),
             "the session" => kill_process(of_session, Signal::TSTP),
@@ -852,7 +1096,9 @@ fn a_stop_signal_to_either_process_stops_both_and_the_shell_continues_them() {
         terminal.wait_for_text("back in the shell");
         terminal.is_as_it_was();
         let are = |wanted: fn(&str) -> bool| {
-            [&parent, &session].iter().all(|pid| process_state(pid).is_some_and(|state| wanted(&state)))
+            [&parent, &session]
+                .iter()
+                .all(|pid| process_state(pid).is_some_and(|state| wanted(&state)))
         };
         until("both are stopped", || are(|state| state == "T"));
         terminal.press("enter");
@@ -863,12 +1109,17 @@ fn a_stop_signal_to_either_process_stops_both_and_the_shell_continues_them() {
         terminal.wait_for_status("COMPLETE");
         terminal.press("q");
         terminal.end();
-        assert!(terminal.text().contains("code 0"), "{target}: {}", terminal.text());
+        assert!(
+            terminal.text().contains("code 0"),
+            "{target}: {}",
+            terminal.text()
+        );
     }
 }
 
-// A panic. It must come from creel's own code, so these tests run the screen in a process of their own and panic there.
-// What becomes of the session when its process dies is tested with killed processes.
+// A panic. It must come from creel's own code, so these tests run the screen in a process of their
+// own and panic there. What becomes of the session when its process dies is tested with killed
+// processes.
 
 /// Names the screen that [`screen_that_panics`] opens: a thread of it panics, or another one.
 const PANIC_IN: &str = "CREEL_TEST_PANIC_IN";
@@ -876,21 +1127,35 @@ const PANIC_IN: &str = "CREEL_TEST_PANIC_IN";
 /// The process that panics: this test program, which runs only [`screen_that_panics`].
 fn screen_that_panics_in(thread: &str) -> Terminal {
     let mut program = Command::new(std::env::current_exe().expect("this test"));
-    program.args(["--ignored", "--exact", "--nocapture", "terminal::screen_that_panics"]).env(PANIC_IN, thread);
+    program
+        .args([
+            "--ignored",
+            "--exact",
+            "--nocapture",
+            "terminal::screen_that_panics",
+        ])
+        .env(PANIC_IN, thread);
     Terminal::start(program, WIDE)
 }
 
 #[test]
 #[ignore = "runs in a terminal, as a part of the next tests"]
 fn screen_that_panics() {
-    let Ok(thread) = std::env::var(PANIC_IN) else { return };
-    let mut screen = TerminalScreen::open(true, Some("/where/the/log/is".into())).expect("a terminal");
+    let Ok(thread) = std::env::var(PANIC_IN) else {
+        return;
+    };
+    let mut screen =
+        TerminalScreen::open(true, Some("/where/the/log/is".into())).expect("a terminal");
     let mut show = |text: &str| {
-        screen.draw(|frame| text.render(frame.area(), frame.buffer_mut())).expect("it is shown");
+        screen
+            .draw(|frame| text.render(frame.area(), frame.buffer_mut()))
+            .expect("it is shown");
     };
     show("before the panic");
     assert_ne!(thread, "its own", "the screen broke");
-    std::thread::spawn(|| panic!("something else broke")).join().expect_err("it panicked");
+    std::thread::spawn(|| panic!("something else broke"))
+        .join()
+        .expect_err("it panicked");
     show("after the panic ");
     std::io::stdin().read_exact(&mut [0]).expect("a key");
 }
@@ -960,13 +1225,24 @@ fn a_past_session_can_be_watched_again() {
 
 #[test]
 fn a_new_config_runs_nothing_before_the_user_has_agreed() {
-    let project = scripted("hooks: { session_start: [{ command: 'touch ran' }] }", COMPLETE);
+    let project = scripted(
+        "hooks: { session_start: [{ command: 'touch ran' }] }",
+        COMPLETE,
+    );
     let mut terminal = Terminal::open(&project, &["run", "-s", "s"], WIDE);
     terminal.wait_for_text("[y/N]");
-    assert!(terminal.text().contains("session_start: touch ran"), "{}", terminal.text());
+    assert!(
+        terminal.text().contains("session_start: touch ran"),
+        "{}",
+        terminal.text()
+    );
     terminal.press("n enter");
     assert_eq!(terminal.end(), 2);
-    assert!(terminal.text().contains("nothing has run"), "{}", terminal.text());
+    assert!(
+        terminal.text().contains("nothing has run"),
+        "{}",
+        terminal.text()
+    );
     assert!(!project.root().join("ran").exists());
     let mut terminal = Terminal::open(&project, &["run", "-s", "s"], WIDE);
     terminal.wait_for_text("[y/N]");

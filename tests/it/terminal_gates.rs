@@ -34,17 +34,16 @@ const DEFAULT: GateCase = GateCase {
     outcome: "complete",
 };
 
-const PIPES: &str =
-    "gates: { delivery: ask }\nhooks: { session_start: [{ name: a, command: 'echo red', pipe_output: true }] }";
-const ESCALATES: &str =
-    "hooks: { session_start: [{ name: pull, command: 'echo conflict >&2; exit 1', on_failure: escalate }] }";
+const PIPES: &str = "gates: { delivery: ask }\nhooks: { session_start: [{ name: a, command: 'echo red', pipe_output: true }] }";
+const ESCALATES: &str = "hooks: { session_start: [{ name: pull, command: 'echo conflict >&2; exit 1', on_failure: escalate }] }";
 const LIMITED: &str = "  - fail: \"You've hit your usage limit. Try again in 2 hours.\"\n";
-const ASKS: &str = "  - { say: '<promise>COMPLETE</promise>', ask: { title: Edit a, kind: edit, path: a } }\n";
-const SUBMITS: &str = "submit: true\nhooks: { before_submit: [{ name: lint, command: 'echo bad; exit 2' }] }";
+const ASKS: &str =
+    "  - { say: '<promise>COMPLETE</promise>', ask: { title: Edit a, kind: edit, path: a } }\n";
+const SUBMITS: &str =
+    "submit: true\nhooks: { before_submit: [{ name: lint, command: 'echo bad; exit 2' }] }";
 const MERGES: &str = "hooks: { before_merge: [{ name: lint, command: 'echo bad; exit 2' }] }";
 
-const PROPOSES: &str =
-    "  - say: '{\"tasks\": [{\"id\": \"a\", \"goal\": \"Go.\"}, {\"id\": \"b\", \"goal\": \"On.\"}]}'\n";
+const PROPOSES: &str = "  - say: '{\"tasks\": [{\"id\": \"a\", \"goal\": \"Go.\"}, {\"id\": \"b\", \"goal\": \"On.\"}]}'\n";
 
 #[rustfmt::skip]
 fn case(kind: GateKind) -> GateCase {
@@ -120,7 +119,11 @@ impl GateCase {
         if self.kind != GateKind::Merge {
             return Terminal::run(project, (120, 40));
         }
-        assert_eq!(project.run().code, 0, "the session that is merged is complete");
+        assert_eq!(
+            project.run().code,
+            0,
+            "the session that is merged is complete"
+        );
         Terminal::open(project, &["merge", "--trust", "s"], (120, 40))
     }
 
@@ -134,7 +137,9 @@ impl GateCase {
                 for _ in 1..self.number {
                     terminal.press(if items { "\t" } else { "down" });
                 }
-                let label = self.label.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+                let label = self
+                    .label
+                    .trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
                 terminal.wait_for_text(&format!("▌{}  {label}", self.number));
                 terminal.press("enter");
             }
@@ -152,7 +157,10 @@ impl GateCase {
             let (opened, answered) = (project.kind("gate_opened"), project.kind("gate_answered"));
             let gates: Vec<_> = opened.iter().map(|gate| gate["about"].clone()).collect();
             assert_eq!(gates, [json!(self.kind.name())], "{by:?}");
-            let answers: Vec<_> = answered.iter().map(|answer| (&answer["choice"], &answer["by"])).collect();
+            let answers: Vec<_> = answered
+                .iter()
+                .map(|answer| (&answer["choice"], &answer["by"]))
+                .collect();
             assert_eq!(answers, [(&json!(self.choice), &json!("tui"))], "{by:?}");
         }
     }
@@ -229,7 +237,9 @@ fn at_a_gate_ctrl_c_asks_and_a_second_one_leaves() {
     let mut terminal = Terminal::run(&project, (80, 24));
     await_gate(&terminal, "Finished. ");
     terminal.press("ctrl-c");
-    terminal.wait_for("the question", |shown| shown.has("Leave") || shown.has("leave"));
+    terminal.wait_for("the question", |shown| {
+        shown.has("Leave") || shown.has("leave")
+    });
     assert!(project.kind("gate_answered").is_empty());
     terminal.press("ctrl-c");
     assert_eq!(terminal.end(), 130);

@@ -1,4 +1,5 @@
-//! The test agent by itself: checks that it does what its manual says, so that tests of creel can rely on it.
+//! The test agent by itself: checks that it does what its manual says, so that tests of creel can
+//! rely on it.
 
 use std::{
     fs,
@@ -36,8 +37,18 @@ impl Talk {
             .expect("an agent");
         let stdout = BufReader::new(agent.stdout.take().expect("a pipe"));
         let (sender, lines) = mpsc::channel();
-        thread::spawn(move || stdout.split(b'\n').map_while(Result::ok).try_for_each(|line| sender.send(text(&line))));
-        Self { stdin: agent.stdin.take(), agent, lines, log }
+        thread::spawn(move || {
+            stdout
+                .split(b'\n')
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(text(&line)))
+        });
+        Self {
+            stdin: agent.stdin.take(),
+            agent,
+            lines,
+            log,
+        }
     }
 
     /// Starts an agent and opens `session-1`.
@@ -56,7 +67,9 @@ impl Talk {
     }
 
     fn ask(&mut self, id: u32, method: &str, params: &Value) {
-        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
+        self.send(
+            &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
+        );
     }
 
     fn tell(&mut self, method: &str, params: &Value) {
@@ -68,7 +81,11 @@ impl Talk {
     }
 
     fn prompt(&mut self, id: u32, text: &str) {
-        self.ask(id, "session/prompt", &json!({"sessionId": "session-1", "prompt": [{"type": "text", "text": text}]}));
+        self.ask(
+            id,
+            "session/prompt",
+            &json!({"sessionId": "session-1", "prompt": [{"type": "text", "text": text}]}),
+        );
     }
 
     fn cancel(&mut self) {
@@ -85,21 +102,29 @@ impl Talk {
     }
 
     fn message(&mut self) -> Value {
-        let line = self.line().unwrap_or_else(|| panic!("the agent has exited: {}", self.ending().1));
+        let line = self
+            .line()
+            .unwrap_or_else(|| panic!("the agent has exited: {}", self.ending().1));
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line}"))
     }
 
     /// The answer to a request, which must be the next message.
     fn answer(&mut self, id: u32) -> Value {
         let message = self.message();
-        assert!(message["id"] == id && message.get("method").is_none(), "not the answer to {id}: {message}");
+        assert!(
+            message["id"] == id && message.get("method").is_none(),
+            "not the answer to {id}: {message}"
+        );
         message
     }
 
     /// A request of the agent, which must be the next message.
     fn request(&mut self, method: &str) -> Value {
         let message = self.message();
-        assert!(message["method"] == method && message.get("id").is_some(), "no {method}: {message}");
+        assert!(
+            message["method"] == method && message.get("id").is_some(),
+            "no {method}: {message}"
+        );
         message
     }
 
@@ -109,9 +134,17 @@ impl Talk {
         loop {
             let message = self.message();
             if message["id"] == id {
-                return (said, message["result"]["stopReason"].as_str().unwrap_or("none").to_owned());
+                return (
+                    said,
+                    message["result"]["stopReason"]
+                        .as_str()
+                        .unwrap_or("none")
+                        .to_owned(),
+                );
             }
-            said += message["params"]["update"]["content"]["text"].as_str().unwrap_or_default();
+            said += message["params"]["update"]["content"]["text"]
+                .as_str()
+                .unwrap_or_default();
         }
     }
 
@@ -161,17 +194,30 @@ fn the_handshake_says_what_the_script_says() {
         })
     );
     for (id, session) in [(5, "session-1"), (6, "session-2")] {
-        talk.ask(id, "session/new", &json!({"cwd": dir.path(), "mcpServers": []}));
+        talk.ask(
+            id,
+            "session/new",
+            &json!({"cwd": dir.path(), "mcpServers": []}),
+        );
         assert_eq!(talk.answer(id)["result"], json!({"sessionId": session}));
     }
-    talk.ask(7, "session/load", &json!({"cwd": dir.path(), "sessionId": "old"}));
+    talk.ask(
+        7,
+        "session/load",
+        &json!({"cwd": dir.path(), "sessionId": "old"}),
+    );
     assert_eq!(talk.answer(7)["result"], Value::Null);
     talk.close();
     assert_eq!(talk.ending(), (Some(0), String::new()));
     let log = fs::read_to_string(&talk.log).expect("a log");
-    let methods: Vec<Value> =
-        log.lines().map(|l| serde_json::from_str::<Value>(l).expect("JSON")["method"].clone()).collect();
-    assert_eq!(methods, ["initialize", "session/new", "session/new", "session/load"]);
+    let methods: Vec<Value> = log
+        .lines()
+        .map(|l| serde_json::from_str::<Value>(l).expect("JSON")["method"].clone())
+        .collect();
+    assert_eq!(
+        methods,
+        ["initialize", "session/new", "session/new", "session/load"]
+    );
 }
 
 #[test]
@@ -184,12 +230,21 @@ fn a_turn_says_its_text_and_ends() {
     let mut talk = Talk::in_session(dir.path(), &script);
     talk.prompt(2, "hello {cwd}");
     assert_eq!(talk.message(), update("agent_thought_chunk", "hm"));
-    assert_eq!(talk.message(), update("agent_message_chunk", "You said: hello {cwd}"));
-    assert_eq!(talk.message()["params"]["update"], json!({"sessionUpdate": "tool_call", "toolCallId": "c"}));
+    assert_eq!(
+        talk.message(),
+        update("agent_message_chunk", "You said: hello {cwd}")
+    );
+    assert_eq!(
+        talk.message()["params"]["update"],
+        json!({"sessionUpdate": "tool_call", "toolCallId": "c"})
+    );
     assert_eq!(talk.answer(2)["result"], json!({"stopReason": "end_turn"}));
     for id in [3, 4] {
         talk.prompt(id, "again");
-        assert_eq!(talk.answer(id)["result"], json!({"stopReason": "max_tokens", "usage": {"totalTokens": 3}}));
+        assert_eq!(
+            talk.answer(id)["result"],
+            json!({"stopReason": "max_tokens", "usage": {"totalTokens": 3}})
+        );
         assert_eq!(talk.message(), update("agent_message_chunk", "late"));
     }
 }
@@ -208,7 +263,10 @@ fn turns_are_chosen_by_the_prompt() {
         talk.prompt(9, prompt);
         talk.turn(9).0
     });
-    assert_eq!(said, ["anything", "first red", "more red", "anything", "anything"]);
+    assert_eq!(
+        said,
+        ["anything", "first red", "more red", "anything", "anything"]
+    );
 }
 
 #[test]
@@ -220,17 +278,30 @@ fn a_permission_request_is_sent_and_its_answer_matters() {
     ]]});
     let mut talk = Talk::in_session(dir.path(), &script);
     let selected = |option: &str| json!({"outcome": {"outcome": "selected", "optionId": option}});
-    let answers = [selected("reject"), json!({"outcome": {"outcome": "cancelled"}}), selected("allow")];
-    for (answer, said) in answers.iter().zip(["no, reject", "no, cancelled", "yes, allow"]) {
+    let answers = [
+        selected("reject"),
+        json!({"outcome": {"outcome": "cancelled"}}),
+        selected("allow"),
+    ];
+    for (answer, said) in answers
+        .iter()
+        .zip(["no, reject", "no, cancelled", "yes, allow"])
+    {
         assert!(!in_folder(&dir, "greeting").exists());
         talk.prompt(2, "go");
         let question = talk.request("session/request_permission");
         assert_eq!(question["params"]["sessionId"], "session-1");
-        assert_eq!(question["params"]["toolCall"], json!({"toolCallId": "c", "title": "Write"}));
+        assert_eq!(
+            question["params"]["toolCall"],
+            json!({"toolCallId": "c", "title": "Write"})
+        );
         talk.reply(&question, answer);
         assert_eq!(talk.turn(2), (said.to_owned(), "end_turn".to_owned()));
     }
-    assert_eq!(fs::read_to_string(in_folder(&dir, "greeting")).expect("written"), "done\n");
+    assert_eq!(
+        fs::read_to_string(in_folder(&dir, "greeting")).expect("written"),
+        "done\n"
+    );
 }
 
 #[test]
@@ -246,8 +317,14 @@ fn concurrent_questions_are_distinguished() {
     talk.prompt(2, "go");
     let one = talk.request("session/request_permission");
     let two = talk.request("session/request_permission");
-    talk.reply(&two, &json!({"outcome": {"outcome": "selected", "optionId": "allow"}}));
-    talk.reply(&one, &json!({"outcome": {"outcome": "selected", "optionId": "reject"}}));
+    talk.reply(
+        &two,
+        &json!({"outcome": {"outcome": "selected", "optionId": "allow"}}),
+    );
+    talk.reply(
+        &one,
+        &json!({"outcome": {"outcome": "selected", "optionId": "reject"}}),
+    );
     assert_eq!(talk.turn(2).0, "two");
 }
 
@@ -256,9 +333,14 @@ fn a_cancelled_turn_ends_at_the_next_step() {
     let dir = folder();
     let wait = json!([{"say": "a"}, {"wait_cancel": true}, {"say": "b"}]);
     let sleep = json!([{"say": "c"}, {"sleep_ms": 600_000}, {"say": "d"}]);
-    let stubborn = json!([{"ignore_cancel": true}, {"say": "e"}, {"wait_cancel": true}, {"say": "f"}]);
+    let stubborn =
+        json!([{"ignore_cancel": true}, {"say": "e"}, {"wait_cancel": true}, {"say": "f"}]);
     let mut talk = Talk::in_session(dir.path(), &json!({"turns": [wait, sleep, stubborn]}));
-    for (first, rest, stop) in [("a", "", "cancelled"), ("c", "", "cancelled"), ("e", "f", "end_turn")] {
+    for (first, rest, stop) in [
+        ("a", "", "cancelled"),
+        ("c", "", "cancelled"),
+        ("e", "f", "end_turn"),
+    ] {
         talk.prompt(2, "go");
         assert_eq!(talk.message(), update("agent_message_chunk", first));
         talk.cancel();
@@ -270,7 +352,8 @@ fn a_cancelled_turn_ends_at_the_next_step() {
 fn errors_replace_answers_and_leave_no_session() {
     let dir = folder();
     let denied = json!({"code": -32000, "message": "Authentication required"});
-    let overloaded = json!({"code": -32603, "message": "Internal error", "data": {"details": "overloaded"}});
+    let overloaded =
+        json!({"code": -32603, "message": "Internal error", "data": {"details": "overloaded"}});
     let script = json!({"on_new_session": [{"once": [{"error": denied}]}], "turns": [[{"error": overloaded}]]});
     let mut talk = Talk::start(dir.path(), &script);
     talk.ask(1, "session/new", &json!({"cwd": dir.path()}));
@@ -284,7 +367,8 @@ fn errors_replace_answers_and_leave_no_session() {
 #[test]
 fn unknown_requests_are_refused_also_during_a_turn() {
     let dir = folder();
-    let script = json!({"on": {"session/set_mode": []}, "turns": [[{"say": "a"}, {"wait_cancel": true}]]});
+    let script =
+        json!({"on": {"session/set_mode": []}, "turns": [[{"say": "a"}, {"wait_cancel": true}]]});
     let mut talk = Talk::in_session(dir.path(), &script);
     talk.prompt(2, "go");
     assert_eq!(talk.message(), update("agent_message_chunk", "a"));
@@ -294,9 +378,17 @@ fn unknown_requests_are_refused_also_during_a_turn() {
     assert_eq!(talk.message()["error"]["code"], -32700);
     talk.cancel();
     assert_eq!(talk.turn(2).1, "cancelled");
-    talk.ask(4, "session/set_mode", &json!({"sessionId": "session-1", "modeId": "plan"}));
+    talk.ask(
+        4,
+        "session/set_mode",
+        &json!({"sessionId": "session-1", "modeId": "plan"}),
+    );
     assert_eq!(talk.answer(4)["result"], json!({}));
-    talk.ask(5, "session/prompt", &json!({"sessionId": "missing", "prompt": []}));
+    talk.ask(
+        5,
+        "session/prompt",
+        &json!({"sessionId": "missing", "prompt": []}),
+    );
     assert_eq!(talk.answer(5)["error"]["code"], -32602);
 }
 
@@ -312,23 +404,41 @@ fn the_clients_files_and_terminals_are_used() {
     let mut talk = Talk::in_session(dir.path(), &script);
     talk.prompt(2, "go");
     let read = talk.request("fs/read_text_file");
-    assert_eq!(read["params"], json!({"sessionId": "session-1", "path": dir.path().join("notes")}));
+    assert_eq!(
+        read["params"],
+        json!({"sessionId": "session-1", "path": dir.path().join("notes")})
+    );
     talk.reply(&read, &json!({"content": "read|"}));
     assert_eq!(talk.message(), update("agent_message_chunk", "read|"));
     let write = talk.request("fs/write_text_file");
-    assert_eq!(write["params"], json!({"sessionId": "session-1", "path": "/tmp/x", "content": "y"}));
+    assert_eq!(
+        write["params"],
+        json!({"sessionId": "session-1", "path": "/tmp/x", "content": "y"})
+    );
     talk.send(&json!({"id": write["id"], "error": {"code": 5, "message": "no"}}).to_string());
     assert_eq!(talk.message(), update("agent_message_chunk", "error 5: no"));
     let create = talk.request("terminal/create");
-    assert_eq!(create["params"], json!({"sessionId": "session-1", "command": "ls", "outputByteLimit": 5}));
+    assert_eq!(
+        create["params"],
+        json!({"sessionId": "session-1", "command": "ls", "outputByteLimit": 5})
+    );
     talk.reply(&create, &json!({"terminalId": "t"}));
     let output = json!({"output": "five!", "truncated": true, "exitStatus": {"exitCode": 1}});
-    for (method, result) in [("wait_for_exit", json!({"exitCode": 1})), ("output", output)] {
+    for (method, result) in [
+        ("wait_for_exit", json!({"exitCode": 1})),
+        ("output", output),
+    ] {
         let call = talk.request(&format!("terminal/{method}"));
-        assert_eq!(call["params"], json!({"sessionId": "session-1", "terminalId": "t"}));
+        assert_eq!(
+            call["params"],
+            json!({"sessionId": "session-1", "terminalId": "t"})
+        );
         talk.reply(&call, &result);
     }
-    assert_eq!(talk.message(), update("agent_message_chunk", "exit 1, truncated: five!"));
+    assert_eq!(
+        talk.message(),
+        update("agent_message_chunk", "exit 1, truncated: five!")
+    );
     let release = talk.request("terminal/release");
     talk.reply(&release, &Value::Null);
     let more = talk.request("_more");
@@ -340,7 +450,10 @@ fn the_clients_files_and_terminals_are_used() {
 #[test]
 fn a_cancelled_turn_kills_the_terminal_that_it_waits_for() {
     let dir = folder();
-    let mut talk = Talk::in_session(dir.path(), &json!({"turns": [[{"terminal": {"command": "sleep"}}]]}));
+    let mut talk = Talk::in_session(
+        dir.path(),
+        &json!({"turns": [[{"terminal": {"command": "sleep"}}]]}),
+    );
     talk.prompt(2, "go");
     let create = talk.request("terminal/create");
     talk.reply(&create, &json!({"terminalId": "t"}));
@@ -350,8 +463,14 @@ fn a_cancelled_turn_kills_the_terminal_that_it_waits_for() {
     talk.reply(&kill, &json!({}));
     talk.reply(&exit, &json!({"signal": "KILL"}));
     let output = talk.request("terminal/output");
-    talk.reply(&output, &json!({"output": "", "truncated": false, "exitStatus": {"signal": "KILL"}}));
-    assert_eq!(talk.message(), update("agent_message_chunk", "signal KILL: "));
+    talk.reply(
+        &output,
+        &json!({"output": "", "truncated": false, "exitStatus": {"signal": "KILL"}}),
+    );
+    assert_eq!(
+        talk.message(),
+        update("agent_message_chunk", "signal KILL: ")
+    );
     let release = talk.request("terminal/release");
     talk.reply(&release, &json!({}));
     assert_eq!(talk.turn(2).1, "cancelled");
@@ -371,7 +490,10 @@ fn bytes_are_what_the_script_says() {
     let mut talk = Talk::in_session(dir.path(), &script);
     talk.prompt(2, "go");
     let lines: Vec<String> = std::iter::from_fn(|| talk.line()).collect();
-    assert!(lines[..2].iter().all(|line| line.contains("no message")), "{lines:?}");
+    assert!(
+        lines[..2].iter().all(|line| line.contains("no message")),
+        "{lines:?}"
+    );
     assert_eq!(lines[2..], ["{\"id\": 2", "\u{fffd}", "abab"]);
     talk.close();
     assert_eq!(talk.ending(), (Some(3), "bye".to_owned()));
@@ -412,12 +534,23 @@ fn a_state_file_outlives_the_process() {
     assert_eq!(first.message(), update("agent_message_chunk", "crash"));
     assert_eq!(first.ending(), (Some(9), String::new()));
     let mut second = Talk::start(dir.path(), &script);
-    second.ask(1, "session/load", &json!({"sessionId": "session-1", "cwd": dir.path()}));
+    second.ask(
+        1,
+        "session/load",
+        &json!({"sessionId": "session-1", "cwd": dir.path()}),
+    );
     assert_eq!(second.message(), update("user_message_chunk", "before"));
     second.answer(1);
     second.prompt(2, "go");
-    assert_eq!(second.turn(2).0, format!("fine in {}, 2", dir.path().display()));
-    second.ask(3, "session/load", &json!({"sessionId": "session-2", "cwd": dir.path()}));
+    assert_eq!(
+        second.turn(2).0,
+        format!("fine in {}, 2", dir.path().display())
+    );
+    second.ask(
+        3,
+        "session/load",
+        &json!({"sessionId": "session-2", "cwd": dir.path()}),
+    );
     assert_eq!(second.message()["params"]["sessionId"], "session-2");
     assert_eq!(second.answer(3)["error"]["code"], -32002);
 }
@@ -428,14 +561,21 @@ fn a_hanging_agent_still_notices_the_end_of_stdin_unless_deaf() {
     let mut polite = Talk::start(dir.path(), &json!({"on_start": [{"hang": true}]}));
     polite.ask(1, "initialize", &json!({}));
     polite.close();
-    assert_eq!((polite.ending(), polite.line()), ((Some(0), String::new()), None));
+    assert_eq!(
+        (polite.ending(), polite.line()),
+        ((Some(0), String::new()), None)
+    );
     let script = json!({"turns": [[{"write_pid": "pid"}, {"say": "a"}, {"hang_deaf": true}]]});
     let mut deaf = Talk::in_session(dir.path(), &script);
     deaf.prompt(2, "go");
     deaf.message();
     deaf.cancel();
     deaf.close();
-    let pid = fs::read_to_string(in_folder(&dir, "pid")).expect("a number").trim().parse().expect("a number");
+    let pid = fs::read_to_string(in_folder(&dir, "pid"))
+        .expect("a number")
+        .trim()
+        .parse()
+        .expect("a number");
     assert!(lives(pid));
 }
 
@@ -450,14 +590,25 @@ fn background_processes_can_keep_the_output_open_or_leave_the_group() {
         {"exit": 0},
     ]]});
     let gate = in_folder(&dir, "gate");
-    assert!(Command::new("mkfifo").arg(&gate).status().expect("mkfifo").success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&gate)
+            .status()
+            .expect("mkfifo")
+            .success()
+    );
     let mut talk = Talk::in_session(dir.path(), &script);
     talk.prompt(2, "go");
     assert_eq!(talk.agent.wait().expect("an end").code(), Some(0));
     fs::write(&gate, "").expect("somebody reads");
     assert_eq!((talk.line(), talk.line()), (Some("held".to_owned()), None));
     assert!(
-        Command::new("sh").args(["-c", "kill $(cat same)"]).current_dir(dir.path()).status().expect("sh").success()
+        Command::new("sh")
+            .args(["-c", "kill $(cat same)"])
+            .current_dir(dir.path())
+            .status()
+            .expect("sh")
+            .success()
     );
 }
 
@@ -466,13 +617,22 @@ fn a_mistake_in_a_script_is_reported_with_its_place() {
     let dir = folder();
     for (script, problem) in [
         (json!({"turn": []}), "the script has an unknown key `turn`"),
-        (json!({"turns": [[], [{"say": "a"}, {"sya": "b"}]]}), r#"turns[1][1] is no step: {"sya":"b"}"#),
+        (
+            json!({"turns": [[], [{"say": "a"}, {"sya": "b"}]]}),
+            r#"turns[1][1] is no step: {"sya":"b"}"#,
+        ),
         (
             json!({"turns": [{"do": [{"once": [{"say": "a", "slowly": true}]}]}]}),
             "turns[0].do[0].once[0] has an unknown key `slowly`",
         ),
-        (json!({"on_start": [{"hang": false}]}), "on_start[0].hang must be true"),
-        (json!({"on": {"session/prompt": []}}), "on.session/prompt: prompts play `turns`"),
+        (
+            json!({"on_start": [{"hang": false}]}),
+            "on_start[0].hang must be true",
+        ),
+        (
+            json!({"on": {"session/prompt": []}}),
+            "on.session/prompt: prompts play `turns`",
+        ),
     ] {
         let path = in_folder(&dir, "script.json");
         let told = format!("acp-agent: {}: {problem}\n", path.display());

@@ -1,4 +1,5 @@
-//! README's whole config in projects of several toolchains: the session ends by itself, and with 0 only if the tests pass.
+//! README's whole config in projects of several toolchains: the session ends by itself, and with 0
+//! only if the tests pass.
 
 use std::{
     fs,
@@ -28,9 +29,15 @@ const TOOLCHAINS: [Toolchain; 5] = [
         lints: "cargo clippy -- -D warnings",
         source: "src/lib.rs",
         files: &[
-            ("Cargo.toml", "[package]\nname = \"sum\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n"),
+            (
+                "Cargo.toml",
+                "[package]\nname = \"sum\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n",
+            ),
             ("src/lib.rs", "pub fn sum() -> u8 {\n    2\n}\n"),
-            ("tests/sum.rs", "#[test]\nfn adds() {\n    assert_eq!(sum::sum(), 3);\n}\n"),
+            (
+                "tests/sum.rs",
+                "#[test]\nfn adds() {\n    assert_eq!(sum::sum(), 3);\n}\n",
+            ),
             (".gitignore", "/target\n"),
         ],
     },
@@ -45,7 +52,10 @@ const TOOLCHAINS: [Toolchain; 5] = [
                 "{ \"name\": \"sum\", \"scripts\": { \"test\": \"node tests/sum.js\", \"lint\": \"node --check sum.js\" } }",
             ),
             ("sum.js", "module.exports = 2;\n"),
-            ("tests/sum.js", "require('assert').strictEqual(require('../sum.js'), 3);\n"),
+            (
+                "tests/sum.js",
+                "require('assert').strictEqual(require('../sum.js'), 3);\n",
+            ),
         ],
     },
     Toolchain {
@@ -81,7 +91,10 @@ const TOOLCHAINS: [Toolchain; 5] = [
         tests: "make test",
         lints: "make --dry-run",
         source: "sum.txt",
-        files: &[("sum.txt", "2\n"), ("Makefile", "test:\n\tgrep -q 3 sum.txt\n")],
+        files: &[
+            ("sum.txt", "2\n"),
+            ("Makefile", "test:\n\tgrep -q 3 sum.txt\n"),
+        ],
     },
 ];
 
@@ -90,9 +103,17 @@ fn config(toolchain: &Toolchain) -> String {
     let readme = include_str!("../../README.md");
     let (_, from) = readme.split_once("```yaml\n").expect("a config");
     let (config, _) = from.split_once("```").expect("its end");
-    assert!(config.contains("checks: [\"cargo test\"]") && config.contains("agent: claude"), "{config}");
-    let own = config.replace("cargo test", toolchain.tests).replace("cargo clippy -- -D warnings", toolchain.lints);
-    own.replace("agent: claude", "agents: { demo: { script: ../scenario.yaml } }\nagent: demo")
+    assert!(
+        config.contains("checks: [\"cargo test\"]") && config.contains("agent: claude"),
+        "{config}"
+    );
+    let own = config
+        .replace("cargo test", toolchain.tests)
+        .replace("cargo clippy -- -D warnings", toolchain.lints);
+    own.replace(
+        "agent: claude",
+        "agents: { demo: { script: ../scenario.yaml } }\nagent: demo",
+    )
 }
 
 fn in_project(toolchain: &Toolchain, turns: &Value) -> Project {
@@ -103,11 +124,29 @@ fn in_project(toolchain: &Toolchain, turns: &Value) -> Project {
         project = project.file(name, text);
     }
     let scenario = json!({ "turns": turns, "otherwise": { "say": DONE } });
-    fs::write(project.root().join("../scenario.yaml"), scenario.to_string()).expect("a scenario");
-    for args in
-        [&["init", "-q"][..], &["add", "."], &["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "x"]]
-    {
-        let ran = Command::new("git").args(args).current_dir(project.root()).output().expect("git starts");
+    fs::write(
+        project.root().join("../scenario.yaml"),
+        scenario.to_string(),
+    )
+    .expect("a scenario");
+    for args in [
+        &["init", "-q"][..],
+        &["add", "."],
+        &[
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@t",
+            "commit",
+            "-qm",
+            "x",
+        ],
+    ] {
+        let ran = Command::new("git")
+            .args(args)
+            .current_dir(project.root())
+            .output()
+            .expect("git starts");
         assert!(ran.status.success(), "{ran:?}");
     }
     project
@@ -116,16 +155,22 @@ fn in_project(toolchain: &Toolchain, turns: &Value) -> Project {
 /// The session, with the user's own toolchains: a project of a test has another home.
 fn run(project: &Project) -> Ran {
     let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-    let own = |name: &str, folder: &str| std::env::var_os(name).unwrap_or_else(|| home.join(folder).into());
+    let own = |name: &str, folder: &str| {
+        std::env::var_os(name).unwrap_or_else(|| home.join(folder).into())
+    };
     let mut command = project.command(&["run", "--headless", "--trust", "-s", "s"]);
-    command.env("RUSTUP_HOME", own("RUSTUP_HOME", ".rustup")).env("CARGO_HOME", own("CARGO_HOME", ".cargo"));
+    command
+        .env("RUSTUP_HOME", own("RUSTUP_HOME", ".rustup"))
+        .env("CARGO_HOME", own("CARGO_HOME", ".cargo"));
     Ran::of(&command.output().expect("creel starts"))
 }
 
 #[test]
 fn the_config_of_the_readme_ends_by_itself_and_with_0_only_if_the_tests_pass() {
     for toolchain in TOOLCHAINS {
-        let Toolchain { program, source, .. } = toolchain;
+        let Toolchain {
+            program, source, ..
+        } = toolchain;
         if Command::new(program).arg("--version").output().is_err() {
             // A machine with only Rust tries what it has.
             continue;
@@ -147,6 +192,12 @@ fn the_config_of_the_readme_ends_by_itself_and_with_0_only_if_the_tests_pass() {
         let claims = json!([{ "run": format!("echo >> {source}"), "say": DONE }]);
         let project = in_project(&toolchain, &claims);
         let ran = run(&project);
-        assert_eq!((ran.code, project.outcome().as_deref()), (5, Some("forced")), "{program}: {}{}", ran.out, ran.err);
+        assert_eq!(
+            (ran.code, project.outcome().as_deref()),
+            (5, Some("forced")),
+            "{program}: {}{}",
+            ran.out,
+            ran.err
+        );
     }
 }

@@ -6,7 +6,9 @@ use crate::support::project::{Project, Ran};
 
 fn with_agent(command: &str, rest: &str) -> Project {
     let agents = serde_json::json!({ "a": { "command": command } });
-    Project::with(&format!("prompt: GOAL\nmax_iterations: 1\nmax_consecutive_errors: 1\nagents: {agents}\n{rest}\n"))
+    Project::with(&format!(
+        "prompt: GOAL\nmax_iterations: 1\nmax_consecutive_errors: 1\nagents: {agents}\n{rest}\n"
+    ))
 }
 
 #[test]
@@ -15,7 +17,10 @@ fn an_agent_that_creel_cannot_check_beforehand_fails_its_turn_with_a_reason() {
     let ran = project.run();
     assert_eq!(ran.code, 1);
     let error = project.kind("turn_failed")[0]["error"].to_string();
-    assert!(error.contains("no-such-agent-here") && error.contains("not"), "{error}");
+    assert!(
+        error.contains("no-such-agent-here") && error.contains("not"),
+        "{error}"
+    );
     assert!(ran.out.contains("no-such-agent-here"), "{}", ran.out);
 }
 
@@ -23,9 +28,18 @@ fn an_agent_that_creel_cannot_check_beforehand_fails_its_turn_with_a_reason() {
 fn a_known_agent_that_is_not_on_the_path_is_reported_before_anything_runs() {
     let project = Project::with("prompt: GOAL\nagent: claude\n");
     let mut command = project.command(&["run", "--headless", "--trust"]);
-    let ran = Ran::of(&command.env("PATH", "/nowhere").output().expect("creel starts"));
+    let ran = Ran::of(
+        &command
+            .env("PATH", "/nowhere")
+            .output()
+            .expect("creel starts"),
+    );
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("claude") && ran.err.contains("creel demo"), "{}", ran.err);
+    assert!(
+        ran.err.contains("claude") && ran.err.contains("creel demo"),
+        "{}",
+        ran.err
+    );
     assert!(!project.root().join(".creel").exists());
 }
 
@@ -34,7 +48,10 @@ fn a_failing_agent_is_reported_with_the_end_of_its_standard_error() {
     let project = with_agent("echo partial; echo 'no config' >&2; exit 3", "");
     assert_eq!(project.run().code, 1);
     let error = project.kind("turn_failed")[0]["error"].to_string();
-    assert!(error.contains("no config") && error.contains('3'), "{error}");
+    assert!(
+        error.contains("no config") && error.contains('3'),
+        "{error}"
+    );
     assert_eq!(project.kind("agent_said")[0]["text"], "partial\n");
 }
 
@@ -42,12 +59,22 @@ fn a_failing_agent_is_reported_with_the_end_of_its_standard_error() {
 fn an_agents_error_is_shown_before_the_noise_on_its_standard_error() {
     let noise = "echo 'npm warn deprecated glob@7' >&2; echo 'loading 3 plugins' >&2";
     let wrong = "Error: the model `tiny` does not exist";
-    for said in [format!("echo '{wrong}'; {noise}"), format!("{noise}; echo '{wrong}' >&2; echo bye >&2")] {
+    for said in [
+        format!("echo '{wrong}'; {noise}"),
+        format!("{noise}; echo '{wrong}' >&2; echo bye >&2"),
+    ] {
         let project = with_agent(&format!("{said}; exit 1"), "");
         assert_eq!(project.run().code, 1);
-        let error = project.kind("turn_failed")[0]["error"].as_str().expect("a text").to_owned();
+        let error = project.kind("turn_failed")[0]["error"]
+            .as_str()
+            .expect("a text")
+            .to_owned();
         let first = error.lines().next().unwrap_or_default();
-        assert_eq!(first, format!("the agent ended with exit 1: {wrong}"), "{error}");
+        assert_eq!(
+            first,
+            format!("the agent ended with exit 1: {wrong}"),
+            "{error}"
+        );
     }
 }
 
@@ -57,15 +84,23 @@ fn a_turn_timeout_names_the_errors_of_the_server_that_the_agent_waited_for() {
     let waits = "echo 'request failed: 503 Service Unavailable, retrying' >&2; sleep 600";
     let project = with_agent(waits, "turn_timeout: 4s");
     assert_eq!(project.run().code, 1);
-    let error = project.kind("turn_failed")[0]["error"].as_str().expect("a text").to_owned();
-    assert!(error.contains("server reported errors") && error.contains("503 Service Unavailable"), "{error}");
+    let error = project.kind("turn_failed")[0]["error"]
+        .as_str()
+        .expect("a text")
+        .to_owned();
+    assert!(
+        error.contains("server reported errors") && error.contains("503 Service Unavailable"),
+        "{error}"
+    );
     assert!(error.contains("turn_timeout"), "{error}");
 }
 
 #[test]
 fn a_gigabyte_of_agent_output_is_bounded_and_its_promise_counts() {
-    let project =
-        with_agent("head -c 1000000000 /dev/zero | tr '\\0' 'x'; echo; echo '<promise>COMPLETE</promise>'", "");
+    let project = with_agent(
+        "head -c 1000000000 /dev/zero | tr '\\0' 'x'; echo; echo '<promise>COMPLETE</promise>'",
+        "",
+    );
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(fs::metadata(project.journal()).expect("a journal").len() < 4 << 20);
@@ -77,7 +112,10 @@ fn a_gigabyte_of_agent_output_is_bounded_and_its_promise_counts() {
 fn invalid_utf8_from_an_agent_is_accepted() {
     let project = with_agent(r"printf 'a\377b <promise>COMPLETE</promise>'", "");
     assert_eq!(project.run().code, 0);
-    assert_eq!(project.kind("agent_said")[0]["text"], "a\u{fffd}b <promise>COMPLETE</promise>");
+    assert_eq!(
+        project.kind("agent_said")[0]["text"],
+        "a\u{fffd}b <promise>COMPLETE</promise>"
+    );
 }
 
 #[test]
@@ -91,7 +129,11 @@ fn an_agent_that_never_ends_is_ended_by_the_turn_timeout() {
 
 #[test]
 fn a_full_disk_stops_the_session_with_a_message_and_keeps_its_records() {
-    let project = with_agent("head -c 3000 /dev/zero | tr '\\0' 'x'", "stop: { no_progress: 0 }\n").file(
+    let project = with_agent(
+        "head -c 3000 /dev/zero | tr '\\0' 'x'",
+        "stop: { no_progress: 0 }\n",
+    )
+    .file(
         "limited.sh",
         // Files cannot grow beyond 16 blocks of 512 bytes: every write past that fails.
         "trap '' XFSZ; ulimit -f 16; exec \"$@\"",
@@ -104,15 +146,32 @@ fn a_full_disk_stops_the_session_with_a_message_and_keeps_its_records() {
             shell.env(name, value);
         }
     }
-    shell.current_dir(project.root()).args(["limited.sh", env!("CARGO_BIN_EXE_creel"), "run", "--headless"]);
-    shell.args(["-s", "s", "-n", "50"]).stdin(std::process::Stdio::null());
+    shell.current_dir(project.root()).args([
+        "limited.sh",
+        env!("CARGO_BIN_EXE_creel"),
+        "run",
+        "--headless",
+    ]);
+    shell
+        .args(["-s", "s", "-n", "50"])
+        .stdin(std::process::Stdio::null());
     let ran = Ran::of(&shell.output().expect("it starts"));
     assert_eq!(ran.code, 1, "{}", ran.err);
-    assert!(ran.err.contains("cannot write") && ran.err.contains("free space"), "{}", ran.err);
+    assert!(
+        ran.err.contains("cannot write") && ran.err.contains("free space"),
+        "{}",
+        ran.err
+    );
     let records = project.records();
     assert!(!records.is_empty(), "what was recorded is whole");
     assert_eq!(project.outcome(), None);
-    assert_eq!(project.creel(&["resume", "s", "--headless", "-n", "50"]).code, 3, "with space again, it goes on");
+    assert_eq!(
+        project
+            .creel(&["resume", "s", "--headless", "-n", "50"])
+            .code,
+        3,
+        "with space again, it goes on"
+    );
 }
 
 #[test]
@@ -120,19 +179,31 @@ fn a_read_only_project_is_reported_before_anything_runs() {
     let project = with_agent("touch ran", "").file(".creel", "a file where the folder should be");
     let ran = project.run();
     assert_eq!(ran.code, 1);
-    assert!(ran.err.contains(".creel") && ran.err.contains("writable"), "{}", ran.err);
+    assert!(
+        ran.err.contains(".creel") && ran.err.contains("writable"),
+        "{}",
+        ran.err
+    );
     assert!(!project.root().join("ran").exists());
 }
 
 #[test]
 fn a_hook_that_deletes_the_project_ends_the_session_and_the_journal_is_saved() {
-    let project = with_agent("echo hi", "hooks: { pre_iteration: [{ command: 'rm -rf \"$PWD\"' }] }");
+    let project = with_agent(
+        "echo hi",
+        "hooks: { pre_iteration: [{ command: 'rm -rf \"$PWD\"' }] }",
+    );
     let ran = project.run();
     assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
     assert!(ran.err.contains("a copy is in"), "{}", ran.err);
-    let rescued: Vec<_> = fs::read_dir(project.state_dir().join("creel/rescued")).expect("a folder").collect();
+    let rescued: Vec<_> = fs::read_dir(project.state_dir().join("creel/rescued"))
+        .expect("a folder")
+        .collect();
     let text = fs::read_to_string(rescued[0].as_ref().expect("a file").path()).expect("a journal");
-    assert!(text.contains("session_ended") && text.contains("was deleted"), "{text}");
+    assert!(
+        text.contains("session_ended") && text.contains("was deleted"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -165,15 +236,29 @@ fn a_prompt_is_required() {
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("prompt"), "{}", ran.err);
     project.write("goal.txt", "<promise>COMPLETE</promise>");
-    assert_eq!(project.creel(&["run", "--headless", "--trust", "-f", "goal.txt"]).code, 0);
-    assert_eq!(project.creel(&["run", "--headless", "-f", "missing.txt"]).code, 2);
+    assert_eq!(
+        project
+            .creel(&["run", "--headless", "--trust", "-f", "goal.txt"])
+            .code,
+        0
+    );
+    assert_eq!(
+        project
+            .creel(&["run", "--headless", "-f", "missing.txt"])
+            .code,
+        2
+    );
 }
 
 #[test]
 fn without_a_config_creel_says_how_to_start() {
     let ran = Project::new().creel(&[]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    assert!(ran.out.contains("creel demo") && ran.out.contains("creel init"), "{}", ran.out);
+    assert!(
+        ran.out.contains("creel demo") && ran.out.contains("creel init"),
+        "{}",
+        ran.out
+    );
 }
 
 #[test]
@@ -212,16 +297,27 @@ fn the_plan_is_printed_in_the_order_in_which_hooks_run() {
           1. tag
     "#]]
     .assert_eq(plan);
-    let json: serde_json::Value = serde_json::from_str(&project.creel(&["check", "--json"]).out).expect("JSON");
+    let json: serde_json::Value =
+        serde_json::from_str(&project.creel(&["check", "--json"]).out).expect("JSON");
     assert_eq!(json["plan"]["hooks"]["stop"][0]["name"], "a");
 }
 
 #[test]
 fn schema_completions_and_manual_are_printed() {
     let project = Project::new();
-    let schema: serde_json::Value = serde_json::from_str(&project.creel(&["schema"]).out).expect("JSON");
-    assert!(schema["$schema"].as_str().is_some_and(|text| text.contains("json-schema")));
-    assert!(project.creel(&["completions", "bash"]).out.contains("creel"));
+    let schema: serde_json::Value =
+        serde_json::from_str(&project.creel(&["schema"]).out).expect("JSON");
+    assert!(
+        schema["$schema"]
+            .as_str()
+            .is_some_and(|text| text.contains("json-schema"))
+    );
+    assert!(
+        project
+            .creel(&["completions", "bash"])
+            .out
+            .contains("creel")
+    );
     assert!(project.creel(&["man"]).out.contains(".TH"));
 }
 
@@ -230,7 +326,12 @@ fn an_agents_command_is_checked_like_a_hooks() {
     let project = Project::with("agents:\n  a: { command: \"echo {{promt}}\" }\n");
     let ran = project.creel(&["check"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("creel.yaml:2:23") && ran.err.contains("did you mean `{{prompt}}`"), "{}", ran.err);
-    let json: serde_json::Value = serde_json::from_str(&project.creel(&["check", "--json"]).out).expect("JSON");
+    assert!(
+        ran.err.contains("creel.yaml:2:23") && ran.err.contains("did you mean `{{prompt}}`"),
+        "{}",
+        ran.err
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&project.creel(&["check", "--json"]).out).expect("JSON");
     assert_eq!(json["errors"][0]["line"], 2);
 }

@@ -22,7 +22,10 @@ fn worktrees(project: &Project) -> Vec<Value> {
 }
 
 fn names(project: &Project) -> Vec<String> {
-    worktrees(project).iter().map(|it| it["name"].as_str().expect("a name").to_owned()).collect()
+    worktrees(project)
+        .iter()
+        .map(|it| it["name"].as_str().expect("a name").to_owned())
+        .collect()
 }
 
 /// Makes a commit on the remote's main that the project has not fetched.
@@ -32,7 +35,10 @@ fn somebody_pushes(project: &Project, file: &str) {
     fs::write(format!("{other}/{file}"), "new\n").expect("a file");
     git(project, &["-C", &other, "add", file]);
     git(project, &["-C", &other, "commit", "--quiet", "-m", file]);
-    git(project, &["-C", &other, "push", "--quiet", "origin", "main"]);
+    git(
+        project,
+        &["-C", &other, "push", "--quiet", "origin", "main"],
+    );
 }
 
 #[test]
@@ -40,11 +46,18 @@ fn a_session_works_on_a_branch_of_its_own_and_leaves_only_the_branch() {
     let project = repository(&config(COMMITS, "worktree: true"));
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(git(&project, &["log", "--format=%s", "creel/s"]), "made\nfirst");
+    assert_eq!(
+        git(&project, &["log", "--format=%s", "creel/s"]),
+        "made\nfirst"
+    );
     assert_eq!(git(&project, &["log", "--format=%s", "main"]), "first");
     assert!(!project.root().join("made.txt").exists());
     assert!(!folder(&project, "s").exists());
-    assert!(ran.err.contains("the work is on branch `creel/s`"), "{}", ran.err);
+    assert!(
+        ran.err.contains("the work is on branch `creel/s`"),
+        "{}",
+        ran.err
+    );
     let started = &project.kind("session_started")[0];
     assert_eq!(started["worktree"]["branch"], "creel/s");
     assert_eq!(started["cwd"], folder(&project, "s").display().to_string());
@@ -53,8 +66,28 @@ fn a_session_works_on_a_branch_of_its_own_and_leaves_only_the_branch() {
 /// A worktree of session `s`, as git leaves it if it is killed before it has written this file.
 fn half_made(project: &Project, without: &str) {
     let reason = format!("creel session s in {}", project.root().display());
-    git(project, &["update-ref", "--create-reflog", "-m", &reason, "refs/heads/creel/s", "HEAD", ""]);
-    let add = ["worktree", "add", "--quiet", "--lock", "--reason", &reason, ".creel/worktrees/s", "creel/s"];
+    git(
+        project,
+        &[
+            "update-ref",
+            "--create-reflog",
+            "-m",
+            &reason,
+            "refs/heads/creel/s",
+            "HEAD",
+            "",
+        ],
+    );
+    let add = [
+        "worktree",
+        "add",
+        "--quiet",
+        "--lock",
+        "--reason",
+        &reason,
+        ".creel/worktrees/s",
+        "creel/s",
+    ];
     git(project, &add);
     let entry = project.root().join(".git/worktrees/s");
     fs::remove_file(entry.join(without)).expect("git has written it");
@@ -63,7 +96,11 @@ fn half_made(project: &Project, without: &str) {
         return;
     }
     // Files come after all of them.
-    for file in fs::read_dir(folder(project, "s")).expect("a folder").flatten().map(|file| file.path()) {
+    for file in fs::read_dir(folder(project, "s"))
+        .expect("a folder")
+        .flatten()
+        .map(|file| file.path())
+    {
         if !file.ends_with(".git") && (without != "index" || file.ends_with("creel.yaml")) {
             fs::remove_file(file).expect("a file");
         }
@@ -78,8 +115,14 @@ fn a_worktree_that_git_did_not_finish_is_in_nobodys_way() {
         let ran = project.creel(&["worktree", "list"]);
         assert_eq!(ran.code, 0, "{without}: {}", ran.err);
         let ran = project.creel(&["worktree", "prune"]);
-        assert_eq!((ran.code, names(&project).len()), (0, 0), "{without}: {}", ran.err);
-        let entries = fs::read_dir(project.root().join(".git/worktrees")).map_or(0, Iterator::count);
+        assert_eq!(
+            (ran.code, names(&project).len()),
+            (0, 0),
+            "{without}: {}",
+            ran.err
+        );
+        let entries =
+            fs::read_dir(project.root().join(".git/worktrees")).map_or(0, Iterator::count);
         assert_eq!(entries, 0, "{without}: {}", ran.err);
         let ran = project.run();
         assert_eq!(ran.code, 0, "{without}: {}", ran.err);
@@ -94,7 +137,10 @@ fn a_session_starts_with_all_files_and_one_branch_although_git_was_killed() {
         let ran = project.run();
         assert_eq!(ran.code, 0, "{without}: {}", ran.err);
         assert_eq!(
-            git(&project, &["branch", "--list", "creel/*", "--format=%(refname:short)"]),
+            git(
+                &project,
+                &["branch", "--list", "creel/*", "--format=%(refname:short)"]
+            ),
             "creel/s",
             "{without}"
         );
@@ -108,17 +154,39 @@ fn a_session_starts_with_all_files_and_one_branch_although_git_was_killed() {
 fn a_project_whose_folder_is_no_text_gets_no_worktree() {
     use std::os::unix::ffi::OsStrExt as _;
     let project = repository(&config(COMMITS, ""));
-    let odd = project.root().with_file_name(std::ffi::OsStr::from_bytes(b"p\xff"));
+    let odd = project
+        .root()
+        .with_file_name(std::ffi::OsStr::from_bytes(b"p\xff"));
     fs::rename(project.root(), &odd).expect("the file system takes any name");
     let creel = |args: &[&str]| {
-        let ran = project.command(args).current_dir(&odd).output().expect("creel starts");
-        (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+        let ran = project
+            .command(args)
+            .current_dir(&odd)
+            .output()
+            .expect("creel starts");
+        (
+            ran.status.code(),
+            String::from_utf8_lossy(&ran.stderr).into_owned(),
+        )
     };
-    let (code, said) = creel(&["run", "--headless", "--trust", "--worktree", "-s", "s", "Do it."]);
-    assert!(code == Some(2) && said.contains("not valid text"), "{code:?} {said}");
+    let (code, said) = creel(&[
+        "run",
+        "--headless",
+        "--trust",
+        "--worktree",
+        "-s",
+        "s",
+        "Do it.",
+    ]);
+    assert!(
+        code == Some(2) && said.contains("not valid text"),
+        "{code:?} {said}"
+    );
     let (code, said) = creel(&["run", "--headless", "-s", "t", "Do it."]);
     assert_eq!(code, Some(0), "{said}");
-    let entries = fs::read_dir(odd.parent().expect("a folder")).expect("a folder").count();
+    let entries = fs::read_dir(odd.parent().expect("a folder"))
+        .expect("a folder")
+        .count();
     assert_eq!(entries, 4, "nothing was made beside it");
 }
 
@@ -130,7 +198,10 @@ fn a_branch_that_another_made_is_never_taken_over() {
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(git(&project, &["rev-parse", "creel/s"]), before);
-    assert_eq!(git(&project, &["log", "--format=%s", "creel/s-2"]), "made\nfirst");
+    assert_eq!(
+        git(&project, &["log", "--format=%s", "creel/s-2"]),
+        "made\nfirst"
+    );
 }
 
 #[test]
@@ -139,7 +210,11 @@ fn work_in_a_broken_worktree_is_not_deleted() {
     half_made(&project, "HEAD");
     fs::write(folder(&project, "s").join("work.txt"), "mine\n").expect("a file");
     let ran = project.creel(&["worktree", "prune"]);
-    assert!(ran.code == 0 && ran.err.contains("`s` stays"), "{}", ran.err);
+    assert!(
+        ran.code == 0 && ran.err.contains("`s` stays"),
+        "{}",
+        ran.err
+    );
     assert_eq!(project.creel(&["worktree", "remove", "s"]).code, 1);
     assert!(folder(&project, "s").join("work.txt").exists());
 }
@@ -147,16 +222,44 @@ fn work_in_a_broken_worktree_is_not_deleted() {
 #[test]
 fn the_command_line_can_ask_for_a_worktree_and_name_it() {
     let project = repository(&config(COMMITS, ""));
-    let ran = project.creel(&["run", "--headless", "--trust", "-s", "s", "--worktree", "parser", "Write it."]);
+    let ran = project.creel(&[
+        "run",
+        "--headless",
+        "--trust",
+        "-s",
+        "s",
+        "--worktree",
+        "parser",
+        "Write it.",
+    ]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(git(&project, &["log", "--format=%s", "creel/parser"]), "made\nfirst");
+    assert_eq!(
+        git(&project, &["log", "--format=%s", "creel/parser"]),
+        "made\nfirst"
+    );
     // What cannot be a name is the prompt.
-    let prompt = project.creel(&["run", "--headless", "-s", "t", "--worktree", "Write the parser."]);
+    let prompt = project.creel(&[
+        "run",
+        "--headless",
+        "-s",
+        "t",
+        "--worktree",
+        "Write the parser.",
+    ]);
     assert_eq!(prompt.code, 0, "{}", prompt.err);
-    assert_eq!(git(&project, &["log", "--format=%s", "creel/t"]), "made\nfirst");
+    assert_eq!(
+        git(&project, &["log", "--format=%s", "creel/t"]),
+        "made\nfirst"
+    );
     let refused = project.creel(&["run", "--headless", "Write it.", "--worktree", "the parser"]);
     assert_eq!(refused.code, 2);
-    assert!(refused.err.contains("`the parser` cannot be the name of a worktree"), "{}", refused.err);
+    assert!(
+        refused
+            .err
+            .contains("`the parser` cannot be the name of a worktree"),
+        "{}",
+        refused.err
+    );
 }
 
 #[test]
@@ -165,7 +268,10 @@ fn a_worktree_starts_from_what_the_remote_has_now() {
     somebody_pushes(&project, "theirs.txt");
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(git(&project, &["log", "--format=%s", "creel/s"]), "made\ntheirs.txt\nfirst");
+    assert_eq!(
+        git(&project, &["log", "--format=%s", "creel/s"]),
+        "made\ntheirs.txt\nfirst"
+    );
     // The user's checkout does not move.
     assert_eq!(git(&project, &["log", "--format=%s", "HEAD"]), "first");
 }
@@ -183,7 +289,10 @@ fn an_unreachable_remote_is_named_and_its_last_state_counts() {
 #[test]
 fn setup_runs_before_the_agent_and_ignored_files_come_along() {
     let settings = "worktree: { setup: ['cat .env > .ready'], copy: [.env, missing] }";
-    let project = repository(&config(&format!("grep -q SECRET .ready && {COMMITS}"), settings));
+    let project = repository(&config(
+        &format!("grep -q SECRET .ready && {COMMITS}"),
+        settings,
+    ));
     project.write(".env", "SECRET=1\n");
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -195,7 +304,10 @@ fn setup_runs_before_the_agent_and_ignored_files_come_along() {
 
 #[test]
 fn a_failed_setup_asks_before_the_agent_starts() {
-    let project = repository(&config(COMMITS, "worktree: { setup: ['echo broken; exit 3'] }"));
+    let project = repository(&config(
+        COMMITS,
+        "worktree: { setup: ['echo broken; exit 3'] }",
+    ));
     let ran = project.run();
     assert_eq!(ran.code, 4, "{}", ran.err);
     assert!(project.kind("prompt_sent").is_empty());
@@ -208,19 +320,39 @@ fn uncommitted_work_stays_until_it_is_committed() {
     let project = repository(&config(agent, "worktree: { keep: never }"));
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("stays: it has uncommitted changes (half.txt)"), "{}", ran.err);
-    assert_eq!(worktrees(&project)[0]["unsaved"], "uncommitted changes (half.txt)");
+    assert!(
+        ran.err
+            .contains("stays: it has uncommitted changes (half.txt)"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(
+        worktrees(&project)[0]["unsaved"],
+        "uncommitted changes (half.txt)"
+    );
     let refused = project.creel(&["worktree", "remove", "s"]);
     assert_eq!(refused.code, 1);
     assert!(folder(&project, "s").join("half.txt").exists());
-    assert!(project.creel(&["worktree", "prune"]).err.contains("`s` stays: it has uncommitted changes"));
+    assert!(
+        project
+            .creel(&["worktree", "prune"])
+            .err
+            .contains("`s` stays: it has uncommitted changes")
+    );
     let there = folder(&project, "s").display().to_string();
     git(&project, &["-C", &there, "add", "half.txt"]);
     git(&project, &["-C", &there, "commit", "--quiet", "-m", "half"]);
     let removed = project.creel(&["worktree", "remove", "s"]);
     assert_eq!(removed.code, 0, "{}", removed.err);
-    assert!(removed.err.contains("its branch `creel/s` stays"), "{}", removed.err);
-    assert_eq!(git(&project, &["log", "-1", "--format=%s", "creel/s"]), "half");
+    assert!(
+        removed.err.contains("its branch `creel/s` stays"),
+        "{}",
+        removed.err
+    );
+    assert_eq!(
+        git(&project, &["log", "-1", "--format=%s", "creel/s"]),
+        "half"
+    );
 }
 
 #[test]
@@ -230,7 +362,11 @@ fn a_branch_goes_with_its_worktree_only_if_another_has_its_commits() {
     git(&project, &["merge", "--quiet", "creel/s"]);
     let removed = project.creel(&["worktree", "remove", "s"]);
     assert_eq!(removed.code, 0, "{}", removed.err);
-    assert!(removed.err.contains("its merged branch `creel/s`"), "{}", removed.err);
+    assert!(
+        removed.err.contains("its merged branch `creel/s`"),
+        "{}",
+        removed.err
+    );
     assert_eq!(git(&project, &["branch", "--list", "creel/*"]), "");
     assert_eq!(git(&project, &["log", "-1", "--format=%s"]), "made");
 }
@@ -241,22 +377,37 @@ fn commits_that_no_branch_has_keep_their_folder() {
     let project = repository(&config(&agent, "worktree: { keep: never }"));
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("it has commits that no branch has"), "{}", ran.err);
+    assert!(
+        ran.err.contains("it has commits that no branch has"),
+        "{}",
+        ran.err
+    );
     assert!(folder(&project, "s").join("made.txt").exists());
 }
 
 #[test]
 fn a_branch_that_the_agent_switched_to_is_named_and_its_folder_stays() {
     let creel = env!("CARGO_BIN_EXE_creel");
-    let agent = format!("git switch -q -c other && {COMMITS} && {creel} status --json > ../../../status.json");
+    let agent = format!(
+        "git switch -q -c other && {COMMITS} && {creel} status --json > ../../../status.json"
+    );
     let project = repository(&config(&agent, "worktree: { keep: never }"));
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("the agent left the branch `creel/s`"), "{}", ran.err);
-    assert!(ran.err.contains("with the branch `other` checked out"), "{}", ran.err);
+    assert!(
+        ran.err.contains("the agent left the branch `creel/s`"),
+        "{}",
+        ran.err
+    );
+    assert!(
+        ran.err.contains("with the branch `other` checked out"),
+        "{}",
+        ran.err
+    );
     let status: Value = serde_json::from_str(&project.read("status.json")).expect("JSON");
     assert_eq!(status["branch"], "other", "{status}");
-    let listed: Value = serde_json::from_str(&project.creel(&["sessions", "--json"]).out).expect("JSON");
+    let listed: Value =
+        serde_json::from_str(&project.creel(&["sessions", "--json"]).out).expect("JSON");
     assert_eq!(listed[0]["branch"], "other", "{listed}");
     // The work is merged from where it is.
     let merged = project.creel(&["merge", "s", "--headless"]);
@@ -267,36 +418,64 @@ fn a_branch_that_the_agent_switched_to_is_named_and_its_folder_stays() {
 #[test]
 fn problems_get_an_answer_before_anything_runs() {
     let refused = |project: &Project, args: &[&str], expected: &str| {
-        let all: Vec<&str> = ["run", "--headless", "--trust"].iter().chain(args).copied().collect();
+        let all: Vec<&str> = ["run", "--headless", "--trust"]
+            .iter()
+            .chain(args)
+            .copied()
+            .collect();
         let Ran { code, err, .. } = project.creel(&all);
         assert_eq!(code, 2, "{err}");
         assert!(err.contains(expected), "{err}");
-        assert!(!project.root().join(".creel/sessions").exists(), "nothing has run");
+        assert!(
+            !project.root().join(".creel/sessions").exists(),
+            "nothing has run"
+        );
     };
     let settings = config(COMMITS, "worktree: true");
     refused(&Project::with(&settings), &[], "is not in a git repository");
     let empty = Project::with(&settings);
     git(&empty, &["init", "--quiet"]);
     refused(&empty, &[], "has no commit yet");
-    let remote = repository(&config(COMMITS, "worktree: true\nsubmit: { remote: upstream }"));
+    let remote = repository(&config(
+        COMMITS,
+        "worktree: true\nsubmit: { remote: upstream }",
+    ));
     refused(&remote, &[], "the remote `upstream` does not exist");
     let base = with_remote(&config(COMMITS, "worktree: { base: develop }"));
-    refused(&base, &[], "there is no branch `develop` on `origin` or in this repository");
+    refused(
+        &base,
+        &[],
+        "there is no branch `develop` on `origin` or in this repository",
+    );
     let taken = repository(&settings);
     git(&taken, &["branch", "creel/x"]);
-    refused(&taken, &["--worktree", "x"], "the branch `creel/x` already exists");
+    refused(
+        &taken,
+        &["--worktree", "x"],
+        "the branch `creel/x` already exists",
+    );
     taken.write(".creel/worktrees/y/file", "");
-    refused(&taken, &["--worktree", "y"], "is not a worktree of this repository");
+    refused(
+        &taken,
+        &["--worktree", "y"],
+        "is not a worktree of this repository",
+    );
 }
 
 #[test]
 fn a_detached_head_without_a_remote_is_the_base() {
     let project = repository(&config(COMMITS, "worktree: true"));
-    git(&project, &["commit", "--quiet", "--allow-empty", "-m", "second"]);
+    git(
+        &project,
+        &["commit", "--quiet", "--allow-empty", "-m", "second"],
+    );
     git(&project, &["switch", "--quiet", "--detach", "HEAD^"]);
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(git(&project, &["log", "--format=%s", "creel/s"]), "made\nfirst");
+    assert_eq!(
+        git(&project, &["log", "--format=%s", "creel/s"]),
+        "made\nfirst"
+    );
 }
 
 #[test]
@@ -305,21 +484,55 @@ fn a_named_worktree_is_continued_and_not_shared() {
                  0.02; done; echo '<promise>COMPLETE</promise>'";
     let project = repository(&config(agent, "worktree: { keep: always }"));
     project.write("go", "");
-    let run = |session: &str| project.creel(&["run", "--headless", "--trust", "-s", session, "--worktree", "w"]);
+    let run = |session: &str| {
+        project.creel(&[
+            "run",
+            "--headless",
+            "--trust",
+            "-s",
+            session,
+            "--worktree",
+            "w",
+        ])
+    };
     assert_eq!(run("one").code, 0);
     let second = run("two");
     assert_eq!(second.code, 0, "{}", second.err);
-    assert!(second.err.contains("continuing in the worktree"), "{}", second.err);
-    assert_eq!(git(&project, &["log", "--format=%s", "creel/w"]), "more\nmore\nfirst");
+    assert!(
+        second.err.contains("continuing in the worktree"),
+        "{}",
+        second.err
+    );
+    assert_eq!(
+        git(&project, &["log", "--format=%s", "creel/w"]),
+        "more\nmore\nfirst"
+    );
     assert_eq!(worktrees(&project)[0]["session"], "two");
     fs::remove_file(project.root().join("go")).expect("it is there");
-    let mut third = Started::of(project.command(&["run", "--json", "-s", "three", "--worktree", "w"]));
+    let mut third =
+        Started::of(project.command(&["run", "--json", "-s", "three", "--worktree", "w"]));
     third.wait_for("prompt_sent");
     let refused = run("four");
     assert_eq!(refused.code, 2);
-    assert!(refused.err.contains("session `three` works in the worktree `w`"), "{}", refused.err);
-    assert!(project.creel(&["worktree", "remove", "w"]).err.contains("session `three` works in"));
-    assert!(project.creel(&["worktree", "prune"]).err.contains("session `three` works there"));
+    assert!(
+        refused
+            .err
+            .contains("session `three` works in the worktree `w`"),
+        "{}",
+        refused.err
+    );
+    assert!(
+        project
+            .creel(&["worktree", "remove", "w"])
+            .err
+            .contains("session `three` works in")
+    );
+    assert!(
+        project
+            .creel(&["worktree", "prune"])
+            .err
+            .contains("session `three` works there")
+    );
     project.write("go", "");
     assert_eq!(third.end().code, 0);
 }
@@ -330,12 +543,17 @@ fn a_killed_session_finds_its_worktree_again() {
                  kept && echo '<promise>COMPLETE</promise>'";
     let project = repository(&config(agent, "worktree: true"));
     let session = project.start();
-    until("the agent has begun", || project.root().join("begun").exists());
+    until("the agent has begun", || {
+        project.root().join("begun").exists()
+    });
     session.kill();
     assert_eq!(worktrees(&project)[0]["state"], "stopped");
     let ran = project.creel(&["resume", "--headless", "s"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(git(&project, &["log", "--format=%s", "creel/s"]), "kept\nfirst");
+    assert_eq!(
+        git(&project, &["log", "--format=%s", "creel/s"]),
+        "kept\nfirst"
+    );
 }
 
 #[test]
@@ -352,7 +570,10 @@ fn a_resumed_session_gets_a_removed_worktree_back() {
     let ran = project.creel(&["resume", "--headless", "s"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("checking out the worktree"), "{}", ran.err);
-    assert_eq!(git(&project, &["log", "--format=%s", "creel/s"]), "made\nfirst");
+    assert_eq!(
+        git(&project, &["log", "--format=%s", "creel/s"]),
+        "made\nfirst"
+    );
 }
 
 #[test]
@@ -361,13 +582,18 @@ fn whatever_a_kill_leaves_behind_is_recognised_and_removed() {
     assert_eq!(project.creel(&["trust"]).code, 0);
     for round in 0..12_u64 {
         let mut command = project.command(&["run", "--headless", "-s", &format!("k{round}")]);
-        let mut child = command.stderr(std::process::Stdio::null()).spawn().expect("creel starts");
+        let mut child = command
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("creel starts");
         // Spread over the start of the session, however long that takes here.
         std::thread::sleep(Duration::from_millis(round * 7));
         let _ = child.kill();
         let _ = child.wait();
     }
-    until("nothing runs any more", || !project.creel(&["worktree", "list"]).out.contains("running"));
+    until("nothing runs any more", || {
+        !project.creel(&["worktree", "list"]).out.contains("running")
+    });
     // A git or an agent that the kill left running can still be at work.
     let mut said = String::new();
     let is_removed = (0..500).any(|_| {
@@ -392,12 +618,33 @@ fn trust_in_a_project_covers_its_worktrees_and_nothing_else() {
         Ran::of(&command.current_dir(folder).output().expect("creel starts"))
     };
     let there = folder(&project, "s");
-    fs::write(there.join("creel.yaml"), config("echo '<promise>COMPLETE</promise>'", "")).expect("a file");
+    fs::write(
+        there.join("creel.yaml"),
+        config("echo '<promise>COMPLETE</promise>'", ""),
+    )
+    .expect("a file");
     let changed = run_in(&there);
     assert_eq!(changed.code, 2);
-    assert!(changed.err.contains("You have not trusted it yet"), "{}", changed.err);
-    git(&project, &["-C", &there.display().to_string(), "checkout", "--quiet", "creel.yaml"]);
-    let same = project.command(&["hooks", "list"]).current_dir(&there).output().expect("creel starts");
+    assert!(
+        changed.err.contains("You have not trusted it yet"),
+        "{}",
+        changed.err
+    );
+    git(
+        &project,
+        &[
+            "-C",
+            &there.display().to_string(),
+            "checkout",
+            "--quiet",
+            "creel.yaml",
+        ],
+    );
+    let same = project
+        .command(&["hooks", "list"])
+        .current_dir(&there)
+        .output()
+        .expect("creel starts");
     assert!(same.status.success());
     assert_eq!(project.creel(&["check"]).code, 0);
     // A copy that only claims to be a worktree of the project.
@@ -405,13 +652,25 @@ fn trust_in_a_project_covers_its_worktrees_and_nothing_else() {
     let entry = forged.join("entry/worktrees/x");
     fs::create_dir_all(&entry).expect("folders");
     fs::copy(there.join("creel.yaml"), forged.join("creel.yaml")).expect("a copy");
-    fs::write(forged.join(".git"), format!("gitdir: {}\n", entry.display())).expect("a file");
-    fs::write(entry.join("gitdir"), format!("{}\n", forged.join(".git").display())).expect("a file");
+    fs::write(
+        forged.join(".git"),
+        format!("gitdir: {}\n", entry.display()),
+    )
+    .expect("a file");
+    fs::write(
+        entry.join("gitdir"),
+        format!("{}\n", forged.join(".git").display()),
+    )
+    .expect("a file");
     let reason = format!("creel session s in {}\n", project.root().display());
     fs::write(entry.join("locked"), reason).expect("a file");
     let untrusted = run_in(&forged);
     assert_eq!(untrusted.code, 2);
-    assert!(untrusted.err.contains("You have not trusted it yet"), "{}", untrusted.err);
+    assert!(
+        untrusted.err.contains("You have not trusted it yet"),
+        "{}",
+        untrusted.err
+    );
 }
 
 #[test]
@@ -419,36 +678,85 @@ fn the_projects_sessions_are_seen_from_within_a_worktree() {
     let project = repository(&config(COMMITS, "worktree: { keep: always }"));
     assert_eq!(project.run().code, 0);
     let mut command = project.command(&["sessions", "--json"]);
-    let seen = Ran::of(&command.current_dir(folder(&project, "s")).output().expect("creel starts"));
+    let seen = Ran::of(
+        &command
+            .current_dir(folder(&project, "s"))
+            .output()
+            .expect("creel starts"),
+    );
     assert!(seen.out.contains("\"name\": \"s\""), "{}", seen.out);
     let opened = project.creel(&["worktree", "open", "s"]);
-    assert_eq!(opened.out.trim(), folder(&project, "s").display().to_string());
+    assert_eq!(
+        opened.out.trim(),
+        folder(&project, "s").display().to_string()
+    );
 }
 
 #[test]
 fn a_project_below_the_top_of_its_repository_keeps_its_place() {
     let project = Project::new();
     git(&project, &["init", "--quiet", "--initial-branch=main"]);
-    project.write("app/creel.yaml", &config("pwd > where.txt; echo '<promise>COMPLETE</promise>'", "worktree: true"));
+    project.write(
+        "app/creel.yaml",
+        &config(
+            "pwd > where.txt; echo '<promise>COMPLETE</promise>'",
+            "worktree: true",
+        ),
+    );
     git(&project, &["add", "--all"]);
-    git(&project, &["-c", "user.name=T", "-c", "user.email=t@example.com", "commit", "--quiet", "-m", "first"]);
+    git(
+        &project,
+        &[
+            "-c",
+            "user.name=T",
+            "-c",
+            "user.email=t@example.com",
+            "commit",
+            "--quiet",
+            "-m",
+            "first",
+        ],
+    );
     let mut command = project.command(&["run", "--headless", "--trust", "-s", "s"]);
-    let ran = Ran::of(&command.current_dir(project.root().join("app")).output().expect("creel starts"));
+    let ran = Ran::of(
+        &command
+            .current_dir(project.root().join("app"))
+            .output()
+            .expect("creel starts"),
+    );
     assert_eq!(ran.code, 0, "{}", ran.err);
     let there = project.root().join("app/.creel/worktrees/s/app");
-    assert_eq!(fs::read_to_string(there.join("where.txt")).expect("it ran there").trim(), there.display().to_string());
+    assert_eq!(
+        fs::read_to_string(there.join("where.txt"))
+            .expect("it ran there")
+            .trim(),
+        there.display().to_string()
+    );
 }
 
 #[test]
 fn submodules_and_a_sparse_checkout_come_along() {
     let agent = "ls > ../seen; cat lib/lib.txt >> ../seen; echo '<promise>COMPLETE</promise>'";
     let project = repository(&config(agent, "worktree: true"));
-    git(&project, &["config", "--global", "protocol.file.allow", "always"]);
-    let library = project.root().with_file_name("library").display().to_string();
-    git(&project, &["init", "--quiet", "--initial-branch=main", &library]);
+    git(
+        &project,
+        &["config", "--global", "protocol.file.allow", "always"],
+    );
+    let library = project
+        .root()
+        .with_file_name("library")
+        .display()
+        .to_string();
+    git(
+        &project,
+        &["init", "--quiet", "--initial-branch=main", &library],
+    );
     fs::write(format!("{library}/lib.txt"), "from the library\n").expect("a file");
     git(&project, &["-C", &library, "add", "lib.txt"]);
-    git(&project, &["-C", &library, "commit", "--quiet", "-m", "lib"]);
+    git(
+        &project,
+        &["-C", &library, "commit", "--quiet", "-m", "lib"],
+    );
     git(&project, &["submodule", "--quiet", "add", &library, "lib"]);
     project.write("big/huge.txt", "huge\n");
     project.write("small/little.txt", "little\n");
@@ -485,7 +793,10 @@ fn a_worktree_that_lost_its_git_file_is_not_taken_for_the_users_checkout() {
     assert_eq!(project.run().code, 0);
     fs::remove_file(folder(&project, "s").join(".git")).expect("it is there");
     assert_eq!(worktrees(&project)[0]["unsaved"], "lost its `.git` file");
-    for args in [&["run", "--headless", "--worktree", "s", "x"][..], &["resume", "--headless", "s", "-n", "30"]] {
+    for args in [
+        &["run", "--headless", "--worktree", "s", "x"][..],
+        &["resume", "--headless", "s", "-n", "30"],
+    ] {
         let refused = project.creel(args);
         assert_ne!(refused.code, 0, "{}", refused.out);
     }
@@ -510,7 +821,10 @@ fn an_interrupted_removal_does_not_take_later_work_with_it() {
     // Deleted files alone are those of the removal.
     fs::remove_file(there.join("made.txt")).expect("it is there");
     assert_eq!(project.creel(&["worktree", "remove", "s"]).code, 0);
-    assert_eq!(git(&project, &["log", "-1", "--format=%s", "creel/s"]), "made");
+    assert_eq!(
+        git(&project, &["log", "-1", "--format=%s", "creel/s"]),
+        "made"
+    );
 }
 
 #[test]
@@ -518,15 +832,41 @@ fn commits_in_a_submodule_keep_the_folder() {
     let agent = "cd lib && git config user.name T && git config user.email t@example.com && git switch -qc more && echo x > x \
                  && git add x && git commit -qm x && cd .. && git commit -qam pointer && echo '<promise>COMPLETE</promise>'";
     let project = repository(&config(agent, "worktree: { keep: never }"));
-    git(&project, &["config", "--global", "protocol.file.allow", "always"]);
-    let library = project.root().with_file_name("library").display().to_string();
-    git(&project, &["init", "--quiet", "--initial-branch=main", &library]);
-    git(&project, &["-C", &library, "commit", "--quiet", "--allow-empty", "-m", "lib"]);
+    git(
+        &project,
+        &["config", "--global", "protocol.file.allow", "always"],
+    );
+    let library = project
+        .root()
+        .with_file_name("library")
+        .display()
+        .to_string();
+    git(
+        &project,
+        &["init", "--quiet", "--initial-branch=main", &library],
+    );
+    git(
+        &project,
+        &[
+            "-C",
+            &library,
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "-m",
+            "lib",
+        ],
+    );
     git(&project, &["submodule", "--quiet", "add", &library, "lib"]);
     git(&project, &["commit", "--quiet", "-m", "lib"]);
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("commits there that its remote does not have"), "{}", ran.err);
+    assert!(
+        ran.err
+            .contains("commits there that its remote does not have"),
+        "{}",
+        ran.err
+    );
     assert!(folder(&project, "s").join("lib/x").exists());
 }
 
@@ -538,7 +878,12 @@ fn branches_of_the_user_are_never_deleted() {
     assert_eq!(project.run().code, 0);
     assert_eq!(project.creel(&["worktree", "prune"]).code, 0);
     assert!(!folder(&project, "s").exists());
-    assert_eq!(git(&project, &["branch", "--list", "develop", "creel/s"]).lines().count(), 2);
+    assert_eq!(
+        git(&project, &["branch", "--list", "develop", "creel/s"])
+            .lines()
+            .count(),
+        2
+    );
 }
 
 #[test]
@@ -546,13 +891,28 @@ fn worktrees_of_the_user_and_loose_commits_survive_a_missing_folder() {
     let agent = format!("git switch -q --detach && {COMMITS}");
     let project = repository(&config(&agent, "worktree: { keep: never }"));
     let own = project.root().with_file_name("own");
-    git(&project, &["worktree", "add", "--quiet", "--detach", &own.display().to_string()]);
+    git(
+        &project,
+        &[
+            "worktree",
+            "add",
+            "--quiet",
+            "--detach",
+            &own.display().to_string(),
+        ],
+    );
     assert_eq!(project.run().code, 0);
     let away = own.with_file_name("away");
     fs::rename(&own, &away).expect("it is there");
     fs::remove_dir_all(folder(&project, "s")).expect("it is there");
     let pruned = project.creel(&["worktree", "prune"]);
-    assert!(pruned.err.contains("`s` stays: it has commits that no branch has"), "{}", pruned.err);
+    assert!(
+        pruned
+            .err
+            .contains("`s` stays: it has commits that no branch has"),
+        "{}",
+        pruned.err
+    );
     fs::rename(&away, &own).expect("it is there");
     git(&project, &["-C", &own.display().to_string(), "status"]);
 }
@@ -561,21 +921,50 @@ fn worktrees_of_the_user_and_loose_commits_survive_a_missing_folder() {
 fn a_resumed_session_does_not_share_its_worktree() {
     let agent = "[ -e ../../../go ] || exit 1; touch ../../../begun-$CREEL_SESSION; until [ -e ../../../end ] || [ ! -e \
                  ../../../creel.yaml ]; do sleep 0.02; done; echo '<promise>COMPLETE</promise>'";
-    let project = repository(&config(agent, "worktree: { keep: always }\nmax_consecutive_errors: 1"));
-    let run = |session: &'static str| ["run", "--json", "--trust", "-s", session, "--worktree", "w", "x"];
+    let project = repository(&config(
+        agent,
+        "worktree: { keep: always }\nmax_consecutive_errors: 1",
+    ));
+    let run = |session: &'static str| {
+        [
+            "run",
+            "--json",
+            "--trust",
+            "-s",
+            session,
+            "--worktree",
+            "w",
+            "x",
+        ]
+    };
     assert_eq!(project.creel(&run("one")).code, 1);
     project.write("go", "");
     let two = Started::of(project.command(&run("two")));
-    until("the second has begun", || project.root().join("begun-two").exists());
+    until("the second has begun", || {
+        project.root().join("begun-two").exists()
+    });
     let refused = project.creel(&["resume", "--headless", "one"]);
     assert_eq!(refused.code, 2, "{}", refused.err);
-    assert!(refused.err.contains("session `two` works in the worktree `w`"), "{}", refused.err);
+    assert!(
+        refused
+            .err
+            .contains("session `two` works in the worktree `w`"),
+        "{}",
+        refused.err
+    );
     project.write("end", "");
     assert_eq!(two.end().code, 0);
     fs::remove_file(project.root().join("end")).expect("it is there");
     let one = Started::of(project.command(&["resume", "--json", "one"]));
-    until("the first has begun", || project.root().join("begun-one").exists());
-    assert!(project.creel(&["worktree", "remove", "w"]).err.contains("session `one` works in"));
+    until("the first has begun", || {
+        project.root().join("begun-one").exists()
+    });
+    assert!(
+        project
+            .creel(&["worktree", "remove", "w"])
+            .err
+            .contains("session `one` works in")
+    );
     project.write("end", "");
     assert_eq!(one.end().code, 0);
 }
@@ -586,11 +975,30 @@ fn of_several_starts_in_one_worktree_one_runs() {
                  done; echo '<promise>COMPLETE</promise>'";
     let project = repository(&config(agent, "worktree: { keep: always }"));
     project.write("end", "");
-    assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "first", "--worktree", "w", "x"]).code, 0);
+    assert_eq!(
+        project
+            .creel(&[
+                "run",
+                "--headless",
+                "--trust",
+                "-s",
+                "first",
+                "--worktree",
+                "w",
+                "x"
+            ])
+            .code,
+        0
+    );
     fs::remove_file(project.root().join("end")).expect("it is there");
     let start = |name: &str| {
-        let mut command = project.command(&["run", "--headless", "-s", name, "--worktree", "w", "x"]);
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().expect("creel starts")
+        let mut command =
+            project.command(&["run", "--headless", "-s", name, "--worktree", "w", "x"]);
+        command
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("creel starts")
     };
     let mut all: Vec<_> = ["a", "b", "c"].map(start).into();
     // The refused ones end at once.
@@ -613,7 +1021,10 @@ fn of_several_starts_in_one_worktree_one_runs() {
 #[test]
 fn a_failed_setup_is_tried_again() {
     let settings = "worktree: { setup: ['test -e ../../../tools'] }\nmax_consecutive_errors: 1";
-    let project = repository(&config(&format!("[ -e ../../../go ] && {COMMITS}"), settings));
+    let project = repository(&config(
+        &format!("[ -e ../../../go ] && {COMMITS}"),
+        settings,
+    ));
     project.write("tools", "");
     assert_eq!(project.run().code, 1);
     assert_eq!(project.creel(&["worktree", "remove", "s"]).code, 0);
@@ -622,7 +1033,11 @@ fn a_failed_setup_is_tried_again() {
     for _ in 0..2 {
         let refused = project.creel(&["resume", "--headless", "s"]);
         assert_eq!(refused.code, 1, "{}", refused.err);
-        assert!(refused.err.contains("the worktree is not ready"), "{}", refused.err);
+        assert!(
+            refused.err.contains("the worktree is not ready"),
+            "{}",
+            refused.err
+        );
     }
     project.write("tools", "");
     assert_eq!(project.creel(&["resume", "--headless", "s"]).code, 0);
@@ -631,7 +1046,10 @@ fn a_failed_setup_is_tried_again() {
 #[test]
 fn a_folder_beside_the_project_works_too() {
     let agent = format!("[ -e $CREEL_PROJECT/go ] && {COMMITS}");
-    let project = repository(&config(&agent, "worktree: { folder: ../trees }\nmax_consecutive_errors: 1"));
+    let project = repository(&config(
+        &agent,
+        "worktree: { folder: ../trees }\nmax_consecutive_errors: 1",
+    ));
     assert_eq!(project.run().code, 1);
     let trees = project.root().with_file_name("trees");
     assert!(trees.join("s").exists());
@@ -639,5 +1057,8 @@ fn a_folder_beside_the_project_works_too() {
     project.write("go", "");
     let ran = project.creel(&["resume", "--headless", "s"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(git(&project, &["log", "-1", "--format=%s", "creel/s"]), "made");
+    assert_eq!(
+        git(&project, &["log", "-1", "--format=%s", "creel/s"]),
+        "made"
+    );
 }

@@ -1,10 +1,11 @@
 //! The connection to an agent: its process and the protocol.
 //!
-//! Owns the start, the end, and the agent's requests to creel. Does not know about turns: see [`super`].
+//! Owns the start, the end, and the agent's requests to creel. Does not know about turns: see
+//! [`super`].
 //!
 //! # Invariants
-//! - Every request of the agent reaches the owner of the connection, together with its responder. A dropped request is
-//!   answered with an error.
+//! - Every request of the agent reaches the owner of the connection, together with its responder. A
+//!   dropped request is answered with an error.
 //! - After it was closed or dropped, nothing of the agent is left running.
 
 use std::{path::Path, time::Duration};
@@ -40,8 +41,8 @@ use crate::process::{
 pub(super) const BACKLOG: usize = 256;
 /// Bytes that are buffered for the protocol library.
 pub(super) const PIPE: usize = 256 << 10;
-/// How long to wait for the last output of an agent that has ended. A process that it left running can keep its streams
-/// open indefinitely.
+/// How long to wait for the last output of an agent that has ended. A process that it left running
+/// can keep its streams open indefinitely.
 const LAST_OUTPUT: Duration = Duration::from_secs(5);
 /// Bytes of one line of standard error that are logged.
 const COMPLAINT: u64 = 4 << 10;
@@ -53,7 +54,10 @@ pub(super) enum AcpEvent {
         session: String,
         update: Value,
     },
-    Permission(Box<s::RequestPermissionRequest>, Responder<s::RequestPermissionResponse>),
+    Permission(
+        Box<s::RequestPermissionRequest>,
+        Responder<s::RequestPermissionResponse>,
+    ),
     /// A request to creel.
     Wants(Box<AcpServiceRequest>),
     /// The engine's decision about such a request.
@@ -66,11 +70,23 @@ pub(super) enum AcpEvent {
 pub(super) enum AcpServiceRequest {
     Read(s::ReadTextFileRequest, Responder<s::ReadTextFileResponse>),
     Write(s::WriteTextFileRequest, Responder<s::WriteTextFileResponse>),
-    CreateTerminal(s::CreateTerminalRequest, Responder<s::CreateTerminalResponse>),
-    TerminalOutput(s::TerminalOutputRequest, Responder<s::TerminalOutputResponse>),
-    WaitForTerminal(s::WaitForTerminalExitRequest, Responder<s::WaitForTerminalExitResponse>),
+    CreateTerminal(
+        s::CreateTerminalRequest,
+        Responder<s::CreateTerminalResponse>,
+    ),
+    TerminalOutput(
+        s::TerminalOutputRequest,
+        Responder<s::TerminalOutputResponse>,
+    ),
+    WaitForTerminal(
+        s::WaitForTerminalExitRequest,
+        Responder<s::WaitForTerminalExitResponse>,
+    ),
     KillTerminal(s::KillTerminalRequest, Responder<s::KillTerminalResponse>),
-    ReleaseTerminal(s::ReleaseTerminalRequest, Responder<s::ReleaseTerminalResponse>),
+    ReleaseTerminal(
+        s::ReleaseTerminalRequest,
+        Responder<s::ReleaseTerminalResponse>,
+    ),
 }
 
 impl AcpServiceRequest {
@@ -109,7 +125,11 @@ impl AcpConnection {
         let (companion, streams) = PipedProcess::start(spec)?;
         let (hear, heard) = mpsc::channel(BACKLOG);
         let (near, far) = tokio::io::duplex(PIPE);
-        let (noise, complaints, gone) = (SharedTail::new(), SharedTail::new(), CancellationToken::new());
+        let (noise, complaints, gone) = (
+            SharedTail::new(),
+            SharedTail::new(),
+            CancellationToken::new(),
+        );
         let attention = ActiveTurnFlag::default();
         let reading = tokio::spawn({
             let (heard, noise, gone) = (hear.clone(), noise.clone(), gone.clone());
@@ -123,7 +143,9 @@ impl AcpConnection {
         let (ready, connection) = oneshot::channel();
         let transport = ByteStreams::new(streams.stdin.compat_write(), far.compat());
         let speaking = tokio::spawn(speak(transport, hear.clone(), ready));
-        let connection = connection.await.map_err(|_| std::io::Error::other("creel could not start the protocol"))?;
+        let connection = connection
+            .await
+            .map_err(|_| std::io::Error::other("creel could not start the protocol"))?;
         Ok(Self {
             companion,
             connection,
@@ -134,7 +156,10 @@ impl AcpConnection {
             noise,
             complaints,
             speaking: Some(AbortOnDropHandle::new(speaking)),
-            readers: [AbortOnDropHandle::new(reading), AbortOnDropHandle::new(complaining)],
+            readers: [
+                AbortOnDropHandle::new(reading),
+                AbortOnDropHandle::new(complaining),
+            ],
         })
     }
 
@@ -157,7 +182,9 @@ impl AcpConnection {
 
     /// Cancels the agent's turn. Ignores an agent that is gone already.
     pub(super) fn cancel(&self, session: &s::SessionId) {
-        let _ = self.connection.send_notification(s::CancelNotification::new(session.clone()));
+        let _ = self
+            .connection
+            .send_notification(s::CancelNotification::new(session.clone()));
     }
 
     /// How the agent ended, and its last output.
@@ -165,10 +192,18 @@ impl AcpConnection {
         let end = self.companion.ended().await;
         // The last output might not have been read yet.
         let deadline = Instant::now() + LAST_OUTPUT;
-        for reader in self.readers.iter_mut().filter(|reader| end.is_some() && !reader.is_finished()) {
+        for reader in self
+            .readers
+            .iter_mut()
+            .filter(|reader| end.is_some() && !reader.is_finished())
+        {
             let _ = timeout_at(deadline, reader).await;
         }
-        AcpProcessExit { end, complaints: self.complaints.text(), noise: self.noise.text() }
+        AcpProcessExit {
+            end,
+            complaints: self.complaints.text(),
+            noise: self.noise.text(),
+        }
     }
 
     /// The end of its standard error, while it still runs.
@@ -193,7 +228,11 @@ pub(super) struct AcpProcessExit {
 impl AcpProcessExit {
     /// The end of standard error, or of the output that was not a message.
     pub(super) fn last_words(&self) -> &str {
-        if self.complaints.is_empty() { &self.noise } else { &self.complaints }
+        if self.complaints.is_empty() {
+            &self.noise
+        } else {
+            &self.complaints
+        }
     }
 }
 
@@ -202,7 +241,10 @@ async fn listen(stderr: ChildStderr, complaints: SharedTail) {
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();
     // A long line is logged in pieces. Only its end is stored.
-    while let Ok(n) = (&mut lines).take(COMPLAINT).read_until(b'\n', &mut line).await
+    while let Ok(n) = (&mut lines)
+        .take(COMPLAINT)
+        .read_until(b'\n', &mut line)
+        .await
         && n > 0
     {
         tracing::info!(target: "agent", "{}", String::from_utf8_lossy(line.trim_ascii_end()));
@@ -211,8 +253,8 @@ async fn listen(stderr: ChildStderr, complaints: SharedTail) {
     }
 }
 
-/// Speaks the protocol until the agent closes its output. Each handler delays all others, so a handler waits for
-/// nothing but room in the queue.
+/// Speaks the protocol until the agent closes its output. Each handler delays all others, so a
+/// handler waits for nothing but room in the queue.
 async fn speak(
     transport: ByteStreams<
         tokio_util::compat::Compat<tokio::process::ChildStdin>,
@@ -225,9 +267,13 @@ async fn speak(
     macro_rules! pass_on {
         ($request:ty, $response:ty, $make:path) => {{
             let hear = hear.clone();
-            async move |request: $request, responder: Responder<$response>, _: ConnectionTo<Agent>| {
+            async move |request: $request,
+                        responder: Responder<$response>,
+                        _: ConnectionTo<Agent>| {
                 // If the receiver is gone, the dropped responder answers.
-                let _ = hear.send(AcpEvent::Wants(Box::new($make(request, responder)))).await;
+                let _ = hear
+                    .send(AcpEvent::Wants(Box::new($make(request, responder))))
+                    .await;
                 Ok(())
             }
         }};
@@ -235,7 +281,9 @@ async fn speak(
     let permission = {
         let hear = hear.clone();
         async move |request: s::RequestPermissionRequest, responder, _: ConnectionTo<Agent>| {
-            let _ = hear.send(AcpEvent::Permission(Box::new(request), responder)).await;
+            let _ = hear
+                .send(AcpEvent::Permission(Box::new(request), responder))
+                .await;
             Ok(())
         }
     };
@@ -243,29 +291,60 @@ async fn speak(
         .v1()
         .name("creel")
         .on_receive_request(permission, on!())
-        .on_receive_request(pass_on!(s::ReadTextFileRequest, s::ReadTextFileResponse, AcpServiceRequest::Read), on!())
         .on_receive_request(
-            pass_on!(s::WriteTextFileRequest, s::WriteTextFileResponse, AcpServiceRequest::Write),
+            pass_on!(
+                s::ReadTextFileRequest,
+                s::ReadTextFileResponse,
+                AcpServiceRequest::Read
+            ),
             on!(),
         )
         .on_receive_request(
-            pass_on!(s::CreateTerminalRequest, s::CreateTerminalResponse, AcpServiceRequest::CreateTerminal),
+            pass_on!(
+                s::WriteTextFileRequest,
+                s::WriteTextFileResponse,
+                AcpServiceRequest::Write
+            ),
             on!(),
         )
         .on_receive_request(
-            pass_on!(s::TerminalOutputRequest, s::TerminalOutputResponse, AcpServiceRequest::TerminalOutput),
+            pass_on!(
+                s::CreateTerminalRequest,
+                s::CreateTerminalResponse,
+                AcpServiceRequest::CreateTerminal
+            ),
             on!(),
         )
         .on_receive_request(
-            pass_on!(s::WaitForTerminalExitRequest, s::WaitForTerminalExitResponse, AcpServiceRequest::WaitForTerminal),
+            pass_on!(
+                s::TerminalOutputRequest,
+                s::TerminalOutputResponse,
+                AcpServiceRequest::TerminalOutput
+            ),
             on!(),
         )
         .on_receive_request(
-            pass_on!(s::KillTerminalRequest, s::KillTerminalResponse, AcpServiceRequest::KillTerminal),
+            pass_on!(
+                s::WaitForTerminalExitRequest,
+                s::WaitForTerminalExitResponse,
+                AcpServiceRequest::WaitForTerminal
+            ),
             on!(),
         )
         .on_receive_request(
-            pass_on!(s::ReleaseTerminalRequest, s::ReleaseTerminalResponse, AcpServiceRequest::ReleaseTerminal),
+            pass_on!(
+                s::KillTerminalRequest,
+                s::KillTerminalResponse,
+                AcpServiceRequest::KillTerminal
+            ),
+            on!(),
+        )
+        .on_receive_request(
+            pass_on!(
+                s::ReleaseTerminalRequest,
+                s::ReleaseTerminalResponse,
+                AcpServiceRequest::ReleaseTerminal
+            ),
             on!(),
         )
         .connect_with(transport, async move |connection: ConnectionTo<Agent>| {
@@ -279,6 +358,16 @@ async fn speak(
     }
 }
 
-pub(super) fn spec(command: &str, cwd: &Path, env: Vec<(String, String)>, mark: String) -> PipedProcessSpec {
-    PipedProcessSpec { command: command.to_owned(), cwd: cwd.to_owned(), env, mark }
+pub(super) fn spec(
+    command: &str,
+    cwd: &Path,
+    env: Vec<(String, String)>,
+    mark: String,
+) -> PipedProcessSpec {
+    PipedProcessSpec {
+        command: command.to_owned(),
+        cwd: cwd.to_owned(),
+        env,
+        mark,
+    }
 }

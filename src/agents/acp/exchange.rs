@@ -91,7 +91,11 @@ impl AcpAnswer {
     /// Adds a chunk. Returns whether it begins a new message.
     fn hear(&mut self, text: &str, message: Option<String>) -> MessageBoundary {
         let ended = self.message != message && !self.last.is_empty();
-        let another = if ended && !self.last.ends_with('\n') { MessageBoundary::Begins } else { MessageBoundary::No };
+        let another = if ended && !self.last.ends_with('\n') {
+            MessageBoundary::Begins
+        } else {
+            MessageBoundary::No
+        };
         if ended {
             self.interrupt();
         }
@@ -129,7 +133,17 @@ impl<'a> AcpExchange<'a> {
     ) -> Self {
         let stop = CancellationToken::new();
         let (heard, held, end) = (AcpAnswer::default(), None, stop.clone().drop_guard());
-        Self { link, updates, services, listening, conversation, heard, held, stop, _end: end }
+        Self {
+            link,
+            updates,
+            services,
+            listening,
+            conversation,
+            heard,
+            held,
+            stop,
+            _end: end,
+        }
     }
 
     /// Waits for the answer, and forwards everything else meanwhile.
@@ -203,8 +217,9 @@ impl<'a> AcpExchange<'a> {
         self.take_in(&mut asked).await;
     }
 
-    /// Drops text since the last turn, because it is not part of this one. Serves other requests, but returns
-    /// permission requests to the caller. Waits a while for an agent that still sends text.
+    /// Drops text since the last turn, because it is not part of this one. Serves other requests,
+    /// but returns permission requests to the caller. Waits a while for an agent that still sends
+    /// text.
     async fn forget_the_past(&mut self) -> Vec<AcpEvent> {
         let (mut before, mut asked) = (0, Vec::new());
         for _ in 0..PAUSES {
@@ -241,7 +256,11 @@ impl<'a> AcpExchange<'a> {
     pub(super) async fn until_quiet(&mut self, silence: Duration, at_most: Duration) {
         let end = Instant::now() + at_most;
         let mut batch = Vec::with_capacity(BATCH);
-        while Instant::now() < end && timeout(silence, self.link.heard.recv_many(&mut batch, BATCH)).await.is_ok() {
+        while Instant::now() < end
+            && timeout(silence, self.link.heard.recv_many(&mut batch, BATCH))
+                .await
+                .is_ok()
+        {
             self.take_in(&mut batch).await;
         }
     }
@@ -268,15 +287,24 @@ impl<'a> AcpExchange<'a> {
     }
 
     async fn hear(&mut self, chunk: TextChunk) {
-        if chunk.text.is_empty() || self.listening == UpdateOrigin::Replay || self.is_foreign(&chunk.session) {
+        if chunk.text.is_empty()
+            || self.listening == UpdateOrigin::Replay
+            || self.is_foreign(&chunk.session)
+        {
             return;
         }
-        if self.held.as_ref().is_some_and(|held| held.kind != chunk.kind) {
+        if self
+            .held
+            .as_ref()
+            .is_some_and(|held| held.kind != chunk.kind)
+        {
             self.pass_on().await;
         }
         let mut text = chunk.text;
         // The text alone does not show where one message ends and the next begins.
-        if chunk.kind == ChunkKind::Said && self.heard.hear(&text, chunk.message) == MessageBoundary::Begins {
+        if chunk.kind == ChunkKind::Said
+            && self.heard.hear(&text, chunk.message) == MessageBoundary::Begins
+        {
             text.insert_str(0, "\n\n");
         }
         let held = self.held.get_or_insert_with(|| BufferedText {
@@ -301,14 +329,16 @@ impl<'a> AcpExchange<'a> {
     }
 
     fn is_foreign(&self, session: &str) -> bool {
-        self.conversation.as_ref().is_some_and(|own| &*own.0 != session)
+        self.conversation
+            .as_ref()
+            .is_some_and(|own| &*own.0 != session)
     }
 
     async fn happened(&mut self, what: AcpEvent) {
         match what {
             AcpEvent::Text(_) => {}
-            AcpEvent::Update { session, .. } if self.listening == UpdateOrigin::Replay || self.is_foreign(&session) => {
-            }
+            AcpEvent::Update { session, .. }
+                if self.listening == UpdateOrigin::Replay || self.is_foreign(&session) => {}
             AcpEvent::Update { update, .. } => {
                 if let Some(update) = self.services.book.update(&update) {
                     match &update {
@@ -326,15 +356,23 @@ impl<'a> AcpExchange<'a> {
                 }
             }
             AcpEvent::Terminal(TerminalEvent::Started(group)) => self.updates.process(group),
-            AcpEvent::Terminal(TerminalEvent::Ended(call)) => self.updates.update(AgentUpdate::ToolUpdated(call)).await,
+            AcpEvent::Terminal(TerminalEvent::Ended(call)) => {
+                self.updates.update(AgentUpdate::ToolUpdated(call)).await;
+            }
             AcpEvent::Permission(request, responder) => {
-                self.services.ask(*request, responder, self.updates, &self.stop).await;
+                self.services
+                    .ask(*request, responder, self.updates, &self.stop)
+                    .await;
             }
             AcpEvent::Wants(wanted) => {
-                self.services.serve(*wanted, self.updates, &self.link.hear, &self.stop).await;
+                self.services
+                    .serve(*wanted, self.updates, &self.link.hear, &self.stop)
+                    .await;
             }
             AcpEvent::Decided(decided) => {
-                self.services.carry_out(*decided, self.updates, &self.link.hear).await;
+                self.services
+                    .carry_out(*decided, self.updates, &self.link.hear)
+                    .await;
             }
         }
     }

@@ -35,7 +35,9 @@ impl AcpAgent {
         match broken {
             AcpRequestError::Cancelled => TurnAbortReason::Cancelled,
             AcpRequestError::TooLate => TurnAbortReason::TooLate,
-            AcpRequestError::Gone => TurnAbortReason::Failed(self.death(&link.obituary().await, what)),
+            AcpRequestError::Gone => {
+                TurnAbortReason::Failed(self.death(&link.obituary().await, what))
+            }
             AcpRequestError::Answered(error) if link.gone.is_cancelled() || is_hung_up(&error) => {
                 TurnAbortReason::Failed(self.death(&link.obituary().await, what))
             }
@@ -58,7 +60,12 @@ impl AcpAgent {
 
     /// The agent speaks another version of the protocol.
     pub(super) fn stranger(&self, hello: &s::InitializeResponse) -> TurnFailure {
-        let install = self.known.install.as_ref().map(|how| format!(" ({how})")).unwrap_or_default();
+        let install = self
+            .known
+            .install
+            .as_ref()
+            .map(|how| format!(" ({how})"))
+            .unwrap_or_default();
         TurnFailure::new(format!(
             "the agent speaks version {} of the Agent Client Protocol, but creel speaks version 1. Install a version \
              of the agent that speaks version 1{install}",
@@ -69,7 +76,10 @@ impl AcpAgent {
     fn refusal(&self, error: &Error, what: &str, complaints: &str, methods: &str) -> TurnFailure {
         if i32::from(error.code) == AUTH_REQUIRED {
             let how = self.known.login.clone().unwrap_or_else(|| match methods {
-                "" => format!("start `{}` by hand and follow its instructions", self.command),
+                "" => format!(
+                    "start `{}` by hand and follow its instructions",
+                    self.command
+                ),
                 methods => format!("with the agent's own program, which offers: {methods}"),
             });
             return TurnFailure::new(format!(
@@ -91,15 +101,24 @@ impl AcpAgent {
         let said = obituary.last_words();
         let how = match &obituary.end {
             Some(ProcessEnd::Exit(127)) => {
-                return failure::not_installed("the agent was not found", &self.command, said, &self.known);
+                return failure::not_installed(
+                    "the agent was not found",
+                    &self.command,
+                    said,
+                    &self.known,
+                );
             }
             Some(ProcessEnd::Exit(0)) => "ended by itself".to_owned(),
             // The shell reports a signal this way.
-            Some(ProcessEnd::Exit(code @ 129..160)) => format!("was killed by signal {}", code - 128),
+            Some(ProcessEnd::Exit(code @ 129..160)) => {
+                format!("was killed by signal {}", code - 128)
+            }
             Some(ProcessEnd::Exit(code)) => format!("ended with exit {code}"),
             Some(ProcessEnd::Signal(signal)) => format!("was killed by signal {signal}"),
             Some(ProcessEnd::SpawnFailed(why)) => why.clone(),
-            Some(ProcessEnd::TimedOut | ProcessEnd::Cancelled) | None => "closed its output".to_owned(),
+            Some(ProcessEnd::TimedOut | ProcessEnd::Cancelled) | None => {
+                "closed its output".to_owned()
+            }
         };
         failure::explain(&format!("the agent {what}: it {how}"), said, &self.known)
     }
@@ -120,36 +139,59 @@ pub(super) fn not_a_word(waited: TimeSpan) -> TurnFailure {
          or refuse requests, and many agents retry without a message. See creel's log for the agent's error output, or \
          raise turn_timeout until the agent reports the error itself"
     );
-    TurnFailure { silent: true, ..TurnFailure::new(message) }
+    TurnFailure {
+        silent: true,
+        ..TurnFailure::new(message)
+    }
 }
 
-/// The part of standard error after `before`. Only the end of it is stored, so `before` can be gone.
+/// The part of standard error after `before`. Only the end of it is stored, so `before` can be
+/// gone.
 pub(super) fn newer(before: &str, now: String) -> String {
     now.strip_prefix(before).map(str::to_owned).unwrap_or(now)
 }
 
 /// Whether the connection broke, as opposed to an error that the agent sent.
 pub(super) fn is_hung_up(error: &Error) -> bool {
-    error.data.as_ref().is_some_and(|data| data["reason"] == "connection_terminated")
+    error
+        .data
+        .as_ref()
+        .is_some_and(|data| data["reason"] == "connection_terminated")
 }
 
 /// An error's text with its code, for which some agents use the server's HTTP status.
 pub(super) fn words(error: &Error) -> String {
     let number = i32::from(error.code);
-    let status = if (100..600).contains(&number) { format!("{number} ") } else { String::new() };
+    let status = if (100..600).contains(&number) {
+        format!("{number} ")
+    } else {
+        String::new()
+    };
     let data = match &error.data {
         None | Some(serde_json::Value::Null) => String::new(),
         Some(serde_json::Value::String(text)) => text.clone(),
         // Some agents put the reason into one field among many.
-        Some(data) => match ["details", "message", "error"].into_iter().find_map(|name| data[name].as_str()) {
+        Some(data) => match ["details", "message", "error"]
+            .into_iter()
+            .find_map(|name| data[name].as_str())
+        {
             Some(reason) => reason.to_owned(),
             None => limited(&data.to_string(), 300),
         },
     };
-    let more = if data.is_empty() || data == error.message { String::new() } else { format!(": {data}") };
+    let more = if data.is_empty() || data == error.message {
+        String::new()
+    } else {
+        format!(": {data}")
+    };
     format!("{status}{}{more}", error.message)
 }
 
 pub(super) fn login_methods(hello: &s::InitializeResponse) -> String {
-    hello.auth_methods.iter().map(|method| method.name().to_owned()).collect::<Vec<_>>().join(", ")
+    hello
+        .auth_methods
+        .iter()
+        .map(|method| method.name().to_owned())
+        .collect::<Vec<_>>()
+        .join(", ")
 }

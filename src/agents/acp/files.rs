@@ -1,8 +1,8 @@
 //! Files that creel reads and writes for an agent.
 //!
 //! # Invariants
-//! - creel reads, writes and creates nothing outside the project's folder, whatever links there are, even if another
-//!   process changes them at the same time.
+//! - creel reads, writes and creates nothing outside the project's folder, whatever links there
+//!   are, even if another process changes them at the same time.
 //! - creel never writes a file that the session's guard protects.
 
 use std::{
@@ -53,18 +53,32 @@ pub(super) struct GuardedProjectDir {
 
 impl GuardedProjectDir {
     pub(super) fn new(root: &Path, guard: Arc<PathGuard>) -> Self {
-        Self { premises: ProjectDir::new(root), guard }
+        Self {
+            premises: ProjectDir::new(root),
+            guard,
+        }
     }
 
     /// Reads a file, or some of its lines. `line` counts from 1.
-    pub(super) fn read(&self, path: &Path, line: Option<u32>, limit: Option<u32>) -> Result<String, ServedFileError> {
-        let bytes = self.premises.read(path, READ_MAX).map_err(|why| self.because(path, why))?;
-        let text = String::from_utf8(bytes).map_err(|_| ServedFileError::NotText(path.to_owned()))?;
+    pub(super) fn read(
+        &self,
+        path: &Path,
+        line: Option<u32>,
+        limit: Option<u32>,
+    ) -> Result<String, ServedFileError> {
+        let bytes = self
+            .premises
+            .read(path, READ_MAX)
+            .map_err(|why| self.because(path, why))?;
+        let text =
+            String::from_utf8(bytes).map_err(|_| ServedFileError::NotText(path.to_owned()))?;
         if line.is_none() && limit.is_none() {
             return Ok(text);
         }
         let first = usize::try_from(line.unwrap_or(1).saturating_sub(1)).unwrap_or(usize::MAX);
-        let count = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let count = limit.map_or(usize::MAX, |limit| {
+            usize::try_from(limit).unwrap_or(usize::MAX)
+        });
         Ok(text.split_inclusive('\n').skip(first).take(count).collect())
     }
 
@@ -83,17 +97,27 @@ impl GuardedProjectDir {
     /// Writes a file and creates the folders on the way. Returns the diff.
     pub(super) fn write(&self, path: &Path, text: &str) -> Result<String, ServedFileError> {
         let change = self.preview(path, text)?;
-        self.make_folders(path).map_err(|why| self.because(path, why))?;
-        let place = self.premises.inside(path).map_err(|why| self.because(path, why))?;
+        self.make_folders(path)
+            .map_err(|why| self.because(path, why))?;
+        let place = self
+            .premises
+            .inside(path)
+            .map_err(|why| self.because(path, why))?;
         // Check again: a link can have appeared.
         self.permit(path, &place)?;
-        self.overwrite(&place, text).map_err(|why| self.because(path, why))?;
+        self.overwrite(&place, text)
+            .map_err(|why| self.because(path, why))?;
         Ok(change)
     }
 
     fn permit(&self, path: &Path, real: &Path) -> Result<(), ServedFileError> {
-        let refused = |why| ServedFileError::Guarded { path: path.to_owned(), why };
-        self.guard.refuses(real).map_or(Ok(()), |why| Err(refused(why)))
+        let refused = |why| ServedFileError::Guarded {
+            path: path.to_owned(),
+            why,
+        };
+        self.guard
+            .refuses(real)
+            .map_or(Ok(()), |why| Err(refused(why)))
     }
 
     fn overwrite(&self, place: &Path, text: &str) -> Result<(), OpenError> {
@@ -106,11 +130,13 @@ impl GuardedProjectDir {
 
     /// A folder in which an agent can run a command.
     pub(super) fn folder(&self, path: Option<&Path>) -> Result<PathBuf, ServedFileError> {
-        self.premises.folder(path).map_err(|why| self.because(path.unwrap_or(Path::new(".")), why))
+        self.premises
+            .folder(path)
+            .map_err(|why| self.because(path.unwrap_or(Path::new(".")), why))
     }
 
-    /// The target of a path relative to the project's folder, with links resolved as far as the path exists. For a new
-    /// file, its existing parent folders are resolved.
+    /// The target of a path relative to the project's folder, with links resolved as far as the
+    /// path exists. For a new file, its existing parent folders are resolved.
     pub(super) fn leads_to(&self, path: &Path) -> String {
         self.relative(&self.real(path))
     }
@@ -121,17 +147,27 @@ impl GuardedProjectDir {
             let rest = wanted.strip_prefix(ancestor).ok()?;
             Some(ancestor.canonicalize().ok()?.join(rest))
         };
-        wanted.ancestors().find_map(resolved).unwrap_or_else(|| wanted.clone())
+        wanted
+            .ancestors()
+            .find_map(resolved)
+            .unwrap_or_else(|| wanted.clone())
     }
 
     fn relative(&self, place: &Path) -> String {
-        place.strip_prefix(self.premises.root()).unwrap_or(place).display().to_string()
+        place
+            .strip_prefix(self.premises.root())
+            .unwrap_or(place)
+            .display()
+            .to_string()
     }
 
     fn because(&self, path: &Path, why: OpenError) -> ServedFileError {
         let path = path.to_owned();
         match why {
-            OpenError::Outside => ServedFileError::Outside { path, root: self.premises.root().to_owned() },
+            OpenError::Outside => ServedFileError::Outside {
+                path,
+                root: self.premises.root().to_owned(),
+            },
             OpenError::Missing => ServedFileError::Missing(path),
             OpenError::NotAFile => ServedFileError::NotAFile(path),
             OpenError::TooLarge(size) => ServedFileError::TooLarge { path, size },
@@ -149,13 +185,18 @@ impl GuardedProjectDir {
             missing.push(folder.to_owned());
             parent = folder.parent();
         }
-        if missing.iter().any(|folder| folder.components().any(|part| part == Component::ParentDir)) {
+        if missing
+            .iter()
+            .any(|folder| folder.components().any(|part| part == Component::ParentDir))
+        {
             return Err(OpenError::Outside);
         }
         for folder in missing.iter().rev() {
             let place = self.premises.inside(folder)?;
             match std::fs::create_dir(&place) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(error.into());
+                }
                 Ok(()) | Err(_) => {}
             }
         }
@@ -186,20 +227,37 @@ mod tests {
         symlink(elsewhere.join("secret"), project.join("leak")).expect("a link");
         symlink(elsewhere.join("new"), project.join("dangling")).expect("a link");
         symlink(project.join("src"), project.join("in")).expect("a link");
-        Scene { _whole: whole, project, elsewhere }
+        Scene {
+            _whole: whole,
+            project,
+            elsewhere,
+        }
     }
 
     #[test]
     fn what_is_inside_is_read_and_written() {
         let scene = scene();
         let premises = GuardedProjectDir::new(&scene.project, Arc::default());
-        let read = |path: &str, line, limit| premises.read(Path::new(path), line, limit).expect("text");
+        let read =
+            |path: &str, line, limit| premises.read(Path::new(path), line, limit).expect("text");
         assert_eq!(read("src/a.txt", None, None), "one\ntwo\nthree\n");
         assert_eq!(read("in/a.txt", Some(2), Some(1)), "two\n");
-        assert_eq!(premises.read(&scene.project.join("src/../src/a.txt"), Some(3), None).expect("text"), "three\n");
-        let diff = premises.write(Path::new("in/a.txt"), "one\ntwo\n").expect("written");
-        assert!(diff.contains("-three") && diff.starts_with("--- src/a.txt"), "{diff}");
-        premises.write(Path::new("new/folder/b.txt"), "new\n").expect("written");
+        assert_eq!(
+            premises
+                .read(&scene.project.join("src/../src/a.txt"), Some(3), None)
+                .expect("text"),
+            "three\n"
+        );
+        let diff = premises
+            .write(Path::new("in/a.txt"), "one\ntwo\n")
+            .expect("written");
+        assert!(
+            diff.contains("-three") && diff.starts_with("--- src/a.txt"),
+            "{diff}"
+        );
+        premises
+            .write(Path::new("new/folder/b.txt"), "new\n")
+            .expect("written");
         assert_eq!(read("new/folder/b.txt", None, None), "new\n");
     }
 
@@ -218,14 +276,30 @@ mod tests {
             "..",
             ".",
         ];
-        for path in ways.iter().map(PathBuf::from).chain([secret.clone(), PathBuf::from("/etc/passwd")]) {
-            assert!(premises.read(&path, None, None).is_err(), "read {}", path.display());
-            assert!(premises.write(&path, "overwritten").is_err(), "wrote {}", path.display());
+        for path in ways
+            .iter()
+            .map(PathBuf::from)
+            .chain([secret.clone(), PathBuf::from("/etc/passwd")])
+        {
+            assert!(
+                premises.read(&path, None, None).is_err(),
+                "read {}",
+                path.display()
+            );
+            assert!(
+                premises.write(&path, "overwritten").is_err(),
+                "wrote {}",
+                path.display()
+            );
         }
         assert_eq!(fs::read_to_string(&secret).expect("text"), "secret");
         assert_eq!(fs::read_dir(&scene.elsewhere).expect("a folder").count(), 1);
         assert!(premises.write(Path::new("out/deep/er/x"), "x").is_err());
-        assert!(premises.write(Path::new("missing/../../elsewhere/x"), "x").is_err());
+        assert!(
+            premises
+                .write(Path::new("missing/../../elsewhere/x"), "x")
+                .is_err()
+        );
         assert!(premises.folder(Some(Path::new("out"))).is_err());
         assert!(premises.folder(Some(Path::new("src"))).is_ok());
     }
@@ -235,9 +309,17 @@ mod tests {
         let scene = scene();
         let premises = GuardedProjectDir::new(&scene.project, Arc::default());
         fs::write(scene.project.join("binary"), [0xff, 0xfe]).expect("a file");
-        let said = |path: &str| premises.read(Path::new(path), None, None).expect_err("not served").to_string();
+        let said = |path: &str| {
+            premises
+                .read(Path::new(path), None, None)
+                .expect_err("not served")
+                .to_string()
+        };
         assert_eq!(said("binary"), "binary is not text");
-        assert_eq!(said("nothing"), "Resource not found: nothing does not exist");
+        assert_eq!(
+            said("nothing"),
+            "Resource not found: nothing does not exist"
+        );
         assert_eq!(said("src"), "src is not a regular file");
         rustix::fs::mknodat(
             rustix::fs::CWD,

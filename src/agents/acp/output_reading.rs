@@ -1,7 +1,7 @@
 //! Reads an agent's output without a process and without a connection.
 //!
-//! Uses the same reader and translation as a turn, for tests with hostile output. The agent's requests are translated
-//! and listed, but not answered.
+//! Uses the same reader and translation as a turn, for tests with hostile output. The agent's
+//! requests are translated and listed, but not answered.
 
 use agent_client_protocol::v1::schema as s;
 use serde::Deserialize as _;
@@ -42,31 +42,47 @@ pub async fn read_output(output: impl AsyncRead + Unpin) -> AcpOutputReading {
     let (near, mut far) = tokio::io::duplex(PIPE);
     let noise = SharedTail::new();
     let mut messages = Vec::new();
-    let reading = reader::read(output, near, (hear, ActiveTurnFlag::default()), noise.clone());
-    let ((), updates, copied) = tokio::join!(reading, collect(heard), far.read_to_end(&mut messages));
+    let reading = reader::read(
+        output,
+        near,
+        (hear, ActiveTurnFlag::default()),
+        noise.clone(),
+    );
+    let ((), updates, copied) =
+        tokio::join!(reading, collect(heard), far.read_to_end(&mut messages));
     if let Err(error) = copied {
         tracing::debug!("cannot read the agent's messages any further: {error}");
     }
     let mut book = AcpConversation::default();
-    let mut reading = AcpOutputReading { noise: noise.text(), ..AcpOutputReading::default() };
+    let mut reading = AcpOutputReading {
+        noise: noise.text(),
+        ..AcpOutputReading::default()
+    };
     for update in updates {
         match update {
             AcpReaderItem::Text(update) => push(&mut reading.updates, update),
             AcpReaderItem::Update(value) => {
-                book.update(&value).into_iter().for_each(|it| push(&mut reading.updates, it));
+                book.update(&value)
+                    .into_iter()
+                    .for_each(|it| push(&mut reading.updates, it));
             }
         }
     }
     for line in messages.split(|byte| *byte == b'\n') {
-        let Ok(value) = serde_json::from_slice::<Value>(line) else { continue };
+        let Ok(value) = serde_json::from_slice::<Value>(line) else {
+            continue;
+        };
         if let Ok(request) = s::RequestPermissionRequest::deserialize(&value["params"]) {
             let (tool, _) = book.asked(request.tool_call);
-            reading.permissions.push((tool, translate::options(request.options)));
+            reading
+                .permissions
+                .push((tool, translate::options(request.options)));
         }
         if let Ok(response) = s::PromptResponse::deserialize(&value["result"]) {
-            reading
-                .spent
-                .extend([UsageScope::Turn, UsageScope::Conversation].map(|about| book.spent(&response, about)));
+            reading.spent.extend(
+                [UsageScope::Turn, UsageScope::Conversation]
+                    .map(|about| book.spent(&response, about)),
+            );
         }
     }
     reading.messages = messages;
@@ -88,17 +104,23 @@ async fn collect(mut heard: mpsc::Receiver<AcpEvent>) -> Vec<AcpReaderItem> {
             })),
             AcpEvent::Update { update, .. } => all.push(AcpReaderItem::Update(update)),
             // Only the protocol library creates these, and it is not used here.
-            AcpEvent::Permission(..) | AcpEvent::Wants(_) | AcpEvent::Decided(_) | AcpEvent::Terminal(_) => {}
+            AcpEvent::Permission(..)
+            | AcpEvent::Wants(_)
+            | AcpEvent::Decided(_)
+            | AcpEvent::Terminal(_) => {}
         }
     }
     all
 }
 
-/// Adds an update. Joins adjacent text, so that the result does not depend on how the output was split.
+/// Adds an update. Joins adjacent text, so that the result does not depend on how the output was
+/// split.
 fn push(updates: &mut Vec<AgentUpdate>, update: AgentUpdate) {
     match (updates.last_mut(), update) {
         (Some(AgentUpdate::Said(before)), AgentUpdate::Said(text))
-        | (Some(AgentUpdate::Thought(before)), AgentUpdate::Thought(text)) => before.push_str(&text),
+        | (Some(AgentUpdate::Thought(before)), AgentUpdate::Thought(text)) => {
+            before.push_str(&text);
+        }
         (_, update) => updates.push(update),
     }
 }

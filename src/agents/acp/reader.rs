@@ -1,13 +1,14 @@
 //! Reads an agent's output line by line.
 //!
-//! Owns the way from bytes to messages. Updates are handled here; everything else goes to the protocol library. Agents
-//! send updates by the hundred thousand, so they must cost little more than reading them: text that arrived together is
-//! forwarded as one chunk.
+//! Owns the way from bytes to messages. Updates are handled here; everything else goes to the
+//! protocol library. Agents send updates by the hundred thousand, so they must cost little more
+//! than reading them: text that arrived together is forwarded as one chunk.
 //!
 //! # Invariants
 //! - Order is preserved: an update is forwarded before anything that the agent printed after it.
-//! - A line that is not a message does no harm. It is stored to explain an error that follows. A message with half a
-//!   character in it still counts, because the agent would wait forever for the answer to its request.
+//! - A line that is not a message does no harm. It is stored to explain an error that follows. A
+//!   message with half a character in it still counts, because the agent would wait forever for the
+//!   answer to its request.
 //! - Text between turns is dropped here. In a queue it would look like a part of the next turn.
 //! - [`LINE_MAX`] bounds the memory.
 
@@ -48,16 +49,24 @@ impl SharedTail {
     }
 
     pub(super) fn push(&self, bytes: &[u8]) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(bytes);
     }
 
     pub(super) fn text(&self) -> String {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).bytes();
+        let bytes = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .bytes();
         String::from_utf8_lossy(&bytes).trim().to_owned()
     }
 }
 
-/// Whether a turn is active, so that text counts. Active until the first turn has ended. Cheap to clone.
+/// Whether a turn is active, so that text counts. Active until the first turn has ended. Cheap to
+/// clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ActiveTurnFlag {
     away: Arc<AtomicBool>,
@@ -186,7 +195,10 @@ pub(super) async fn read(
             continue;
         };
         let whole = looked_at + last;
-        if pass_on(&buffer[..whole], &mut protocol, &listener, &noise).await.is_err() {
+        if pass_on(&buffer[..whole], &mut protocol, &listener, &noise)
+            .await
+            .is_err()
+        {
             return;
         }
         buffer.drain(..=whole);
@@ -229,7 +241,10 @@ async fn pass_on(
                 }
             }
             AcpOutputLine::Noise => {
-                tracing::debug!("the agent printed: {}", String::from_utf8_lossy(&line[..line.len().min(400)]));
+                tracing::debug!(
+                    "the agent printed: {}",
+                    String::from_utf8_lossy(&line[..line.len().min(400)])
+                );
                 noise.push(&line[line.len().saturating_sub(TAIL)..]);
                 noise.push(b"\n");
             }
@@ -277,7 +292,12 @@ fn add(held: &mut Option<TextChunk>, line: ChunkLine<'_>) -> Option<TextChunk> {
         return None;
     }
     let text = update.content.text.into_owned();
-    held.replace(TextChunk { session: session_id.into_owned(), kind, message: update.message_id, text })
+    held.replace(TextChunk {
+        session: session_id.into_owned(),
+        kind,
+        message: update.message_id,
+        text,
+    })
 }
 
 fn sort(line: &[u8]) -> AcpOutputLine<'_> {
@@ -293,12 +313,20 @@ fn sort(line: &[u8]) -> AcpOutputLine<'_> {
         let ChunkContentTag::Text = chunk.params.update.content.tag;
         return AcpOutputLine::Chunk(chunk);
     }
-    let Ok(mut value) = serde_json::from_slice::<Value>(line) else { return AcpOutputLine::Noise };
+    let Ok(mut value) = serde_json::from_slice::<Value>(line) else {
+        return AcpOutputLine::Noise;
+    };
     if value["method"] != "session/update" || !value["id"].is_null() {
         return AcpOutputLine::Message;
     }
-    let session = value["params"]["sessionId"].as_str().unwrap_or_default().to_owned();
-    let update = value.pointer_mut("/params/update").map(Value::take).unwrap_or_default();
+    let session = value["params"]["sessionId"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let update = value
+        .pointer_mut("/params/update")
+        .map(Value::take)
+        .unwrap_or_default();
     AcpOutputLine::Update { session, update }
 }
 
@@ -310,15 +338,22 @@ mod tests {
         let (sender, mut receiver) = mpsc::channel(1_000);
         let (near, mut far) = tokio::io::duplex(1 << 20);
         let noise = SharedTail::new();
-        read(bytes, near, (sender, ActiveTurnFlag::default()), noise.clone()).await;
+        read(
+            bytes,
+            near,
+            (sender, ActiveTurnFlag::default()),
+            noise.clone(),
+        )
+        .await;
         let mut seen = Vec::new();
         while let Some(one) = receiver.recv().await {
             seen.push(match one {
                 AcpEvent::Text(chunk) => format!("{:?} {}", chunk.kind, chunk.text),
                 AcpEvent::Update { update, .. } => format!("update {}", update["sessionUpdate"]),
-                AcpEvent::Permission(..) | AcpEvent::Wants(_) | AcpEvent::Decided(_) | AcpEvent::Terminal(_) => {
-                    "a request".into()
-                }
+                AcpEvent::Permission(..)
+                | AcpEvent::Wants(_)
+                | AcpEvent::Decided(_)
+                | AcpEvent::Terminal(_) => "a request".into(),
             });
         }
         let mut forwarded = String::new();
@@ -327,9 +362,13 @@ mod tests {
     }
 
     fn chunk(kind: &str, text: &str) -> String {
-        let update = serde_json::json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}});
+        let update =
+            serde_json::json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}});
         let params = serde_json::json!({"sessionId": "s", "update": update});
-        format!("{}\n", serde_json::json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+        format!(
+            "{}\n",
+            serde_json::json!({"jsonrpc": "2.0", "method": "session/update", "params": params})
+        )
     }
 
     #[tokio::test]
@@ -343,17 +382,30 @@ mod tests {
             "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n".into(),
         ];
         let (seen, forwarded, noise) = heard(lines.concat().as_bytes()).await;
-        assert_eq!(seen, ["Said ab \"quoted\"\n", "Thought c", "update \"plan\"", "Said d"]);
-        assert_eq!((forwarded.as_str(), noise.as_str()), ("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", ""));
+        assert_eq!(
+            seen,
+            [
+                "Said ab \"quoted\"\n",
+                "Thought c",
+                "update \"plan\"",
+                "Said d"
+            ]
+        );
+        assert_eq!(
+            (forwarded.as_str(), noise.as_str()),
+            ("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", "")
+        );
     }
 
     #[tokio::test]
     async fn half_a_character_costs_neither_text_nor_a_request() {
         let half = chunk("agent_message_chunk", "cut HALF").replace("HALF", "\\ud83d");
-        let request = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"\\ud83d \xff\"}\n";
+        let request =
+            b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"\\ud83d \xff\"}\n";
         let (seen, forwarded, noise) = heard(&[half.as_bytes(), request].concat()).await;
         assert_eq!(seen, ["Said cut \u{fffd}"]);
-        let mended = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"\u{fffd} \u{fffd}\"}\n";
+        let mended =
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"\u{fffd} \u{fffd}\"}\n";
         assert_eq!((forwarded.as_str(), noise.as_str()), (mended, ""));
     }
 
@@ -363,6 +415,9 @@ mod tests {
         let (seen, forwarded, noise) = heard(bytes).await;
         assert_eq!(seen, ["update null"]);
         assert_eq!(forwarded, "[1,2]\n");
-        assert!(noise.starts_with("Loading...\n") && noise.ends_with("null\nlast"), "{noise}");
+        assert!(
+            noise.starts_with("Loading...\n") && noise.ends_with("null\nlast"),
+            "{noise}"
+        );
     }
 }

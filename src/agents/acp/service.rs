@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - Every request is answered once: served, refused with a reason, or cancelled with the turn.
-//! - creel reads, writes and runs nothing that the engine has not allowed, and writes nothing that the guard protects.
+//! - creel reads, writes and runs nothing that the engine has not allowed, and writes nothing that
+//!   the guard protects.
 //! - Each file access and command becomes a tool call, so that the user sees it.
 
 use std::{
@@ -36,8 +37,8 @@ use crate::{
     },
     engine::{
         conversation::{
-            AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind, PermissionSource,
-            ToolCall, ToolKind, ToolStatus,
+            AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind,
+            PermissionSource, ToolCall, ToolKind, ToolStatus,
         },
         policy::{AgentFacts, ServicePolicy},
         wording::counted,
@@ -49,8 +50,7 @@ const NOT_FOUND: i32 = -32002;
 /// The option that allows a request to creel.
 const ALLOW: &str = "allow_once";
 /// The error that the agent gets for a refused request.
-const DENIED: &str =
-    "permission denied: the user or creel's config (`gates.permissions`, `permissions:`) does not allow this";
+const DENIED: &str = "permission denied: the user or creel's config (`gates.permissions`, `permissions:`) does not allow this";
 /// The error for a request that had no decision when its turn ended.
 const OVER: &str = "cancelled: the turn ended before the user allowed this";
 
@@ -71,8 +71,12 @@ enum ServiceSubject {
 impl ServiceSubject {
     fn of(wanted: &AcpServiceRequest) -> Option<Self> {
         match wanted {
-            AcpServiceRequest::Read(request, _) => Some(Self::Read(request.path.clone(), request.line)),
-            AcpServiceRequest::Write(request, _) => Some(Self::Write(request.path.clone(), request.content.clone())),
+            AcpServiceRequest::Read(request, _) => {
+                Some(Self::Read(request.path.clone(), request.line))
+            }
+            AcpServiceRequest::Write(request, _) => {
+                Some(Self::Write(request.path.clone(), request.content.clone()))
+            }
             AcpServiceRequest::CreateTerminal(request, _) => {
                 let (call, shortened) = terminals::described(request);
                 Some(Self::Run(Box::new(call), shortened))
@@ -140,7 +144,9 @@ impl AcpServices {
     pub(super) fn capabilities(&self) -> s::ClientCapabilities {
         let files = serves(self.files);
         s::ClientCapabilities::new()
-            .fs(s::FileSystemCapabilities::new().read_text_file(files).write_text_file(files))
+            .fs(s::FileSystemCapabilities::new()
+                .read_text_file(files)
+                .write_text_file(files))
             .terminal(serves(self.commands))
     }
 
@@ -159,14 +165,32 @@ impl AcpServices {
     ) {
         let (tool, details) = self.book.asked(request.tool_call);
         let own = self.offers_tools && details.is_own_tool(&tool);
-        let (source, shortened) =
-            (if own { PermissionSource::CreelTool } else { PermissionSource::Agent }, details.shortened);
+        let (source, shortened) = (
+            if own {
+                PermissionSource::CreelTool
+            } else {
+                PermissionSource::Agent
+            },
+            details.shortened,
+        );
         let options = translate::options(request.options);
-        let noes: Vec<String> = options.iter().filter(|o| !o.kind.allows()).map(|o| o.id.clone()).collect();
+        let noes: Vec<String> = options
+            .iter()
+            .filter(|o| !o.kind.allows())
+            .map(|o| o.id.clone())
+            .collect();
         let refused = self.refused.clone();
         let (sender, answer) = oneshot::channel();
         if !stop.is_cancelled() {
-            updates.permission(PermissionRequest { tool, options, source, shortened, answer: sender }).await;
+            updates
+                .permission(PermissionRequest {
+                    tool,
+                    options,
+                    source,
+                    shortened,
+                    answer: sender,
+                })
+                .await;
         }
         let stop = stop.clone();
         tokio::spawn(async move {
@@ -196,25 +220,33 @@ impl AcpServices {
         stop: &CancellationToken,
     ) {
         let answered = match wanted {
-            AcpServiceRequest::Read(..) | AcpServiceRequest::Write(..) | AcpServiceRequest::CreateTerminal(..) => {
+            AcpServiceRequest::Read(..)
+            | AcpServiceRequest::Write(..)
+            | AcpServiceRequest::CreateTerminal(..) => {
                 return self.request(wanted, updates, news, stop).await;
             }
-            AcpServiceRequest::TerminalOutput(request, responder) => {
-                responder.respond_with_result(self.terminals.output(&request.terminal_id).map_err(refused))
-            }
-            AcpServiceRequest::WaitForTerminal(request, responder) => match self.terminals.end(&request.terminal_id) {
-                Err(why) => responder.respond_with_error(refused(why)),
-                Ok(end) => {
-                    tokio::spawn(async move { responder.respond(s::WaitForTerminalExitResponse::new(end.await)) });
-                    Ok(())
+            AcpServiceRequest::TerminalOutput(request, responder) => responder
+                .respond_with_result(self.terminals.output(&request.terminal_id).map_err(refused)),
+            AcpServiceRequest::WaitForTerminal(request, responder) => {
+                match self.terminals.end(&request.terminal_id) {
+                    Err(why) => responder.respond_with_error(refused(why)),
+                    Ok(end) => {
+                        tokio::spawn(async move {
+                            responder.respond(s::WaitForTerminalExitResponse::new(end.await))
+                        });
+                        Ok(())
+                    }
                 }
-            },
+            }
             AcpServiceRequest::KillTerminal(request, responder) => {
                 let killed = self.terminals.kill(&request.terminal_id).map_err(refused);
                 responder.respond_with_result(killed.map(|()| s::KillTerminalResponse::new()))
             }
             AcpServiceRequest::ReleaseTerminal(request, responder) => {
-                let released = self.terminals.release(&request.terminal_id).map_err(refused);
+                let released = self
+                    .terminals
+                    .release(&request.terminal_id)
+                    .map_err(refused);
                 responder.respond_with_result(released.map(|()| s::ReleaseTerminalResponse::new()))
             }
         };
@@ -242,7 +274,15 @@ impl AcpServices {
         let (sender, answer) = oneshot::channel();
         if !stop.is_cancelled() {
             let (tool, options, source) = (call.clone(), own_options(), PermissionSource::Service);
-            updates.permission(PermissionRequest { tool, options, source, shortened, answer: sender }).await;
+            updates
+                .permission(PermissionRequest {
+                    tool,
+                    options,
+                    source,
+                    shortened,
+                    answer: sender,
+                })
+                .await;
         }
         let (news, stop) = (news.clone(), stop.clone());
         tokio::spawn(async move {
@@ -252,14 +292,29 @@ impl AcpServices {
                 () = stop.cancelled() => PermissionAnswer::Cancelled,
             };
             // An agent that is gone needs no answer.
-            let _ = news.send(AcpEvent::Decided(Box::new(DecidedRequest { wanted, call, answer }))).await;
+            let _ = news
+                .send(AcpEvent::Decided(Box::new(DecidedRequest {
+                    wanted,
+                    call,
+                    answer,
+                })))
+                .await;
         });
     }
 
     /// The tool call to show, with everything that the decision depends on.
-    async fn described(&mut self, subject: Option<ServiceSubject>) -> Result<(ToolCall, bool), ServiceRefusal> {
-        let Some(subject) = subject else { return Err(ServiceRefusal::Declined) };
-        let service = if matches!(subject, ServiceSubject::Run(..)) { self.commands } else { self.files };
+    async fn described(
+        &mut self,
+        subject: Option<ServiceSubject>,
+    ) -> Result<(ToolCall, bool), ServiceRefusal> {
+        let Some(subject) = subject else {
+            return Err(ServiceRefusal::Declined);
+        };
+        let service = if matches!(subject, ServiceSubject::Run(..)) {
+            self.commands
+        } else {
+            self.files
+        };
         if !serves(service) {
             return Err(ServiceRefusal::Declined);
         }
@@ -269,7 +324,13 @@ impl AcpServices {
                 let call = self.call(ToolKind::Edit, &path, None);
                 let premises = self.premises.clone();
                 match off_the_loop(move || premises.preview(&path, &text)).await {
-                    Ok(diff) => Ok((ToolCall { diff: Some(limited(&diff, LONG_MAX)), ..call }, false)),
+                    Ok(diff) => Ok((
+                        ToolCall {
+                            diff: Some(limited(&diff, LONG_MAX)),
+                            ..call
+                        },
+                        false,
+                    )),
                     Err(error) => Err(ServiceRefusal::Refused(Box::new(call), error)),
                 }
             }
@@ -284,12 +345,26 @@ impl AcpServices {
         updates: &mut dyn AgentObserver,
         news: &mpsc::Sender<AcpEvent>,
     ) {
-        let DecidedRequest { wanted, call, answer } = decided;
+        let DecidedRequest {
+            wanted,
+            call,
+            answer,
+        } = decided;
         let allowed = matches!(&answer, PermissionAnswer::Selected(id) if id == ALLOW);
         if !allowed {
-            self.refused.fetch_or(answer != PermissionAnswer::Cancelled, Ordering::Relaxed);
-            let why = if answer == PermissionAnswer::Cancelled { OVER } else { DENIED };
-            let call = ToolCall { status: ToolStatus::Failed, diff: None, output: Some(why.to_owned()), ..call };
+            self.refused
+                .fetch_or(answer != PermissionAnswer::Cancelled, Ordering::Relaxed);
+            let why = if answer == PermissionAnswer::Cancelled {
+                OVER
+            } else {
+                DENIED
+            };
+            let call = ToolCall {
+                status: ToolStatus::Failed,
+                diff: None,
+                output: Some(why.to_owned()),
+                ..call
+            };
             updates.update(AgentUpdate::ToolCalled(call)).await;
             return lost(wanted.fail(refused(why.to_owned())));
         }
@@ -321,8 +396,14 @@ impl AcpServices {
         updates: &mut dyn AgentObserver,
     ) -> Result<String, Error> {
         let premises = self.premises.clone();
-        let read = off_the_loop(move || premises.read(&request.path, request.line, request.limit)).await;
-        tell(call, read.as_ref().map(|text| (None, Some(size(text)))), updates).await;
+        let read =
+            off_the_loop(move || premises.read(&request.path, request.line, request.limit)).await;
+        tell(
+            call,
+            read.as_ref().map(|text| (None, Some(size(text)))),
+            updates,
+        )
+        .await;
         read.map_err(|error| not_served(&error))
     }
 
@@ -334,7 +415,9 @@ impl AcpServices {
     ) -> Result<(), Error> {
         let premises = self.premises.clone();
         let written = off_the_loop(move || premises.write(&request.path, &request.content)).await;
-        let shown = written.as_ref().map(|diff| (Some(limited(diff, LONG_MAX)), None));
+        let shown = written
+            .as_ref()
+            .map(|diff| (Some(limited(diff, LONG_MAX)), None));
         tell(call, shown, updates).await;
         written.map(drop).map_err(|error| not_served(&error))
     }
@@ -360,13 +443,29 @@ impl AcpServices {
     fn call(&mut self, kind: ToolKind, path: &Path, line: Option<u32>) -> ToolCall {
         self.served += 1;
         let real = self.premises.leads_to(path);
-        let path = path.strip_prefix(&self.place.cwd).unwrap_or(path).display().to_string();
-        let linked = (real != path).then_some(FileLocation { path: real, line: None });
+        let path = path
+            .strip_prefix(&self.place.cwd)
+            .unwrap_or(path)
+            .display()
+            .to_string();
+        let linked = (real != path).then_some(FileLocation {
+            path: real,
+            line: None,
+        });
         ToolCall {
             call: format!("file-{}", self.served),
-            title: format!("{} {path}", if kind == ToolKind::Read { "read" } else { "write" }),
+            title: format!(
+                "{} {path}",
+                if kind == ToolKind::Read {
+                    "read"
+                } else {
+                    "write"
+                }
+            ),
             kind: Some(kind),
-            locations: std::iter::once(FileLocation { path, line }).chain(linked).collect(),
+            locations: std::iter::once(FileLocation { path, line })
+                .chain(linked)
+                .collect(),
             ..ToolCall::default()
         }
     }
@@ -375,22 +474,47 @@ impl AcpServices {
 /// The diff and the output to show for a file.
 type FileCallResult = (Option<String>, Option<String>);
 
-async fn tell(call: ToolCall, shown: Result<FileCallResult, &ServedFileError>, updates: &mut dyn AgentObserver) {
+async fn tell(
+    call: ToolCall,
+    shown: Result<FileCallResult, &ServedFileError>,
+    updates: &mut dyn AgentObserver,
+) {
     let call = match shown {
-        Ok((diff, output)) => ToolCall { status: ToolStatus::Completed, diff, output, ..call },
-        Err(error) => ToolCall { status: ToolStatus::Failed, output: Some(error.to_string()), ..call },
+        Ok((diff, output)) => ToolCall {
+            status: ToolStatus::Completed,
+            diff,
+            output,
+            ..call
+        },
+        Err(error) => ToolCall {
+            status: ToolStatus::Failed,
+            output: Some(error.to_string()),
+            ..call
+        },
     };
     updates.update(AgentUpdate::ToolCalled(call)).await;
 }
 
 /// The options for a request to creel.
 fn own_options() -> Vec<PermissionOption> {
-    let option = |id: &str, name: &str, kind| PermissionOption { id: id.to_owned(), name: name.to_owned(), kind };
+    let option = |id: &str, name: &str, kind| PermissionOption {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        kind,
+    };
     vec![
         option(ALLOW, "Allow", PermissionOptionKind::AllowOnce),
-        option("allow_always", "Always allow", PermissionOptionKind::AllowAlways),
+        option(
+            "allow_always",
+            "Always allow",
+            PermissionOptionKind::AllowAlways,
+        ),
         option("reject_once", "Reject", PermissionOptionKind::RejectOnce),
-        option("reject_always", "Always reject", PermissionOptionKind::RejectAlways),
+        option(
+            "reject_always",
+            "Always reject",
+            PermissionOptionKind::RejectAlways,
+        ),
     ]
 }
 
@@ -401,15 +525,24 @@ fn lost(answered: Result<(), Error>) {
 }
 
 fn size(text: &str) -> String {
-    format!("{}, {}", counted(text.lines().count(), "line"), counted(text.len(), "byte"))
+    format!(
+        "{}, {}",
+        counted(text.lines().count(), "line"),
+        counted(text.len(), "byte")
+    )
 }
 
 /// Runs disk access on another thread, because a slow disk must not delay the session.
 async fn off_the_loop<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ServedFileError> + Send + 'static,
 ) -> Result<T, ServedFileError> {
-    let gone = |error: tokio::task::JoinError| ServedFileError::Io { path: "file".into(), error: error.into() };
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(gone(error)))
+    let gone = |error: tokio::task::JoinError| ServedFileError::Io {
+        path: "file".into(),
+        error: error.into(),
+    };
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(gone(error)))
 }
 
 fn not_served(error: &ServedFileError) -> Error {

@@ -1,7 +1,7 @@
 //! Commands that creel runs for an agent.
 //!
-//! Owns the commands, the part of their output that the agent wants, and their end. Each is a process like a hook's:
-//! see [`crate::process::run`].
+//! Owns the commands, the part of their output that the agent wants, and their end. Each is a
+//! process like a hook's: see [`crate::process::run`].
 //!
 //! # Invariants
 //! - A command that was released, or whose agent is gone, is ended with everything that it started.
@@ -121,10 +121,15 @@ impl AcpTerminals {
             kind: Some(ToolKind::Execute),
             ..ToolCall::default()
         };
-        let wanted = request.output_byte_limit.map_or(KEPT, |limit| usize::try_from(limit).unwrap_or(KEPT_MAX));
+        let wanted = request
+            .output_byte_limit
+            .map_or(KEPT, |limit| usize::try_from(limit).unwrap_or(KEPT_MAX));
         let ring = TailBuffer::new(wanted.clamp(1, KEPT_MAX));
         let printed = SharedTerminalBuffer(Arc::new(Mutex::new(TerminalBuffer { ring, total: 0 })));
-        let given = request.env.into_iter().map(|variable| (variable.name, variable.value));
+        let given = request
+            .env
+            .into_iter()
+            .map(|variable| (variable.name, variable.value));
         let spec = ProcessSpec {
             command: line,
             cwd,
@@ -136,12 +141,29 @@ impl AcpTerminals {
         };
         let (end, ended) = watch::channel(None);
         let cancel = CancellationToken::new();
-        tokio::spawn(run(spec, call.clone(), printed.clone(), end, cancel.clone(), site.news.clone()));
-        self.all.insert(name.clone(), AcpTerminal { printed, ended, cancel });
+        tokio::spawn(run(
+            spec,
+            call.clone(),
+            printed.clone(),
+            end,
+            cancel.clone(),
+            site.news.clone(),
+        ));
+        self.all.insert(
+            name.clone(),
+            AcpTerminal {
+                printed,
+                ended,
+                cancel,
+            },
+        );
         Ok((s::TerminalId::new(name), AgentUpdate::ToolCalled(call)))
     }
 
-    pub(super) fn output(&self, id: &s::TerminalId) -> Result<s::TerminalOutputResponse, TerminalError> {
+    pub(super) fn output(
+        &self,
+        id: &s::TerminalId,
+    ) -> Result<s::TerminalOutputResponse, TerminalError> {
         let terminal = self.find(id)?;
         let (text, truncated) = terminal.printed.text();
         let status = terminal.ended.borrow().clone();
@@ -155,7 +177,11 @@ impl AcpTerminals {
     ) -> Result<impl Future<Output = s::TerminalExitStatus> + Send + use<>, TerminalError> {
         let mut ended = self.find(id)?.ended.clone();
         Ok(async move {
-            let known = ended.wait_for(Option::is_some).await.ok().and_then(|status| status.clone());
+            let known = ended
+                .wait_for(Option::is_some)
+                .await
+                .ok()
+                .and_then(|status| status.clone());
             known.unwrap_or_default()
         })
     }
@@ -165,18 +191,27 @@ impl AcpTerminals {
     }
 
     pub(super) fn release(&mut self, id: &s::TerminalId) -> Result<(), TerminalError> {
-        self.all.remove(&*id.0).map(drop).ok_or_else(|| TerminalError::Unknown(id.clone()))
+        self.all
+            .remove(&*id.0)
+            .map(drop)
+            .ok_or_else(|| TerminalError::Unknown(id.clone()))
     }
 
     fn find(&self, id: &s::TerminalId) -> Result<&AcpTerminal, TerminalError> {
-        self.all.get(&*id.0).ok_or_else(|| TerminalError::Unknown(id.clone()))
+        self.all
+            .get(&*id.0)
+            .ok_or_else(|| TerminalError::Unknown(id.clone()))
     }
 }
 
 /// The tool call to show for a command, and whether parts of the command were cut.
 pub(super) fn described(request: &s::CreateTerminalRequest) -> (ToolCall, bool) {
     let line = readable(&request.command, &request.args);
-    let env: Map<String, Value> = request.env.iter().map(|it| (it.name.clone(), it.value.clone().into())).collect();
+    let env: Map<String, Value> = request
+        .env
+        .iter()
+        .map(|it| (it.name.clone(), it.value.clone().into()))
+        .collect();
     let mut input = json!({ "command": request.command });
     if !request.args.is_empty() {
         input["args"] = json!(request.args);
@@ -219,7 +254,10 @@ fn command_line(command: &str, args: &[String]) -> String {
 }
 
 fn readable(command: &str, args: &[String]) -> String {
-    std::iter::once(command).chain(args.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+    std::iter::once(command)
+        .chain(args.iter().map(String::as_str))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 async fn run(
@@ -230,22 +268,36 @@ async fn run(
     cancel: CancellationToken,
     news: mpsc::Sender<AcpEvent>,
 ) {
-    let mut watch = TerminalObserver { printed: printed.clone(), started: Some(news.clone()) };
+    let mut watch = TerminalObserver {
+        printed: printed.clone(),
+        started: Some(news.clone()),
+    };
     let ended = run::run(spec, &mut watch, &cancel).await;
     let (text, _) = printed.text();
     let (status, said) = match &ended {
         ProcessEnd::Exit(0) => (ToolStatus::Completed, String::new()),
         ProcessEnd::Exit(code) => (ToolStatus::Failed, format!("exit {code}")),
         ProcessEnd::Signal(signal) => (ToolStatus::Failed, format!("killed by signal {signal}")),
-        ProcessEnd::Cancelled | ProcessEnd::TimedOut => (ToolStatus::Failed, "stopped by the agent".into()),
+        ProcessEnd::Cancelled | ProcessEnd::TimedOut => {
+            (ToolStatus::Failed, "stopped by the agent".into())
+        }
         ProcessEnd::SpawnFailed(why) => (ToolStatus::Failed, why.clone()),
     };
     let start = text.ceil_char_boundary(text.len().saturating_sub(SHOWN));
-    let output = [text[start..].trim_end(), &said].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
-    let call = ToolCall { status, output: Some(output.join("\n")).filter(|text| !text.is_empty()), ..call };
+    let output = [text[start..].trim_end(), &said]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>();
+    let call = ToolCall {
+        status,
+        output: Some(output.join("\n")).filter(|text| !text.is_empty()),
+        ..call
+    };
     let _ = end.send(Some(exit_status(&ended)));
     // The receiver is gone if the agent is gone.
-    let _ = news.send(AcpEvent::Terminal(TerminalEvent::Ended(call))).await;
+    let _ = news
+        .send(AcpEvent::Terminal(TerminalEvent::Ended(call)))
+        .await;
 }
 
 fn exit_status(ended: &ProcessEnd) -> s::TerminalExitStatus {
@@ -268,7 +320,10 @@ impl ProcessObserver for TerminalObserver {
     fn started(&mut self, group: ProcessGroup) {
         if let Some(news) = self.started.take() {
             // An observer must not block, so another task waits for room in the queue.
-            tokio::spawn(async move { news.send(AcpEvent::Terminal(TerminalEvent::Started(group))).await });
+            tokio::spawn(async move {
+                news.send(AcpEvent::Terminal(TerminalEvent::Started(group)))
+                    .await
+            });
         }
     }
 

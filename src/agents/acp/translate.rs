@@ -1,12 +1,16 @@
 //! Translates an agent's updates into creel's types.
 //!
-//! Owns the meaning of every kind of update, and what is known about each tool call: agents send titles, kinds and
-//! contents late, in parts, or without a start. Does not read anything: see [`super::reader`].
+//! Owns the meaning of every kind of update, and what is known about each tool call: agents send
+//! titles, kinds and contents late, in parts, or without a start. Does not read anything: see
+//! [`super::reader`].
 //!
 //! # Invariants
 //! - An unknown kind becomes a note, never an error.
 //! - The size of one call is bounded, and a repetition is not forwarded.
-#![expect(clippy::wildcard_enum_match_arm, reason = "the protocol's enums grow, and what is new must not be an error")]
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the protocol's enums grow, and what is new must not be an error"
+)]
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -22,8 +26,8 @@ use crate::{
     engine::{
         budget::ConversationUsage,
         conversation::{
-            AgentUpdate, ContextUsage, FileLocation, PermissionOption, PermissionOptionKind, PlanEntry, StopReason,
-            ToolCall, ToolKind, ToolStatus, TurnUsage,
+            AgentUpdate, ContextUsage, FileLocation, PermissionOption, PermissionOptionKind,
+            PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage,
         },
         policy::UsageScope,
     },
@@ -47,7 +51,10 @@ pub(super) struct AcpConversation {
 impl AcpConversation {
     /// Continues a conversation that has used this much already.
     pub(super) fn new(tally: ConversationUsage) -> Self {
-        Self { tally, ..Self::default() }
+        Self {
+            tally,
+            ..Self::default()
+        }
     }
 
     /// Translates an update. None if it says nothing new.
@@ -62,39 +69,64 @@ impl AcpConversation {
         }
     }
 
-    fn typed(&mut self, update: s::SessionUpdate, kind: &str, value: &Value) -> Option<AgentUpdate> {
+    fn typed(
+        &mut self,
+        update: s::SessionUpdate,
+        kind: &str,
+        value: &Value,
+    ) -> Option<AgentUpdate> {
         match update {
             s::SessionUpdate::AgentMessageChunk(chunk) => {
                 self.count(&value["_meta"]["usage"]);
-                Some(text_of(&chunk.content)).filter(|text| !text.is_empty()).map(AgentUpdate::Said)
+                Some(text_of(&chunk.content))
+                    .filter(|text| !text.is_empty())
+                    .map(AgentUpdate::Said)
             }
             s::SessionUpdate::AgentThoughtChunk(chunk) => {
                 self.count(&value["_meta"]["usage"]);
-                Some(text_of(&chunk.content)).filter(|text| !text.is_empty()).map(AgentUpdate::Thought)
+                Some(text_of(&chunk.content))
+                    .filter(|text| !text.is_empty())
+                    .map(AgentUpdate::Thought)
             }
             // The prompt that creel sent.
             s::SessionUpdate::UserMessageChunk(_) => None,
             s::SessionUpdate::ToolCall(call) => self.called(call),
             s::SessionUpdate::ToolCallUpdate(call) => self.progressed(call),
-            s::SessionUpdate::Plan(plan) => Some(AgentUpdate::Planned(plan.entries.iter().map(entry).collect())),
+            s::SessionUpdate::Plan(plan) => Some(AgentUpdate::Planned(
+                plan.entries.iter().map(entry).collect(),
+            )),
             s::SessionUpdate::UsageUpdate(usage) => {
                 self.cost = usage.cost.map(|cost| cost.amount).or(self.cost);
-                Some(AgentUpdate::Used(ContextUsage { used: usage.used, size: usage.size }))
+                Some(AgentUpdate::Used(ContextUsage {
+                    used: usage.used,
+                    size: usage.size,
+                }))
             }
-            s::SessionUpdate::CurrentModeUpdate(mode) => self.note("mode", &mode.current_mode_id.to_string()),
+            s::SessionUpdate::CurrentModeUpdate(mode) => {
+                self.note("mode", &mode.current_mode_id.to_string())
+            }
             s::SessionUpdate::AvailableCommandsUpdate(update) => {
-                let names: Vec<&str> = update.available_commands.iter().map(|command| &*command.name).collect();
+                let names: Vec<&str> = update
+                    .available_commands
+                    .iter()
+                    .map(|command| &*command.name)
+                    .collect();
                 self.note("commands", &names.join(", "))
             }
             s::SessionUpdate::ConfigOptionUpdate(_) => self.note("settings", &settings(value)),
-            s::SessionUpdate::SessionInfoUpdate(_) => match (value["title"].as_str(), trouble(value)) {
-                (Some(title), _) => self.note("title", title),
-                (None, Some(trouble)) => self.note("trouble", &trouble),
-                (None, None) => None,
-            },
+            s::SessionUpdate::SessionInfoUpdate(_) => {
+                match (value["title"].as_str(), trouble(value)) {
+                    (Some(title), _) => self.note("title", title),
+                    (None, Some(trouble)) => self.note("trouble", &trouble),
+                    (None, None) => None,
+                }
+            }
             s::SessionUpdate::Notice(notice) => {
-                let text =
-                    [Some(notice.title), notice.description].into_iter().flatten().collect::<Vec<_>>().join(": ");
+                let text = [Some(notice.title), notice.description]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+                    .join(": ");
                 self.note("notice", &text)
             }
             _ => self.note(kind, &value.to_string()),
@@ -104,7 +136,8 @@ impl AcpConversation {
     /// Some agents report the usage of each model request, and nothing at the end.
     fn count(&mut self, usage: &Value) {
         let number = |name: &str| usage[name].as_u64();
-        let both = || Some(number("inputTokens")?.saturating_add(number("outputTokens").unwrap_or(0)));
+        let both =
+            || Some(number("inputTokens")?.saturating_add(number("outputTokens").unwrap_or(0)));
         if let Some(tokens) = number("totalTokens").or_else(both) {
             self.in_turn = Some(self.in_turn.unwrap_or(0).saturating_add(tokens));
         }
@@ -116,7 +149,10 @@ impl AcpConversation {
             return None;
         }
         self.notes.insert(what.to_owned(), text.clone());
-        Some(AgentUpdate::Noted { what: what.to_owned(), text })
+        Some(AgentUpdate::Noted {
+            what: what.to_owned(),
+            text,
+        })
     }
 
     fn called(&mut self, call: s::ToolCall) -> Option<AgentUpdate> {
@@ -141,10 +177,18 @@ impl AcpConversation {
         fields: s::ToolCallUpdateFields,
         meta: Option<&s::Meta>,
     ) -> Option<AgentUpdate> {
-        learn_details(self.details.entry(id.to_string()).or_default(), &fields, meta);
+        learn_details(
+            self.details.entry(id.to_string()).or_default(),
+            &fields,
+            meta,
+        );
         match self.calls.entry(id.to_string()) {
             Entry::Vacant(place) => {
-                let mut call = ToolCall { call: id.to_string(), title: "a tool".to_owned(), ..ToolCall::default() };
+                let mut call = ToolCall {
+                    call: id.to_string(),
+                    title: "a tool".to_owned(),
+                    ..ToolCall::default()
+                };
                 take_in(&mut call, fields, meta);
                 Some(AgentUpdate::ToolCalled(place.insert(call).clone()))
             }
@@ -160,7 +204,10 @@ impl AcpConversation {
     pub(super) fn asked(&mut self, call: s::ToolCallUpdate) -> (ToolCall, ToolCallDetails) {
         let id = call.tool_call_id.to_string();
         self.learn(&call.tool_call_id, call.fields, call.meta.as_ref());
-        (self.calls.get(&id).cloned().unwrap_or_default(), self.details.get(&id).cloned().unwrap_or_default())
+        (
+            self.calls.get(&id).cloned().unwrap_or_default(),
+            self.details.get(&id).cloned().unwrap_or_default(),
+        )
     }
 
     pub(super) fn has_calls(&self) -> bool {
@@ -180,9 +227,17 @@ impl AcpConversation {
         // The agent's counter can have restarted together with its process.
         let tokens = match about {
             UsageScope::Turn => told,
-            UsageScope::Conversation => told.map(|all| all.checked_sub(self.tally.tokens).unwrap_or(all)),
+            UsageScope::Conversation => {
+                told.map(|all| all.checked_sub(self.tally.tokens).unwrap_or(all))
+            }
         };
-        let cost = self.cost.map(|all| if all >= self.tally.cost { all - self.tally.cost } else { all });
+        let cost = self.cost.map(|all| {
+            if all >= self.tally.cost {
+                all - self.tally.cost
+            } else {
+                all
+            }
+        });
         self.tally = ConversationUsage {
             tokens: match about {
                 UsageScope::Turn => self.tally.tokens.saturating_add(tokens.unwrap_or(0)),
@@ -194,11 +249,18 @@ impl AcpConversation {
     }
 }
 
-fn learn_details(details: &mut ToolCallDetails, fields: &s::ToolCallUpdateFields, meta: Option<&s::Meta>) {
+fn learn_details(
+    details: &mut ToolCallDetails,
+    fields: &s::ToolCallUpdateFields,
+    meta: Option<&s::Meta>,
+) {
     if let Some(meta) = meta {
         details.learn_meta(meta);
     }
-    details.shortened |= fields.title.as_ref().is_some_and(|title| title.len() > NOTE_MAX);
+    details.shortened |= fields
+        .title
+        .as_ref()
+        .is_some_and(|title| title.len() > NOTE_MAX);
     if let Some(input) = &fields.raw_input {
         details.learn_input(input);
         // The limit applies to the input as shown, which has more spaces.
@@ -217,7 +279,10 @@ fn take_in(call: &mut ToolCall, fields: s::ToolCallUpdateFields, meta: Option<&s
         call.status = tool_status(status);
     }
     if let Some(locations) = fields.locations.filter(|locations| !locations.is_empty()) {
-        let place = |l: &s::ToolCallLocation| FileLocation { path: l.path.display().to_string(), line: l.line };
+        let place = |l: &s::ToolCallLocation| FileLocation {
+            path: l.path.display().to_string(),
+            line: l.line,
+        };
         call.locations = locations.iter().map(place).collect();
     }
     if let Some(input) = fields.raw_input {
@@ -228,8 +293,14 @@ fn take_in(call: &mut ToolCall, fields: s::ToolCallUpdateFields, meta: Option<&s
     if !diffs.is_empty() {
         call.diff = Some(limited(&diffs, LONG_MAX));
     }
-    let printed = content.iter().filter_map(printed).collect::<Vec<_>>().join("\n");
-    let delta = meta.and_then(|meta| meta.get("terminal_output_delta")).and_then(|delta| delta["data"].as_str());
+    let printed = content
+        .iter()
+        .filter_map(printed)
+        .collect::<Vec<_>>()
+        .join("\n");
+    let delta = meta
+        .and_then(|meta| meta.get("terminal_output_delta"))
+        .and_then(|delta| delta["data"].as_str());
     if !printed.is_empty() {
         call.output = Some(limited(&printed, OUTPUT_MAX));
     } else if let Some(delta) = delta {
@@ -240,8 +311,8 @@ fn take_in(call: &mut ToolCall, fields: s::ToolCallUpdateFields, meta: Option<&s
     }
 }
 
-/// Sets the arguments of a call. A diff is shown as a diff, and a command is part of the title, because the user
-/// decides by them.
+/// Sets the arguments of a call. A diff is shown as a diff, and a command is part of the title,
+/// because the user decides by them.
 fn arguments(call: &mut ToolCall, mut input: Value) {
     if let Some(fields) = input.as_object_mut() {
         if let Some(diff) = fields.get("diff").and_then(Value::as_str) {
@@ -260,17 +331,28 @@ fn arguments(call: &mut ToolCall, mut input: Value) {
 }
 
 fn raw_text(output: &Value) -> Option<&str> {
-    output.as_str().or_else(|| output["output"].as_str()).filter(|text| !text.is_empty())
+    output
+        .as_str()
+        .or_else(|| output["output"].as_str())
+        .filter(|text| !text.is_empty())
 }
 
 fn diff(content: &s::ToolCallContent) -> Option<String> {
-    let s::ToolCallContent::Diff(diff) = content else { return None };
-    Some(unified(&diff.path.display().to_string(), diff.old_text.as_deref().unwrap_or_default(), &diff.new_text))
+    let s::ToolCallContent::Diff(diff) = content else {
+        return None;
+    };
+    Some(unified(
+        &diff.path.display().to_string(),
+        diff.old_text.as_deref().unwrap_or_default(),
+        &diff.new_text,
+    ))
 }
 
 fn printed(content: &s::ToolCallContent) -> Option<String> {
     match content {
-        s::ToolCallContent::Content(content) => Some(text_of(&content.content)).filter(|text| !text.is_empty()),
+        s::ToolCallContent::Content(content) => {
+            Some(text_of(&content.content)).filter(|text| !text.is_empty())
+        }
         _ => None,
     }
 }
@@ -291,14 +373,22 @@ fn entry(entry: &s::PlanEntry) -> PlanEntry {
         s::PlanEntryStatus::Completed => ToolStatus::Completed,
         _ => ToolStatus::Pending,
     };
-    PlanEntry { content: limited(&entry.content, NOTE_MAX), status }
+    PlanEntry {
+        content: limited(&entry.content, NOTE_MAX),
+        status,
+    }
 }
 
 /// The error that some agents report while they retry a request to their model.
 fn trouble(update: &Value) -> Option<String> {
-    let mut errors = update["_meta"].as_object()?.values().filter_map(|theirs| theirs.get("error"));
+    let mut errors = update["_meta"]
+        .as_object()?
+        .values()
+        .filter_map(|theirs| theirs.get("error"));
     let said = |error: &Value| {
-        let parts = [&error["message"], &error["additionalDetails"]].into_iter().filter_map(Value::as_str);
+        let parts = [&error["message"], &error["additionalDetails"]]
+            .into_iter()
+            .filter_map(Value::as_str);
         Some(parts.collect::<Vec<_>>().join(": ")).filter(|text| !text.is_empty())
     };
     errors.find_map(said)
@@ -306,7 +396,13 @@ fn trouble(update: &Value) -> Option<String> {
 
 fn settings(update: &Value) -> String {
     let options = update["configOptions"].as_array().into_iter().flatten();
-    let said = options.filter_map(|option| Some(format!("{} = {}", option["id"].as_str()?, option["currentValue"])));
+    let said = options.filter_map(|option| {
+        Some(format!(
+            "{} = {}",
+            option["id"].as_str()?,
+            option["currentValue"]
+        ))
+    });
     said.collect::<Vec<_>>().join(", ")
 }
 
@@ -343,7 +439,11 @@ pub(super) fn options(options: Vec<s::PermissionOption>) -> Vec<PermissionOption
             // An unknown kind is certainly not a plain yes.
             _ => PermissionOptionKind::RejectOnce,
         };
-        PermissionOption { id: option.option_id.to_string(), name: option.name, kind }
+        PermissionOption {
+            id: option.option_id.to_string(),
+            name: option.name,
+            kind,
+        }
     };
     options.into_iter().map(one).collect()
 }
@@ -358,15 +458,25 @@ pub(super) fn stop_reason(reason: s::StopReason) -> StopReason {
     }
 }
 
-/// The tokens of the turn: from the protocol's field, or from the fields that some agents use instead.
+/// The tokens of the turn: from the protocol's field, or from the fields that some agents use
+/// instead.
 fn tokens_told(response: &s::PromptResponse) -> Option<u64> {
-    let elsewhere = response.meta.as_ref().and_then(|meta| meta.get("quota")).map(|quota| &quota["token_count"]);
+    let elsewhere = response
+        .meta
+        .as_ref()
+        .and_then(|meta| meta.get("quota"))
+        .map(|quota| &quota["token_count"]);
     let count = |name: &str| elsewhere.and_then(|count| count[name].as_u64());
     let sum = || match (count("input_tokens"), count("output_tokens")) {
         (None, None) => None,
         (input, output) => Some(input.unwrap_or(0).saturating_add(output.unwrap_or(0))),
     };
-    response.usage.as_ref().map(|usage| usage.total_tokens).or_else(|| count("totalTokens")).or_else(sum)
+    response
+        .usage
+        .as_ref()
+        .map(|usage| usage.total_tokens)
+        .or_else(|| count("totalTokens"))
+        .or_else(sum)
 }
 
 #[cfg(test)]
@@ -377,7 +487,10 @@ mod tests {
 
     fn told(updates: &[Value]) -> Vec<AgentUpdate> {
         let mut book = AcpConversation::default();
-        updates.iter().filter_map(|update| book.update(update)).collect()
+        updates
+            .iter()
+            .filter_map(|update| book.update(update))
+            .collect()
     }
 
     #[test]
@@ -391,8 +504,11 @@ mod tests {
             json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "rawOutput": "ok"}),
             json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "rawOutput": "ok"}),
         ]);
-        let [AgentUpdate::ToolCalled(first), AgentUpdate::ToolUpdated(second), AgentUpdate::ToolUpdated(last)] =
-            &updates[..]
+        let [
+            AgentUpdate::ToolCalled(first),
+            AgentUpdate::ToolUpdated(second),
+            AgentUpdate::ToolUpdated(last),
+        ] = &updates[..]
         else {
             panic!("{updates:?}")
         };
@@ -400,16 +516,39 @@ mod tests {
             (first.title.as_str(), first.kind, first.input.as_ref()),
             ("Preparing…", Some(ToolKind::Edit), None)
         );
-        assert_eq!(second.locations, [FileLocation { path: "/p/a.py".into(), line: Some(3) }]);
-        assert!(second.diff.as_deref().is_some_and(|diff| diff.contains("-a\n+b")), "{:?}", second.diff);
-        assert_eq!((last.status, last.output.as_deref()), (ToolStatus::Completed, Some("ok")));
-        assert_eq!((last.title.as_str(), &last.diff), ("Write a.py", &second.diff));
+        assert_eq!(
+            second.locations,
+            [FileLocation {
+                path: "/p/a.py".into(),
+                line: Some(3)
+            }]
+        );
+        assert!(
+            second
+                .diff
+                .as_deref()
+                .is_some_and(|diff| diff.contains("-a\n+b")),
+            "{:?}",
+            second.diff
+        );
+        assert_eq!(
+            (last.status, last.output.as_deref()),
+            (ToolStatus::Completed, Some("ok"))
+        );
+        assert_eq!(
+            (last.title.as_str(), &last.diff),
+            ("Write a.py", &second.diff)
+        );
     }
 
     #[test]
     fn a_call_that_was_never_announced_begins_with_its_first_update() {
-        let updates = told(&[json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "in_progress"})]);
-        assert!(matches!(&updates[..], [AgentUpdate::ToolCalled(call)] if call.status == ToolStatus::InProgress));
+        let updates = told(&[
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "in_progress"}),
+        ]);
+        assert!(
+            matches!(&updates[..], [AgentUpdate::ToolCalled(call)] if call.status == ToolStatus::InProgress)
+        );
     }
 
     #[test]
@@ -426,13 +565,29 @@ mod tests {
             json!({"sessionUpdate": "plan", "entries": 7}),
             json!(null),
         ]);
-        let noted = |what: &str, text: &str| AgentUpdate::Noted { what: what.into(), text: text.into() };
+        let noted = |what: &str, text: &str| AgentUpdate::Noted {
+            what: what.into(),
+            text: text.into(),
+        };
         assert_eq!(
             updates[0],
-            AgentUpdate::Planned(vec![PlanEntry { content: "a".into(), status: ToolStatus::Completed }])
+            AgentUpdate::Planned(vec![PlanEntry {
+                content: "a".into(),
+                status: ToolStatus::Completed
+            }])
         );
-        assert_eq!(updates[1], AgentUpdate::Used(ContextUsage { used: 5, size: 10 }));
-        assert_eq!(updates[2..5], [noted("mode", "plan"), noted("commands", "a"), noted("title", "A title")]);
+        assert_eq!(
+            updates[1],
+            AgentUpdate::Used(ContextUsage { used: 5, size: 10 })
+        );
+        assert_eq!(
+            updates[2..5],
+            [
+                noted("mode", "plan"),
+                noted("commands", "a"),
+                noted("title", "A title")
+            ]
+        );
         assert!(
             matches!(&updates[5], AgentUpdate::Noted { what, text } if what == "from_the_future" && text.contains("\"x\":1"))
         );

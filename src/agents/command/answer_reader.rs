@@ -1,11 +1,11 @@
 //! Reads the output of an agent's command.
 //!
-//! Owns the decoding of a format. Does not judge an answer (see [`super`]), and does not know its limits: see
-//! [`super::answer_stream`].
+//! Owns the decoding of a format. Does not judge an answer (see [`super`]), and does not know its
+//! limits: see [`super::answer_stream`].
 //!
 //! # Invariants
-//! - An unreadable line is dropped, counted and reported. It is never forwarded as text: it could contain a promise
-//!   that the agent did not make.
+//! - An unreadable line is dropped, counted and reported. It is never forwarded as text: it could
+//!   contain a promise that the agent did not make.
 
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +34,8 @@ const ERROR_END: usize = 2 * 1024;
 /// How many lines at the end of an answer can be an error.
 const ANSWER_LINES: usize = 3;
 
-/// Receives the output of the process. It must not block, so it queues chunks for the [`AnswerReceiver`].
+/// Receives the output of the process. It must not block, so it queues chunks for the
+/// [`AnswerReceiver`].
 pub(super) struct AnswerReader {
     reader: OutputDecoder,
     voice: AnswerStream,
@@ -83,9 +84,9 @@ pub(super) struct JsonStreamSummary {
 }
 
 impl OutputSummary {
-    /// The agent's words about a failure: from its JSON lines, otherwise from standard error, otherwise from the end of
-    /// its answer. The answer comes first if it ends in an error and standard error contains only warnings and
-    /// progress.
+    /// The agent's words about a failure: from its JSON lines, otherwise from standard error,
+    /// otherwise from the end of its answer. The answer comes first if it ends in an error and
+    /// standard error contains only warnings and progress.
     pub(super) fn words(&self) -> String {
         if let Some(told) = self.told() {
             return told.to_owned();
@@ -104,20 +105,33 @@ impl OutputSummary {
 
     /// Everything in which the agent can have reported server errors.
     pub(super) fn complaints(&self) -> String {
-        [&self.answer_end(), &self.errors, self.told().unwrap_or_default()].join("\n")
+        [
+            &self.answer_end(),
+            &self.errors,
+            self.told().unwrap_or_default(),
+        ]
+        .join("\n")
     }
 
     fn told(&self) -> Option<&str> {
-        self.stream.as_ref().and_then(|stream| match &stream.end.verdict {
-            StreamOutcome::Failed(words) => Some(words.as_str()),
-            StreamOutcome::Ended(_) | StreamOutcome::Unsaid => stream.end.complaint.as_deref(),
-        })
+        self.stream
+            .as_ref()
+            .and_then(|stream| match &stream.end.verdict {
+                StreamOutcome::Failed(words) => Some(words.as_str()),
+                StreamOutcome::Ended(_) | StreamOutcome::Unsaid => stream.end.complaint.as_deref(),
+            })
     }
 
-    /// The last lines of the answer. Text before them is the agent's work and can be about any error.
+    /// The last lines of the answer. Text before them is the agent's work and can be about any
+    /// error.
     fn answer_end(&self) -> String {
-        let mut lines: Vec<&str> =
-            self.last.lines().rev().filter(|line| !line.trim().is_empty()).take(ANSWER_LINES).collect();
+        let mut lines: Vec<&str> = self
+            .last
+            .lines()
+            .rev()
+            .filter(|line| !line.trim().is_empty())
+            .take(ANSWER_LINES)
+            .collect();
         lines.reverse();
         lines.join("\n")
     }
@@ -151,12 +165,25 @@ impl AnswerReader {
         stop: CancellationToken,
     ) -> (Self, AnswerReceiver) {
         let (voice, pieces) = AnswerStream::new(place, turn);
-        (Self { reader, voice, errors: TailBuffer::new(ERROR_END), stop }, pieces)
+        (
+            Self {
+                reader,
+                voice,
+                errors: TailBuffer::new(ERROR_END),
+                stop,
+            },
+            pieces,
+        )
     }
 
     /// Forwards the end of a long answer, and collects what is known about the output.
     pub(super) fn finish(self) -> OutputSummary {
-        let Self { reader, mut voice, errors, .. } = self;
+        let Self {
+            reader,
+            mut voice,
+            errors,
+            ..
+        } = self;
         let stream = match reader {
             OutputDecoder::Text(plain) => {
                 let mut text = Vec::new();
@@ -166,11 +193,19 @@ impl AnswerReader {
             }
             OutputDecoder::Json(json) => Some(json.finish(&mut voice)),
         };
-        let mut warnings: Vec<String> =
-            stream.as_ref().and_then(|stream| stream.counts.warning()).into_iter().collect();
+        let mut warnings: Vec<String> = stream
+            .as_ref()
+            .and_then(|stream| stream.counts.warning())
+            .into_iter()
+            .collect();
         let last = lossy(&voice.last());
         warnings.extend(voice.finish());
-        OutputSummary { errors: lossy(&errors.bytes()), last, warnings, stream }
+        OutputSummary {
+            errors: lossy(&errors.bytes()),
+            last,
+            warnings,
+            stream,
+        }
     }
 }
 
@@ -207,10 +242,18 @@ impl JsonLineDecoder {
             }
             None => bytes,
         };
-        let Self { lines, translator, told, counts, .. } = self;
+        let Self {
+            lines,
+            translator,
+            told,
+            counts,
+            ..
+        } = self;
         lines.push(bytes, |line| {
             counts.take_in(&line, &mut **translator, told);
-            told.take().into_iter().for_each(|update| voice.tell(update));
+            told.take()
+                .into_iter()
+                .for_each(|update| voice.tell(update));
         });
     }
 
@@ -225,10 +268,17 @@ impl JsonLineDecoder {
             if torn {
                 tracing::debug!("the output ends in the middle of a line");
             } else {
-                self.counts.take_in(&SplitLine::Whole(bytes), &mut *self.translator, &mut self.told);
+                self.counts.take_in(
+                    &SplitLine::Whole(bytes),
+                    &mut *self.translator,
+                    &mut self.told,
+                );
             }
         }
-        self.told.take().into_iter().for_each(|update| voice.tell(update));
+        self.told
+            .take()
+            .into_iter()
+            .for_each(|update| voice.tell(update));
         let hopeless = self.told.hopeless().map(str::to_owned);
         JsonStreamSummary {
             end: self.translator.end(),
@@ -240,18 +290,28 @@ impl JsonLineDecoder {
 }
 
 impl LineCounts {
-    fn take_in(&mut self, line: &SplitLine<'_>, translator: &mut dyn StreamTranslator, told: &mut TranslatedOutput) {
+    fn take_in(
+        &mut self,
+        line: &SplitLine<'_>,
+        translator: &mut dyn StreamTranslator,
+        told: &mut TranslatedOutput,
+    ) {
         let line = match line {
             SplitLine::Whole(bytes) => lossy(bytes),
             SplitLine::TooLong { beginning, length } => {
                 let beginning = lossy(beginning);
-                return self.cannot_read(&format!("a line of {length} B that begins with {beginning}"));
+                return self.cannot_read(&format!(
+                    "a line of {length} B that begins with {beginning}"
+                ));
             }
         };
         let line = line.trim_end_matches('\r');
         match translate::parse(line) {
             Some(value) if translator.line(&value, told).is_some() => self.understood += 1,
-            Some(_) => tracing::debug!(line = &line[..line.floor_char_boundary(200)], "a line of an unknown kind"),
+            Some(_) => tracing::debug!(
+                line = &line[..line.floor_char_boundary(200)],
+                "a line of an unknown kind"
+            ),
             // Half a JSON object is not text that an agent wrote.
             None if line.trim_start().starts_with('{') => {
                 self.cannot_read(&line[..line.floor_char_boundary(80)]);
@@ -276,10 +336,12 @@ impl LineCounts {
         let first = &self.first;
         match self.unreadable {
             0 => None,
-            1 => Some(format!("creel skipped 1 line of the agent's output that it cannot read: {first} …")),
-            n => {
-                Some(format!("creel skipped {n} lines of the agent's output that it cannot read. The first: {first} …"))
-            }
+            1 => Some(format!(
+                "creel skipped 1 line of the agent's output that it cannot read: {first} …"
+            )),
+            n => Some(format!(
+                "creel skipped {n} lines of the agent's output that it cannot read. The first: {first} …"
+            )),
         }
     }
 }
@@ -295,8 +357,13 @@ mod tests {
     use super::*;
     use crate::engine::policy::OutputFormat;
 
-    const FORMATS: [OutputFormat; 5] =
-        [OutputFormat::Text, OutputFormat::Claude, OutputFormat::Codex, OutputFormat::Gemini, OutputFormat::Opencode];
+    const FORMATS: [OutputFormat; 5] = [
+        OutputFormat::Text,
+        OutputFormat::Claude,
+        OutputFormat::Codex,
+        OutputFormat::Gemini,
+        OutputFormat::Opencode,
+    ];
 
     /// The updates for these chunks of output.
     fn said(format: OutputFormat, pieces: &[&[u8]]) -> String {
@@ -310,9 +377,11 @@ mod tests {
             creel: None,
         };
         let told = TranslatedOutput::new(TurnId(1), None);
-        let reader = translate::translator(format, None)
-            .map_or_else(OutputDecoder::text, |it| OutputDecoder::json(it, told, None));
-        let (mut answer, _pieces) = AnswerReader::new(reader, &place, TurnId(1), CancellationToken::new());
+        let reader = translate::translator(format, None).map_or_else(OutputDecoder::text, |it| {
+            OutputDecoder::json(it, told, None)
+        });
+        let (mut answer, _pieces) =
+            AnswerReader::new(reader, &place, TurnId(1), CancellationToken::new());
         for piece in pieces {
             answer.output(OutputStream::Stdout, piece);
         }

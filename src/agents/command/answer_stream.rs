@@ -1,12 +1,13 @@
 //! Forwards an answer to the session.
 //!
-//! Owns the limits of an answer, and the chunks in which it is forwarded. Does not know where it comes from: see
-//! [`super::answer_reader`].
+//! Owns the limits of an answer, and the chunks in which it is forwarded. Does not know where it
+//! comes from: see [`super::answer_reader`].
 //!
 //! # Invariants
-//! - At most [`SAID_MAX`] of an answer is forwarded as it comes. All of a longer answer goes to a file, and its end is
-//!   forwarded.
-//! - Updates other than text wait in a queue of at most [`BACKLOG_MAX`]. Further ones are dropped and counted.
+//! - At most [`SAID_MAX`] of an answer is forwarded as it comes. All of a longer answer goes to a
+//!   file, and its end is forwarded.
+//! - Updates other than text wait in a queue of at most [`BACKLOG_MAX`]. Further ones are dropped
+//!   and counted.
 
 use std::{
     path::PathBuf,
@@ -128,7 +129,8 @@ impl AnswerStream {
         }
         if !later.is_empty() {
             let spool = self.spool.get_or_insert_with(|| {
-                let mut spool = SpoolFile::new(self.path.clone(), self.name.clone(), output::FILE_CAP);
+                let mut spool =
+                    SpoolFile::new(self.path.clone(), self.name.clone(), output::FILE_CAP);
                 spool.write(&self.begun);
                 spool
             });
@@ -149,11 +151,15 @@ impl AnswerStream {
         let mut end = self.end.bytes();
         let mut warnings = Vec::new();
         if missing > 0 {
-            self.send(AnswerEvent::Bytes(format!("\n{}", output::marker(missing, 0, whole.as_deref())).into_bytes()));
+            self.send(AnswerEvent::Bytes(
+                format!("\n{}", output::marker(missing, 0, whole.as_deref())).into_bytes(),
+            ));
             end.drain(..output::torn_start(&end));
             let whole = whole.map(|w| format!(" ({w})")).unwrap_or_default();
-            warnings
-                .push(format!("the answer is too long to keep: creel omitted {missing} B of {} B{whole}", self.total));
+            warnings.push(format!(
+                "the answer is too long to keep: creel omitted {missing} B of {} B{whole}",
+                self.total
+            ));
         }
         if !end.is_empty() {
             self.send(AnswerEvent::Bytes(end));

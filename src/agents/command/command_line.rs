@@ -1,7 +1,8 @@
 //! A command line, and how it receives the prompt.
 //!
 //! # Invariants
-//! - The prompt and the conversation id are data: standard input or one argument, never part of the command text.
+//! - The prompt and the conversation id are data: standard input or one argument, never part of the
+//!   command text.
 
 use std::collections::BTreeMap;
 
@@ -54,15 +55,24 @@ impl CommandLine {
             TurnPosition::Later => &[PROMPT, "session", CONVERSATION],
         };
         let placeholders = template::placeholders(written);
-        if let Some(unknown) = placeholders.iter().find(|p| !names.contains(&p.name.as_str())) {
-            return Err(AgentError::UnknownName { name: unknown.name.clone() });
+        if let Some(unknown) = placeholders
+            .iter()
+            .find(|p| !names.contains(&p.name.as_str()))
+        {
+            return Err(AgentError::UnknownName {
+                name: unknown.name.clone(),
+            });
         }
         let names = |name: &str| placeholders.iter().any(|p| p.name == name);
         Ok(Self {
             written: written.to_owned(),
             expanded: template::expand(written)?,
             needs_conversation: names(CONVERSATION),
-            prompt_as: if names(PROMPT) { PromptPassing::Argument } else { PromptPassing::StandardInput },
+            prompt_as: if names(PROMPT) {
+                PromptPassing::Argument
+            } else {
+                PromptPassing::StandardInput
+            },
             needs_prompt: names(PROMPT) || written.contains(&template::variable(PROMPT)),
         })
     }
@@ -70,7 +80,10 @@ impl CommandLine {
     /// Adds the options that pass the session's tools. Messages still show the command as written.
     pub(super) fn with_tools(self, tools: Option<&ToolOptions>) -> Result<Self, AgentError> {
         let Some(tools) = tools else { return Ok(self) };
-        Ok(Self { expanded: tools.added_to(&self.written)?, ..self })
+        Ok(Self {
+            expanded: tools.added_to(&self.written)?,
+            ..self
+        })
     }
 
     /// Adds the variables that the command line uses.
@@ -97,7 +110,11 @@ impl CommandLine {
     }
 
     /// The standard input of the command.
-    pub(super) fn input(&self, request: &TurnRequest, streams: StandardStreams) -> Result<Vec<u8>, TurnFailure> {
+    pub(super) fn input(
+        &self,
+        request: &TurnRequest,
+        streams: StandardStreams,
+    ) -> Result<Vec<u8>, TurnFailure> {
         match (self.prompt_as, streams) {
             (PromptPassing::Argument, _) => Ok(Vec::new()),
             (PromptPassing::StandardInput, StandardStreams::Pipes) => Ok(request.text.clone().into_bytes()),

@@ -1,7 +1,8 @@
 //! Splits chunks into whole lines.
 //!
 //! # Invariants
-//! - At most [`LINE_MAX`] of a line is stored. For a longer line, only its beginning and its length are returned.
+//! - At most [`LINE_MAX`] of a line is stored. For a longer line, only its beginning and its length
+//!   are returned.
 
 /// The longest line in bytes. A line can contain whole files and pictures.
 const LINE_MAX: usize = 8 * 1024 * 1024;
@@ -61,7 +62,10 @@ impl LineSplitter {
         if self.length <= LINE_MAX {
             SplitLine::Whole(&self.held)
         } else {
-            SplitLine::TooLong { beginning: &self.held, length: self.length }
+            SplitLine::TooLong {
+                beginning: &self.held,
+                length: self.length,
+            }
         }
     }
 }
@@ -87,16 +91,35 @@ mod tests {
     #[test]
     fn lines_are_whole_however_they_come() {
         assert_eq!(lines(&[b"one\ntwo\n"]), ["one", "two"]);
-        assert_eq!(lines(&[b"o", b"ne", b"\n\nt", b"wo"]), ["one", "", "rest two"]);
-        assert_eq!(lines(&["€".as_bytes().split_at(1).0, "€".as_bytes().split_at(1).1, b"\n"]), ["€"]);
+        assert_eq!(
+            lines(&[b"o", b"ne", b"\n\nt", b"wo"]),
+            ["one", "", "rest two"]
+        );
+        assert_eq!(
+            lines(&[
+                "€".as_bytes().split_at(1).0,
+                "€".as_bytes().split_at(1).1,
+                b"\n"
+            ]),
+            ["€"]
+        );
         assert_eq!(lines(&[b""]), [""; 0]);
     }
 
     #[test]
     fn of_a_line_that_is_too_long_the_beginning_is_told() {
         let half = vec![b'x'; LINE_MAX / 2 + 1];
-        assert_eq!(lines(&[b"a\n", &half, &half, b"\nb\n"]), ["a", "80 of 8388610", "b"]);
-        assert_eq!(lines(&[&[half.as_slice(), &half, b"\nb\n"].concat()]), ["80 of 8388610", "b"]);
-        assert_eq!(lines(&[b"12", &vec![b'x'; LINE_MAX]]), ["rest 80 of 8388610"]);
+        assert_eq!(
+            lines(&[b"a\n", &half, &half, b"\nb\n"]),
+            ["a", "80 of 8388610", "b"]
+        );
+        assert_eq!(
+            lines(&[&[half.as_slice(), &half, b"\nb\n"].concat()]),
+            ["80 of 8388610", "b"]
+        );
+        assert_eq!(
+            lines(&[b"12", &vec![b'x'; LINE_MAX]]),
+            ["rest 80 of 8388610"]
+        );
     }
 }

@@ -1,11 +1,11 @@
 //! Translates the JSON lines of known agents.
 //!
-//! Owns what all formats share: the list of formats, parsing a line, and the end of a stream. Each format has a file of
-//! its own.
+//! Owns what all formats share: the list of formats, parsing a line, and the end of a stream. Each
+//! format has a file of its own.
 //!
 //! # Invariants
-//! - The shape of an agent's output never fails a turn: unknown lines are skipped, and lines that are not JSON are
-//!   text.
+//! - The shape of an agent's output never fails a turn: unknown lines are skipped, and lines that
+//!   are not JSON are text.
 
 use serde_json::Value;
 
@@ -33,9 +33,12 @@ pub(super) trait StreamTranslator: Send {
     fn end(self: Box<Self>) -> StreamEnd;
 }
 
-/// The translator of a format, or None for plain text. `before` is the usage of this conversation before the turn, if
-/// known.
-pub(super) fn translator(format: OutputFormat, before: Option<ReportedUsage>) -> Option<Box<dyn StreamTranslator>> {
+/// The translator of a format, or None for plain text. `before` is the usage of this conversation
+/// before the turn, if known.
+pub(super) fn translator(
+    format: OutputFormat,
+    before: Option<ReportedUsage>,
+) -> Option<Box<dyn StreamTranslator>> {
     match format {
         OutputFormat::Text => None,
         OutputFormat::Claude => Some(Box::new(claude::ClaudeTranslator::new(before))),
@@ -56,7 +59,8 @@ pub(super) const fn arguments(format: OutputFormat) -> &'static str {
     }
 }
 
-/// The usage that a program reported for a conversation so far. Some continue the count when a conversation is resumed.
+/// The usage that a program reported for a conversation so far. Some continue the count when a
+/// conversation is resumed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct ReportedUsage {
     pub(super) tokens: u64,
@@ -102,7 +106,11 @@ fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
 }
 
 fn list<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
-    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+    value
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }
 
 #[cfg(test)]

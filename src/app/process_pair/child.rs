@@ -50,7 +50,10 @@ impl ParentProcess {
     pub(in crate::app) fn take() -> io::Result<Self> {
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         dup2_stdin(receive_file(&socket)?)?;
-        let leash = Self(Arc::new(ParentLink { socket, tied: Mutex::new(ParentExitAction::Alone) }));
+        let leash = Self(Arc::new(ParentLink {
+            socket,
+            tied: Mutex::new(ParentExitAction::Alone),
+        }));
         let watched = leash.clone();
         thread::spawn(move || watched.watch());
         Ok(leash)
@@ -90,7 +93,10 @@ impl ParentProcess {
 
 /// Redirects the standard streams to `/dev/null`, and errors to the log that `--detach` uses.
 fn fall_silent() -> io::Result<()> {
-    let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    let nowhere = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
     let log: Option<File> = detach::log().ok();
     dup2_stdin(&nowhere)?;
     dup2_stdout(&nowhere)?;
@@ -98,9 +104,11 @@ fn fall_silent() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends everything after the parent was killed. Not by a signal from the kernel, since that could not clean up.
+/// Ends everything after the parent was killed. Not by a signal from the kernel, since that could
+/// not clean up.
 fn give_back_and_exit(way_out: Option<&ExitCleanup>) -> ! {
-    // A process without a controlling terminal is not stopped when it writes to a terminal from the background.
+    // A process without a controlling terminal is not stopped when it writes to a terminal from the
+    // background.
     sweep::remember_session();
     let _ = setsid();
     let taken = terminal::is_taken();

@@ -41,13 +41,15 @@ enum ChildProcessEnd {
     Left,
 }
 
-/// Runs this same command in a child process until that ends or detaches, and returns the exit code. An error means
-/// that nothing was started.
+/// Runs this same command in a child process until that ends or detaches, and returns the exit
+/// code. An error means that nothing was started.
 pub(in crate::app) fn hold() -> io::Result<u8> {
     let before = tcgetattr(io::stdin())?;
     let (socket, theirs) = UnixStream::pair()?;
     send_file(&socket, io::stdin())?;
-    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let tokio = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     tokio.block_on(async {
         socket.set_nonblocking(true)?;
         let socket = tokio::net::UnixStream::from_std(socket)?;
@@ -63,10 +65,12 @@ pub(in crate::app) fn hold() -> io::Result<u8> {
     })
 }
 
-/// Cleans up after a child that was killed: the processes that it started now belong to this one. Otherwise the child
-/// has ended them itself.
+/// Cleans up after a child that was killed: the processes that it started now belong to this one.
+/// Otherwise the child has ended them itself.
 async fn clear_up(status: ExitStatus, before: &Termios) {
-    let Some(signal) = status.signal() else { return };
+    let Some(signal) = status.signal() else {
+        return;
+    };
     let had_screen = put_right(before);
     let ended = sweep::end_orphans(GRACE).await;
     if had_screen || ended > 0 {
@@ -75,7 +79,9 @@ async fn clear_up(status: ExitStatus, before: &Termios) {
             1 => "; creel ended 1 process that it left running".to_owned(),
             n => format!("; creel ended {n} processes that it left running"),
         };
-        say(&format!("creel: the session was killed by signal {signal}{ended}\n  continue it with `creel resume`"));
+        say(&format!(
+            "creel: the session was killed by signal {signal}{ended}\n  continue it with `creel resume`"
+        ));
     }
 }
 
@@ -96,11 +102,13 @@ async fn until_parted(
     loop {
         tokio::select! {
             biased;
-            // `wait` can be called again after it was cancelled. If it fails, there is no process to wait for.
+            // `wait` can be called again after it was cancelled. If it fails, there is no process
+            // to wait for.
             status = held.wait() => return ChildProcessEnd::Ended(status.unwrap_or_else(|_| ExitStatus::from_raw(1 << 8))),
             () = let_go(&mut socket) => return ChildProcessEnd::Left,
             signal = signals.end.next() => pass_on(&held, signal),
-            // Before the check of the child: once that runs again, this process must not follow an old stop.
+            // Before the check of the child: once that runs again, this process must not follow an
+            // old stop.
             _ = signals.resume.recv() => {
                 // A stop signal that belongs to the stop that has just ended does not count again.
                 signals.stop.forget();
@@ -130,11 +138,15 @@ impl ForwardedSignals {
     }
 }
 
-/// Stops this process when the child has restored the terminal and stopped, since the two are one job to the shell.
-/// TSTP from the shell or the terminal goes to the child first, and never stops this process alone.
+/// Stops this process when the child has restored the terminal and stopped, since the two are one
+/// job to the shell. TSTP from the shell or the terminal goes to the child first, and never stops
+/// this process alone.
 fn follow_into_stop(held: &Child) {
     let Some(pid) = pid_of(held) else { return };
-    let stopped = waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
+    let stopped = waitid(
+        WaitId::Pid(pid),
+        WaitIdOptions::STOPPED | WaitIdOptions::NOHANG,
+    );
     if matches!(stopped, Ok(Some(_))) && ProcessTable::of_system().is_under_a_shell() {
         let _ = kill_process(getpid(), Signal::STOP);
         // This line runs when the shell has resumed this process.
@@ -149,7 +161,8 @@ async fn let_go(socket: &mut tokio::net::UnixStream) {
     }
 }
 
-/// Forwards a signal. The child also gets signals of the terminal directly, and treats the same signal twice as one.
+/// Forwards a signal. The child also gets signals of the terminal directly, and treats the same
+/// signal twice as one.
 fn pass_on(held: &Child, signal: Signal) {
     if let Some(pid) = pid_of(held) {
         // The child may have just ended.
@@ -158,18 +171,23 @@ fn pass_on(held: &Child, signal: Signal) {
 }
 
 fn pid_of(held: &Child) -> Option<Pid> {
-    held.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw)
+    held.id()
+        .and_then(|pid| i32::try_from(pid).ok())
+        .and_then(Pid::from_raw)
 }
 
 fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| BY_SIGNAL + signal));
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| BY_SIGNAL + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Restores the terminal after the child was killed. Its settings differ only if the screen was open; returns whether
-/// they did.
+/// Restores the terminal after the child was killed. Its settings differ only if the screen was
+/// open; returns whether they did.
 fn put_right(before: &Termios) -> bool {
-    let changed = tcgetattr(io::stdin()).is_ok_and(|now| !terminal::have_same_settings(&now, before));
+    let changed =
+        tcgetattr(io::stdin()).is_ok_and(|now| !terminal::have_same_settings(&now, before));
     if changed {
         terminal::switch_off();
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, before);

@@ -71,7 +71,8 @@ impl VersionAnswer {
     }
 }
 
-/// Asks all programs. Leaves out those whose output contains no version. `None` if a signal arrived first.
+/// Asks all programs. Leaves out those whose output contains no version. `None` if a signal arrived
+/// first.
 pub(in crate::cli) fn ask_all(
     questions: BTreeSet<VersionQuery>,
     patience: Duration,
@@ -83,8 +84,10 @@ pub(in crate::cli) fn ask_all(
     let answers = tokio.block_on(async {
         let mut signals = ShutdownSignals::listen()?;
         let cancel = CancellationToken::new();
-        let mut asking: JoinSet<_> =
-            questions.into_iter().map(|question| ask(question, patience, cancel.clone())).collect();
+        let mut asking: JoinSet<_> = questions
+            .into_iter()
+            .map(|question| ask(question, patience, cancel.clone()))
+            .collect();
         let mut answers = BTreeMap::new();
         loop {
             tokio::select! {
@@ -102,7 +105,9 @@ pub(in crate::cli) fn ask_all(
     });
     // A task that still reads from a pipe must not delay the exit.
     tokio.shutdown_background();
-    answers.map_err(|error: std::io::Error| CliError::failed(format!("cannot listen for signals: {error}")))
+    answers.map_err(|error: std::io::Error| {
+        CliError::failed(format!("cannot listen for signals: {error}"))
+    })
 }
 
 async fn ask(
@@ -113,11 +118,18 @@ async fn ask(
     let spec = ProcessSpec {
         command: format!("exec \"$CREEL_PROGRAM\" {}", question.arguments),
         cwd: PathBuf::from("/"),
-        env: vec![("CREEL_PROGRAM".to_owned(), question.program.to_str()?.to_owned())],
+        env: vec![(
+            "CREEL_PROGRAM".to_owned(),
+            question.program.to_str()?.to_owned(),
+        )],
         stdin: Vec::new(),
         timeout: Some(patience),
         grace: GRACE,
-        mark: format!("agents-{}/{}", std::process::id(), question.program.display()),
+        mark: format!(
+            "agents-{}/{}",
+            std::process::id(),
+            question.program.display()
+        ),
     };
     let mut answer = VersionOutput::default();
     let end = run::run(spec, &mut answer, &cancel).await;
@@ -133,8 +145,13 @@ async fn ask(
         ProcessEnd::Signal(signal) => format!("signal {signal}"),
         ProcessEnd::SpawnFailed(why) => why,
     };
-    let last = said.iter().rev().find_map(|text| text.lines().rfind(|line| !line.trim().is_empty()));
-    let last = last.map(|line| format!(": {}", first_line(line.trim(), SHOWN))).unwrap_or_default();
+    let last = said
+        .iter()
+        .rev()
+        .find_map(|text| text.lines().rfind(|line| !line.trim().is_empty()));
+    let last = last
+        .map(|line| format!(": {}", first_line(line.trim(), SHOWN)))
+        .unwrap_or_default();
     Some((question, VersionAnswer::Failed(format!("{how}{last}"))))
 }
 
@@ -159,7 +176,11 @@ impl ProcessObserver for VersionOutput {
 fn version_in(text: &str) -> Option<String> {
     let version = Regex::new(r"(?:^|[^0-9A-Za-z.])v?([0-9]+(?:\.[0-9]+)+[0-9A-Za-z.+-]*)").ok()?;
     let found = text.lines().find_map(|line| version.captures(line))?;
-    let version: String = found[1].trim_end_matches(['.', '+', '-']).chars().take(LONGEST).collect();
+    let version: String = found[1]
+        .trim_end_matches(['.', '+', '-'])
+        .chars()
+        .take(LONGEST)
+        .collect();
     Some(version)
 }
 
@@ -178,8 +199,19 @@ mod tests {
             " 1.34.0",
             "@scope/codex-acp 2.6.0",
         ];
-        let expected = ["2.1.0", "0.166.0", "1.0.102", "0.86.2", "1.34.0-rc.1+build", "1.34.0", "2.6.0"];
-        assert_eq!(said.map(|said| version_in(said).expect("a version")), expected);
+        let expected = [
+            "2.1.0",
+            "0.166.0",
+            "1.0.102",
+            "0.86.2",
+            "1.34.0-rc.1+build",
+            "1.34.0",
+            "2.6.0",
+        ];
+        assert_eq!(
+            said.map(|said| version_in(said).expect("a version")),
+            expected
+        );
         assert_eq!(version_in("usage: agent [OPTIONS]\nsee 42"), None);
     }
 }

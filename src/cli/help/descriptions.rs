@@ -3,10 +3,13 @@
 //! # Invariants
 //! - Every command has a description. A test reads the pages.
 
-/// The description of a command, for example `gate answer`. Empty for `creel` itself. Paragraphs are separated by empty
-/// lines.
+/// The description of a command, for example `gate answer`. Empty for `creel` itself. Paragraphs
+/// are separated by empty lines.
 pub(super) fn of(path: &str) -> Option<&'static str> {
-    DESCRIPTIONS.iter().find(|(name, _)| *name == path).map(|(_, text)| *text)
+    DESCRIPTIONS
+        .iter()
+        .find(|(name, _)| *name == path)
+        .map(|(_, text)| *text)
 }
 
 const DESCRIPTIONS: &[(&str, &str)] = &[
@@ -72,7 +75,10 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
         "The current turn ends first, and its hooks run; then the session waits for `creel unpause`. It stays paused if \
          creel is killed and you resume it on a screen.",
     ),
-    ("unpause", "The session continues with the prompt that was due when you paused it."),
+    (
+        "unpause",
+        "The session continues with the prompt that was due when you paused it.",
+    ),
     (
         "cancel",
         "Ends the agent's turn at once and pauses the session. The iteration is not used up: your next `creel message` \
@@ -94,10 +100,22 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
         "Hook output that goes to the agent waits in the pending buffer until a prompt carries it. Until then you can read, \
          change, skip and restore each item.",
     ),
-    ("pending list", "Lists the items in the order of their delivery: number, hook, size, and when creel sends each."),
-    ("pending show", "Prints the whole text of an item, delivered or not."),
-    ("pending skip", "The item stays in the journal, and no prompt carries it. `creel pending restore` undoes this."),
-    ("pending restore", "The item goes with the next prompt again, at its old place in the order."),
+    (
+        "pending list",
+        "Lists the items in the order of their delivery: number, hook, size, and when creel sends each.",
+    ),
+    (
+        "pending show",
+        "Prints the whole text of an item, delivered or not.",
+    ),
+    (
+        "pending skip",
+        "The item stays in the journal, and no prompt carries it. `creel pending restore` undoes this.",
+    ),
+    (
+        "pending restore",
+        "The item goes with the next prompt again, at its old place in the order.",
+    ),
     (
         "pending edit",
         "Replaces the text that the agent gets: with TEXT, with standard input for `-`, or with what you write in your editor. \
@@ -108,7 +126,10 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
         "A gate is a decision that the session waits for you to make: at the retry limit, before the final delivery, about a \
          permission request, and so on. You can answer on the screen or from any other terminal.",
     ),
-    ("gate list", "Lists the open gates with their number, the reason, and the answers that each accepts."),
+    (
+        "gate list",
+        "Lists the open gates with their number, the reason, and the answers that each accepts.",
+    ),
     (
         "gate answer",
         "Answers a gate with one of the choices that `creel gate list` shows. Some choices take a TEXT, for example `send`, \
@@ -120,9 +141,18 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
         "Hooks are commands that creel runs at the points of a session, such as `stop` after each turn. `creel help hooks` \
          lists the points, and what a hook gets and can answer.",
     ),
-    ("hooks list", "Lists each hook with its point, its command and its timeout, and whether it is on."),
-    ("hooks enable", "Turns a hook on again, from its next run on. The config does not change."),
-    ("hooks disable", "Turns a hook off for the rest of this session. The config does not change."),
+    (
+        "hooks list",
+        "Lists each hook with its point, its command and its timeout, and whether it is on.",
+    ),
+    (
+        "hooks enable",
+        "Turns a hook on again, from its next run on. The config does not change.",
+    ),
+    (
+        "hooks disable",
+        "Turns a hook off for the rest of this session. The config does not change.",
+    ),
     (
         "hooks run",
         "Runs a hook by hand, beside the session, and shows its output there. The agent does not get the output, and the \
@@ -142,7 +172,10 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
         "checkpoint list",
         "Lists the checkpoints of a session, running or past: number, iteration, and what stored each.",
     ),
-    ("checkpoint show", "Prints the data of a checkpoint as JSON, and the commit that the work was at."),
+    (
+        "checkpoint show",
+        "Prints the data of a checkpoint as JSON, and the commit that the work was at.",
+    ),
     (
         "task",
         "A session has a graph of tasks: each has a goal, a state, and tasks that it depends on. With --queue, the commands are \
@@ -175,9 +208,18 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
         "task block",
         "Marks a task as blocked, with the reason. Tasks that depend on it wait. `creel task start` continues it.",
     ),
-    ("task update", "Changes the goal, the priority, the labels or other facts of a task. What you do not name stays."),
-    ("task depend", "Makes a task wait for another one. creel refuses a circle and names the tasks in it."),
-    ("task remove", "Removes a task. Tasks that depended on it no longer do, so they may become ready."),
+    (
+        "task update",
+        "Changes the goal, the priority, the labels or other facts of a task. What you do not name stays.",
+    ),
+    (
+        "task depend",
+        "Makes a task wait for another one. creel refuses a circle and names the tasks in it.",
+    ),
+    (
+        "task remove",
+        "Removes a task. Tasks that depended on it no longer do, so they may become ready.",
+    ),
     (
         "worker",
         "Takes tasks from the queue and runs a session for each. A task is completed when its session is; every other end blocks \
@@ -196,7 +238,10 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
         "A session that runs with --worktree works in a folder and on a branch of its own, in .creel/worktrees. creel removes \
          nothing that has uncommitted changes, or commits that no branch has.",
     ),
-    ("worktree list", "Lists each worktree with its branch, its session, and whether anything in it is uncommitted."),
+    (
+        "worktree list",
+        "Lists each worktree with its branch, its session, and whether anything in it is uncommitted.",
+    ),
     (
         "worktree open",
         "Starts your shell in the worktree; `exit` returns. Without a terminal, creel prints its folder.",
@@ -234,9 +279,18 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
         "Reads the config and prints what creel would do: the agent, the limits, the hooks at each point. It reports all mistakes \
          at once, each with its line and a suggestion, and programs that are missing. It runs nothing that the config names.",
     ),
-    ("config", "The config is creel.yaml, creel.yml, creel.json or .creel/config.yaml, in this folder or above."),
-    ("config example", "Prints a config with every key, its default and an explanation."),
-    ("config path", "Prints the path of the config that creel uses in this folder. Without a config, it exits with 2."),
+    (
+        "config",
+        "The config is creel.yaml, creel.yml, creel.json or .creel/config.yaml, in this folder or above.",
+    ),
+    (
+        "config example",
+        "Prints a config with every key, its default and an explanation.",
+    ),
+    (
+        "config path",
+        "Prints the path of the config that creel uses in this folder. Without a config, it exits with 2.",
+    ),
     (
         "agents",
         "Lists the agents that creel knows and those of your config: how creel runs each, its version, and for missing ones how to \
@@ -247,17 +301,29 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
         "A config runs commands, so creel asks before it runs any. This command shows them and trusts the config as it is now; if it \
          changes, creel asks again.",
     ),
-    ("untrust", "creel asks again before it runs a hook or an agent of this config."),
+    (
+        "untrust",
+        "creel asks again before it runs a hook or an agent of this config.",
+    ),
     (
         "mcp",
         "Gives an agent creel's tools: tasks, stop hooks, the status of the session. creel passes this server to the agents that it \
          runs. Start it yourself for an agent that you run outside creel.",
     ),
-    ("schema", "Prints the JSON Schema of creel.yaml. With it, an editor completes keys and marks mistakes."),
+    (
+        "schema",
+        "Prints the JSON Schema of creel.yaml. With it, an editor completes keys and marks mistakes.",
+    ),
     (
         "completions",
         "Prints a script that completes creel's commands and options in your shell. The examples show where each shell looks for it.",
     ),
-    ("man", "Prints this manual as a page for man(1), or writes a page for every command into a folder."),
-    ("help", "Prints the help of a command, as with --help, or the text of a topic."),
+    (
+        "man",
+        "Prints this manual as a page for man(1), or writes a page for every command into a folder.",
+    ),
+    (
+        "help",
+        "Prints the help of a command, as with --help, or the text of a topic.",
+    ),
 ];

@@ -25,7 +25,10 @@ pub(super) fn stats(session: &SessionArgs, as_json: bool) -> CliResult {
         return json(&all);
     }
     if all.is_empty() {
-        say(&format!("creel: session `{}` has not run any hook", folder.name));
+        say(&format!(
+            "creel: session `{}` has not run any hook",
+            folder.name
+        ));
         return Ok(0);
     }
     print(&hook_stats::table(&all))

@@ -21,10 +21,22 @@ pub(super) struct ConfigText<'a> {
 
 impl fmt::Display for ConfigText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let iterations = if self.template == Some(InitTemplate::Security) { 20 } else { 10 };
+        let iterations = if self.template == Some(InitTemplate::Security) {
+            20
+        } else {
+            10
+        };
         writeln!(f, "# yaml-language-server: $schema={}", self.schema)?;
-        writeln!(f, "# `creel config example` prints every key with its default.")?;
-        write!(f, "version: 1\n{}max_iterations: {iterations}\n{}", self.agent(), self.checks())?;
+        writeln!(
+            f,
+            "# `creel config example` prints every key with its default."
+        )?;
+        write!(
+            f,
+            "version: 1\n{}max_iterations: {iterations}\n{}",
+            self.agent(),
+            self.checks()
+        )?;
         writeln!(f, "on_limit: {}", limit(self.choices.on_limit))?;
         f.write_str(PERMISSIONS)?;
         f.write_str(&self.stop())
@@ -39,10 +51,18 @@ const PERMISSIONS: &str = "\
 
 impl ConfigText<'_> {
     fn agent(&self) -> String {
-        if let Some(agent) = self.choices.agent.as_deref().and_then(|name| self.known.named(name)) {
+        if let Some(agent) = self
+            .choices
+            .agent
+            .as_deref()
+            .and_then(|name| self.known.named(name))
+        {
             return named(agent, agent.installed(self.search));
         }
-        let install = install_lines(self.known).into_iter().next().unwrap_or_default();
+        let install = install_lines(self.known)
+            .into_iter()
+            .next()
+            .unwrap_or_default();
         format!(
             "# agent: {}   # no known agent is installed here; `creel agents` lists all. For example:\n#   {install}\n",
             self.known.names().next().unwrap_or("NAME")
@@ -50,18 +70,26 @@ impl ConfigText<'_> {
     }
 
     fn checks(&self) -> String {
-        let note = "# must pass after each turn; the agent gets the output of a failure, up to 5 times";
+        let note =
+            "# must pass after each turn; the agent gets the output of a failure, up to 5 times";
         // The rules of this template already run the tests.
         if self.choices.checks.is_empty() || self.template == Some(InitTemplate::Tdd) {
             return format!("checks: []   {note}\n");
         }
-        let checks: String = self.choices.checks.iter().map(|check| format!("  - {}\n", quoted(check))).collect();
+        let checks: String = self
+            .choices
+            .checks
+            .iter()
+            .map(|check| format!("  - {}\n", quoted(check)))
+            .collect();
         format!("checks:   {note}\n{checks}")
     }
 
     /// The rules and hooks that decide when the work is complete.
     fn stop(&self) -> String {
-        let Some(template) = self.template else { return String::new() };
+        let Some(template) = self.template else {
+            return String::new();
+        };
         let test = quoted(self.choices.checks.first().map_or("./test", String::as_str));
         match template {
             InitTemplate::Tdd => format!(
@@ -99,7 +127,9 @@ const CHECKPOINT: &str = "stop:
 
 fn limit(on_limit: RetryLimitPolicy) -> String {
     let name = on_limit_name(on_limit);
-    format!("{name}   # if a check still fails then and you are not there: complete (as forced) | escalate | abort")
+    format!(
+        "{name}   # if a check still fails then and you are not there: complete (as forced) | escalate | abort"
+    )
 }
 
 pub(super) const fn on_limit_name(on_limit: RetryLimitPolicy) -> &'static str {
@@ -112,17 +142,35 @@ pub(super) const fn on_limit_name(on_limit: RetryLimitPolicy) -> &'static str {
 
 /// The line for the agent, with a comment about how it runs and how to log in.
 fn named(agent: &KnownAgent, way: Option<&LaunchMethod>) -> String {
-    let name = if is_plain(&agent.name) { agent.name.clone() } else { quoted(&agent.name) };
-    let Some(way) = way.or(agent.ways.first()) else { return format!("agent: {name}\n") };
-    let how = if way.is_acp() { "over ACP" } else { "one process per turn" };
-    let login = way.login().map(|login| format!("; to log in: {}", one_line(login))).unwrap_or_default();
-    format!("agent: {name}   # {}, {how}{login}\n", one_line(&agent.title))
+    let name = if is_plain(&agent.name) {
+        agent.name.clone()
+    } else {
+        quoted(&agent.name)
+    };
+    let Some(way) = way.or(agent.ways.first()) else {
+        return format!("agent: {name}\n");
+    };
+    let how = if way.is_acp() {
+        "over ACP"
+    } else {
+        "one process per turn"
+    };
+    let login = way
+        .login()
+        .map(|login| format!("; to log in: {}", one_line(login)))
+        .unwrap_or_default();
+    format!(
+        "agent: {name}   # {}, {how}{login}\n",
+        one_line(&agent.title)
+    )
 }
 
 /// How to install the preferred agents, one line each.
 pub(super) fn install_lines(known: &KnownAgents) -> Vec<String> {
     let line = |agent: &KnownAgent| {
-        let install = how_to_install(agent.ways.iter()).first().map(|line| one_line(line))?;
+        let install = how_to_install(agent.ways.iter())
+            .first()
+            .map(|line| one_line(line))?;
         Some(format!("{install}   # {}", one_line(&agent.title)))
     };
     known.iter().filter_map(line).take(3).collect()
@@ -130,7 +178,9 @@ pub(super) fn install_lines(known: &KnownAgents) -> Vec<String> {
 
 fn is_plain(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
 /// Quotes a text for YAML, which accepts JSON strings.

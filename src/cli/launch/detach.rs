@@ -1,7 +1,8 @@
-//! `--detach`: runs a session in the background, in a process of its own that survives the terminal.
+//! `--detach`: runs a session in the background, in a process of its own that survives the
+//! terminal.
 //!
-//! creel starts itself again instead of forking, so the background session starts like any other, and has no open files
-//! of the terminal.
+//! creel starts itself again instead of forking, so the background session starts like any other,
+//! and has no open files of the terminal.
 
 use std::{
     ffi::OsString,
@@ -33,10 +34,12 @@ const UNREACHED: Duration = Duration::from_secs(5);
 /// The exit code of a session that could not start.
 const USAGE: i32 = 2;
 
-/// Runs this same command again in the background, with `more` before its own arguments and `input` as its standard
-/// input. Prints the session's name as soon as the session can be reached.
+/// Runs this same command again in the background, with `more` before its own arguments and `input`
+/// as its standard input. Prints the session's name as soon as the session can be reached.
 pub(crate) fn start(folder: &SessionDir, more: &[&str], input: &str) -> CliResult {
-    let failed = |error: io::Error| CliError::failed(format!("cannot start a session in the background: {error}"));
+    let failed = |error: io::Error| {
+        CliError::failed(format!("cannot start a session in the background: {error}"))
+    };
     let mut log = log()?;
     let before = log.seek(SeekFrom::End(0)).map_err(failed)?;
     let mut child = spawn(more, &log).map_err(failed)?;
@@ -47,9 +50,14 @@ pub(crate) fn start(folder: &SessionDir, more: &[&str], input: &str) -> CliResul
     match begun(folder, &mut child).map_err(failed)? {
         Some(status) if status.code() == Some(USAGE) || !folder.exists() => {
             let mut why = String::new();
-            log.seek(SeekFrom::Start(before)).and_then(|_| log.read_to_string(&mut why)).map_err(failed)?;
+            log.seek(SeekFrom::Start(before))
+                .and_then(|_| log.read_to_string(&mut why))
+                .map_err(failed)?;
             say(&why);
-            Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+            Ok(status
+                .code()
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(1))
         }
         Some(_) | None => {
             say(&format!(
@@ -65,7 +73,14 @@ pub(crate) fn start(folder: &SessionDir, more: &[&str], input: &str) -> CliResul
 pub(crate) fn log() -> CliResult<File> {
     let folder = project::state_dir()?.join("log");
     let path = folder.join("background.log");
-    let open = |()| OpenOptions::new().read(true).append(true).create(true).mode(PRIVATE_FILE).open(&path);
+    let open = |()| {
+        OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(PRIVATE_FILE)
+            .open(&path)
+    };
     DirBuilder::new()
         .recursive(true)
         .mode(PRIVATE_DIR)
@@ -77,7 +92,8 @@ pub(crate) fn log() -> CliResult<File> {
 fn spawn(more: &[&str], log: &File) -> io::Result<Child> {
     let mut own = std::env::args_os().skip(1);
     let subcommand = own.next().unwrap_or_default();
-    // The option comes last: what is before it can have an optional value, which must not be the prompt.
+    // The option comes last: what is before it can have an optional value, which must not be the
+    // prompt.
     let more = more.iter().chain(&["--background"]).map(OsString::from);
     Command::new(std::env::current_exe()?)
         .arg(subcommand)
@@ -89,7 +105,8 @@ fn spawn(more: &[&str], log: &File) -> io::Result<Child> {
         .spawn()
 }
 
-/// Waits until the session can be reached, or the process has ended. A session that cannot be reached still runs.
+/// Waits until the session can be reached, or the process has ended. A session that cannot be
+/// reached still runs.
 fn begun(folder: &SessionDir, child: &mut Child) -> io::Result<Option<ExitStatus>> {
     let mut holds_since: Option<Instant> = None;
     loop {
@@ -99,7 +116,8 @@ fn begun(folder: &SessionDir, child: &mut Child) -> io::Result<Option<ExitStatus
         let holds = journal::running(folder).is_some_and(|holder| holder.pid == Some(child.id()));
         if holds {
             let since = *holds_since.get_or_insert_with(Instant::now);
-            let is_reached = SocketLocation::of(folder).is_some_and(|address| address.connect().is_ok());
+            let is_reached =
+                SocketLocation::of(folder).is_some_and(|address| address.connect().is_ok());
             if is_reached || since.elapsed() > UNREACHED {
                 return Ok(None);
             }

@@ -1,4 +1,5 @@
-//! What `creel submit` and `creel merge` share: they work for a session, or for the work tree as it is.
+//! What `creel submit` and `creel merge` share: they work for a session, or for the work tree as it
+//! is.
 
 use std::path::Path;
 
@@ -62,9 +63,16 @@ pub struct PipelineArgs {
 }
 
 /// Submits or merges the named or running session, otherwise the work tree.
-pub(in crate::cli) fn pipeline(pipeline: PipelineKind, args: &PipelineArgs) -> CliResult<VerbOutcome> {
+pub(in crate::cli) fn pipeline(
+    pipeline: PipelineKind,
+    args: &PipelineArgs,
+) -> CliResult<VerbOutcome> {
     let (_, sessions) = project::sessions_of(&args.config)?;
-    let session = SessionArgs { session: args.session.clone(), config: args.config.clone(), ..SessionArgs::default() };
+    let session = SessionArgs {
+        session: args.session.clone(),
+        config: args.config.clone(),
+        ..SessionArgs::default()
+    };
     let named = choose_session::named(&session, &sessions)?;
     let folder = match named {
         Some(folder) => Some(folder),
@@ -74,7 +82,11 @@ pub(in crate::cli) fn pipeline(pipeline: PipelineKind, args: &PipelineArgs) -> C
     match folder {
         Some(folder) if journal::running(&folder).is_some() => {
             let code = session_request::ask_in(&folder, SessionCommand::Pipeline { pipeline })?;
-            say(&format!("creel: session `{}` starts the {} after this iteration", folder.name, pipeline.name()));
+            say(&format!(
+                "creel: session `{}` starts the {} after this iteration",
+                folder.name,
+                pipeline.name()
+            ));
             Ok(VerbOutcome::Done(code))
         }
         Some(folder) => of_session(pipeline, args, folder),
@@ -83,26 +95,52 @@ pub(in crate::cli) fn pipeline(pipeline: PipelineKind, args: &PipelineArgs) -> C
 }
 
 /// For a session that has ended.
-fn of_session(pipeline: PipelineKind, args: &PipelineArgs, folder: SessionDir) -> CliResult<VerbOutcome> {
+fn of_session(
+    pipeline: PipelineKind,
+    args: &PipelineArgs,
+    folder: SessionDir,
+) -> CliResult<VerbOutcome> {
     let opened = Journal::open(&folder)?;
-    trust_prompt::require_session(folder.project(), &opened.state.began.plan, TrustFlag::given(args.trust))?;
+    trust_prompt::require_session(
+        folder.project(),
+        &opened.state.began.plan,
+        TrustFlag::given(args.trust),
+    )?;
     let root = worktree::folder_of(&folder, &opened.state.began)?;
     refuse_on_base(pipeline, &root, &opened.state.began.plan, &folder.name)?;
     let project = Project::load(&args.config).ok();
-    let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
+    let ui = project
+        .as_ref()
+        .map_or_else(|| Settings::default().ui, |project| project.settings.ui);
     let nats = project.and_then(Project::trusted_nats);
     let surface = SessionSurface::chosen(args.output, DetachArgs::default(), ui);
-    let input = Input::Pipeline { pipeline, presence: surface.presence() };
+    let input = Input::Pipeline {
+        pipeline,
+        presence: surface.presence(),
+    };
     let (exit_code, sweep) = (ExitCodeSource::Pipeline(pipeline), SweepScope::Session);
-    let resumed = ResumedSession { root, folder, turn: None, opened, input, exit_code, nats, surface, sweep };
+    let resumed = ResumedSession {
+        root,
+        folder,
+        turn: None,
+        opened,
+        input,
+        exit_code,
+        nats,
+        surface,
+        sweep,
+    };
     Ok(VerbOutcome::ResumeSession(Box::new(resumed)))
 }
 
 /// For the work tree, whatever made the changes: starts a session only for this pipeline.
 fn of_work_tree(pipeline: PipelineKind, args: &PipelineArgs) -> CliResult<VerbOutcome> {
     let project = Project::load_existing(&args.config)?;
-    let wanted =
-        PlanRequest { agent: args.agent.as_deref(), task_type: args.task_type.as_deref(), ..PlanRequest::default() };
+    let wanted = PlanRequest {
+        agent: args.agent.as_deref(),
+        task_type: args.task_type.as_deref(),
+        ..PlanRequest::default()
+    };
     let plan = project.settings.plan(wanted)?;
     let would_run = trust_prompt::of_project(&project, &plan);
     let (place, asked) = (project.config_place(), TrustFlag::given(args.trust));
@@ -130,13 +168,34 @@ fn of_work_tree(pipeline: PipelineKind, args: &PipelineArgs) -> CliResult<VerbOu
 }
 
 /// Refuses to merge the base branch into itself before a check, a review or the agent runs for it.
-fn refuse_on_base(pipeline: PipelineKind, root: &Path, plan: &SessionPlan, session: &str) -> CliResult<()> {
-    let merges = plan.hooks_or_usual(HookPoint::BeforeMerge).iter().any(|hook| hook.enabled && hook.is_merge());
+fn refuse_on_base(
+    pipeline: PipelineKind,
+    root: &Path,
+    plan: &SessionPlan,
+    session: &str,
+) -> CliResult<()> {
+    let merges = plan
+        .hooks_or_usual(HookPoint::BeforeMerge)
+        .iter()
+        .any(|hook| hook.enabled && hook.is_merge());
     if pipeline != PipelineKind::Merge || !merges {
         return Ok(());
     }
-    let SubmitPlan { base_branch, remote, .. } = plan.submit.clone();
-    let submission = SubmissionFacts { base_branch, remote, ..SubmissionFacts::default() };
-    let refused = tokio_runtime::start()?.block_on(builtin::refuse_on_base(root, &submission, session));
-    refused.map_or(Ok(()), |why| Err(CliError::failed(format!("{why}, then run `creel merge` again"))))
+    let SubmitPlan {
+        base_branch,
+        remote,
+        ..
+    } = plan.submit.clone();
+    let submission = SubmissionFacts {
+        base_branch,
+        remote,
+        ..SubmissionFacts::default()
+    };
+    let refused =
+        tokio_runtime::start()?.block_on(builtin::refuse_on_base(root, &submission, session));
+    refused.map_or(Ok(()), |why| {
+        Err(CliError::failed(format!(
+            "{why}, then run `creel merge` again"
+        )))
+    })
 }

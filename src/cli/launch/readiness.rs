@@ -1,11 +1,12 @@
-//! Whether a session can run here: checks the programs of all agents, hooks, rules and other commands that it can
-//! start, and what `nats:` needs.
+//! Whether a session can run here: checks the programs of all agents, hooks, rules and other
+//! commands that it can start, and what `nats:` needs.
 //!
-//! Owns what `creel check` reports beyond a valid config, and what `creel run` refuses before anything runs.
+//! Owns what `creel check` reports beyond a valid config, and what `creel run` refuses before
+//! anything runs.
 //!
 //! # Invariants
-//! - creel runs nothing that a project's config names. It starts only the program of a known agent, to ask for its
-//!   version.
+//! - creel runs nothing that a project's config names. It starts only the program of a known agent,
+//!   to ask for its version.
 
 use std::{borrow::Cow, ffi::OsString, fmt::Write as _, path::Path};
 
@@ -23,8 +24,8 @@ use crate::{
     engine::{
         hooks::point::HookPoint,
         policy::{
-            AgentSpec, HookAction, HookFailurePolicy, HookSpec, RuleCheck, SessionPlan, StepAction, StopHook,
-            StopHookKind, WorkflowStep,
+            AgentSpec, HookAction, HookFailurePolicy, HookSpec, RuleCheck, SessionPlan, StepAction,
+            StopHook, StopHookKind, WorkflowStep,
         },
         session::SessionState,
         wording::shell_word,
@@ -67,8 +68,8 @@ struct PlannedAgent<'a> {
     spec: &'a AgentSpec,
 }
 
-/// Why a session of this plan would not work here, as texts of one or more lines. `None` if a signal arrived first.
-/// `asked` is the value of `--agent`.
+/// Why a session of this plan would not work here, as texts of one or more lines. `None` if a
+/// signal arrived first. `asked` is the value of `--agent`.
 pub(crate) fn problems(
     project: &Project,
     plan: std::result::Result<&SessionPlan, &PlanError>,
@@ -83,7 +84,9 @@ pub(crate) fn problems(
         }
         Ok(plan) => (Vec::new(), plan),
     };
-    let Some(of_agents) = agent_problems(root, settings, &planned_agents(plan))? else { return Ok(None) };
+    let Some(of_agents) = agent_problems(root, settings, &planned_agents(plan))? else {
+        return Ok(None);
+    };
     problems.extend(of_agents);
     problems.extend(missing_helpers(settings, plan, asked));
     problems.extend(command_problems(root, plan));
@@ -99,8 +102,12 @@ pub(crate) const RESUME_LATER: &str = "then resume the session";
 
 /// Refuses to start or resume a session whose agent is not installed, before anything runs.
 pub(crate) fn require_agent(root: &Path, plan: &SessionPlan, way_out: &str) -> CliResult<()> {
-    let Some(problem) = agent_problem(root, plan) else { return Ok(()) };
-    Err(CliError::usage(format!("{problem}\n  {way_out}\n  Nothing has run.")))
+    let Some(problem) = agent_problem(root, plan) else {
+        return Ok(());
+    };
+    Err(CliError::usage(format!(
+        "{problem}\n  {way_out}\n  Nothing has run."
+    )))
 }
 
 /// What the user can do about a check whose program is missing.
@@ -109,8 +116,8 @@ pub(crate) const ANOTHER_CHECK: &str = "install it, or correct the name under `c
 pub(crate) const ANOTHER_CHECK_LATER: &str =
     "install it, then resume the session; or correct the name under `checks:` and start a new one";
 
-/// Refuses to start or resume a session while the program of a check is missing, before anything runs. Only warns about
-/// an advisory check.
+/// Refuses to start or resume a session while the program of a check is missing, before anything
+/// runs. Only warns about an advisory check.
 pub(crate) fn require_checks<'a>(
     root: &Path,
     checks: impl IntoIterator<Item = &'a HookSpec>,
@@ -118,25 +125,50 @@ pub(crate) fn require_checks<'a>(
 ) -> CliResult<()> {
     let mut missing = String::new();
     for check in checks {
-        let (Some(program), name) = (hooks::missing_program(&check.action, root), &check.name) else { continue };
+        let (Some(program), name) = (hooks::missing_program(&check.action, root), &check.name)
+        else {
+            continue;
+        };
         if check.on_failure == Some(HookFailurePolicy::Ignore) {
-            say(&format!("creel: warning: the check `{name}` cannot run: `{program}` is not on PATH"));
+            say(&format!(
+                "creel: warning: the check `{name}` cannot run: `{program}` is not on PATH"
+            ));
         } else {
-            let _ = writeln!(missing, "the check `{name}` cannot start: `{program}` is not on PATH");
+            let _ = writeln!(
+                missing,
+                "the check `{name}` cannot start: `{program}` is not on PATH"
+            );
         }
     }
-    if missing.is_empty() { Ok(()) } else { Err(CliError::usage(format!("{missing}  {way_out}\n  Nothing has run."))) }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(CliError::usage(format!(
+            "{missing}  {way_out}\n  Nothing has run."
+        )))
+    }
 }
 
-/// The checks of a new session that must be able to start now: none if something can install their programs first.
+/// The checks of a new session that must be able to start now: none if something can install their
+/// programs first.
 pub(crate) fn checks_at_start(plan: &SessionPlan) -> impl Iterator<Item = &HookSpec> {
-    let sets_up = plan.worktree.as_ref().is_some_and(|worktree| !worktree.setup.is_empty());
-    let installs = sets_up || enabled_hooks(plan, HookPoint::SessionStart).next().is_some();
+    let sets_up = plan
+        .worktree
+        .as_ref()
+        .is_some_and(|worktree| !worktree.setup.is_empty());
+    let installs = sets_up
+        || enabled_hooks(plan, HookPoint::SessionStart)
+            .next()
+            .is_some();
     enabled_hooks(plan, HookPoint::Stop).filter(move |_| !installs)
 }
 
 fn enabled_hooks(plan: &SessionPlan, point: HookPoint) -> impl Iterator<Item = &HookSpec> {
-    plan.hooks.get(&point).into_iter().flatten().filter(|hook| hook.enabled)
+    plan.hooks
+        .get(&point)
+        .into_iter()
+        .flatten()
+        .filter(|hook| hook.enabled)
 }
 
 /// The checks of a session that must be able to start when it is resumed.
@@ -144,9 +176,13 @@ pub(crate) fn checks_of_session(state: &SessionState) -> impl Iterator<Item = &H
     // Until the first iteration, a hook at `session_start` can still install something.
     let has_started = state.iterations.current > 0;
     let plan = &state.began.plan;
-    let starts_with_hooks = enabled_hooks(plan, HookPoint::SessionStart).next().is_some();
+    let starts_with_hooks = enabled_hooks(plan, HookPoint::SessionStart)
+        .next()
+        .is_some();
     let checks = plan.hooks.get(&HookPoint::Stop).into_iter().flatten();
-    checks.filter(move |check| (has_started || !starts_with_hooks) && state.hooks.is_enabled(HookPoint::Stop, check))
+    checks.filter(move |check| {
+        (has_started || !starts_with_hooks) && state.hooks.is_enabled(HookPoint::Stop, check)
+    })
 }
 
 fn search_path() -> OsString {
@@ -155,13 +191,24 @@ fn search_path() -> OsString {
 
 /// The agents that a session can start, each once.
 fn planned_agents(plan: &SessionPlan) -> Vec<PlannedAgent<'_>> {
-    let main = PlannedAgent { role: AgentRole::Main, name: &plan.agent, spec: &plan.agent_spec };
+    let main = PlannedAgent {
+        role: AgentRole::Main,
+        name: &plan.agent,
+        spec: &plan.agent_spec,
+    };
     let fallbacks = plan.limits.fallback.iter();
-    let fallbacks =
-        fallbacks.map(|agent| PlannedAgent { role: AgentRole::Fallback, name: &agent.name, spec: &agent.spec });
+    let fallbacks = fallbacks.map(|agent| PlannedAgent {
+        role: AgentRole::Fallback,
+        name: &agent.name,
+        spec: &agent.spec,
+    });
     let gatekeepers = gatekeepers(plan).filter_map(|name| {
         let spec = &plan.gatekeepers.get(name)?.spec;
-        Some(PlannedAgent { role: AgentRole::Gatekeeper, name, spec })
+        Some(PlannedAgent {
+            role: AgentRole::Gatekeeper,
+            name,
+            spec,
+        })
     });
     let mut agents: Vec<PlannedAgent<'_>> = Vec::new();
     for agent in std::iter::once(main).chain(fallbacks).chain(gatekeepers) {
@@ -185,10 +232,15 @@ fn gatekeepers(plan: &SessionPlan) -> impl Iterator<Item = &str> {
 fn missing_helpers(settings: &Settings, plan: &SessionPlan, asked: Option<&str>) -> Vec<String> {
     // `--agent A,B` replaces the fallback agents of the config.
     let replaced = asked.is_some_and(|names| names.contains(','));
-    let fallbacks = settings.draft.fallback.iter().filter(|name| !replaced && **name != plan.agent);
+    let fallbacks = settings
+        .draft
+        .fallback
+        .iter()
+        .filter(|name| !replaced && **name != plan.agent);
     let fallbacks = fallbacks.map(|name| ("`limits.fallback`".to_owned(), name.as_str()));
     let reviewers = gatekeepers(plan).filter(|name| !plan.gatekeepers.contains_key(*name));
-    let reviewers = reviewers.map(|name| (format!("{} `{name}`", AgentRole::Gatekeeper.words()), name));
+    let reviewers =
+        reviewers.map(|name| (format!("{} `{name}`", AgentRole::Gatekeeper.words()), name));
     let mut problems = Vec::new();
     for (owner, name) in fallbacks.chain(reviewers) {
         // A gatekeeper that is not an agent is a kind of review.
@@ -201,11 +253,23 @@ fn missing_helpers(settings: &Settings, plan: &SessionPlan, asked: Option<&str>)
 
 /// What the session's own agent lacks, and how to get it.
 fn agent_problem(root: &Path, plan: &SessionPlan) -> Option<String> {
-    missing_program(root, PlannedAgent { role: AgentRole::Main, name: &plan.agent, spec: &plan.agent_spec })
+    missing_program(
+        root,
+        PlannedAgent {
+            role: AgentRole::Main,
+            name: &plan.agent,
+            spec: &plan.agent_spec,
+        },
+    )
 }
 
-fn missing_program(root: &Path, PlannedAgent { role, name, spec }: PlannedAgent<'_>) -> Option<String> {
-    let missing = programs::missing(spec.command_line()?, root, &search_path()).into_iter().next()?;
+fn missing_program(
+    root: &Path,
+    PlannedAgent { role, name, spec }: PlannedAgent<'_>,
+) -> Option<String> {
+    let missing = programs::missing(spec.command_line()?, root, &search_path())
+        .into_iter()
+        .next()?;
     let mut text = format!("{} `{name}` cannot start: {missing}", role.words());
     let install = spec.facts().and_then(|facts| facts.install.as_deref());
     match (install, missing) {
@@ -215,26 +279,49 @@ fn missing_program(root: &Path, PlannedAgent { role, name, spec }: PlannedAgent<
         (None, MissingProgram::NotOnPath(_)) => {
             text += "\n  install it, or correct the agent's command under `agents:`";
         }
-        (None, MissingProgram::NoFile(_) | MissingProgram::NotExecutable(_) | MissingProgram::NoInterpreter { .. }) => {
+        (
+            None,
+            MissingProgram::NoFile(_)
+            | MissingProgram::NotExecutable(_)
+            | MissingProgram::NoInterpreter { .. },
+        ) => {
             text += "\n  correct it, or the agent's command under `agents:`";
         }
     }
     Some(text)
 }
 
-/// What the agents lack. Starts the programs of known agents, all at the same time, to ask for their versions. `None`
-/// if a signal arrived first.
-fn agent_problems(root: &Path, settings: &Settings, agents: &[PlannedAgent<'_>]) -> CliResult<Option<Vec<String>>> {
-    let missing: Vec<Option<String>> = agents.iter().map(|agent| missing_program(root, *agent)).collect();
-    let present = agents.iter().zip(&missing).filter(|(_, missing)| missing.is_none());
-    let questions = present.filter_map(|(agent, _)| version_question(settings, agent.spec)).collect();
-    let Some(answers) = version::ask_all(questions, version::CHECKING)? else { return Ok(None) };
+/// What the agents lack. Starts the programs of known agents, all at the same time, to ask for
+/// their versions. `None` if a signal arrived first.
+fn agent_problems(
+    root: &Path,
+    settings: &Settings,
+    agents: &[PlannedAgent<'_>],
+) -> CliResult<Option<Vec<String>>> {
+    let missing: Vec<Option<String>> = agents
+        .iter()
+        .map(|agent| missing_program(root, *agent))
+        .collect();
+    let present = agents
+        .iter()
+        .zip(&missing)
+        .filter(|(_, missing)| missing.is_none());
+    let questions = present
+        .filter_map(|(agent, _)| version_question(settings, agent.spec))
+        .collect();
+    let Some(answers) = version::ask_all(questions, version::CHECKING)? else {
+        return Ok(None);
+    };
     let problems = agents.iter().zip(missing).filter_map(|(agent, missing)| {
         missing.or_else(|| {
             let question = version_question(settings, agent.spec)?;
             let problem = answers.get(&question).and_then(VersionAnswer::problem)?;
-            let (words, name, VersionQuery { program, arguments }) = (agent.role.words(), agent.name, question);
-            Some(format!("{words} `{name}` does not start: `{} {arguments}`: {problem}", program.display()))
+            let (words, name, VersionQuery { program, arguments }) =
+                (agent.role.words(), agent.name, question);
+            Some(format!(
+                "{words} `{name}` does not start: `{} {arguments}`: {problem}",
+                program.display()
+            ))
         })
     });
     Ok(Some(problems.collect()))
@@ -249,7 +336,12 @@ fn version_question(settings: &Settings, spec: &AgentSpec) -> Option<VersionQuer
 fn command_problems(root: &Path, plan: &SessionPlan) -> Vec<String> {
     let path = search_path();
     let mut problems = Vec::new();
-    for PlannedCommand { owner, command, folder } in commands(plan) {
+    for PlannedCommand {
+        owner,
+        command,
+        folder,
+    } in commands(plan)
+    {
         let folder = folder.map_or_else(|| root.to_owned(), |folder| root.join(folder));
         for missing in programs::missing(&command, &folder, &path) {
             let problem = format!("{owner}: {missing}");
@@ -262,7 +354,11 @@ fn command_problems(root: &Path, plan: &SessionPlan) -> Vec<String> {
 }
 
 fn in_project(owner: String, command: &str) -> PlannedCommand<'_> {
-    PlannedCommand { owner, command: command.into(), folder: None }
+    PlannedCommand {
+        owner,
+        command: command.into(),
+        folder: None,
+    }
 }
 
 /// The command line of a hook that starts a process.
@@ -279,39 +375,89 @@ fn hook_command(hook: &HookSpec) -> Option<Cow<'_, str>> {
 /// The commands that the session runs by itself.
 fn commands(plan: &SessionPlan) -> Vec<PlannedCommand<'_>> {
     let named = |what: &str, name: &str, command: &str| {
-        if name == command { what.to_owned() } else { format!("{what} `{name}`") }
-    };
-    let hooks = plan.hooks.iter().flat_map(|(point, hooks)| hooks.iter().map(move |hook| (point.name(), hook)));
-    let automation = plan.automation.iter().map(|hook| ("automation", &hook.spec));
-    let hooks = hooks.chain(automation).filter(|(_, hook)| hook.enabled).filter_map(|(point, hook)| {
-        let owner = named(&format!("the {point} hook"), &hook.name, &hook.action.describe());
-        Some(PlannedCommand { owner, command: hook_command(hook)?, folder: None })
-    });
-    let rules = plan.stop.rules.iter().filter(|rule| rule.enabled).filter_map(|rule| match &rule.check {
-        RuleCheck::Command { env, .. } if env.contains_key("PATH") => None,
-        RuleCheck::Command { command, folder, .. } => {
-            let owner = format!("the rule `{}`", rule.name);
-            Some(PlannedCommand { owner, command: command.into(), folder: folder.as_deref() })
+        if name == command {
+            what.to_owned()
+        } else {
+            format!("{what} `{name}`")
         }
-        RuleCheck::ContentPattern { .. } | RuleCheck::FileExistence { .. } | RuleCheck::Coverage { .. } => None,
-    });
+    };
+    let hooks = plan
+        .hooks
+        .iter()
+        .flat_map(|(point, hooks)| hooks.iter().map(move |hook| (point.name(), hook)));
+    let automation = plan
+        .automation
+        .iter()
+        .map(|hook| ("automation", &hook.spec));
+    let hooks = hooks
+        .chain(automation)
+        .filter(|(_, hook)| hook.enabled)
+        .filter_map(|(point, hook)| {
+            let owner = named(
+                &format!("the {point} hook"),
+                &hook.name,
+                &hook.action.describe(),
+            );
+            Some(PlannedCommand {
+                owner,
+                command: hook_command(hook)?,
+                folder: None,
+            })
+        });
+    let rules = plan
+        .stop
+        .rules
+        .iter()
+        .filter(|rule| rule.enabled)
+        .filter_map(|rule| match &rule.check {
+            RuleCheck::Command { env, .. } if env.contains_key("PATH") => None,
+            RuleCheck::Command {
+                command, folder, ..
+            } => {
+                let owner = format!("the rule `{}`", rule.name);
+                Some(PlannedCommand {
+                    owner,
+                    command: command.into(),
+                    folder: folder.as_deref(),
+                })
+            }
+            RuleCheck::ContentPattern { .. }
+            | RuleCheck::FileExistence { .. }
+            | RuleCheck::Coverage { .. } => None,
+        });
     let judges = plan.stop.hooks.iter().flat_map(judges);
     let judges = judges.map(|command| in_project("a stop decision hook".to_owned(), command));
-    let submit =
-        [("`submit.pr_command`", &plan.submit.pr_command), ("`submit.test_command`", &plan.submit.test_command)];
-    let submit =
-        submit.into_iter().filter_map(|(owner, command)| Some(in_project(owner.to_owned(), command.as_ref()?)));
+    let submit = [
+        ("`submit.pr_command`", &plan.submit.pr_command),
+        ("`submit.test_command`", &plan.submit.test_command),
+    ];
+    let submit = submit
+        .into_iter()
+        .filter_map(|(owner, command)| Some(in_project(owner.to_owned(), command.as_ref()?)));
     let steps = plan.workflows.iter().flat_map(|(workflow, plan)| {
         let steps = plan.steps.iter().flat_map(step_commands);
-        steps.map(move |(step, command)| in_project(format!("the step `{step}` of the workflow `{workflow}`"), command))
+        steps.map(move |(step, command)| {
+            in_project(
+                format!("the step `{step}` of the workflow `{workflow}`"),
+                command,
+            )
+        })
     });
-    hooks.chain(rules).chain(judges).chain(submit).chain(steps).collect()
+    hooks
+        .chain(rules)
+        .chain(judges)
+        .chain(submit)
+        .chain(steps)
+        .collect()
 }
 
 /// The commands of a workflow's step and of its parts, each with the name of its step.
 fn step_commands(step: &WorkflowStep) -> Vec<(&str, &str)> {
     match &step.action {
-        StepAction::Command(HookSpec { action: HookAction::Command(command), .. }) => vec![(&step.name, command)],
+        StepAction::Command(HookSpec {
+            action: HookAction::Command(command),
+            ..
+        }) => vec![(&step.name, command)],
         StepAction::Parallel(parts) => parts.iter().flat_map(step_commands).collect(),
         StepAction::Command(_)
         | StepAction::CreateTask(_)
@@ -326,16 +472,30 @@ fn judges(hook: &StopHook) -> Vec<&str> {
     if !hook.enabled {
         return Vec::new();
     }
-    let own = if let StopHookKind::Command { command, .. } = &hook.judge { Some(command.as_str()) } else { None };
-    own.into_iter().chain(hook.parts().iter().flat_map(judges)).collect()
+    let own = if let StopHookKind::Command { command, .. } = &hook.judge {
+        Some(command.as_str())
+    } else {
+        None
+    };
+    own.into_iter()
+        .chain(hook.parts().iter().flat_map(judges))
+        .collect()
 }
 
 fn nats_problems(settings: &Settings) -> Vec<String> {
-    let Some(nats) = &settings.nats else { return Vec::new() };
+    let Some(nats) = &settings.nats else {
+        return Vec::new();
+    };
     let is_set = |name: &str| std::env::var_os(name).is_some();
     let variables = nats.missing_variables(is_set).into_iter();
-    let variables = variables.map(|name| format!("`nats:` needs the environment variable `{name}`, which is not set"));
+    let variables = variables
+        .map(|name| format!("`nats:` needs the environment variable `{name}`, which is not set"));
     let files = nats.files().into_iter().filter(|file| !file.exists());
-    let files = files.map(|file| format!("`nats:` needs the file {}, which does not exist", file.display()));
+    let files = files.map(|file| {
+        format!(
+            "`nats:` needs the file {}, which does not exist",
+            file.display()
+        )
+    });
     variables.chain(files).collect()
 }

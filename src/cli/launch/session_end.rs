@@ -82,16 +82,24 @@ impl ExitCodeSource {
 pub(crate) fn farewell_without_folder(left: &RuntimeExit) {
     match left.leave {
         ExitReason::NeedsUser => {
-            say(&format!("creel: the session needs you: {}\n  run it on a terminal, without --headless", why(left)));
+            say(&format!(
+                "creel: the session needs you: {}\n  run it on a terminal, without --headless",
+                why(left)
+            ));
         }
         ExitReason::Ended => {}
     }
 }
 
-/// Prints the last line of the session, so that it stays in the terminal after the screen has closed.
+/// Prints the last line of the session, so that it stays in the terminal after the screen has
+/// closed.
 pub(crate) fn print_last_record(folder: &SessionDir, next: NextCommands) {
-    let mut narrator = RecordFormatter::new(ColourMode::for_stream(&io::stdout()), HookOutputMode::Told);
-    if let (Ok(state), Some(end)) = (journal::fold(&folder.journal()), journal::last_end(&folder.journal())) {
+    let mut narrator =
+        RecordFormatter::new(ColourMode::for_stream(&io::stdout()), HookOutputMode::Told);
+    if let (Ok(state), Some(end)) = (
+        journal::fold(&folder.journal()),
+        journal::last_end(&folder.journal()),
+    ) {
         narrator.continue_after(&state);
         let _ = put(&narrator.tell(&end));
         print_card(folder, &state, next);
@@ -101,7 +109,8 @@ pub(crate) fn print_last_record(folder: &SessionDir, next: NextCommands) {
 /// Which commands the card at the end names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextCommands {
-    /// Those that do something with the session. The message after the card names those that continue it.
+    /// Those that do something with the session. The message after the card names those that
+    /// continue it.
     OfSession,
     AfterDemo,
     /// All but `creel show`, which has just printed the session.
@@ -110,8 +119,9 @@ pub(crate) enum NextCommands {
     Unnamed,
 }
 
-/// Prints what the session took, what did not pass, what was not sent, and the next command. The line before it says how
-/// the session ended. creel does not read a very long journal again for that.
+/// Prints what the session took, what did not pass, what was not sent, and the next command. The
+/// line before it says how the session ended. creel does not read a very long journal again for
+/// that.
 pub(crate) fn print_card(folder: &SessionDir, state: &SessionState, next: NextCommands) {
     let journal = folder.journal();
     if fs::metadata(&journal).map_or(true, |file| file.len() > CARD_JOURNAL) {
@@ -133,7 +143,12 @@ pub(crate) fn print_card(folder: &SessionDir, state: &SessionState, next: NextCo
             }
         };
         let next = next.map(|next| EndCard::line("next", &next));
-        let _ = put(&card.lines().into_iter().chain(next).map(|line| format!("  {line}\n")).collect::<String>());
+        let _ = put(&card
+            .lines()
+            .into_iter()
+            .chain(next)
+            .map(|line| format!("  {line}\n"))
+            .collect::<String>());
     }
 }
 
@@ -145,24 +160,41 @@ fn is_continued(state: &SessionState) -> bool {
 /// How to name the project in a hint. Empty if the current folder is in it.
 pub(crate) fn elsewhere(root: &Path) -> String {
     let here = project::sessions_of(&ConfigArgs::default()).is_ok_and(|(here, _)| here == root);
-    if here { String::new() } else { format!(" in {}", root.display()) }
+    if here {
+        String::new()
+    } else {
+        format!(" in {}", root.display())
+    }
 }
 
 /// Why the session waits for the user.
 fn why(left: &RuntimeExit) -> String {
-    left.state.gates.open.as_ref().map_or_else(|| "a gate".into(), |gate| plain(&gate.reason))
+    left.state
+        .gates
+        .open
+        .as_ref()
+        .map_or_else(|| "a gate".into(), |gate| plain(&gate.reason))
 }
 
 fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
     let name = &folder.name;
     if let Some(copy) = &left.rescued {
-        say(&format!("creel: the journal was deleted while the session ran; a copy is in {}", copy.display()));
+        say(&format!(
+            "creel: the journal was deleted while the session ran; a copy is in {}",
+            copy.display()
+        ));
         return;
     }
     match left.leave {
         ExitReason::NeedsUser => {
             let why = why(left);
-            let advice = if left.state.gates.open.as_ref().is_some_and(|gate| gate.kind() == GateKind::Permission) {
+            let advice = if left
+                .state
+                .gates
+                .open
+                .as_ref()
+                .is_some_and(|gate| gate.kind() == GateKind::Permission)
+            {
                 "\n  or decide in advance with `gates.permissions: allow` or `deny`, or with rules in `permissions:`"
             } else {
                 ""
@@ -180,7 +212,9 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
             ));
         }
         ExitReason::Ended if left.state.phase.outcome() == Some(SessionOutcome::Limit) => {
-            say(&format!("creel: continue with `creel resume {name} --max-iterations N`{elsewhere}"));
+            say(&format!(
+                "creel: continue with `creel resume {name} --max-iterations N`{elsewhere}"
+            ));
         }
         ExitReason::Ended => {}
     }
@@ -188,11 +222,19 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
 
 /// How to answer the gate at which the session ended, in one command.
 fn answer_at_once(state: &SessionState) -> String {
-    let choices: Vec<&str> = state.choices_on_resume().into_iter().map(GateChoice::name).collect();
+    let choices: Vec<&str> = state
+        .choices_on_resume()
+        .into_iter()
+        .map(GateChoice::name)
+        .collect();
     if choices.is_empty() {
         return String::new();
     }
-    format!("\n  or answer at once with `creel resume {} --answer CHOICE`: {}", state.name, choices.join(", "))
+    format!(
+        "\n  or answer at once with `creel resume {} --answer CHOICE`: {}",
+        state.name,
+        choices.join(", ")
+    )
 }
 
 /// Explains a submit or a merge that did not finish.
@@ -200,12 +242,21 @@ fn farewell_to_pipeline(folder: &SessionDir, left: &RuntimeExit, pipeline: Pipel
     let last = left.state.pipelines.last.as_deref();
     if let Some(last) = last.filter(|last| last.outcome != PipelineOutcome::Done) {
         let (why, name) = (plain(&last.reason), pipeline.name());
-        say(&format!("creel: {why}\n  nothing is lost; try again with `creel {name} {}`", folder.name));
+        say(&format!(
+            "creel: {why}\n  nothing is lost; try again with `creel {name} {}`",
+            folder.name
+        ));
     }
 }
 
 fn pipeline_code(left: &RuntimeExit) -> u8 {
-    let Some(last) = left.state.pipelines.last.as_deref().filter(|_| left.leave == ExitReason::Ended) else {
+    let Some(last) = left
+        .state
+        .pipelines
+        .last
+        .as_deref()
+        .filter(|_| left.leave == ExitReason::Ended)
+    else {
         return exit_code(left);
     };
     match last.outcome {
@@ -222,7 +273,9 @@ fn exit_code(left: &RuntimeExit) -> u8 {
     }
     let interrupted = left.state.steering.stop == Some(StopTiming::Now);
     match left.state.phase.outcome() {
-        Some(SessionOutcome::Forced | SessionOutcome::Unverified | SessionOutcome::Cancelled) if interrupted => {
+        Some(SessionOutcome::Forced | SessionOutcome::Unverified | SessionOutcome::Cancelled)
+            if interrupted =>
+        {
             INTERRUPTED
         }
         Some(SessionOutcome::Complete) => 0,

@@ -10,14 +10,18 @@ use crate::{
 /// How many names to try one after the other.
 const IN_ORDER: u64 = 16;
 
-/// The folder of that name, or a free one with a number added: the first one, if there are only a few.
+/// The folder of that name, or a free one with a number added: the first one, if there are only a
+/// few.
 pub(crate) fn first_free(sessions: &SessionsDir, name: &str) -> SessionDir {
     let is_free = |folder: &SessionDir| !folder.exists();
-    if let Some(folder) = numbered(sessions, name).take(usize::try_from(IN_ORDER).unwrap_or(1)).find(is_free) {
+    if let Some(folder) = numbered(sessions, name)
+        .take(usize::try_from(IN_ORDER).unwrap_or(1))
+        .find(is_free)
+    {
         return folder;
     }
-    // Doubles the number until one is free, then halves the distance to one that is taken: this stays quick after
-    // thousands of sessions.
+    // Doubles the number until one is free, then halves the distance to one that is taken: this
+    // stays quick after thousands of sessions.
     let numbered = |number: u64| sessions.folder(&format!("{name}-{number}"));
     let (mut taken, mut free) = (IN_ORDER, 2 * IN_ORDER);
     while !is_free(&numbered(free)) {
@@ -25,7 +29,11 @@ pub(crate) fn first_free(sessions: &SessionsDir, name: &str) -> SessionDir {
     }
     while free - taken > 1 {
         let middle = taken + (free - taken) / 2;
-        if is_free(&numbered(middle)) { free = middle } else { taken = middle }
+        if is_free(&numbered(middle)) {
+            free = middle;
+        } else {
+            taken = middle;
+        }
     }
     numbered(free)
 }
@@ -38,9 +46,21 @@ pub(crate) fn numbered(sessions: &SessionsDir, name: &str) -> impl Iterator<Item
 
 /// A name from the folder and the time.
 pub(crate) fn dated_name(root: &Path) -> String {
-    let folder = root.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let plain: String =
-        folder.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).take(40).collect();
+    let folder = root
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let plain: String = folder
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '_' {
+                c
+            } else {
+                '-'
+            }
+        })
+        .take(40)
+        .collect();
     let folder = plain.trim_matches('-');
     dated(if folder.is_empty() { "session" } else { folder })
 }
@@ -66,7 +86,13 @@ mod tests {
             fs::create_dir_all(&folder.path).expect("a folder");
             fs::write(folder.journal(), "{}\n").expect("a journal");
         }
-        let taken: Vec<String> = numbered(&sessions, "s").take(100).map(|folder| folder.name).collect();
-        assert!(taken.iter().all(|name| sessions.folder(name).exists()), "no number was skipped");
+        let taken: Vec<String> = numbered(&sessions, "s")
+            .take(100)
+            .map(|folder| folder.name)
+            .collect();
+        assert!(
+            taken.iter().all(|name| sessions.folder(name).exists()),
+            "no number was skipped"
+        );
     }
 }

@@ -1,9 +1,10 @@
-//! The refusal, or on a terminal the question, before a session starts in a folder where another one works.
+//! The refusal, or on a terminal the question, before a session starts in a folder where another
+//! one works.
 //!
 //! # Invariants
 //! - A session in its own worktree is never in the way: its folder is another one.
-//! - Of sessions that start in a folder at the same time, one runs. The check that counts is made under the
-//!   [`SessionNameLock`], which the new session keeps until others can see it.
+//! - Of sessions that start in a folder at the same time, one runs. The check that counts is made
+//!   under the [`SessionNameLock`], which the new session keeps until others can see it.
 
 use std::{
     io::{self, BufRead as _, IsTerminal as _, Write as _},
@@ -44,11 +45,14 @@ pub(crate) struct FolderRequest<'a> {
 }
 
 impl FolderRequest<'_> {
-    /// Decides how the session uses its folder. If another session works there, asks the user on a terminal, and refuses
-    /// without one.
+    /// Decides how the session uses its folder. If another session works there, asks the user on a
+    /// terminal, and refuses without one.
     pub(crate) fn decide(self, output: OutputArgs) -> CliResult<FolderUse> {
         let others = self.others();
-        let is_attended = !output.headless && !output.json && io::stdin().is_terminal() && io::stderr().is_terminal();
+        let is_attended = !output.headless
+            && !output.json
+            && io::stdin().is_terminal()
+            && io::stderr().is_terminal();
         match (others.as_slice(), is_attended) {
             ([], _) => Ok(FolderUse::Alone),
             (others, true) => self.ask(others),
@@ -56,19 +60,27 @@ impl FolderRequest<'_> {
         }
     }
 
-    /// Refuses if another session has started in the folder meanwhile. Otherwise none does while the lock is kept.
+    /// Refuses if another session has started in the folder meanwhile. Otherwise none does while
+    /// the lock is kept.
     pub(crate) fn claim(self) -> CliResult<Option<SessionNameLock>> {
         let turn = SessionNameLock::wait();
         let others = self.others();
-        if others.is_empty() { Ok(turn) } else { Err(self.refusal(&others)) }
+        if others.is_empty() {
+            Ok(turn)
+        } else {
+            Err(self.refusal(&others))
+        }
     }
 
     /// The names of the other sessions that work in the folder.
     fn others(self) -> Vec<String> {
         // In a worktree of a session, the sessions of its project count too.
         let of_origin = origin::project_of(self.cwd).map(|project| SessionsDir::of(&project));
-        let live = std::iter::once(self.sessions).chain(&of_origin).flat_map(|all| all.live().unwrap_or_default());
-        let others = live.filter(|folder| self.resumed != Some(&folder.name) && works_in(folder, self.cwd));
+        let live = std::iter::once(self.sessions)
+            .chain(&of_origin)
+            .flat_map(|all| all.live().unwrap_or_default());
+        let others =
+            live.filter(|folder| self.resumed != Some(&folder.name) && works_in(folder, self.cwd));
         let mut names: Vec<String> = others.map(|folder| folder.name).collect();
         names.sort();
         names.dedup();
@@ -78,9 +90,13 @@ impl FolderRequest<'_> {
     fn refusal(self, others: &[String]) -> CliError {
         let (them, first) = (pronoun(others), &others[0]);
         let way_out = match (self.resumed, self.has_repository()) {
-            (Some(_), _) => format!("stop {them} with `creel stop -s {first}`, or add --force to run beside {them}"),
+            (Some(_), _) => format!(
+                "stop {them} with `creel stop -s {first}`, or add --force to run beside {them}"
+            ),
             (None, true) => {
-                format!("add --worktree for a folder and a branch of its own, or --force to run beside {them}")
+                format!(
+                    "add --worktree for a folder and a branch of its own, or --force to run beside {them}"
+                )
             }
             (None, false) => format!(
                 "add --force to run beside {them}; --worktree, for a folder and a branch of its own, needs a git repository"
@@ -93,7 +109,9 @@ impl FolderRequest<'_> {
         let them = pronoun(others);
         let has_worktrees = self.resumed.is_none() && self.has_repository();
         let question = if has_worktrees {
-            format!("Run this one in its own git [w]orktree, run [b]eside {them} anyway, or [l]eave? [w/b/L] ")
+            format!(
+                "Run this one in its own git [w]orktree, run [b]eside {them} anyway, or [l]eave? [w/b/L] "
+            )
         } else {
             format!("Run [b]eside {them} anyway, or [l]eave? [b/L] ")
         };
@@ -104,7 +122,9 @@ impl FolderRequest<'_> {
             let read = io::stdin().lock().read_line(&mut answer);
             read.map_err(|error| CliError::failed(format!("cannot read the answer: {error}")))?;
             match answer.trim().to_lowercase().as_str() {
-                "" | "l" | "leave" | "n" | "no" | "q" | "quit" => return Err(CliError::usage("nothing has run")),
+                "" | "l" | "leave" | "n" | "no" | "q" | "quit" => {
+                    return Err(CliError::usage("nothing has run"));
+                }
                 "b" | "beside" => return Ok(FolderUse::Shared),
                 "w" | "worktree" if has_worktrees => return Ok(FolderUse::Worktree),
                 _ => {}
@@ -117,8 +137,8 @@ impl FolderRequest<'_> {
     }
 }
 
-/// Whether a session runs and has its agent in this folder. A process that only looks at the journal of a dead session
-/// has its lock too, but not its pid file.
+/// Whether a session runs and has its agent in this folder. A process that only looks at the
+/// journal of a dead session has its lock too, but not its pid file.
 fn works_in(folder: &SessionDir, cwd: &Path) -> bool {
     journal::running(folder).is_some_and(|holder| holder.pid.is_some())
         && journal::fold(&folder.journal()).is_ok_and(|state| Path::new(&state.began.cwd) == cwd)

@@ -20,7 +20,8 @@ pub(crate) enum SessionSurface {
     Demo(UiSettings, PlaybackPace),
     /// Printed, usually unattended.
     Printed(PrintFormat, UserPresence),
-    /// Not at all: it runs in the background, and waits until the user attaches or answers from elsewhere.
+    /// Not at all: it runs in the background, and waits until the user attaches or answers from
+    /// elsewhere.
     Nowhere,
 }
 
@@ -30,10 +31,16 @@ impl SessionSurface {
         if detach.background {
             return Self::Nowhere;
         }
-        let presence = if output.attended { UserPresence::Attended } else { UserPresence::Unattended };
+        let presence = if output.attended {
+            UserPresence::Attended
+        } else {
+            UserPresence::Unattended
+        };
         match output {
             OutputArgs { json: true, .. } => Self::Printed(PrintFormat::Json, presence),
-            OutputArgs { .. } if !is_on_screen(output, detach) => Self::Printed(PrintFormat::Lines, presence),
+            OutputArgs { .. } if !is_on_screen(output, detach) => {
+                Self::Printed(PrintFormat::Lines, presence)
+            }
             OutputArgs { .. } => Self::Screen(ui),
         }
     }

@@ -1,4 +1,5 @@
-//! The question before a new config or the plan of a session runs anything, and what they would run.
+//! The question before a new config or the plan of a session runs anything, and what they would
+//! run.
 
 use std::{
     collections::BTreeSet,
@@ -37,16 +38,21 @@ impl TrustFlag {
 }
 
 /// Whether the user has allowed these commands.
-pub(crate) fn is_allowed(place: &Path, documents: &[ConfigDocument], commands: &[String]) -> CliResult<bool> {
+pub(crate) fn is_allowed(
+    place: &Path,
+    documents: &[ConfigDocument],
+    commands: &[String],
+) -> CliResult<bool> {
     if commands.is_empty() {
         return Ok(true);
     }
     let store = project::trust_store()?;
-    Ok(store.trusts(place, documents) || origin_place(place).is_some_and(|origin| store.trusts(&origin, documents)))
+    Ok(store.trusts(place, documents)
+        || origin_place(place).is_some_and(|origin| store.trusts(&origin, documents)))
 }
 
-/// For a config in a worktree of a session: the place of the same config in the project. Trust in a project covers its
-/// worktrees as long as the config is the same.
+/// For a config in a worktree of a session: the place of the same config in the project. Trust in a
+/// project covers its worktrees as long as the config is the same.
 fn origin_place(place: &Path) -> Option<PathBuf> {
     let folder = place.parent()?;
     let project = worktrees::origin::project_of(folder)?;
@@ -73,7 +79,12 @@ pub(crate) fn require(
 /// Makes sure that the user has allowed what a resumed session of this project would run.
 pub(crate) fn require_session(root: &Path, plan: &SessionPlan, asked: TrustFlag) -> CliResult<()> {
     let content = [plan_document(plan)];
-    ensure(TrustSubject::Session, (&place_of_plans(root), &content), &of_session(plan), asked)
+    ensure(
+        TrustSubject::Session,
+        (&place_of_plans(root), &content),
+        &of_session(plan),
+        asked,
+    )
 }
 
 fn ensure(
@@ -90,7 +101,9 @@ fn ensure(
     if asked == TrustFlag::Unsaid && !a_person_agrees(subject, place, commands)? {
         return Err(CliError::usage("not trusted; nothing has run"));
     }
-    store.trust(place, documents).map_err(|error| cannot_remember(&error))
+    store
+        .trust(place, documents)
+        .map_err(|error| cannot_remember(&error))
 }
 
 /// Agents and hooks, of any session, cannot decide what creel trusts.
@@ -99,7 +112,9 @@ pub(crate) fn refuse_supervised() -> CliResult<()> {
         return Ok(());
     }
     let way_out = "do that in your own terminal";
-    Err(CliError::failed(format!("agents and hooks cannot decide what creel trusts; {way_out}")))
+    Err(CliError::failed(format!(
+        "agents and hooks cannot decide what creel trusts; {way_out}"
+    )))
 }
 
 fn a_person_agrees(subject: TrustSubject, place: &Path, commands: &[String]) -> CliResult<bool> {
@@ -109,12 +124,20 @@ fn a_person_agrees(subject: TrustSubject, place: &Path, commands: &[String]) -> 
         TrustSubject::Session => ("add --trust", "session"),
     };
     let list = listed(commands);
-    let what = format!("{} wants to run these commands. You have not trusted it yet:\n\n{list}", place.display());
+    let what = format!(
+        "{} wants to run these commands. You have not trusted it yet:\n\n{list}",
+        place.display()
+    );
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(CliError::usage(format!("{what}\nRead them, then {way_out}. Nothing has run.")));
+        return Err(CliError::usage(format!(
+            "{what}\nRead them, then {way_out}. Nothing has run."
+        )));
     }
     say(&format!("creel: {what}"));
-    let _ = write!(io::stderr(), "\nTrust this {noun} as it is now, and run them? [y/N] ");
+    let _ = write!(
+        io::stderr(),
+        "\nTrust this {noun} as it is now, and run them? [y/N] "
+    );
     let mut answer = String::new();
     io::stdin()
         .lock()
@@ -124,7 +147,10 @@ fn a_person_agrees(subject: TrustSubject, place: &Path, commands: &[String]) -> 
 }
 
 pub(crate) fn listed(commands: &[String]) -> String {
-    commands.iter().map(|command| format!("  {}\n", plain(command).replace('\n', "\n    "))).collect()
+    commands
+        .iter()
+        .map(|command| format!("  {}\n", plain(command).replace('\n', "\n    ")))
+        .collect()
 }
 
 pub(crate) fn cannot_remember(error: &io::Error) -> CliError {
@@ -138,8 +164,8 @@ pub(crate) fn place_of_plans(root: &Path) -> PathBuf {
     root.join(".creel").join("sessions")
 }
 
-/// Trusts the plan for a later resume, which also asks for trust since a journal can come with a clone. The user has
-/// just allowed it.
+/// Trusts the plan for a later resume, which also asks for trust since a journal can come with a
+/// clone. The user has just allowed it.
 pub(crate) fn remember_plan(root: &Path, plan: &SessionPlan) -> CliResult<()> {
     project::trust_store()?
         .trust(&place_of_plans(root), &[plan_document(plan)])
@@ -154,11 +180,15 @@ fn of_session(plan: &SessionPlan) -> Vec<String> {
 
 /// What a session would run, including its agent's script.
 pub(crate) fn of_plan(plan: &SessionPlan) -> Vec<String> {
-    commands(plan, true).into_iter().chain(scripted(plan)).collect()
+    commands(plan, true)
+        .into_iter()
+        .chain(scripted(plan))
+        .collect()
 }
 
 fn scripted(plan: &SessionPlan) -> Vec<String> {
-    let all = std::iter::once(&plan.agent_spec).chain(plan.gatekeepers.values().map(|gatekeeper| &gatekeeper.spec));
+    let all = std::iter::once(&plan.agent_spec)
+        .chain(plan.gatekeepers.values().map(|gatekeeper| &gatekeeper.spec));
     all.flat_map(|spec| match spec {
         AgentSpec::Scripted { script } => agents::scripted::commands(script),
         AgentSpec::Acp { .. } | AgentSpec::Command { .. } | AgentSpec::Outside => Vec::new(),
@@ -166,27 +196,42 @@ fn scripted(plan: &SessionPlan) -> Vec<String> {
     .collect()
 }
 
-/// What a project's config would run, with this plan and with every other that it allows, since the user trusts the
-/// whole text.
+/// What a project's config would run, with this plan and with every other that it allows, since the
+/// user trusts the whole text.
 pub(crate) fn of_project(project: &Project, plan: &SessionPlan) -> Vec<String> {
     let settings = &project.settings;
     let types = settings.task_types.keys().map(|kind| {
-        let planned = settings.plan(PlanRequest { task_type: Some(kind), ..PlanRequest::default() });
-        // Without an installed agent for the type, its hooks still count: the user can install one later.
+        let planned = settings.plan(PlanRequest {
+            task_type: Some(kind),
+            ..PlanRequest::default()
+        });
+        // Without an installed agent for the type, its hooks still count: the user can install one
+        // later.
         planned.unwrap_or_else(|_| settings.plan_outside(Some(kind)))
     });
-    let agents = settings.agents.keys().map(|agent| PlanRequest { agent: Some(agent), ..PlanRequest::default() });
+    let agents = settings.agents.keys().map(|agent| PlanRequest {
+        agent: Some(agent),
+        ..PlanRequest::default()
+    });
     let agents = agents.filter_map(|wanted| settings.plan(wanted).ok());
     let others: Vec<SessionPlan> = types.chain(agents).collect();
     let of = |plan: &SessionPlan| {
         let described = settings.agents.contains_key(&plan.agent);
-        commands(plan, described).into_iter().chain(scripted(plan)).chain(allowed(plan))
+        commands(plan, described)
+            .into_iter()
+            .chain(scripted(plan))
+            .chain(allowed(plan))
     };
-    // A server runs nothing by itself, but its owner can read everything and send commands to the agent.
+    // A server runs nothing by itself, but its owner can read everything and send commands to the
+    // agent.
     let server = settings.nats.as_ref().map(NatsConfig::shown);
-    let server = server.map(|url| format!("(nats) sends records to {url}, and receives commands from there"));
+    let server = server
+        .map(|url| format!("(nats) sends records to {url}, and receives commands from there"));
     let mut seen = BTreeSet::new();
-    let all = std::iter::once(plan).chain(&others).flat_map(of).chain(server);
+    let all = std::iter::once(plan)
+        .chain(&others)
+        .flat_map(of)
+        .chain(server);
     all.filter(|line| seen.insert(line.clone())).collect()
 }
 
@@ -194,15 +239,34 @@ pub(crate) fn of_project(project: &Project, plan: &SessionPlan) -> Vec<String> {
 fn allowed(plan: &SessionPlan) -> Vec<String> {
     let everything = (plan.gates.permissions == PermissionPolicy::Allow)
         .then(|| "(permissions) allows every request of the agent".to_owned());
-    let rules = plan.permissions.iter().filter(|rule| rule.action == PermissionPolicy::Allow).map(|rule| {
-        let kinds: Vec<&str> = rule.kinds.iter().map(|kind| kind.name()).collect();
-        let what = if kinds.is_empty() { "everything".to_owned() } else { kinds.join(", ") };
-        let place = if rule.paths.is_empty() { String::new() } else { format!(" in {}", rule.paths.join(", ")) };
-        format!("(permissions) allows this without asking you: {what}{place}")
-    });
-    let commands: Vec<&str> = plan.agent_may.iter().map(|command| command.name()).collect();
+    let rules = plan
+        .permissions
+        .iter()
+        .filter(|rule| rule.action == PermissionPolicy::Allow)
+        .map(|rule| {
+            let kinds: Vec<&str> = rule.kinds.iter().map(|kind| kind.name()).collect();
+            let what = if kinds.is_empty() {
+                "everything".to_owned()
+            } else {
+                kinds.join(", ")
+            };
+            let place = if rule.paths.is_empty() {
+                String::new()
+            } else {
+                format!(" in {}", rule.paths.join(", "))
+            };
+            format!("(permissions) allows this without asking you: {what}{place}")
+        });
+    let commands: Vec<&str> = plan
+        .agent_may
+        .iter()
+        .map(|command| command.name())
+        .collect();
     let acts = (!commands.is_empty()).then(|| {
-        format!("(agent_may) allows the agent and hooks to run these commands of yours: {}", commands.join(", "))
+        format!(
+            "(agent_may) allows the agent and hooks to run these commands of yours: {}",
+            commands.join(", ")
+        )
     });
     everything.into_iter().chain(rules).chain(acts).collect()
 }

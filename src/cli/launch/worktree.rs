@@ -46,9 +46,9 @@ impl From<WorktreeError> for CliError {
             | WorktreeError::Broken(_)
             | WorktreeError::InUse { .. }
             | WorktreeError::NoSuchWorktree(_) => Self::usage(error.to_string()),
-            WorktreeError::CannotRun(_) | WorktreeError::File { .. } | WorktreeError::Git { .. } => {
-                Self::failed(error.to_string())
-            }
+            WorktreeError::CannotRun(_)
+            | WorktreeError::File { .. }
+            | WorktreeError::Git { .. } => Self::failed(error.to_string()),
         }
     }
 }
@@ -67,35 +67,60 @@ pub(crate) struct WorktreeBase {
     base: Option<BaseCommit>,
 }
 
-/// Fetches the base of a worktree if the plan wants one. This can take a while: it happens before creel locks anything.
-pub(crate) fn find_base(project: &Project, plan: &SessionPlan, name: Option<&str>) -> CliResult<Option<WorktreeBase>> {
-    let Some(wanted) = &plan.worktree else { return Ok(None) };
+/// Fetches the base of a worktree if the plan wants one. This can take a while: it happens before
+/// creel locks anything.
+pub(crate) fn find_base(
+    project: &Project,
+    plan: &SessionPlan,
+    name: Option<&str>,
+) -> CliResult<Option<WorktreeBase>> {
+    let Some(wanted) = &plan.worktree else {
+        return Ok(None);
+    };
     let repository = ProjectRepository::of(&project.root)?;
-    if name.is_some_and(|name| repository.worktree(name).is_ok_and(|existing| !existing.is_missing)) {
-        return Ok(Some(WorktreeBase { repository, base: None }));
+    if name.is_some_and(|name| {
+        repository
+            .worktree(name)
+            .is_ok_and(|existing| !existing.is_missing)
+    }) {
+        return Ok(Some(WorktreeBase {
+            repository,
+            base: None,
+        }));
     }
-    let base = BaseCommit::find(&repository, wanted.base.as_deref(), plan.submit.remote.as_deref())?;
+    let base = BaseCommit::find(
+        &repository,
+        wanted.base.as_deref(),
+        plan.submit.remote.as_deref(),
+    )?;
     if let Some(note) = &base.note {
         say(&format!("creel: {note}"));
     }
-    Ok(Some(WorktreeBase { repository, base: Some(base) }))
+    Ok(Some(WorktreeBase {
+        repository,
+        base: Some(base),
+    }))
 }
 
-/// Creates the worktree of a new session if its plan wants one, and adds the setup commands to its hooks.
+/// Creates the worktree of a new session if its plan wants one, and adds the setup commands to its
+/// hooks.
 pub(crate) fn prepare(
     base: Option<WorktreeBase>,
     plan: &mut SessionPlan,
     name: Option<&str>,
     folder: &SessionDir,
 ) -> CliResult<Option<PreparedWorktree>> {
-    let (Some(wanted), Some(WorktreeBase { repository, base })) = (plan.worktree.clone(), base) else {
+    let (Some(wanted), Some(WorktreeBase { repository, base })) = (plan.worktree.clone(), base)
+    else {
         return Ok(None);
     };
     let sessions = SessionsDir::of(folder.project());
     let is_running = |session: &str| journal::running(&sessions.folder(session)).is_some();
     let has_begun = |session: &str| sessions.folder(session).exists();
-    let name =
-        name.map_or_else(|| WorktreeName::Like(folder.name.clone()), |name| WorktreeName::Exactly(name.to_owned()));
+    let name = name.map_or_else(
+        || WorktreeName::Like(folder.name.clone()),
+        |name| WorktreeName::Exactly(name.to_owned()),
+    );
     let request = WorktreeRequest {
         repository: &repository,
         plan: &wanted,
@@ -114,28 +139,43 @@ pub(crate) fn prepare(
     Ok(Some(prepared))
 }
 
-/// Merges the branches that a task builds on into its worktree. Returns what the agent has to do first.
+/// Merges the branches that a task builds on into its worktree. Returns what the agent has to do
+/// first.
 pub(crate) fn join(
     project: &Path,
     prepared: Option<&PreparedWorktree>,
     branches: &[String],
     remote: Option<&str>,
 ) -> CliResult<String> {
-    let Some(prepared) = prepared.filter(|_| !branches.is_empty()) else { return Ok(String::new()) };
+    let Some(prepared) = prepared.filter(|_| !branches.is_empty()) else {
+        return Ok(String::new());
+    };
     let repository = ProjectRepository::of(project)?;
     let remote = repository.remote(remote)?;
-    let conflict = repository.join(Path::new(&prepared.worktree.path), branches, remote.as_deref())?;
-    Ok(conflict.map(|conflict| conflict.for_agent()).unwrap_or_default())
+    let conflict = repository.join(
+        Path::new(&prepared.worktree.path),
+        branches,
+        remote.as_deref(),
+    )?;
+    Ok(conflict
+        .map(|conflict| conflict.for_agent())
+        .unwrap_or_default())
 }
 
-/// The folder in which an ended session continues. A worktree that is gone is checked out and set up again.
+/// The folder in which an ended session continues. A worktree that is gone is checked out and set
+/// up again.
 pub(crate) fn folder_of(folder: &SessionDir, began: &SessionStarted) -> CliResult<PathBuf> {
     let Some(worktree) = &began.worktree else {
         let cwd = PathBuf::from(&began.cwd);
-        return Ok(if cwd.is_dir() { cwd } else { folder.project().to_owned() });
+        return Ok(if cwd.is_dir() {
+            cwd
+        } else {
+            folder.project().to_owned()
+        });
     };
     let plan = began.plan.worktree.clone().unwrap_or_default();
-    let prepared = ProjectRepository::of(folder.project())?.restore(worktree, &folder.name, &plan, &say)?;
+    let prepared =
+        ProjectRepository::of(folder.project())?.restore(worktree, &folder.name, &plan, &say)?;
     if prepared.is_new {
         for command in &plan.setup {
             set_up(command, &prepared.cwd, &folder.name, folder.project())?;
@@ -150,11 +190,18 @@ pub(crate) fn set_up(command: &str, cwd: &Path, session: &str, project: &Path) -
     say(&format!("creel: setup: {command}"));
     let line = template::expand(command).unwrap_or_else(|_| command.to_owned());
     let mut shell = Command::new("sh");
-    shell.args(["-c", &line]).current_dir(cwd).stdin(Stdio::null());
-    shell.env("CREEL_SESSION", session).env("CREEL_PROJECT", project);
+    shell
+        .args(["-c", &line])
+        .current_dir(cwd)
+        .stdin(Stdio::null());
+    shell
+        .env("CREEL_SESSION", session)
+        .env("CREEL_PROJECT", project);
     let ran = output_of(&mut shell);
     let ran = ran.map_err(|error| CliError::failed(format!("cannot run `{command}`: {error}")))?;
-    let _ = io::stderr().write_all(&ran.stdout).and_then(|()| io::stderr().write_all(&ran.stderr));
+    let _ = io::stderr()
+        .write_all(&ran.stdout)
+        .and_then(|()| io::stderr().write_all(&ran.stderr));
     if ran.status.success() {
         return Ok(());
     }
@@ -165,26 +212,45 @@ pub(crate) fn set_up(command: &str, cwd: &Path, session: &str, project: &Path) -
     )))
 }
 
-/// After the session: removes its worktree if the plan allows it and nothing would be lost, and says where the work is.
+/// After the session: removes its worktree if the plan allows it and nothing would be lost, and
+/// says where the work is.
 pub(crate) fn let_go(folder: &SessionDir, state: &SessionState) {
     occupancy::leave();
     // A worker commits and pushes the work of a task first.
-    let Some(worktree) = state.began.worktree.as_ref().filter(|_| state.began.order.is_none()) else { return };
+    let Some(worktree) = state
+        .began
+        .worktree
+        .as_ref()
+        .filter(|_| state.began.order.is_none())
+    else {
+        return;
+    };
     let keep = state.plan().worktree.clone().unwrap_or_default().keep;
     let is_complete = state.phase.outcome() == Some(SessionOutcome::Complete);
     let can_go = keep.lets_go(is_complete);
-    let SessionWorktree { name, path, branch, .. } = worktree;
+    let SessionWorktree {
+        name, path, branch, ..
+    } = worktree;
     // A commit without a branch is checked before the folder is removed.
-    if let Some(now) = checked_out(Path::new(path)).flatten().filter(|now| now != branch) {
+    if let Some(now) = checked_out(Path::new(path))
+        .flatten()
+        .filter(|now| now != branch)
+    {
         say(&format!(
             "creel: the agent left the branch `{branch}`: the worktree {path} stays, with the branch `{now}` checked out\n  \
              `creel submit` and `creel merge` of this session use that branch"
         ));
         return;
     }
-    let removed = if can_go { removed(folder, worktree).unwrap_or_else(|error| Some(error.to_string())) } else { None };
+    let removed = if can_go {
+        removed(folder, worktree).unwrap_or_else(|error| Some(error.to_string()))
+    } else {
+        None
+    };
     say(&match (can_go, removed) {
-        (true, None) => format!("creel: the work is on branch `{branch}`; creel removed its worktree"),
+        (true, None) => {
+            format!("creel: the work is on branch `{branch}`; creel removed its worktree")
+        }
         (true, Some(why)) => {
             format!(
                 "creel: the worktree {path} stays: it has {why}\n  when you have saved that, remove it with `creel worktree \
@@ -196,9 +262,14 @@ pub(crate) fn let_go(folder: &SessionDir, state: &SessionState) {
 }
 
 /// Removes a worktree, or says why it stays.
-fn removed(folder: &SessionDir, worktree: &SessionWorktree) -> Result<Option<String>, WorktreeError> {
+fn removed(
+    folder: &SessionDir,
+    worktree: &SessionWorktree,
+) -> Result<Option<String>, WorktreeError> {
     let repository = ProjectRepository::of(folder.project())?;
-    let Ok(owned) = repository.worktree(&worktree.name) else { return Ok(None) };
+    let Ok(owned) = repository.worktree(&worktree.name) else {
+        return Ok(None);
+    };
     Ok(match repository.remove(&owned, BranchRemoval::Keep)? {
         RemovalOutcome::Removed(_) => None,
         RemovalOutcome::Kept(unsaved) => Some(unsaved.in_words()),

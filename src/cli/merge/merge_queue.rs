@@ -1,10 +1,11 @@
 //! `creel merge --queue`: merges the finished tasks of the queue, one after another.
 //!
-//! Each is merged with what is on the base branch by then, tested as it would be there, and only then the base branch
-//! moves. What does not fit or does not pass goes back to the queue, with the reason.
+//! Each is merged with what is on the base branch by then, tested as it would be there, and only
+//! then the base branch moves. What does not fit or does not pass goes back to the queue, with the
+//! reason.
 //!
-//! Merges instead of rebasing: other tasks have started from these commits. Rebased copies would conflict with them, and
-//! conflicts that an agent has resolved would come back.
+//! Merges instead of rebasing: other tasks have started from these commits. Rebased copies would
+//! conflict with them, and conflicts that an agent has resolved would come back.
 
 use std::{
     collections::BTreeSet,
@@ -75,12 +76,19 @@ pub(super) fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) 
     let plan = project.settings.plan(PlanRequest::default())?;
     let would_run = trust_prompt::of_project(&project, &plan);
     let asked = TrustFlag::given(trust);
-    trust_prompt::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
+    trust_prompt::require(
+        &project.config_place(),
+        &project.settings.documents,
+        &would_run,
+        asked,
+    )?;
     let repository = ProjectRepository::of(&project.root)?;
     let _alone = alone(&project.root)?;
     let session = SessionArgs {
         config: config.clone(),
-        nats: NatsArgs { url: nats.map(str::to_owned) },
+        nats: NatsArgs {
+            url: nats.map(str::to_owned),
+        },
         ..SessionArgs::default()
     };
     let mut connection = QueueConnection::open(&session, &QueueArgs::default())?;
@@ -96,11 +104,21 @@ pub(super) fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) 
         say("creel: no finished task is waiting to be merged");
         return Ok(0);
     }
-    let mut merger = QueueMerger { project: &project, repository: &repository, stage: None, has_named_base: false };
+    let mut merger = QueueMerger {
+        project: &project,
+        repository: &repository,
+        stage: None,
+        has_named_base: false,
+    };
     let mut code = 0;
     for task in due {
         let (key, id) = (QueueTaskKey::of(&task.order), &task.order.id);
-        let result = match task.order.dependencies.iter().find(|on| unmerged.contains(&key.sibling(on))) {
+        let result = match task
+            .order
+            .dependencies
+            .iter()
+            .find(|on| unmerged.contains(&key.sibling(on)))
+        {
             Some(on) => MergeResult::Held(format!("it waits for task {on}")),
             None => merger.merge(&task, &connection)?,
         };
@@ -109,17 +127,25 @@ pub(super) fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) 
                 connection.change(&key, |task| task.merged_as(&commit))?;
                 unmerged.remove(&key);
                 let short: String = commit.chars().take(10).collect();
-                say(&format!("creel: merged task {id} ({}) as {short}", plain_line(&task.order.goal, GOAL)));
+                say(&format!(
+                    "creel: merged task {id} ({}) as {short}",
+                    plain_line(&task.order.goal, GOAL)
+                ));
             }
             MergeResult::Present(commit) => {
                 connection.change(&key, |task| task.merged_as(&commit))?;
                 unmerged.remove(&key);
-                say(&format!("creel: task {id} has no commits that the base branch does not have"));
+                say(&format!(
+                    "creel: task {id} has no commits that the base branch does not have"
+                ));
             }
             MergeResult::Stopped => return Ok(INTERRUPTED),
             MergeResult::SentBack(reason) => {
                 code = 1;
-                say(&format!("creel: task {id} goes back to the queue: {}", plain_line(&reason, 200)));
+                say(&format!(
+                    "creel: task {id} goes back to the queue: {}",
+                    plain_line(&reason, 200)
+                ));
                 connection.ask(&key, &QueueRequest::SendBack(reason))?;
             }
             MergeResult::Held(reason) => {
@@ -135,19 +161,30 @@ pub(super) fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) 
 fn alone(root: &Path) -> CliResult<File> {
     let folder = root.join(worktrees::FOLDER);
     let path = folder.join("merge-queue.lock");
-    let opened =
-        create_ignored(&folder).and_then(|()| OpenOptions::new().write(true).create(true).truncate(false).open(&path));
-    let file = opened.map_err(|error| CliError::failed(format!("cannot open {}: {error}", path.display())))?;
+    let opened = create_ignored(&folder).and_then(|()| {
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+    });
+    let file = opened
+        .map_err(|error| CliError::failed(format!("cannot open {}: {error}", path.display())))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(_) => Err(CliError::failed("another creel merges the queue of this project; wait until it is done")),
+        Err(_) => Err(CliError::failed(
+            "another creel merges the queue of this project; wait until it is done",
+        )),
     }
 }
 
-/// The tasks to merge: each after those that it waited for, otherwise in the order in which they were completed.
+/// The tasks to merge: each after those that it waited for, otherwise in the order in which they
+/// were completed.
 fn in_order(all: Vec<QueuedTask>) -> Vec<QueuedTask> {
     let completed = |task: &QueuedTask| match &task.standing {
-        QueuedTaskState::Completed { completed_at, .. } if task.merged.is_none() && task.branch.is_some() => {
+        QueuedTaskState::Completed { completed_at, .. }
+            if task.merged.is_none() && task.branch.is_some() =>
+        {
             Some(completed_at.clone())
         }
         QueuedTaskState::Completed { .. }
@@ -157,15 +194,24 @@ fn in_order(all: Vec<QueuedTask>) -> Vec<QueuedTask> {
         | QueuedTaskState::Blocked { .. }
         | QueuedTaskState::Removed => None,
     };
-    let mut left: Vec<(String, QueuedTask)> =
-        all.into_iter().filter_map(|task| Some((completed(&task)?, task))).collect();
+    let mut left: Vec<(String, QueuedTask)> = all
+        .into_iter()
+        .filter_map(|task| Some((completed(&task)?, task)))
+        .collect();
     left.sort_by(|(one, _), (other, _)| one.cmp(other));
     let mut order: Vec<QueuedTask> = Vec::new();
     while !left.is_empty() {
-        let keys: BTreeSet<QueueTaskKey> = left.iter().map(|(_, task)| QueueTaskKey::of(&task.order)).collect();
+        let keys: BTreeSet<QueueTaskKey> = left
+            .iter()
+            .map(|(_, task)| QueueTaskKey::of(&task.order))
+            .collect();
         let is_free = |task: &QueuedTask| {
             let key = QueueTaskKey::of(&task.order);
-            !task.order.dependencies.iter().any(|on| keys.contains(&key.sibling(on)))
+            !task
+                .order
+                .dependencies
+                .iter()
+                .any(|on| keys.contains(&key.sibling(on)))
         };
         // Dependencies have no cycles; if they had, the first one would do.
         let next = left.iter().position(|(_, task)| is_free(task)).unwrap_or(0);
@@ -183,7 +229,10 @@ struct QueueMerger<'a> {
 
 impl<'a> QueueMerger<'a> {
     fn merge(&mut self, task: &QueuedTask, connection: &QueueConnection) -> CliResult<MergeResult> {
-        let wanted = PlanRequest { task_type: self.kind(task), ..PlanRequest::default() };
+        let wanted = PlanRequest {
+            task_type: self.kind(task),
+            ..PlanRequest::default()
+        };
         let plan = self.project.settings.plan(wanted)?;
         let remote = self.repository.remote(plan.submit.remote.as_deref())?;
         let branch = task.branch.as_deref().unwrap_or_default();
@@ -196,7 +245,9 @@ impl<'a> QueueMerger<'a> {
                 return Ok(MergeResult::Held(why));
             }
             let Some(commit) = self.repository.newest(branch, remote.as_deref())? else {
-                return Ok(MergeResult::Held(format!("its branch `{branch}` is neither here nor at the remote")));
+                return Ok(MergeResult::Held(format!(
+                    "its branch `{branch}` is neither here nor at the remote"
+                )));
             };
             if self.repository.contains(&base.commit, &commit)? {
                 return Ok(MergeResult::Present(base.commit));
@@ -207,7 +258,11 @@ impl<'a> QueueMerger<'a> {
             let merged = match stage.merge(&base, &commit, &message)? {
                 StagedMerge::Commit(merged) => merged,
                 StagedMerge::Conflict(files) => {
-                    let reason = format!("it conflicts with `{}` in {}", base.name, some_files(&files));
+                    let reason = format!(
+                        "it conflicts with `{}` in {}",
+                        base.name,
+                        some_files(&files)
+                    );
                     return Ok(MergeResult::SentBack(reason));
                 }
             };
@@ -215,7 +270,10 @@ impl<'a> QueueMerger<'a> {
             match self.check(&plan, task, &cwd, connection)? {
                 CheckResult::Passed => {}
                 CheckResult::Failed(reason) => {
-                    return Ok(MergeResult::SentBack(format!("merged with `{}`, {reason}", base.name)));
+                    return Ok(MergeResult::SentBack(format!(
+                        "merged with `{}`, {reason}",
+                        base.name
+                    )));
                 }
                 CheckResult::Stopped => return Ok(MergeResult::Stopped),
             }
@@ -225,29 +283,39 @@ impl<'a> QueueMerger<'a> {
                 BaseMoveOutcome::Refused(why) => return Ok(MergeResult::Held(why)),
             }
         }
-        Ok(MergeResult::Held(format!("the base branch moved {TRIES} times meanwhile; try again")))
+        Ok(MergeResult::Held(format!(
+            "the base branch moved {TRIES} times meanwhile; try again"
+        )))
     }
 
     /// The type of a task, if the config describes it.
     fn kind<'b>(&self, task: &'b QueuedTask) -> Option<&'b str> {
-        task.order.kind.as_deref().filter(|kind| self.project.settings.task_types.contains_key(*kind))
+        task.order
+            .kind
+            .as_deref()
+            .filter(|kind| self.project.settings.task_types.contains_key(*kind))
     }
 
     fn base(&self, plan: &SessionPlan) -> CliResult<BaseCommit> {
-        let of_worktree = plan.worktree.as_ref().and_then(|worktree| worktree.base.as_deref());
+        let of_worktree = plan
+            .worktree
+            .as_ref()
+            .and_then(|worktree| worktree.base.as_deref());
         let wanted = plan.submit.base_branch.as_deref().or(of_worktree);
         let base = BaseCommit::find(self.repository, wanted, plan.submit.remote.as_deref())?;
         match &base.note {
-            Some(note) => {
-                Err(CliError::failed(format!("{note}\n  a merge needs the remote; try again when it answers")))
-            }
+            Some(note) => Err(CliError::failed(format!(
+                "{note}\n  a merge needs the remote; try again when it answers"
+            ))),
             None => Ok(base),
         }
     }
 
     /// Why a merge is up to a forge.
     fn forge(&self, base: &BaseCommit) -> CliResult<Option<String>> {
-        let Some(remote) = &base.remote else { return Ok(None) };
+        let Some(remote) = &base.remote else {
+            return Ok(None);
+        };
         let url = self.repository.ask(&["remote", "get-url", remote])?;
         let forge = crate::hooks::builtin::forge_of(url.line());
         Ok(forge.map(|forge| {
@@ -260,7 +328,12 @@ impl<'a> QueueMerger<'a> {
             let wanted: WorktreePlan = plan.worktree.clone().unwrap_or_default();
             let stage = MergeStage::open(self.repository, &wanted, base, &say)?;
             for command in &wanted.setup {
-                crate::cli::launch::worktree::set_up(command, &stage.cwd, "merge-queue", &self.project.root)?;
+                crate::cli::launch::worktree::set_up(
+                    command,
+                    &stage.cwd,
+                    "merge-queue",
+                    &self.project.root,
+                )?;
             }
             self.stage = Some(stage);
         }
@@ -279,7 +352,11 @@ impl<'a> QueueMerger<'a> {
             say(&format!("creel: task {}: {}", task.order.id, hook.name));
             let name = hook.name.clone();
             let job = job(RunId(number), hook, plan, task);
-            let session_dir = self.project.root.join(worktrees::FOLDER).join("merge-queue.checks");
+            let session_dir = self
+                .project
+                .root
+                .join(worktrees::FOLDER)
+                .join("merge-queue.checks");
             let place = HookWorkspace {
                 cwd: cwd.to_owned(),
                 journal: session_dir.join("journal.jsonl"),
@@ -302,8 +379,11 @@ impl<'a> QueueMerger<'a> {
                     }
                 }
             });
-            let ran = ran.map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))?;
-            let Some(ran) = ran else { return Ok(CheckResult::Stopped) };
+            let ran = ran
+                .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))?;
+            let Some(ran) = ran else {
+                return Ok(CheckResult::Stopped);
+            };
             if let Some(reason) = failure(&name, &ran) {
                 return Ok(CheckResult::Failed(reason));
             }
@@ -320,10 +400,18 @@ enum CheckResult {
     Stopped,
 }
 
-/// The hooks that check a merge: those of `before_merge` that only look, or else the tests if the config names them.
+/// The hooks that check a merge: those of `before_merge` that only look, or else the tests if the
+/// config names them.
 fn checks(plan: &SessionPlan) -> Vec<HookSpec> {
-    let configured = plan.hooks.get(&HookPoint::BeforeMerge).into_iter().flatten();
-    let checks: Vec<HookSpec> = configured.filter(|hook| hook.enabled && only_looks(hook)).cloned().collect();
+    let configured = plan
+        .hooks
+        .get(&HookPoint::BeforeMerge)
+        .into_iter()
+        .flatten();
+    let checks: Vec<HookSpec> = configured
+        .filter(|hook| hook.enabled && only_looks(hook))
+        .cloned()
+        .collect();
     if checks.is_empty() && plan.submit.test_command.is_some() {
         return vec![HookSpec::builtin("run_tests")];
     }
@@ -348,9 +436,22 @@ fn job(run: RunId, hook: HookSpec, plan: &SessionPlan, task: &QueuedTask) -> Hoo
         remote: plan.submit.remote.clone(),
         ..SubmissionFacts::default()
     };
-    let session = task.standing.by().map_or_else(|| "merge-queue".to_owned(), |by| by.session.clone());
-    let facts = HookFacts { session, submission: Some(Box::new(submission)), ..HookFacts::default() };
-    HookJob { run, point: HookPoint::BeforeMerge, hook, output_limit: plan.output_limit, facts }
+    let session = task
+        .standing
+        .by()
+        .map_or_else(|| "merge-queue".to_owned(), |by| by.session.clone());
+    let facts = HookFacts {
+        session,
+        submission: Some(Box::new(submission)),
+        ..HookFacts::default()
+    };
+    HookJob {
+        run,
+        point: HookPoint::BeforeMerge,
+        hook,
+        output_limit: plan.output_limit,
+        facts,
+    }
 }
 
 /// Why a check did not pass.

@@ -15,8 +15,9 @@ use crate::{
     engine::{
         hooks::point::HookPoint,
         policy::{
-            CompletionInstructions, HookAction, HookSpec, PipeOutput, ProposalPlan, RetryLimitPolicy, RetryOptions,
-            SessionPlan, StopHook, StopHookCondition, StopHookKind, StopPlan,
+            CompletionInstructions, HookAction, HookSpec, PipeOutput, ProposalPlan,
+            RetryLimitPolicy, RetryOptions, SessionPlan, StopHook, StopHookCondition, StopHookKind,
+            StopPlan,
         },
         queue::task_proposal::{ProposalMistake, TaskProposal},
         stop::decision::{StopAction, StopResult},
@@ -35,7 +36,11 @@ pub(super) fn prompt(goal: &str, types: &BTreeSet<String>) -> String {
     let kind = if types.is_empty() {
         String::new()
     } else {
-        let list = types.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
+        let list = types
+            .iter()
+            .map(|kind| format!("`{kind}`"))
+            .collect::<Vec<_>>()
+            .join(", ");
         format!("- `type`: one of {list}, if one fits.\n")
     };
     format!(
@@ -62,17 +67,22 @@ pub enum ProposalApproval {
     Later,
 }
 
-/// Turns a plan into one that ends with the first valid proposal, once the user has approved it. The hooks and rules of
-/// the project are about finished work, so they do not apply.
+/// Turns a plan into one that ends with the first valid proposal, once the user has approved it.
+/// The hooks and rules of the project are about finished work, so they do not apply.
 pub(crate) fn only_propose(
     plan: &mut SessionPlan,
     types: BTreeSet<String>,
     approval: ProposalApproval,
 ) -> CliResult<()> {
-    let program = std::env::current_exe().map_err(|error| CliError::failed(format!("cannot find creel: {error}")))?;
+    let program = std::env::current_exe()
+        .map_err(|error| CliError::failed(format!("cannot find creel: {error}")))?;
     let check = HookSpec {
         name: "check the proposal".to_owned(),
-        action: HookAction::Exec(vec![program.to_string_lossy().into_owned(), "plan".to_owned(), "--check".to_owned()]),
+        action: HookAction::Exec(vec![
+            program.to_string_lossy().into_owned(),
+            "plan".to_owned(),
+            "--check".to_owned(),
+        ]),
         timeout: CHECK_TIMEOUT,
         pipe_output: PipeOutput::Never,
         priority: 0,
@@ -84,8 +94,14 @@ pub(crate) fn only_propose(
         ProposalApproval::AtGate => Some(ProposalPlan { types }),
         ProposalApproval::Later => None,
     };
-    let notices = plan.hooks.remove(&HookPoint::OnGate).map(|hooks| (HookPoint::OnGate, hooks));
-    plan.hooks = notices.into_iter().chain([(HookPoint::Stop, vec![check])]).collect();
+    let notices = plan
+        .hooks
+        .remove(&HookPoint::OnGate)
+        .map(|hooks| (HookPoint::OnGate, hooks));
+    plan.hooks = notices
+        .into_iter()
+        .chain([(HookPoint::Stop, vec![check])])
+        .collect();
     plan.automation.clear();
     let done = StopResult {
         action: StopAction::Complete,
@@ -95,8 +111,17 @@ pub(crate) fn only_propose(
         metadata: None,
     };
     let judge = StopHookKind::Fixed(done);
-    let decision = StopHook { name: "proposal".to_owned(), judge, when: StopHookCondition::default(), enabled: true };
-    plan.stop = StopPlan { hooks: vec![decision], rules: Vec::new(), ..plan.stop.clone() };
+    let decision = StopHook {
+        name: "proposal".to_owned(),
+        judge,
+        when: StopHookCondition::default(),
+        enabled: true,
+    };
+    plan.stop = StopPlan {
+        hooks: vec![decision],
+        rules: Vec::new(),
+        ..plan.stop.clone()
+    };
     plan.instructions = CompletionInstructions::None;
     plan.on_limit = RetryLimitPolicy::Abort;
     plan.submit.on_complete = false;
@@ -123,17 +148,29 @@ pub(super) struct SessionProposal {
 }
 
 /// The proposal in the last answer of a session, as the user has changed it.
-pub(super) fn proposal_of(config: &ConfigArgs, session: &str, types: &BTreeSet<String>) -> CliResult<SessionProposal> {
+pub(super) fn proposal_of(
+    config: &ConfigArgs,
+    session: &str,
+    types: &BTreeSet<String>,
+) -> CliResult<SessionProposal> {
     let (_, sessions) = project::sessions_of(config)?;
     let folder = sessions.folder(session);
     if !folder.exists() {
         return Err(choose_session::missing(&folder));
     }
     let state = journal::fold(&folder.journal())?;
-    let tasks = state.proposal.of_answer(&state.turns.said).map_err(|mistake| vec![mistake]).and_then(|proposal| {
-        let mistakes = proposal.mistakes(types);
-        if mistakes.is_empty() { Ok(proposal) } else { Err(mistakes) }
-    });
+    let tasks = state
+        .proposal
+        .of_answer(&state.turns.said)
+        .map_err(|mistake| vec![mistake])
+        .and_then(|proposal| {
+            let mistakes = proposal.mistakes(types);
+            if mistakes.is_empty() {
+                Ok(proposal)
+            } else {
+                Err(mistakes)
+            }
+        });
     let verdict = match (&state.plan().proposal, state.phase.outcome()) {
         (None, _) => ProposalVerdict::Unasked,
         (Some(_), None) => ProposalVerdict::Undecided,
@@ -150,7 +187,10 @@ pub(super) fn check(config: &ConfigArgs) -> CliResult {
     match proposal_of(config, &session, &types)?.tasks {
         Ok(_) => Ok(0),
         Err(mistakes) => {
-            let list: String = mistakes.iter().map(|mistake| format!("- {mistake}\n")).collect();
+            let list: String = mistakes
+                .iter()
+                .map(|mistake| format!("- {mistake}\n"))
+                .collect();
             say(&format!(
                 "Your proposal cannot be used:\n{list}Answer again with the whole JSON object, repaired, in the form \
                  that you were asked for."

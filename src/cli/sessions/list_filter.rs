@@ -57,15 +57,27 @@ impl SessionFilterArgs {
             SessionGroup::NeedsYou | SessionGroup::Running => wanted == listed.state_name(),
         };
         self.state.as_deref().is_none_or(state)
-            && self.project.as_deref().is_none_or(|wanted| is_in(&listed.project, wanted))
-            && self.host.as_deref().is_none_or(|wanted| wanted == listed.host)
-            && self.user.as_deref().is_none_or(|wanted| wanted == listed.user)
+            && self
+                .project
+                .as_deref()
+                .is_none_or(|wanted| is_in(&listed.project, wanted))
+            && self
+                .host
+                .as_deref()
+                .is_none_or(|wanted| wanted == listed.host)
+            && self
+                .user
+                .as_deref()
+                .is_none_or(|wanted| wanted == listed.user)
     }
 }
 
-/// Whether a project's folder is the wanted one: by its whole path, also from here, or by the end of it.
+/// Whether a project's folder is the wanted one: by its whole path, also from here, or by the end
+/// of it.
 fn is_in(project: &str, wanted: &str) -> bool {
-    let from_here = Path::new(wanted).canonicalize().is_ok_and(|path| path == Path::new(project));
+    let from_here = Path::new(wanted)
+        .canonicalize()
+        .is_ok_and(|path| path == Path::new(project));
     from_here || Path::new(project).ends_with(wanted.trim_end_matches('/'))
 }
 
@@ -79,7 +91,10 @@ mod tests {
 
     #[test]
     fn a_session_must_match_every_filter() {
-        let failed = ListedState::Ended { outcome: SessionOutcome::Failed, reason: String::new() };
+        let failed = ListedState::Ended {
+            outcome: SessionOutcome::Failed,
+            reason: String::new(),
+        };
         let listed = ListedSession {
             state: failed,
             host: "box".into(),
@@ -87,13 +102,25 @@ mod tests {
         };
         let by = |state: Option<&str>, project: Option<&str>, host: Option<&str>| {
             let own = |text: Option<&str>| text.map(str::to_owned);
-            SessionFilterArgs { state: own(state), project: own(project), host: own(host), user: None, ended: false }
-                .matches(&listed)
+            SessionFilterArgs {
+                state: own(state),
+                project: own(project),
+                host: own(host),
+                user: None,
+                ended: false,
+            }
+            .matches(&listed)
         };
         assert!(
-            by(None, None, None) && by(Some("ended"), Some("parser"), Some("box")) && by(Some("failed"), None, None)
+            by(None, None, None)
+                && by(Some("ended"), Some("parser"), Some("box"))
+                && by(Some("failed"), None, None)
         );
         assert!(by(None, Some("src/parser/"), None) && by(None, Some("/home/me/src/parser"), None));
-        assert!(!by(Some("running"), None, None) && !by(None, Some("arser"), None) && !by(None, None, Some("other")));
+        assert!(
+            !by(Some("running"), None, None)
+                && !by(None, Some("arser"), None)
+                && !by(None, None, Some("other"))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `creel sessions --watch`: the list again after each change; without a terminal, a line per change.
+//! `creel sessions --watch`: the list again after each change; without a terminal, a line per
+//! change.
 
 use std::{
     collections::BTreeMap,
@@ -38,8 +39,14 @@ const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 pub(super) fn watch(scope: ProjectScope, args: &SessionListArgs) -> CliResult {
     let tokio = tokio_runtime::start()?;
-    let columns = if args.all { ListColumns::WithProject } else { ListColumns::Short };
-    tokio.block_on(async { follow(SessionFeed::start(SessionStore::new(scope)), args, columns).await })
+    let columns = if args.all {
+        ListColumns::WithProject
+    } else {
+        ListColumns::Short
+    };
+    tokio.block_on(async {
+        follow(SessionFeed::start(SessionStore::new(scope)), args, columns).await
+    })
 }
 
 pub(super) fn watch_fleet(server: &NatsServerConnection, args: &SessionListArgs) -> CliResult {
@@ -50,7 +57,13 @@ pub(super) fn watch_fleet(server: &NatsServerConnection, args: &SessionListArgs)
 }
 
 async fn follow(mut feed: SessionFeed, args: &SessionListArgs, columns: ListColumns) -> CliResult {
-    let mut watched = WatchedList { args, columns, sessions: BTreeMap::new(), said: BTreeMap::new(), is_first: true };
+    let mut watched = WatchedList {
+        args,
+        columns,
+        sessions: BTreeMap::new(),
+        said: BTreeMap::new(),
+        is_first: true,
+    };
     while let Some(changes) = feed.next().await {
         watched.apply(changes);
         let unread = watched.unread();
@@ -59,14 +72,20 @@ async fn follow(mut feed: SessionFeed, args: &SessionListArgs, columns: ListColu
             // The list follows when they are read.
             continue;
         }
-        let text = if io::stdout().is_terminal() { watched.screen() } else { watched.news() };
+        let text = if io::stdout().is_terminal() {
+            watched.screen()
+        } else {
+            watched.news()
+        };
         match put(&text) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
             Err(error) => return Err(CliError::failed(format!("cannot print: {error}"))),
         }
     }
-    Err(CliError::failed("creel cannot follow the sessions any more; see its log"))
+    Err(CliError::failed(
+        "creel cannot follow the sessions any more; see its log",
+    ))
 }
 
 struct WatchedList<'a> {
@@ -94,23 +113,35 @@ impl WatchedList<'_> {
 
     /// The sessions to show, in order.
     fn shown(&self) -> Vec<(&SessionKey, &ListedSession)> {
-        let is_wanted =
-            |listed: &ListedSession| matches!(listed.state, ListedState::Unread) || self.args.filter.matches(listed);
-        let mut shown: Vec<_> = self.sessions.iter().filter(|(_, listed)| is_wanted(listed)).collect();
+        let is_wanted = |listed: &ListedSession| {
+            matches!(listed.state, ListedState::Unread) || self.args.filter.matches(listed)
+        };
+        let mut shown: Vec<_> = self
+            .sessions
+            .iter()
+            .filter(|(_, listed)| is_wanted(listed))
+            .collect();
         shown.sort_by(|(_, one), (_, other)| one.order(other));
-        let live = shown.iter().filter(|(_, listed)| listed.group() != SessionGroup::Ended).count();
+        let live = shown
+            .iter()
+            .filter(|(_, listed)| listed.group() != SessionGroup::Ended)
+            .count();
         shown.truncate(live + ENDED);
         shown
     }
 
     /// The sessions to show that have not been read yet.
     fn unread(&self) -> Vec<SessionKey> {
-        let unread = self.shown().into_iter().filter(|(_, listed)| matches!(listed.state, ListedState::Unread));
+        let unread = self
+            .shown()
+            .into_iter()
+            .filter(|(_, listed)| matches!(listed.state, ListedState::Unread));
         unread.map(|(key, _)| key.clone()).collect()
     }
 
     fn screen(&self) -> String {
-        let listed: Vec<&ListedSession> = self.shown().into_iter().map(|(_, listed)| listed).collect();
+        let listed: Vec<&ListedSession> =
+            self.shown().into_iter().map(|(_, listed)| listed).collect();
         format!("{CLEAR}{}", table(&listed, self.columns))
     }
 
@@ -118,12 +149,25 @@ impl WatchedList<'_> {
     fn news(&mut self) -> String {
         let time = time_with_seconds(now(), &local_zone());
         let is_first = std::mem::take(&mut self.is_first);
-        let shown: Vec<_> = self.shown().into_iter().map(|(key, one)| (key.clone(), one.clone())).collect();
+        let shown: Vec<_> = self
+            .shown()
+            .into_iter()
+            .map(|(key, one)| (key.clone(), one.clone()))
+            .collect();
         let mut lines = String::new();
         for (key, one) in shown {
             // At a fixed time, so that a running clock alone is no news.
-            let gist = format!("{}/{} {}", one.iteration, one.max_iterations, what(&one, UnixTime(0)));
-            if self.said.insert(key, gist.clone()).is_some_and(|before| before == gist) {
+            let gist = format!(
+                "{}/{} {}",
+                one.iteration,
+                one.max_iterations,
+                what(&one, UnixTime(0))
+            );
+            if self
+                .said
+                .insert(key, gist.clone())
+                .is_some_and(|before| before == gist)
+            {
                 continue;
             }
             if is_first && one.group() == SessionGroup::Ended {
@@ -132,10 +176,16 @@ impl WatchedList<'_> {
             let place = match (self.columns, one.host.as_str()) {
                 (ListColumns::Short, _) => String::new(),
                 (ListColumns::WithProject, "") => format!("  {}", one.project),
-                (ListColumns::WithProject, host) => format!("  {}@{host}  {}", one.user, one.project),
+                (ListColumns::WithProject, host) => {
+                    format!("  {}@{host}  {}", one.user, one.project)
+                }
             };
             let iteration = format!("{}/{}", one.iteration, one.max_iterations);
-            let line = format!("{time}  {}{place}  {iteration}  {}", one.name, what(&one, now()));
+            let line = format!(
+                "{time}  {}{place}  {iteration}  {}",
+                one.name,
+                what(&one, now())
+            );
             lines += &(plain(&line).replace('\n', " ") + "\n");
         }
         lines

@@ -1,4 +1,5 @@
-//! Which session a command is about: the one that is named, the one whose agent or hook asks, or the only one that runs.
+//! Which session a command is about: the one that is named, the one whose agent or hook asks, or
+//! the only one that runs.
 
 use std::path::Path;
 
@@ -15,7 +16,8 @@ use crate::{
 /// A session that appears to run. Connecting to it shows whether it does.
 pub(crate) fn running(args: &SessionArgs) -> CliResult<SessionDir> {
     let (root, _) = project::sessions_of(&args.config)?;
-    running_if_any(args)?.ok_or_else(|| none_running(&root, "list the past sessions with `creel sessions`"))
+    running_if_any(args)?
+        .ok_or_else(|| none_running(&root, "list the past sessions with `creel sessions`"))
 }
 
 /// The same; nothing, if none is named and none runs.
@@ -52,22 +54,33 @@ pub(crate) fn named(args: &SessionArgs, sessions: &SessionsDir) -> CliResult<Opt
 }
 
 /// The session of this name: one of these, or else the one whose agent or hook asks.
-pub(crate) fn called(name: &str, config: &ConfigArgs, sessions: &SessionsDir) -> CliResult<SessionDir> {
+pub(crate) fn called(
+    name: &str,
+    config: &ConfigArgs,
+    sessions: &SessionsDir,
+) -> CliResult<SessionDir> {
     let here = sessions.folder(name);
     let own = own(config, sessions).filter(|own| own.name == name && !here.exists());
     existing(own.unwrap_or(here))
 }
 
-/// The session whose agent or hook asks. It may have gone to another folder: what tells it the session tells the project,
-/// too. A project that does not have it, such as one that was moved, hides none that is here.
+/// The session whose agent or hook asks. It may have gone to another folder: what tells it the
+/// session tells the project, too. A project that does not have it, such as one that was moved,
+/// hides none that is here.
 fn own(config: &ConfigArgs, here: &SessionsDir) -> Option<SessionDir> {
-    let name = std::env::var("CREEL_SESSION").ok().filter(|name| !name.is_empty())?;
-    let project = std::env::var_os("CREEL_PROJECT").filter(|root| !root.is_empty() && config.config.is_none());
-    let there = project.map(|root| SessionsDir::of(Path::new(&root)).folder(&name)).filter(SessionDir::exists);
+    let name = std::env::var("CREEL_SESSION")
+        .ok()
+        .filter(|name| !name.is_empty())?;
+    let project = std::env::var_os("CREEL_PROJECT")
+        .filter(|root| !root.is_empty() && config.config.is_none());
+    let there = project
+        .map(|root| SessionsDir::of(Path::new(&root)).folder(&name))
+        .filter(SessionDir::exists);
     Some(there.unwrap_or_else(|| here.folder(&name)))
 }
 
-/// The session of this name; without a name the one whose agent or hook asks, otherwise the one that changed last.
+/// The session of this name; without a name the one whose agent or hook asks, otherwise the one
+/// that changed last.
 pub(crate) fn called_or_latest(name: Option<&str>, config: &ConfigArgs) -> CliResult<SessionDir> {
     let (root, sessions) = project::sessions_of(config)?;
     if let Some(name) = name {
@@ -79,11 +92,20 @@ pub(crate) fn called_or_latest(name: Option<&str>, config: &ConfigArgs) -> CliRe
     sessions
         .latest()
         .map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?
-        .ok_or_else(|| CliError::usage(format!("no sessions in {}; start one with `creel run`", root.display())))
+        .ok_or_else(|| {
+            CliError::usage(format!(
+                "no sessions in {}; start one with `creel run`",
+                root.display()
+            ))
+        })
 }
 
 fn existing(folder: SessionDir) -> CliResult<SessionDir> {
-    if folder.exists() { Ok(folder) } else { Err(missing(&folder)) }
+    if folder.exists() {
+        Ok(folder)
+    } else {
+        Err(missing(&folder))
+    }
 }
 
 /// Says that a session does not exist, and which one the user probably meant.
@@ -91,17 +113,23 @@ pub(crate) fn missing(folder: &SessionDir) -> CliError {
     let others = SessionsDir::around(folder).list().unwrap_or_default();
     let error = CliError::from(JournalError::Missing(folder.name.clone()));
     match nearest(&folder.name, others.iter().map(|other| other.name.as_str())) {
-        Some(near) => {
-            CliError::usage(format!("session `{}` does not exist here\n  did you mean `{near}`?", folder.name))
-        }
+        Some(near) => CliError::usage(format!(
+            "session `{}` does not exist here\n  did you mean `{near}`?",
+            folder.name
+        )),
         None => error,
     }
 }
 
 /// All that run.
 pub(crate) fn all_running(sessions: &SessionsDir) -> CliResult<Vec<SessionDir>> {
-    let all = sessions.live().map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?;
-    Ok(all.into_iter().filter(|folder| journal::running(folder).is_some()).collect())
+    let all = sessions
+        .live()
+        .map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?;
+    Ok(all
+        .into_iter()
+        .filter(|folder| journal::running(folder).is_some())
+        .collect())
 }
 
 fn the_only(sessions: &SessionsDir) -> CliResult<Option<SessionDir>> {
@@ -109,7 +137,10 @@ fn the_only(sessions: &SessionsDir) -> CliResult<Option<SessionDir>> {
     match (running.pop(), running.len()) {
         (only, 0) => Ok(only),
         (last, _) => {
-            let names = running.iter().chain(&last).map(|folder| format!("\n  {}", folder.name));
+            let names = running
+                .iter()
+                .chain(&last)
+                .map(|folder| format!("\n  {}", folder.name));
             Err(CliError::usage(format!(
                 "several sessions are running; choose one with --session:{}",
                 names.collect::<String>()
@@ -120,6 +151,13 @@ fn the_only(sessions: &SessionsDir) -> CliResult<Option<SessionDir>> {
 
 /// Says that no session runs, and what to do: this, or start the first one.
 fn none_running(root: &Path, advice: &str) -> CliError {
-    let advice = if SessionsDir::of(root).has_any() { advice } else { "start one with `creel run`" };
-    CliError::usage(format!("no session is running in {}\n  {advice}", root.display()))
+    let advice = if SessionsDir::of(root).has_any() {
+        advice
+    } else {
+        "start one with `creel run`"
+    };
+    CliError::usage(format!(
+        "no session is running in {}\n  {advice}",
+        root.display()
+    ))
 }

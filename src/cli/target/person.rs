@@ -1,4 +1,5 @@
-//! Verbs that only a person can use: an agent or a hook is refused, unless the config of its session allows the verb.
+//! Verbs that only a person can use: an agent or a hook is refused, unless the config of its
+//! session allows the verb.
 //!
 //! Commands for a running session are not refused here: that session decides about them.
 
@@ -14,10 +15,13 @@ use crate::{
 
 /// Refuses the command if an agent or a hook gives it. What creel cannot find out is refused.
 pub(crate) fn require(command: UserCommand) -> CliResult<()> {
-    let Some((actor, files)) = process_origin::supervisor_of_this_process() else { return Ok(()) };
+    let Some((actor, files)) = process_origin::supervisor_of_this_process() else {
+        return Ok(());
+    };
     let journals = journals_of(files);
-    let allows =
-        |journal: &PathBuf| journal::fold(journal).is_ok_and(|state| command.is_allowed_by(&state.plan().agent_may));
+    let allows = |journal: &PathBuf| {
+        journal::fold(journal).is_ok_and(|state| command.is_allowed_by(&state.plan().agent_may))
+    };
     if !journals.is_empty() && journals.iter().all(allows) {
         return Ok(());
     }
@@ -27,8 +31,16 @@ pub(crate) fn require(command: UserCommand) -> CliResult<()> {
 /// The journals of the sessions that the supervising process runs.
 fn journals_of(files: Vec<PathBuf>) -> Vec<PathBuf> {
     if ProcessTable::of_system() == ProcessTable::Absent {
-        let [project, session] = ["CREEL_PROJECT", "CREEL_SESSION"].map(|name| std::env::var(name).unwrap_or_default());
-        return vec![SessionsDir::of(Path::new(&project)).folder(&session).journal()];
+        let [project, session] =
+            ["CREEL_PROJECT", "CREEL_SESSION"].map(|name| std::env::var(name).unwrap_or_default());
+        return vec![
+            SessionsDir::of(Path::new(&project))
+                .folder(&session)
+                .journal(),
+        ];
     }
-    files.into_iter().filter(|file| file.file_name().is_some_and(|name| name == "journal.jsonl")).collect()
+    files
+        .into_iter()
+        .filter(|file| file.file_name().is_some_and(|name| name == "journal.jsonl"))
+        .collect()
 }

@@ -14,10 +14,12 @@ use crate::{
 };
 
 pub(crate) fn here() -> CliResult<PathBuf> {
-    std::env::current_dir().map_err(|error| CliError::usage(format!("cannot use the current folder: {error}")))
+    std::env::current_dir()
+        .map_err(|error| CliError::usage(format!("cannot use the current folder: {error}")))
 }
 
-/// Names the queue that a project has on a server: as given, else as the config says, else by the repository's first commit.
+/// Names the queue that a project has on a server: as given, else as the config says, else by the
+/// repository's first commit.
 pub(crate) fn name_queue(nats: &mut NatsConfig, given: Option<&str>, root: &Path) -> CliResult<()> {
     nats.queue = given.map(str::to_owned).or(nats.queue.take());
     if nats.queue.is_none() {
@@ -42,10 +44,18 @@ impl Project {
     /// The project of the named or found config. Without one, the current folder.
     pub(crate) fn load(args: &ConfigArgs) -> CliResult<Self> {
         let here = here()?;
-        let Some(path) = args.config.clone().map(|path| here.join(path)).or_else(|| paths::find(&here)) else {
+        let Some(path) = args
+            .config
+            .clone()
+            .map(|path| here.join(path))
+            .or_else(|| paths::find(&here))
+        else {
             refuse_links(&here)?;
             let settings = config::without_config(paths::agents_file().as_deref())?;
-            return Ok(Self { root: here, settings });
+            return Ok(Self {
+                root: here,
+                settings,
+            });
         };
         // Before reading the config, which can be in this folder.
         refuse_links(&paths::project_root(&path))?;
@@ -61,8 +71,13 @@ impl Project {
     /// The mistakes of the config, as JSON.
     pub(crate) fn mistakes(args: &ConfigArgs) -> CliResult<Option<Vec<serde_json::Value>>> {
         let here = here()?;
-        let path = args.config.clone().map(|path| here.join(path)).or_else(|| paths::find(&here));
-        let errors = path.and_then(|path| config::load(&path, paths::agents_file().as_deref()).err());
+        let path = args
+            .config
+            .clone()
+            .map(|path| here.join(path))
+            .or_else(|| paths::find(&here));
+        let errors =
+            path.and_then(|path| config::load(&path, paths::agents_file().as_deref()).err());
         Ok(errors.map(|errors| errors.diagnostics.iter().map(as_json).collect()))
     }
 
@@ -70,7 +85,9 @@ impl Project {
     pub(crate) fn load_existing(args: &ConfigArgs) -> CliResult<Self> {
         let project = Self::load(args)?;
         if project.settings.path.is_none() {
-            return Err(CliError::usage("no config in this folder or above; write one with `creel init`"));
+            return Err(CliError::usage(
+                "no config in this folder or above; write one with `creel init`",
+            ));
         }
         Ok(project)
     }
@@ -81,8 +98,8 @@ impl Project {
         trust_store().is_ok_and(|store| store.trusts(&place, &self.settings.documents))
     }
 
-    /// The server in the current config, since a journal contains no login. The config may have changed since the session
-    /// started, so it must be trusted as it is now.
+    /// The server in the current config, since a journal contains no login. The config may have
+    /// changed since the session started, so it must be trusted as it is now.
     pub(crate) fn trusted_nats(self) -> Option<NatsConfig> {
         let trusted = self.is_trusted();
         if self.settings.nats.is_some() && !trusted {
@@ -114,8 +131,15 @@ fn as_json(mistake: &config::diagnostic::Diagnostic) -> serde_json::Value {
 /// The sessions of the project that the config names, otherwise those of the current folder.
 pub(crate) fn sessions_of(args: &ConfigArgs) -> CliResult<(PathBuf, SessionsDir)> {
     let here = here()?;
-    let config = args.config.as_ref().map(|path| here.join(path)).or_else(|| paths::find(&here));
-    let root = config.map_or_else(|| nearest_with_sessions(&here), |config| paths::project_root(&config));
+    let config = args
+        .config
+        .as_ref()
+        .map(|path| here.join(path))
+        .or_else(|| paths::find(&here));
+    let root = config.map_or_else(
+        || nearest_with_sessions(&here),
+        |config| paths::project_root(&config),
+    );
     let root = root.canonicalize().unwrap_or(root);
     // In the worktree of a session, the user means the project's sessions.
     let root = worktrees::origin::project_of(&root).unwrap_or(root);
@@ -133,7 +157,10 @@ pub(crate) fn refuse_links(root: &Path) -> CliResult<SessionsDir> {
 
 /// Sessions can run without a config. Then their folder shows where the project is.
 fn nearest_with_sessions(here: &Path) -> PathBuf {
-    here.ancestors().find(|folder| folder.join(".creel/sessions").is_dir()).unwrap_or(here).to_owned()
+    here.ancestors()
+        .find(|folder| folder.join(".creel/sessions").is_dir())
+        .unwrap_or(here)
+        .to_owned()
 }
 
 pub(crate) fn trust_store() -> CliResult<TrustStore> {

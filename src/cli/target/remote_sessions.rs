@@ -52,9 +52,14 @@ impl From<NatsError> for CliError {
 impl NatsServerConnection {
     /// The server on the command line, if there is one. Other settings come from the config.
     pub(crate) fn named(args: &NatsArgs, config: &ConfigArgs) -> CliResult<Option<Self>> {
-        let Some(url) = &args.url else { return Ok(None) };
-        let config = Project::load(config).ok().and_then(|project| project.settings.nats);
-        let nats = NatsConfig::named(url, config).map_err(|error| CliError::usage(error.to_string()))?;
+        let Some(url) = &args.url else {
+            return Ok(None);
+        };
+        let config = Project::load(config)
+            .ok()
+            .and_then(|project| project.settings.nats);
+        let nats =
+            NatsConfig::named(url, config).map_err(|error| CliError::usage(error.to_string()))?;
         Self::reach(nats).map(Some)
     }
 
@@ -65,11 +70,14 @@ impl NatsServerConnection {
         }
         let project = Project::load(config)?;
         let (place, is_trusted) = (project.config_place(), project.is_trusted());
-        let Some(nats) = project.settings.nats else { return Ok(None) };
+        let Some(nats) = project.settings.nats else {
+            return Ok(None);
+        };
         // Logging in sends the server what the config names, such as a token from the environment.
         if !is_trusted {
             let (place, server) = (place.display(), nats.shown());
-            let why = format!("{place} names the server {server}. You have not trusted this config yet");
+            let why =
+                format!("{place} names the server {server}. You have not trusted this config yet");
             return Err(CliError::usage(format!(
                 "{why}\n  read it, then run `creel trust`, or pass a server with --nats"
             )));
@@ -81,7 +89,12 @@ impl NatsServerConnection {
         let tokio = tokio_runtime::start()?;
         let connected = tokio.block_on(connect(&nats, ReconnectPolicy::ByItself));
         let (client, told) = connected.map_err(|problem| cannot_connect(&nats, &problem))?;
-        Ok(Self { tokio, nats, client, told: RefCell::new(told) })
+        Ok(Self {
+            tokio,
+            nats,
+            client,
+            told: RefCell::new(told),
+        })
     }
 
     /// The streams of the server.
@@ -90,12 +103,18 @@ impl NatsServerConnection {
         jetstream::new(self.client.clone())
     }
 
-    /// Waits until the server has answered. If the user lacks a right, the server says so and does not answer.
-    pub(crate) fn wait<T, E: Into<CliError>>(&self, asked: impl Future<Output = Result<T, E>>) -> CliResult<T> {
+    /// Waits until the server has answered. If the user lacks a right, the server says so and does
+    /// not answer.
+    pub(crate) fn wait<T, E: Into<CliError>>(
+        &self,
+        asked: impl Future<Output = Result<T, E>>,
+    ) -> CliResult<T> {
         self.tokio.block_on(asked).map_err(|error| {
             let mut told = self.told.borrow_mut();
             let refusals = std::iter::from_fn(|| told.try_recv().ok()).filter_map(refusal);
-            refusals.last().map_or_else(|| error.into(), |why| lacks_right(&why))
+            refusals
+                .last()
+                .map_or_else(|| error.into(), |why| lacks_right(&why))
         })
     }
 
@@ -109,12 +128,13 @@ impl NatsServerConnection {
         self.wait(worker_list::workers(&self.jetstream(), &self.nats.prefix))
     }
 
-    /// A copy of a session with all records so far: of the session with that name or id, otherwise of the only running
-    /// one.
+    /// A copy of a session with all records so far: of the session with that name or id, otherwise
+    /// of the only running one.
     pub(crate) fn mirror(&self, session: Option<&str>) -> CliResult<RemoteJournal> {
         let ChosenSession { name, id } = self.choose(session)?;
         let mirror = self.wait(async {
-            let mut mirror = RemoteJournal::open(&self.client, &self.nats, &name, id.as_deref()).await?;
+            let mut mirror =
+                RemoteJournal::open(&self.client, &self.nats, &name, id.as_deref()).await?;
             mirror.catch_up().await?;
             Ok::<_, NatsError>(mirror)
         })?;
@@ -135,19 +155,31 @@ impl NatsServerConnection {
         if let Some(sign) = signs.iter().find(|sign| session == Some(&sign.id)) {
             return Ok(ChosenSession::of(sign));
         }
-        let is_running = |sign: &&SessionHeartbeat| sign.status.outcome.is_none() && !sign.is_overdue(now());
-        let is_meant = |sign: &&SessionHeartbeat| session.is_none_or(|name| sign.status.session == name);
-        let running: Vec<&SessionHeartbeat> = signs.iter().filter(is_running).filter(is_meant).collect();
-        let list = || running.iter().map(|sign| plain(&format!("\n  {} on {}", called(sign, session), sign.host)));
+        let is_running =
+            |sign: &&SessionHeartbeat| sign.status.outcome.is_none() && !sign.is_overdue(now());
+        let is_meant =
+            |sign: &&SessionHeartbeat| session.is_none_or(|name| sign.status.session == name);
+        let running: Vec<&SessionHeartbeat> =
+            signs.iter().filter(is_running).filter(is_meant).collect();
+        let list = || {
+            running
+                .iter()
+                .map(|sign| plain(&format!("\n  {} on {}", called(sign, session), sign.host)))
+        };
         match (running.as_slice(), session) {
             ([only], _) => Ok(ChosenSession::of(only)),
-            ([], Some(name)) => Ok(ChosenSession { name: name.to_owned(), id: None }),
-            ([], None) => {
-                Err(CliError::usage("no session is running there; list all sessions with `creel sessions --nats URL`"))
-            }
+            ([], Some(name)) => Ok(ChosenSession {
+                name: name.to_owned(),
+                id: None,
+            }),
+            ([], None) => Err(CliError::usage(
+                "no session is running there; list all sessions with `creel sessions --nats URL`",
+            )),
             (_, None) => {
                 let list = list().collect::<String>();
-                Err(CliError::usage(format!("several sessions are running; choose one with --session:{list}")))
+                Err(CliError::usage(format!(
+                    "several sessions are running; choose one with --session:{list}"
+                )))
             }
             (_, Some(name)) => {
                 let list = list().collect::<String>();
@@ -159,7 +191,11 @@ impl NatsServerConnection {
     }
 
     /// Sends a request to a session and returns its answer.
-    pub(crate) fn told(&self, session: &SessionArgs, request: &SessionRequest) -> CliResult<Option<ReplyData>> {
+    pub(crate) fn told(
+        &self,
+        session: &SessionArgs,
+        request: &SessionRequest,
+    ) -> CliResult<Option<ReplyData>> {
         let ChosenSession { name, id } = self.choose(session.session.as_deref())?;
         let asking = NatsSessionClient::new(self.client.clone(), &self.nats.prefix, &name, id);
         self.tokio.block_on(async {
@@ -172,7 +208,9 @@ impl NatsServerConnection {
 
     /// Waits until the server refuses to forward a command to a session.
     async fn refused_to_send(&self, session: &str) -> String {
-        let subject = SessionSubjects::new(&self.nats.prefix, session).commands().to_lowercase();
+        let subject = SessionSubjects::new(&self.nats.prefix, session)
+            .commands()
+            .to_lowercase();
         while let Some(event) = poll_fn(|context| self.told.borrow_mut().poll_recv(context)).await {
             if let Some(why) = refusal(event).filter(|why| why.to_lowercase().contains(&subject)) {
                 return why;
@@ -199,33 +237,50 @@ fn lacks_right(why: &str) -> CliError {
 
 /// Why there is no connection to this server, and what to do.
 pub(crate) fn cannot_connect(nats: &NatsConfig, problem: &ConnectProblem) -> CliError {
-    let advice = problem.advice.map(|advice| format!("\n  {advice}")).unwrap_or_default();
+    let advice = problem
+        .advice
+        .map(|advice| format!("\n  {advice}"))
+        .unwrap_or_default();
     CliError::failed(format!("{}: {}{advice}", nats.shown(), problem.reason))
 }
 
 /// The server on the command line, otherwise the one in the config.
-pub(crate) fn on_command_line(url: Option<&str>, config: Option<NatsConfig>) -> CliResult<Option<NatsConfig>> {
+pub(crate) fn on_command_line(
+    url: Option<&str>,
+    config: Option<NatsConfig>,
+) -> CliResult<Option<NatsConfig>> {
     match url {
-        Some(url) => NatsConfig::named(url, config).map(Some).map_err(|error| CliError::usage(error.to_string())),
+        Some(url) => NatsConfig::named(url, config)
+            .map(Some)
+            .map_err(|error| CliError::usage(error.to_string())),
         None => Ok(config),
     }
 }
 
 /// A copy of a session on another machine, if the command line names a server.
 pub(crate) fn copy(session: &SessionArgs) -> CliResult<Option<RemoteJournal>> {
-    let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? else { return Ok(None) };
+    let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? else {
+        return Ok(None);
+    };
     server.mirror(session.session.as_deref()).map(Some)
 }
 
 impl ChosenSession {
     fn of(sign: &SessionHeartbeat) -> Self {
-        Self { name: sign.status.session.clone(), id: Some(sign.id.clone()) }
+        Self {
+            name: sign.status.session.clone(),
+            id: Some(sign.id.clone()),
+        }
     }
 }
 
 /// The id if all sessions have the same name, otherwise the name.
 fn called<'a>(sign: &'a SessionHeartbeat, name: Option<&str>) -> &'a str {
-    if name.is_some() { &sign.id } else { &sign.status.session }
+    if name.is_some() {
+        &sign.id
+    } else {
+        &sign.status.session
+    }
 }
 
 /// A session whose records can be read: one of this project, or the copy of a remote one.
@@ -238,21 +293,37 @@ pub(crate) struct RecordedSession {
 }
 
 impl RecordedSession {
-    /// The named session, otherwise the latest one of this project or the only running one of the server.
-    pub(crate) fn find(session: Option<&str>, config: &ConfigArgs, nats: &NatsArgs) -> CliResult<Self> {
+    /// The named session, otherwise the latest one of this project or the only running one of the
+    /// server.
+    pub(crate) fn find(
+        session: Option<&str>,
+        config: &ConfigArgs,
+        nats: &NatsArgs,
+    ) -> CliResult<Self> {
         let server = NatsServerConnection::named(nats, config)?;
-        let copy = server.as_ref().map(|server| server.mirror(session)).transpose()?;
+        let copy = server
+            .as_ref()
+            .map(|server| server.mirror(session))
+            .transpose()?;
         let folder = match &copy {
             None => choose_session::called_or_latest(session, config)?,
             Some(copy) if copy.folder().exists() => copy.folder().clone(),
             Some(copy) => return Err(JournalError::Missing(copy.folder().name.clone()).into()),
         };
-        Ok(Self { folder, _copy: copy, _server: server })
+        Ok(Self {
+            folder,
+            _copy: copy,
+            _server: server,
+        })
     }
 
     /// A session on this machine, of any project.
     pub(crate) const fn at(folder: SessionDir) -> Self {
-        Self { folder, _copy: None, _server: None }
+        Self {
+            folder,
+            _copy: None,
+            _server: None,
+        }
     }
 
     pub(crate) const fn folder(&self) -> &SessionDir {

@@ -30,7 +30,10 @@ pub(crate) fn ask_in(folder: &SessionDir, request: impl Into<SessionRequest>) ->
 }
 
 /// Asks the session, and gives what it told.
-pub(crate) fn told(session: &SessionArgs, request: impl Into<SessionRequest>) -> CliResult<Option<ReplyData>> {
+pub(crate) fn told(
+    session: &SessionArgs,
+    request: impl Into<SessionRequest>,
+) -> CliResult<Option<ReplyData>> {
     if let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? {
         return server.told(session, &request.into());
     }
@@ -40,7 +43,9 @@ pub(crate) fn told(session: &SessionArgs, request: impl Into<SessionRequest>) ->
 
 /// An answer to another question than the one that was asked.
 pub(crate) fn other_answer() -> CliError {
-    CliError::failed("creel does not understand the session's answer; another version of creel may run this session")
+    CliError::failed(
+        "creel does not understand the session's answer; another version of creel may run this session",
+    )
 }
 
 /// A text from the command line; `-` means standard input.

@@ -1,4 +1,5 @@
-//! `creel task … --queue`: the tasks that workers take, from the project's own queue or from a server.
+//! `creel task … --queue`: the tasks that workers take, from the project's own queue or from a
+//! server.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +22,9 @@ use crate::{
     config::{PlanError, PlanRequest, Settings},
     engine::{
         input::SessionCommand,
-        queue::{QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, task_spec::TaskSpec},
+        queue::{
+            QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, task_spec::TaskSpec,
+        },
         tasks::{
             command::{NewTask, TaskCommand},
             refusal::TaskRefusal,
@@ -52,13 +55,15 @@ impl From<QueueError> for CliError {
     fn from(error: QueueError) -> Self {
         let message = error.to_string();
         match error {
-            QueueError::Refused(refusal) => Self::failed(format!("{message}\n  {}", way_out(&refusal))),
-            QueueError::Taken(_) => {
-                Self::failed(format!("{message}\n  choose another name with --id, or leave it out for a number"))
+            QueueError::Refused(refusal) => {
+                Self::failed(format!("{message}\n  {}", way_out(&refusal)))
             }
-            QueueError::BadTask(TaskRefusal::NoGoal) => {
-                Self::failed(format!("{message}\n  say what to do: `creel task add --queue \"Write the parser.\"`"))
-            }
+            QueueError::Taken(_) => Self::failed(format!(
+                "{message}\n  choose another name with --id, or leave it out for a number"
+            )),
+            QueueError::BadTask(TaskRefusal::NoGoal) => Self::failed(format!(
+                "{message}\n  say what to do: `creel task add --queue \"Write the parser.\"`"
+            )),
             QueueError::BadTask(_) | QueueError::Trouble(_) => Self::failed(message),
         }
     }
@@ -76,7 +81,10 @@ enum ConnectedPlace {
 }
 
 impl ConnectedPlace {
-    fn wait<T, E: Into<CliError>>(&self, asked: impl Future<Output = Result<T, E>>) -> CliResult<T> {
+    fn wait<T, E: Into<CliError>>(
+        &self,
+        asked: impl Future<Output = Result<T, E>>,
+    ) -> CliResult<T> {
         match self {
             Self::Project(tokio) => tokio.block_on(asked).map_err(Into::into),
             Self::Server(server) => server.wait(asked),
@@ -94,12 +102,22 @@ impl QueueConnection {
             }
             let queue = TaskQueue::of_project(&root, LEASE)?;
             say_notice(&queue);
-            return Ok(Self { place: ConnectedPlace::Project(tokio_runtime::start()?), queue });
+            return Ok(Self {
+                place: ConnectedPlace::Project(tokio_runtime::start()?),
+                queue,
+            });
         };
         name_queue(&mut server.nats, queue.name(), &root)?;
-        let queue = server.wait(TaskQueue::of_server(&server.jetstream(), &server.nats, LEASE))?;
+        let queue = server.wait(TaskQueue::of_server(
+            &server.jetstream(),
+            &server.nats,
+            LEASE,
+        ))?;
         say_notice(&queue);
-        Ok(Self { place: ConnectedPlace::Server(Box::new(server)), queue })
+        Ok(Self {
+            place: ConnectedPlace::Server(Box::new(server)),
+            queue,
+        })
     }
 
     /// The threads that other work can use, too.
@@ -115,7 +133,11 @@ impl QueueConnection {
         Ok(self.place.wait(self.queue.add(order, now()))?.task.order.id)
     }
 
-    pub(in crate::cli) fn ask(&mut self, key: &QueueTaskKey, request: &QueueRequest) -> CliResult<()> {
+    pub(in crate::cli) fn ask(
+        &mut self,
+        key: &QueueTaskKey,
+        request: &QueueRequest,
+    ) -> CliResult<()> {
         self.place.wait(self.queue.ask(key, request, now()))?;
         Ok(())
     }
@@ -136,13 +158,27 @@ impl QueueConnection {
         Ok(all)
     }
 
-    /// The key of a task that is named `ID`, or `SESSION/ID`; of several sessions of that name, the last.
+    /// The key of a task that is named `ID`, or `SESSION/ID`; of several sessions of that name, the
+    /// last.
     fn key(&self, name: &str) -> CliResult<QueueTaskKey> {
-        let Some((session, id)) = name.split_once('/') else { return Ok(QueueTaskKey::own(name)) };
-        let is_it =
-            |order: &TaskSpec| order.id == id && order.session.as_ref().is_some_and(|owner| owner.name == session);
-        let found = self.all()?.into_iter().rev().find(|task| is_it(&task.order));
-        found.map(|task| QueueTaskKey::of(&task.order)).ok_or_else(|| none(name))
+        let Some((session, id)) = name.split_once('/') else {
+            return Ok(QueueTaskKey::own(name));
+        };
+        let is_it = |order: &TaskSpec| {
+            order.id == id
+                && order
+                    .session
+                    .as_ref()
+                    .is_some_and(|owner| owner.name == session)
+        };
+        let found = self
+            .all()?
+            .into_iter()
+            .rev()
+            .find(|task| is_it(&task.order));
+        found
+            .map(|task| QueueTaskKey::of(&task.order))
+            .ok_or_else(|| none(name))
     }
 }
 
@@ -165,10 +201,18 @@ fn way_out(refusal: &QueueRequestError) -> String {
         QueueRequestError::Completed(_) => {
             "for more work on the same thing, add a task with `creel task add --queue`".to_owned()
         }
-        QueueRequestError::NoReason(id) => format!("say why: `creel task block --queue {id} REASON`"),
-        QueueRequestError::Waits(id) => format!("`creel task show --queue {id}` shows what it waits for"),
-        QueueRequestError::Unfinished(id) => format!("`creel task show --queue {id}` shows its state"),
-        QueueRequestError::Ready(_) => "a worker takes it: start one with `creel worker`".to_owned(),
+        QueueRequestError::NoReason(id) => {
+            format!("say why: `creel task block --queue {id} REASON`")
+        }
+        QueueRequestError::Waits(id) => {
+            format!("`creel task show --queue {id}` shows what it waits for")
+        }
+        QueueRequestError::Unfinished(id) => {
+            format!("`creel task show --queue {id}` shows its state")
+        }
+        QueueRequestError::Ready(_) => {
+            "a worker takes it: start one with `creel worker`".to_owned()
+        }
         QueueRequestError::Active { id, .. } => {
             format!("wait until it ends; `creel task show --queue {id}` names its session")
         }
@@ -178,7 +222,11 @@ fn way_out(refusal: &QueueRequestError) -> String {
 /// A task of the queue alone, or of the session that is named or that this is called from.
 pub(super) fn add(args: TaskAddArgs) -> CliResult {
     let within = std::env::var_os("CREEL_SESSION").is_some_and(|name| !name.is_empty());
-    if args.session.session.is_some() || within { add_to_session(args) } else { add_alone(args) }
+    if args.session.session.is_some() || within {
+        add_to_session(args)
+    } else {
+        add_alone(args)
+    }
 }
 
 fn add_to_session(args: TaskAddArgs) -> CliResult {
@@ -196,26 +244,48 @@ fn add_to_session(args: TaskAddArgs) -> CliResult {
         queue: in_queue,
     } = args;
     if in_queue.as_deref().is_some_and(|name| !name.is_empty()) {
-        let why =
-            "a task of a session goes to the session's own queue; leave out the name, or add it outside of a session";
+        let why = "a task of a session goes to the session's own queue; leave out the name, or add it outside of a session";
         return Err(CliError::usage(why));
     }
     let (goal, queue) = (given(&goal)?, Some(agents.into_iter().collect()));
-    let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue };
-    let Some(ReplyData::Added(id)) = told(&session, SessionCommand::Task { task: TaskCommand::Add(new) })? else {
+    let new = NewTask {
+        id,
+        goal,
+        deliverables,
+        labels,
+        priority,
+        kind,
+        parent,
+        dependencies,
+        queue,
+    };
+    let Some(ReplyData::Added(id)) = told(
+        &session,
+        SessionCommand::Task {
+            task: TaskCommand::Add(new),
+        },
+    )?
+    else {
         return Err(other_answer());
     };
     wait_for(&session, &QueueArgs { queue: in_queue }, &id)?;
     print(&(id + "\n"))
 }
 
-/// Waits until the queue has a task that a session hands over. One that waits for other tasks gets there later.
+/// Waits until the queue has a task that a session hands over. One that waits for other tasks gets
+/// there later.
 fn wait_for(session: &SessionArgs, queue: &QueueArgs, id: &str) -> CliResult<()> {
-    let owner = session.session.clone().or_else(|| std::env::var("CREEL_SESSION").ok()).unwrap_or_default();
-    // An agent may lack the login for a server, or not know it. The session hands the task over, at the latest when it ends.
-    let is_on_server =
-        matches!(told(session, SessionQuery::Status), Ok(Some(ReplyData::Status(status))) if status.nats.is_some());
-    let Ok(reached) = QueueConnection::open(session, queue) else { return Ok(()) };
+    let owner = session
+        .session
+        .clone()
+        .or_else(|| std::env::var("CREEL_SESSION").ok())
+        .unwrap_or_default();
+    // An agent may lack the login for a server, or not know it. The session hands the task over, at
+    // the latest when it ends.
+    let is_on_server = matches!(told(session, SessionQuery::Status), Ok(Some(ReplyData::Status(status))) if status.nats.is_some());
+    let Ok(reached) = QueueConnection::open(session, queue) else {
+        return Ok(());
+    };
     if is_on_server != matches!(reached.place, ConnectedPlace::Server(_)) {
         return Ok(());
     }
@@ -223,7 +293,8 @@ fn wait_for(session: &SessionArgs, queue: &QueueArgs, id: &str) -> CliResult<()>
     while reached.key(&format!("{owner}/{id}")).is_err() {
         // The session may have just ended.
         let asked = told(session, SessionQuery::TaskShow { id: id.to_owned() });
-        let is_ready = matches!(asked, Ok(Some(ReplyData::Task(task))) if task.state == TaskState::Ready);
+        let is_ready =
+            matches!(asked, Ok(Some(ReplyData::Task(task))) if task.state == TaskState::Ready);
         if !is_ready {
             break;
         }
@@ -239,16 +310,35 @@ fn wait_for(session: &SessionArgs, queue: &QueueArgs, id: &str) -> CliResult<()>
 }
 
 fn add_alone(args: TaskAddArgs) -> CliResult {
-    let TaskAddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, agents, session, queue } =
-        args;
+    let TaskAddArgs {
+        goal,
+        id,
+        deliverables,
+        labels,
+        priority,
+        kind,
+        parent,
+        dependencies,
+        agents,
+        session,
+        queue,
+    } = args;
     if parent.is_some() {
-        return Err(CliError::usage("tasks in the queue have no parent; --parent is for tasks of a session"));
+        return Err(CliError::usage(
+            "tasks in the queue have no parent; --parent is for tasks of a session",
+        ));
     }
     if id.as_deref() == Some("") {
-        return Err(CliError::usage("a task name has letters, digits, `-` and `_`; leave it out for a number"));
+        return Err(CliError::usage(
+            "a task name has letters, digits, `-` and `_`; leave it out for a number",
+        ));
     }
-    let settings = Project::load(&session.config).ok().map(|project| project.settings);
-    let no_taker = settings.as_ref().and_then(|settings| refusal_of_all(settings, &agents, kind.as_deref()));
+    let settings = Project::load(&session.config)
+        .ok()
+        .map(|project| project.settings);
+    let no_taker = settings
+        .as_ref()
+        .and_then(|settings| refusal_of_all(settings, &agents, kind.as_deref()));
     let agents = who_may(agents, settings.as_ref(), kind.as_deref());
     let order = TaskSpec {
         id: id.unwrap_or_default(),
@@ -264,45 +354,87 @@ fn add_alone(args: TaskAddArgs) -> CliResult {
     let mut reached = QueueConnection::open(&session, &QueueArgs { queue })?;
     let id = reached.add(order)?;
     if let Some(why) = no_taker {
-        say(&format!("creel: a worker with this config does not take task {id}: {why}"));
+        say(&format!(
+            "creel: a worker with this config does not take task {id}: {why}"
+        ));
     }
     print(&(id + "\n"))
 }
 
-/// Why no worker with this config takes a task for these agents. None if one does, or if the agent only has to be
-/// installed there.
+/// Why no worker with this config takes a task for these agents. None if one does, or if the agent
+/// only has to be installed there.
 fn refusal_of_all(settings: &Settings, agents: &[String], kind: Option<&str>) -> Option<PlanError> {
     // Without definitions, types are only labels.
     let task_type = kind.filter(|_| !settings.task_types.is_empty());
     let refusal = |agent: Option<&str>| {
-        let refused = settings.plan(PlanRequest { agent, task_type, ..PlanRequest::default() }).err();
-        refused.filter(|error| !matches!(error, PlanError::NotInstalled { .. } | PlanError::NoAgent { .. }))
+        let refused = settings
+            .plan(PlanRequest {
+                agent,
+                task_type,
+                ..PlanRequest::default()
+            })
+            .err();
+        refused.filter(|error| {
+            !matches!(
+                error,
+                PlanError::NotInstalled { .. } | PlanError::NoAgent { .. }
+            )
+        })
     };
     if agents.is_empty() {
         return refusal(None).filter(|error| matches!(error, PlanError::UnknownType { .. }));
     }
-    let refusals: Option<Vec<PlanError>> = agents.iter().map(|agent| refusal(Some(agent))).collect();
+    let refusals: Option<Vec<PlanError>> =
+        agents.iter().map(|agent| refusal(Some(agent))).collect();
     refusals?.into_iter().next()
 }
 
 /// The agents that were named, otherwise those that the local config allows for the type.
-fn who_may(named: Vec<String>, settings: Option<&Settings>, kind: Option<&str>) -> BTreeSet<String> {
+fn who_may(
+    named: Vec<String>,
+    settings: Option<&Settings>,
+    kind: Option<&str>,
+) -> BTreeSet<String> {
     if !named.is_empty() {
         return named.into_iter().collect();
     }
-    let of_type = settings.zip(kind).and_then(|(settings, kind)| settings.task_types.get(kind));
-    of_type.and_then(|of_type| of_type.implementers()).unwrap_or_default().iter().cloned().collect()
+    let of_type = settings
+        .zip(kind)
+        .and_then(|(settings, kind)| settings.task_types.get(kind));
+    of_type
+        .and_then(|of_type| of_type.implementers())
+        .unwrap_or_default()
+        .iter()
+        .cloned()
+        .collect()
 }
 
 pub(super) fn list(args: &TaskListArgs) -> CliResult {
-    let TaskListArgs { states, labels, kind, json: as_json, session, queue, .. } = args;
+    let TaskListArgs {
+        states,
+        labels,
+        kind,
+        json: as_json,
+        session,
+        queue,
+        ..
+    } = args;
     let mut tasks = QueueConnection::open(session, queue)?.all()?;
     let is_empty = tasks.is_empty();
-    tasks.retain(|QueuedTask { order, standing, .. }| {
-        (states.is_empty() || standing.state().is_some_and(|state| states.contains(&state)))
-            && labels.iter().all(|label| order.labels.contains(label))
-            && kind.as_ref().is_none_or(|kind| order.kind.as_ref() == Some(kind))
-    });
+    tasks.retain(
+        |QueuedTask {
+             order, standing, ..
+         }| {
+            (states.is_empty()
+                || standing
+                    .state()
+                    .is_some_and(|state| states.contains(&state)))
+                && labels.iter().all(|label| order.labels.contains(label))
+                && kind
+                    .as_ref()
+                    .is_none_or(|kind| order.kind.as_ref() == Some(kind))
+        },
+    );
     if *as_json {
         return json(&tasks);
     }
@@ -322,13 +454,24 @@ pub(super) fn show(args: &TaskShowArgs) -> CliResult {
     let reached = QueueConnection::open(&args.session, &args.queue)?;
     let key = reached.key(&args.id)?;
     let seen = reached.place.wait(reached.queue.board.get(&key))?;
-    let task = seen.map(|seen| seen.task).filter(|task| task.standing.state().is_some());
+    let task = seen
+        .map(|seen| seen.task)
+        .filter(|task| task.standing.state().is_some());
     let task = task.ok_or_else(|| none(&args.id))?;
-    if args.json { json(&task) } else { print(&queue_table::whole(&task)) }
+    if args.json {
+        json(&task)
+    } else {
+        print(&queue_table::whole(&task))
+    }
 }
 
 /// Does what a person asks for.
-pub(super) fn ask(session: &SessionArgs, queue: &QueueArgs, id: &str, ask: &QueueRequest) -> CliResult {
+pub(super) fn ask(
+    session: &SessionArgs,
+    queue: &QueueArgs,
+    id: &str,
+    ask: &QueueRequest,
+) -> CliResult {
     let mut reached = QueueConnection::open(session, queue)?;
     let key = reached.key(id)?;
     reached.ask(&key, ask)?;
@@ -339,40 +482,63 @@ pub(super) fn ask(session: &SessionArgs, queue: &QueueArgs, id: &str, ask: &Queu
 pub(super) fn start(session: &SessionArgs, queue: &QueueArgs, id: &str) -> CliResult {
     let mut reached = QueueConnection::open(session, queue)?;
     let key = reached.key(id)?;
-    let before = reached.place.wait(reached.queue.board.get(&key))?.map(|seen| seen.task);
+    let before = reached
+        .place
+        .wait(reached.queue.board.get(&key))?
+        .map(|seen| seen.task);
     reached.ask(&key, &QueueRequest::Again)?;
     if before.is_some_and(|task| matches!(task.standing, QueuedTaskState::Completed { .. })) {
-        say(&format!("creel: task {id} was completed; a worker now does it again"));
+        say(&format!(
+            "creel: task {id} was completed; a worker now does it again"
+        ));
     }
     Ok(0)
 }
 
-/// Completes a task. The work of a blocked one is on a branch that no worker has handed in: nothing in its worktree may be
-/// uncommitted, and other machines get the branch from the remote.
-pub(super) fn done(session: &SessionArgs, queue: &QueueArgs, id: &str, result: Option<String>) -> CliResult {
+/// Completes a task. The work of a blocked one is on a branch that no worker has handed in: nothing
+/// in its worktree may be uncommitted, and other machines get the branch from the remote.
+pub(super) fn done(
+    session: &SessionArgs,
+    queue: &QueueArgs,
+    id: &str,
+    result: Option<String>,
+) -> CliResult {
     let mut reached = QueueConnection::open(session, queue)?;
     let key = reached.key(id)?;
-    let found = reached.place.wait(reached.queue.board.get(&key))?.map(|seen| seen.task);
+    let found = reached
+        .place
+        .wait(reached.queue.board.get(&key))?
+        .map(|seen| seen.task);
     let is_blocked = |task: &QueuedTask| matches!(task.standing, QueuedTaskState::Blocked { .. });
     if let Some(task) = found.filter(is_blocked)
         && let Some(branch) = hand_in(session, &task)?
     {
-        reached.change(&key, |task| Some(task.clone().on_branch(Some(branch.clone()))))?;
+        reached.change(&key, |task| {
+            Some(task.clone().on_branch(Some(branch.clone())))
+        })?;
     }
     reached.ask(&key, &QueueRequest::Complete(result))?;
     Ok(0)
 }
 
-/// Pushes the branch of a blocked task, if it is here and there is a remote. Returns its name at the remote.
+/// Pushes the branch of a blocked task, if it is here and there is a remote. Returns its name at
+/// the remote.
 fn hand_in(session: &SessionArgs, task: &QueuedTask) -> CliResult<Option<String>> {
     let (root, _) = sessions_of(&session.config)?;
-    let Ok(repository) = ProjectRepository::of(&root) else { return Ok(None) };
+    let Ok(repository) = ProjectRepository::of(&root) else {
+        return Ok(None);
+    };
     let worker = task.standing.by().map(|by| by.session.as_str());
     let worktrees = repository.worktrees()?;
     let mut own = worktrees.iter().filter(|worktree| !worktree.is_missing);
-    let own = own.find(|worktree| worktree.session.is_some() && worktree.session.as_deref() == worker);
+    let own =
+        own.find(|worktree| worktree.session.is_some() && worktree.session.as_deref() == worker);
     // A worker that died could not say where its work is.
-    let Some(branch) = task.branch.as_ref().or_else(|| own.and_then(|own| own.branch.as_ref())) else {
+    let Some(branch) = task
+        .branch
+        .as_ref()
+        .or_else(|| own.and_then(|own| own.branch.as_ref()))
+    else {
         return Ok(None);
     };
     if let Some(worktree) = own {
@@ -392,10 +558,15 @@ fn hand_in(session: &SessionArgs, task: &QueuedTask) -> CliResult<Option<String>
             )));
         }
     }
-    let configured =
-        Project::load(&session.config).ok().and_then(|project| project.settings.draft.submit.remote.clone());
+    let configured = Project::load(&session.config)
+        .ok()
+        .and_then(|project| project.settings.draft.submit.remote.clone());
     let remote = repository.remote(configured.as_deref())?;
-    let (Some(remote), Some(_)) = (remote, repository.branch(branch)?) else { return Ok(None) };
+    let (Some(remote), Some(_)) = (remote, repository.branch(branch)?) else {
+        return Ok(None);
+    };
     let pushed = repository.push(branch, &remote);
-    pushed.map(Some).map_err(|error| CliError::failed(format!("task {} is not done: {error}", task.order.id)))
+    pushed
+        .map(Some)
+        .map_err(|error| CliError::failed(format!("task {} is not done: {error}", task.order.id)))
 }

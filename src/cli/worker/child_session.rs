@@ -1,8 +1,10 @@
-//! The session in which a worker has a task done: a creel process of its own, the child of a process pair.
+//! The session in which a worker has a task done: a creel process of its own, the child of a
+//! process pair.
 //!
 //! # Invariants
 //! - The session does not outlive its worker, however the worker ends.
-//! - A session that started here before is resumed, and one that ended here before is not run again.
+//! - A session that started here before is resumed, and one that ended here before is not run
+//!   again.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -83,11 +85,14 @@ pub(super) enum ChildSessionEnd {
 }
 
 impl PriorSession {
-    /// Looks for the session of a task: under its name, or with a number added if other sessions have the name.
+    /// Looks for the session of a task: under its name, or with a number added if other sessions
+    /// have the name.
     pub(super) fn of(sessions: &SessionsDir, task: &QueuedTask) -> Self {
         let name = task.order.session(task.run);
         let mut folders = numbered(sessions, &name);
-        folders.find_map(|folder| Self::at(folder, task)).expect("numbers do not end before sessions do")
+        folders
+            .find_map(|folder| Self::at(folder, task))
+            .expect("numbers do not end before sessions do")
     }
 
     /// The state of a folder. `None` if it belongs to another task.
@@ -95,11 +100,13 @@ impl PriorSession {
         if !folder.exists() {
             return Some(Self::Nothing(folder));
         }
-        match journal::fold(&folder.journal())
-            .map_or(ExistingSession::Foreign, |session| ExistingSession::of(&session, task))
-        {
+        match journal::fold(&folder.journal()).map_or(ExistingSession::Foreign, |session| {
+            ExistingSession::of(&session, task)
+        }) {
             ExistingSession::Foreign => None,
-            ExistingSession::Unfinished | ExistingSession::Over(_) if journal::running(&folder).is_some() => {
+            ExistingSession::Unfinished | ExistingSession::Over(_)
+                if journal::running(&folder).is_some() =>
+            {
                 Some(Self::Running)
             }
             ExistingSession::Unfinished => Some(Self::Begun(folder)),
@@ -119,14 +126,23 @@ impl PriorSession {
 impl ChildSession {
     pub(super) fn begin(folder: SessionDir, job: &ChildSessionSpec<'_>) -> io::Result<Self> {
         let mut command = held("run")?;
-        command.args(["--session", &folder.name, "--prompt-file", "/dev/stdin", "--agent", job.agent]);
+        command.args([
+            "--session",
+            &folder.name,
+            "--prompt-file",
+            "/dev/stdin",
+            "--agent",
+            job.agent,
+        ]);
         // As one argument, since it can begin with a `-`.
         command.arg(format!("--order={}", job.mark));
         if let Some(kind) = job.kind {
             command.args(["--task-type", kind]);
         }
         if let Some(joins) = job.joins {
-            command.arg("--worktree").args(joins.iter().map(|branch| format!("--join={branch}")));
+            command
+                .arg("--worktree")
+                .args(joins.iter().map(|branch| format!("--join={branch}")));
         }
         Self::start(folder, command, job, readable(job.prompt)?)
     }
@@ -137,8 +153,19 @@ impl ChildSession {
         Self::start(folder, command, job, File::open("/dev/null")?)
     }
 
-    fn start(folder: SessionDir, mut command: Command, job: &ChildSessionSpec<'_>, input: File) -> io::Result<Self> {
-        let WorkerArgs { queue, attended, json, jobs, .. } = job.args;
+    fn start(
+        folder: SessionDir,
+        mut command: Command,
+        job: &ChildSessionSpec<'_>,
+        input: File,
+    ) -> io::Result<Self> {
+        let WorkerArgs {
+            queue,
+            attended,
+            json,
+            jobs,
+            ..
+        } = job.args;
         // Several workers may share a folder.
         command.args(["--headless", "--force"]);
         if *attended {
@@ -157,13 +184,26 @@ impl ChildSession {
         let (ours, theirs) = UnixStream::pair()?;
         send_file(&ours, input)?;
         // In its own process group: signals of the terminal go to the worker, which forwards them.
-        command.stdin(Stdio::from(OwnedFd::from(theirs))).env_remove("CREEL_SESSION").env_remove("CREEL_PROJECT");
+        command
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .env_remove("CREEL_SESSION")
+            .env_remove("CREEL_PROJECT");
         let (child, entry) = children::start("", || command.process_group(0).spawn())?;
-        Ok(Self { folder, has_worktree: job.joins.is_some(), child, _entry: entry, _leash: ours })
+        Ok(Self {
+            folder,
+            has_worktree: job.joins.is_some(),
+            child,
+            _entry: entry,
+            _leash: ours,
+        })
     }
 
     pub(super) async fn ended(&mut self) -> ChildSessionEnd {
-        let status = self.child.wait().await.unwrap_or_else(|_| ExitStatus::from_raw(1 << 8));
+        let status = self
+            .child
+            .wait()
+            .await
+            .unwrap_or_else(|_| ExitStatus::from_raw(1 << 8));
         if status.signal().is_some() {
             // It could not end its own processes, which are children of this worker now.
             sweep::end_orphans(GRACE).await;
@@ -172,10 +212,15 @@ impl ChildSession {
             return ChildSessionEnd::NeverBegan;
         }
         let Some(state) = self.state() else {
-            // A session that a signal ended this early says nothing about this machine, and neither does a worktree that
-            // could not be prepared: another attempt may succeed.
-            let may_succeed = status.signal().is_some() || (self.has_worktree && status.code() == Some(FAILED));
-            return if may_succeed { ChildSessionEnd::Died } else { ChildSessionEnd::NeverBegan };
+            // A session that a signal ended this early says nothing about this machine, and neither
+            // does a worktree that could not be prepared: another attempt may succeed.
+            let may_succeed =
+                status.signal().is_some() || (self.has_worktree && status.code() == Some(FAILED));
+            return if may_succeed {
+                ChildSessionEnd::Died
+            } else {
+                ChildSessionEnd::NeverBegan
+            };
         };
         match state.phase.outcome() {
             None if status.code() != Some(NEEDS_USER) => ChildSessionEnd::Died,
@@ -189,7 +234,11 @@ impl ChildSession {
 
     /// Asks the session to end: the first time in order, the second time at once.
     pub(super) fn stop(&self) {
-        let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        let pid = self
+            .child
+            .id()
+            .and_then(|pid| i32::try_from(pid).ok())
+            .and_then(Pid::from_raw);
         if let Some(pid) = pid {
             // It may have just ended.
             let _ = kill_process(pid, Signal::TERM);
@@ -202,17 +251,26 @@ pub(super) async fn submit(folder: &SessionDir, args: &WorkerArgs) -> Result<(),
     let name = &folder.name;
     let started = || -> io::Result<(Child, ChildEntry)> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["submit", name, "--headless"]).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+        command
+            .args(["submit", name, "--headless"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .kill_on_drop(true);
         if let Some(config) = &args.queue.config.config {
             command.arg("--config").arg(config);
         }
-        command.env_remove("CREEL_SESSION").env_remove("CREEL_PROJECT");
+        command
+            .env_remove("CREEL_SESSION")
+            .env_remove("CREEL_PROJECT");
         children::start("", || command.process_group(0).spawn())
     };
-    let (mut child, _entry) = started().map_err(|error| format!("creel could not submit its work: {error}"))?;
+    let (mut child, _entry) =
+        started().map_err(|error| format!("creel could not submit its work: {error}"))?;
     match child.wait().await {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("creel could not submit its work ({status}); `creel show {name}` says why")),
+        Ok(status) => Err(format!(
+            "creel could not submit its work ({status}); `creel show {name}` says why"
+        )),
         Err(error) => Err(format!("creel could not submit its work: {error}")),
     }
 }
@@ -223,12 +281,19 @@ fn held(subcommand: &str) -> io::Result<Command> {
     Ok(command)
 }
 
-/// A file with that text that only the reader of the returned handle sees: it is in no list of processes and in no
-/// folder.
+/// A file with that text that only the reader of the returned handle sees: it is in no list of
+/// processes and in no folder.
 fn readable(text: &str) -> io::Result<File> {
-    let path: PathBuf = std::env::temp_dir().join(format!("creel-{}-{}", std::process::id(), now().0));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(&path)?;
-    let read = file.write_all(text.as_bytes()).and_then(|()| File::open(&path));
+    let path: PathBuf =
+        std::env::temp_dir().join(format!("creel-{}-{}", std::process::id(), now().0));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(PRIVATE_FILE)
+        .open(&path)?;
+    let read = file
+        .write_all(text.as_bytes())
+        .and_then(|()| File::open(&path));
     fs::remove_file(&path)?;
     read
 }

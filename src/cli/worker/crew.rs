@@ -41,7 +41,9 @@ pub(super) struct WorkerCrew<'a> {
 impl WorkerCrew<'_> {
     /// Works, and says meanwhile on the server what it can do and does.
     pub(super) async fn work_listed(&self) -> CliResult {
-        let Some(nats) = &self.nats else { return self.work().await };
+        let Some(nats) = &self.nats else {
+            return self.work().await;
+        };
         let mut entry = None;
         let listed = async {
             entry = WorkerListEntry::open(nats, &self.me.worker).await;
@@ -76,7 +78,8 @@ impl WorkerCrew<'_> {
         }
     }
 
-    /// Works until there are no more tasks, a signal arrives, or a loop fails. Sessions that run then are finished.
+    /// Works until there are no more tasks, a signal arrives, or a loop fails. Sessions that run
+    /// then are finished.
     pub(super) async fn work(&self) -> CliResult {
         let mut loops: Vec<LoopFuture<'_>> = Vec::new();
         let (mut started, mut ended): (usize, Option<CliResult<WorkerLoopEnd>>) = (0, None);
@@ -86,7 +89,9 @@ impl WorkerCrew<'_> {
                 loops.push(Box::pin(self.one_loop(started)));
             }
             if loops.is_empty() {
-                let Some(end) = ended.transpose()? else { return Ok(0) };
+                let Some(end) = ended.transpose()? else {
+                    return Ok(0);
+                };
                 if let Some(left) = end.left {
                     say(&format!(
                         "creel: nothing is left that this worker can do: {left}\n  `creel task list --queue` shows these tasks"
@@ -96,7 +101,8 @@ impl WorkerCrew<'_> {
             }
             tokio::select! {
                 result = next(&mut loops) => {
-                    // The others take no more tasks. One that has no task left says nothing about them.
+                    // The others take no more tasks. One that has no task left says nothing about
+                    // them.
                     let has_no_more = matches!(&result, Ok(end) if end.code == 0);
                     if !has_no_more {
                         self.slots.close();
@@ -113,11 +119,15 @@ impl WorkerCrew<'_> {
     }
 
     async fn one_loop(&self, number: usize) -> CliResult<WorkerLoopEnd> {
-        let duty = WorkerFilter { types: &self.args.types, agent: self.args.agent.as_deref() };
+        let duty = WorkerFilter {
+            types: &self.args.types,
+            agent: self.args.agent.as_deref(),
+        };
         let place = self.place().await?;
         let me = self.me.numbered(number);
         let callings = Eligibility::new(self.settings, duty);
-        let shift = WorkerLoop::new(self.args, &self.site, me, callings, place, &self.slots).await?;
+        let shift =
+            WorkerLoop::new(self.args, &self.site, me, callings, place, &self.slots).await?;
         if number == 1 {
             shift.say_notice();
             shift.clear_leftovers().await;
@@ -126,7 +136,9 @@ impl WorkerCrew<'_> {
     }
 
     async fn place(&self) -> Result<QueuePlace, CliError> {
-        let Some(nats) = self.nats.clone() else { return Ok(QueuePlace::Project(self.site.root.clone())) };
+        let Some(nats) = self.nats.clone() else {
+            return Ok(QueuePlace::Project(self.site.root.clone()));
+        };
         let connected = connect(&nats, ReconnectPolicy::ByItself).await;
         let (client, told) = connected.map_err(|problem| cannot_connect(&nats, &problem))?;
         Ok(QueuePlace::server(nats, client, told).await?)

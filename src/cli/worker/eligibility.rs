@@ -23,7 +23,11 @@ pub(super) struct Eligibility<'a> {
 
 impl<'a> Eligibility<'a> {
     pub(super) fn new(settings: &'a Settings, duty: WorkerFilter<'a>) -> Self {
-        Self { settings, duty, known: BTreeMap::new() }
+        Self {
+            settings,
+            duty,
+            known: BTreeMap::new(),
+        }
     }
 
     /// The plans for the requested or configured task types. Fails if there are none.
@@ -36,8 +40,15 @@ impl<'a> Eligibility<'a> {
                 .map(|kind| self.plan_of(self.described(kind)).map_err(CliError::from))
                 .collect();
         }
-        let untyped = self.settings.plan(PlanRequest { agent: self.duty.agent, ..PlanRequest::default() });
-        let typed = self.settings.task_types.keys().filter_map(|kind| self.plan_of(Some(kind)).ok());
+        let untyped = self.settings.plan(PlanRequest {
+            agent: self.duty.agent,
+            ..PlanRequest::default()
+        });
+        let typed = self
+            .settings
+            .task_types
+            .keys()
+            .filter_map(|kind| self.plan_of(Some(kind)).ok());
         let typed: Vec<SessionPlan> = typed.collect();
         match untyped {
             Err(error) if typed.is_empty() => Err(error.into()),
@@ -64,21 +75,48 @@ impl<'a> Eligibility<'a> {
         let kind = row.kind.as_deref().and_then(|kind| self.described(kind));
         let usual = self.plan_of(kind).ok().map(|plan| plan.agent);
         let can = |agent: &str| {
-            self.settings.plan(PlanRequest { agent: Some(agent), task_type: kind, ..PlanRequest::default() }).is_ok()
+            self.settings
+                .plan(PlanRequest {
+                    agent: Some(agent),
+                    task_type: kind,
+                    ..PlanRequest::default()
+                })
+                .is_ok()
         };
-        self.duty.agent_for(row.kind.as_deref(), &row.agents, &AvailableAgents { usual: usual.as_deref(), can })
+        self.duty.agent_for(
+            row.kind.as_deref(),
+            &row.agents,
+            &AvailableAgents {
+                usual: usual.as_deref(),
+                can,
+            },
+        )
     }
 
-    /// The plan for a type: with the requested agent, otherwise the config's, otherwise another one that the type
-    /// allows.
-    fn plan_of(&self, kind: Option<&str>) -> std::result::Result<SessionPlan, crate::config::PlanError> {
-        let with = |agent| self.settings.plan(PlanRequest { agent, task_type: kind, ..PlanRequest::default() });
+    /// The plan for a type: with the requested agent, otherwise the config's, otherwise another one
+    /// that the type allows.
+    fn plan_of(
+        &self,
+        kind: Option<&str>,
+    ) -> std::result::Result<SessionPlan, crate::config::PlanError> {
+        let with = |agent| {
+            self.settings.plan(PlanRequest {
+                agent,
+                task_type: kind,
+                ..PlanRequest::default()
+            })
+        };
         let usual = with(self.duty.agent);
         if usual.is_ok() || self.duty.agent.is_some() {
             return usual;
         }
         let of_type = kind.and_then(|kind| self.settings.task_types.get(kind));
-        let allowed = of_type.and_then(|of_type| of_type.implementers()).unwrap_or_default();
-        allowed.iter().find_map(|agent| with(Some(agent)).ok()).map_or(usual, Ok)
+        let allowed = of_type
+            .and_then(|of_type| of_type.implementers())
+            .unwrap_or_default();
+        allowed
+            .iter()
+            .find_map(|agent| with(Some(agent)).ok())
+            .map_or(usual, Ok)
     }
 }

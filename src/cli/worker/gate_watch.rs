@@ -13,7 +13,11 @@ pub(super) struct GateWatch {
 
 impl GateWatch {
     pub(super) fn of(folder: &SessionDir) -> Self {
-        Self { folder: folder.clone(), length: 0, is_open: false }
+        Self {
+            folder: folder.clone(),
+            length: 0,
+            is_open: false,
+        }
     }
 
     /// Reads the journal only if it has grown.

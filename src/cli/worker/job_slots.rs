@@ -1,8 +1,8 @@
 //! How many sessions a worker runs at once.
 //!
 //! # Invariants
-//! - A session that waits for the user does not take a slot. When the user answers, it continues even if all slots are
-//!   taken meanwhile, and no other session starts until there is room again.
+//! - A session that waits for the user does not take a slot. When the user answers, it continues
+//!   even if all slots are taken meanwhile, and no other session starts until there is room again.
 //! - One session can always run, whatever else the machine does.
 
 use std::{
@@ -47,7 +47,12 @@ pub(super) struct JobSlot<'a> {
 
 impl JobSlots {
     pub(super) fn new(jobs: usize, max_load: Option<f64>) -> Self {
-        Self { jobs, max_load, counts: watch::Sender::new(SlotCounts::default()), failures: Mutex::default() }
+        Self {
+            jobs,
+            max_load,
+            counts: watch::Sender::new(SlotCounts::default()),
+            failures: Mutex::default(),
+        }
     }
 
     /// A slot for a session, if there is one and the machine is not busy.
@@ -60,7 +65,11 @@ impl JobSlots {
             counts.working += 1;
             false
         });
-        Some(JobSlot { slots: self, has_session: false, waits: false })
+        Some(JobSlot {
+            slots: self,
+            has_session: false,
+            waits: false,
+        })
     }
 
     /// Notes how a session ended. True if too many failed in a row.
@@ -92,7 +101,11 @@ impl JobSlots {
     }
 
     pub(super) async fn closed(&self) {
-        let _ = self.counts.subscribe().wait_for(|counts| counts.is_closed).await;
+        let _ = self
+            .counts
+            .subscribe()
+            .wait_for(|counts| counts.is_closed)
+            .await;
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -100,7 +113,9 @@ impl JobSlots {
     }
 
     fn is_machine_busy(&self) -> bool {
-        let is_loaded = self.max_load.is_some_and(|most| load().is_some_and(|load| load > most));
+        let is_loaded = self
+            .max_load
+            .is_some_and(|most| load().is_some_and(|load| load > most));
         is_loaded || free_memory().is_some_and(|share| share < FREE_MEMORY)
     }
 }
@@ -138,7 +153,11 @@ impl Drop for JobSlot<'_> {
         // Loops try slots all the time: only one that another loop can wait for is news.
         self.slots.counts.send_if_modified(|counts| {
             let is_news = waits || counts.working >= jobs;
-            let count = if waits { &mut counts.waiting } else { &mut counts.working };
+            let count = if waits {
+                &mut counts.waiting
+            } else {
+                &mut counts.working
+            };
             *count -= 1;
             counts.sessions -= sessions;
             is_news
@@ -148,7 +167,12 @@ impl Drop for JobSlot<'_> {
 
 /// The load average of the last minute. None if this system does not report it in `/proc`.
 pub(super) fn load() -> Option<f64> {
-    fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+    fs::read_to_string("/proc/loadavg")
+        .ok()?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()
 }
 
 /// The share of memory that is available.

@@ -55,16 +55,31 @@ impl ScreenedWorker {
             create_ignored(&folder)?;
             // The home screen watches it from the start.
             create_ignored(&root.join(".creel/sessions"))?;
-            let file = OpenOptions::new().create(true).append(true).mode(PRIVATE_FILE).open(&log)?;
+            let file = OpenOptions::new()
+                .create(true)
+                .append(true)
+                .mode(PRIVATE_FILE)
+                .open(&log)?;
             let from = file.metadata()?.len();
             let mut command = Command::new(std::env::current_exe()?);
-            command.args(std::env::args_os().skip(1)).arg("--behind-screen").process_group(0);
-            command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(file);
+            command
+                .args(std::env::args_os().skip(1))
+                .arg("--behind-screen")
+                .process_group(0);
+            command
+                .stdin(Stdio::piped())
+                .stdout(file.try_clone()?)
+                .stderr(file);
             let mut child = command.spawn()?;
             let leash = child.stdin.take();
             let (told, end) = watch::channel(None);
             std::thread::spawn(move || told.send(Some(child.wait().map_or(1, code))));
-            Ok(Self { end, leash, log: log.clone(), from })
+            Ok(Self {
+                end,
+                leash,
+                log: log.clone(),
+                from,
+            })
         };
         started().map_err(|error| CliError::failed(format!("cannot start the worker: {error}")))
     }
@@ -102,7 +117,11 @@ impl ScreenedWorker {
 fn code(status: ExitStatus) -> u8 {
     // A worker that has just started has no other way to end at a signal.
     let stopped = || (status.signal() == Some(Signal::TERM.as_raw())).then_some(STOPPED);
-    status.code().and_then(|code| u8::try_from(code).ok()).or_else(stopped).unwrap_or(1)
+    status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .or_else(stopped)
+        .unwrap_or(1)
 }
 
 /// Behind a screen: ends this worker in order when the screen is gone, however that ended.

@@ -60,7 +60,10 @@ pub(super) struct WorkerIdentity {
 impl WorkerIdentity {
     /// One of several loops of the same worker.
     pub(super) fn numbered(&self, number: usize) -> Self {
-        Self { worker: format!("{}-{number}", self.worker), host: self.host.clone() }
+        Self {
+            worker: format!("{}-{number}", self.worker),
+            host: self.host.clone(),
+        }
     }
 }
 
@@ -141,8 +144,12 @@ impl<'a> WorkerLoop<'a> {
 
     /// Removes what killed workers left behind.
     pub(super) async fn clear_leftovers(&self) {
-        let git = TaskGit { site: self.site, args: self.args };
-        git.clear_leftovers(&self.sessions, self.queue.tasks()).await;
+        let git = TaskGit {
+            site: self.site,
+            args: self.args,
+        };
+        git.clear_leftovers(&self.sessions, self.queue.tasks())
+            .await;
     }
 
     /// Says what the user should know about the queue. Once for each worker.
@@ -216,9 +223,15 @@ impl<'a> WorkerLoop<'a> {
             }
             return Ok(NextWorkerAction::Wait);
         };
-        let Self { queue, callings, signals, .. } = self;
+        let Self {
+            queue,
+            callings,
+            signals,
+            ..
+        } = self;
         let mut wanted = |row: &DispatchGroup| callings.agent_for(row).is_some();
-        // If this is cancelled, a task that was just received is handed out again when its lease expires.
+        // If this is cancelled, a task that was just received is handed out again when its lease
+        // expires.
         let taken = tokio::select! {
             biased;
             _ = signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
@@ -230,7 +243,10 @@ impl<'a> WorkerLoop<'a> {
         drop(slot);
         if self.args.drain && !self.has_more() {
             self.clear_leftovers().await;
-            return Ok(NextWorkerAction::Leave(WorkerLoopEnd { code: 0, left: queue_table::left(self.queue.tasks()) }));
+            return Ok(NextWorkerAction::Leave(WorkerLoopEnd {
+                code: 0,
+                left: queue_table::left(self.queue.tasks()),
+            }));
         }
         tokio::select! {
             _ = self.signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
@@ -259,8 +275,15 @@ impl<'a> WorkerLoop<'a> {
 
     /// Whether there is a task for this worker now, or can be when other workers are done.
     fn has_more(&mut self) -> bool {
-        let Self { queue, callings, .. } = self;
-        queue.tasks().any(|task| queue.is_ahead(task) && callings.agent_for(&DispatchGroup::of(&task.order)).is_some())
+        let Self {
+            queue, callings, ..
+        } = self;
+        queue.tasks().any(|task| {
+            queue.is_ahead(task)
+                && callings
+                    .agent_for(&DispatchGroup::of(&task.order))
+                    .is_some()
+        })
     }
 
     /// Has a task done. Returns an exit code if the worker is to exit.
@@ -269,11 +292,20 @@ impl<'a> WorkerLoop<'a> {
         lot: Box<dyn TaskLease>,
         slot: JobSlot<'_>,
     ) -> std::result::Result<Option<u8>, WorkerError> {
-        let (board, key) = (self.queue.queue.board.clone(), QueueTaskKey::of(lot.order()));
-        let ready = || QueuedTask { standing: QueuedTaskState::Ready, ..QueuedTask::new(lot.order().clone(), now()) };
+        let (board, key) = (
+            self.queue.queue.board.clone(),
+            QueueTaskKey::of(lot.order()),
+        );
+        let ready = || QueuedTask {
+            standing: QueuedTaskState::Ready,
+            ..QueuedTask::new(lot.order().clone(), now())
+        };
         // Another program may have put the task into the stream without the bucket.
         let TaskRevision { task, revision } =
-            board.get(&key).await?.unwrap_or_else(|| TaskRevision { task: ready(), revision: 0 });
+            board.get(&key).await?.unwrap_or_else(|| TaskRevision {
+                task: ready(),
+                revision: 0,
+            });
         let agent = self.callings.agent_for(&DispatchGroup::of(&task.order));
         let Some(agent) = agent.filter(|_| lot.is_for(&task.order)) else {
             // The message has the name of another task, whose own message is elsewhere or will be.
@@ -290,7 +322,11 @@ impl<'a> WorkerLoop<'a> {
         };
         let folder = folder.clone();
         let WorkerIdentity { worker, host } = &self.me;
-        let hand = TaskAssignee { worker: worker.clone(), host: host.clone(), session: folder.name.clone() };
+        let hand = TaskAssignee {
+            worker: worker.clone(),
+            host: host.clone(),
+            session: folder.name.clone(),
+        };
         let task = match task.claimed(hand, now()) {
             ClaimOutcome::Begin(task) => task,
             ClaimOutcome::GivenUp(task) => {
@@ -307,29 +343,53 @@ impl<'a> WorkerLoop<'a> {
             }
         };
         let Some(revision) = board.write(&task, revision).await? else {
-            // Another worker may have taken the task. Then it stays in the stream until that worker is silent for too
-            // long.
-            if board.get(&key).await?.is_none_or(|seen| !matches!(seen.task.standing, QueuedTaskState::Active { .. })) {
+            // Another worker may have taken the task. Then it stays in the stream until that worker
+            // is silent for too long.
+            if board
+                .get(&key)
+                .await?
+                .is_none_or(|seen| !matches!(seen.task.standing, QueuedTaskState::Active { .. }))
+            {
                 lot.back(Duration::ZERO).await?;
             }
             return Ok(None);
         };
-        self.tell(TaskRevision { task: task.clone(), revision })?;
+        self.tell(TaskRevision {
+            task: task.clone(),
+            revision,
+        })?;
         self.trouble = None;
-        let kind = task.order.kind.as_deref().and_then(|kind| self.callings.described(kind));
-        let git = TaskGit { site: self.site, args: self.args };
+        let kind = task
+            .order
+            .kind
+            .as_deref()
+            .and_then(|kind| self.callings.described(kind));
+        let git = TaskGit {
+            site: self.site,
+            args: self.args,
+        };
         let sessions = self.sessions.clone();
-        let start = self.prepared(git.start_of(&sessions, &task, &dependencies), &*lot).await;
+        let start = self
+            .prepared(git.start_of(&sessions, &task, &dependencies), &*lot)
+            .await;
         let joined = match start {
             Ok(TaskStart::Branches(joined)) => joined,
             Ok(TaskStart::Missing(why)) => {
-                let stuck = WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(TaskOutcome::Stuck(why), None));
+                let stuck =
+                    WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(TaskOutcome::Stuck(why), None));
                 return self.part(&task, &*lot, stuck, None).await;
             }
             Err(parting) => return self.part(&task, &*lot, parting, None).await,
         };
         let joins = self.site.repository.as_ref().map(|_| joined.as_slice());
-        let job = ChildSessionSpec { args: self.args, prompt: &prompt, mark: task.mark(), kind, agent: &agent, joins };
+        let job = ChildSessionSpec {
+            args: self.args,
+            prompt: &prompt,
+            mark: task.mark(),
+            kind,
+            agent: &agent,
+            joins,
+        };
         let parting = self.have_done(before, &job, &*lot, slot).await;
         let was_stuck = parting.is_stuck();
         let (parting, branch) = tokio::select! {
@@ -337,18 +397,30 @@ impl<'a> WorkerLoop<'a> {
             handed_in = git.hand_in(&task, &folder, &joined, parting) => handed_in,
             () = kept(&*lot, &*board, &self.me.worker) => (WorkerTaskEnd::TakenAway, None),
         };
-        // Ctrl-C in a terminal also ends git, which is no failure of the task: the next worker hands its work in.
+        // Ctrl-C in a terminal also ends git, which is no failure of the task: the next worker
+        // hands its work in.
         if !was_stuck && parting.is_stuck() && self.is_stopped().await {
-            return self.part(&task, &*lot, WorkerTaskEnd::Leaves(None), None).await;
+            return self
+                .part(&task, &*lot, WorkerTaskEnd::Leaves(None), None)
+                .await;
         }
         self.part(&task, &*lot, parting, branch).await
     }
 
-    /// The dependencies of the task, read again: the known state may be old, and lack their results.
-    async fn before(&self, task: &QueuedTask) -> std::result::Result<Vec<QueuedTask>, QueueTrouble> {
+    /// The dependencies of the task, read again: the known state may be old, and lack their
+    /// results.
+    async fn before(
+        &self,
+        task: &QueuedTask,
+    ) -> std::result::Result<Vec<QueuedTask>, QueueTrouble> {
         let mut before = Vec::new();
         for on in &task.order.dependencies {
-            let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order).sibling(on)).await?;
+            let seen = self
+                .queue
+                .queue
+                .board
+                .get(&QueueTaskKey::of(&task.order).sibling(on))
+                .await?;
             before.extend(seen.map(|seen| seen.task));
         }
         Ok(before)
@@ -363,7 +435,9 @@ impl<'a> WorkerLoop<'a> {
         slot: JobSlot<'_>,
     ) -> WorkerTaskEnd {
         let started = match before {
-            PriorSession::Ended(_, upshot) => return WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, None)),
+            PriorSession::Ended(_, upshot) => {
+                return WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, None));
+            }
             PriorSession::Nothing(folder) => ChildSession::begin(folder, job),
             PriorSession::Begun(folder) => ChildSession::resume(folder, job),
             PriorSession::Running => return WorkerTaskEnd::Ended(ChildSessionEnd::Died),
@@ -377,9 +451,14 @@ impl<'a> WorkerLoop<'a> {
         }
     }
 
-    /// Waits for a session and keeps renewing the lease. Reacts at once to the end of the session and to signals,
-    /// whatever the server does.
-    async fn stay(&mut self, mut hired: ChildSession, lot: &dyn TaskLease, mut slot: JobSlot<'_>) -> WorkerTaskEnd {
+    /// Waits for a session and keeps renewing the lease. Reacts at once to the end of the session
+    /// and to signals, whatever the server does.
+    async fn stay(
+        &mut self,
+        mut hired: ChildSession,
+        lot: &dyn TaskLease,
+        mut slot: JobSlot<'_>,
+    ) -> WorkerTaskEnd {
         slot.begin();
         let mut gates = GateWatch::of(&hired.folder);
         let board = self.queue.queue.board.clone();
@@ -419,7 +498,8 @@ impl<'a> WorkerLoop<'a> {
     /// Reports the result of a task.
     fn tell(&mut self, seen: TaskRevision) -> CliResult<()> {
         if self.args.json {
-            let line = serde_json::to_string(&seen.task).map_err(|error| CliError::failed(error.to_string()))?;
+            let line = serde_json::to_string(&seen.task)
+                .map_err(|error| CliError::failed(error.to_string()))?;
             print(&(line + "\n"))?;
         } else {
             say(&format!("creel: {}", line(&seen.task)));
@@ -438,8 +518,10 @@ async fn kept(lot: &dyn TaskLease, board: &dyn TaskStore, worker: &str) {
         beat.tick().await;
         // An unreachable server may be back before the lease expires.
         let _ = lot.keep().await;
-        // If the server has lost the task, no other worker has it, and the result may still be useful.
-        if let Ok(Ok(Some(seen))) = tokio::time::timeout(often, board.get(&QueueTaskKey::of(lot.order()))).await
+        // If the server has lost the task, no other worker has it, and the result may still be
+        // useful.
+        if let Ok(Ok(Some(seen))) =
+            tokio::time::timeout(often, board.get(&QueueTaskKey::of(lot.order()))).await
             && !seen.task.is_in_hands_of(worker)
         {
             return;
@@ -447,7 +529,10 @@ async fn kept(lot: &dyn TaskLease, board: &dyn TaskStore, worker: &str) {
     }
 }
 
-async fn watch(place: &mut QueuePlace, args: &WorkerArgs) -> std::result::Result<WatchedQueue, QueueTrouble> {
+async fn watch(
+    place: &mut QueuePlace,
+    args: &WorkerArgs,
+) -> std::result::Result<WatchedQueue, QueueTrouble> {
     let mut watched = place.open(args.lease.into()).await?.watched().await?;
     watched.queue.line.restore(Vec::new()).await?;
     watched.clear_out(now()).await;
@@ -455,16 +540,31 @@ async fn watch(place: &mut QueuePlace, args: &WorkerArgs) -> std::result::Result
 }
 
 fn line(task: &QueuedTask) -> String {
-    let QueuedTask { order, standing, attempt, .. } = task;
+    let QueuedTask {
+        order,
+        standing,
+        attempt,
+        ..
+    } = task;
     let id = &order.id;
     match standing {
         QueuedTaskState::Created => format!("task {id} is waiting"),
         QueuedTaskState::Ready => format!("task {id} is back in the queue"),
         QueuedTaskState::Active { by, .. } => {
-            let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
-            format!("task {id}{again}: {}\n  in session {}", plain_line(&order.goal, LINE), by.session)
+            let again = if *attempt > 1 {
+                format!(" (attempt {attempt})")
+            } else {
+                String::new()
+            };
+            format!(
+                "task {id}{again}: {}\n  in session {}",
+                plain_line(&order.goal, LINE),
+                by.session
+            )
         }
-        QueuedTaskState::Blocked { reason, .. } => format!("task {id} is blocked: {}", plain_line(reason, REASON)),
+        QueuedTaskState::Blocked { reason, .. } => {
+            format!("task {id} is blocked: {}", plain_line(reason, REASON))
+        }
         QueuedTaskState::Completed { .. } => format!("task {id} is completed"),
         QueuedTaskState::Removed => format!("task {id} is removed"),
     }

@@ -1,6 +1,8 @@
 //! The keys of automation, in the config and in its own file.
 
-use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
+use super::{
+    AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration,
+};
 
 const EVENTS: &[&str] = &[
     "task_created",
@@ -67,7 +69,12 @@ pub static AUTOMATION_HOOK: MapShape = MapShape {
             ty: ValueType::Integer(-1_000_000, 1_000_000),
             default: DefaultValue::Absent,
         },
-        FieldShape { name: "enabled", doc: "Whether it runs.", ty: ValueType::Bool, default: DefaultValue::Bool(true) },
+        FieldShape {
+            name: "enabled",
+            doc: "Whether it runs.",
+            ty: ValueType::Bool,
+            default: DefaultValue::Bool(true),
+        },
         FieldShape {
             name: "command",
             doc: "A command for `sh -c`. It reads the event as JSON and answers with actions.",

@@ -1,25 +1,47 @@
 //! The keys of hooks.
 
-use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
+use super::{
+    AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration,
+};
 
 const HOOK: ValueType = ValueType::Either(&[
     (AlternativeMatch::Text, ValueType::SomeText),
-    (AlternativeMatch::With(&["builtin"]), ValueType::Object(&BUILTIN_HOOK)),
-    (AlternativeMatch::With(&["exec"]), ValueType::Object(&EXEC_HOOK)),
-    (AlternativeMatch::With(&["gatekeeper"]), ValueType::Object(&GATEKEEPER_HOOK)),
-    (AlternativeMatch::With(&["hooks", "matcher"]), ValueType::Object(&MATCHER_GROUP)),
+    (
+        AlternativeMatch::With(&["builtin"]),
+        ValueType::Object(&BUILTIN_HOOK),
+    ),
+    (
+        AlternativeMatch::With(&["exec"]),
+        ValueType::Object(&EXEC_HOOK),
+    ),
+    (
+        AlternativeMatch::With(&["gatekeeper"]),
+        ValueType::Object(&GATEKEEPER_HOOK),
+    ),
+    (
+        AlternativeMatch::With(&["hooks", "matcher"]),
+        ValueType::Object(&MATCHER_GROUP),
+    ),
     (AlternativeMatch::Map, ValueType::Object(&COMMAND_HOOK)),
 ]);
 
 /// A list of checks: hooks at `stop` with other defaults. A text is a command.
 pub const CHECKS: ValueType = ValueType::List(&ValueType::Either(&[
     (AlternativeMatch::Text, ValueType::SomeText),
-    (AlternativeMatch::With(&["exec"]), ValueType::Object(&EXEC_CHECK)),
+    (
+        AlternativeMatch::With(&["exec"]),
+        ValueType::Object(&EXEC_CHECK),
+    ),
     (AlternativeMatch::Map, ValueType::Object(&COMMAND_CHECK)),
 ]));
 
 const fn point(name: &'static str, doc: &'static str) -> FieldShape {
-    FieldShape { name, doc, ty: ValueType::List(&HOOK), default: DefaultValue::Names(&[]) }
+    FieldShape {
+        name,
+        doc,
+        ty: ValueType::List(&HOOK),
+        default: DefaultValue::Names(&[]),
+    }
 }
 
 pub static HOOKS: MapShape = MapShape {
@@ -29,14 +51,26 @@ pub static HOOKS: MapShape = MapShape {
     fields: &[
         point("session_start", "Once, before the first iteration."),
         point("pre_iteration", "Before each iteration's prompt."),
-        point("stop", "After each turn. Exit 2 sends the agent back to work."),
+        point(
+            "stop",
+            "After each turn. Exit 2 sends the agent back to work.",
+        ),
         point("post_iteration", "After each completed iteration."),
-        point("on_task_complete", "When a task is completed, while the agent works."),
+        point(
+            "on_task_complete",
+            "When a task is completed, while the agent works.",
+        ),
         point("on_error", "After a failed turn."),
-        point("on_gate", "When a gate opens and when it closes. The session does not wait for it."),
+        point(
+            "on_gate",
+            "When a gate opens and when it closes. The session does not wait for it.",
+        ),
         FieldShape {
             default: DefaultValue::Absent,
-            ..point("before_submit", "Before the work is submitted. Default: `create_pr` when you submit.")
+            ..point(
+                "before_submit",
+                "Before the work is submitted. Default: `create_pr` when you submit.",
+            )
         },
         point("after_submit", "After the work is submitted."),
         point("before_merge", "Before the work is merged."),
@@ -57,8 +91,12 @@ const PRIORITY: FieldShape = FieldShape {
     ty: ValueType::Integer(-1_000_000, 1_000_000),
     default: DefaultValue::Int(100),
 };
-const ENABLED: FieldShape =
-    FieldShape { name: "enabled", doc: "Whether it runs.", ty: ValueType::Bool, default: DefaultValue::Bool(true) };
+const ENABLED: FieldShape = FieldShape {
+    name: "enabled",
+    doc: "Whether it runs.",
+    ty: ValueType::Bool,
+    default: DefaultValue::Bool(true),
+};
 const ON_FAILURE: FieldShape = FieldShape {
     name: "on_failure",
     doc: "What a failure means. Default: depends on the point. Where hooks can block, exit 2 blocks and is not a \
@@ -79,7 +117,10 @@ const PIPE_OUTPUT: FieldShape = FieldShape {
     default: DefaultValue::Bool(false),
 };
 /// A check takes as long as tests take, and blocks unless it says otherwise.
-const CHECK_TIMEOUT: FieldShape = FieldShape { default: DefaultValue::Text("10m"), ..TIMEOUT };
+const CHECK_TIMEOUT: FieldShape = FieldShape {
+    default: DefaultValue::Text("10m"),
+    ..TIMEOUT
+};
 const CHECK_ON_FAILURE: FieldShape = FieldShape {
     doc: "What a failure means. `block` sends the agent back with the output, `ignore` makes the check advisory.",
     default: DefaultValue::Text("block"),
@@ -125,28 +166,70 @@ pub static EXEC_HOOK: MapShape = MapShape {
     name: "exec_hook",
     noun: "key",
     keys: KeyPolicy::Known,
-    fields: &[EXEC, NAME, TIMEOUT, PIPE_OUTPUT, PRIORITY, ENABLED, ON_FAILURE, RETRIES, FEEDBACK],
+    fields: &[
+        EXEC,
+        NAME,
+        TIMEOUT,
+        PIPE_OUTPUT,
+        PRIORITY,
+        ENABLED,
+        ON_FAILURE,
+        RETRIES,
+        FEEDBACK,
+    ],
 };
 
 pub static COMMAND_HOOK: MapShape = MapShape {
     name: "command_hook",
     noun: "key",
     keys: KeyPolicy::Known,
-    fields: &[COMMAND, NAME, TIMEOUT, PIPE_OUTPUT, PRIORITY, ENABLED, ON_FAILURE, RETRIES, FEEDBACK, TYPE],
+    fields: &[
+        COMMAND,
+        NAME,
+        TIMEOUT,
+        PIPE_OUTPUT,
+        PRIORITY,
+        ENABLED,
+        ON_FAILURE,
+        RETRIES,
+        FEEDBACK,
+        TYPE,
+    ],
 };
 
 pub static EXEC_CHECK: MapShape = MapShape {
     name: "exec_check",
     noun: "key",
     keys: KeyPolicy::Known,
-    fields: &[EXEC, NAME, CHECK_TIMEOUT, PIPE_OUTPUT, PRIORITY, ENABLED, CHECK_ON_FAILURE, RETRIES, FEEDBACK],
+    fields: &[
+        EXEC,
+        NAME,
+        CHECK_TIMEOUT,
+        PIPE_OUTPUT,
+        PRIORITY,
+        ENABLED,
+        CHECK_ON_FAILURE,
+        RETRIES,
+        FEEDBACK,
+    ],
 };
 
 pub static COMMAND_CHECK: MapShape = MapShape {
     name: "command_check",
     noun: "key",
     keys: KeyPolicy::Known,
-    fields: &[COMMAND, NAME, CHECK_TIMEOUT, PIPE_OUTPUT, PRIORITY, ENABLED, CHECK_ON_FAILURE, RETRIES, FEEDBACK, TYPE],
+    fields: &[
+        COMMAND,
+        NAME,
+        CHECK_TIMEOUT,
+        PIPE_OUTPUT,
+        PRIORITY,
+        ENABLED,
+        CHECK_ON_FAILURE,
+        RETRIES,
+        FEEDBACK,
+        TYPE,
+    ],
 };
 
 pub static BUILTIN_HOOK: MapShape = MapShape {

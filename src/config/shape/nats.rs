@@ -1,6 +1,8 @@
 //! The keys of `nats`.
 
-use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
+use super::{
+    AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration,
+};
 
 pub static NATS: MapShape = MapShape {
     name: "nats",

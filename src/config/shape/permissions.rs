@@ -1,6 +1,8 @@
 //! The keys of permissions, budgets and usage limits.
 
-use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
+use super::{
+    AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration,
+};
 
 const KIND: ValueType = ValueType::OneOf(&[
     "read",
@@ -23,7 +25,10 @@ pub static PERMISSION: MapShape = MapShape {
         FieldShape {
             name: "kind",
             doc: "The kind of request, or several kinds. Default: all.",
-            ty: ValueType::Either(&[(AlternativeMatch::Text, KIND), (AlternativeMatch::List, ValueType::List(&KIND))]),
+            ty: ValueType::Either(&[
+                (AlternativeMatch::Text, KIND),
+                (AlternativeMatch::List, ValueType::List(&KIND)),
+            ]),
             default: DefaultValue::Absent,
         },
         FieldShape {
@@ -31,7 +36,10 @@ pub static PERMISSION: MapShape = MapShape {
             doc: "A pattern for files, relative to the project, or several patterns. Default: all files.",
             ty: ValueType::Either(&[
                 (AlternativeMatch::Text, ValueType::SomeText),
-                (AlternativeMatch::List, ValueType::List(&ValueType::SomeText)),
+                (
+                    AlternativeMatch::List,
+                    ValueType::List(&ValueType::SomeText),
+                ),
             ]),
             default: DefaultValue::Absent,
         },
@@ -46,8 +54,8 @@ pub static PERMISSION: MapShape = MapShape {
 
 /// A command that is reserved for the user, unless the config allows it to agents and hooks.
 pub const USER_COMMAND: ValueType = ValueType::OneOf(&[
-    "pause", "unpause", "message", "cancel", "stop", "pending", "gate", "hooks", "submit", "merge", "run", "worker",
-    "init", "task", "worktree",
+    "pause", "unpause", "message", "cancel", "stop", "pending", "gate", "hooks", "submit", "merge",
+    "run", "worker", "init", "task", "worktree",
 ]);
 
 pub static BUDGET: MapShape = MapShape {
@@ -97,7 +105,12 @@ static OUTAGE_FIELDS: [FieldShape; 3] = [
     },
 ];
 
-pub static OUTAGE: MapShape = MapShape { name: "outage", noun: "key", keys: KeyPolicy::Known, fields: &OUTAGE_FIELDS };
+pub static OUTAGE: MapShape = MapShape {
+    name: "outage",
+    noun: "key",
+    keys: KeyPolicy::Known,
+    fields: &OUTAGE_FIELDS,
+};
 
 pub static LIMITS: MapShape = MapShape {
     name: "limits",

@@ -1,12 +1,26 @@
 //! The keys of rules.
 
-use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
+use super::{
+    AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration,
+};
 
 pub static RULE: ValueType = ValueType::Either(&[
-    (AlternativeMatch::Where("type", "command"), ValueType::Object(&COMMAND_RULE)),
-    (AlternativeMatch::Where("type", "content_pattern"), ValueType::Object(&PATTERN_RULE)),
-    (AlternativeMatch::Where("type", "file_existence"), ValueType::Object(&FILES_RULE)),
-    (AlternativeMatch::Where("type", "coverage"), ValueType::Object(&COVERAGE_RULE)),
+    (
+        AlternativeMatch::Where("type", "command"),
+        ValueType::Object(&COMMAND_RULE),
+    ),
+    (
+        AlternativeMatch::Where("type", "content_pattern"),
+        ValueType::Object(&PATTERN_RULE),
+    ),
+    (
+        AlternativeMatch::Where("type", "file_existence"),
+        ValueType::Object(&FILES_RULE),
+    ),
+    (
+        AlternativeMatch::Where("type", "coverage"),
+        ValueType::Object(&COVERAGE_RULE),
+    ),
     // Lists the valid types for the error message.
     (AlternativeMatch::Map, ValueType::Object(&ANY_RULE)),
 ]);
@@ -37,8 +51,12 @@ const RULE_ENABLED: FieldShape = FieldShape {
     default: DefaultValue::Bool(true),
 };
 
-static ANY_RULE: MapShape =
-    MapShape { name: "rule", noun: "key", keys: KeyPolicy::Free, fields: &[RULE_NAME, RULE_TYPE] };
+static ANY_RULE: MapShape = MapShape {
+    name: "rule",
+    noun: "key",
+    keys: KeyPolicy::Free,
+    fields: &[RULE_NAME, RULE_TYPE],
+};
 
 pub static COMMAND_RULE: MapShape = MapShape {
     name: "command_rule",

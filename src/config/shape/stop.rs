@@ -1,13 +1,27 @@
 //! The keys of stop decision hooks.
 
-use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
+use super::{
+    AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration,
+};
 
 pub static STOP_HOOK: ValueType = ValueType::Either(&[
     (AlternativeMatch::Text, ValueType::OneOf(PRESETS)),
-    (AlternativeMatch::With(&["command"]), ValueType::Object(&STOP_COMMAND)),
-    (AlternativeMatch::With(&["action"]), ValueType::Object(&STOP_ACTION)),
-    (AlternativeMatch::With(&["all"]), ValueType::Object(&STOP_ALL)),
-    (AlternativeMatch::With(&["any"]), ValueType::Object(&STOP_ANY)),
+    (
+        AlternativeMatch::With(&["command"]),
+        ValueType::Object(&STOP_COMMAND),
+    ),
+    (
+        AlternativeMatch::With(&["action"]),
+        ValueType::Object(&STOP_ACTION),
+    ),
+    (
+        AlternativeMatch::With(&["all"]),
+        ValueType::Object(&STOP_ALL),
+    ),
+    (
+        AlternativeMatch::With(&["any"]),
+        ValueType::Object(&STOP_ANY),
+    ),
     (AlternativeMatch::Map, ValueType::Object(&STOP_PRESET)),
 ]);
 
@@ -83,7 +97,12 @@ pub static STOP_ACTION: MapShape = MapShape {
             ty: ValueType::OneOf(&["complete", "continue", "escalate"]),
             default: DefaultValue::Required,
         },
-        FieldShape { name: "reason", doc: "The reason.", ty: ValueType::SomeText, default: DefaultValue::Absent },
+        FieldShape {
+            name: "reason",
+            doc: "The reason.",
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
+        },
         FieldShape {
             name: "next_prompt",
             doc: "Text for the agent's next prompt.",

@@ -1,6 +1,8 @@
 //! The keys of workflows.
 
-use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
+use super::{
+    AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration,
+};
 
 pub static WORKFLOW: MapShape = MapShape {
     name: "workflow",
@@ -28,8 +30,12 @@ const NAME: FieldShape = FieldShape {
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
-const ID: FieldShape =
-    FieldShape { name: "id", doc: "Another name for `name`.", ty: ValueType::SomeText, default: DefaultValue::Absent };
+const ID: FieldShape = FieldShape {
+    name: "id",
+    doc: "Another name for `name`.",
+    ty: ValueType::SomeText,
+    default: DefaultValue::Absent,
+};
 const COMMAND: FieldShape = FieldShape {
     name: "command",
     doc: "A command for `sh -c`, in a step of type `command`. `{{context.NAME}}` is a part of the context that the action \
@@ -78,7 +84,10 @@ const EQUALS: FieldShape = FieldShape {
     doc: "The value must equal this.",
     ty: ValueType::Either(&[
         (AlternativeMatch::Text, ValueType::Text),
-        (AlternativeMatch::Number, ValueType::Integer(i64::MIN, i64::MAX)),
+        (
+            AlternativeMatch::Number,
+            ValueType::Integer(i64::MIN, i64::MAX),
+        ),
     ]),
     default: DefaultValue::Absent,
 };
@@ -99,7 +108,14 @@ pub static STEP: MapShape = MapShape {
         FieldShape {
             name: "type",
             doc: "The type of the step.",
-            ty: ValueType::OneOf(&["command", "create_task", "update_task", "condition", "parallel", "noop"]),
+            ty: ValueType::OneOf(&[
+                "command",
+                "create_task",
+                "update_task",
+                "condition",
+                "parallel",
+                "noop",
+            ]),
             default: DefaultValue::Required,
         },
         COMMAND,

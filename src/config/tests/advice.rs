@@ -19,14 +19,25 @@ fn a_config_without_a_check_that_counts_is_warned_about() {
     for (text, counts) in [
         ("checks: [./test]", true),
         ("hooks: { stop: [{ command: ./test }] }", true),
-        ("stop: { rules: [{ name: made, type: file_existence, files: [made] }] }", true),
+        (
+            "stop: { rules: [{ name: made, type: file_existence, files: [made] }] }",
+            true,
+        ),
         ("protect: [tests]", true),
         ("checks: [{ command: ./test, enabled: false }]", false),
         ("checks: [{ command: ./test, on_failure: ignore }]", false),
-        ("stop: { rules: [{ name: made, type: file_existence, files: [made], enabled: false }] }", false),
+        (
+            "stop: { rules: [{ name: made, type: file_existence, files: [made], enabled: false }] }",
+            false,
+        ),
         ("stop: { hooks: [{ command: ./judge }] }", false),
     ] {
-        assert_eq!(advised(text).is_empty(), counts, "{text}\n{}", advised(text));
+        assert_eq!(
+            advised(text).is_empty(),
+            counts,
+            "{text}\n{}",
+            advised(text)
+        );
     }
 }
 
@@ -69,10 +80,19 @@ fn a_stop_hook_that_can_block_or_cannot_be_judged_is_left_alone() {
         "command: 'if cargo test; then exit 0; fi; exit 2', timeout: 10m",
         "command: '$TOOL test'",
     ] {
-        assert_eq!(advised(&format!("{CHECKED}hooks: {{ stop: [{{ {hook} }}] }}")), "", "{hook}");
+        assert_eq!(
+            advised(&format!("{CHECKED}hooks: {{ stop: [{{ {hook} }}] }}")),
+            "",
+            "{hook}"
+        );
     }
     assert_eq!(advised("checks: [cargo test, { exec: [npm, test] }]"), "");
-    assert_eq!(advised(&format!("{CHECKED}hooks: {{ post_iteration: [{{ command: cargo test }}] }}")), "");
+    assert_eq!(
+        advised(&format!(
+            "{CHECKED}hooks: {{ post_iteration: [{{ command: cargo test }}] }}"
+        )),
+        ""
+    );
 }
 
 #[test]

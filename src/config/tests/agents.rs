@@ -41,7 +41,10 @@ fn with_table(table: &str) -> Result<Settings, ConfigErrors> {
     fs::write(&file, table).expect("a file");
     without_config(Some(&file)).map_err(|mut errors| {
         for diagnostic in &mut errors.diagnostics {
-            let name = diagnostic.source.name.replace(&dir.path().display().to_string(), "DIR");
+            let name = diagnostic
+                .source
+                .name
+                .replace(&dir.path().display().to_string(), "DIR");
             diagnostic.source = std::sync::Arc::new(crate::config::diagnostic::SourceFile {
                 name,
                 text: diagnostic.source.text.clone(),
@@ -52,28 +55,56 @@ fn with_table(table: &str) -> Result<Settings, ConfigErrors> {
 }
 
 fn runs(settings: &Settings, name: &str, path: &OsStr) -> String {
-    match settings.plan_with(PlanRequest { agent: Some(name), ..PlanRequest::default() }, path) {
-        Ok(plan) => plan.agent_spec.command_line().unwrap_or_default().to_owned(),
+    match settings.plan_with(
+        PlanRequest {
+            agent: Some(name),
+            ..PlanRequest::default()
+        },
+        path,
+    ) {
+        Ok(plan) => plan
+            .agent_spec
+            .command_line()
+            .unwrap_or_default()
+            .to_owned(),
         Err(error) => error.to_string(),
     }
 }
 
 #[test]
-fn an_agent_is_run_by_acp_if_that_is_installed_then_plainly_and_otherwise_it_is_said_how_to_install_it() {
+fn an_agent_is_run_by_acp_if_that_is_installed_then_plainly_and_otherwise_it_is_said_how_to_install_it()
+ {
     let settings = Settings::default();
     let both = Programs::new(&["codex", "codex-acp"]);
     assert_eq!(runs(&settings, "codex", &both.path()), "codex-acp");
     let one = Programs::new(&["codex"]);
     let plan = settings
-        .plan_with(PlanRequest { agent: Some("codex"), ..PlanRequest::default() }, &one.path())
+        .plan_with(
+            PlanRequest {
+                agent: Some("codex"),
+                ..PlanRequest::default()
+            },
+            &one.path(),
+        )
         .expect("a plan");
-    let AgentSpec::Command { command, continue_command, format, known, .. } = plan.agent_spec else {
+    let AgentSpec::Command {
+        command,
+        continue_command,
+        format,
+        known,
+        ..
+    } = plan.agent_spec
+    else {
         panic!("one process a turn")
     };
     assert!(command.starts_with("codex exec --json"), "{command}");
     assert!(continue_command.is_some_and(|command| command.contains("resume {{conversation}}")));
     assert_eq!(format, OutputFormat::Codex);
-    assert!(known.login.is_some_and(|login| login.contains("codex login")));
+    assert!(
+        known
+            .login
+            .is_some_and(|login| login.contains("codex login"))
+    );
     expect_test::expect![[r#"
         the agent `codex` is not installed: creel did not find `codex-acp` or `codex` on PATH
           install it: npm install -g @agentclientprotocol/codex-acp
@@ -87,7 +118,10 @@ fn where_none_is_named_an_agent_that_speaks_the_protocol_goes_first() {
     let settings = Settings::default();
     let taken = |programs: &[&str]| {
         let programs = Programs::new(programs);
-        settings.plan_with(PlanRequest::default(), &programs.path()).expect("a plan").agent
+        settings
+            .plan_with(PlanRequest::default(), &programs.path())
+            .expect("a plan")
+            .agent
     };
     assert_eq!(taken(&["codex", "claude"]), "claude");
     assert_eq!(taken(&["codex", "claude", "opencode"]), "opencode");
@@ -99,7 +133,15 @@ fn a_program_counts_only_in_a_folder_with_a_whole_path() {
     let here = std::env::current_dir().expect("a folder");
     let programs = Programs::new(&["claude"]);
     let up = "../".repeat(here.components().count());
-    let relative = format!("{up}{}", programs.0.path().strip_prefix("/").expect("a whole path").display());
+    let relative = format!(
+        "{up}{}",
+        programs
+            .0
+            .path()
+            .strip_prefix("/")
+            .expect("a whole path")
+            .display()
+    );
     assert!(Path::new(&relative).join("claude").exists());
     assert!(runs(&Settings::default(), "claude", OsStr::new(&relative)).contains("not installed"));
 }
@@ -113,13 +155,27 @@ fn a_users_table_adds_agents_and_changes_known_ones() {
     )
     .unwrap_or_else(|errors| panic!("{errors}"));
     let programs = Programs::new(&["my-agent", "claude", "codex-acp", "codex-wrapper"]);
-    assert_eq!(runs(&settings, "mine", &programs.path()), "env A=1 my-agent");
+    assert_eq!(
+        runs(&settings, "mine", &programs.path()),
+        "env A=1 my-agent"
+    );
     assert_eq!(runs(&settings, "codex", &programs.path()), "codex-wrapper");
     assert!(runs(&settings, "claude", &programs.path()).starts_with("claude -p"));
-    let login = |name: &str| settings.known.named(name).and_then(|agent| agent.ways[0].login());
+    let login = |name: &str| {
+        settings
+            .known
+            .named(name)
+            .and_then(|agent| agent.ways[0].login())
+    };
     assert_eq!(login("claude"), Some("ask Bob"));
-    assert!(login("codex").is_some_and(|login| login.contains("codex login")), "what is left out is as it was");
-    assert_eq!(settings.known.names().take(4).collect::<Vec<_>>(), ["mine", "claude", "codex", "gemini"]);
+    assert!(
+        login("codex").is_some_and(|login| login.contains("codex login")),
+        "what is left out is as it was"
+    );
+    assert_eq!(
+        settings.known.names().take(4).collect::<Vec<_>>(),
+        ["mine", "claude", "codex", "gemini"]
+    );
 }
 
 #[test]
@@ -169,7 +225,11 @@ theirs: { ways: { acp: x } }
         DIR/agents.yaml:1:9: unclosed bracket '{'
         1 | claude: {
           |         ^ check the quotes, the brackets and the indentation here"#]]
-    .assert_eq(&with_table("claude: {\n").expect_err("a mistake").to_string());
+    .assert_eq(
+        &with_table("claude: {\n")
+            .expect_err("a mistake")
+            .to_string(),
+    );
     assert_eq!(with_table("# nothing\n"), Ok(Settings::default()));
 }
 
@@ -178,11 +238,22 @@ fn mistakes_in_the_config_and_in_the_table_are_told_at_once() {
     let dir = tempfile::tempdir().expect("a folder");
     fs::write(dir.path().join("creel.yaml"), "agent: mine\ncontxt: keep\n").expect("a file");
     fs::write(dir.path().join("agents.yaml"), "mine: { wyas: [] }\n").expect("a file");
-    let errors = load(&dir.path().join("creel.yaml"), Some(&dir.path().join("agents.yaml"))).expect_err("mistakes");
+    let errors = load(
+        &dir.path().join("creel.yaml"),
+        Some(&dir.path().join("agents.yaml")),
+    )
+    .expect_err("mistakes");
     let said = errors.to_string();
-    assert!(said.contains("agents.yaml:1:9: unknown key `wyas`") && said.contains("creel.yaml:2:1"), "{said}");
+    assert!(
+        said.contains("agents.yaml:1:9: unknown key `wyas`") && said.contains("creel.yaml:2:1"),
+        "{said}"
+    );
     assert!(!said.contains("there is no agent"), "{said}");
-    let none = load(&dir.path().join("creel.yaml"), Some(&dir.path().join("missing.yaml"))).expect_err("mistakes");
+    let none = load(
+        &dir.path().join("creel.yaml"),
+        Some(&dir.path().join("missing.yaml")),
+    )
+    .expect_err("mistakes");
     assert!(none.to_string().contains("unknown agent `mine`"), "{none}");
 }
 
@@ -193,16 +264,35 @@ fn an_entry_that_runs_a_known_program_is_known_in_what_it_does_not_say() {
     );
     let facts = |name: &str| settings.agents[name].facts().expect("facts").clone();
     let known = KnownAgents::built_in();
-    let qwen = known.by_program("qwen").and_then(|way| way.spec.facts()).expect("facts").clone();
+    let qwen = known
+        .by_program("qwen")
+        .and_then(|way| way.spec.facts())
+        .expect("facts")
+        .clone();
     let tools = facts("a").tools;
-    let by_option =
-        |tools: &ToolPassing| matches!(tools, ToolPassing::Options(options) if options.starts_with("--mcp-config"));
-    assert!(tools.as_ref().is_some_and(by_option), "those of the same kind count: {tools:?}");
-    assert_eq!(facts("a"), AgentFacts { login: Some("ask Bob".into()), tools, ..qwen });
+    let by_option = |tools: &ToolPassing| matches!(tools, ToolPassing::Options(options) if options.starts_with("--mcp-config"));
+    assert!(
+        tools.as_ref().is_some_and(by_option),
+        "those of the same kind count: {tools:?}"
+    );
+    assert_eq!(
+        facts("a"),
+        AgentFacts {
+            login: Some("ask Bob".into()),
+            tools,
+            ..qwen
+        }
+    );
     assert_eq!(facts("b"), AgentFacts::default());
     assert!(facts("c").install.is_some());
-    let AgentSpec::Command { format, .. } = &settings.agents["a"] else { panic!("one process a turn") };
-    assert_eq!(*format, OutputFormat::Text, "what it prints, the entry has to say");
+    let AgentSpec::Command { format, .. } = &settings.agents["a"] else {
+        panic!("one process a turn")
+    };
+    assert_eq!(
+        *format,
+        OutputFormat::Text,
+        "what it prints, the entry has to say"
+    );
 }
 
 #[test]
@@ -221,7 +311,10 @@ fn the_keys_of_an_agent_reach_its_spec() {
         list_tools: Some(true),
         tools: Some(ToolPassing::Options("--x".into())),
     };
-    assert!(!known.lists_tools(), "an agent without the tools needs no list of them");
+    assert!(
+        !known.lists_tools(),
+        "an agent without the tools needs no list of them"
+    );
     let a = AgentSpec::Acp {
         command: "x".into(),
         mode: Some("plan".into()),
@@ -236,7 +329,10 @@ fn the_keys_of_an_agent_reach_its_spec() {
         tty: true,
         known: AgentFacts::default(),
     };
-    assert_eq!(settings.agents.into_iter().collect::<Vec<_>>(), [("a".to_owned(), a), ("b".to_owned(), b)]);
+    assert_eq!(
+        settings.agents.into_iter().collect::<Vec<_>>(),
+        [("a".to_owned(), a), ("b".to_owned(), b)]
+    );
 }
 
 #[test]
@@ -256,22 +352,38 @@ fn of_every_known_agent_it_is_said_how_to_install_it_and_how_to_log_in() {
 
 #[test]
 fn the_table_that_creel_reads_is_the_one_that_is_written() {
-    let (written, file) = (KnownAgents::written(), Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/agents.json"));
+    let (written, file) = (
+        KnownAgents::written(),
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/agents.json"),
+    );
     let printed = serde_json::to_string_pretty(&written).expect("JSON") + "\n";
     if std::env::var_os("UPDATE_ASSETS").is_some() {
         fs::write(&file, &printed).expect("the table is written");
     }
     let kept = fs::read_to_string(&file).expect("the table is there");
-    assert!(kept == printed, "run the tests with UPDATE_ASSETS=1 to write assets/agents.json again");
-    assert_eq!(serde_json::from_str::<KnownAgents>(&kept).expect("a table"), written);
+    assert!(
+        kept == printed,
+        "run the tests with UPDATE_ASSETS=1 to write assets/agents.json again"
+    );
+    assert_eq!(
+        serde_json::from_str::<KnownAgents>(&kept).expect("a table"),
+        written
+    );
 }
 
 #[test]
 fn every_pattern_of_the_built_in_table_is_a_regular_expression() {
     for agent in KnownAgents::built_in().iter() {
         for facts in agent.ways.iter().filter_map(|way| way.spec.facts()) {
-            for pattern in [&facts.error_pattern, &facts.limit_pattern].into_iter().flatten() {
-                assert!(regex::Regex::new(pattern).is_ok(), "{}: {pattern}", agent.name);
+            for pattern in [&facts.error_pattern, &facts.limit_pattern]
+                .into_iter()
+                .flatten()
+            {
+                assert!(
+                    regex::Regex::new(pattern).is_ok(),
+                    "{}: {pattern}",
+                    agent.name
+                );
             }
         }
     }

@@ -15,13 +15,22 @@ use crate::{
 const AGENT: &str = "agents: { ada: { acp: ada } }\n";
 
 fn plan(settings: &Settings, agent: Option<&str>, task_type: Option<&str>) -> SessionPlan {
-    let wanted = PlanRequest { agent, task_type, max_iterations: None };
+    let wanted = PlanRequest {
+        agent,
+        task_type,
+        max_iterations: None,
+    };
     settings.plan_with(wanted, OsStr::new("")).expect("a plan")
 }
 
 /// The hooks at `stop`, in the order in which they run.
 fn stop(plan: &SessionPlan) -> Vec<&str> {
-    plan.hooks.get(&HookPoint::Stop).into_iter().flatten().map(|hook| hook.name.as_str()).collect()
+    plan.hooks
+        .get(&HookPoint::Stop)
+        .into_iter()
+        .flatten()
+        .map(|hook| hook.name.as_str())
+        .collect()
 }
 
 #[test]
@@ -44,25 +53,44 @@ fn a_check_is_a_stop_hook_that_blocks_and_has_ten_minutes() {
     let expected = [
         HookSpec {
             on_failure: Some(HookFailurePolicy::Ignore),
-            retry: RetryOptions { retries: Some(2), feedback: Some("{{hook}}".to_owned()) },
+            retry: RetryOptions {
+                retries: Some(2),
+                feedback: Some("{{hook}}".to_owned()),
+            },
             priority: 5,
             enabled: false,
             ..check("npm test", words(["npm", "test"]))
         },
         check("cargo test", HookAction::Command("cargo test".to_owned())),
-        HookSpec { timeout: TimeSpan::secs(1200), ..check("clippy", HookAction::Command("cargo clippy".to_owned())) },
+        HookSpec {
+            timeout: TimeSpan::secs(1200),
+            ..check("clippy", HookAction::Command("cargo clippy".to_owned()))
+        },
     ];
-    assert_eq!(plan(&settings, None, None).hooks[&HookPoint::Stop], expected);
+    assert_eq!(
+        plan(&settings, None, None).hooks[&HookPoint::Stop],
+        expected
+    );
 }
 
 #[test]
 fn output_is_piped_always_never_or_on_failure() {
     let piped = |written: &str| {
-        let settings = good(&format!("{AGENT}hooks: {{ post_iteration: [{{ command: a, pipe_output: {written} }}] }}"));
+        let settings = good(&format!(
+            "{AGENT}hooks: {{ post_iteration: [{{ command: a, pipe_output: {written} }}] }}"
+        ));
         settings.hooks.hooks[&HookPoint::PostIteration][0].pipe_output
     };
     let read = ["true", "false", "on_failure", "null"].map(piped);
-    assert_eq!(read, [PipeOutput::Always, PipeOutput::Never, PipeOutput::OnFailure, PipeOutput::Never]);
+    assert_eq!(
+        read,
+        [
+            PipeOutput::Always,
+            PipeOutput::Never,
+            PipeOutput::OnFailure,
+            PipeOutput::Never
+        ]
+    );
     expect_test::expect![[r#"
         creel.yaml:2:32: `pipe_output` must be `true`, `false` or `on_failure`, not `on_failur`
         2 |   - { command: a, pipe_output: on_failur }
@@ -79,10 +107,14 @@ fn output_is_piped_always_never_or_on_failure() {
 
 #[test]
 fn checks_run_before_stop_hooks_of_the_same_priority() {
-    let text =
-        format!("{AGENT}hooks: {{ stop: [{{ command: b }}, {{ command: first, priority: 1 }}] }}\nchecks: [a]\n");
+    let text = format!(
+        "{AGENT}hooks: {{ stop: [{{ command: b }}, {{ command: first, priority: 1 }}] }}\nchecks: [a]\n"
+    );
     assert_eq!(stop(&plan(&good(&text), None, None)), ["first", "a", "b"]);
-    assert_eq!(stop(&plan(&good(&format!("{AGENT}checks: []")), None, None)), [""; 0]);
+    assert_eq!(
+        stop(&plan(&good(&format!("{AGENT}checks: []")), None, None)),
+        [""; 0]
+    );
 }
 
 #[test]
@@ -93,17 +125,39 @@ fn a_type_replaces_the_checks_or_the_stop_hooks_separately() {
          hooked: { hooks: { stop: [{ command: own hook }] } }\n  checked: { checks: [own check] }\n  \
          free: { checks: [] }\n  bare: { checks: [], hooks: { stop: [] } }\n",
     );
-    let of = |agent, task_type| plan(&settings, agent, task_type).hooks.remove(&HookPoint::Stop).unwrap_or_default();
-    let of = |agent, task_type| of(agent, task_type).into_iter().map(|hook| hook.name).collect::<Vec<_>>();
+    let of = |agent, task_type| {
+        plan(&settings, agent, task_type)
+            .hooks
+            .remove(&HookPoint::Stop)
+            .unwrap_or_default()
+    };
+    let of = |agent, task_type| {
+        of(agent, task_type)
+            .into_iter()
+            .map(|hook| hook.name)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(of(None, Some("plain")), ["check", "hook"]);
     assert_eq!(of(None, Some("hooked")), ["check", "own hook"]);
     assert_eq!(of(None, Some("checked")), ["own check", "hook"]);
     assert_eq!(of(None, Some("free")), ["hook"]);
     assert_eq!(of(None, Some("bare")), [""; 0]);
     assert_eq!(of(Some("bob"), Some("checked")), ["own check", "bobs"]);
-    let origins: Vec<_> = settings.hooks_for(Some("checked"), Some("bob")).remove(&HookPoint::Stop).expect("hooks");
-    let origins: Vec<_> = origins.iter().map(|hook| (hook.origin.describe(), hook.line)).collect();
-    assert_eq!(origins, [("task type `checked`".to_owned(), Some(8)), ("agent `bob`".to_owned(), Some(2))]);
+    let origins: Vec<_> = settings
+        .hooks_for(Some("checked"), Some("bob"))
+        .remove(&HookPoint::Stop)
+        .expect("hooks");
+    let origins: Vec<_> = origins
+        .iter()
+        .map(|hook| (hook.origin.describe(), hook.line))
+        .collect();
+    assert_eq!(
+        origins,
+        [
+            ("task type `checked`".to_owned(), Some(8)),
+            ("agent `bob`".to_owned(), Some(2))
+        ]
+    );
 }
 
 #[test]
@@ -138,7 +192,9 @@ task_types:
 
 #[test]
 fn the_same_hook_twice_runs_once() {
-    let text = format!("{AGENT}checks: [a]\nhooks: {{ stop: [{{ command: a, on_failure: block, timeout: 10m }}] }}\n");
+    let text = format!(
+        "{AGENT}checks: [a]\nhooks: {{ stop: [{{ command: a, on_failure: block, timeout: 10m }}] }}\n"
+    );
     assert_eq!(stop(&plan(&good(&text), None, None)), ["a"]);
     expect_test::expect![[r#"
         creel.yaml:3:28: warning: `a` appears twice at `stop` and runs once
@@ -201,6 +257,11 @@ task_types: { t: { checks: x } }
 
 #[test]
 fn what_a_config_wants_to_run_lists_its_checks() {
-    let settings = good(&format!("{AGENT}checks: [cargo test, {{ exec: [npm, test] }}]"));
-    assert_eq!(commands(&plan(&settings, None, None), false), ["stop: cargo test", "stop: npm test"]);
+    let settings = good(&format!(
+        "{AGENT}checks: [cargo test, {{ exec: [npm, test] }}]"
+    ));
+    assert_eq!(
+        commands(&plan(&settings, None, None), false),
+        ["stop: cargo test", "stop: npm test"]
+    );
 }

@@ -12,14 +12,17 @@ use crate::config::{
 };
 
 fn example() -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("config.example.yaml")).expect("the example")
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("config.example.yaml"))
+        .expect("the example")
 }
 
 fn shapes_of(ty: &ValueType, found: &mut Vec<&'static MapShape>) {
     match ty {
         ValueType::Object(shape) => shapes_below(shape, found),
         ValueType::List(inner) | ValueType::Map(inner) => shapes_of(inner, found),
-        ValueType::Either(alternatives) => alternatives.iter().for_each(|(_, ty)| shapes_of(ty, found)),
+        ValueType::Either(alternatives) => {
+            alternatives.iter().for_each(|(_, ty)| shapes_of(ty, found));
+        }
         ValueType::Bool
         | ValueType::Integer(..)
         | ValueType::Number(..)
@@ -35,7 +38,10 @@ fn shapes_of(ty: &ValueType, found: &mut Vec<&'static MapShape>) {
 fn shapes_below(shape: &'static MapShape, found: &mut Vec<&'static MapShape>) {
     if found.iter().all(|other| other.name != shape.name) {
         found.push(shape);
-        shape.fields.iter().for_each(|field| shapes_of(&field.ty, found));
+        shape
+            .fields
+            .iter()
+            .for_each(|field| shapes_of(&field.ty, found));
     }
 }
 
@@ -47,7 +53,11 @@ fn all_shapes() -> Vec<&'static MapShape> {
 
 #[test]
 fn the_example_says_what_an_empty_config_says() {
-    let neutral = |settings: Settings| Settings { path: None, documents: Vec::new(), ..settings };
+    let neutral = |settings: Settings| Settings {
+        path: None,
+        documents: Vec::new(),
+        ..settings
+    };
     assert_eq!(neutral(good(&example())), Settings::default());
     assert_eq!(neutral(good("")), Settings::default());
     assert_eq!(neutral(good("# nothing\n")), Settings::default());
@@ -57,16 +67,25 @@ fn the_example_says_what_an_empty_config_says() {
 #[test]
 fn the_example_shows_every_key_and_its_default() {
     let example = example();
-    let words: BTreeSet<&str> = example.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-').collect();
+    let words: BTreeSet<&str> = example
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-')
+        .collect();
     for shape in all_shapes() {
         for field in shape.fields {
-            assert!(words.contains(field.name), "the example does not show `{}` of `{}`", field.name, shape.name);
+            assert!(
+                words.contains(field.name),
+                "the example does not show `{}` of `{}`",
+                field.name,
+                shape.name
+            );
         }
     }
     let value: serde_json::Value = serde_yaml::from_str(&example).expect("YAML");
     for field in ROOT.fields {
-        let (Some(default), ValueType::Bool | ValueType::Integer(..) | ValueType::Duration(_) | ValueType::OneOf(_)) =
-            (field.default.node(), field.ty)
+        let (
+            Some(default),
+            ValueType::Bool | ValueType::Integer(..) | ValueType::Duration(_) | ValueType::OneOf(_),
+        ) = (field.default.node(), field.ty)
         else {
             continue;
         };
@@ -80,7 +99,12 @@ fn every_key_is_described_in_one_sentence_and_shapes_have_names_of_their_own() {
     for shape in all_shapes() {
         assert!(names.insert(shape.name), "`{}` is there twice", shape.name);
         for field in shape.fields {
-            assert!(field.doc.ends_with('.') && field.doc.len() > 10, "`{}` of `{}`", field.name, shape.name);
+            assert!(
+                field.doc.ends_with('.') && field.doc.len() > 10,
+                "`{}` of `{}`",
+                field.name,
+                shape.name
+            );
         }
     }
 }
@@ -131,5 +155,8 @@ fn the_printed_schema_is_the_schema() {
         fs::write(&path, &printed).expect("the file");
     }
     let kept = fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == printed, "run the tests with UPDATE_ASSETS=1 to write assets/config.schema.json again");
+    assert!(
+        kept == printed,
+        "run the tests with UPDATE_ASSETS=1 to write assets/config.schema.json again"
+    );
 }

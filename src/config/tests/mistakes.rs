@@ -462,8 +462,13 @@ hooks:
 
 #[test]
 fn syntax_errors_have_a_place_too() {
-    let all =
-        ["a: [1, 2\n", "session: a\nsession: b\n", "hooks:\n stop: []\n  x: 1\n", "a: {{x}}\n", "a: 1\n---\nb: 2\n"];
+    let all = [
+        "a: [1, 2\n",
+        "session: a\nsession: b\n",
+        "hooks:\n stop: []\n  x: 1\n",
+        "a: {{x}}\n",
+        "a: 1\n---\nb: 2\n",
+    ];
     expect_test::expect![[r#"
         creel.yaml:1:4: unclosed bracket '['
         1 | a: [1, 2
@@ -494,8 +499,14 @@ fn two_spellings_of_a_key_are_one_key() {
 
 #[test]
 fn an_alias_bomb_is_refused() {
-    let line = |i: i32| format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(", "));
-    let bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned() + &(1..10).map(line).collect::<String>();
+    let line = |i: i32| {
+        format!(
+            "a{i}: &a{i} [{}]\n",
+            vec![format!("*a{}", i - 1); 10].join(", ")
+        )
+    };
+    let bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned()
+        + &(1..10).map(line).collect::<String>();
     expect_test::expect![[r#"
         creel.yaml:5:10: aliases expand to more than 20000 values
         5 | a4: &a4 [*a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3]
@@ -510,7 +521,9 @@ fn an_alias_bomb_is_refused() {
 
 #[test]
 fn a_file_full_of_mistakes_is_refused_in_good_time() {
-    let keys: Vec<String> = (0..9_000).map(|i| format!("a_rather_long_key_that_nobody_knows_at_all_{i}: 1")).collect();
+    let keys: Vec<String> = (0..9_000)
+        .map(|i| format!("a_rather_long_key_that_nobody_knows_at_all_{i}: 1"))
+        .collect();
     let said = said(&format!("{{{}}}", keys.join(", ")));
     assert!(said.ends_with("more"), "{}", &said[said.len() - 200..]);
 }
@@ -547,9 +560,15 @@ fn files_that_cannot_be_read_say_why() {
 #[test]
 fn a_broken_automation_file_is_reported_in_its_own_name() {
     let dir = tempfile::tempdir().expect("a folder");
-    fs::write(dir.path().join("creel.yaml"), "contxt: keep\nautomation: { file: hooks.json }\n").expect("a file");
+    fs::write(
+        dir.path().join("creel.yaml"),
+        "contxt: keep\nautomation: { file: hooks.json }\n",
+    )
+    .expect("a file");
     fs::write(dir.path().join("hooks.json"), "{\"hooks\": [{\"nam\": 1}]}").expect("a file");
-    let errors = load(&dir.path().join("creel.yaml"), None).expect_err("mistakes").to_string();
+    let errors = load(&dir.path().join("creel.yaml"), None)
+        .expect_err("mistakes")
+        .to_string();
     expect_test::expect![[r#"
         DIR/creel.yaml:1:1: unknown key `contxt`
         1 | contxt: keep
@@ -569,26 +588,54 @@ fn files_beside_the_config_are_read_with_it() {
     fs::write(dir.path().join("task.md"), "Do it.\n").expect("a file");
     let settings = load(&dir.path().join("creel.yaml"), None).expect("settings");
     assert_eq!(settings.prompt.as_deref(), Some("Do it.\n"));
-    let documents: Vec<_> = settings.documents.iter().map(|d| (d.name.as_str(), d.text.as_str())).collect();
-    assert_eq!(documents, [("creel.yaml", config), ("play.yaml", "turns: []\n")]);
+    let documents: Vec<_> = settings
+        .documents
+        .iter()
+        .map(|d| (d.name.as_str(), d.text.as_str()))
+        .collect();
+    assert_eq!(
+        documents,
+        [("creel.yaml", config), ("play.yaml", "turns: []\n")]
+    );
     let plan = settings.plan(PlanRequest::default()).expect("a plan");
     assert_eq!(plan.agent, "demo");
 }
 
 #[test]
 fn hooks_run_by_priority_and_then_as_written() {
-    let settings = good("hooks: { stop: [{command: a}, {command: b, priority: 0}, {command: c, timeout: 1.5}] }");
+    let settings = good(
+        "hooks: { stop: [{command: a}, {command: b, priority: 0}, {command: c, timeout: 1.5}] }",
+    );
     let hooks = &settings.hooks.hooks[&HookPoint::Stop];
-    assert_eq!(hooks.iter().map(|hook| hook.name.as_str()).collect::<Vec<_>>(), ["b", "a", "c"]);
+    assert_eq!(
+        hooks
+            .iter()
+            .map(|hook| hook.name.as_str())
+            .collect::<Vec<_>>(),
+        ["b", "a", "c"]
+    );
     assert_eq!(hooks[2].timeout, TimeSpan(1_500));
 }
 
 #[test]
 fn backoff_is_on_when_one_of_its_keys_is_given() {
     assert_eq!(good("retry: { backoff: none }").draft.backoff, None);
-    let backoff = good("retry: { base: 500ms }").draft.backoff.expect("a backoff");
-    assert_eq!((backoff.base, backoff.factor, backoff.max), (TimeSpan(500), 2.0, TimeSpan::secs(60)));
-    assert_eq!(good("retry: { backoff: exponential }").draft.backoff.expect("a backoff").base, TimeSpan::secs(1));
+    let backoff = good("retry: { base: 500ms }")
+        .draft
+        .backoff
+        .expect("a backoff");
+    assert_eq!(
+        (backoff.base, backoff.factor, backoff.max),
+        (TimeSpan(500), 2.0, TimeSpan::secs(60))
+    );
+    assert_eq!(
+        good("retry: { backoff: exponential }")
+            .draft
+            .backoff
+            .expect("a backoff")
+            .base,
+        TimeSpan::secs(1)
+    );
 }
 
 /// Text that resembles a config.
@@ -672,7 +719,11 @@ proptest! {
 #[test]
 fn the_name_of_a_config_is_the_path_that_was_given() {
     let errors = crate::config::parse("x: 1", Path::new("sub/creel.yml")).expect_err("a mistake");
-    assert!(errors.to_string().starts_with("sub/creel.yml:1:1: unknown key `x`"));
+    assert!(
+        errors
+            .to_string()
+            .starts_with("sub/creel.yml:1:1: unknown key `x`")
+    );
 }
 
 #[test]
@@ -681,7 +732,9 @@ fn a_command_that_opens_pull_requests_names_what_it_is_told() {
         creel.yaml:1:42: `pr_command` has no `{{titel}}`
         1 | submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }
           |                                          ^^^^^^^^^ did you mean `{{title}}`?"#]]
-    .assert_eq(&said("submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }\n"));
+    .assert_eq(&said(
+        "submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }\n",
+    ));
 }
 
 #[test]

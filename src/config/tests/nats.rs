@@ -17,33 +17,67 @@ fn nats(text: &str) -> NatsConfig {
 fn there_are_several_ways_to_log_in() {
     let login = |rest: &str| nats(&format!("nats: {{ url: 'nats://h', {rest} }}")).login;
     assert_eq!(login(""), NatsLogin::AsTheUrlSays);
-    let user = NatsLogin::User { user: Secret::new("me"), password: Secret::new("${PASS}") };
+    let user = NatsLogin::User {
+        user: Secret::new("me"),
+        password: Secret::new("${PASS}"),
+    };
     assert_eq!(login("user: me, password: '${PASS}'"), user);
     assert_eq!(login("token: abc"), NatsLogin::Token(Secret::new("abc")));
     assert_eq!(login("nkey: seed.nk"), NatsLogin::Nkey("./seed.nk".into()));
-    assert_eq!(login("credentials: ../me.creds"), NatsLogin::Credentials("./../me.creds".into()));
+    assert_eq!(
+        login("credentials: ../me.creds"),
+        NatsLogin::Credentials("./../me.creds".into())
+    );
 }
 
 #[test]
 fn what_is_left_out_has_a_default() {
-    let NatsConfig { tls, prefix, stream, .. } = nats("nats: { url: h, max_age: 24h }");
-    assert_eq!((tls, prefix.as_str(), stream.name.as_str()), (NatsTls::default(), "creel", "CREEL"));
-    assert_eq!((stream.replicas, stream.max_age, stream.max_bytes), (1, TimeSpan(86_400_000), 0));
+    let NatsConfig {
+        tls,
+        prefix,
+        stream,
+        ..
+    } = nats("nats: { url: h, max_age: 24h }");
+    assert_eq!(
+        (tls, prefix.as_str(), stream.name.as_str()),
+        (NatsTls::default(), "creel", "CREEL")
+    );
+    assert_eq!(
+        (stream.replicas, stream.max_age, stream.max_bytes),
+        (1, TimeSpan(86_400_000), 0)
+    );
     let own = Some(("./me.pem".into(), "./me.key".into()));
     let tls = nats("nats: { url: h, tls: { ca: ca.pem, cert: me.pem, key: me.key } }").tls;
-    assert_eq!(tls, NatsTls { required: true, ca: Some("./ca.pem".into()), own });
+    assert_eq!(
+        tls,
+        NatsTls {
+            required: true,
+            ca: Some("./ca.pem".into()),
+            own
+        }
+    );
     assert!(nats("nats: { url: h, tls: true }").tls.required);
 }
 
 #[test]
 fn a_secret_is_filled_in_late_and_never_shown() {
-    let settings = nats("nats: { url: 'nats://me:hunter2@h:4222, tls://me:hunter2@i', prefix: a.b }");
+    let settings =
+        nats("nats: { url: 'nats://me:hunter2@h:4222, tls://me:hunter2@i', prefix: a.b }");
     assert!(!format!("{settings:?}").contains("hunter2"), "{settings:?}");
     assert_eq!(settings.shown(), "nats://h:4222,tls://i");
     let secret = Secret::new("${A}-${B}-c");
-    assert_eq!(secret.reveal(|name| Some(name.to_lowercase())), Ok("a-b-c".to_owned()));
+    assert_eq!(
+        secret.reveal(|name| Some(name.to_lowercase())),
+        Ok("a-b-c".to_owned())
+    );
     let missing = secret.reveal(|_| None).map_err(|error| error.to_string());
-    assert_eq!(missing, Err("the environment variable `A`, which `nats:` needs for the login, is not set".to_owned()));
+    assert_eq!(
+        missing,
+        Err(
+            "the environment variable `A`, which `nats:` needs for the login, is not set"
+                .to_owned()
+        )
+    );
 }
 
 #[test]
@@ -95,5 +129,7 @@ nats:
         creel.yaml:1:55: `password` is missing
         1 | nats: { url: 'ws://h', nkey: a, credentials: b, user: c }
           |                                                       ^ add the password of `user`"#]]
-    .assert_eq(&said("nats: { url: 'ws://h', nkey: a, credentials: b, user: c }"));
+    .assert_eq(&said(
+        "nats: { url: 'ws://h', nkey: a, credentials: b, user: c }",
+    ));
 }

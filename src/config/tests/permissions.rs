@@ -25,7 +25,11 @@ permissions:
         good(text).draft.permissions,
         [
             rule(&[ToolKind::Edit], &["src/**"], PermissionPolicy::Allow),
-            rule(&[ToolKind::Delete, ToolKind::SwitchMode], &[], PermissionPolicy::Deny),
+            rule(
+                &[ToolKind::Delete, ToolKind::SwitchMode],
+                &[],
+                PermissionPolicy::Deny
+            ),
             rule(&[], &[".env", "!docs/**", "/etc/**"], PermissionPolicy::Ask),
             rule(&[], &[], PermissionPolicy::Allow),
         ]
@@ -36,9 +40,19 @@ permissions:
 #[test]
 fn every_kind_of_tool_can_be_named() {
     use ToolKind::{Delete, Edit, Execute, Fetch, Move, Other, Read, Search, SwitchMode, Think};
-    let all = [Read, Edit, Delete, Move, Search, Execute, Think, Fetch, SwitchMode, Other];
+    let all = [
+        Read, Edit, Delete, Move, Search, Execute, Think, Fetch, SwitchMode, Other,
+    ];
     let names = all.map(ToolKind::name).join(", ");
-    assert_eq!(good(&format!("permissions: [{{ kind: [{names}], action: ask }}]")).draft.permissions[0].kinds, all);
+    assert_eq!(
+        good(&format!(
+            "permissions: [{{ kind: [{names}], action: ask }}]"
+        ))
+        .draft
+        .permissions[0]
+            .kinds,
+        all
+    );
 }
 
 #[test]
@@ -122,9 +136,19 @@ fn a_budget_is_of_tokens_money_and_time() {
     let budget = |text: &str| good(&format!("budget: {text}")).draft.budget;
     assert_eq!(
         budget("{ tokens: 2000000, cost: 2.5, time: 2h }"),
-        Budget { tokens: Some(2_000_000), cost: Some(2.5), time: Some(TimeSpan::secs(7200)) }
+        Budget {
+            tokens: Some(2_000_000),
+            cost: Some(2.5),
+            time: Some(TimeSpan::secs(7200))
+        }
     );
-    assert_eq!(budget("{ cost: 5 }"), Budget { cost: Some(5.0), ..Budget::default() });
+    assert_eq!(
+        budget("{ cost: 5 }"),
+        Budget {
+            cost: Some(5.0),
+            ..Budget::default()
+        }
+    );
     assert_eq!(budget("{}"), Budget::default());
     expect_test::expect![[r#"
         creel.yaml:1:19: `tokens` must be a whole number from 1

@@ -4,20 +4,36 @@ use std::collections::BTreeMap;
 
 use super::{good, said};
 use crate::engine::{
-    policy::{CoverageFormat, FileRequirement, OpenTasksPolicy, PatternTarget, RuleCheck, RuleSpec},
+    policy::{
+        CoverageFormat, FileRequirement, OpenTasksPolicy, PatternTarget, RuleCheck, RuleSpec,
+    },
     time::TimeSpan,
 };
 
 fn rule(name: &str, check: RuleCheck) -> RuleSpec {
-    RuleSpec { name: name.to_owned(), check, timeout: TimeSpan::secs(60), enabled: true }
+    RuleSpec {
+        name: name.to_owned(),
+        check,
+        timeout: TimeSpan::secs(60),
+        enabled: true,
+    }
 }
 
 fn command(command: &str, expected_exit: i32) -> RuleCheck {
-    RuleCheck::Command { command: command.to_owned(), expected_exit, folder: None, env: BTreeMap::new() }
+    RuleCheck::Command {
+        command: command.to_owned(),
+        expected_exit,
+        folder: None,
+        env: BTreeMap::new(),
+    }
 }
 
 fn coverage(file: &str, format: CoverageFormat, minimum: f64) -> RuleCheck {
-    RuleCheck::Coverage { file: file.to_owned(), format, minimum }
+    RuleCheck::Coverage {
+        file: file.to_owned(),
+        format,
+        minimum,
+    }
 }
 
 #[test]
@@ -36,10 +52,15 @@ stop:
     - { name: json, type: coverage, file: out.txt, format: json, minimum: 0 }
 "#;
     let file = |name: &str| PatternTarget::File(name.to_owned());
-    let search =
-        |pattern: &str, target, must_match| RuleCheck::ContentPattern { pattern: pattern.into(), target, must_match };
-    let files =
-        |files: &[&str], need| RuleCheck::FileExistence { files: files.iter().map(|&f| f.into()).collect(), need };
+    let search = |pattern: &str, target, must_match| RuleCheck::ContentPattern {
+        pattern: pattern.into(),
+        target,
+        must_match,
+    };
+    let files = |files: &[&str], need| RuleCheck::FileExistence {
+        files: files.iter().map(|&f| f.into()).collect(),
+        need,
+    };
     let web = RuleCheck::Command {
         command: "npm test".into(),
         expected_exit: 3,
@@ -50,13 +71,26 @@ stop:
         good(text).draft.stop.rules,
         [
             rule("tests", command("cargo test {{iteration}}", 0)),
-            RuleSpec { timeout: TimeSpan::secs(120), enabled: false, ..rule("web", web) },
-            rule("said", search("all (tests|checks) pass", PatternTarget::AgentOutput, true)),
+            RuleSpec {
+                timeout: TimeSpan::secs(120),
+                enabled: false,
+                ..rule("web", web)
+            },
+            rule(
+                "said",
+                search("all (tests|checks) pass", PatternTarget::AgentOutput, true)
+            ),
             rule("no-todo", search("dbg", file("src/main.rs"), false)),
             rule("docs", files(&["README.md", "docs"], FileRequirement::All)),
             rule("one", files(&["a", "b"], FileRequirement::Any)),
-            rule("lcov", coverage("coverage/lcov.info", CoverageFormat::Lcov, 80.0)),
-            rule("xml", coverage("cobertura.xml", CoverageFormat::Cobertura, 71.5)),
+            rule(
+                "lcov",
+                coverage("coverage/lcov.info", CoverageFormat::Lcov, 80.0)
+            ),
+            rule(
+                "xml",
+                coverage("cobertura.xml", CoverageFormat::Cobertura, 71.5)
+            ),
             rule("json", coverage("out.txt", CoverageFormat::Json, 0.0)),
         ]
     );
@@ -167,8 +201,14 @@ stop:
 fn open_tasks_start_another_iteration_unless_the_config_ignores_them() {
     let policy = |text: &str| good(text).draft.stop.open_tasks;
     assert_eq!(policy(""), OpenTasksPolicy::Continue);
-    assert_eq!(policy("stop: { open_tasks: continue }"), OpenTasksPolicy::Continue);
-    assert_eq!(policy("stop: { openTasks: ignore }"), OpenTasksPolicy::Ignore);
+    assert_eq!(
+        policy("stop: { open_tasks: continue }"),
+        OpenTasksPolicy::Continue
+    );
+    assert_eq!(
+        policy("stop: { openTasks: ignore }"),
+        OpenTasksPolicy::Ignore
+    );
 }
 
 #[test]
@@ -178,5 +218,8 @@ fn the_guards_have_defaults_and_can_be_switched_off() {
         (stop.circuit_breaker, stop.thrashing, stop.no_progress)
     };
     assert_eq!(guards(""), (3, 5, 5));
-    assert_eq!(guards("stop: { circuitBreaker: 0, thrashing: 0, noProgress: 0 }"), (0, 0, 0));
+    assert_eq!(
+        guards("stop: { circuitBreaker: 0, thrashing: 0, noProgress: 0 }"),
+        (0, 0, 0)
+    );
 }

@@ -10,7 +10,9 @@ pub(super) fn objections(root: &Value, value: &Value) -> Vec<String> {
 }
 
 fn judge(root: &Value, schema: &Value, value: &Value, at: &str, all: &mut Vec<String>) {
-    let Value::Object(keywords) = schema else { panic!("a schema is an object: {schema}") };
+    let Value::Object(keywords) = schema else {
+        panic!("a schema is an object: {schema}")
+    };
     for (keyword, rule) in keywords {
         match keyword.as_str() {
             "$schema"
@@ -23,7 +25,13 @@ fn judge(root: &Value, schema: &Value, value: &Value, at: &str, all: &mut Vec<St
             | "additionalProperties" => {}
             "$ref" => {
                 let pointer = rule.as_str().expect("a pointer").trim_start_matches('#');
-                judge(root, root.pointer(pointer).expect("a target"), value, at, all);
+                judge(
+                    root,
+                    root.pointer(pointer).expect("a target"),
+                    value,
+                    at,
+                    all,
+                );
             }
             "items" => {
                 for (i, item) in value.as_array().into_iter().flatten().enumerate() {
@@ -51,8 +59,13 @@ fn is_satisfied(keyword: &str, rule: &Value, value: &Value) -> bool {
     let limit = || rule.as_f64().expect("a number");
     match keyword {
         "type" => {
-            let names = rule.as_array().cloned().unwrap_or_else(|| vec![rule.clone()]);
-            names.iter().any(|name| is_type(name.as_str().expect("a name"), value))
+            let names = rule
+                .as_array()
+                .cloned()
+                .unwrap_or_else(|| vec![rule.clone()]);
+            names
+                .iter()
+                .any(|name| is_type(name.as_str().expect("a name"), value))
         }
         "enum" => rule.as_array().expect("a list").contains(value),
         "minimum" => value.as_f64().is_none_or(|n| n >= limit()),
@@ -60,7 +73,9 @@ fn is_satisfied(keyword: &str, rule: &Value, value: &Value) -> bool {
         "minLength" => value.as_str() != Some(""),
         "pattern" => {
             assert_eq!(rule, "^[0-9PT]");
-            value.as_str().is_none_or(|text| text.starts_with(|c: char| c.is_ascii_digit() || c == 'P' || c == 'T'))
+            value.as_str().is_none_or(|text| {
+                text.starts_with(|c: char| c.is_ascii_digit() || c == 'P' || c == 'T')
+            })
         }
         "required" => {
             let is_there = |name: &Value| value.get(name.as_str().expect("a name")).is_some();
@@ -83,11 +98,20 @@ fn any_of(root: &Value, rule: &Value, value: &Value, at: &str, all: &mut Vec<Str
     all.push(format!("{at}: none fits ({})", tried.join(" | ")));
 }
 
-fn properties(root: &Value, keywords: &serde_json::Map<String, Value>, value: &Value, at: &str, all: &mut Vec<String>) {
+fn properties(
+    root: &Value,
+    keywords: &serde_json::Map<String, Value>,
+    value: &Value,
+    at: &str,
+    all: &mut Vec<String>,
+) {
     let known = keywords.get("properties");
     for (key, value) in value.as_object().into_iter().flatten() {
         let at = format!("{at}/{key}");
-        match (known.and_then(|known| known.get(key)), keywords.get("additionalProperties")) {
+        match (
+            known.and_then(|known| known.get(key)),
+            keywords.get("additionalProperties"),
+        ) {
             (None, Some(Value::Bool(false))) => all.push(format!("{at}: unknown")),
             (Some(schema), _) | (None, Some(schema)) => judge(root, schema, value, &at, all),
             (None, None) => {}

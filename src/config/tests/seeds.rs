@@ -13,7 +13,9 @@ use crate::{
 };
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/seeds").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/seeds")
+        .join(name)
 }
 
 fn seed(name: &str) -> Settings {
@@ -21,7 +23,11 @@ fn seed(name: &str) -> Settings {
 }
 
 fn warnings(settings: &Settings) -> Vec<&str> {
-    settings.warnings.iter().map(|warning| warning.message.as_str()).collect()
+    settings
+        .warnings
+        .iter()
+        .map(|warning| warning.message.as_str())
+        .collect()
 }
 
 #[test]
@@ -29,7 +35,10 @@ fn lifecycle_hooks_load() {
     let settings = seed("lifecycle.yaml");
     assert_eq!(warnings(&settings), [""; 0]);
     let hooks = &settings.hooks.hooks;
-    let counts: Vec<_> = hooks.iter().map(|(point, hooks)| (point.name(), hooks.len())).collect();
+    let counts: Vec<_> = hooks
+        .iter()
+        .map(|(point, hooks)| (point.name(), hooks.len()))
+        .collect();
     assert_eq!(
         counts,
         [
@@ -42,14 +51,20 @@ fn lifecycle_hooks_load() {
         ]
     );
     let tests = &hooks[&HookPoint::PostIteration][0];
-    assert_eq!((tests.timeout, tests.pipe_output, tests.priority), (TimeSpan::secs(120), PipeOutput::Always, 100));
+    assert_eq!(
+        (tests.timeout, tests.pipe_output, tests.priority),
+        (TimeSpan::secs(120), PipeOutput::Always, 100)
+    );
     assert_eq!(tests.name, "go test ./... -short");
 }
 
 #[test]
 fn the_tracer_bullet_loads() {
     let hooks = seed("tracer_bullet.yaml").hooks.hooks;
-    let piped: Vec<_> = hooks[&HookPoint::PostIteration].iter().map(|hook| hook.pipe_output).collect();
+    let piped: Vec<_> = hooks[&HookPoint::PostIteration]
+        .iter()
+        .map(|hook| hook.pipe_output)
+        .collect();
     assert_eq!(piped, [PipeOutput::Always, PipeOutput::Never]);
 }
 
@@ -58,22 +73,44 @@ fn stop_hooks_in_groups_load_flattened() {
     let settings = seed("stop_retries.json");
     assert_eq!(warnings(&settings), [""; 0]);
     assert_eq!(settings.draft.max_hook_retries, 5);
-    let [hook] = &settings.hooks.hooks[&HookPoint::Stop][..] else { panic!("one hook") };
-    assert_eq!(hook.action, HookAction::Command("./.codemie/run-tests.sh".to_owned()));
+    let [hook] = &settings.hooks.hooks[&HookPoint::Stop][..] else {
+        panic!("one hook")
+    };
+    assert_eq!(
+        hook.action,
+        HookAction::Command("./.codemie/run-tests.sh".to_owned())
+    );
 }
 
 #[test]
 fn task_types_load() {
     let settings = seed("task_types.yaml");
     let product = &settings.task_types["product"];
-    let names: Vec<_> = product.hooks.hooks[&HookPoint::BeforeSubmit].iter().map(|hook| hook.name.as_str()).collect();
+    let names: Vec<_> = product.hooks.hooks[&HookPoint::BeforeSubmit]
+        .iter()
+        .map(|hook| hook.name.as_str())
+        .collect();
     assert_eq!(names, ["rebase_on_main", "run_tests", "create_pr"]);
     let reviewers = HookAction::Gatekeeper(vec!["qa".to_owned(), "architecture".to_owned()]);
-    assert_eq!(product.hooks.hooks[&HookPoint::BeforeMerge][0].action, reviewers);
-    assert_eq!(product.agents.as_ref().expect("agents").gatekeeper, ["gatekeeper-qa"]);
-    assert!(!settings.task_types["infrastructure"].hooks.hooks.contains_key(&HookPoint::BeforeMerge));
+    assert_eq!(
+        product.hooks.hooks[&HookPoint::BeforeMerge][0].action,
+        reviewers
+    );
+    assert_eq!(
+        product.agents.as_ref().expect("agents").gatekeeper,
+        ["gatekeeper-qa"]
+    );
+    assert!(
+        !settings.task_types["infrastructure"]
+            .hooks
+            .hooks
+            .contains_key(&HookPoint::BeforeMerge)
+    );
     let warnings = warnings(&settings);
-    assert!(warnings.contains(&"`agents:` has no agent `implementer-1`"), "{warnings:?}");
+    assert!(
+        warnings.contains(&"`agents:` has no agent `implementer-1`"),
+        "{warnings:?}"
+    );
 }
 
 #[test]
@@ -92,7 +129,13 @@ fn a_file_of_automation_hooks_switches_and_reorders_the_users_own() {
         .draft
         .automation
         .iter()
-        .map(|hook| (hook.spec.name.as_str(), hook.spec.priority, hook.spec.enabled))
+        .map(|hook| {
+            (
+                hook.spec.name.as_str(),
+                hook.spec.priority,
+                hook.spec.enabled,
+            )
+        })
         .collect();
     assert_eq!(
         hooks,
@@ -105,7 +148,10 @@ fn a_file_of_automation_hooks_switches_and_reorders_the_users_own() {
             ("track-agent-task-lifecycle", 80, true),
         ]
     );
-    assert_eq!(settings.draft.automation[4].spec.action, HookAction::Command("./deploy".into()));
+    assert_eq!(
+        settings.draft.automation[4].spec.action,
+        HookAction::Command("./deploy".into())
+    );
 }
 
 #[test]
@@ -113,29 +159,62 @@ fn automation_loads_from_its_own_file_and_from_the_config() {
     let from_file = seed("automation_file.yaml");
     let inline = seed("automation_inline.yaml");
     assert_eq!(from_file.draft.automation, inline.draft.automation);
-    assert_eq!(from_file.draft.automation, Settings::default().draft.automation);
+    assert_eq!(
+        from_file.draft.automation,
+        Settings::default().draft.automation
+    );
     assert_eq!(warnings(&from_file), [""; 0]);
-    let documents: Vec<_> = from_file.documents.iter().map(|document| document.name.as_str()).collect();
+    let documents: Vec<_> = from_file
+        .documents
+        .iter()
+        .map(|document| document.name.as_str())
+        .collect();
     assert_eq!(documents, ["automation_file.yaml", "automation-hooks.json"]);
 }
 
 #[test]
 fn stop_decisions_load() {
-    assert_eq!(seed("stop_default.yaml").draft.stop.hooks, [StopHook::preset(StopPreset::Default)]);
+    assert_eq!(
+        seed("stop_default.yaml").draft.stop.hooks,
+        [StopHook::preset(StopPreset::Default)]
+    );
     let settings = seed("stop_hooks.yaml");
     assert_eq!(
         settings.draft.stop.hooks,
-        [StopPreset::Validation, StopPreset::Promise, StopPreset::Default].map(StopHook::preset)
+        [
+            StopPreset::Validation,
+            StopPreset::Promise,
+            StopPreset::Default
+        ]
+        .map(StopHook::preset)
     );
-    let rules: Vec<_> = settings.draft.stop.rules.iter().map(|rule| rule.name.as_str()).collect();
-    assert_eq!(rules, ["tests_pass", "vulns_fixed", "sast_clean", "covered"]);
+    let rules: Vec<_> = settings
+        .draft
+        .stop
+        .rules
+        .iter()
+        .map(|rule| rule.name.as_str())
+        .collect();
+    assert_eq!(
+        rules,
+        ["tests_pass", "vulns_fixed", "sast_clean", "covered"]
+    );
     assert_eq!(warnings(&settings), [""; 0]);
 }
 
 #[test]
 fn the_schema_accepts_them_all() {
-    let names = ["lifecycle.yaml", "tracer_bullet.yaml", "stop_retries.json", "task_types.yaml"];
-    for name in names.into_iter().chain(["automation_file.yaml", "automation_inline.yaml", "stop_hooks.yaml"]) {
+    let names = [
+        "lifecycle.yaml",
+        "tracer_bullet.yaml",
+        "stop_retries.json",
+        "task_types.yaml",
+    ];
+    for name in names.into_iter().chain([
+        "automation_file.yaml",
+        "automation_inline.yaml",
+        "stop_hooks.yaml",
+    ]) {
         let text = std::fs::read_to_string(fixture(name)).expect("a fixture");
         let value: serde_json::Value = serde_yaml::from_str(&text).expect("YAML");
         assert_eq!(objections(&json_schema(), &value), [""; 0], "{name}");

@@ -11,7 +11,12 @@ use crate::engine::{
 };
 
 fn hooks(text: &str) -> Vec<StopHook> {
-    good(&format!("stop:\n  rules: [{{ name: tests, type: command, command: x }}]\n  hooks:\n{text}")).draft.stop.hooks
+    good(&format!(
+        "stop:\n  rules: [{{ name: tests, type: command, command: x }}]\n  hooks:\n{text}"
+    ))
+    .draft
+    .stop
+    .hooks
 }
 
 #[test]
@@ -22,26 +27,52 @@ fn a_hook_is_a_preset_a_command_an_action_or_a_group() {
          \x20   - { any: [validation, { all: [promise] }], enabled: false }\n",
     );
     let always = StopHookCondition::default;
-    let hook = |name: &str, judge, when| StopHook { name: name.into(), judge, when, enabled: true };
-    let from = |from, to| StopHookCondition { from, to, ..StopHookCondition::default() };
-    let halfway =
-        StopResult { checkpoint_data: Some(json!({"a": 1})), ..StopResult::new(StopAction::Continue, "Halfway") };
+    let hook = |name: &str, judge, when| StopHook {
+        name: name.into(),
+        judge,
+        when,
+        enabled: true,
+    };
+    let from = |from, to| StopHookCondition {
+        from,
+        to,
+        ..StopHookCondition::default()
+    };
+    let halfway = StopResult {
+        checkpoint_data: Some(json!({"a": 1})),
+        ..StopResult::new(StopAction::Continue, "Halfway")
+    };
     let expected = [
         StopHook::preset(StopPreset::Default),
-        hook("late", StopHookKind::Preset(StopPreset::Promise), from(Some(3), None)),
+        hook(
+            "late",
+            StopHookKind::Preset(StopPreset::Promise),
+            from(Some(3), None),
+        ),
         hook(
             "./judge.sh",
-            StopHookKind::Command { command: "./judge.sh".into(), timeout: TimeSpan::secs(5) },
+            StopHookKind::Command {
+                command: "./judge.sh".into(),
+                timeout: TimeSpan::secs(5),
+            },
             always(),
         ),
-        hook("Halfway", StopHookKind::Fixed(halfway.telling("Go.")), from(Some(5), Some(5))),
+        hook(
+            "Halfway",
+            StopHookKind::Fixed(halfway.telling("Go.")),
+            from(Some(5), Some(5)),
+        ),
         StopHook {
             enabled: false,
             ..hook(
                 "any",
                 StopHookKind::Any(vec![
                     StopHook::preset(StopPreset::Validation),
-                    hook("all", StopHookKind::All(vec![StopHook::preset(StopPreset::Promise)]), always()),
+                    hook(
+                        "all",
+                        StopHookKind::All(vec![StopHook::preset(StopPreset::Promise)]),
+                        always(),
+                    ),
                 ]),
                 always(),
             )
@@ -52,17 +83,32 @@ fn a_hook_is_a_preset_a_command_an_action_or_a_group() {
 
 #[test]
 fn hooks_without_names_of_their_own_are_numbered() {
-    let names: Vec<_> =
-        hooks("    - promise\n    - { all: [promise, promise] }\n").into_iter().map(|hook| hook.name).collect();
+    let names: Vec<_> = hooks("    - promise\n    - { all: [promise, promise] }\n")
+        .into_iter()
+        .map(|hook| hook.name)
+        .collect();
     assert_eq!(names, ["promise", "all"]);
     let all = hooks("    - { all: [promise, promise] }\n").remove(0);
-    assert_eq!(all.parts().iter().map(|part| part.name.as_str()).collect::<Vec<_>>(), ["promise", "promise (2)"]);
+    assert_eq!(
+        all.parts()
+            .iter()
+            .map(|part| part.name.as_str())
+            .collect::<Vec<_>>(),
+        ["promise", "promise (2)"]
+    );
 }
 
 #[test]
 fn conditions_speak_of_rules_that_there_are() {
-    let when = |text: &str| hooks(&format!("    - {{ preset: default, when: {text} }}\n")).remove(0).when;
-    assert_eq!(when("{ rules: { tests: failed } }").rules, [("tests".to_owned(), false)].into());
+    let when = |text: &str| {
+        hooks(&format!("    - {{ preset: default, when: {text} }}\n"))
+            .remove(0)
+            .when
+    };
+    assert_eq!(
+        when("{ rules: { tests: failed } }").rules,
+        [("tests".to_owned(), false)].into()
+    );
     assert_eq!(
         when("{ iteration: '2 .. 4', files: ['src/**'], labels: [risky] }"),
         StopHookCondition {

@@ -1,4 +1,5 @@
-//! Answers gates: for the user, for a rule, for the policy of an unattended session, or after a timeout.
+//! Answers gates: for the user, for a rule, for the policy of an unattended session, or after a
+//! timeout.
 //!
 //! Checks an answer, and returns the records and effects that it leads to.
 
@@ -6,14 +7,17 @@ use crate::engine::{
     actor::POLICY,
     conversation::PermissionAnswer,
     effect::{Effect, ExitReason},
-    event::{Actor, ActorKind, Event, GateEvent, HookEvent, PromptSent, SteeringEvent, UserPresence},
+    event::{
+        Actor, ActorKind, Event, GateEvent, HookEvent, PromptSent, SteeringEvent, UserPresence,
+    },
     gate::{
         Gate, SessionGates, UnansweredGate,
         kind::{GateChoice, GateKind},
         notices::GateHooks,
         proposal_rules::ProposalRules,
         response::{
-            BrokenHookAnswer, DeliveryAnswer, EscalationAnswer, GateResponse, RetryLimitAnswer, UsageLimitAnswer,
+            BrokenHookAnswer, DeliveryAnswer, EscalationAnswer, GateResponse, RetryLimitAnswer,
+            UsageLimitAnswer,
         },
         subject::GateSubject,
     },
@@ -55,8 +59,13 @@ pub struct GateRules<'a> {
 
 impl GateRules<'_> {
     pub(crate) fn proceed_gate(self, now: UnixTime) -> EngineOutput {
-        let Some(gate) = &self.gates.open else { return EngineOutput::default() };
-        if let Some(choice) = self.permissions.asked_at(gate).and_then(|ask| self.permissions.standing_permission(ask))
+        let Some(gate) = &self.gates.open else {
+            return EngineOutput::default();
+        };
+        if let Some(choice) = self
+            .permissions
+            .asked_at(gate)
+            .and_then(|ask| self.permissions.standing_permission(ask))
         {
             return self.answered(gate, choice, &POLICY, None);
         }
@@ -64,9 +73,20 @@ impl GateRules<'_> {
             return self.answered(gate, choice, &POLICY, None);
         }
         // The user answered when they resumed the session.
-        let given = self.pipelines.again.as_ref().and_then(|again| again.answer.as_ref());
-        if let (Some(ResumeAnswer { choice, text }), GateSubject::Pipeline { .. }) = (given, &gate.subject) {
-            let answer = GateAnswer { gate: gate.id, choice: *choice, text: text.clone(), items: None };
+        let given = self
+            .pipelines
+            .again
+            .as_ref()
+            .and_then(|again| again.answer.as_ref());
+        if let (Some(ResumeAnswer { choice, text }), GateSubject::Pipeline { .. }) =
+            (given, &gate.subject)
+        {
+            let answer = GateAnswer {
+                gate: gate.id,
+                choice: *choice,
+                text: text.clone(),
+                items: None,
+            };
             return self.answer_gate(&ActorKind::Cli.into(), answer);
         }
         match gate.unanswered(self.plan, self.presence, now) {
@@ -74,26 +94,44 @@ impl GateRules<'_> {
             UnansweredGate::Wait => EngineOutput::default(),
             // Leaving would end the hooks that notify the user about this gate.
             UnansweredGate::WaitsForUser if self.gate_hooks.is_busy() => EngineOutput::default(),
-            UnansweredGate::WaitsForUser => EngineOutput::default().then(Effect::Leave(ExitReason::NeedsUser)),
+            UnansweredGate::WaitsForUser => {
+                EngineOutput::default().then(Effect::Leave(ExitReason::NeedsUser))
+            }
         }
     }
 
-    /// After cancelling a turn, the user wants to look or to send a message first, so the session pauses instead of
-    /// sending the same prompt again. A message that is already queued is sent immediately.
-    pub(crate) fn hold_cancelled(self, by: &Actor, prompt: &PromptSent, step: EngineOutput) -> EngineOutput {
+    /// After cancelling a turn, the user wants to look or to send a message first, so the session
+    /// pauses instead of sending the same prompt again. A message that is already queued is sent
+    /// immediately.
+    pub(crate) fn hold_cancelled(
+        self,
+        by: &Actor,
+        prompt: &PromptSent,
+        step: EngineOutput,
+    ) -> EngineOutput {
         let in_the_loop = self.ending.is_none() && !self.pipelines.is_open();
         let nothing_said = !self.steering.person_spoke_after(prompt.messages);
-        let holds =
-            in_the_loop && nothing_said && !self.steering.interrupted() && self.steering.cancelled != Some(prompt.turn);
+        let holds = in_the_loop
+            && nothing_said
+            && !self.steering.interrupted()
+            && self.steering.cancelled != Some(prompt.turn);
         if holds {
-            step.and(Event::Steering(SteeringEvent::Paused { by: by.clone(), turn: Some(prompt.turn) }))
+            step.and(Event::Steering(SteeringEvent::Paused {
+                by: by.clone(),
+                turn: Some(prompt.turn),
+            }))
         } else {
             step
         }
     }
 
     pub(crate) fn answer_gate(self, by: &Actor, answer: GateAnswer) -> EngineOutput {
-        let GateAnswer { gate: id, choice, text, items } = answer;
+        let GateAnswer {
+            gate: id,
+            choice,
+            text,
+            items,
+        } = answer;
         let Some(gate) = self.gates.open_gate_named(id) else {
             let answered = id <= self.gates.last;
             return EngineOutput::refuse(if answered {
@@ -105,19 +143,38 @@ impl GateRules<'_> {
         let choice = gate.understood(choice);
         if !gate.choices.contains(&choice) {
             let offered = gate.choices.clone();
-            return EngineOutput::refuse(Refusal::ChoiceNotOffered { gate: id, choice, offered });
+            return EngineOutput::refuse(Refusal::ChoiceNotOffered {
+                gate: id,
+                choice,
+                offered,
+            });
         }
-        if let Some(unknown) = items.iter().flatten().find(|id| !gate.subject.items().contains(id)) {
-            return EngineOutput::refuse(Refusal::ItemNotAtGate { gate: gate.id, item: *unknown });
+        if let Some(unknown) = items
+            .iter()
+            .flatten()
+            .find(|id| !gate.subject.items().contains(id))
+        {
+            return EngineOutput::refuse(Refusal::ItemNotAtGate {
+                gate: gate.id,
+                item: *unknown,
+            });
         }
         let ask = self.permissions.asked_at(gate);
         if let (Some(ask), Some(named)) = (ask, &text)
             && ask.option(choice, Some(named)).is_none()
         {
-            let known =
-                ask.options.iter().filter(|option| option.kind.choice() == choice).map(|option| option.id.clone());
+            let known = ask
+                .options
+                .iter()
+                .filter(|option| option.kind.choice() == choice)
+                .map(|option| option.id.clone());
             let (option, known) = (named.clone(), known.collect());
-            return EngineOutput::refuse(Refusal::NoSuchOption { gate: id, choice, option, known });
+            return EngineOutput::refuse(Refusal::NoSuchOption {
+                gate: id,
+                choice,
+                option,
+                known,
+            });
         }
         let option = ask.and(text.clone());
         let edited = match self.proposal.edited(gate, choice, by, text.as_deref()) {
@@ -132,39 +189,64 @@ impl GateRules<'_> {
                 return EngineOutput::refuse(Refusal::EmptyGateMessage);
             };
             let text = self.proposal.message(gate, text);
-            Some(Event::Steering(SteeringEvent::MessageQueued { by: by.clone(), text }))
+            Some(Event::Steering(SteeringEvent::MessageQueued {
+                by: by.clone(),
+                text,
+            }))
         } else {
             None
         };
-        // The answer's consequences are recorded before the answer: after an interruption in between, the gate is still
-        // open.
-        let before = message.into_iter().chain(edited).chain(self.pending.skips(gate, choice, items.as_deref(), by));
+        // The answer's consequences are recorded before the answer: after an interruption in
+        // between, the gate is still open.
+        let before = message.into_iter().chain(edited).chain(self.pending.skips(
+            gate,
+            choice,
+            items.as_deref(),
+            by,
+        ));
         let step = before.fold(EngineOutput::default(), EngineOutput::and);
         let answered = self.answered(gate, choice, by, option.as_deref());
-        EngineOutput { events: step.events.into_iter().chain(answered.events).collect(), ..answered }
+        EngineOutput {
+            events: step.events.into_iter().chain(answered.events).collect(),
+            ..answered
+        }
     }
 
     /// Closes a gate with an answer and its consequences, for every actor.
-    pub(crate) fn answered(self, gate: &Gate, choice: GateChoice, by: &Actor, option: Option<&str>) -> EngineOutput {
+    pub(crate) fn answered(
+        self,
+        gate: &Gate,
+        choice: GateChoice,
+        by: &Actor,
+        option: Option<&str>,
+    ) -> EngineOutput {
         if gate.kind() == GateKind::Permission {
             return self.permitted(gate, choice, by, option);
         }
-        let answered =
-            Event::Gate(GateEvent::Answered { gate: gate.id, choice, by: by.clone(), option: None, grants: None });
+        let answered = Event::Gate(GateEvent::Answered {
+            gate: gate.id,
+            choice,
+            by: by.clone(),
+            option: None,
+            grants: None,
+        });
         let before = match gate.kind().response(choice) {
             Some(
                 GateResponse::RetryLimit(RetryLimitAnswer::Disable)
                 | GateResponse::BrokenHook(BrokenHookAnswer::Disable),
             ) => self.disabled_at(gate, by),
-            Some(GateResponse::Escalation(EscalationAnswer::Continue | EscalationAnswer::Message)) => {
-                self.unblocked(gate, by)
-            }
-            Some(GateResponse::UsageLimit(UsageLimitAnswer::Switch)) => {
-                self.agent_choice.switch_agent(None, by, gate.opened).map(EngineOutput::record).unwrap_or_default()
-            }
-            Some(GateResponse::Delivery(DeliveryAnswer::Skip)) if *by == POLICY => {
-                self.pending.skips(gate, choice, None, by).fold(EngineOutput::default(), EngineOutput::and)
-            }
+            Some(GateResponse::Escalation(
+                EscalationAnswer::Continue | EscalationAnswer::Message,
+            )) => self.unblocked(gate, by),
+            Some(GateResponse::UsageLimit(UsageLimitAnswer::Switch)) => self
+                .agent_choice
+                .switch_agent(None, by, gate.opened)
+                .map(EngineOutput::record)
+                .unwrap_or_default(),
+            Some(GateResponse::Delivery(DeliveryAnswer::Skip)) if *by == POLICY => self
+                .pending
+                .skips(gate, choice, None, by)
+                .fold(EngineOutput::default(), EngineOutput::and),
             // Nothing is recorded before the answer itself.
             Some(
                 GateResponse::End(_)
@@ -190,7 +272,8 @@ impl GateRules<'_> {
         if matches!(self.phase, Phase::Escalated(_)) {
             self.task_rules.unblock(&self.stop.blocked, by)
         } else if self.phase.is_of_a_loop(gate) {
-            self.task_rules.unblock(self.stop.escalated.iter().map(|(_, task, _)| task), by)
+            self.task_rules
+                .unblock(self.stop.escalated.iter().map(|(_, task, _)| task), by)
         } else {
             EngineOutput::default()
         }
@@ -202,7 +285,11 @@ impl GateRules<'_> {
             return EngineOutput::default();
         };
         if self.side.is_beside(gate) {
-            EngineOutput::record(Event::Hook(HookEvent::Disabled { point: HookPoint::OnTaskComplete, hook, by }))
+            EngineOutput::record(Event::Hook(HookEvent::Disabled {
+                point: HookPoint::OnTaskComplete,
+                hook,
+                by,
+            }))
         } else if let Phase::Hooks(dispatch) = &self.phase {
             let point = gate.subject.point().unwrap_or(dispatch.point);
             EngineOutput::record(Event::Hook(HookEvent::Disabled { point, hook, by }))
@@ -212,9 +299,17 @@ impl GateRules<'_> {
     }
 
     /// Answers the agent's request. `cancel` cancels the turn.
-    pub(crate) fn permitted(self, gate: &Gate, choice: GateChoice, by: &Actor, named: Option<&str>) -> EngineOutput {
+    pub(crate) fn permitted(
+        self,
+        gate: &Gate,
+        choice: GateChoice,
+        by: &Actor,
+        named: Option<&str>,
+    ) -> EngineOutput {
         let ask = self.permissions.asked_at(gate);
-        let option = ask.and_then(|ask| ask.selected(choice, named)).map(|option| option.id.clone());
+        let option = ask
+            .and_then(|ask| ask.selected(choice, named))
+            .map(|option| option.id.clone());
         let step = EngineOutput::record(Event::Gate(GateEvent::Answered {
             gate: gate.id,
             choice,
@@ -223,9 +318,10 @@ impl GateRules<'_> {
             grants: None,
         }));
         match (ask, option, self.phase.turn_in_flight()) {
-            (Some(ask), Some(option), _) => {
-                step.then(Effect::AnswerPermission { ask: ask.ask, answer: PermissionAnswer::Selected(option) })
-            }
+            (Some(ask), Some(option), _) => step.then(Effect::AnswerPermission {
+                ask: ask.ask,
+                answer: PermissionAnswer::Selected(option),
+            }),
             (_, None, Some(prompt)) => {
                 let step = match by.by {
                     ActorKind::Policy | ActorKind::Timeout => step,

@@ -9,8 +9,8 @@ use crate::engine::{
         event::GateGrants,
         kind::{GateChoice, GateKind},
         response::{
-            BrokenHookAnswer, BudgetAnswer, DeliveryAnswer, ErrorsAnswer, EscalationAnswer, GateResponse,
-            RetryLimitAnswer,
+            BrokenHookAnswer, BudgetAnswer, DeliveryAnswer, ErrorsAnswer, EscalationAnswer,
+            GateResponse, RetryLimitAnswer,
         },
         subject::{GateSubject, RecordedSubject},
     },
@@ -33,25 +33,69 @@ use crate::engine::{
 
 pub(crate) fn apply_gate(session: &mut SessionState, at: UnixTime, event: &GateEvent) {
     match event {
-        GateEvent::Opened { gate, about, reason, hook, run, point, items, ask, choices, tasks } => {
+        GateEvent::Opened {
+            gate,
+            about,
+            reason,
+            hook,
+            run,
+            point,
+            items,
+            ask,
+            choices,
+            tasks,
+        } => {
             session.gates.last = *gate;
             // Journals of earlier versions do not name the run.
             let run = run.or_else(|| session.side.next_failure_of(hook.as_deref()?, *about));
-            let data = RecordedSubject { hook: hook.as_deref(), run, point: *point, items, ask: *ask, tasks };
-            let (subject, reason, choices) = (GateSubject::recorded(*about, &data), reason.clone(), choices.clone());
-            session.gates.open = Some(Gate { id: *gate, subject, reason, choices, opened: at });
+            let data = RecordedSubject {
+                hook: hook.as_deref(),
+                run,
+                point: *point,
+                items,
+                ask: *ask,
+                tasks,
+            };
+            let (subject, reason, choices) = (
+                GateSubject::recorded(*about, &data),
+                reason.clone(),
+                choices.clone(),
+            );
+            session.gates.open = Some(Gate {
+                id: *gate,
+                subject,
+                reason,
+                choices,
+                opened: at,
+            });
         }
         GateEvent::ProposalEdited { tasks, .. } => proposal_edited(session, tasks),
-        GateEvent::Answered { choice, by, grants, .. } => {
-            let grants = grants.as_deref().cloned().or_else(|| granted(session, *choice)).unwrap_or_default();
+        GateEvent::Answered {
+            choice, by, grants, ..
+        } => {
+            let grants = grants
+                .as_deref()
+                .cloned()
+                .or_else(|| granted(session, *choice))
+                .unwrap_or_default();
             gate_answered(session, at, *choice, by, &grants);
         }
     }
 }
 
-fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, by: &Actor, grants: &GateGrants) {
-    let Some(gate) = session.gates.open.take() else { return };
-    let Some(answer) = gate.kind().response(choice) else { return };
+fn gate_answered(
+    session: &mut SessionState,
+    at: UnixTime,
+    choice: GateChoice,
+    by: &Actor,
+    grants: &GateGrants,
+) {
+    let Some(gate) = session.gates.open.take() else {
+        return;
+    };
+    let Some(answer) = gate.kind().response(choice) else {
+        return;
+    };
     let acceptance = CheckAcceptance {
         retries: session.retry.used,
         by_policy: matches!(by.by, ActorKind::Policy | ActorKind::Timeout),
@@ -65,7 +109,13 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
     }
     let of_a_loop = session.phase.is_of_a_loop(&gate);
     if of_a_loop {
-        session.stop.blocked = session.stop.escalated.take().map(|(_, task, _)| task).into_iter().collect();
+        session.stop.blocked = session
+            .stop
+            .escalated
+            .take()
+            .map(|(_, task, _)| task)
+            .into_iter()
+            .collect();
     }
     let beside = session.side.asked(gate.subject.run(), answer);
     for check in &grants.accepted {
@@ -77,13 +127,18 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
             session.verify.pass = None;
             session.phase.exit(outcome, &gate.reason);
         }
-        GateResponse::Delivery(DeliveryAnswer::Approve | DeliveryAnswer::Skip) => delivery_answered(session, &gate),
+        GateResponse::Delivery(DeliveryAnswer::Approve | DeliveryAnswer::Skip) => {
+            delivery_answered(session, &gate);
+        }
         GateResponse::RetryLimit(answer) => limit_answered(session, answer, &gate.reason, grants),
         GateResponse::Escalation(EscalationAnswer::Complete) => {
             set_turn_aside(session);
             hold_what_stop_hooks_piped(session);
             session.verify.pass = None;
-            session.phase = Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, "you accepted the work"));
+            session.phase = Phase::Exit(LoopEnd::offering(
+                SessionOutcome::Complete,
+                "you accepted the work",
+            ));
         }
         GateResponse::Escalation(EscalationAnswer::Continue | EscalationAnswer::Message) => {
             if matches!(session.phase, Phase::Escalated(_)) {
@@ -97,9 +152,13 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
                 session.phase.ask_once(DispatchQuestion::Escalation);
             }
         }
-        GateResponse::Errors(ErrorsAnswer::Continue | ErrorsAnswer::Send) => session.retry.errors = 0,
+        GateResponse::Errors(ErrorsAnswer::Continue | ErrorsAnswer::Send) => {
+            session.retry.errors = 0;
+        }
         GateResponse::BrokenHook(BrokenHookAnswer::Retry) if !beside => {
-            session.phase.run_again(gate.subject.hook().unwrap_or_default());
+            session
+                .phase
+                .run_again(gate.subject.hook().unwrap_or_default());
         }
         // The hook's own record disables it, and a task's hook is queued again above.
         GateResponse::BrokenHook(BrokenHookAnswer::Retry | BrokenHookAnswer::Disable) => {}
@@ -122,18 +181,37 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
 /// No user is there to answer. The session ends, and what the gate is about waits for `resume`.
 fn leave_at_gate(session: &mut SessionState, gate: Gate) {
     let reason = gate.reason.clone();
-    let (phase, pass, in_iteration) = (session.phase.clone(), session.verify.pass.take(), session.iterations.open);
+    let (phase, pass, in_iteration) = (
+        session.phase.clone(),
+        session.verify.pass.take(),
+        session.iterations.open,
+    );
     let course = session.pipelines.course.clone();
     set_turn_aside(session);
-    let asked = Some(Box::new(AskedGate { gate, phase, pass, in_iteration, course }));
-    session.phase = Phase::Exit(LoopEnd { asked, ..LoopEnd::undelivered(SessionOutcome::Escalated, &reason) });
+    let asked = Some(Box::new(AskedGate {
+        gate,
+        phase,
+        pass,
+        in_iteration,
+        course,
+    }));
+    session.phase = Phase::Exit(LoopEnd {
+        asked,
+        ..LoopEnd::undelivered(SessionOutcome::Escalated, &reason)
+    });
 }
 
-/// The answer covers only the items that the user has seen, not those added while the gate was open.
+/// The answer covers only the items that the user has seen, not those added while the gate was
+/// open.
 fn delivery_answered(session: &mut SessionState, gate: &Gate) {
     let items = gate.subject.items();
     if gate.kind() == GateKind::FinalDelivery {
-        let approved = session.pending.waiting_ids().into_iter().filter(|id| items.contains(id)).collect();
+        let approved = session
+            .pending
+            .waiting_ids()
+            .into_iter()
+            .filter(|id| items.contains(id))
+            .collect();
         if let Some(ending) = &mut session.ending {
             ending.approved = Some(approved);
             ending.seen = items.to_vec();
@@ -143,14 +221,23 @@ fn delivery_answered(session: &mut SessionState, gate: &Gate) {
     }
 }
 
-fn limit_answered(session: &mut SessionState, answer: RetryLimitAnswer, reason: &str, grants: &GateGrants) {
+fn limit_answered(
+    session: &mut SessionState,
+    answer: RetryLimitAnswer,
+    reason: &str,
+    grants: &GateGrants,
+) {
     match answer {
         RetryLimitAnswer::Ignore => {
             session.iterations.forced_past = Some(reason.to_owned());
             session.unsettled.accept_protected();
             hold_what_stop_hooks_piped(session);
             let after_the_loop = session.ending.is_some();
-            session.phase = if after_the_loop { Phase::Delivering } else { Phase::Settled(IterationOutcome::Forced) };
+            session.phase = if after_the_loop {
+                Phase::Delivering
+            } else {
+                Phase::Settled(IterationOutcome::Forced)
+            };
         }
         RetryLimitAnswer::Send => {
             hold_what_stop_hooks_piped(session);
@@ -171,8 +258,8 @@ fn limit_answered(session: &mut SessionState, answer: RetryLimitAnswer, reason: 
     }
 }
 
-/// An actor answered `stop` at the gate. A submit or a merge is left as it is. A loop that is still running ends
-/// here; after the loop, only the end of the session is left.
+/// An actor answered `stop` at the gate. A submit or a merge is left as it is. A loop that is still
+/// running ends here; after the loop, only the end of the session is left.
 fn budget_stopped(session: &mut SessionState, by: &Actor, gate: &Gate) {
     if let Some(ending) = &mut session.ending {
         ending.delivery = FinalDeliveryMode::No;

@@ -15,8 +15,15 @@ use crate::engine::{
 };
 
 pub(crate) fn proposal_edited(session: &mut SessionState, tasks: &[ProposedTask]) {
-    let proposal = TaskProposal { tasks: tasks.to_vec() };
-    if let Some(gate) = session.gates.open.as_mut().filter(|gate| gate.subject.proposal().is_some()) {
+    let proposal = TaskProposal {
+        tasks: tasks.to_vec(),
+    };
+    if let Some(gate) = session
+        .gates
+        .open
+        .as_mut()
+        .filter(|gate| gate.subject.proposal().is_some())
+    {
         gate.reason = reason(EDITED, tasks);
         gate.subject = GateSubject::Proposal(proposal.clone());
     }
@@ -27,7 +34,12 @@ pub(crate) fn proposal_answered(session: &mut SessionState, answer: ProposalAnsw
     match answer {
         ProposalAnswer::Approve => {
             session.proposal.is_approved = true;
-            let approved = counted(gate.subject.proposal().map_or(0, |proposal| proposal.tasks.len()), "task");
+            let approved = counted(
+                gate.subject
+                    .proposal()
+                    .map_or(0, |proposal| proposal.tasks.len()),
+                "task",
+            );
             complete(session, &format!("the user approved {approved}"));
         }
         ProposalAnswer::Leave => complete(session, "the user queued none of the proposed tasks"),

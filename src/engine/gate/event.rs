@@ -58,14 +58,19 @@ pub enum GateEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         option: Option<String>,
         /// What `continue` grants. Journals of earlier versions do not say.
-        #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            deserialize_with = "known_or_none",
+            skip_serializing_if = "Option::is_none"
+        )]
         grants: Option<Box<GateGrants>>,
     },
 }
 
 impl GateEvent {
     /// The kinds of its records.
-    pub(crate) const KINDS: &'static [&'static str] = &["gate_opened", "proposal_edited", "gate_answered"];
+    pub(crate) const KINDS: &'static [&'static str] =
+        &["gate_opened", "proposal_edited", "gate_answered"];
 }
 
 /// What the user grants by continuing at a limit.

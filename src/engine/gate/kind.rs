@@ -121,7 +121,8 @@ impl GateKind {
 }
 
 impl GateChoice {
-    /// The other word for the same answer: a message to the agent is `send` at some gates and `message` at others.
+    /// The other word for the same answer: a message to the agent is `send` at some gates and
+    /// `message` at others.
     pub(crate) fn other_name(self) -> Self {
         if self == Self::Send {
             Self::Message

@@ -1,11 +1,12 @@
 //! The `on_gate` hooks, which notify you outside of creel that a gate opened or closed.
 //!
-//! Owns the queue of notifications and the dispatch in progress. The hooks run beside the session: meanwhile you can
-//! answer the gate, and the session continues.
+//! Owns the queue of notifications and the dispatch in progress. The hooks run beside the session:
+//! meanwhile you can answer the gate, and the session continues.
 //!
 //! # Invariants
 //! - Only the end of the session waits for these hooks, and [`StopTiming::Now`] ends them.
-//! - The hooks run twice for every gate, when it opens and when it closes, in the order in which that happened.
+//! - The hooks run twice for every gate, when it opens and when it closes, in the order in which
+//!   that happened.
 //! - However these hooks fail, they open no gate: that gate would run them again.
 //!
 //! [`StopTiming::Now`]: crate::engine::event::StopTiming::Now
@@ -57,13 +58,17 @@ impl GateHooks {
             Some(GateNotice::ByHand(_)) => DispatchCause::ByHand,
             None => return,
         };
-        self.dispatch = Some(HookDispatch { queue: Some(hooks), ..HookDispatch::reached(HookPoint::OnGate, cause) });
+        self.dispatch = Some(HookDispatch {
+            queue: Some(hooks),
+            ..HookDispatch::reached(HookPoint::OnGate, cause)
+        });
         self.settle();
     }
 
     /// Drops a dispatch with nothing left to run.
     pub(crate) fn settle(&mut self) {
-        self.dispatch.take_if(|dispatch| dispatch.running.is_none() && dispatch.next().is_none());
+        self.dispatch
+            .take_if(|dispatch| dispatch.running.is_none() && dispatch.next().is_none());
     }
 
     /// The session stops at once: no further hook starts.

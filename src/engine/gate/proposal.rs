@@ -15,6 +15,8 @@ pub struct ProposalState {
 impl ProposalState {
     /// The proposed tasks: as the user has changed them, or else as the agent's answer has them.
     pub fn of_answer(&self, said: &str) -> Result<TaskProposal, ProposalMistake> {
-        self.edited.clone().map_or_else(|| TaskProposal::in_answer(said), Ok)
+        self.edited
+            .clone()
+            .map_or_else(|| TaskProposal::in_answer(said), Ok)
     }
 }

@@ -1,11 +1,12 @@
 //! The tasks that an agent proposes for the queue, at the gate where the user decides about them.
 //!
-//! Owns when the gate opens, the user's changes, and what was approved. What makes a proposal valid is in
-//! [`crate::engine::queue::task_proposal`]. Does not queue tasks: `creel plan` does.
+//! Owns when the gate opens, the user's changes, and what was approved. What makes a proposal valid
+//! is in [`crate::engine::queue::task_proposal`]. Does not queue tasks: `creel plan` does.
 //!
 //! # Invariants
 //! - The gate opens only for a valid proposal, and only for a user that is present.
-//! - A change is valid, and it is recorded before the answer: after a kill, the gate shows the changed tasks.
+//! - A change is valid, and it is recorded before the answer: after a kill, the gate shows the
+//!   changed tasks.
 //! - A new prompt discards change and approval, because its answer is a new proposal.
 
 use crate::engine::{
@@ -35,13 +36,27 @@ pub struct ProposalRules<'a> {
 impl ProposalRules<'_> {
     /// Opens the gate. None if the user has nothing to decide.
     pub(crate) fn ask(self) -> Option<EngineOutput> {
-        let types = &self.began.plan.proposal.as_ref().filter(|_| self.presence == UserPresence::Attended)?.types;
+        let types = &self
+            .began
+            .plan
+            .proposal
+            .as_ref()
+            .filter(|_| self.presence == UserPresence::Attended)?
+            .types;
         let proposal = self.proposal.of_answer(&self.turns.said).ok()?;
         let is_valid = proposal.mistakes(types).is_empty();
         is_valid.then(|| {
             let is_edited = self.proposal.edited.is_some();
-            let reason = reason(if is_edited { EDITED } else { "the agent proposes" }, &proposal.tasks);
-            self.gates.open_gate(GateSubject::Proposal(proposal), reason)
+            let reason = reason(
+                if is_edited {
+                    EDITED
+                } else {
+                    "the agent proposes"
+                },
+                &proposal.tasks,
+            );
+            self.gates
+                .open_gate(GateSubject::Proposal(proposal), reason)
         })
     }
 
@@ -53,42 +68,73 @@ impl ProposalRules<'_> {
         by: &Actor,
         text: Option<&str>,
     ) -> Result<Option<Event>, Refusal> {
-        let Some(before) = gate.subject.proposal() else { return Ok(None) };
+        let Some(before) = gate.subject.proposal() else {
+            return Ok(None);
+        };
         let text = text.filter(|text| !text.trim().is_empty());
         let text = match (choice, text) {
             (GateChoice::Approve | GateChoice::Edit, Some(text)) => text,
-            (GateChoice::Edit, None) => return Err(Refusal::BadProposal(vec![ProposalMistake::Empty])),
+            (GateChoice::Edit, None) => {
+                return Err(Refusal::BadProposal(vec![ProposalMistake::Empty]));
+            }
             (_, _) => return Ok(None),
         };
-        let proposal = TaskProposal::in_answer(text).map_err(|mistake| Refusal::BadProposal(vec![mistake]))?;
-        let types = self.began.plan.proposal.as_ref().map(|plan| plan.types.clone()).unwrap_or_default();
+        let proposal =
+            TaskProposal::in_answer(text).map_err(|mistake| Refusal::BadProposal(vec![mistake]))?;
+        let types = self
+            .began
+            .plan
+            .proposal
+            .as_ref()
+            .map(|plan| plan.types.clone())
+            .unwrap_or_default();
         let mistakes = proposal.mistakes(&types);
         if !mistakes.is_empty() {
             return Err(Refusal::BadProposal(mistakes));
         }
         let tasks = proposal.tasks;
-        let event = || Event::Gate(GateEvent::ProposalEdited { gate: gate.id, tasks: tasks.clone(), by: by.clone() });
+        let event = || {
+            Event::Gate(GateEvent::ProposalEdited {
+                gate: gate.id,
+                tasks: tasks.clone(),
+                by: by.clone(),
+            })
+        };
         Ok((tasks != before.tasks).then(event))
     }
 
-    /// What the agent reads of the user's message, with what it cannot know: the user's changes, and if it has no
-    /// conversation, its own proposal and the request. Other gates add nothing.
+    /// What the agent reads of the user's message, with what it cannot know: the user's changes,
+    /// and if it has no conversation, its own proposal and the request. Other gates add nothing.
     pub(crate) fn message(self, gate: &Gate, text: String) -> String {
-        let Some(proposal) = gate.subject.proposal() else { return text };
+        let Some(proposal) = gate.subject.proposal() else {
+            return text;
+        };
         let forgets = self.began.plan.agent_spec.forgets();
         let tasks = serde_json::to_string_pretty(proposal).unwrap_or_default();
         let tasks = match (self.proposal.edited.is_some(), forgets) {
-            (true, _) => Some(format!("This is about the proposal as the user has changed it:\n\n{tasks}")),
+            (true, _) => Some(format!(
+                "This is about the proposal as the user has changed it:\n\n{tasks}"
+            )),
             (false, true) => Some(format!("This is about your proposal:\n\n{tasks}")),
             (false, false) => None,
         };
-        let request = forgets.then(|| format!("It was made for this request:\n\n{}", self.began.prompt));
-        let form = "Answer with the whole proposal again, in the form that was asked for.".to_owned();
-        [Some(text), tasks, request, Some(form)].into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+        let request =
+            forgets.then(|| format!("It was made for this request:\n\n{}", self.began.prompt));
+        let form =
+            "Answer with the whole proposal again, in the form that was asked for.".to_owned();
+        [Some(text), tasks, request, Some(form)]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("\n\n")
     }
 }
 
 pub(super) fn reason(begins: &str, tasks: &[ProposedTask]) -> String {
     let names: Vec<&str> = tasks.iter().map(|task| task.id.as_str()).collect();
-    format!("{begins} {}: {}", counted(tasks.len(), "task"), some_names(&names, NAMED))
+    format!(
+        "{begins} {}: {}",
+        counted(tasks.len(), "task"),
+        some_names(&names, NAMED)
+    )
 }

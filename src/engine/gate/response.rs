@@ -1,7 +1,7 @@
 //! The answers to each kind of gate, as types.
 //!
-//! Records and the command line name an answer by its [`GateChoice`]. One table lists the choices that a kind of gate
-//! accepts and what each one means there.
+//! Records and the command line name an answer by its [`GateChoice`]. One table lists the choices
+//! that a kind of gate accepts and what each one means there.
 
 use crate::engine::{
     event::SessionOutcome,
@@ -114,29 +114,47 @@ pub enum ProposalAnswer {
 }
 
 impl GateKind {
-    /// What each choice means at such a gate. Only the policy of an unattended session chooses `escalate` and `fail`.
+    /// What each choice means at such a gate. Only the policy of an unattended session chooses
+    /// `escalate` and `fail`.
     const fn answers(self) -> &'static [(GateChoice, GateResponse)] {
         use GateChoice as Choice;
         use GateResponse as Means;
-        const ABORT: (GateChoice, GateResponse) = (Choice::Abort, Means::End(SessionOutcome::Aborted));
-        const ESCALATE: (GateChoice, GateResponse) = (Choice::Escalate, Means::End(SessionOutcome::Escalated));
+        const ABORT: (GateChoice, GateResponse) =
+            (Choice::Abort, Means::End(SessionOutcome::Aborted));
+        const ESCALATE: (GateChoice, GateResponse) =
+            (Choice::Escalate, Means::End(SessionOutcome::Escalated));
         match self {
             Self::FinalDelivery | Self::Delivery => &[
                 (Choice::Approve, Means::Delivery(DeliveryAnswer::Approve)),
                 (Choice::Skip, Means::Delivery(DeliveryAnswer::Skip)),
             ],
             Self::RetryLimit => &[
-                (Choice::Continue, Means::RetryLimit(RetryLimitAnswer::Continue)),
+                (
+                    Choice::Continue,
+                    Means::RetryLimit(RetryLimitAnswer::Continue),
+                ),
                 (Choice::Send, Means::RetryLimit(RetryLimitAnswer::Send)),
                 (Choice::Ignore, Means::RetryLimit(RetryLimitAnswer::Ignore)),
-                (Choice::Disable, Means::RetryLimit(RetryLimitAnswer::Disable)),
+                (
+                    Choice::Disable,
+                    Means::RetryLimit(RetryLimitAnswer::Disable),
+                ),
                 ABORT,
                 ESCALATE,
             ],
             Self::Escalation => &[
-                (Choice::Continue, Means::Escalation(EscalationAnswer::Continue)),
-                (Choice::Message, Means::Escalation(EscalationAnswer::Message)),
-                (Choice::Complete, Means::Escalation(EscalationAnswer::Complete)),
+                (
+                    Choice::Continue,
+                    Means::Escalation(EscalationAnswer::Continue),
+                ),
+                (
+                    Choice::Message,
+                    Means::Escalation(EscalationAnswer::Message),
+                ),
+                (
+                    Choice::Complete,
+                    Means::Escalation(EscalationAnswer::Complete),
+                ),
                 ABORT,
                 ESCALATE,
             ],
@@ -147,16 +165,31 @@ impl GateKind {
                 (Choice::Fail, Means::End(SessionOutcome::Failed)),
             ],
             Self::BrokenHook => &[
-                (Choice::Disable, Means::BrokenHook(BrokenHookAnswer::Disable)),
+                (
+                    Choice::Disable,
+                    Means::BrokenHook(BrokenHookAnswer::Disable),
+                ),
                 (Choice::Retry, Means::BrokenHook(BrokenHookAnswer::Retry)),
                 ABORT,
                 ESCALATE,
             ],
             Self::Permission => &[
-                (Choice::AllowOnce, Means::Permission(PermissionChoice::AllowOnce)),
-                (Choice::AllowAlways, Means::Permission(PermissionChoice::AllowAlways)),
-                (Choice::RejectOnce, Means::Permission(PermissionChoice::RejectOnce)),
-                (Choice::RejectAlways, Means::Permission(PermissionChoice::RejectAlways)),
+                (
+                    Choice::AllowOnce,
+                    Means::Permission(PermissionChoice::AllowOnce),
+                ),
+                (
+                    Choice::AllowAlways,
+                    Means::Permission(PermissionChoice::AllowAlways),
+                ),
+                (
+                    Choice::RejectOnce,
+                    Means::Permission(PermissionChoice::RejectOnce),
+                ),
+                (
+                    Choice::RejectAlways,
+                    Means::Permission(PermissionChoice::RejectAlways),
+                ),
                 (Choice::Cancel, Means::Permission(PermissionChoice::Cancel)),
             ],
             Self::Budget => &[
@@ -197,16 +230,21 @@ impl GateKind {
         }
     }
 
-    /// The answers that a user can give. At a permission gate, the agent decides which of them it offers.
+    /// The answers that a user can give. At a permission gate, the agent decides which of them it
+    /// offers.
     pub fn choices(self) -> Vec<GateChoice> {
         let all = self.answers().iter().map(|(choice, _)| *choice);
-        all.filter(|choice| !matches!(choice, GateChoice::Escalate | GateChoice::Fail)).collect()
+        all.filter(|choice| !matches!(choice, GateChoice::Escalate | GateChoice::Fail))
+            .collect()
     }
 
     /// What a choice means at such a gate. None if it accepts no such choice.
     pub fn response(self, choice: GateChoice) -> Option<GateResponse> {
-        let meaning = |choice: GateChoice| self.answers().iter().find(|(known, _)| *known == choice);
-        meaning(choice).or_else(|| meaning(choice.other_name())).map(|(_, means)| *means)
+        let meaning =
+            |choice: GateChoice| self.answers().iter().find(|(known, _)| *known == choice);
+        meaning(choice)
+            .or_else(|| meaning(choice.other_name()))
+            .map(|(_, means)| *means)
     }
 }
 
@@ -217,9 +255,15 @@ mod tests {
     #[test]
     fn send_and_message_mean_the_same_at_every_gate() {
         let asked = GateKind::RetryLimit.response(GateChoice::Message);
-        assert_eq!(asked, Some(GateResponse::RetryLimit(RetryLimitAnswer::Send)));
+        assert_eq!(
+            asked,
+            Some(GateResponse::RetryLimit(RetryLimitAnswer::Send))
+        );
         let asked = GateKind::Escalation.response(GateChoice::Send);
-        assert_eq!(asked, Some(GateResponse::Escalation(EscalationAnswer::Message)));
+        assert_eq!(
+            asked,
+            Some(GateResponse::Escalation(EscalationAnswer::Message))
+        );
         assert_eq!(GateKind::Merge.response(GateChoice::Skip), None);
     }
 }

@@ -1,6 +1,7 @@
 //! What a gate is about, with the data that belongs to it.
 //!
-//! Records keep these data as flat, optional fields; [`GateSubject::recorded`] and [`GateSubject::opened`] translate.
+//! Records keep these data as flat, optional fields; [`GateSubject::recorded`] and
+//! [`GateSubject::opened`] translate.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +37,10 @@ pub enum GateSubject {
     /// The agent's turn changed files of creel, of its config or of git.
     Tampered,
     /// This check failed before a submit or a merge.
-    Pipeline { pipeline: PipelineKind, hook: String },
+    Pipeline {
+        pipeline: PipelineKind,
+        hook: String,
+    },
     /// The agent proposes these tasks. The user may have changed them since.
     Proposal(TaskProposal),
 }
@@ -64,7 +68,11 @@ pub(crate) struct RecordedSubject<'a> {
 
 impl GateSubject {
     pub(crate) fn failed_hook(hook: &str, run: RunId) -> FailedHook {
-        FailedHook { hook: hook.to_owned(), run: Some(run), point: None }
+        FailedHook {
+            hook: hook.to_owned(),
+            run: Some(run),
+            point: None,
+        }
     }
 
     pub const fn kind(&self) -> GateKind {
@@ -79,8 +87,14 @@ impl GateSubject {
             Self::Budget => GateKind::Budget,
             Self::UsageLimit => GateKind::UsageLimit,
             Self::Tampered => GateKind::Tampered,
-            Self::Pipeline { pipeline: PipelineKind::Submit, .. } => GateKind::Submit,
-            Self::Pipeline { pipeline: PipelineKind::Merge, .. } => GateKind::Merge,
+            Self::Pipeline {
+                pipeline: PipelineKind::Submit,
+                ..
+            } => GateKind::Submit,
+            Self::Pipeline {
+                pipeline: PipelineKind::Merge,
+                ..
+            } => GateKind::Merge,
             Self::Proposal(_) => GateKind::Proposal,
         }
     }
@@ -89,7 +103,9 @@ impl GateSubject {
     pub fn hook(&self) -> Option<&str> {
         match self {
             Self::RetryLimit { hook } | Self::Pipeline { hook, .. } => Some(hook),
-            Self::Escalation { .. } | Self::BrokenHook(_) => self.failed().map(|failed| failed.hook.as_str()),
+            Self::Escalation { .. } | Self::BrokenHook(_) => {
+                self.failed().map(|failed| failed.hook.as_str())
+            }
             Self::FinalDelivery { .. }
             | Self::Delivery { .. }
             | Self::Errors
@@ -117,7 +133,11 @@ impl GateSubject {
     }
 
     fn failed(&self) -> Option<&FailedHook> {
-        if let Self::BrokenHook(failed) | Self::Escalation { failed: Some(failed) } = self {
+        if let Self::BrokenHook(failed)
+        | Self::Escalation {
+            failed: Some(failed),
+        } = self
+        {
             Some(failed)
         } else {
             None
@@ -126,44 +146,95 @@ impl GateSubject {
 
     /// The pending items that the gate is about.
     pub fn items(&self) -> &[ItemId] {
-        if let Self::FinalDelivery { items } | Self::Delivery { items } = self { items } else { &[] }
+        if let Self::FinalDelivery { items } | Self::Delivery { items } = self {
+            items
+        } else {
+            &[]
+        }
     }
 
     /// The agent's request that the gate is about.
     pub fn ask(&self) -> Option<PermissionId> {
-        if let Self::Permission { ask } = self { Some(*ask) } else { None }
+        if let Self::Permission { ask } = self {
+            Some(*ask)
+        } else {
+            None
+        }
     }
 
     /// The proposed tasks that the gate is about.
     pub fn proposal(&self) -> Option<&TaskProposal> {
-        if let Self::Proposal(proposal) = self { Some(proposal) } else { None }
+        if let Self::Proposal(proposal) = self {
+            Some(proposal)
+        } else {
+            None
+        }
     }
 
-    pub(crate) fn opened(self, gate: GateId, choices: Vec<GateChoice>, reason: String) -> GateEvent {
+    pub(crate) fn opened(
+        self,
+        gate: GateId,
+        choices: Vec<GateChoice>,
+        reason: String,
+    ) -> GateEvent {
         let (hook, run, ask) = (self.hook().map(str::to_owned), self.run(), self.ask());
-        let tasks = self.proposal().map(|proposal| proposal.tasks.clone()).unwrap_or_default();
+        let tasks = self
+            .proposal()
+            .map(|proposal| proposal.tasks.clone())
+            .unwrap_or_default();
         let items = self.items().to_vec();
         let point = self.point();
-        GateEvent::Opened { gate, about: self.kind(), choices, reason, hook, run, point, items, ask, tasks }
+        GateEvent::Opened {
+            gate,
+            about: self.kind(),
+            choices,
+            reason,
+            hook,
+            run,
+            point,
+            items,
+            ask,
+            tasks,
+        }
     }
 
     pub(crate) fn recorded(kind: GateKind, data: &RecordedSubject<'_>) -> Self {
         let hook = || data.hook.unwrap_or_default().to_owned();
-        let failed = |hook: &str| FailedHook { hook: hook.to_owned(), run: data.run, point: data.point };
+        let failed = |hook: &str| FailedHook {
+            hook: hook.to_owned(),
+            run: data.run,
+            point: data.point,
+        };
         match kind {
-            GateKind::FinalDelivery => Self::FinalDelivery { items: data.items.to_vec() },
-            GateKind::Delivery => Self::Delivery { items: data.items.to_vec() },
+            GateKind::FinalDelivery => Self::FinalDelivery {
+                items: data.items.to_vec(),
+            },
+            GateKind::Delivery => Self::Delivery {
+                items: data.items.to_vec(),
+            },
             GateKind::RetryLimit => Self::RetryLimit { hook: hook() },
-            GateKind::Escalation => Self::Escalation { failed: data.hook.map(failed) },
+            GateKind::Escalation => Self::Escalation {
+                failed: data.hook.map(failed),
+            },
             GateKind::Errors => Self::Errors,
             GateKind::BrokenHook => Self::BrokenHook(failed(&hook())),
-            GateKind::Permission => Self::Permission { ask: data.ask.unwrap_or_default() },
+            GateKind::Permission => Self::Permission {
+                ask: data.ask.unwrap_or_default(),
+            },
             GateKind::Budget => Self::Budget,
             GateKind::UsageLimit => Self::UsageLimit,
             GateKind::Tampered => Self::Tampered,
-            GateKind::Submit => Self::Pipeline { pipeline: PipelineKind::Submit, hook: hook() },
-            GateKind::Merge => Self::Pipeline { pipeline: PipelineKind::Merge, hook: hook() },
-            GateKind::Proposal => Self::Proposal(TaskProposal { tasks: data.tasks.to_vec() }),
+            GateKind::Submit => Self::Pipeline {
+                pipeline: PipelineKind::Submit,
+                hook: hook(),
+            },
+            GateKind::Merge => Self::Pipeline {
+                pipeline: PipelineKind::Merge,
+                hook: hook(),
+            },
+            GateKind::Proposal => Self::Proposal(TaskProposal {
+                tasks: data.tasks.to_vec(),
+            }),
         }
     }
 }

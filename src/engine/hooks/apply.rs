@@ -16,15 +16,40 @@ use crate::engine::{
 
 pub(crate) fn apply_hook(session: &mut SessionState, event: &HookEvent) {
     match event {
-        HookEvent::Due { point, hooks, task, by_hand, .. } => {
+        HookEvent::Due {
+            point,
+            hooks,
+            task,
+            by_hand,
+            ..
+        } => {
             hooks_due(session, *point, hooks, task.is_some() || *by_hand);
         }
-        HookEvent::Requested { point: HookPoint::OnGate, hook, .. } => session.gate_hooks.run_by_hand(hook),
+        HookEvent::Requested {
+            point: HookPoint::OnGate,
+            hook,
+            ..
+        } => session.gate_hooks.run_by_hand(hook),
         HookEvent::Requested { point, hook, .. } => {
-            session.side.queue.push_back(SideJob::ByHand(HookRef::new(*point, hook)));
+            session
+                .side
+                .queue
+                .push_back(SideJob::ByHand(HookRef::new(*point, hook)));
         }
-        HookEvent::Started { run, point, hook, iteration, beside, of, .. } => {
-            let running = ActiveRun { run: *run, hook: hook.clone(), iteration: *iteration };
+        HookEvent::Started {
+            run,
+            point,
+            hook,
+            iteration,
+            beside,
+            of,
+            ..
+        } => {
+            let running = ActiveRun {
+                run: *run,
+                hook: hook.clone(),
+                iteration: *iteration,
+            };
             if *point == HookPoint::StopDecision {
                 stop_hook_started(session, running, of.as_deref());
             } else {
@@ -37,27 +62,45 @@ pub(crate) fn apply_hook(session: &mut SessionState, event: &HookEvent) {
     }
 }
 
-/// Output of stop hooks is sent immediately if a hook blocks. If the turn is accepted, there is no feedback prompt,
-/// and the output becomes pending items for the next prompt.
+/// Output of stop hooks is sent immediately if a hook blocks. If the turn is accepted, there is no
+/// feedback prompt, and the output becomes pending items for the next prompt.
 pub(crate) fn hold_what_stop_hooks_piped(session: &mut SessionState) {
-    let Phase::Hooks(dispatch) = &session.phase else { return };
+    let Phase::Hooks(dispatch) = &session.phase else {
+        return;
+    };
     if dispatch.point != HookPoint::Stop {
         return;
     }
     let iteration = session.iterations.current;
     for done in &dispatch.done {
-        let Some(text) = done.piped.clone() else { continue };
-        let source = ItemSource { run: done.run, point: HookPoint::Stop, hook: done.hook.clone(), iteration };
+        let Some(text) = done.piped.clone() else {
+            continue;
+        };
+        let source = ItemSource {
+            run: done.run,
+            point: HookPoint::Stop,
+            hook: done.hook.clone(),
+            iteration,
+        };
         session.pending.catch(IncomingItem { source, text });
     }
 }
 
-pub(crate) fn hooks_due(session: &mut SessionState, point: HookPoint, hooks: &[String], beside: bool) {
+pub(crate) fn hooks_due(
+    session: &mut SessionState,
+    point: HookPoint,
+    hooks: &[String],
+    beside: bool,
+) {
     if point == HookPoint::OnGate {
         return session.gate_hooks.begin(hooks.iter().cloned().collect());
     }
     if beside {
-        let known = hooks.iter().filter(|hook| session.beside().runs_beside(point, hook)).cloned().collect();
+        let known = hooks
+            .iter()
+            .filter(|hook| session.beside().runs_beside(point, hook))
+            .cloned()
+            .collect();
         return session.side.begin(known);
     }
     if point == HookPoint::SessionEnd {
@@ -68,11 +111,19 @@ pub(crate) fn hooks_due(session: &mut SessionState, point: HookPoint, hooks: &[S
     if let Some(dispatch) = session.phase.dispatch_at(point) {
         dispatch.queue = queue;
     } else {
-        session.phase = Phase::Hooks(HookDispatch { queue, ..HookDispatch::reached(point, DispatchCause::Lifecycle) });
+        session.phase = Phase::Hooks(HookDispatch {
+            queue,
+            ..HookDispatch::reached(point, DispatchCause::Lifecycle)
+        });
     }
 }
 
-pub(crate) fn hook_started(session: &mut SessionState, running: ActiveRun, point: HookPoint, beside: bool) {
+pub(crate) fn hook_started(
+    session: &mut SessionState,
+    running: ActiveRun,
+    point: HookPoint,
+    beside: bool,
+) {
     session.hooks.last_run = running.run;
     if point == HookPoint::Automation {
         return session.tasks.automation.started(running);
@@ -97,7 +148,11 @@ pub(crate) fn hook_disabled(session: &mut SessionState, point: HookPoint, hook: 
     if point == HookPoint::Automation {
         return session.tasks.automation.drop_hooks(|name| name == hook);
     }
-    let beside = session.side.dispatch.iter_mut().chain(&mut session.gate_hooks.dispatch);
+    let beside = session
+        .side
+        .dispatch
+        .iter_mut()
+        .chain(&mut session.gate_hooks.dispatch);
     for dispatch in beside.filter(|dispatch| dispatch.point == point) {
         dispatch.drop_from_queue(hook);
     }
@@ -117,11 +172,11 @@ pub(crate) fn hook_finished(session: &mut SessionState, finished: &HookFinished)
     }
     let point = finished.point;
     let spec = session.began.plan.hook(point, &finished.hook).cloned();
-    let beside = session
-        .side
-        .dispatch
-        .as_ref()
-        .is_some_and(|side| side.running.as_ref().is_some_and(|it| it.run == finished.run));
+    let beside = session.side.dispatch.as_ref().is_some_and(|side| {
+        side.running
+            .as_ref()
+            .is_some_and(|it| it.run == finished.run)
+    });
     let outside = session.plan().is_led_from_outside();
     let Some(dispatch) = dispatch_of(session, finished.run) else {
         // The run belongs to a review whose session has already left the point.
@@ -133,22 +188,39 @@ pub(crate) fn hook_finished(session: &mut SessionState, finished: &HookFinished)
     }
     if !finished.again {
         let rule = || dispatch::view(finished).is_broken();
-        let broken = finished.judged.as_ref().map_or_else(rule, |judged| judged.broken) && finished.end != RunEnd::Cut;
-        session.hooks.ran(HookRef::new(point, &finished.hook), broken);
+        let broken = finished
+            .judged
+            .as_ref()
+            .map_or_else(rule, |judged| judged.broken)
+            && finished.end != RunEnd::Cut;
+        session
+            .hooks
+            .ran(HookRef::new(point, &finished.hook), broken);
     }
     if !beside {
         session.pipelines.step_finished(finished);
     } else if !finished.again && !outside {
-        session.side.look(session.hooks.is_broken_again(&HookRef::new(point, &finished.hook)));
+        session.side.look(
+            session
+                .hooks
+                .is_broken_again(&HookRef::new(point, &finished.hook)),
+        );
     }
     session.side.settle();
     session.gate_hooks.settle();
     if finished.again {
         return;
     }
-    if let Some(text) = finished.framed().filter(|_| point.rules().piped_to == PipeTarget::Pending) {
-        let source =
-            ItemSource { run: finished.run, point, hook: finished.hook.clone(), iteration: finished.iteration };
+    if let Some(text) = finished
+        .framed()
+        .filter(|_| point.rules().piped_to == PipeTarget::Pending)
+    {
+        let source = ItemSource {
+            run: finished.run,
+            point,
+            hook: finished.hook.clone(),
+            iteration: finished.iteration,
+        };
         session.pending.catch(IncomingItem { source, text });
     }
 }

@@ -1,7 +1,7 @@
 //! The work beside the main line: whether any is in progress, and what has to wait for it.
 //!
-//! Covers hooks of completed tasks, hooks run by hand, `on_gate` hooks, automation, workflows and evaluations of agent
-//! loops. Starts none of them: see [`super::side_rules`].
+//! Covers hooks of completed tasks, hooks run by hand, `on_gate` hooks, automation, workflows and
+//! evaluations of agent loops. Starts none of them: see [`super::side_rules`].
 
 use crate::engine::{
     event::{Event, SessionOutcome},
@@ -33,17 +33,25 @@ pub struct BesideWork<'a> {
 }
 
 impl<'a> BesideWork<'a> {
-    /// Whether independent work is in progress that the session has to wait for before it delivers or ends.
+    /// Whether independent work is in progress that the session has to wait for before it delivers
+    /// or ends.
     pub fn is_busy_beside(self) -> bool {
         let judged = self.stop.loops.iter().any(|known| known.judging.is_some());
-        self.side_is_busy() || self.tasks.automation.is_busy() || !self.tasks.flows.open.is_empty() || judged
+        self.side_is_busy()
+            || self.tasks.automation.is_busy()
+            || !self.tasks.flows.open.is_empty()
+            || judged
     }
 
-    /// The depth of a task that an `on_gate` hook completes now. The task's own hooks can cause the next gate, so until
-    /// the next prompt this is a chain like any other.
+    /// The depth of a task that an `on_gate` hook completes now. The task's own hooks can cause the
+    /// next gate, so until the next prompt this is a chain like any other.
     pub(crate) fn next_depth_at_gate(self) -> Option<u32> {
         self.gate_hooks.dispatch.as_ref()?;
-        Some(if self.side.chained == 0 { 1 } else { self.side.depth.saturating_add(1) })
+        Some(if self.side.chained == 0 {
+            1
+        } else {
+            self.side.depth.saturating_add(1)
+        })
     }
 
     /// The hooks that run beside the main line.
@@ -56,17 +64,25 @@ impl<'a> BesideWork<'a> {
         self.is_busy_beside() || self.gate_hooks.is_busy()
     }
 
-    /// The warning for a task hook that escalates while the agent drives itself: there is no loop of creel's to stop.
-    pub(crate) fn only_told(self, dispatch: &HookDispatch, hook: &str, judged: &RunJudgement) -> Option<Event> {
-        let tells =
-            matches!(dispatch.cause, DispatchCause::Task(_)) && judged.escalates && self.plan.is_led_from_outside();
+    /// The warning for a task hook that escalates while the agent drives itself: there is no loop
+    /// of creel's to stop.
+    pub(crate) fn only_told(
+        self,
+        dispatch: &HookDispatch,
+        hook: &str,
+        judged: &RunJudgement,
+    ) -> Option<Event> {
+        let tells = matches!(dispatch.cause, DispatchCause::Task(_))
+            && judged.escalates
+            && self.plan.is_led_from_outside();
         tells.then(|| Event::warning(needs_a_person(dispatch.point, hook, judged)))
     }
 
-    /// Whether the hooks of completed tasks wait until the session is resumed. A session that ends for good runs them
-    /// before it ends.
+    /// Whether the hooks of completed tasks wait until the session is resumed. A session that ends
+    /// for good runs them before it ends.
     pub(crate) fn task_hooks_wait(self) -> bool {
-        let resumable = |ending: &LoopEnd| ending.interrupted || ending.outcome == SessionOutcome::Cancelled;
+        let resumable =
+            |ending: &LoopEnd| ending.interrupted || ending.outcome == SessionOutcome::Cancelled;
         self.steering.interrupted() && self.ending.as_ref().is_none_or(resumable)
     }
 
@@ -86,7 +102,11 @@ impl<'a> BesideWork<'a> {
     /// Whether side jobs run, or are about to.
     pub(crate) fn side_is_busy(self) -> bool {
         let running = |dispatch: &HookDispatch| dispatch.running.is_some();
-        if self.task_hooks_wait() { self.side.dispatch.as_ref().is_some_and(running) } else { self.side.is_busy() }
+        if self.task_hooks_wait() {
+            self.side.dispatch.as_ref().is_some_and(running)
+        } else {
+            self.side.is_busy()
+        }
     }
 
     /// Whether a hook can run as a side job: only hooks of `hooks:` can.

@@ -3,9 +3,10 @@
 //! Owns the order of runs. The session decides what follows when all have run.
 //!
 //! # Invariants
-//! - Hooks of one dispatch run one after another, each once; a run that was cut because creel died runs again.
-//! - Where a failure stops the remaining hooks, the session does not continue past the point either. A disabled hook
-//!   stops nothing.
+//! - Hooks of one dispatch run one after another, each once; a run that was cut because creel died
+//!   runs again.
+//! - Where a failure stops the remaining hooks, the session does not continue past the point
+//!   either. A disabled hook stops nothing.
 
 use std::collections::VecDeque;
 
@@ -112,7 +113,8 @@ pub struct HookFeedback {
     pub reason: String,
     /// The whole message.
     pub text: String,
-    /// The message in the default form, without templates. Comparing it shows whether anything changed.
+    /// The message in the default form, without templates. Comparing it shows whether anything
+    /// changed.
     pub usual: String,
     /// All hooks that blocked.
     pub blocked: Vec<String>,
@@ -126,13 +128,29 @@ impl HookFeedback {
     /// Feedback in the default form.
     pub(crate) fn usual(hook: &str, reason: String, text: String) -> Self {
         let (own, rest) = (Vec::new(), None);
-        Self { hook: hook.to_owned(), reason, usual: text.clone(), text, blocked: vec![hook.to_owned()], own, rest }
+        Self {
+            hook: hook.to_owned(),
+            reason,
+            usual: text.clone(),
+            text,
+            blocked: vec![hook.to_owned()],
+            own,
+            rest,
+        }
     }
 }
 
 impl HookDispatch {
     pub fn reached(point: HookPoint, cause: DispatchCause) -> Self {
-        Self { point, cause, queue: None, running: None, done: Vec::new(), asked: Vec::new(), seen: Vec::new() }
+        Self {
+            point,
+            cause,
+            queue: None,
+            running: None,
+            done: Vec::new(),
+            asked: Vec::new(),
+            seen: Vec::new(),
+        }
     }
 
     pub fn next(&self) -> Option<&str> {
@@ -141,12 +159,16 @@ impl HookDispatch {
 
     /// The first run that blocks or escalates; runs of hooks in `disabled` do not count.
     pub fn held_by(&self, disabled: &dyn Fn(&HookRef) -> bool) -> Option<&FinishedRun> {
-        self.done.iter().find(|done| done.holds() && !disabled(&HookRef::new(self.point, &done.hook)))
+        self.done
+            .iter()
+            .find(|done| done.holds() && !disabled(&HookRef::new(self.point, &done.hook)))
     }
 
-    /// Whether a failure stops the remaining hooks of the point. Only a failure that also stops the session does.
+    /// Whether a failure stops the remaining hooks of the point. Only a failure that also stops the
+    /// session does.
     pub fn stops_early(&self, disabled: &dyn Fn(&HookRef) -> bool) -> bool {
-        self.point.rules().after_failure == AfterFailure::StopTheRest && self.held_by(disabled).is_some()
+        self.point.rules().after_failure == AfterFailure::StopTheRest
+            && self.held_by(disabled).is_some()
     }
 
     pub fn was_asked(&self, question: DispatchQuestion) -> bool {
@@ -155,20 +177,35 @@ impl HookDispatch {
 
     /// The feedback to the agent, if a hook blocked; runs of hooks in `disabled` do not count.
     pub fn feedback(&self, disabled: &dyn Fn(&HookRef) -> bool) -> Option<HookFeedback> {
-        let counted = || self.done.iter().filter(|done| !disabled(&HookRef::new(self.point, &done.hook)));
+        let counted = || {
+            self.done
+                .iter()
+                .filter(|done| !disabled(&HookRef::new(self.point, &done.hook)))
+        };
         let blocking = || counted().filter(|done| done.judgement.verdict == Verdict::Block);
         let hook = &blocking().next()?.hook;
-        let reason = each_once(blocking().filter_map(|done| done.judgement.headline.as_deref())).join("\n\n");
+        let reason = each_once(blocking().filter_map(|done| done.judgement.headline.as_deref()))
+            .join("\n\n");
         let blocked = blocking().map(|done| done.hook.clone()).collect();
         let text = usual_text(counted())?;
         let own: Vec<TemplateFeedback> = blocking().filter_map(|done| done.own.clone()).collect();
-        let rest = usual_text(counted().filter(|done| done.own.is_none())).filter(|_| !own.is_empty());
-        Some(HookFeedback { blocked, own, rest, ..HookFeedback::usual(hook, reason, text) })
+        let rest =
+            usual_text(counted().filter(|done| done.own.is_none())).filter(|_| !own.is_empty());
+        Some(HookFeedback {
+            blocked,
+            own,
+            rest,
+            ..HookFeedback::usual(hook, reason, text)
+        })
     }
 
     /// The texts for the next prompt, joined.
     pub fn piped_text(&self) -> Option<String> {
-        let texts: Vec<&str> = self.done.iter().filter_map(|done| done.piped.as_deref()).collect();
+        let texts: Vec<&str> = self
+            .done
+            .iter()
+            .filter_map(|done| done.piped.as_deref())
+            .collect();
         (!texts.is_empty()).then(|| texts.join("\n\n"))
     }
 
@@ -185,11 +222,16 @@ impl HookDispatch {
             self.requeue(&finished.hook);
             return;
         }
-        // A hook that is not in the plan cannot have been started: this happens only in damaged journals.
+        // A hook that is not in the plan cannot have been started: this happens only in damaged
+        // journals.
         let Some(spec) = spec else { return };
         let judgement = verdict::judge(self.point, spec, view(finished));
         let judgement = judgement.with_recorded(finished.verdict, finished.judged.as_ref());
-        let template = spec.retry.feedback.as_ref().filter(|_| judgement.verdict == Verdict::Block);
+        let template = spec
+            .retry
+            .feedback
+            .as_ref()
+            .filter(|_| judgement.verdict == Verdict::Block);
         let own = template.map(|template| TemplateFeedback {
             hook: finished.hook.clone(),
             template: template.clone(),
@@ -204,7 +246,10 @@ impl HookDispatch {
             own,
             piped: finished.framed(),
             remediation: finished.remediation(),
-            message: finished.outcome.as_ref().map(|outcome| outcome.message.clone()),
+            message: finished
+                .outcome
+                .as_ref()
+                .map(|outcome| outcome.message.clone()),
             advisory: self.point == HookPoint::Stop && spec.is_advisory(),
         };
         self.done.push(done);
@@ -213,7 +258,9 @@ impl HookDispatch {
     /// Runs a hook once more, before all others.
     pub(crate) fn requeue(&mut self, hook: &str) {
         self.done.retain(|done| done.hook != hook);
-        self.queue.get_or_insert_default().push_front(hook.to_owned());
+        self.queue
+            .get_or_insert_default()
+            .push_front(hook.to_owned());
     }
 
     pub(crate) fn drop_from_queue(&mut self, hook: &str) {
@@ -229,17 +276,31 @@ impl FinishedRun {
         needs_a_person(point, &self.hook, &self.judgement)
     }
 
-    /// The texts of a run for the feedback. The reason of a failure that does not block is context, too.
+    /// The texts of a run for the feedback. The reason of a failure that does not block is context,
+    /// too.
     fn for_feedback(&self) -> impl Iterator<Item = &str> {
-        let RunJudgement { reason, context, stops, .. } = &self.judgement;
+        let RunJudgement {
+            reason,
+            context,
+            stops,
+            ..
+        } = &self.judgement;
         let reason = reason.as_ref().filter(|_| !stops);
-        reason.into_iter().chain(context).chain(self.framed_pass()).map(String::as_str)
+        reason
+            .into_iter()
+            .chain(context)
+            .chain(self.framed_pass())
+            .map(String::as_str)
     }
 
     /// The output of a passed run, which has a frame of its own.
     fn framed_pass(&self) -> Option<&String> {
-        let RunJudgement { verdict, context, .. } = &self.judgement;
-        self.piped.as_ref().filter(|_| *verdict == Verdict::Pass && context.is_none())
+        let RunJudgement {
+            verdict, context, ..
+        } = &self.judgement;
+        self.piped
+            .as_ref()
+            .filter(|_| *verdict == Verdict::Pass && context.is_none())
     }
 }
 
@@ -256,32 +317,52 @@ pub(crate) fn needs_a_person(point: HookPoint, hook: &str, judgement: &RunJudgem
 pub(crate) fn is_broken_again(point: HookPoint, hook: &str, why: Option<&str>) -> String {
     if point == HookPoint::Stop {
         let why = why.map(|why| why.strip_prefix("could not start: ").unwrap_or(why));
-        return format!("the check `{hook}` cannot start: {}", why.unwrap_or("it did not run"));
+        return format!(
+            "the check `{hook}` cannot start: {}",
+            why.unwrap_or("it did not run")
+        );
     }
     format!("the hook `{hook}` at {point} failed to run twice in a row")
 }
 
-/// The default feedback of these runs: a paragraph for each one that blocked, then the context of the others. Each text
-/// occurs once.
+/// The default feedback of these runs: a paragraph for each one that blocked, then the context of
+/// the others. Each text occurs once.
 fn usual_text<'a>(runs: impl Iterator<Item = &'a FinishedRun> + Clone) -> Option<String> {
     let blocks = |done: &&FinishedRun| done.judgement.verdict == Verdict::Block;
     let mut told: Vec<&str> = Vec::new();
     let mut paragraphs = Vec::new();
-    for done in runs.clone().filter(blocks).chain(runs.filter(|done| !blocks(done))) {
-        let texts: Vec<&str> = each_once(done.for_feedback()).into_iter().filter(|text| !told.contains(text)).collect();
+    for done in runs
+        .clone()
+        .filter(blocks)
+        .chain(runs.filter(|done| !blocks(done)))
+    {
+        let texts: Vec<&str> = each_once(done.for_feedback())
+            .into_iter()
+            .filter(|text| !told.contains(text))
+            .collect();
         told.extend(&texts);
         let is_named = done.framed_pass().is_none() && (blocks(&done) || !texts.is_empty());
         let texts = texts.join("\n\n");
-        let parts = [is_named.then_some(done.summary.as_str()), (!texts.is_empty()).then_some(texts.as_str())];
-        paragraphs
-            .extend(parts.into_iter().flatten().map(str::to_owned).reduce(|summary, texts| summary + "\n" + &texts));
+        let parts = [
+            is_named.then_some(done.summary.as_str()),
+            (!texts.is_empty()).then_some(texts.as_str()),
+        ];
+        paragraphs.extend(
+            parts
+                .into_iter()
+                .flatten()
+                .map(str::to_owned)
+                .reduce(|summary, texts| summary + "\n" + &texts),
+        );
     }
     (!paragraphs.is_empty()).then(|| format!("[Hook feedback]: {}", paragraphs.join("\n\n")))
 }
 
 /// What a check is and how it ended: `` check `tests` failed: `sh test.sh`, exit 1 ``.
 fn summary(spec: &HookSpec, finished: &HookFinished, verdict: Verdict) -> String {
-    let decided = view(finished).readable().is_some_and(|reply| reply.decision.is_some());
+    let decided = view(finished)
+        .readable()
+        .is_some_and(|reply| reply.decision.is_some());
     let verb = match verdict {
         Verdict::Pass => "passed",
         Verdict::Block if decided => "blocked",
@@ -292,7 +373,9 @@ fn summary(spec: &HookSpec, finished: &HookFinished, verdict: Verdict) -> String
         HookAction::Builtin(_) | HookAction::Gatekeeper(_) => None,
     };
     let command = command.filter(|command| verdict != Verdict::Pass && *command != spec.name);
-    let command = command.map(|command| format!(": `{}`", first_line(&command, NAMED))).unwrap_or_default();
+    let command = command
+        .map(|command| format!(": `{}`", first_line(&command, NAMED)))
+        .unwrap_or_default();
     let end = match &finished.end {
         RunEnd::Exit(0) => String::new(),
         RunEnd::TimedOut => format!(", timed out after {}", spec.timeout.compact()),
@@ -300,8 +383,15 @@ fn summary(spec: &HookSpec, finished: &HookFinished, verdict: Verdict) -> String
             format!(", {}", end.describe())
         }
     };
-    let weight = if verdict == Verdict::Fail { "; it does not block" } else { "" };
-    format!("check `{}` {verb}{command}{end}{weight}", first_line(&spec.name, NAMED))
+    let weight = if verdict == Verdict::Fail {
+        "; it does not block"
+    } else {
+        ""
+    };
+    format!(
+        "check `{}` {verb}{command}{end}{weight}",
+        first_line(&spec.name, NAMED)
+    )
 }
 
 fn each_once<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
@@ -316,7 +406,12 @@ fn each_once<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 
 /// The parts of a record that determine the verdict.
 pub(crate) fn view(finished: &HookFinished) -> RunView<'_> {
-    RunView { end: &finished.end, stdout: &finished.stdout, stderr: &finished.stderr, reply: finished.reply.as_ref() }
+    RunView {
+        end: &finished.end,
+        stdout: &finished.stdout,
+        stderr: &finished.stderr,
+        reply: finished.reply.as_ref(),
+    }
 }
 
 impl HookFinished {
@@ -353,8 +448,12 @@ impl HookFinished {
 
     /// Instructions for repairing a failure: from a built-in hook, or the text of another one.
     fn remediation(&self) -> Option<String> {
-        let failed = self.verdict != Verdict::Pass && self.point.rules().piped_to == PipeTarget::Remediation;
-        let said = self.outcome.as_ref().and_then(|outcome| outcome.remediation.clone());
+        let failed =
+            self.verdict != Verdict::Pass && self.point.rules().piped_to == PipeTarget::Remediation;
+        let said = self
+            .outcome
+            .as_ref()
+            .and_then(|outcome| outcome.remediation.clone());
         said.or_else(|| self.framed()).filter(|_| failed)
     }
 
@@ -362,7 +461,11 @@ impl HookFinished {
     fn text(&self) -> String {
         if let Some(reply) = view(self).readable() {
             let reason = reply.reason.as_deref().filter(|_| !reply.stops);
-            return reason.into_iter().chain(reply.additional_context.as_deref()).collect::<Vec<_>>().join("\n\n");
+            return reason
+                .into_iter()
+                .chain(reply.additional_context.as_deref())
+                .collect::<Vec<_>>()
+                .join("\n\n");
         }
         match (self.stdout.trim_end(), self.stderr.trim_end()) {
             ("", "") => "(no output)".into(),
@@ -374,7 +477,12 @@ impl HookFinished {
 }
 
 /// Whether a run has output for the agent and is allowed to send it.
-pub(crate) fn is_piped(spec: &HookSpec, point: HookPoint, run: RunView<'_>, verdict: Verdict) -> bool {
+pub(crate) fn is_piped(
+    spec: &HookSpec,
+    point: HookPoint,
+    run: RunView<'_>,
+    verdict: Verdict,
+) -> bool {
     // A cut run is run again or is no longer needed.
     if point.rules().piped_to == PipeTarget::Never || *run.end == RunEnd::Cut {
         return false;
@@ -382,7 +490,8 @@ pub(crate) fn is_piped(spec: &HookSpec, point: HookPoint, run: RunView<'_>, verd
     if let Some(reply) = run.readable() {
         // A context in the JSON is addressed to the agent, whatever `pipe_output` says.
         let gives_a_reason = reply.reason.is_some() && !reply.stops;
-        let said = reply.additional_context.is_some() || (spec.pipe_output.covers(verdict) && gives_a_reason);
+        let said = reply.additional_context.is_some()
+            || (spec.pipe_output.covers(verdict) && gives_a_reason);
         return said && !reply.suppress_output;
     }
     let printed = !run.stdout.trim().is_empty() || !run.stderr.trim().is_empty();
@@ -392,7 +501,10 @@ pub(crate) fn is_piped(spec: &HookSpec, point: HookPoint, run: RunView<'_>, verd
 fn frame(point: HookPoint, hook: &str, end: &str, took: TimeSpan) -> String {
     // A name can be a whole script: the frame stays one line, so that the agent sees where it ends.
     let name = first_line(hook, usize::MAX).replace('"', "'");
-    format!("[Hook output: {point} \"{name}\" · {end} · {}]", seconds(took))
+    format!(
+        "[Hook output: {point} \"{name}\" · {end} · {}]",
+        seconds(took)
+    )
 }
 
 fn seconds(span: TimeSpan) -> String {
@@ -421,24 +533,55 @@ mod tests {
     }
 
     fn ended(end: RunEnd) -> HookFinished {
-        let running = ActiveRun { run: RunId(1), hook: "tests".into(), iteration: 1 };
-        HookFinished { end, ..HookFinished::cut(HookPoint::Stop, &running) }
+        let running = ActiveRun {
+            run: RunId(1),
+            hook: "tests".into(),
+            iteration: 1,
+        };
+        HookFinished {
+            end,
+            ..HookFinished::cut(HookPoint::Stop, &running)
+        }
     }
 
     #[test]
     fn a_check_is_summarized_by_its_name_its_command_and_its_end() {
         let said = |name: &str, end| summary(&check(name), &ended(end), Verdict::Block);
-        assert_eq!(said("tests", RunEnd::Exit(1)), "check `tests` failed: `sh test.sh`, exit 1");
-        assert_eq!(said("sh test.sh", RunEnd::Exit(101)), "check `sh test.sh` failed, exit 101");
-        assert_eq!(said("tests", RunEnd::TimedOut), "check `tests` failed: `sh test.sh`, timed out after 10m");
-        assert_eq!(said("tests", RunEnd::Signal(9)), "check `tests` failed: `sh test.sh`, signal 9");
-        let script = HookSpec { action: HookAction::Command("set -e\nmake\n".into()), ..check("tests") };
+        assert_eq!(
+            said("tests", RunEnd::Exit(1)),
+            "check `tests` failed: `sh test.sh`, exit 1"
+        );
+        assert_eq!(
+            said("sh test.sh", RunEnd::Exit(101)),
+            "check `sh test.sh` failed, exit 101"
+        );
+        assert_eq!(
+            said("tests", RunEnd::TimedOut),
+            "check `tests` failed: `sh test.sh`, timed out after 10m"
+        );
+        assert_eq!(
+            said("tests", RunEnd::Signal(9)),
+            "check `tests` failed: `sh test.sh`, signal 9"
+        );
+        let script = HookSpec {
+            action: HookAction::Command("set -e\nmake\n".into()),
+            ..check("tests")
+        };
         assert_eq!(
             summary(&script, &ended(RunEnd::Exit(1)), Verdict::Fail),
             "check `tests` failed: `set -e…`, exit 1; it does not block"
         );
-        let reply = HookReply { decision: Some(HookDecision::Block), ..HookReply::default() };
-        let decided = HookFinished { reply: Some(reply), ..ended(RunEnd::Exit(0)) };
-        assert_eq!(summary(&check("sh test.sh"), &decided, Verdict::Block), "check `sh test.sh` blocked");
+        let reply = HookReply {
+            decision: Some(HookDecision::Block),
+            ..HookReply::default()
+        };
+        let decided = HookFinished {
+            reply: Some(reply),
+            ..ended(RunEnd::Exit(0))
+        };
+        assert_eq!(
+            summary(&check("sh test.sh"), &decided, Verdict::Block),
+            "check `sh test.sh` blocked"
+        );
     }
 }

@@ -74,8 +74,14 @@ pub enum HookEvent {
 
 impl HookEvent {
     /// The kinds of its records.
-    pub(crate) const KINDS: &'static [&'static str] =
-        &["hooks_due", "hook_requested", "hook_started", "hook_finished", "hook_disabled", "hook_enabled"];
+    pub(crate) const KINDS: &'static [&'static str] = &[
+        "hooks_due",
+        "hook_requested",
+        "hook_started",
+        "hook_finished",
+        "hook_disabled",
+        "hook_enabled",
+    ];
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -105,8 +111,13 @@ pub struct HookFinished {
     pub file: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<BuiltinOutcome>,
-    /// The judgement of the run, beyond its verdict. Journals of earlier versions do not contain it.
-    #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
+    /// The judgement of the run, beyond its verdict. Journals of earlier versions do not contain
+    /// it.
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub judged: Option<RecordedJudgement>,
     /// Whether the run was cut and runs again when the session is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -1,12 +1,12 @@
 //! Selects the most informative line of a program's output about a failure.
 //!
-//! Counters, rows, gates and error messages have room for one line. All of them use this file, so they all show the
-//! same line. Both output streams count alike: many tools print their failures to standard output. What the lines of
-//! each family of tools look like is data ([`forms`]).
+//! Counters, rows, gates and error messages have room for one line. All of them use this file, so
+//! they all show the same line. Both output streams count alike: many tools print their failures to
+//! standard output. What the lines of each family of tools look like is data ([`forms`]).
 //!
 //! # Invariants
-//! - The line comes from the output, without terminal sequences, and is at most [`LINE_MAX`] characters long. If the
-//!   place of the failure is in a line nearby, it follows in brackets.
+//! - The line comes from the output, without terminal sequences, and is at most [`LINE_MAX`]
+//!   characters long. If the place of the failure is in a line nearby, it follows in brackets.
 //! - If the output contains a letter or a digit, there is a line.
 
 mod forms;
@@ -18,27 +18,43 @@ use crate::engine::{plain_text::plain_text, wording::shortened};
 /// In characters.
 const LINE_MAX: usize = 300;
 
-/// The most informative line of these outputs, in this order: the first one that says most about a failure, else the
-/// last line that is not about progress, else the last one.
+/// The most informative line of these outputs, in this order: the first one that says most about a
+/// failure, else the last line that is not about progress, else the last one.
 pub fn telling_line(outputs: &[&str]) -> Option<String> {
     let texts: Vec<String> = outputs.iter().map(|output| plain_text(output)).collect();
-    let lines: Vec<&str> =
-        texts.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| has_word(line)).collect();
+    let lines: Vec<&str> = texts
+        .iter()
+        .flat_map(|text| text.lines())
+        .map(str::trim)
+        .filter(|line| has_word(line))
+        .collect();
     let kinds: Vec<LineKind> = lines.iter().map(|line| kind_of(line)).collect();
-    let weight = kinds.iter().map(|kind| kind.weight()).max().filter(|weight| *weight > LineKind::Other.weight());
+    let weight = kinds
+        .iter()
+        .map(|kind| kind.weight())
+        .max()
+        .filter(|weight| *weight > LineKind::Other.weight());
     let best = weight.and_then(|weight| kinds.iter().position(|kind| kind.weight() == weight));
-    let last = || kinds.iter().rposition(|kind| *kind != LineKind::Noise).or_else(|| lines.len().checked_sub(1));
+    let last = || {
+        kinds
+            .iter()
+            .rposition(|kind| *kind != LineKind::Noise)
+            .or_else(|| lines.len().checked_sub(1))
+    };
     let chosen = best.or_else(last)?;
     let is_head = kinds[chosen] == LineKind::Head && chosen + 1 < lines.len();
     let chosen = if is_head { chosen + 1 } else { chosen };
     let line = shortened(lines[chosen], LINE_MAX);
-    let place = best.and_then(|_| place_of(&lines, chosen)).filter(|place| line.len() + place.len() < LINE_MAX);
+    let place = best
+        .and_then(|_| place_of(&lines, chosen))
+        .filter(|place| line.len() + place.len() < LINE_MAX);
     Some(place.map_or_else(|| line.clone(), |place| format!("{line} ({place})")))
 }
 
 /// Whether a line of this output reports a failure, rather than progress or a warning.
 pub fn looks_like_failure(output: &str) -> bool {
-    let reports = |line: &str| has_word(line) && kind_of(line).weight() >= LineKind::Summary.weight();
+    let reports =
+        |line: &str| has_word(line) && kind_of(line).weight() >= LineKind::Summary.weight();
     plain_text(output).lines().map(str::trim).any(reports)
 }
 
@@ -56,23 +72,47 @@ mod tests {
     fn short_outputs_show_what_they_say() {
         let cases = [
             ("", "fix it\n", Some("fix it")),
-            ("3 files checked\n2 do not match\n", "", Some("2 do not match")),
+            (
+                "3 files checked\n2 do not match\n",
+                "",
+                Some("2 do not match"),
+            ),
             ("1 failed", "fix it", Some("1 failed")),
-            ("test result: ok. 3 passed; 0 failed", "coverage is 70 %", Some("coverage is 70 %")),
-            ("one\ntwo\n", "    Finished `test` profile [unoptimized] target(s) in 0.1s\n", Some("two")),
+            (
+                "test result: ok. 3 passed; 0 failed",
+                "coverage is 70 %",
+                Some("coverage is 70 %"),
+            ),
+            (
+                "one\ntwo\n",
+                "    Finished `test` profile [unoptimized] target(s) in 0.1s\n",
+                Some("two"),
+            ),
             (
                 "",
                 "    Finished `test` profile [unoptimized] target(s) in 0.1s\n",
                 Some("Finished `test` profile [unoptimized] target(s) in 0.1s"),
             ),
-            ("\u{1b}[1m\u{1b}[31merror\u{1b}[0m: no\r\n", "", Some("error: no")),
+            (
+                "\u{1b}[1m\u{1b}[31merror\u{1b}[0m: no\r\n",
+                "",
+                Some("error: no"),
+            ),
             (
                 "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nValueError: bad\n",
                 "",
                 Some("ValueError: bad (a.py:1)"),
             ),
-            ("sh: 1: frobnicate: not found\ndone\n", "", Some("sh: 1: frobnicate: not found")),
-            ("a.c:1:1: warning: odd\nall done\n", "", Some("a.c:1:1: warning: odd")),
+            (
+                "sh: 1: frobnicate: not found\ndone\n",
+                "",
+                Some("sh: 1: frobnicate: not found"),
+            ),
+            (
+                "a.c:1:1: warning: odd\nall done\n",
+                "",
+                Some("a.c:1:1: warning: odd"),
+            ),
             (" \n---\n", "", None),
         ];
         for (stdout, stderr, line) in cases {
@@ -87,8 +127,14 @@ mod tests {
                 "test.cc:9: Failure\nExpected equality of these values:\n  sum(1)\n",
                 "Expected equality of these values:",
             ),
-            ("ERROR in ./src/index.js 1:0-28\nModule not found: './x'\n", "Module not found: './x'"),
-            ("not ok 1 - adds\n  error: |-\n    3 is not 4\n", "3 is not 4"),
+            (
+                "ERROR in ./src/index.js 1:0-28\nModule not found: './x'\n",
+                "Module not found: './x'",
+            ),
+            (
+                "not ok 1 - adds\n  error: |-\n    3 is not 4\n",
+                "3 is not 4",
+            ),
             (
                 "> Task :compileKotlin FAILED\ne: A.kt:3:5 Unresolved reference 'x'.\n",
                 "e: A.kt:3:5 Unresolved reference 'x'.",
@@ -97,7 +143,10 @@ mod tests {
                 "1) test adds\n   test/a_test.exs:6\n   ** (ArithmeticError) bad argument\n",
                 "** (ArithmeticError) bad argument",
             ),
-            ("Failed to compile.\n\n./a.ts:3:5\nType error: no overload\n", "Type error: no overload"),
+            (
+                "Failed to compile.\n\n./a.ts:3:5\nType error: no overload\n",
+                "Type error: no overload",
+            ),
             (
                 "2 tests, 1 passed, 1 failure\nFAIL - policy.yaml - no latest tag\n",
                 "FAIL - policy.yaml - no latest tag",

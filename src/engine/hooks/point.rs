@@ -18,11 +18,11 @@ pub enum HookPoint {
     PostIteration,
     /// When a task is completed, independently of the agent.
     OnTaskComplete,
-    /// On task events, independently of the agent. Not a point of `hooks:`: automation hooks have their own section in
-    /// the config, subscribe to events, and answer with actions.
+    /// On task events, independently of the agent. Not a point of `hooks:`: automation hooks have
+    /// their own section in the config, subscribe to events, and answer with actions.
     Automation,
-    /// After each iteration, to decide whether it was the last. Not a point of `hooks:` either: stop decisions have
-    /// their own section in the config.
+    /// After each iteration, to decide whether it was the last. Not a point of `hooks:` either:
+    /// stop decisions have their own section in the config.
     StopDecision,
     /// After a turn that failed.
     OnError,
@@ -111,27 +111,73 @@ impl HookPoint {
         Self::SessionEnd,
     ];
 
-    /// The table. Every difference between points is a column here, and no other code has point-specific rules of this
-    /// kind.
+    /// The table. Every difference between points is a column here, and no other code has
+    /// point-specific rules of this kind.
     pub const fn rules(self) -> PointRules {
         use AfterFailure::{RunTheRest, StopTheRest};
         use DecisionMode::{AllMustPass, NoEffect, TheFirstThatEndsIt};
         let (decides, after_failure, broken, piped_to) = match self {
-            Self::SessionStart | Self::PostIteration | Self::AfterSubmit | Self::AfterMerge => {
-                (NoEffect, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Pending)
-            }
-            Self::PreIteration => (NoEffect, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::ThisPrompt),
-            Self::Stop => (AllMustPass, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Feedback),
-            Self::OnTaskComplete => (NoEffect, RunTheRest, BrokenHookPolicy::HookError, PipeTarget::Pending),
-            Self::Automation => (NoEffect, RunTheRest, BrokenHookPolicy::HookError, PipeTarget::Never),
-            Self::StopDecision => (TheFirstThatEndsIt, StopTheRest, BrokenHookPolicy::Escalate, PipeTarget::NextPrompt),
-            Self::OnError => (NoEffect, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Recovery),
-            Self::BeforeSubmit | Self::BeforeMerge => {
-                (AllMustPass, StopTheRest, BrokenHookPolicy::Block, PipeTarget::Remediation)
-            }
-            Self::OnGate | Self::SessionEnd => (NoEffect, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Never),
+            Self::SessionStart | Self::PostIteration | Self::AfterSubmit | Self::AfterMerge => (
+                NoEffect,
+                RunTheRest,
+                BrokenHookPolicy::Warn,
+                PipeTarget::Pending,
+            ),
+            Self::PreIteration => (
+                NoEffect,
+                RunTheRest,
+                BrokenHookPolicy::Warn,
+                PipeTarget::ThisPrompt,
+            ),
+            Self::Stop => (
+                AllMustPass,
+                RunTheRest,
+                BrokenHookPolicy::Warn,
+                PipeTarget::Feedback,
+            ),
+            Self::OnTaskComplete => (
+                NoEffect,
+                RunTheRest,
+                BrokenHookPolicy::HookError,
+                PipeTarget::Pending,
+            ),
+            Self::Automation => (
+                NoEffect,
+                RunTheRest,
+                BrokenHookPolicy::HookError,
+                PipeTarget::Never,
+            ),
+            Self::StopDecision => (
+                TheFirstThatEndsIt,
+                StopTheRest,
+                BrokenHookPolicy::Escalate,
+                PipeTarget::NextPrompt,
+            ),
+            Self::OnError => (
+                NoEffect,
+                RunTheRest,
+                BrokenHookPolicy::Warn,
+                PipeTarget::Recovery,
+            ),
+            Self::BeforeSubmit | Self::BeforeMerge => (
+                AllMustPass,
+                StopTheRest,
+                BrokenHookPolicy::Block,
+                PipeTarget::Remediation,
+            ),
+            Self::OnGate | Self::SessionEnd => (
+                NoEffect,
+                RunTheRest,
+                BrokenHookPolicy::Warn,
+                PipeTarget::Never,
+            ),
         };
-        PointRules { decides, after_failure, broken, piped_to }
+        PointRules {
+            decides,
+            after_failure,
+            broken,
+            piped_to,
+        }
     }
 
     /// The name in the config and in records.
@@ -179,7 +225,11 @@ mod tests {
 
     #[test]
     fn only_points_that_decide_can_block() {
-        let deciding = HookPoint::ALL.map(|p| (p.rules().decides == DecisionMode::AllMustPass).then_some(p.name()));
-        assert_eq!(deciding.into_iter().flatten().collect::<Vec<_>>(), ["stop", "before_submit", "before_merge"]);
+        let deciding = HookPoint::ALL
+            .map(|p| (p.rules().decides == DecisionMode::AllMustPass).then_some(p.name()));
+        assert_eq!(
+            deciding.into_iter().flatten().collect::<Vec<_>>(),
+            ["stop", "before_submit", "before_merge"]
+        );
     }
 }

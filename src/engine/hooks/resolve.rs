@@ -1,4 +1,5 @@
-//! Which hooks are due at a point, in which order, and which ones the session has disabled or found broken.
+//! Which hooks are due at a point, in which order, and which ones the session has disabled or found
+//! broken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,10 @@ pub struct HookRef {
 
 impl HookRef {
     pub fn new(point: HookPoint, hook: &str) -> Self {
-        Self { point, hook: hook.to_owned() }
+        Self {
+            point,
+            hook: hook.to_owned(),
+        }
     }
 }
 
@@ -78,12 +82,14 @@ impl SessionPlan {
         if point == HookPoint::Automation {
             return self.automation_hook(name).map(|hook| &hook.spec);
         }
-        self.hooks_or_usual(point).iter().find(|spec| spec.name == name)
+        self.hooks_or_usual(point)
+            .iter()
+            .find(|spec| spec.name == name)
     }
 }
 
-/// The names of the hooks that run when a point is reached now, in order. Hooks that differ only in their names and
-/// priorities run once.
+/// The names of the hooks that run when a point is reached now, in order. Hooks that differ only in
+/// their names and priorities run once.
 pub(crate) fn due(plan: &SessionPlan, book: &HookState, point: HookPoint) -> Vec<String> {
     let all = plan.hooks_or_usual(point).iter();
     let enabled = each_once(all.filter(|spec| book.is_enabled(point, spec)));
@@ -91,7 +97,11 @@ pub(crate) fn due(plan: &SessionPlan, book: &HookState, point: HookPoint) -> Vec
 }
 
 /// The hooks of a point that would run if none had been disabled during the session, in order.
-pub(crate) fn due_or_disabled<'a>(plan: &'a SessionPlan, book: &HookState, point: HookPoint) -> Vec<&'a HookSpec> {
+pub(crate) fn due_or_disabled<'a>(
+    plan: &'a SessionPlan,
+    book: &HookState,
+    point: HookPoint,
+) -> Vec<&'a HookSpec> {
     let is_off = |spec: &HookSpec| spec.enabled && book.is_off(&HookRef::new(point, &spec.name));
     let all = plan.hooks_or_usual(point).iter();
     each_once(all.filter(|spec| book.is_enabled(point, spec) || is_off(spec)))

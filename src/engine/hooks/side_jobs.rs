@@ -1,15 +1,17 @@
-//! The queue of hooks that run beside the agent: those of completed tasks, and those that the user runs by hand.
+//! The queue of hooks that run beside the agent: those of completed tasks, and those that the user
+//! runs by hand.
 //!
-//! They run one at a time, in the order of the requests. Owns the queue and the failures that the user has to see.
-//! [`super::side_rules`] starts the hooks.
+//! They run one at a time, in the order of the requests. Owns the queue and the failures that the
+//! user has to see. [`super::side_rules`] starts the hooks.
 //!
 //! # Invariants
 //! - A hook that cannot run here is never added to a dispatch: every dispatch ends.
-//! - A chain of hooks that complete further tasks ends at depth [`DEEPEST`], and after [`MOST_CHAINED`] such tasks
-//!   between two prompts, with a warning.
-//! - An interrupt starts nothing here and keeps everything about tasks: it runs when the session is resumed.
-//! - A session that the agent drives itself is never stopped: where the user would have to decide, there is only a
-//!   warning.
+//! - A chain of hooks that complete further tasks ends at depth [`DEEPEST`], and after
+//!   [`MOST_CHAINED`] such tasks between two prompts, with a warning.
+//! - An interrupt starts nothing here and keeps everything about tasks: it runs when the session is
+//!   resumed.
+//! - A session that the agent drives itself is never stopped: where the user would have to decide,
+//!   there is only a warning.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -33,8 +35,8 @@ use crate::engine::{
     tasks::record::DEEPEST,
 };
 
-/// The limit of tasks completed by hooks, between two prompts, for which `on_task_complete` hooks run. Each task can
-/// cause several more, so the depth alone would allow thousands.
+/// The limit of tasks completed by hooks, between two prompts, for which `on_task_complete` hooks
+/// run. Each task can cause several more, so the depth alone would allow thousands.
 pub const MOST_CHAINED: u32 = 64;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -42,13 +44,15 @@ pub struct SideJobs {
     pub queue: VecDeque<SideJob>,
     /// The dispatch in progress.
     pub dispatch: Option<HookDispatch>,
-    /// The depth of the last started job: the length of the chain of tasks, each completed by a hook of the one before.
+    /// The depth of the last started job: the length of the chain of tasks, each completed by a
+    /// hook of the one before.
     pub depth: u32,
     /// How many jobs since the last prompt were for tasks that hooks completed.
     pub chained: u32,
     /// Completed tasks; completing one again has no effect.
     pub completed: BTreeSet<String>,
-    /// Failures that the user has not been asked about. They wait until the session can open a gate.
+    /// Failures that the user has not been asked about. They wait until the session can open a
+    /// gate.
     pub troubles: Vec<TaskHookFailure>,
 }
 
@@ -88,7 +92,9 @@ impl TaskHookFailure {
         if self.broken_for.is_some() {
             GateSubject::BrokenHook(failed)
         } else {
-            GateSubject::Escalation { failed: Some(failed) }
+            GateSubject::Escalation {
+                failed: Some(failed),
+            }
         }
     }
 }
@@ -100,13 +106,17 @@ impl SideJobs {
 
     pub(crate) fn begin(&mut self, hooks: VecDeque<String>) {
         let (mut dispatch, depth) = match self.queue.pop_front() {
-            Some(SideJob::Task { task, depth }) => {
-                (HookDispatch::reached(HookPoint::OnTaskComplete, DispatchCause::Task(task)), depth)
+            Some(SideJob::Task { task, depth }) => (
+                HookDispatch::reached(HookPoint::OnTaskComplete, DispatchCause::Task(task)),
+                depth,
+            ),
+            Some(SideJob::Again(task, _)) => (
+                HookDispatch::reached(HookPoint::OnTaskComplete, DispatchCause::Task(task)),
+                0,
+            ),
+            Some(SideJob::ByHand(hook)) => {
+                (HookDispatch::reached(hook.point, DispatchCause::ByHand), 0)
             }
-            Some(SideJob::Again(task, _)) => {
-                (HookDispatch::reached(HookPoint::OnTaskComplete, DispatchCause::Task(task)), 0)
-            }
-            Some(SideJob::ByHand(hook)) => (HookDispatch::reached(hook.point, DispatchCause::ByHand), 0),
             None => return,
         };
         self.depth = depth;
@@ -118,7 +128,8 @@ impl SideJobs {
 
     /// Ends a dispatch that has nothing left to run.
     pub(crate) fn settle(&mut self) {
-        let over = |dispatch: &HookDispatch| dispatch.running.is_none() && dispatch.next().is_none();
+        let over =
+            |dispatch: &HookDispatch| dispatch.running.is_none() && dispatch.next().is_none();
         if self.dispatch.as_ref().is_some_and(over) {
             self.dispatch = None;
         }
@@ -126,32 +137,60 @@ impl SideJobs {
 
     /// Records a failure if the last hook of a task escalated, or was broken again.
     pub(crate) fn look(&mut self, broken_again: bool) {
-        let Some(dispatch) = &self.dispatch else { return };
-        let (DispatchCause::Task(task), Some(done)) = (&dispatch.cause, dispatch.done.last()) else { return };
+        let Some(dispatch) = &self.dispatch else {
+            return;
+        };
+        let (DispatchCause::Task(task), Some(done)) = (&dispatch.cause, dispatch.done.last())
+        else {
+            return;
+        };
         let (hook, run, point) = (done.hook.clone(), done.run, dispatch.point);
         if done.judgement.escalates {
             let reason = done.needs_a_person(point);
-            self.troubles.push(TaskHookFailure { hook, run, reason, broken_for: None });
+            self.troubles.push(TaskHookFailure {
+                hook,
+                run,
+                reason,
+                broken_for: None,
+            });
         } else if broken_again {
             let reason = is_broken_again(point, &hook, None);
-            self.troubles.push(TaskHookFailure { hook, run, reason, broken_for: Some(task.clone()) });
+            self.troubles.push(TaskHookFailure {
+                hook,
+                run,
+                reason,
+                broken_for: Some(task.clone()),
+            });
         }
     }
 
-    /// The user was asked about failures. Returns whether they were failures of task hooks, and not of the lifecycle.
+    /// The user was asked about failures. Returns whether they were failures of task hooks, and not
+    /// of the lifecycle.
     pub(crate) fn asked(&mut self, run: Option<RunId>, answer: GateResponse) -> bool {
-        let Some(failure) = self.failure_of(run).cloned() else { return false };
-        let is_same = |other: &mut TaskHookFailure| other.hook == failure.hook && other.reason == failure.reason;
+        let Some(failure) = self.failure_of(run).cloned() else {
+            return false;
+        };
+        let is_same = |other: &mut TaskHookFailure| {
+            other.hook == failure.hook && other.reason == failure.reason
+        };
         let asked: Vec<TaskHookFailure> = self.troubles.extract_if(.., is_same).collect();
-        let again = asked.into_iter().filter(|_| answer == GateResponse::BrokenHook(BrokenHookAnswer::Retry));
-        let again = again.filter_map(|trouble| trouble.broken_for.map(|task| SideJob::Again(task, trouble.hook)));
+        let again = asked
+            .into_iter()
+            .filter(|_| answer == GateResponse::BrokenHook(BrokenHookAnswer::Retry));
+        let again = again.filter_map(|trouble| {
+            trouble
+                .broken_for
+                .map(|task| SideJob::Again(task, trouble.hook))
+        });
         self.queue.extend(again);
         true
     }
 
     /// The failure of that run, if it is one of a task's hooks.
     fn failure_of(&self, run: Option<RunId>) -> Option<&TaskHookFailure> {
-        self.troubles.iter().find(|failure| Some(failure.run) == run)
+        self.troubles
+            .iter()
+            .find(|failure| Some(failure.run) == run)
     }
 
     /// The run of the first failure that a gate about this hook can mean.
@@ -163,15 +202,23 @@ impl SideJobs {
     /// Queues the hooks of a completed task. Completing a task again has no effect.
     pub(crate) fn task_completed(&mut self, id: &str, content: &str, depth: u32, hooks_run: bool) {
         if self.completed.insert(id.to_owned()) && hooks_run {
-            let task = TaskFacts { id: id.to_owned(), content: content.to_owned() };
+            let task = TaskFacts {
+                id: id.to_owned(),
+                content: content.to_owned(),
+            };
             self.queue.push_back(SideJob::Task { task, depth });
         }
     }
 
     /// Discards hooks that the user wanted to run and that have not been started.
     pub(crate) fn drop_by_hand(&mut self) {
-        self.queue.retain(|errand| !matches!(errand, SideJob::ByHand(_)));
-        if let Some(dispatch) = self.dispatch.as_mut().filter(|dispatch| dispatch.cause == DispatchCause::ByHand) {
+        self.queue
+            .retain(|errand| !matches!(errand, SideJob::ByHand(_)));
+        if let Some(dispatch) = self
+            .dispatch
+            .as_mut()
+            .filter(|dispatch| dispatch.cause == DispatchCause::ByHand)
+        {
             dispatch.queue = Some(VecDeque::new());
         }
         self.settle();
@@ -190,14 +237,17 @@ impl SideJobs {
 
     /// The completed tasks whose hooks have not all run.
     pub fn tasks(&self) -> impl Iterator<Item = &str> {
-        let begun = self.dispatch.as_ref().and_then(|dispatch| match &dispatch.cause {
-            DispatchCause::Task(task) => Some(&task.id),
-            DispatchCause::Lifecycle
-            | DispatchCause::Error(_)
-            | DispatchCause::Gate(_)
-            | DispatchCause::ByHand
-            | DispatchCause::Verification => None,
-        });
+        let begun = self
+            .dispatch
+            .as_ref()
+            .and_then(|dispatch| match &dispatch.cause {
+                DispatchCause::Task(task) => Some(&task.id),
+                DispatchCause::Lifecycle
+                | DispatchCause::Error(_)
+                | DispatchCause::Gate(_)
+                | DispatchCause::ByHand
+                | DispatchCause::Verification => None,
+            });
         let queued = self.queue.iter().filter_map(|errand| match errand {
             SideJob::Task { task, .. } | SideJob::Again(task, _) => Some(&task.id),
             SideJob::ByHand(_) => None,
@@ -225,7 +275,11 @@ impl SideJobs {
     pub(crate) fn hooks_left(&self) -> Option<Event> {
         let tasks: Vec<&str> = self.tasks().collect();
         let first = tasks.first()?;
-        let of = if tasks.len() == 1 { format!("task {first}") } else { format!("{} tasks", tasks.len()) };
+        let of = if tasks.len() == 1 {
+            format!("task {first}")
+        } else {
+            format!("{} tasks", tasks.len())
+        };
         Some(Event::warning(format!(
             "the on_task_complete hooks of {of} have not run; they run when you resume the session"
         )))

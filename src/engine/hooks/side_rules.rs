@@ -35,18 +35,25 @@ pub struct SideRules<'a> {
 }
 
 impl SideRules<'_> {
-    /// The gate for the escalation of an agent loop, if no stop evaluation follows that could handle it: the turn failed,
-    /// or the session's loop has ended.
+    /// The gate for the escalation of an agent loop, if no stop evaluation follows that could
+    /// handle it: the turn failed, or the session's loop has ended.
     pub(crate) fn take_up_a_loop(self) -> Option<EngineOutput> {
         let (_, _, reason) = self.stop.escalated.as_ref()?;
-        Some(self.gates.open_gate(GateSubject::Escalation { failed: None }, reason.clone()))
+        Some(
+            self.gates
+                .open_gate(GateSubject::Escalation { failed: None }, reason.clone()),
+        )
     }
 
     pub(crate) fn proceed_gate_hooks(self) -> EngineOutput {
-        let GateHooks { waiting, dispatch, .. } = &self.gate_hooks;
+        let GateHooks {
+            waiting, dispatch, ..
+        } = &self.gate_hooks;
         match (dispatch, waiting.front()) {
             (Some(dispatch), _) if dispatch.running.is_none() => {
-                dispatch.next().map_or_else(EngineOutput::default, |hook| self.hook_rules.start_hook(dispatch, hook))
+                dispatch.next().map_or_else(EngineOutput::default, |hook| {
+                    self.hook_rules.start_hook(dispatch, hook)
+                })
             }
             (None, Some(notice)) => {
                 let mut hooks = resolve::due(self.plan, self.hooks, HookPoint::OnGate);
@@ -77,15 +84,25 @@ impl SideRules<'_> {
 
     /// The gate for a failed task hook.
     pub(crate) fn take_up_trouble(self) -> Option<EngineOutput> {
-        let hook_of = |trouble: &TaskHookFailure| HookRef::new(HookPoint::OnTaskComplete, &trouble.hook);
+        let hook_of =
+            |trouble: &TaskHookFailure| HookRef::new(HookPoint::OnTaskComplete, &trouble.hook);
         let matters = |trouble: &TaskHookFailure| {
-            let is_still_broken =
-                || self.presence == UserPresence::Attended && self.hooks.is_broken_again(&hook_of(trouble));
+            let is_still_broken = || {
+                self.presence == UserPresence::Attended
+                    && self.hooks.is_broken_again(&hook_of(trouble))
+            };
             trouble.broken_for.is_none() || is_still_broken()
         };
-        let mut waiting = self.side.troubles.iter().filter(|trouble| !self.hooks.is_off(&hook_of(trouble)));
+        let mut waiting = self
+            .side
+            .troubles
+            .iter()
+            .filter(|trouble| !self.hooks.is_off(&hook_of(trouble)));
         let failure = waiting.find(|trouble| matters(trouble))?;
-        Some(self.gates.open_gate(failure.subject(), failure.reason.clone()))
+        Some(
+            self.gates
+                .open_gate(failure.subject(), failure.reason.clone()),
+        )
     }
 
     pub(crate) fn proceed_side(self) -> EngineOutput {
@@ -94,25 +111,30 @@ impl SideRules<'_> {
         }
         match (&self.side.dispatch, self.side.queue.front()) {
             (Some(dispatch), _) if dispatch.running.is_none() => {
-                dispatch.next().map_or_else(EngineOutput::default, |hook| self.hook_rules.start_hook(dispatch, hook))
+                dispatch.next().map_or_else(EngineOutput::default, |hook| {
+                    self.hook_rules.start_hook(dispatch, hook)
+                })
             }
             (None, Some(errand)) => {
                 // Recorded even if no hook is left: the record removes the job from the queue.
                 let (point, hooks, task) = match errand {
                     SideJob::Task { task, depth } if self.side.is_cut(*depth) => {
-                        return EngineOutput::record(Event::warning(cut_off(&task.id, *depth))).and(Event::Hook(
-                            HookEvent::Due {
+                        return EngineOutput::record(Event::warning(cut_off(&task.id, *depth)))
+                            .and(Event::Hook(HookEvent::Due {
                                 point: HookPoint::OnTaskComplete,
                                 iteration: Some(self.iterations.current),
                                 hooks: Vec::new(),
                                 task: Some(task.id.clone()),
                                 by_hand: false,
-                            },
-                        ));
+                            }));
                     }
                     SideJob::Task { task, .. } => {
                         let point = HookPoint::OnTaskComplete;
-                        (point, resolve::due(self.plan, self.hooks, point), Some(task.id.clone()))
+                        (
+                            point,
+                            resolve::due(self.plan, self.hooks, point),
+                            Some(task.id.clone()),
+                        )
                     }
                     SideJob::Again(task, again) => {
                         let point = HookPoint::OnTaskComplete;
@@ -122,11 +144,21 @@ impl SideRules<'_> {
                     }
                     SideJob::ByHand(HookRef { point, hook }) => {
                         let runs = self.beside.runs_beside(*point, hook);
-                        (*point, runs.then(|| hook.clone()).into_iter().collect(), None)
+                        (
+                            *point,
+                            runs.then(|| hook.clone()).into_iter().collect(),
+                            None,
+                        )
                     }
                 };
                 let (iteration, by_hand) = (Some(self.iterations.current), task.is_none());
-                EngineOutput::record(Event::Hook(HookEvent::Due { point, iteration, hooks, task, by_hand }))
+                EngineOutput::record(Event::Hook(HookEvent::Due {
+                    point,
+                    iteration,
+                    hooks,
+                    task,
+                    by_hand,
+                }))
             }
             (Some(_) | None, _) => EngineOutput::default(),
         }

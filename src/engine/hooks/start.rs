@@ -1,4 +1,5 @@
-//! Starts hooks with the facts that their point offers, and opens the gates for broken and escalating ones.
+//! Starts hooks with the facts that their point offers, and opens the gates for broken and
+//! escalating ones.
 
 use crate::engine::{
     effect::{Effect, GateFacts, GateState, HookFacts, HookJob, SubmissionFacts, TaskFacts},
@@ -41,20 +42,35 @@ pub struct HookRules<'a> {
 impl<'a> HookRules<'a> {
     /// How many times the agent repaired something, at the points of a pipeline.
     pub(crate) fn repairs_at(self, point: HookPoint) -> Option<u32> {
-        PipelineKind::of(point).map(|_| self.pipelines.course.as_ref().map_or(0, |course| course.used))
+        PipelineKind::of(point).map(|_| {
+            self.pipelines
+                .course
+                .as_ref()
+                .map_or(0, |course| course.used)
+        })
     }
 
-    /// The task that the work is about: the one in progress, or else the one that was completed last.
+    /// The task that the work is about: the one in progress, or else the one that was completed
+    /// last.
     pub(crate) fn task_at(self, point: HookPoint) -> Option<TaskFacts> {
         PipelineKind::of(point)?;
-        self.task_of_the_work().map(|task| TaskFacts { id: task.id.clone(), content: task.goal.clone() })
+        self.task_of_the_work().map(|task| TaskFacts {
+            id: task.id.clone(),
+            content: task.goal.clone(),
+        })
     }
 
     pub(crate) fn task_of_the_work(self) -> Option<&'a Task> {
         let tasks = self.tasks.graph.tasks();
         let mut active = tasks.iter().filter(|task| task.is_worked_on_here());
         let only = active.next().filter(|_| active.next().is_none());
-        only.or_else(|| tasks.iter().max_by_key(|task| task.completed).filter(|task| task.completed.is_some())).copied()
+        only.or_else(|| {
+            tasks
+                .iter()
+                .max_by_key(|task| task.completed)
+                .filter(|task| task.completed.is_some())
+        })
+        .copied()
     }
 
     pub(crate) fn submission_at(self, point: HookPoint) -> Option<Box<SubmissionFacts>> {
@@ -62,26 +78,54 @@ impl<'a> HookRules<'a> {
         let task = self.task_of_the_work();
         let goal = task.map_or(&self.began.prompt, |task| &task.goal);
         let deliverables = task.map_or(&[][..], |task| task.deliverables.as_slice());
-        let list: String = deliverables.iter().map(|deliverable| format!("\n- {deliverable}")).collect();
+        let list: String = deliverables
+            .iter()
+            .map(|deliverable| format!("\n- {deliverable}"))
+            .collect();
         let submit = &self.plan.submit;
         Some(Box::new(SubmissionFacts {
             task: self.task_at(point),
-            task_type: task.and_then(|task| task.kind.clone()).or_else(|| self.plan.task_type.clone()),
+            task_type: task
+                .and_then(|task| task.kind.clone())
+                .or_else(|| self.plan.task_type.clone()),
             title: title(goal),
-            body: if list.is_empty() { goal.clone() } else { format!("{goal}\n{list}") },
+            body: if list.is_empty() {
+                goal.clone()
+            } else {
+                format!("{goal}\n{list}")
+            },
             base_branch: submit.base_branch.clone(),
             pr_command: submit.pr_command.clone(),
             test_command: submit.test_command.clone(),
             remote: submit.remote.clone(),
-            reviews: self.pipelines.course.iter().flat_map(|course| course.reviews.values().cloned()).collect(),
-            reviewed: self.pipelines.course.as_ref().and_then(|course| course.reviewed.clone()),
-            repaired: self.pipelines.course.as_ref().is_some_and(|course| course.repaired),
+            reviews: self
+                .pipelines
+                .course
+                .iter()
+                .flat_map(|course| course.reviews.values().cloned())
+                .collect(),
+            reviewed: self
+                .pipelines
+                .course
+                .as_ref()
+                .and_then(|course| course.reviewed.clone()),
+            repaired: self
+                .pipelines
+                .course
+                .as_ref()
+                .is_some_and(|course| course.repaired),
         }))
     }
 
     /// The facts about the open gate.
     pub(crate) fn open_gate_facts(self) -> Option<GateFacts> {
-        let Gate { id, subject, reason, choices, .. } = self.gates.open.as_ref()?;
+        let Gate {
+            id,
+            subject,
+            reason,
+            choices,
+            ..
+        } = self.gates.open.as_ref()?;
         Some(GateFacts {
             gate: *id,
             about: subject.kind(),
@@ -97,10 +141,14 @@ impl<'a> HookRules<'a> {
         })
     }
 
-    /// The facts for a hook that starts now: the gate may have closed while an earlier hook was running.
+    /// The facts for a hook that starts now: the gate may have closed while an earlier hook was
+    /// running.
     pub(crate) fn gate_facts_now(self, facts: &GateFacts) -> GateFacts {
         let is_open = self.gates.open_gate_named(facts.gate).is_some();
-        GateFacts { waits_for_user: facts.waits_for_user && is_open, ..facts.clone() }
+        GateFacts {
+            waits_for_user: facts.waits_for_user && is_open,
+            ..facts.clone()
+        }
     }
 
     /// Records which hooks will run at a point. Empty if there are none.
@@ -110,33 +158,53 @@ impl<'a> HookRules<'a> {
             return EngineOutput::default();
         }
         let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
-        EngineOutput::record(Event::Hook(HookEvent::Due { point, iteration, hooks, task: None, by_hand: false }))
+        EngineOutput::record(Event::Hook(HookEvent::Due {
+            point,
+            iteration,
+            hooks,
+            task: None,
+            by_hand: false,
+        }))
     }
 
     pub(crate) fn start_hook(self, dispatch: &HookDispatch, hook: &str) -> EngineOutput {
-        let Some(spec) = self.plan.hook(dispatch.point, hook) else { return EngineOutput::default() };
+        let Some(spec) = self.plan.hook(dispatch.point, hook) else {
+            return EngineOutput::default();
+        };
         let run = self.hooks.last_run.next();
         let facts = self.facts(dispatch);
         let attempt = facts.attempt.unwrap_or(0);
         let output_limit = match spec.action {
             HookAction::Gatekeeper(_) => CHANGE_LIMIT,
-            HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) => self.plan.output_limit,
+            HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) => {
+                self.plan.output_limit
+            }
         };
-        let job = HookJob { run, point: dispatch.point, hook: spec.clone(), output_limit, facts };
+        let job = HookJob {
+            run,
+            point: dispatch.point,
+            hook: spec.clone(),
+            output_limit,
+            facts,
+        };
         EngineOutput::record(Event::Hook(HookEvent::Started {
             run,
             point: dispatch.point,
             hook: hook.to_owned(),
             iteration: self.iterations.current,
             attempt,
-            beside: self.beside.dispatches_beside().any(|beside| beside == dispatch),
+            beside: self
+                .beside
+                .dispatches_beside()
+                .any(|beside| beside == dispatch),
             of: None,
         }))
         .then(Effect::RunHook(Box::new(job)))
     }
 
     pub(crate) fn facts(self, dispatch: &HookDispatch) -> HookFacts {
-        let offered = |name| crate::engine::hooks::template::offered(dispatch.point).contains(&name);
+        let offered =
+            |name| crate::engine::hooks::template::offered(dispatch.point).contains(&name);
         let mut facts = HookFacts::default();
         match &dispatch.cause {
             DispatchCause::ByHand if dispatch.point == HookPoint::OnGate => {
@@ -152,7 +220,8 @@ impl<'a> HookRules<'a> {
         HookFacts {
             session: self.name.to_owned(),
             iteration: offered("iteration").then_some(self.iterations.current),
-            attempt: offered("attempt").then(|| self.repairs_at(dispatch.point).unwrap_or(self.retry.used)),
+            attempt: offered("attempt")
+                .then(|| self.repairs_at(dispatch.point).unwrap_or(self.retry.used)),
             agent_output: (!self.turns.said.is_empty()).then(|| self.turns.said.clone()),
             files_modified: self.iterations.files_offered(dispatch.point),
             submission: self.submission_at(dispatch.point),
@@ -160,8 +229,9 @@ impl<'a> HookRules<'a> {
         }
     }
 
-    /// The hook that just broke, if the user has to decide about it: a check that cannot start, at once; another hook
-    /// that broke for at least the second time in a row, if the session is attended.
+    /// The hook that just broke, if the user has to decide about it: a check that cannot start, at
+    /// once; another hook that broke for at least the second time in a row, if the session is
+    /// attended.
     pub(crate) fn broken_again(self, dispatch: &'a HookDispatch) -> Option<&'a FinishedRun> {
         let last = dispatch.done.last().filter(|done| done.judgement.broken)?;
         let hook = HookRef::new(dispatch.point, &last.hook);
@@ -169,22 +239,26 @@ impl<'a> HookRules<'a> {
             return (!last.advisory && !self.hooks.is_off(&hook)).then_some(last);
         }
         // The points of a pipeline have their own gate for failures.
-        let elsewhere = dispatch.point == HookPoint::SessionEnd || PipelineKind::of(dispatch.point).is_some();
+        let elsewhere =
+            dispatch.point == HookPoint::SessionEnd || PipelineKind::of(dispatch.point).is_some();
         let asks = self.presence == UserPresence::Attended && !elsewhere;
         (self.hooks.is_broken_again(&hook) && asks && !self.hooks.is_off(&hook)).then_some(last)
     }
 
     /// The gate for a hook that needs the user, unless the user was already asked.
     pub(crate) fn escalate_failures(self, dispatch: &HookDispatch) -> Option<EngineOutput> {
-        let asked = dispatch.was_asked(DispatchQuestion::Escalation) || dispatch.point == HookPoint::SessionEnd;
-        let failed = dispatch
-            .done
-            .iter()
-            .find(|done| done.judgement.escalates && !self.hooks.is_off(&HookRef::new(dispatch.point, &done.hook)))?;
+        let asked = dispatch.was_asked(DispatchQuestion::Escalation)
+            || dispatch.point == HookPoint::SessionEnd;
+        let failed = dispatch.done.iter().find(|done| {
+            done.judgement.escalates
+                && !self.hooks.is_off(&HookRef::new(dispatch.point, &done.hook))
+        })?;
         let reason = || failed.needs_a_person(dispatch.point);
         (!asked).then(|| {
             self.gates.open_gate(
-                GateSubject::Escalation { failed: Some(GateSubject::failed_hook(&failed.hook, failed.run)) },
+                GateSubject::Escalation {
+                    failed: Some(GateSubject::failed_hook(&failed.hook, failed.run)),
+                },
                 reason(),
             )
         })

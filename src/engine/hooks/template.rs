@@ -1,21 +1,25 @@
 //! `{{name}}` in a command line: which names exist, and how they are replaced.
 //!
-//! A placeholder becomes a reference to the environment variable with the value, quoted for its position: `{{error}}`
-//! is `"${CREEL_ERROR-}"` bare, `'"${CREEL_ERROR-}"'` inside '…', `${CREEL_ERROR-}` inside "…". The runner of the
-//! command sets the variable ([`variable`]); a variable that is not set reads as empty text.
+//! A placeholder becomes a reference to the environment variable with the value, quoted for its
+//! position: `{{error}}` is `"${CREEL_ERROR-}"` bare, `'"${CREEL_ERROR-}"'` inside '…',
+//! `${CREEL_ERROR-}` inside "…". The runner of the command sets the variable ([`variable`]); a
+//! variable that is not set reads as empty text.
 //!
-//! Rejected design: quoting the value and writing it into the command. Every mistake in parsing the shell's grammar
-//! would then let an agent run commands, and the command and its values together would have to fit into one argument of
-//! 128 KiB. This way a mistake can at worst split a word, and each value has 128 KiB of its own.
+//! Rejected design: quoting the value and writing it into the command. Every mistake in parsing the
+//! shell's grammar would then let an agent run commands, and the command and its values together
+//! would have to fit into one argument of 128 KiB. This way a mistake can at worst split a word,
+//! and each value has 128 KiB of its own.
 //!
-//! Does not set variables and does not know values: see `crate::hooks`. [`shell`] determines a placeholder's position.
+//! Does not set variables and does not know values: see `crate::hooks`. [`shell`] determines a
+//! placeholder's position.
 //!
 //! # Invariants
-//! - A value is data, never code: it is not part of the command text, and the shell expands it once.
+//! - A value is data, never code: it is not part of the command text, and the shell expands it
+//!   once.
 //! - A value is not searched for further placeholders.
-//! - A position where this cannot be guaranteed is refused, with a suggestion. creel does not control what a *program*
-//!   does with its argument or input; only programs that are known to read it as code (`sh -c`, `eval`, `ssh`,
-//!   `| python`) are refused: see [`simple_command`].
+//! - A position where this cannot be guaranteed is refused, with a suggestion. creel does not
+//!   control what a *program* does with its argument or input; only programs that are known to read
+//!   it as code (`sh -c`, `eval`, `ssh`, `| python`) are refused: see [`simple_command`].
 
 mod shell;
 mod simple_command;
@@ -33,9 +37,9 @@ pub struct Placeholder {
     pub range: Range<usize>,
 }
 
-/// All placeholders of a text. Braces around anything but one plain name, the output of a workflow step
-/// (`{{steps.build.stdout}}`) or a part of its context (`{{context.version}}`) are ordinary text (`{{.Names}}`,
-/// `{{ a b }}`), since other programs have templates too.
+/// All placeholders of a text. Braces around anything but one plain name, the output of a workflow
+/// step (`{{steps.build.stdout}}`) or a part of its context (`{{context.version}}`) are ordinary
+/// text (`{{.Names}}`, `{{ a b }}`), since other programs have templates too.
 pub fn placeholders(text: &str) -> Vec<Placeholder> {
     in_braces(text, is_name)
 }
@@ -43,7 +47,9 @@ pub fn placeholders(text: &str) -> Vec<Placeholder> {
 /// Dotted names in braces that are no placeholders, such as `{{contxt.version}}`.
 pub fn lookalikes(text: &str) -> Vec<Placeholder> {
     let is_part = |part: &str| is_plain_name(&part.replace('-', "_"));
-    in_braces(text, |name| name.contains('.') && name.split('.').all(is_part) && !is_name(name))
+    in_braces(text, |name| {
+        name.contains('.') && name.split('.').all(is_part) && !is_name(name)
+    })
 }
 
 fn in_braces(text: &str, is_wanted: impl Fn(&str) -> bool) -> Vec<Placeholder> {
@@ -51,10 +57,15 @@ fn in_braces(text: &str, is_wanted: impl Fn(&str) -> bool) -> Vec<Placeholder> {
     let mut from = 0;
     while let Some(open) = text[from..].find("{{").map(|i| from + i) {
         let inside = open + 2;
-        let Some(close) = text[inside..].find("}}").map(|i| inside + i) else { break };
+        let Some(close) = text[inside..].find("}}").map(|i| inside + i) else {
+            break;
+        };
         let name = text[inside..close].trim_matches([' ', '\t']);
         if is_wanted(name) {
-            found.push(Placeholder { name: name.to_owned(), range: open..close + 2 });
+            found.push(Placeholder {
+                name: name.to_owned(),
+                range: open..close + 2,
+            });
             from = close + 2;
         } else {
             from = open + 1;
@@ -76,7 +87,9 @@ fn is_name(text: &str) -> bool {
         });
     }
     if let Some(path) = text.strip_prefix("context.") {
-        return path.split('.').all(|key| !key.is_empty() && key.chars().all(|c| plain(c) || c == '-'));
+        return path
+            .split('.')
+            .all(|key| !key.is_empty() && key.chars().all(|c| plain(c) || c == '-'));
     }
     is_plain_name(text)
 }
@@ -87,13 +100,23 @@ fn is_plain_name(text: &str) -> bool {
 }
 
 /// The placeholders of a command that opens a pull request.
-pub const PULL_REQUEST: &[&str] = &["title", "body", "body_file", "base", "branch", "remote", "commit"];
+pub const PULL_REQUEST: &[&str] = &[
+    "title",
+    "body",
+    "body_file",
+    "base",
+    "branch",
+    "remote",
+    "commit",
+];
 
 /// The placeholders that are available at a point.
 pub const fn offered(point: HookPoint) -> &'static [&'static str] {
     match point {
         HookPoint::SessionStart | HookPoint::SessionEnd => &["session"],
-        HookPoint::PreIteration | HookPoint::PostIteration | HookPoint::StopDecision => &["session", "iteration"],
+        HookPoint::PreIteration | HookPoint::PostIteration | HookPoint::StopDecision => {
+            &["session", "iteration"]
+        }
         HookPoint::Stop => &["session", "iteration", "attempt"],
         HookPoint::OnError => &["session", "iteration", "error"],
         HookPoint::OnGate => &[
@@ -108,26 +131,34 @@ pub const fn offered(point: HookPoint) -> &'static [&'static str] {
             "choice",
             "by",
         ],
-        HookPoint::OnTaskComplete | HookPoint::Automation => &["session", "iteration", "task_id", "task_content"],
-        HookPoint::BeforeSubmit | HookPoint::BeforeMerge => &["session", "task_id", "task_content", "attempt"],
+        HookPoint::OnTaskComplete | HookPoint::Automation => {
+            &["session", "iteration", "task_id", "task_content"]
+        }
+        HookPoint::BeforeSubmit | HookPoint::BeforeMerge => {
+            &["session", "task_id", "task_content", "attempt"]
+        }
         HookPoint::AfterSubmit | HookPoint::AfterMerge => &["session", "task_id", "task_content"],
     }
 }
 
 /// The environment variable of a placeholder.
 pub fn variable(name: &str) -> String {
-    format!("CREEL_{}", name.to_ascii_uppercase().replace(['.', '-'], "_"))
+    format!(
+        "CREEL_{}",
+        name.to_ascii_uppercase().replace(['.', '-'], "_")
+    )
 }
 
-/// The command line with every placeholder replaced by a reference to its variable. Braces that are not a placeholder
-/// stay as they are, and so does a placeholder in a comment. Needs no values, so it also checks a command before
-/// anything runs.
+/// The command line with every placeholder replaced by a reference to its variable. Braces that are
+/// not a placeholder stay as they are, and so does a placeholder in a comment. Needs no values, so
+/// it also checks a command before anything runs.
 pub fn expand(text: &str) -> Result<String, TemplateError> {
     shell::expand(text)
 }
 
-/// Checks the arguments of a program that runs without a shell. Each value is (a part of) one argument, so only two places
-/// are refused: the program itself, which a value would choose, and an argument that the program runs as code.
+/// Checks the arguments of a program that runs without a shell. Each value is (a part of) one
+/// argument, so only two places are refused: the program itself, which a value would choose, and an
+/// argument that the program runs as code.
 pub fn check_arguments(arguments: &[String]) -> Result<(), (usize, TemplateError)> {
     let mut command = simple_command::SimpleCommand::default();
     for (index, argument) in arguments.iter().enumerate() {
@@ -135,7 +166,9 @@ pub fn check_arguments(arguments: &[String]) -> Result<(), (usize, TemplateError
             command.word = Some(argument[..placeholder.range.start].to_owned());
             let place = match index {
                 0 => Some(UnsafePosition::Program),
-                _ if !shell::is_plain(&placeholder.name) && command.is_code() => Some(UnsafePosition::OtherShell),
+                _ if !shell::is_plain(&placeholder.name) && command.is_code() => {
+                    Some(UnsafePosition::OtherShell)
+                }
                 _ => None,
             };
             if let Some(place) = place {
@@ -148,8 +181,8 @@ pub fn check_arguments(arguments: &[String]) -> Result<(), (usize, TemplateError
     Ok(())
 }
 
-/// The text with every placeholder replaced by its value. Values are not searched for placeholders, and a placeholder
-/// without a value stays.
+/// The text with every placeholder replaced by its value. Values are not searched for placeholders,
+/// and a placeholder without a value stays.
 pub fn fill(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut filled = String::new();
     let mut from = 0;
@@ -201,15 +234,23 @@ impl fmt::Display for TemplateError {
         let name = &self.placeholder.name;
         let variable = variable(name);
         let (place, way_out) = match self.place {
-            UnsafePosition::AfterBackslash => ("right after a backslash", "remove the backslash, or use"),
-            UnsafePosition::AfterDollar => ("right after a dollar sign", "write \\$ for a dollar sign, or use"),
+            UnsafePosition::AfterBackslash => {
+                ("right after a backslash", "remove the backslash, or use")
+            }
+            UnsafePosition::AfterDollar => (
+                "right after a dollar sign",
+                "write \\$ for a dollar sign, or use",
+            ),
             UnsafePosition::Backquotes => ("inside `…`", "write $(…) instead, or use"),
             UnsafePosition::Parameter => ("inside ${…}", "use"),
-            UnsafePosition::Arithmetic => ("inside $((…))", "check that it is a number first, with"),
-            UnsafePosition::HereDelimiter => ("in the end mark of a here-document", "use"),
-            UnsafePosition::QuotedHere => {
-                ("in a here-document with a quoted end mark", "write the mark without quotes, or use")
+            UnsafePosition::Arithmetic => {
+                ("inside $((…))", "check that it is a number first, with")
             }
+            UnsafePosition::HereDelimiter => ("in the end mark of a here-document", "use"),
+            UnsafePosition::QuotedHere => (
+                "in a here-document with a quoted end mark",
+                "write the mark without quotes, or use",
+            ),
             UnsafePosition::MixedHere => ("in a here-document with other expansions", "use"),
             UnsafePosition::OtherShell => {
                 return write!(
@@ -220,11 +261,20 @@ impl fmt::Display for TemplateError {
                 );
             }
             UnsafePosition::Program => {
-                return write!(f, "{{{{{name}}}}} cannot name the program: a value would choose what runs");
+                return write!(
+                    f,
+                    "{{{{{name}}}}} cannot name the program: a value would choose what runs"
+                );
             }
-            UnsafePosition::Unclear => ("here, after syntax that shells read in different ways", "use"),
+            UnsafePosition::Unclear => (
+                "here, after syntax that shells read in different ways",
+                "use",
+            ),
         };
-        write!(f, "{{{{{name}}}}} cannot be {place}: {way_out} \"${variable}\"")
+        write!(
+            f,
+            "{{{{{name}}}}} cannot be {place}: {way_out} \"${variable}\""
+        )
     }
 }
 
@@ -239,15 +289,26 @@ mod tests {
     }
 
     fn refused(text: &str) -> UnsafePosition {
-        expand(text).expect_err("a place that cannot be quoted").place
+        expand(text)
+            .expect_err("a place that cannot be quoted")
+            .place
     }
 
     #[test]
     fn a_placeholder_is_quoted_for_the_place_where_it_stands() {
         assert_eq!(expanded("a {{error}} b"), r#"a "${CREEL_ERROR-}" b"#);
-        assert_eq!(expanded("a 'x {{ error }} y'"), r#"a 'x '"${CREEL_ERROR-}"' y'"#);
-        assert_eq!(expanded(r#"a "x {{error}} y""#), r#"a "x ${CREEL_ERROR-} y""#);
-        assert_eq!(expanded(r#"a "$(b {{error}} "{{error}}")""#), r#"a "$(b "${CREEL_ERROR-}" "${CREEL_ERROR-}")""#);
+        assert_eq!(
+            expanded("a 'x {{ error }} y'"),
+            r#"a 'x '"${CREEL_ERROR-}"' y'"#
+        );
+        assert_eq!(
+            expanded(r#"a "x {{error}} y""#),
+            r#"a "x ${CREEL_ERROR-} y""#
+        );
+        assert_eq!(
+            expanded(r#"a "$(b {{error}} "{{error}}")""#),
+            r#"a "$(b "${CREEL_ERROR-}" "${CREEL_ERROR-}")""#
+        );
         assert_eq!(expanded(r#"a \"{{error}}\""#), r#"a \""${CREEL_ERROR-}"\""#);
         assert_eq!(
             expanded("cat <<E\n{{error}}\nE\na {{error}}"),
@@ -270,33 +331,64 @@ mod tests {
 
     #[test]
     fn what_a_step_said_has_a_variable_of_its_own() {
-        assert_eq!(expanded("a {{steps.build-all.stdout}}"), r#"a "${CREEL_STEPS_BUILD_ALL_STDOUT-}""#);
-        for text in ["{{steps.x}}", "{{steps..x}}", "{{steps.a.b.c}}", "{{steps.$x.y}}"] {
+        assert_eq!(
+            expanded("a {{steps.build-all.stdout}}"),
+            r#"a "${CREEL_STEPS_BUILD_ALL_STDOUT-}""#
+        );
+        for text in [
+            "{{steps.x}}",
+            "{{steps..x}}",
+            "{{steps.a.b.c}}",
+            "{{steps.$x.y}}",
+        ] {
             assert_eq!(expanded(text), text);
         }
     }
 
     #[test]
     fn a_part_of_the_context_is_a_placeholder_and_what_looks_like_one_is_found() {
-        assert_eq!(expanded("a {{context.items.0.name}}"), r#"a "${CREEL_CONTEXT_ITEMS_0_NAME-}""#);
-        let found = |text: &str| lookalikes(text).into_iter().map(|found| found.name).collect::<Vec<_>>();
-        assert_eq!(found("{{contxt.word}} {{ steps.x }} {{context.a}} {{a}}"), ["contxt.word", "steps.x"]);
-        assert_eq!(found("{{.Names}} {{json .State}} {{context.}} {{a..b}} {{context.$x}}"), [""; 0]);
+        assert_eq!(
+            expanded("a {{context.items.0.name}}"),
+            r#"a "${CREEL_CONTEXT_ITEMS_0_NAME-}""#
+        );
+        let found = |text: &str| {
+            lookalikes(text)
+                .into_iter()
+                .map(|found| found.name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            found("{{contxt.word}} {{ steps.x }} {{context.a}} {{a}}"),
+            ["contxt.word", "steps.x"]
+        );
+        assert_eq!(
+            found("{{.Names}} {{json .State}} {{context.}} {{a..b}} {{context.$x}}"),
+            [""; 0]
+        );
     }
 
     #[test]
     fn what_is_no_placeholder_stays() {
-        for text in
-            ["docker ps --format '{{.Names}}'", "a # not {{here}}", "echo {{ a b }} ${x:-{}} $((1+2)) `b`", "{{"]
-        {
+        for text in [
+            "docker ps --format '{{.Names}}'",
+            "a # not {{here}}",
+            "echo {{ a b }} ${x:-{}} $((1+2)) `b`",
+            "{{",
+        ] {
             assert_eq!(expanded(text), text);
         }
     }
 
     #[test]
     fn a_number_may_be_calculated_with() {
-        assert_eq!(expanded("echo $(({{iteration}} + 1))"), "echo $((${CREEL_ITERATION-} + 1))");
-        assert_eq!(refused("echo $(({{error}} + 1))"), UnsafePosition::Arithmetic);
+        assert_eq!(
+            expanded("echo $(({{iteration}} + 1))"),
+            "echo $((${CREEL_ITERATION-} + 1))"
+        );
+        assert_eq!(
+            refused("echo $(({{error}} + 1))"),
+            UnsafePosition::Arithmetic
+        );
     }
 
     #[test]
@@ -314,7 +406,10 @@ mod tests {
             ("cat <<-\\E\n\t{{error}}\n\tE", UnsafePosition::QuotedHere),
             ("cat <<E\")\"\n{{error}}\nE)", UnsafePosition::QuotedHere),
             ("cat <<E\n$(a {{error}})\nE", UnsafePosition::MixedHere),
-            ("a \"$(case x in x) b;; esac)\" {{error}}", UnsafePosition::Unclear),
+            (
+                "a \"$(case x in x) b;; esac)\" {{error}}",
+                UnsafePosition::Unclear,
+            ),
             ("a $'b\\'c' {{error}}", UnsafePosition::Unclear),
             ("(( {{error}} ))", UnsafePosition::Unclear),
         ];
@@ -377,9 +472,18 @@ mod tests {
         ] {
             assert_eq!(refused(text), UnsafePosition::OtherShell, "{text}");
         }
-        assert_eq!(expanded("sh -c 'a {{iteration}}'"), r#"sh -c 'a '"${CREEL_ITERATION-}"''"#);
-        assert_eq!(expanded("sh -c 'b; c' x {{error}}"), r#"sh -c 'b; c' x "${CREEL_ERROR-}""#);
-        assert_eq!(expanded("sh -c x; grep -c {{error}}"), r#"sh -c x; grep -c "${CREEL_ERROR-}""#);
+        assert_eq!(
+            expanded("sh -c 'a {{iteration}}'"),
+            r#"sh -c 'a '"${CREEL_ITERATION-}"''"#
+        );
+        assert_eq!(
+            expanded("sh -c 'b; c' x {{error}}"),
+            r#"sh -c 'b; c' x "${CREEL_ERROR-}""#
+        );
+        assert_eq!(
+            expanded("sh -c x; grep -c {{error}}"),
+            r#"sh -c x; grep -c "${CREEL_ERROR-}""#
+        );
     }
 
     #[test]
@@ -427,8 +531,14 @@ mod tests {
         ] {
             assert_eq!(refused(text), UnsafePosition::OtherShell, "{text}");
         }
-        assert_eq!(refused("echo $(cat <<E)\n{{error}}\nE"), UnsafePosition::Unclear);
-        assert_eq!(expanded("sh <<E\na {{iteration}}\nE"), "sh <<E\na ${CREEL_ITERATION-}\nE");
+        assert_eq!(
+            refused("echo $(cat <<E)\n{{error}}\nE"),
+            UnsafePosition::Unclear
+        );
+        assert_eq!(
+            expanded("sh <<E\na {{iteration}}\nE"),
+            "sh <<E\na ${CREEL_ITERATION-}\nE"
+        );
     }
 
     #[test]
@@ -481,14 +591,31 @@ mod tests {
     #[test]
     fn without_a_shell_only_code_and_the_program_take_no_values() {
         let check = |arguments: &[&str]| {
-            let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+            let arguments: Vec<String> = arguments
+                .iter()
+                .map(|&argument| argument.to_owned())
+                .collect();
             check_arguments(&arguments).map_err(|(index, error)| (index, error.place))
         };
-        assert_eq!(check(&["notify", "{{error}}", "-c", "a `{{error}}` $(b) \\{{error}}"]), Ok(()));
-        assert_eq!(check(&["sh", "-c", "echo \"$1\"", "sh", "{{error}}"]), Ok(()));
+        assert_eq!(
+            check(&[
+                "notify",
+                "{{error}}",
+                "-c",
+                "a `{{error}}` $(b) \\{{error}}"
+            ]),
+            Ok(())
+        );
+        assert_eq!(
+            check(&["sh", "-c", "echo \"$1\"", "sh", "{{error}}"]),
+            Ok(())
+        );
         assert_eq!(check(&["sh", "-c", "echo {{iteration}}"]), Ok(()));
         assert_eq!(check(&["{{error}}"]), Err((0, UnsafePosition::Program)));
-        assert_eq!(check(&["bin/{{session}}"]), Err((0, UnsafePosition::Program)));
+        assert_eq!(
+            check(&["bin/{{session}}"]),
+            Err((0, UnsafePosition::Program))
+        );
         for code in [
             &["sh", "-c", "echo {{error}}"][..],
             &["sudo", "bash", "-ec", "{{error}}"],
@@ -496,15 +623,29 @@ mod tests {
             &["perl", "-e{{error}}"],
             &["ssh", "host", "echo {{error}}"],
         ] {
-            assert_eq!(check(code), Err((code.len() - 1, UnsafePosition::OtherShell)), "{code:?}");
+            assert_eq!(
+                check(code),
+                Err((code.len() - 1, UnsafePosition::OtherShell)),
+                "{code:?}"
+            );
         }
     }
 
     #[test]
     fn an_error_says_the_way_out() {
-        let said = expand("a `b {{task_content}}`").expect_err("refused").to_string();
-        assert_eq!(said, r#"{{task_content}} cannot be inside `…`: write $(…) instead, or use "$CREEL_TASK_CONTENT""#);
-        let said = expand("python3 -c 'print({{error}})'").expect_err("refused").to_string();
-        assert!(said.contains("read the environment variable CREEL_ERROR"), "{said}");
+        let said = expand("a `b {{task_content}}`")
+            .expect_err("refused")
+            .to_string();
+        assert_eq!(
+            said,
+            r#"{{task_content}} cannot be inside `…`: write $(…) instead, or use "$CREEL_TASK_CONTENT""#
+        );
+        let said = expand("python3 -c 'print({{error}})'")
+            .expect_err("refused")
+            .to_string();
+        assert!(
+            said.contains("read the environment variable CREEL_ERROR"),
+            "{said}"
+        );
     }
 }

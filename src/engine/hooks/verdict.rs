@@ -83,8 +83,8 @@ pub struct HookReply {
     pub additional_context: Option<String>,
     /// Whether the output is not sent to the agent.
     pub suppress_output: bool,
-    /// Whether the hook wants the session to stop here and wait for the user (`continue: false`). `reason` is then
-    /// meant for the user and not for the agent.
+    /// Whether the hook wants the session to stop here and wait for the user (`continue: false`).
+    /// `reason` is then meant for the user and not for the agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stops: bool,
     /// Whether the reply cannot be used: everything but `problem` is empty then.
@@ -97,12 +97,17 @@ pub struct HookReply {
 
 impl HookReply {
     pub fn unreadable(problem: impl Into<String>) -> Self {
-        Self { unreadable: true, problem: Some(problem.into()), ..Self::default() }
+        Self {
+            unreadable: true,
+            problem: Some(problem.into()),
+            ..Self::default()
+        }
     }
 
     /// Why the reply cannot be used.
     pub(crate) fn problem(&self) -> Option<&str> {
-        self.unreadable.then(|| self.problem.as_deref().unwrap_or(UNREADABLE))
+        self.unreadable
+            .then(|| self.problem.as_deref().unwrap_or(UNREADABLE))
     }
 }
 
@@ -144,8 +149,8 @@ impl RunResult {
 }
 
 impl RunEnd {
-    /// Whether the hook itself is broken, and not its subject. A shell exits with 126 or 127 for a command that it
-    /// cannot run or find.
+    /// Whether the hook itself is broken, and not its subject. A shell exits with 126 or 127 for a
+    /// command that it cannot run or find.
     pub fn is_broken(&self) -> bool {
         match self {
             Self::Exit(code) => matches!(code, 126 | 127),
@@ -171,8 +176,8 @@ pub struct RunJudgement {
     pub verdict: Verdict,
     /// The full reason for the agent, if it does not pass and the hook gave one.
     pub reason: Option<String>,
-    /// The reason in one line, for counters, rows and gates: the hook's own reason, else the most informative line of
-    /// its output.
+    /// The reason in one line, for counters, rows and gates: the hook's own reason, else the most
+    /// informative line of its output.
     pub headline: Option<String>,
     /// Additional text for the agent.
     pub context: Option<String>,
@@ -180,11 +185,13 @@ pub struct RunJudgement {
     pub broken: bool,
     /// Whether the user has to look.
     pub escalates: bool,
-    /// Whether the hook itself requested that, with `continue: false`. Its reason is not for the agent.
+    /// Whether the hook itself requested that, with `continue: false`. Its reason is not for the
+    /// agent.
     pub stops: bool,
 }
 
-/// The parts of a judgement that a record keeps. The texts for the agent follow from the recorded output.
+/// The parts of a judgement that a record keeps. The texts for the agent follow from the recorded
+/// output.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedJudgement {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -199,38 +206,86 @@ pub struct RecordedJudgement {
 
 impl RunJudgement {
     pub(crate) fn recorded(&self) -> RecordedJudgement {
-        let Self { broken, escalates, stops, headline, .. } = self;
-        RecordedJudgement { broken: *broken, escalates: *escalates, stops: *stops, headline: headline.clone() }
+        let Self {
+            broken,
+            escalates,
+            stops,
+            headline,
+            ..
+        } = self;
+        RecordedJudgement {
+            broken: *broken,
+            escalates: *escalates,
+            stops: *stops,
+            headline: headline.clone(),
+        }
     }
 
     /// The judgement as it was recorded, whatever the rules say today.
-    pub(crate) fn with_recorded(self, verdict: Verdict, recorded: Option<&RecordedJudgement>) -> Self {
-        let Some(RecordedJudgement { broken, escalates, stops, headline }) = recorded.cloned() else { return self };
-        Self { verdict, headline, broken, escalates, stops, ..self }
+    pub(crate) fn with_recorded(
+        self,
+        verdict: Verdict,
+        recorded: Option<&RecordedJudgement>,
+    ) -> Self {
+        let Some(RecordedJudgement {
+            broken,
+            escalates,
+            stops,
+            headline,
+        }) = recorded.cloned()
+        else {
+            return self;
+        };
+        Self {
+            verdict,
+            headline,
+            broken,
+            escalates,
+            stops,
+            ..self
+        }
     }
 }
 
 /// Applies the rules of its point to a run.
 pub fn judge(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
     let judged = judge_run(point, hook, run);
-    if point == HookPoint::Stop && hook.is_advisory() { advised(judged) } else { judged }
+    if point == HookPoint::Stop && hook.is_advisory() {
+        advised(judged)
+    } else {
+        judged
+    }
 }
 
 /// An advisory check never holds anything up: whatever it says against the work is a warning.
 fn advised(judged: RunJudgement) -> RunJudgement {
-    let verdict = if judged.verdict == Verdict::Pass { Verdict::Pass } else { Verdict::Fail };
-    RunJudgement { verdict, escalates: false, ..judged }
+    let verdict = if judged.verdict == Verdict::Pass {
+        Verdict::Pass
+    } else {
+        Verdict::Fail
+    };
+    RunJudgement {
+        verdict,
+        escalates: false,
+        ..judged
+    }
 }
 
 fn judge_run(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
     let can_block = point.rules().decides == DecisionMode::AllMustPass;
     match run.end {
         RunEnd::Exit(0) => judge_reply(point, hook, run),
-        // An explicit verdict of the hook, like a decision in its JSON. `on_failure` applies only to hooks without one.
-        RunEnd::Exit(2) if can_block => {
-            blocked(HookExplanation::printed(run, "Hook returned blocking error (exit code 2)"))
-        }
-        end @ (RunEnd::Exit(_) | RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut) => {
+        // An explicit verdict of the hook, like a decision in its JSON. `on_failure` applies only
+        // to hooks without one.
+        RunEnd::Exit(2) if can_block => blocked(HookExplanation::printed(
+            run,
+            "Hook returned blocking error (exit code 2)",
+        )),
+        end @ (RunEnd::Exit(_)
+        | RunEnd::Signal(_)
+        | RunEnd::TimedOut
+        | RunEnd::SpawnFailed(_)
+        | RunEnd::Cut) => {
             let words = HookExplanation::printed(run, &format!("Hook failed ({})", end.describe()));
             judge_failure(point, hook, run, words)
         }
@@ -248,8 +303,8 @@ struct HookExplanation {
 }
 
 impl HookExplanation {
-    /// From its output. Standard error is the reason and standard output the context, but the line for the user can
-    /// come from either.
+    /// From its output. Standard error is the reason and standard output the context, but the line
+    /// for the user can come from either.
     fn printed(run: RunView<'_>, unsaid: &str) -> Self {
         let line = telling_line(&[run.stdout, run.stderr]);
         let headline = match (line, run.end) {
@@ -258,7 +313,11 @@ impl HookExplanation {
             (Some(line), end) => format!("{}: {line}", end.describe()),
             (None, _) => unsaid.to_owned(),
         };
-        Self { reason: told(run.stderr), headline, context: told(run.stdout) }
+        Self {
+            reason: told(run.stderr),
+            headline,
+            context: told(run.stdout),
+        }
     }
 
     /// From its JSON reply.
@@ -266,12 +325,20 @@ impl HookExplanation {
         let context = reply.additional_context.as_deref().and_then(told);
         let own = reply.reason.as_deref().and_then(told);
         let headline = own.clone().or_else(|| telling_line(&[context.as_deref()?]));
-        Self { reason: own, headline: headline.unwrap_or_else(|| unsaid.to_owned()), context }
+        Self {
+            reason: own,
+            headline: headline.unwrap_or_else(|| unsaid.to_owned()),
+            context,
+        }
     }
 
     /// creel's message about a reply that cannot be used.
     fn about_reply(problem: &str) -> Self {
-        Self { reason: Some(problem.to_owned()), headline: problem.to_owned(), context: None }
+        Self {
+            reason: Some(problem.to_owned()),
+            headline: problem.to_owned(),
+            context: None,
+        }
     }
 }
 
@@ -290,8 +357,8 @@ impl<'a> RunView<'a> {
         self.end.is_broken() || self.reply.is_some_and(|reply| reply.unreadable)
     }
 
-    /// Whether a check could not even start. The agent may be the one to mend everything else: a timeout, a crash, a
-    /// script that does not exist yet.
+    /// Whether a check could not even start. The agent may be the one to mend everything else: a
+    /// timeout, a crash, a script that does not exist yet.
     pub fn could_not_start(&self) -> bool {
         matches!(self.end, RunEnd::SpawnFailed(_))
     }
@@ -303,7 +370,9 @@ impl<'a> RunView<'a> {
 }
 
 fn judge_reply(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
-    let Some(reply) = run.reply else { return passed(None) };
+    let Some(reply) = run.reply else {
+        return passed(None);
+    };
     if let Some(problem) = reply.problem() {
         return judge_failure(point, hook, run, HookExplanation::about_reply(problem));
     }
@@ -311,12 +380,20 @@ fn judge_reply(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgem
     // As in Claude Code, this overrides any decision in the same reply.
     if reply.stops {
         let words = HookExplanation::replied(reply, "it gave no reason");
-        return RunJudgement { escalates: true, stops: true, ..failed(words) };
+        return RunJudgement {
+            escalates: true,
+            stops: true,
+            ..failed(words)
+        };
     }
     match reply.decision {
         Some(HookDecision::Deny | HookDecision::Block) => {
             let words = HookExplanation::replied(reply, "Hook requested continuation");
-            if can_block { blocked(words) } else { judge_failure(point, hook, run, words) }
+            if can_block {
+                blocked(words)
+            } else {
+                judge_failure(point, hook, run, words)
+            }
         }
         Some(HookDecision::Allow | HookDecision::Approve) | None => {
             passed(reply.additional_context.as_deref().and_then(told))
@@ -324,25 +401,43 @@ fn judge_reply(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgem
     }
 }
 
-fn judge_failure(point: HookPoint, hook: &HookSpec, run: RunView<'_>, words: HookExplanation) -> RunJudgement {
+fn judge_failure(
+    point: HookPoint,
+    hook: &HookSpec,
+    run: RunView<'_>,
+    words: HookExplanation,
+) -> RunJudgement {
     let rules = point.rules();
     let can_block = rules.decides == DecisionMode::AllMustPass;
-    let broken = if point == HookPoint::Stop { run.could_not_start() } else { run.is_broken() };
+    let broken = if point == HookPoint::Stop {
+        run.could_not_start()
+    } else {
+        run.is_broken()
+    };
     let blocks = match hook.on_failure {
         Some(HookFailurePolicy::Block) => true,
         Some(HookFailurePolicy::Ignore | HookFailurePolicy::Escalate) => false,
         // At the points that fail fast every failure blocks; at `stop` only exit 2 does.
         None => rules.broken == BrokenHookPolicy::Block,
     };
-    // The agent cannot repair a hook, and a point that cannot block has nothing to send back: the user has to look. A
-    // check that cannot start has a gate of its own.
+    // The agent cannot repair a hook, and a point that cannot block has nothing to send back: the
+    // user has to look. A check that cannot start has a gate of its own.
     let unreadable = run.reply.is_some_and(|reply| reply.unreadable);
     let cannot_be_sent_back = !can_block || (unreadable && point == HookPoint::Stop);
-    let escalates = hook.on_failure == Some(HookFailurePolicy::Escalate) || (blocks && cannot_be_sent_back);
+    let escalates =
+        hook.on_failure == Some(HookFailurePolicy::Escalate) || (blocks && cannot_be_sent_back);
     let has_own_gate = broken && point == HookPoint::Stop;
     let escalates = escalates && !has_own_gate;
-    let judged = if blocks && !escalates && !has_own_gate { blocked(words) } else { failed(words) };
-    RunJudgement { broken, escalates, ..judged }
+    let judged = if blocks && !escalates && !has_own_gate {
+        blocked(words)
+    } else {
+        failed(words)
+    };
+    RunJudgement {
+        broken,
+        escalates,
+        ..judged
+    }
 }
 
 fn passed(context: Option<String>) -> RunJudgement {
@@ -358,12 +453,24 @@ fn passed(context: Option<String>) -> RunJudgement {
 }
 
 fn blocked(words: HookExplanation) -> RunJudgement {
-    let HookExplanation { reason, headline, context } = words;
-    RunJudgement { verdict: Verdict::Block, reason, headline: Some(headline), ..passed(context) }
+    let HookExplanation {
+        reason,
+        headline,
+        context,
+    } = words;
+    RunJudgement {
+        verdict: Verdict::Block,
+        reason,
+        headline: Some(headline),
+        ..passed(context)
+    }
 }
 
 fn failed(words: HookExplanation) -> RunJudgement {
-    RunJudgement { verdict: Verdict::Fail, ..blocked(words) }
+    RunJudgement {
+        verdict: Verdict::Fail,
+        ..blocked(words)
+    }
 }
 
 fn told(text: &str) -> Option<String> {

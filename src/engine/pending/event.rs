@@ -12,7 +12,15 @@ use crate::engine::{
 #[serde(tag = "kind")]
 pub enum PendingEvent {
     #[serde(rename = "pending_added")]
-    Added { item: ItemId, run: RunId, point: HookPoint, hook: String, iteration: u32, bytes: usize, text: String },
+    Added {
+        item: ItemId,
+        run: RunId,
+        point: HookPoint,
+        hook: String,
+        iteration: u32,
+        bytes: usize,
+        text: String,
+    },
     #[serde(rename = "pending_skipped")]
     Skipped {
         item: ItemId,
@@ -38,6 +46,11 @@ pub enum PendingEvent {
 
 impl PendingEvent {
     /// The kinds of its records.
-    pub(crate) const KINDS: &'static [&'static str] =
-        &["pending_added", "pending_skipped", "pending_restored", "pending_edited", "delivered"];
+    pub(crate) const KINDS: &'static [&'static str] = &[
+        "pending_added",
+        "pending_skipped",
+        "pending_restored",
+        "pending_edited",
+        "delivered",
+    ];
 }

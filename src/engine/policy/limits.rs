@@ -7,7 +7,8 @@ use crate::engine::{policy::AgentSpec, stored_form::is_default, time::TimeSpan};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitsPlan {
     pub on_usage_limit: UsageLimitPolicy,
-    /// The longest wait without asking the user, and the longest sum of waits since the last turn that ended well.
+    /// The longest wait without asking the user, and the longest sum of waits since the last turn
+    /// that ended well.
     pub max_wait: TimeSpan,
     #[serde(default, skip_serializing_if = "is_default")]
     pub outage: OutagePlan,
@@ -35,7 +36,10 @@ const fn silence() -> TimeSpan {
     TimeSpan::secs(10 * 60)
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_usual_silence(span: &TimeSpan) -> bool {
     *span == silence()
 }
@@ -52,7 +56,11 @@ pub struct OutagePlan {
 
 impl Default for OutagePlan {
     fn default() -> Self {
-        Self { base: TimeSpan::secs(5), max: TimeSpan::secs(5 * 60), total: TimeSpan::secs(2 * 60 * 60) }
+        Self {
+            base: TimeSpan::secs(5),
+            max: TimeSpan::secs(5 * 60),
+            total: TimeSpan::secs(2 * 60 * 60),
+        }
     }
 }
 

@@ -39,7 +39,10 @@ pub enum RuleCheck {
         must_match: bool,
     },
     /// Files must exist.
-    FileExistence { files: Vec<String>, need: FileRequirement },
+    FileExistence {
+        files: Vec<String>,
+        need: FileRequirement,
+    },
     /// Enough lines must be covered by tests.
     Coverage {
         /// The report.
@@ -54,16 +57,35 @@ impl RuleCheck {
     /// The check in words.
     pub fn describe(&self) -> String {
         match self {
-            Self::Command { command, expected_exit, folder, .. } => {
-                let folder = folder.as_ref().map(|folder| format!(" in {folder}")).unwrap_or_default();
+            Self::Command {
+                command,
+                expected_exit,
+                folder,
+                ..
+            } => {
+                let folder = folder
+                    .as_ref()
+                    .map(|folder| format!(" in {folder}"))
+                    .unwrap_or_default();
                 format!("{command}{folder} exits with {expected_exit}")
             }
-            Self::ContentPattern { pattern, target, must_match } => {
+            Self::ContentPattern {
+                pattern,
+                target,
+                must_match,
+            } => {
                 let place = match target {
                     PatternTarget::AgentOutput => "the agent's last message",
                     PatternTarget::File(file) => file,
                 };
-                format!("{place} {} {pattern}", if *must_match { "matches" } else { "does not match" })
+                format!(
+                    "{place} {} {pattern}",
+                    if *must_match {
+                        "matches"
+                    } else {
+                        "does not match"
+                    }
+                )
             }
             Self::FileExistence { files, need } => {
                 let need = match need {
@@ -72,7 +94,9 @@ impl RuleCheck {
                 };
                 format!("{need} of {} must exist", files.join(", "))
             }
-            Self::Coverage { file, minimum, .. } => format!("{file} reports at least {minimum} % of lines"),
+            Self::Coverage { file, minimum, .. } => {
+                format!("{file} reports at least {minimum} % of lines")
+            }
         }
     }
 }

@@ -19,11 +19,12 @@ pub struct StopPlan {
     pub open_tasks: OpenTasksPolicy,
     /// After how many iterations in a row with failed rules the session escalates. Zero: never.
     pub circuit_breaker: u32,
-    /// After how many iterations in a row the session escalates in which a file returns to earlier content, or is
-    /// rewritten while the same rule fails with the same message. Zero: never.
+    /// After how many iterations in a row the session escalates in which a file returns to earlier
+    /// content, or is rewritten while the same rule fails with the same message. Zero: never.
     #[serde(default)]
     pub thrashing: u32,
-    /// After how many iterations in a row with the same last message the session escalates. Zero: never.
+    /// After how many iterations in a row with the same last message the session escalates. Zero:
+    /// never.
     #[serde(default)]
     pub no_progress: u32,
 }
@@ -51,7 +52,10 @@ pub enum OpenTasksPolicy {
 }
 
 impl OpenTasksPolicy {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
     const fn is_ignore(&self) -> bool {
         matches!(self, Self::Ignore)
     }
@@ -136,7 +140,9 @@ impl StopPreset {
     }
 
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Default, Self::Validation, Self::Promise].into_iter().find(|preset| preset.name() == name)
+        [Self::Default, Self::Validation, Self::Promise]
+            .into_iter()
+            .find(|preset| preset.name() == name)
     }
 }
 
@@ -161,14 +167,22 @@ impl StopHook {
 
     /// The hook of that name: this one, or one of its parts at any depth.
     pub fn find(&self, name: &str) -> Option<&Self> {
-        if self.name == name { Some(self) } else { self.parts().iter().find_map(|part| part.find(name)) }
+        if self.name == name {
+            Some(self)
+        } else {
+            self.parts().iter().find_map(|part| part.find(name))
+        }
     }
 }
 
 impl StopPlan {
     /// The configured hooks. The default preset alone is not listed.
     pub fn said(&self) -> &[StopHook] {
-        if self.hooks == [StopHook::preset(StopPreset::Default)] { &[] } else { &self.hooks }
+        if self.hooks == [StopHook::preset(StopPreset::Default)] {
+            &[]
+        } else {
+            &self.hooks
+        }
     }
 
     /// The hook of that name, including parts of groups.

@@ -13,7 +13,8 @@ use crate::engine::{
 /// The default timeout of a built-in hook. It is long because a project's tests can be slow.
 pub const BUILTIN_TIMEOUT: TimeSpan = TimeSpan::secs(1_800);
 
-/// The built-in hook that merges. It runs after all other hooks of its point, so that nothing merges before a check.
+/// The built-in hook that merges. It runs after all other hooks of its point, so that nothing
+/// merges before a check.
 pub const MERGE: &str = "merge_pr";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,7 +46,10 @@ impl Default for SubmitPlan {
             test_command: None,
             remediation_attempts: 1,
             usual: BTreeMap::from([
-                (HookPoint::BeforeSubmit, vec![HookSpec::builtin("create_pr")]),
+                (
+                    HookPoint::BeforeSubmit,
+                    vec![HookSpec::builtin("create_pr")],
+                ),
                 (HookPoint::BeforeMerge, vec![HookSpec::merge()]),
             ]),
         }
@@ -87,7 +91,10 @@ enum SerializedBuiltinCall {
 impl From<SerializedBuiltinCall> for BuiltinCall {
     fn from(written: SerializedBuiltinCall) -> Self {
         match written {
-            SerializedBuiltinCall::Name(name) => Self { name, options: BuiltinOptions::default() },
+            SerializedBuiltinCall::Name(name) => Self {
+                name,
+                options: BuiltinOptions::default(),
+            },
             SerializedBuiltinCall::WithOptions { name, options } => Self { name, options },
         }
     }
@@ -95,24 +102,41 @@ impl From<SerializedBuiltinCall> for BuiltinCall {
 
 impl From<BuiltinCall> for SerializedBuiltinCall {
     fn from(BuiltinCall { name, options }: BuiltinCall) -> Self {
-        if options == BuiltinOptions::default() { Self::Name(name) } else { Self::WithOptions { name, options } }
+        if options == BuiltinOptions::default() {
+            Self::Name(name)
+        } else {
+            Self::WithOptions { name, options }
+        }
     }
 }
 
 impl From<&str> for BuiltinCall {
     fn from(name: &str) -> Self {
-        Self { name: name.to_owned(), options: BuiltinOptions::default() }
+        Self {
+            name: name.to_owned(),
+            options: BuiltinOptions::default(),
+        }
     }
 }
 
 impl BuiltinCall {
     /// The hook with its options, to show to the user: `run_tests: make check`.
     pub fn describe(&self) -> String {
-        let BuiltinOptions { command, base_branch, remote } = &self.options;
+        let BuiltinOptions {
+            command,
+            base_branch,
+            remote,
+        } = &self.options;
         let goes_to = [("base branch", base_branch), ("remote", remote)];
-        let goes_to = goes_to.into_iter().filter_map(|(what, name)| Some(format!("{what} {}", name.as_ref()?)));
+        let goes_to = goes_to
+            .into_iter()
+            .filter_map(|(what, name)| Some(format!("{what} {}", name.as_ref()?)));
         let said: Vec<String> = command.iter().cloned().chain(goes_to).collect();
-        if said.is_empty() { self.name.clone() } else { format!("{}: {}", self.name, said.join(", ")) }
+        if said.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}: {}", self.name, said.join(", "))
+        }
     }
 }
 
@@ -149,7 +173,10 @@ impl HookSpec {
 
     /// The merge itself, after all other hooks.
     pub fn merge() -> Self {
-        Self { priority: i64::MAX, ..Self::builtin(MERGE) }
+        Self {
+            priority: i64::MAX,
+            ..Self::builtin(MERGE)
+        }
     }
 }
 
@@ -169,7 +196,10 @@ impl SessionPlan {
 
 /// The message that an agent is not allowed to work on a type of task.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the agent `{agent}` may not work on tasks of type `{kind}`. Agents for this type: {}", quoted(allowed))]
+#[error(
+    "the agent `{agent}` may not work on tasks of type `{kind}`. Agents for this type: {}",
+    quoted(allowed)
+)]
 pub struct TypeNotAllowed {
     agent: String,
     kind: String,
@@ -178,10 +208,18 @@ pub struct TypeNotAllowed {
 
 impl TypeNotAllowed {
     pub fn new(agent: &str, kind: &str, allowed: &[String]) -> Self {
-        Self { agent: agent.to_owned(), kind: kind.to_owned(), allowed: allowed.to_vec() }
+        Self {
+            agent: agent.to_owned(),
+            kind: kind.to_owned(),
+            allowed: allowed.to_vec(),
+        }
     }
 }
 
 fn quoted(names: &[String]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    names
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }

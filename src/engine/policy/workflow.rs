@@ -71,13 +71,21 @@ impl Workflow {
 impl WorkflowStep {
     /// The steps to run: this one, or the parts of a parallel step.
     pub fn parts(&self) -> &[Self] {
-        if let StepAction::Parallel(parts) = &self.action { parts } else { std::slice::from_ref(self) }
+        if let StepAction::Parallel(parts) = &self.action {
+            parts
+        } else {
+            std::slice::from_ref(self)
+        }
     }
 }
 
 impl StepCondition {
     pub fn holds(&self, text: &str) -> bool {
         let equal = self.equals.as_ref().is_none_or(|expected| text == expected);
-        equal && self.contains.as_ref().is_none_or(|part| text.contains(part.as_str()))
+        equal
+            && self
+                .contains
+                .as_ref()
+                .is_none_or(|part| text.contains(part.as_str()))
     }
 }

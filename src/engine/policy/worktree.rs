@@ -17,7 +17,8 @@ const SETUP_PRIORITY: i64 = -1;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorktreePlan {
-    /// The branch to start from. None: the remote's default branch, or the current branch without a remote.
+    /// The branch to start from. None: the remote's default branch, or the current branch without a
+    /// remote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     /// The folder of all worktrees. None: `.creel/worktrees`.
@@ -59,8 +60,9 @@ impl Default for WorktreePlan {
 }
 
 impl WorktreePlan {
-    /// The setup commands as hooks at the start of the session, so that they are shown, recorded, and run again after a
-    /// kill. If one fails, creel asks the user: an agent in a half-prepared folder wastes its turns.
+    /// The setup commands as hooks at the start of the session, so that they are shown, recorded,
+    /// and run again after a kill. If one fails, creel asks the user: an agent in a half-prepared
+    /// folder wastes its turns.
     pub fn setup_hooks(&self) -> Vec<HookSpec> {
         let hook = |(at, command): (usize, &String)| HookSpec {
             name: format!("setup {}", at + 1),

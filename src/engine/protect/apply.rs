@@ -32,12 +32,16 @@ pub(crate) fn forbidden_changes(session: &mut SessionState, found: &ForbiddenCha
         session.unsettled.unseen = false;
         session.unsettled.asked = false;
         session.unsettled.protected.clone_from(&found.protected);
-        // What was accepted is what later turns are compared with, so they cannot show that it was undone.
+        // What was accepted is what later turns are compared with, so they cannot show that it was
+        // undone.
         if found.protected.is_empty() {
-            session.verify.checks.retain(|run| run.check.kind != CheckKind::Protect || run.accepted.is_some());
+            session
+                .verify
+                .checks
+                .retain(|run| run.check.kind != CheckKind::Protect || run.accepted.is_some());
         }
-        // Stop hooks check the turns of an iteration; turns of a pipeline and of the final delivery have no other
-        // check.
+        // Stop hooks check the turns of an iteration; turns of a pipeline and of the final delivery
+        // have no other check.
         session.unsettled.unjudged = session.ending.is_some() || session.pipelines.is_open();
     }
 }
@@ -46,13 +50,20 @@ pub(crate) fn forbidden_changes(session: &mut SessionState, found: &ForbiddenCha
 pub(crate) fn changes_between(session: &mut SessionState, found: &ForbiddenChanges) {
     session.unsettled.between = true;
     session.unsettled.asked = false;
-    session.unsettled.tampered.extend(found.tampered.iter().cloned());
+    session
+        .unsettled
+        .tampered
+        .extend(found.tampered.iter().cloned());
     session.unsettled.unchecked.clone_from(&found.unchecked);
 }
 
-/// The gate about the changes has an answer. Only the user's `ignore` accepts protected paths that no stop hook checks.
-/// If the session ends here, it asks again when it is resumed.
-pub(crate) fn changes_answered(session: &mut SessionState, answer: GateResponse, acceptance: CheckAcceptance) {
+/// The gate about the changes has an answer. Only the user's `ignore` accepts protected paths that
+/// no stop hook checks. If the session ends here, it asks again when it is resumed.
+pub(crate) fn changes_answered(
+    session: &mut SessionState,
+    answer: GateResponse,
+    acceptance: CheckAcceptance,
+) {
     let unjudged = session.unsettled.unjudged && !session.unsettled.protected.is_empty();
     let GateResponse::Tampered(answer) = answer else {
         session.unsettled.asked = true;
@@ -62,7 +73,9 @@ pub(crate) fn changes_answered(session: &mut SessionState, answer: GateResponse,
     let unchecked = !std::mem::take(&mut session.unsettled.unchecked).is_empty();
     match answer {
         TamperedAnswer::Ignore if unjudged || unchecked => {
-            session.verify.accept(&CheckRef::new(CheckKind::Protect, PROTECT), acceptance);
+            session
+                .verify
+                .accept(&CheckRef::new(CheckKind::Protect, PROTECT), acceptance);
             session.unsettled.blind |= unchecked;
             if unjudged {
                 session.unsettled.protected.clear();
@@ -77,7 +90,8 @@ pub(crate) fn changes_answered(session: &mut SessionState, answer: GateResponse,
 }
 
 pub(crate) fn tampered_answered(session: &mut SessionState, answer: TamperedAnswer) {
-    let at_stop = matches!(&session.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::Stop);
+    let at_stop =
+        matches!(&session.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::Stop);
     if answer == TamperedAnswer::Send && at_stop {
         session.phase = Phase::Due(DuePrompt::Message);
     }

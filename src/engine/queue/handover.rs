@@ -1,7 +1,7 @@
 //! Keeps a session and the queue in step about a task of the session that a worker does.
 //!
-//! The session knows when the task is ready, the queue knows which worker has it. Either can change at any time, also
-//! while they are disconnected.
+//! The session knows when the task is ready, the queue knows which worker has it. Either can change
+//! at any time, also while they are disconnected.
 //!
 //! # Invariants
 //! - When both agree, no action is due; every action brings them closer to agreement.
@@ -45,7 +45,11 @@ pub enum HandoverAction {
 }
 
 /// The next action for a task.
-pub fn due(ours: Option<LocalTask<'_>>, queued: Option<&QueuedTask>, news: HandoverTrigger) -> HandoverAction {
+pub fn due(
+    ours: Option<LocalTask<'_>>,
+    queued: Option<&QueuedTask>,
+    news: HandoverTrigger,
+) -> HandoverAction {
     let Some(ours) = ours else {
         return if queued.is_some_and(QueuedTask::is_open) {
             HandoverAction::Ask(QueueRequest::Remove)
@@ -54,7 +58,11 @@ pub fn due(ours: Option<LocalTask<'_>>, queued: Option<&QueuedTask>, news: Hando
         };
     };
     let Some(queued) = queued else {
-        return if ours.state == TaskState::Ready { HandoverAction::Put } else { HandoverAction::Nothing };
+        return if ours.state == TaskState::Ready {
+            HandoverAction::Put
+        } else {
+            HandoverAction::Nothing
+        };
     };
     match ours.state {
         TaskState::Completed if queued.is_open() => {
@@ -74,9 +82,9 @@ fn held(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger) 
         (
             QueuedTaskState::Created | QueuedTaskState::Ready | QueuedTaskState::Active { .. },
             HandoverTrigger::OfQueue,
-        ) if ours.state == TaskState::Blocked => {
-            HandoverAction::Tell(TaskCommand::MakeReady { id: ours.id.to_owned() })
-        }
+        ) if ours.state == TaskState::Blocked => HandoverAction::Tell(TaskCommand::MakeReady {
+            id: ours.id.to_owned(),
+        }),
         (QueuedTaskState::Created | QueuedTaskState::Ready | QueuedTaskState::Active { .. }, _) => {
             HandoverAction::Ask(QueueRequest::Block(ours.reason.unwrap_or(WAITS).to_owned()))
         }
@@ -88,16 +96,23 @@ fn held(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger) 
 /// The session's task is ready: a worker can start it.
 fn ready(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger) -> HandoverAction {
     match (standing, news) {
-        // The bucket keeps only the last state: a quick worker may have completed a task before the session heard of
-        // its start. The completion follows when the session knows of the start.
+        // The bucket keeps only the last state: a quick worker may have completed a task before the
+        // session heard of its start. The completion follows when the session knows of the start.
         (QueuedTaskState::Active { by, .. }, _)
-        | (QueuedTaskState::Completed { by: Some(by), .. }, HandoverTrigger::OfQueue | HandoverTrigger::AfterSilence) =>
-        {
+        | (
+            QueuedTaskState::Completed { by: Some(by), .. },
+            HandoverTrigger::OfQueue | HandoverTrigger::AfterSilence,
+        ) => {
             let context = format!("in session {} on {}", by.session, by.host);
-            HandoverAction::Tell(TaskCommand::TakenUp { id: ours.id.to_owned(), context })
+            HandoverAction::Tell(TaskCommand::TakenUp {
+                id: ours.id.to_owned(),
+                context,
+            })
         }
         // The session made it ready again.
-        (QueuedTaskState::Blocked { .. }, HandoverTrigger::OfSession) => HandoverAction::Ask(QueueRequest::Again),
+        (QueuedTaskState::Blocked { .. }, HandoverTrigger::OfSession) => {
+            HandoverAction::Ask(QueueRequest::Again)
+        }
         (
             QueuedTaskState::Created
             | QueuedTaskState::Ready
@@ -110,30 +125,45 @@ fn ready(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger)
 }
 
 /// In the session, a worker is doing the task.
-fn active(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger) -> HandoverAction {
+fn active(
+    ours: LocalTask<'_>,
+    standing: &QueuedTaskState,
+    news: HandoverTrigger,
+) -> HandoverAction {
     let block = |reason: &str| {
         let (id, reason) = (ours.id.to_owned(), reason.to_owned());
-        HandoverAction::Tell(TaskCommand::Block { id, reason, required_knowledge: Vec::new() })
+        HandoverAction::Tell(TaskCommand::Block {
+            id,
+            reason,
+            required_knowledge: Vec::new(),
+        })
     };
     match (standing, news) {
-        (QueuedTaskState::Blocked { reason, .. }, HandoverTrigger::OfQueue | HandoverTrigger::AfterSilence) => {
-            block(reason)
-        }
+        (
+            QueuedTaskState::Blocked { reason, .. },
+            HandoverTrigger::OfQueue | HandoverTrigger::AfterSilence,
+        ) => block(reason),
         (QueuedTaskState::Removed, HandoverTrigger::OfQueue | HandoverTrigger::AfterSilence) => {
             block("it was removed from the queue")
         }
         (QueuedTaskState::Completed { result, .. }, _) => completed(ours, result.as_ref()),
         // A worker that shut down returned the task: the next worker continues it.
         (QueuedTaskState::Created | QueuedTaskState::Ready | QueuedTaskState::Active { .. }, _)
-        | (QueuedTaskState::Blocked { .. } | QueuedTaskState::Removed, HandoverTrigger::OfSession) => {
-            HandoverAction::Nothing
-        }
+        | (
+            QueuedTaskState::Blocked { .. } | QueuedTaskState::Removed,
+            HandoverTrigger::OfSession,
+        ) => HandoverAction::Nothing,
     }
 }
 
 fn completed(ours: LocalTask<'_>, result: Option<&String>) -> HandoverAction {
     let (id, result) = (ours.id.to_owned(), result.cloned());
-    HandoverAction::Tell(TaskCommand::Complete(TaskCompletion { id, content: None, result, artifacts: Vec::new() }))
+    HandoverAction::Tell(TaskCommand::Complete(TaskCompletion {
+        id,
+        content: None,
+        result,
+        artifacts: Vec::new(),
+    }))
 }
 
 #[cfg(test)]
@@ -144,28 +174,59 @@ mod tests {
         time::UnixTime,
     };
 
-    const ALL: [HandoverTrigger; 3] =
-        [HandoverTrigger::OfSession, HandoverTrigger::OfQueue, HandoverTrigger::AfterSilence];
+    const ALL: [HandoverTrigger; 3] = [
+        HandoverTrigger::OfSession,
+        HandoverTrigger::OfQueue,
+        HandoverTrigger::AfterSilence,
+    ];
 
     fn ours(state: TaskState) -> LocalTask<'static> {
         let reason = (state == TaskState::Blocked).then_some("no");
-        LocalTask { id: "3", state, result: (state == TaskState::Completed).then_some("good"), reason }
+        LocalTask {
+            id: "3",
+            state,
+            result: (state == TaskState::Completed).then_some("good"),
+            reason,
+        }
     }
 
     fn standings() -> [QueuedTaskState; 6] {
-        let by = TaskAssignee { worker: "w".into(), host: "h".into(), session: "s-3".into() };
+        let by = TaskAssignee {
+            worker: "w".into(),
+            host: "h".into(),
+            session: "s-3".into(),
+        };
         [
             QueuedTaskState::Created,
             QueuedTaskState::Ready,
-            QueuedTaskState::Active { by, started_at: String::new() },
-            QueuedTaskState::Blocked { reason: "stuck".into(), by: None },
-            QueuedTaskState::Completed { result: Some("fine".into()), by: None, completed_at: String::new() },
+            QueuedTaskState::Active {
+                by,
+                started_at: String::new(),
+            },
+            QueuedTaskState::Blocked {
+                reason: "stuck".into(),
+                by: None,
+            },
+            QueuedTaskState::Completed {
+                result: Some("fine".into()),
+                by: None,
+                completed_at: String::new(),
+            },
             QueuedTaskState::Removed,
         ]
     }
 
     fn queued(standing: QueuedTaskState) -> QueuedTask {
-        QueuedTask { standing, ..QueuedTask::new(TaskSpec { id: "3".into(), ..TaskSpec::default() }, UnixTime(0)) }
+        QueuedTask {
+            standing,
+            ..QueuedTask::new(
+                TaskSpec {
+                    id: "3".into(),
+                    ..TaskSpec::default()
+                },
+                UnixTime(0),
+            )
+        }
     }
 
     /// What the session would know of it then.
@@ -175,14 +236,18 @@ mod tests {
             HandoverAction::Tell(TaskCommand::Complete(_)) => TaskState::Completed,
             HandoverAction::Tell(TaskCommand::Block { .. }) => TaskState::Blocked,
             HandoverAction::Tell(TaskCommand::MakeReady { .. }) => TaskState::Ready,
-            HandoverAction::Nothing | HandoverAction::Put | HandoverAction::Ask(_) | HandoverAction::Tell(_) => state,
+            HandoverAction::Nothing
+            | HandoverAction::Put
+            | HandoverAction::Ask(_)
+            | HandoverAction::Tell(_) => state,
         }
     }
 
     #[test]
     fn a_task_goes_into_the_queue_when_it_is_ready_and_not_before() {
         for news in ALL {
-            let states = TaskState::ALL.map(|state| due(Some(ours(state)), None, news) == HandoverAction::Put);
+            let states = TaskState::ALL
+                .map(|state| due(Some(ours(state)), None, news) == HandoverAction::Put);
             assert_eq!(states, [false, true, false, false, false]);
         }
     }
@@ -190,23 +255,46 @@ mod tests {
     #[test]
     fn what_came_of_it_is_told_whatever_the_session_thought() {
         let done = queued(standings()[4].clone());
-        for (state, news) in TaskState::ALL.into_iter().flat_map(|state| ALL.map(|news| (state, news))) {
-            let told =
-                matches!(due(Some(ours(state)), Some(&done), news), HandoverAction::Tell(TaskCommand::Complete(_)));
+        for (state, news) in TaskState::ALL
+            .into_iter()
+            .flat_map(|state| ALL.map(|news| (state, news)))
+        {
+            let told = matches!(
+                due(Some(ours(state)), Some(&done), news),
+                HandoverAction::Tell(TaskCommand::Complete(_))
+            );
             assert_eq!(told, state != TaskState::Completed);
         }
     }
 
     #[test]
     fn a_task_that_a_worker_completed_quickly_is_started_first() {
-        let by = TaskAssignee { worker: "w".into(), host: "h".into(), session: "s-3".into() };
-        let done = queued(QueuedTaskState::Completed { result: None, by: Some(by), completed_at: String::new() });
+        let by = TaskAssignee {
+            worker: "w".into(),
+            host: "h".into(),
+            session: "s-3".into(),
+        };
+        let done = queued(QueuedTaskState::Completed {
+            result: None,
+            by: Some(by),
+            completed_at: String::new(),
+        });
         for news in [HandoverTrigger::OfQueue, HandoverTrigger::AfterSilence] {
             let first = due(Some(ours(TaskState::Ready)), Some(&done), news);
-            assert!(matches!(first, HandoverAction::Tell(TaskCommand::TakenUp { .. })), "{first:?}");
+            assert!(
+                matches!(first, HandoverAction::Tell(TaskCommand::TakenUp { .. })),
+                "{first:?}"
+            );
         }
-        let then = due(Some(ours(TaskState::Active)), Some(&done), HandoverTrigger::OfSession);
-        assert!(matches!(then, HandoverAction::Tell(TaskCommand::Complete(_))), "{then:?}");
+        let then = due(
+            Some(ours(TaskState::Active)),
+            Some(&done),
+            HandoverTrigger::OfSession,
+        );
+        assert!(
+            matches!(then, HandoverAction::Tell(TaskCommand::Complete(_))),
+            "{then:?}"
+        );
     }
 
     #[test]
@@ -214,8 +302,19 @@ mod tests {
         for standing in standings().map(queued) {
             let open = standing.is_open();
             let gone = due(None, Some(&standing), HandoverTrigger::OfSession);
-            assert_eq!(gone, if open { HandoverAction::Ask(QueueRequest::Remove) } else { HandoverAction::Nothing });
-            let done = due(Some(ours(TaskState::Completed)), Some(&standing), HandoverTrigger::OfSession);
+            assert_eq!(
+                gone,
+                if open {
+                    HandoverAction::Ask(QueueRequest::Remove)
+                } else {
+                    HandoverAction::Nothing
+                }
+            );
+            let done = due(
+                Some(ours(TaskState::Completed)),
+                Some(&standing),
+                HandoverTrigger::OfSession,
+            );
             assert_eq!(
                 done,
                 if open {
@@ -231,36 +330,57 @@ mod tests {
     fn a_blocked_task_that_is_made_ready_again_is_put_into_the_queue_again() {
         let blocked = queued(standings()[3].clone());
         assert_eq!(
-            due(Some(ours(TaskState::Ready)), Some(&blocked), HandoverTrigger::OfSession),
+            due(
+                Some(ours(TaskState::Ready)),
+                Some(&blocked),
+                HandoverTrigger::OfSession
+            ),
             HandoverAction::Ask(QueueRequest::Again)
         );
         for news in [HandoverTrigger::OfQueue, HandoverTrigger::AfterSilence] {
             let told = due(Some(ours(TaskState::Ready)), Some(&blocked), news);
-            assert!(matches!(told, HandoverAction::Tell(TaskCommand::Block { reason, .. }) if reason == "stuck"));
+            assert!(
+                matches!(told, HandoverAction::Tell(TaskCommand::Block { reason, .. }) if reason == "stuck")
+            );
         }
-        let again =
-            due(Some(ours(TaskState::Blocked)), Some(&queued(QueuedTaskState::Ready)), HandoverTrigger::OfQueue);
-        assert_eq!(again, HandoverAction::Tell(TaskCommand::MakeReady { id: "3".into() }));
+        let again = due(
+            Some(ours(TaskState::Blocked)),
+            Some(&queued(QueuedTaskState::Ready)),
+            HandoverTrigger::OfQueue,
+        );
+        assert_eq!(
+            again,
+            HandoverAction::Tell(TaskCommand::MakeReady { id: "3".into() })
+        );
     }
 
     #[test]
     fn who_blocked_a_task_while_nobody_heard_it_has_it_blocked() {
         for news in [HandoverTrigger::OfSession, HandoverTrigger::AfterSilence] {
-            let asked = due(Some(ours(TaskState::Blocked)), Some(&queued(QueuedTaskState::Ready)), news);
+            let asked = due(
+                Some(ours(TaskState::Blocked)),
+                Some(&queued(QueuedTaskState::Ready)),
+                news,
+            );
             assert_eq!(asked, HandoverAction::Ask(QueueRequest::Block("no".into())));
         }
     }
 
     #[test]
     fn whatever_both_know_they_agree_soon() {
-        for (mut state, standing) in TaskState::ALL.into_iter().flat_map(|state| standings().map(|it| (state, it))) {
+        for (mut state, standing) in TaskState::ALL
+            .into_iter()
+            .flat_map(|state| standings().map(|it| (state, it)))
+        {
             let (before, mut queued) = (state, queued(standing.clone()));
             let mut steps = 0;
             for news in ALL.into_iter().cycle() {
                 let due = due(Some(ours(state)), Some(&queued), news);
                 match &due {
                     HandoverAction::Ask(ask) => {
-                        queued = queued.asked(ask.clone(), UnixTime(0)).expect("it can be asked");
+                        queued = queued
+                            .asked(ask.clone(), UnixTime(0))
+                            .expect("it can be asked");
                     }
                     HandoverAction::Nothing if steps > 4 => break,
                     HandoverAction::Nothing | HandoverAction::Put | HandoverAction::Tell(_) => {}

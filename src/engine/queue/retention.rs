@@ -1,7 +1,8 @@
 //! Which tasks the queue can forget.
 //!
 //! # Invariants
-//! - An unfinished task stays, and so does everything that it depends on: it starts from their work and their results.
+//! - An unfinished task stays, and so does everything that it depends on: it starts from their work
+//!   and their results.
 //! - Work that is on a branch and not merged yet is not forgotten.
 
 use std::collections::BTreeSet;
@@ -13,7 +14,8 @@ use crate::engine::{
 
 /// The tasks that ended longer ago than `max_age` and that nothing needs any more.
 ///
-/// Tasks of a session stay. The session may be resumed later, and would hand a task over again that is missing.
+/// Tasks of a session stay. The session may be resumed later, and would hand a task over again that
+/// is missing.
 pub fn past_tasks<'a>(
     all: impl Iterator<Item = &'a QueuedTask> + Clone,
     max_age: TimeSpan,
@@ -21,17 +23,23 @@ pub fn past_tasks<'a>(
 ) -> Vec<&'a QueuedTask> {
     let all = all.filter(|task| task.order.session.is_none());
     let unfinished = all.clone().filter(|task| task.is_open());
-    let needed: BTreeSet<&str> = unfinished.flat_map(|task| &task.order.dependencies).map(String::as_str).collect();
+    let needed: BTreeSet<&str> = unfinished
+        .flat_map(|task| &task.order.dependencies)
+        .map(String::as_str)
+        .collect();
     all.filter(|task| ended_at(task).is_some_and(|ended| at.since(ended) > max_age))
         .filter(|task| !needed.contains(task.order.id.as_str()))
         .collect()
 }
 
-/// When the task ended, unless its work still has to be merged. One that was removed counts from when it was added.
+/// When the task ended, unless its work still has to be merged. One that was removed counts from
+/// when it was added.
 fn ended_at(task: &QueuedTask) -> Option<UnixTime> {
     let is_merged = task.branch.is_none() || task.merged.is_some();
     match &task.standing {
-        QueuedTaskState::Completed { completed_at, .. } => UnixTime::from_rfc3339(completed_at).filter(|_| is_merged),
+        QueuedTaskState::Completed { completed_at, .. } => {
+            UnixTime::from_rfc3339(completed_at).filter(|_| is_merged)
+        }
         QueuedTaskState::Removed => UnixTime::from_rfc3339(&task.created_at),
         QueuedTaskState::Created
         | QueuedTaskState::Ready
@@ -53,23 +61,48 @@ mod tests {
     }
 
     fn created(id: &str) -> QueuedTask {
-        let order = TaskSpec { id: id.to_owned(), goal: "Any".to_owned(), ..TaskSpec::default() };
+        let order = TaskSpec {
+            id: id.to_owned(),
+            goal: "Any".to_owned(),
+            ..TaskSpec::default()
+        };
         QueuedTask::new(order, hours_ago(50))
     }
 
     fn completed(id: &str, hours: i64) -> QueuedTask {
         let completed_at = hours_ago(hours).rfc3339();
-        QueuedTask { standing: QueuedTaskState::Completed { result: None, by: None, completed_at }, ..created(id) }
+        QueuedTask {
+            standing: QueuedTaskState::Completed {
+                result: None,
+                by: None,
+                completed_at,
+            },
+            ..created(id)
+        }
     }
 
     fn past(tasks: &[QueuedTask]) -> Vec<&str> {
-        past_tasks(tasks.iter(), HOUR, NOW).into_iter().map(|task| task.order.id.as_str()).collect()
+        past_tasks(tasks.iter(), HOUR, NOW)
+            .into_iter()
+            .map(|task| task.order.id.as_str())
+            .collect()
     }
 
     #[test]
     fn a_task_that_ended_long_ago_is_past() {
-        let removed = QueuedTask { standing: QueuedTaskState::Removed, ..created("removed") };
-        assert_eq!(past(&[completed("old", 2), completed("new", 0), created("open"), removed]), ["old", "removed"]);
+        let removed = QueuedTask {
+            standing: QueuedTaskState::Removed,
+            ..created("removed")
+        };
+        assert_eq!(
+            past(&[
+                completed("old", 2),
+                completed("new", 0),
+                created("open"),
+                removed
+            ]),
+            ["old", "removed"]
+        );
     }
 
     #[test]
@@ -77,7 +110,10 @@ mod tests {
         let mut waits = created("waits");
         waits.order.dependencies = ["first".to_owned()].into();
         assert_eq!(past(&[completed("first", 2), waits.clone()]), [""; 0]);
-        let done = QueuedTask { order: waits.order, ..completed("waits", 0) };
+        let done = QueuedTask {
+            order: waits.order,
+            ..completed("waits", 0)
+        };
         assert_eq!(past(&[completed("first", 2), done]), ["first"]);
     }
 
@@ -85,13 +121,19 @@ mod tests {
     fn work_that_is_not_merged_stays() {
         let on_branch = completed("work", 2).on_branch(Some("creel/work".to_owned()));
         let merged = on_branch.merged_as("abc").expect("it is completed");
-        assert_eq!((past(&[on_branch]).len(), past(&[merged])), (0, vec!["work"]));
+        assert_eq!(
+            (past(&[on_branch]).len(), past(&[merged])),
+            (0, vec!["work"])
+        );
     }
 
     #[test]
     fn a_task_of_a_session_stays() {
         let mut task = completed("task_1", 2);
-        task.order.session = Some(OwnerSession { name: "s".to_owned(), id: "x".to_owned() });
+        task.order.session = Some(OwnerSession {
+            name: "s".to_owned(),
+            id: "x".to_owned(),
+        });
         assert_eq!(past(&[task]), [""; 0]);
     }
 }

@@ -1,5 +1,5 @@
-//! Tasks that an agent proposes: what it may answer, and in which order they come. Whether they can be queued is checked in
-//! [`super::proposal_check`].
+//! Tasks that an agent proposes: what it may answer, and in which order they come. Whether they can
+//! be queued is checked in [`super::proposal_check`].
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,12 @@ pub struct TaskProposal {
 pub struct ProposedTask {
     pub id: String,
     pub goal: String,
-    #[serde(default, alias = "dependencies", alias = "dependsOn", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        alias = "dependencies",
+        alias = "dependsOn",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub depends_on: Vec<String>,
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
@@ -35,7 +40,10 @@ const fn usual_priority() -> u8 {
     PRIORITY
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_usual(priority: &u8) -> bool {
     *priority == PRIORITY
 }
@@ -58,7 +66,11 @@ pub enum ProposalMistake {
     #[error("task `{task}` depends on `{on}`, which is not in the list")]
     UnknownDependency { task: String, on: String },
     #[error("task `{task}` has the type `{kind}`; the types are: {known}")]
-    UnknownType { task: String, kind: String, known: String },
+    UnknownType {
+        task: String,
+        kind: String,
+        known: String,
+    },
     #[error("these tasks wait for each other: {0}")]
     Cycle(String),
 }
@@ -75,11 +87,15 @@ pub struct ProposalLine<'a> {
 impl TaskProposal {
     /// The last proposal in an answer.
     pub fn in_answer(answer: &str) -> Result<Self, ProposalMistake> {
-        let mut objects = answer.match_indices('{').map(|(at, _)| at).take(MOST_OBJECTS);
+        let mut objects = answer
+            .match_indices('{')
+            .map(|(at, _)| at)
+            .take(MOST_OBJECTS);
         let (mut found, mut until) = (None, 0);
         // Objects inside of an object that was read are part of it.
         while let Some(at) = objects.find(|at| *at >= until) {
-            let mut values = serde_json::Deserializer::from_str(&answer[at..]).into_iter::<serde_json::Value>();
+            let mut values =
+                serde_json::Deserializer::from_str(&answer[at..]).into_iter::<serde_json::Value>();
             if let Some(Ok(value)) = values.next() {
                 until = at + values.byte_offset();
                 if value.get("tasks").is_some() {
@@ -96,9 +112,12 @@ impl TaskProposal {
         let (mut order, mut done) = (Vec::new(), BTreeSet::new());
         loop {
             let is_due = |task: &&ProposedTask| {
-                !done.contains(task.id.as_str()) && task.depends_on.iter().all(|on| done.contains(on.as_str()))
+                !done.contains(task.id.as_str())
+                    && task.depends_on.iter().all(|on| done.contains(on.as_str()))
             };
-            let Some(next) = self.tasks.iter().find(is_due) else { return order };
+            let Some(next) = self.tasks.iter().find(is_due) else {
+                return order;
+            };
             done.insert(next.id.as_str());
             order.push(next);
         }
@@ -112,11 +131,23 @@ pub fn task_tree(tasks: &[ProposedTask]) -> Vec<ProposalLine<'_>> {
     lines
 }
 
-fn add_below<'a>(tasks: &'a [ProposedTask], above: Option<&str>, depth: usize, lines: &mut Vec<ProposalLine<'a>>) {
+fn add_below<'a>(
+    tasks: &'a [ProposedTask],
+    above: Option<&str>,
+    depth: usize,
+    lines: &mut Vec<ProposalLine<'a>>,
+) {
     // A cycle has no task without dependencies, so it is never reached.
-    for task in tasks.iter().filter(|task| task.depends_on.first().map(String::as_str) == above) {
+    for task in tasks
+        .iter()
+        .filter(|task| task.depends_on.first().map(String::as_str) == above)
+    {
         let also_after = task.depends_on.iter().skip(1).map(String::as_str).collect();
-        lines.push(ProposalLine { depth, task, also_after });
+        lines.push(ProposalLine {
+            depth,
+            task,
+            also_after,
+        });
         add_below(tasks, Some(&task.id), depth + 1, lines);
     }
 }
@@ -130,8 +161,14 @@ mod tests {
         let answer = "First { I thought {\"tasks\": []}.\nNow:\n```json\n{\"tasks\": [{\"id\": \"a\", \"goal\": \"Do {x}\"}]}\n```\n";
         let proposal = TaskProposal::in_answer(answer).expect("a proposal");
         assert_eq!(proposal.tasks[0].goal, "Do {x}");
-        assert_eq!(TaskProposal::in_answer("no JSON {"), Err(ProposalMistake::NoObject));
-        assert_eq!(TaskProposal::in_answer("{\"task\": []}"), Err(ProposalMistake::NoObject));
+        assert_eq!(
+            TaskProposal::in_answer("no JSON {"),
+            Err(ProposalMistake::NoObject)
+        );
+        assert_eq!(
+            TaskProposal::in_answer("{\"task\": []}"),
+            Err(ProposalMistake::NoObject)
+        );
     }
 
     #[test]
@@ -140,7 +177,11 @@ mod tests {
             {"id": "test", "goal": "g", "depends_on": ["parser", "printer"]},
             {"id": "parser", "goal": "g"}, {"id": "printer", "goal": "g", "dependencies": []}]}"#;
         let proposal = TaskProposal::in_answer(answer).expect("a proposal");
-        let order: Vec<&str> = proposal.in_order().into_iter().map(|task| task.id.as_str()).collect();
+        let order: Vec<&str> = proposal
+            .in_order()
+            .into_iter()
+            .map(|task| task.id.as_str())
+            .collect();
         assert_eq!(order, ["parser", "printer", "test"]);
         let tree: Vec<(usize, &str, usize)> = task_tree(&proposal.tasks)
             .iter()

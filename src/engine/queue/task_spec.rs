@@ -17,13 +17,16 @@ use crate::engine::{
     turn::completion_note::COMPLETION_NOTE,
 };
 
-/// The largest description in bytes, as JSON. Together with the result it must fit into one message of the server.
+/// The largest description in bytes, as JSON. Together with the result it must fit into one message
+/// of the server.
 const LARGEST: usize = 512 << 10;
 /// The longest list of agents: it becomes part of a file name on the server.
 const AGENTS: usize = 120;
-/// The longest session name. It leaves room for a number at the end, which distinguishes sessions of the same name.
+/// The longest session name. It leaves room for a number at the end, which distinguishes sessions
+/// of the same name.
 const LONGEST: usize = 60;
-/// How many characters of the owner's name a session name keeps at least, so that it never begins with a `-`.
+/// How many characters of the owner's name a session name keeps at least, so that it never begins
+/// with a `-`.
 const OWNER: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,21 +76,42 @@ impl Default for TaskSpec {
 impl TaskSpec {
     /// Returns the description unchanged if it is valid.
     pub fn checked(self) -> Result<Self, TaskRefusal> {
-        let Self { id, goal, priority, kind, dependencies, agents, session, .. } = &self;
+        let Self {
+            id,
+            goal,
+            priority,
+            kind,
+            dependencies,
+            agents,
+            session,
+            ..
+        } = &self;
         let named = |name: &str, what: &'static str| {
             let fits = is_name(name) && name != "-";
-            if fits { Ok(()) } else { Err(TaskRefusal::BadName { name: name.to_owned(), what }) }
+            if fits {
+                Ok(())
+            } else {
+                Err(TaskRefusal::BadName {
+                    name: name.to_owned(),
+                    what,
+                })
+            }
         };
         named(id, "a task")?;
         a_goal(goal)?;
         a_priority(*priority)?;
-        kind.iter().try_for_each(|kind| named(kind, "a type of tasks in the queue"))?;
-        agents.iter().try_for_each(|agent| named(agent, "an agent"))?;
+        kind.iter()
+            .try_for_each(|kind| named(kind, "a type of tasks in the queue"))?;
+        agents
+            .iter()
+            .try_for_each(|agent| named(agent, "an agent"))?;
         if agents.iter().map(|agent| agent.len() + 1).sum::<usize>() > AGENTS {
             return Err(TaskRefusal::AgentNamesTooLong(AGENTS));
         }
         dependencies.iter().try_for_each(|on| named(on, "a task"))?;
-        session.iter().try_for_each(|owner| named(&owner.name, "a session").and(named(&owner.id, "a session")))?;
+        session.iter().try_for_each(|owner| {
+            named(&owner.name, "a session").and(named(&owner.id, "a session"))
+        })?;
         if dependencies.contains(id) {
             return Err(TaskRefusal::DependsOnItself(id.clone()));
         }
@@ -99,8 +123,15 @@ impl TaskSpec {
 
     /// The name of the session for this run of the task.
     pub fn session(&self, run: u32) -> String {
-        let owner = self.session.as_ref().map_or("task", |owner| owner.name.as_str());
-        let again = if run > 1 { format!("-{run}") } else { String::new() };
+        let owner = self
+            .session
+            .as_ref()
+            .map_or("task", |owner| owner.name.as_str());
+        let again = if run > 1 {
+            format!("-{run}")
+        } else {
+            String::new()
+        };
         let room = LONGEST.saturating_sub(again.len() + 1);
         let id: String = self.id.chars().take(room.saturating_sub(OWNER)).collect();
         let owner: String = owner.chars().take(room.saturating_sub(id.len())).collect();
@@ -112,10 +143,18 @@ impl TaskSpec {
         let mut text = self.goal.trim().to_owned();
         if !self.deliverables.is_empty() {
             text += "\n\nDeliverables:\n";
-            text += &self.deliverables.iter().map(|it| format!("- {it}\n")).collect::<String>();
+            text += &self
+                .deliverables
+                .iter()
+                .map(|it| format!("- {it}\n"))
+                .collect::<String>();
         }
         for task in before {
-            if let super::QueuedTaskState::Completed { result: Some(result), .. } = &task.standing {
+            if let super::QueuedTaskState::Completed {
+                result: Some(result),
+                ..
+            } = &task.standing
+            {
                 let goal = task.order.goal.lines().next().unwrap_or_default();
                 text += &format!("\n\n[Result of task {}: {goal}]\n{result}", task.order.id);
             }
@@ -130,34 +169,86 @@ mod tests {
     use crate::engine::{queue::QueuedTaskState, stop::promise::Promise, time::UnixTime};
 
     fn order(id: &str) -> TaskSpec {
-        TaskSpec { id: id.into(), goal: "Write it.".into(), ..TaskSpec::default() }
+        TaskSpec {
+            id: id.into(),
+            goal: "Write it.".into(),
+            ..TaskSpec::default()
+        }
     }
 
     #[test]
     fn names_that_mean_something_elsewhere_are_refused() {
         assert_eq!(order("3").checked(), Ok(order("3")));
-        for id in ["", "-", "a.b", "*", ">", "a b", "../x", "ä", &"x".repeat(65)] {
+        for id in [
+            "",
+            "-",
+            "a.b",
+            "*",
+            ">",
+            "a b",
+            "../x",
+            "ä",
+            &"x".repeat(65),
+        ] {
             assert!(
-                order(id).checked().is_err_and(|why| why.to_string().contains("is not a valid name for a task")),
+                order(id)
+                    .checked()
+                    .is_err_and(|why| why.to_string().contains("is not a valid name for a task")),
                 "{id}"
             );
         }
-        let typed = |kind: &str| TaskSpec { kind: Some(kind.into()), ..order("3") }.checked();
+        let typed = |kind: &str| {
+            TaskSpec {
+                kind: Some(kind.into()),
+                ..order("3")
+            }
+            .checked()
+        };
         assert!(typed("bug").is_ok() && typed("b.ug").is_err() && typed("-").is_err());
-        let by = |agent: &str| TaskSpec { agents: [agent.to_owned()].into(), ..order("3") }.checked();
+        let by = |agent: &str| {
+            TaskSpec {
+                agents: [agent.to_owned()].into(),
+                ..order("3")
+            }
+            .checked()
+        };
         assert!(by("codex").is_ok() && by("co+dex").is_err());
         let many = (10..30).map(|n| format!("agent-{n}")).collect();
         assert!(
-            TaskSpec { agents: many, ..order("3") }.checked().is_err_and(|why| why.to_string().contains("name fewer"))
+            TaskSpec {
+                agents: many,
+                ..order("3")
+            }
+            .checked()
+            .is_err_and(|why| why.to_string().contains("name fewer"))
         );
-        let after = |on: &str| TaskSpec { dependencies: [on.to_owned()].into(), ..order("3") }.checked();
+        let after = |on: &str| {
+            TaskSpec {
+                dependencies: [on.to_owned()].into(),
+                ..order("3")
+            }
+            .checked()
+        };
         assert!(after("2").is_ok() && after("*").is_err());
-        assert_eq!(TaskSpec { goal: " ".into(), ..order("3") }.checked(), Err(TaskRefusal::NoGoal));
+        assert_eq!(
+            TaskSpec {
+                goal: " ".into(),
+                ..order("3")
+            }
+            .checked(),
+            Err(TaskRefusal::NoGoal)
+        );
     }
 
     #[test]
     fn what_no_server_takes_is_refused() {
-        let long = |bytes| TaskSpec { goal: "x".repeat(bytes), ..order("3") }.checked();
+        let long = |bytes| {
+            TaskSpec {
+                goal: "x".repeat(bytes),
+                ..order("3")
+            }
+            .checked()
+        };
         assert!(long(LARGEST - 1_000).is_ok());
         assert!(long(LARGEST).is_err_and(|why| why.to_string().contains("longer than 512 KiB")));
     }
@@ -165,7 +256,8 @@ mod tests {
     #[test]
     fn another_program_says_it_in_fewer_words() {
         let said: TaskSpec =
-            serde_json::from_str(r#"{"task_id":"3","content":"Write it.","more":1}"#).expect("an order");
+            serde_json::from_str(r#"{"task_id":"3","content":"Write it.","more":1}"#)
+                .expect("an order");
         assert_eq!(said, order("3"));
     }
 
@@ -173,8 +265,15 @@ mod tests {
     fn the_session_is_named_after_the_task_and_whose_it_is() {
         assert_eq!(order("3").session(1), "task-3");
         assert_eq!(order("3").session(2), "task-3-2");
-        let owner = OwnerSession { name: "x".repeat(64), id: "1-a".into() };
-        let long = TaskSpec { session: Some(owner), ..order("3") }.session(12);
+        let owner = OwnerSession {
+            name: "x".repeat(64),
+            id: "1-a".into(),
+        };
+        let long = TaskSpec {
+            session: Some(owner),
+            ..order("3")
+        }
+        .session(12);
         assert_eq!((long.len(), &long[54..]), (60, "x-3-12"));
         let long = order(&"y".repeat(64));
         assert_eq!(long.session(1), format!("task-{}", "y".repeat(55)));
@@ -183,20 +282,31 @@ mod tests {
 
     #[test]
     fn the_agent_hears_what_came_of_the_tasks_before() {
-        let done =
-            QueuedTaskState::Completed { result: Some("It is in a.rs.".into()), by: None, completed_at: String::new() };
-        let before = QueuedTask { standing: done, ..QueuedTask::new(order("1"), UnixTime(0)) };
-        let order = TaskSpec { deliverables: vec!["b.rs".into()], ..order("2") };
+        let done = QueuedTaskState::Completed {
+            result: Some("It is in a.rs.".into()),
+            by: None,
+            completed_at: String::new(),
+        };
+        let before = QueuedTask {
+            standing: done,
+            ..QueuedTask::new(order("1"), UnixTime(0))
+        };
+        let order = TaskSpec {
+            deliverables: vec!["b.rs".into()],
+            ..order("2")
+        };
         let prompt = order.prompt(&[before]);
-        let expected =
-            "Write it.\n\nDeliverables:\n- b.rs\n\n\n[Result of task 1: Write it.]\nIt is in a.rs.\n\nWork until";
+        let expected = "Write it.\n\nDeliverables:\n- b.rs\n\n\n[Result of task 1: Write it.]\nIt is in a.rs.\n\nWork until";
         assert!(prompt.starts_with(expected), "{prompt}");
     }
 
     #[test]
     fn an_agent_that_does_as_it_is_told_completes_the_task() {
         let prompt = order("1").prompt(&[]);
-        assert_eq!(Promise::made_in("It works.\n<promise>COMPLETE</promise>", &prompt), [Promise::Complete]);
+        assert_eq!(
+            Promise::made_in("It works.\n<promise>COMPLETE</promise>", &prompt),
+            [Promise::Complete]
+        );
         assert_eq!(Promise::made_in(&prompt, &prompt), []);
     }
 }

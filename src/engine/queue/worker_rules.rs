@@ -3,7 +3,8 @@
 //! Does not know which agents are installed: the caller passes that in.
 //!
 //! # Invariants
-//! - An agent accepts a task only if both the task's description and the worker's own config allow it.
+//! - An agent accepts a task only if both the task's description and the worker's own config allow
+//!   it.
 //! - A session that was begun here is continued, and one that ended here is not repeated.
 
 use std::collections::BTreeSet;
@@ -35,8 +36,8 @@ pub struct AvailableAgents<'a, C> {
 }
 
 impl WorkerFilter<'_> {
-    /// Which agent works on tasks of this type. `may` lists the allowed agents; empty allows all. None: the task is not
-    /// for this worker.
+    /// Which agent works on tasks of this type. `may` lists the allowed agents; empty allows all.
+    /// None: the task is not for this worker.
     pub fn agent_for<C: Fn(&str) -> bool>(
         self,
         kind: Option<&str>,
@@ -47,9 +48,17 @@ impl WorkerFilter<'_> {
         if !self.types.is_empty() && !is_named {
             return None;
         }
-        let others = may.iter().map(String::as_str).filter(|_| self.agent.is_none());
+        let others = may
+            .iter()
+            .map(String::as_str)
+            .filter(|_| self.agent.is_none());
         let fits = |agent: &str| (may.is_empty() || may.contains(agent)) && (hands.can)(agent);
-        hands.usual.into_iter().chain(others).find(|agent| fits(agent)).map(str::to_owned)
+        hands
+            .usual
+            .into_iter()
+            .chain(others)
+            .find(|agent| fits(agent))
+            .map(str::to_owned)
     }
 }
 
@@ -77,7 +86,8 @@ impl ExistingSession {
 }
 
 impl SessionOutcome {
-    /// Whether the session ended by itself. A stopped session was stopped because its worker shut down.
+    /// Whether the session ended by itself. A stopped session was stopped because its worker shut
+    /// down.
     pub const fn is_by_itself(self) -> bool {
         match self {
             Self::Cancelled => false,
@@ -99,7 +109,11 @@ pub struct FailureStreak(u32);
 impl FailureStreak {
     #[must_use]
     pub fn after(self, outcome: Option<SessionOutcome>) -> Self {
-        if outcome == Some(SessionOutcome::Failed) { Self(self.0 + 1) } else { Self(0) }
+        if outcome == Some(SessionOutcome::Failed) {
+            Self(self.0 + 1)
+        } else {
+            Self(0)
+        }
     }
 
     /// Whether the failures are more likely the worker's fault than the tasks'.
@@ -117,31 +131,52 @@ mod tests {
     }
 
     /// The machine has `claude` and `codex`, and works with `claude`, unless another was named.
-    fn who(types: &[&str], agent: Option<&str>, kind: Option<&str>, may: &[&str]) -> Option<String> {
+    fn who(
+        types: &[&str],
+        agent: Option<&str>,
+        kind: Option<&str>,
+        may: &[&str],
+    ) -> Option<String> {
         let types: Vec<String> = types.iter().map(|kind| (*kind).to_owned()).collect();
         let hands = AvailableAgents {
             usual: agent.or(Some("claude")),
             can: |agent: &str| ["claude", "codex"].contains(&agent),
         };
-        WorkerFilter { types: &types, agent }.agent_for(kind, &names(may), &hands)
+        WorkerFilter {
+            types: &types,
+            agent,
+        }
+        .agent_for(kind, &names(may), &hands)
     }
 
     #[test]
     fn a_worker_takes_the_types_that_it_was_asked_for() {
         assert_eq!(who(&[], None, None, &[]).as_deref(), Some("claude"));
         assert_eq!(who(&[], None, Some("bug"), &[]).as_deref(), Some("claude"));
-        assert_eq!(who(&["bug", "docs"], None, Some("docs"), &[]).as_deref(), Some("claude"));
+        assert_eq!(
+            who(&["bug", "docs"], None, Some("docs"), &[]).as_deref(),
+            Some("claude")
+        );
         assert_eq!(who(&["bug"], None, Some("docs"), &[]), None);
         assert_eq!(who(&["bug"], None, None, &[]), None);
     }
 
     #[test]
     fn only_who_may_work_on_a_task_does_and_only_who_can() {
-        assert_eq!(who(&[], None, None, &["codex", "claude"]).as_deref(), Some("claude"));
-        assert_eq!(who(&[], None, None, &["codex", "gemini"]).as_deref(), Some("codex"));
+        assert_eq!(
+            who(&[], None, None, &["codex", "claude"]).as_deref(),
+            Some("claude")
+        );
+        assert_eq!(
+            who(&[], None, None, &["codex", "gemini"]).as_deref(),
+            Some("codex")
+        );
         assert_eq!(who(&[], None, None, &["gemini"]), None);
         assert_eq!(who(&[], Some("codex"), None, &["claude"]), None);
-        assert_eq!(who(&[], Some("codex"), None, &["claude", "codex"]).as_deref(), Some("codex"));
+        assert_eq!(
+            who(&[], Some("codex"), None, &["claude", "codex"]).as_deref(),
+            Some("codex")
+        );
         assert_eq!(who(&[], Some("gemini"), None, &[]), None);
     }
 

@@ -24,14 +24,20 @@ pub(crate) fn apply_retry(session: &mut SessionState, event: &RetryEvent) {
 }
 
 fn retry_counted(session: &mut SessionState, used: u32, limit: u32) {
-    let feedback =
-        if let Phase::Hooks(dispatch) = &session.phase { session.retries().feedback(dispatch) } else { None };
+    let feedback = if let Phase::Hooks(dispatch) = &session.phase {
+        session.retries().feedback(dispatch)
+    } else {
+        None
+    };
     session.retry.used = used;
     session.retry.applies = Some(limit);
     let Some(feedback) = feedback else { return };
     session.retry.count_retries(&feedback);
     session.retry.last_feedback = Some(feedback.text.clone());
     session.retry.last_usual = Some(feedback.usual);
-    session.retry.wait = RetryWait::Due { nth: used, at_least: TimeSpan::default() };
+    session.retry.wait = RetryWait::Due {
+        nth: used,
+        at_least: TimeSpan::default(),
+    };
     session.phase = Phase::Due(DuePrompt::Feedback(feedback.text));
 }

@@ -8,7 +8,13 @@ use crate::engine::time::{TimeSpan, UnixTime};
 #[serde(tag = "kind")]
 pub enum RetryEvent {
     #[serde(rename = "retry_counted")]
-    Counted { used: u32, limit: u32, hook: String, reason: String, no_progress: bool },
+    Counted {
+        used: u32,
+        limit: u32,
+        hook: String,
+        reason: String,
+        no_progress: bool,
+    },
     #[serde(rename = "retry_limit_reached")]
     LimitReached { used: u32, limit: u32, hook: String },
     #[serde(rename = "backoff_started")]
@@ -17,5 +23,6 @@ pub enum RetryEvent {
 
 impl RetryEvent {
     /// The kinds of its records.
-    pub(crate) const KINDS: &'static [&'static str] = &["retry_counted", "retry_limit_reached", "backoff_started"];
+    pub(crate) const KINDS: &'static [&'static str] =
+        &["retry_counted", "retry_limit_reached", "backoff_started"];
 }

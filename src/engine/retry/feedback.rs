@@ -1,4 +1,5 @@
-//! Decides whether a blocked or failed turn is tried again, with which feedback, and after which wait.
+//! Decides whether a blocked or failed turn is tried again, with which feedback, and after which
+//! wait.
 //!
 //! # Invariants
 //! - The first limit that is reached decides: the session's limit, or a blocking hook's own limit.
@@ -41,20 +42,31 @@ pub(crate) struct RetryLimit {
     pub(crate) hook: String,
 }
 
-/// The lines that differ: removed ones with `-` and new ones with `+`. Times and other parts that change with every run
-/// are ignored.
+/// The lines that differ: removed ones with `-` and new ones with `+`. Times and other parts that
+/// change with every run are ignored.
 fn changed(before: &str, now: &str) -> String {
     let (before, now) = (last_lines(before), last_lines(now));
-    let comparable = |lines: &[&str]| lines.iter().map(|line| comparable_text(line)).collect::<Vec<_>>();
+    let comparable = |lines: &[&str]| {
+        lines
+            .iter()
+            .map(|line| comparable_text(line))
+            .collect::<Vec<_>>()
+    };
     let (old, new) = (comparable(&before), comparable(&now));
-    let (old, new) =
-        (old.iter().map(String::as_str).collect::<Vec<_>>(), new.iter().map(String::as_str).collect::<Vec<_>>());
+    let (old, new) = (
+        old.iter().map(String::as_str).collect::<Vec<_>>(),
+        new.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
     let mut text = Vec::new();
     for change in line_changes(&old, &new) {
         text.extend(before[change.before].iter().map(|line| format!("- {line}")));
         text.extend(now[change.now].iter().map(|line| format!("+ {line}")));
     }
-    if text.is_empty() { "(no change)".into() } else { text.join("\n") }
+    if text.is_empty() {
+        "(no change)".into()
+    } else {
+        text.join("\n")
+    }
 }
 
 fn last_lines(text: &str) -> Vec<&str> {
@@ -79,36 +91,66 @@ pub struct RetryRules<'a> {
 impl RetryRules<'_> {
     /// The count at which the retries end. The screen shows it next to the count.
     pub fn retry_limit(self) -> u32 {
-        self.retry.applies.unwrap_or_else(|| self.retry.limit(self.plan.max_hook_retries))
+        self.retry
+            .applies
+            .unwrap_or_else(|| self.retry.limit(self.plan.max_hook_retries))
     }
 
     /// The feedback to the agent, if a hook blocked.
     pub(crate) fn feedback(self, dispatch: &HookDispatch) -> Option<HookFeedback> {
-        let feedback =
-            self.protect.protect_feedback(dispatch).or_else(|| dispatch.feedback(&|hook| self.hooks.is_off(hook)))?;
+        let feedback = self
+            .protect
+            .protect_feedback(dispatch)
+            .or_else(|| dispatch.feedback(&|hook| self.hooks.is_off(hook)))?;
         if feedback.own.is_empty() {
             return Some(feedback);
         }
         let limit = self.limit_for(&feedback).limit;
         let own = feedback.own.iter().map(|own| self.own_text(own, limit));
-        let text = feedback.rest.iter().cloned().chain(own).collect::<Vec<_>>().join("\n\n");
+        let text = feedback
+            .rest
+            .iter()
+            .cloned()
+            .chain(own)
+            .collect::<Vec<_>>()
+            .join("\n\n");
         Some(HookFeedback { text, ..feedback })
     }
 
     pub(crate) fn limit_for(self, feedback: &HookFeedback) -> RetryLimit {
         let shared = self.retry.limit(self.plan.max_hook_retries);
-        let own = feedback.blocked.iter().filter_map(|hook| Some((self.own_limit(hook)?, hook)));
-        match own.min_by_key(|(limit, _)| *limit).filter(|(limit, _)| *limit < shared) {
-            Some((limit, hook)) => RetryLimit { limit, hook: hook.clone() },
-            None => RetryLimit { limit: shared, hook: feedback.hook.clone() },
+        let own = feedback
+            .blocked
+            .iter()
+            .filter_map(|hook| Some((self.own_limit(hook)?, hook)));
+        match own
+            .min_by_key(|(limit, _)| *limit)
+            .filter(|(limit, _)| *limit < shared)
+        {
+            Some((limit, hook)) => RetryLimit {
+                limit,
+                hook: hook.clone(),
+            },
+            None => RetryLimit {
+                limit: shared,
+                hook: feedback.hook.clone(),
+            },
         }
     }
 
     /// The total count at which the hook has used up its own retries.
     pub(crate) fn own_limit(self, hook: &str) -> Option<u32> {
         let retries = self.own_retries(hook)?;
-        let (used, granted) = self.retry.by_hook.get(hook).map_or((0, 0), |known| (known.used, known.granted));
-        Some(self.retry.used.saturating_add(retries.saturating_add(granted).saturating_sub(used)))
+        let (used, granted) = self
+            .retry
+            .by_hook
+            .get(hook)
+            .map_or((0, 0), |known| (known.used, known.granted));
+        Some(
+            self.retry
+                .used
+                .saturating_add(retries.saturating_add(granted).saturating_sub(used)),
+        )
     }
 
     pub(crate) fn own_retries(self, hook: &str) -> Option<u32> {
@@ -130,7 +172,11 @@ impl RetryRules<'_> {
     pub(crate) fn wait_over(self, now: UnixTime) -> Option<EngineOutput> {
         match self.retry.wait {
             RetryWait::Due { nth, at_least } => {
-                let own = self.plan.backoff.as_ref().map(|own| super::wait_for(own, nth, self.began.seed));
+                let own = self
+                    .plan
+                    .backoff
+                    .as_ref()
+                    .map(|own| super::wait_for(own, nth, self.began.seed));
                 let wait_ms = own.unwrap_or_default().max(at_least);
                 let waits = own.is_some() || !at_least.is_zero();
                 waits.then(|| {
@@ -155,15 +201,28 @@ impl RetryRules<'_> {
 
     /// No check blocks the turn.
     pub(crate) fn turn_passed(self) -> EngineOutput {
-        self.proposal.ask().unwrap_or_else(|| self.iterations.complete_iteration(IterationOutcome::Done))
+        self.proposal
+            .ask()
+            .unwrap_or_else(|| self.iterations.complete_iteration(IterationOutcome::Done))
     }
 
     /// A check blocks the turn: it is sent back, or the retries are used up.
-    pub(crate) fn judge_stop(self, dispatch: &HookDispatch, feedback: HookFeedback) -> EngineOutput {
-        let RetryLimit { limit, hook: limited } = self.limit_for(&feedback);
+    pub(crate) fn judge_stop(
+        self,
+        dispatch: &HookDispatch,
+        feedback: HookFeedback,
+    ) -> EngineOutput {
+        let RetryLimit {
+            limit,
+            hook: limited,
+        } = self.limit_for(&feedback);
         let used = self.retry.used;
         if used < limit {
-            let no_progress = self.retry.last_usual.as_deref().is_some_and(|last| same_text(last, &feedback.usual));
+            let no_progress = self
+                .retry
+                .last_usual
+                .as_deref()
+                .is_some_and(|last| same_text(last, &feedback.usual));
             let HookFeedback { hook, reason, .. } = feedback;
             return EngineOutput::record(Event::Retry(RetryEvent::Counted {
                 used: used + 1,
@@ -174,30 +233,54 @@ impl RetryRules<'_> {
             }));
         }
         if !dispatch.was_asked(DispatchQuestion::Limit) {
-            let reached = EngineOutput::record(Event::Retry(RetryEvent::LimitReached { used, limit, hook: limited }));
-            let completes =
-                self.presence == UserPresence::Unattended && self.plan.on_limit == RetryLimitPolicy::Complete;
-            let text = format!("[Warning: Hook retry limit ({limit}) reached. Completing execution.]");
-            return if completes { reached.and(Event::warning(text)) } else { reached };
+            let reached = EngineOutput::record(Event::Retry(RetryEvent::LimitReached {
+                used,
+                limit,
+                hook: limited,
+            }));
+            let completes = self.presence == UserPresence::Unattended
+                && self.plan.on_limit == RetryLimitPolicy::Complete;
+            let text =
+                format!("[Warning: Hook retry limit ({limit}) reached. Completing execution.]");
+            return if completes {
+                reached.and(Event::warning(text))
+            } else {
+                reached
+            };
         }
         let reason = match used {
-            0 => format!("{limited} failed, and it has no retries: {}", feedback.reason),
-            used => format!("{limited} still fails after {}: {}", counted(used, "retry"), feedback.reason),
+            0 => format!(
+                "{limited} failed, and it has no retries: {}",
+                feedback.reason
+            ),
+            used => format!(
+                "{limited} still fails after {}: {}",
+                counted(used, "retry"),
+                feedback.reason
+            ),
         };
-        self.gates.open_gate(GateSubject::RetryLimit { hook: limited }, reason)
+        self.gates
+            .open_gate(GateSubject::RetryLimit { hook: limited }, reason)
     }
 }
 
 impl RetryRules<'_> {
     pub(crate) fn own_text(self, own: &TemplateFeedback, limit: u32) -> String {
-        let before = self.retry.by_hook.get(&own.hook).and_then(|known| known.output.as_deref());
+        let before = self
+            .retry
+            .by_hook
+            .get(&own.hook)
+            .and_then(|known| known.output.as_deref());
         fill(&own.template, |name| match name {
             "hook" => Some(own.hook.clone()),
             "reason" => Some(own.reason.clone()),
             "output" => Some(own.output.clone()),
             "attempt" => Some((self.retry.used + 1).to_string()),
             "limit" => Some(limit.to_string()),
-            "changed" => Some(before.map_or_else(|| "(first run)".to_owned(), |before| changed(before, &own.output))),
+            "changed" => Some(before.map_or_else(
+                || "(first run)".to_owned(),
+                |before| changed(before, &own.output),
+            )),
             _ => None,
         })
     }
@@ -214,8 +297,21 @@ mod tests {
             changed(before, "test a ... ok\ntest b ... FAILED\n1 failed in 1.3s"),
             "- test a ... FAILED\n+ test a ... ok\n- 2 failed in 1.2s\n+ 1 failed in 1.3s"
         );
-        assert_eq!(changed(before, "test a ... FAILED\ntest b ... FAILED\n2 failed in 7.9s"), "(no change)");
-        let many = |n: usize| (0..50_000).map(|i| format!("line {}\n", i * n)).collect::<String>();
-        assert_eq!(changed(&many(2), &many(3)).lines().count(), 2 * COMPARED_LINES);
+        assert_eq!(
+            changed(
+                before,
+                "test a ... FAILED\ntest b ... FAILED\n2 failed in 7.9s"
+            ),
+            "(no change)"
+        );
+        let many = |n: usize| {
+            (0..50_000)
+                .map(|i| format!("line {}\n", i * n))
+                .collect::<String>()
+        };
+        assert_eq!(
+            changed(&many(2), &many(3)).lines().count(),
+            2 * COMPARED_LINES
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Applies an event to the state: passes it to its machine, and stores the events of the session itself.
+//! Applies an event to the state: passes it to its machine, and stores the events of the session
+//! itself.
 //!
 //! Decides nothing: the event contains the decision.
 
@@ -62,22 +63,46 @@ fn store(session: &mut SessionState, at: UnixTime, event: &Event) {
 
 fn apply_session(session: &mut SessionState, at: UnixTime, event: &SessionEvent) {
     match event {
-        SessionEvent::Started(began) => *session = SessionState::new(&session.name, (**began).clone(), at),
-        SessionEvent::Resumed { presence, max_iterations, checkpoint, answer, paused, decision, .. } => {
-            let decision = decision.unwrap_or_else(|| resume_decision(session, *max_iterations, *checkpoint));
+        SessionEvent::Started(began) => {
+            *session = SessionState::new(&session.name, (**began).clone(), at);
+        }
+        SessionEvent::Resumed {
+            presence,
+            max_iterations,
+            checkpoint,
+            answer,
+            paused,
+            decision,
+            ..
+        } => {
+            let decision =
+                decision.unwrap_or_else(|| resume_decision(session, *max_iterations, *checkpoint));
             session.steering.paused = *paused;
             session.retry.resumed(at);
             session.verify.forget_the_work();
             if let Some(gate) = &mut session.gates.open {
                 gate.opened = gate.opened.min(at);
             }
-            resumed(session, *presence, *max_iterations, *checkpoint, answer.clone(), decision);
+            resumed(
+                session,
+                *presence,
+                *max_iterations,
+                *checkpoint,
+                answer.clone(),
+                decision,
+            );
         }
         SessionEvent::IterationStarted { iteration } => iteration_started(session, *iteration),
         SessionEvent::IterationCompleted { outcome, .. } => iteration_completed(session, *outcome),
         SessionEvent::ProcessStarted { pid, started } => session.processes.push((*pid, *started)),
-        SessionEvent::LoopEnded { outcome, reason, delivery } => loop_ended(session, *outcome, reason, *delivery),
-        SessionEvent::Ended { outcome, reason, .. } => {
+        SessionEvent::LoopEnded {
+            outcome,
+            reason,
+            delivery,
+        } => loop_ended(session, *outcome, reason, *delivery),
+        SessionEvent::Ended {
+            outcome, reason, ..
+        } => {
             session.phase = Phase::Ended(*outcome);
             if let Some(ending) = &mut session.ending {
                 ending.sentence = Some(reason.clone());
@@ -89,9 +114,21 @@ fn apply_session(session: &mut SessionState, at: UnixTime, event: &SessionEvent)
 
 /// The dispatch that waits for this run.
 pub(crate) fn dispatch_of(session: &mut SessionState, run: RunId) -> Option<&mut HookDispatch> {
-    let main = if let Phase::Hooks(dispatch) = &mut session.phase { Some(dispatch) } else { None };
-    let waits = |dispatch: &&mut HookDispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
-    main.into_iter().chain(&mut session.side.dispatch).chain(&mut session.gate_hooks.dispatch).find(waits)
+    let main = if let Phase::Hooks(dispatch) = &mut session.phase {
+        Some(dispatch)
+    } else {
+        None
+    };
+    let waits = |dispatch: &&mut HookDispatch| {
+        dispatch
+            .running
+            .as_ref()
+            .is_some_and(|running| running.run == run)
+    };
+    main.into_iter()
+        .chain(&mut session.side.dispatch)
+        .chain(&mut session.gate_hooks.dispatch)
+        .find(waits)
 }
 
 fn iteration_started(session: &mut SessionState, iteration: u32) {
@@ -101,7 +138,10 @@ fn iteration_started(session: &mut SessionState, iteration: u32) {
     // A promise from a failed turn does not count for this iteration.
     session.stop.promised = None;
     session.retry.wait = RetryWait::No;
-    session.phase = Phase::Hooks(HookDispatch::reached(HookPoint::PreIteration, DispatchCause::Lifecycle));
+    session.phase = Phase::Hooks(HookDispatch::reached(
+        HookPoint::PreIteration,
+        DispatchCause::Lifecycle,
+    ));
 }
 
 fn iteration_completed(session: &mut SessionState, outcome: IterationOutcome) {
@@ -119,11 +159,17 @@ fn iteration_completed(session: &mut SessionState, outcome: IterationOutcome) {
     match outcome {
         IterationOutcome::Done | IterationOutcome::Forced => {
             hold_what_stop_hooks_piped(session);
-            session.phase = Phase::Hooks(HookDispatch::reached(HookPoint::PostIteration, DispatchCause::Lifecycle));
+            session.phase = Phase::Hooks(HookDispatch::reached(
+                HookPoint::PostIteration,
+                DispatchCause::Lifecycle,
+            ));
         }
         IterationOutcome::Failed => {
             if session.retry.errors > 0 && session.retry.wait == RetryWait::No {
-                session.retry.wait = RetryWait::Due { nth: session.retry.errors, at_least: TimeSpan::default() };
+                session.retry.wait = RetryWait::Due {
+                    nth: session.retry.errors,
+                    at_least: TimeSpan::default(),
+                };
             }
             session.phase = Phase::Between;
         }
@@ -140,7 +186,11 @@ pub(crate) fn stop_requested(session: &mut SessionState, how: StopTiming) {
     session.gate_hooks.stop();
     drop_automation_commands(session);
     session.tasks.flows.cut();
-    session.stop.loops.iter_mut().for_each(|known| known.judging = None);
+    session
+        .stop
+        .loops
+        .iter_mut()
+        .for_each(|known| known.judging = None);
     session.gates.open = None;
     session.asks.waiting.clear();
     // A session that had ended before its submit keeps its outcome.
@@ -152,15 +202,26 @@ pub(crate) fn stop_requested(session: &mut SessionState, how: StopTiming) {
     }
 }
 
-fn loop_ended(session: &mut SessionState, outcome: SessionOutcome, reason: &str, delivery: FinalDeliveryMode) {
+fn loop_ended(
+    session: &mut SessionState,
+    outcome: SessionOutcome,
+    reason: &str,
+    delivery: FinalDeliveryMode,
+) {
     session.gates.open = None;
     session.asks.waiting.clear();
     session.pipelines.course = None;
     session.verify.pass = None;
-    // If the loop had already ended, this is the same loop ending again, and its submit is not repeated.
+    // If the loop had already ended, this is the same loop ending again, and its submit is not
+    // repeated.
     let was_cut = |last: &FinishedPipeline| last.outcome == PipelineOutcome::Cancelled;
-    session.pipelines.followed &= session.ending.is_some() && !session.pipelines.last.as_deref().is_some_and(was_cut);
-    let asked = if let Phase::Exit(exit) = &mut session.phase { exit.asked.take() } else { None };
+    session.pipelines.followed &=
+        session.ending.is_some() && !session.pipelines.last.as_deref().is_some_and(was_cut);
+    let asked = if let Phase::Exit(exit) = &mut session.phase {
+        exit.asked.take()
+    } else {
+        None
+    };
     let stopped_at = (outcome == SessionOutcome::Cancelled && session.steering.interrupted())
         .then(|| phase_to_resume(session))
         .flatten();
@@ -169,22 +230,36 @@ fn loop_ended(session: &mut SessionState, outcome: SessionOutcome, reason: &str,
     }
     let cut_short = session.end_rules().ends_well() && outcome == SessionOutcome::Escalated;
     let before = session.ending.take().filter(|_| cut_short).map(Box::new);
-    session.ending = Some(LoopEnd { delivery, before, stopped_at, asked, ..LoopEnd::offering(outcome, reason) });
+    session.ending = Some(LoopEnd {
+        delivery,
+        before,
+        stopped_at,
+        asked,
+        ..LoopEnd::offering(outcome, reason)
+    });
     session.phase = Phase::Delivering;
 }
 
-/// Where a session that is stopped immediately continues when it is resumed: as if creel had been killed here.
+/// Where a session that is stopped immediately continues when it is resumed: as if creel had been
+/// killed here.
 pub(crate) fn phase_to_resume(session: &SessionState) -> Option<Box<Phase>> {
     match &session.phase {
-        Phase::Hooks(_) | Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) => {
-            Some(Box::new(session.phase.clone()))
-        }
+        Phase::Hooks(_)
+        | Phase::Due(_)
+        | Phase::Settled(_)
+        | Phase::Between
+        | Phase::Escalated(_) => Some(Box::new(session.phase.clone())),
         // The cancelled hooks gave no verdict, so the turn is evaluated again.
         Phase::Judging(_) => Some(Box::new(Phase::Judging(Box::default()))),
         // The user had decided to leave: the iteration is over.
-        Phase::Exit(_) if session.iterations.open => Some(Box::new(Phase::Settled(IterationOutcome::Failed))),
-        Phase::Turn(_) | Phase::Exit(_) | Phase::Pipeline | Phase::Errand(_) | Phase::Delivering | Phase::Ended(_) => {
-            None
+        Phase::Exit(_) if session.iterations.open => {
+            Some(Box::new(Phase::Settled(IterationOutcome::Failed)))
         }
+        Phase::Turn(_)
+        | Phase::Exit(_)
+        | Phase::Pipeline
+        | Phase::Errand(_)
+        | Phase::Delivering
+        | Phase::Ended(_) => None,
     }
 }

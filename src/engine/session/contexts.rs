@@ -1,6 +1,8 @@
-//! Builds the context of each machine: references to the parts of the session that its rules depend on.
+//! Builds the context of each machine: references to the parts of the session that its rules depend
+//! on.
 //!
-//! A machine cannot read what is not in its context, so this file shows which machine depends on which state.
+//! A machine cannot read what is not in its context, so this file shows which machine depends on
+//! which state.
 
 use crate::engine::{
     budget::BudgetCheck,
@@ -13,7 +15,9 @@ use crate::engine::{
     steering::commands::CommandRules,
     stop::{loop_rules::LoopRules, stop_rules::StopRules},
     submit::PipelineRules,
-    tasks::{automation_rules::AutomationRules, task_rules::TaskRules, workflow_rules::WorkflowRules},
+    tasks::{
+        automation_rules::AutomationRules, task_rules::TaskRules, workflow_rules::WorkflowRules,
+    },
     turn::{after::AfterTurnRules, prompt::PromptRules, reports::TurnRules},
     usage_limit::AgentChoice,
     verify::rules::VerifyRules,
@@ -43,7 +47,11 @@ impl SessionState {
     }
 
     pub fn budget(&self) -> BudgetCheck<'_> {
-        BudgetCheck { plan: self.plan(), gates: &self.gates, account: &self.account }
+        BudgetCheck {
+            plan: self.plan(),
+            gates: &self.gates,
+            account: &self.account,
+        }
     }
 
     pub fn permissions(&self) -> PermissionRules<'_> {
@@ -59,7 +67,12 @@ impl SessionState {
     }
 
     pub fn protect(&self) -> ProtectRules<'_> {
-        ProtectRules { phase: &self.phase, gates: &self.gates, hooks: &self.hooks, unsettled: &self.unsettled }
+        ProtectRules {
+            phase: &self.phase,
+            gates: &self.gates,
+            hooks: &self.hooks,
+            unsettled: &self.unsettled,
+        }
     }
 
     pub fn retries(&self) -> RetryRules<'_> {
@@ -78,7 +91,12 @@ impl SessionState {
     }
 
     pub fn task_rules(&self) -> TaskRules<'_> {
-        TaskRules { plan: self.plan(), side: &self.side, tasks: &self.tasks, steering: &self.steering }
+        TaskRules {
+            plan: self.plan(),
+            side: &self.side,
+            tasks: &self.tasks,
+            steering: &self.steering,
+        }
     }
 
     pub fn automation(&self) -> AutomationRules<'_> {

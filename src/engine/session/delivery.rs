@@ -1,20 +1,27 @@
-//! After the loop: pending items are sent, the work is verified and submitted, then the session ends.
+//! After the loop: pending items are sent, the work is verified and submitted, then the session
+//! ends.
 //!
 //! # Invariants
-//! - With pending items that were not skipped, the session ends only after the user or the policy was asked. The same
-//!   is true for an escalation of an agent loop that no evaluation has handled, or of an `on_task_complete` hook.
-//! - A session is not complete while it has a message that it can still send: the answer is checked like any other
-//!   work.
-//! - At most [`FINAL_DELIVERIES`] prompts carry pending items: output that hooks produce after the last one stays in
-//!   the journal.
+//! - With pending items that were not skipped, the session ends only after the user or the policy
+//!   was asked. The same is true for an escalation of an agent loop that no evaluation has handled,
+//!   or of an `on_task_complete` hook.
+//! - A session is not complete while it has a message that it can still send: the answer is checked
+//!   like any other work.
+//! - At most [`FINAL_DELIVERIES`] prompts carry pending items: output that hooks produce after the
+//!   last one stays in the journal.
 
 use std::collections::BTreeSet;
 
 use crate::engine::{
     effect::{Effect, ExitReason},
-    event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, VerifyEvent},
+    event::{
+        Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, VerifyEvent,
+    },
     gate::{SessionGates, subject::GateSubject},
-    hooks::{beside::BesideWork, point::HookPoint, side_jobs::SideJobs, side_rules::SideRules, start::HookRules},
+    hooks::{
+        beside::BesideWork, point::HookPoint, side_jobs::SideJobs, side_rules::SideRules,
+        start::HookRules,
+    },
     ids::ItemId,
     output::EngineOutput,
     pending::PendingItems,
@@ -54,9 +61,17 @@ fn undelivered(left: &[ItemId]) -> String {
 
 /// The warning about what hooks or the user changed after the checks had passed for the last time.
 fn changed_late(event: &Event) -> Option<Event> {
-    let Event::Verify(VerifyEvent::WorkChanged { files, unknown, .. }) = event else { return None };
-    let what = if *unknown { "something that creel cannot tell".to_owned() } else { some_names(files, LISTED) };
-    Some(Event::warning(format!("changed after the last check, while the session ended: {what}")))
+    let Event::Verify(VerifyEvent::WorkChanged { files, unknown, .. }) = event else {
+        return None;
+    };
+    let what = if *unknown {
+        "something that creel cannot tell".to_owned()
+    } else {
+        some_names(files, LISTED)
+    };
+    Some(Event::warning(format!(
+        "changed after the last check, while the session ended: {what}"
+    )))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -79,17 +94,21 @@ pub struct EndRules<'a> {
 }
 
 impl EndRules<'_> {
-    /// The pipeline after the final delivery: a requested one, or the automatic submit of work that is verified.
+    /// The pipeline after the final delivery: a requested one, or the automatic submit of work that
+    /// is verified.
     pub(crate) fn begin_after_the_loop(self) -> Option<EngineOutput> {
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
         let complete = self.verification.end(ending).0 == SessionOutcome::Complete;
-        let asked = self
-            .pipelines
-            .wanted
-            .filter(|_| matches!(ending.outcome, SessionOutcome::Complete | SessionOutcome::Limit));
+        let asked = self.pipelines.wanted.filter(|_| {
+            matches!(
+                ending.outcome,
+                SessionOutcome::Complete | SessionOutcome::Limit
+            )
+        });
         // One that starts again verifies the work itself, and asks.
         let again = self.pipelines.again.is_some() && ending.outcome == SessionOutcome::Complete;
-        let by_itself = ((complete && self.plan.submit.on_complete) || again) && !self.pipelines.followed;
+        let by_itself =
+            ((complete && self.plan.submit.on_complete) || again) && !self.pipelines.followed;
         let pipeline = asked.or(by_itself.then_some(PipelineKind::Submit))?;
         Some(if self.beside.is_busy_beside() {
             EngineOutput::default()
@@ -98,8 +117,9 @@ impl EndRules<'_> {
         })
     }
 
-    /// Leaves the loop. An iteration that is still open is recorded as failed first, unless the user accepts it. An
-    /// iteration that the user stops immediately stays open, and so does one that ends at a gate: `resume` continues it.
+    /// Leaves the loop. An iteration that is still open is recorded as failed first, unless the
+    /// user accepts it. An iteration that the user stops immediately stays open, and so does one
+    /// that ends at a gate: `resume` continues it.
     pub(crate) fn leave_loop(self, ending: &LoopEnd) -> EngineOutput {
         let stopped = ending.outcome == SessionOutcome::Cancelled && self.steering.interrupted();
         if self.iterations.open && !stopped && ending.asked.is_none() {
@@ -113,17 +133,32 @@ impl EndRules<'_> {
         EngineOutput::record(Event::Session(SessionEvent::LoopEnded {
             outcome: ending.outcome,
             reason: ending.reason.clone(),
-            delivery: if self.plan.is_led_from_outside() { FinalDeliveryMode::No } else { ending.delivery },
+            delivery: if self.plan.is_led_from_outside() {
+                FinalDeliveryMode::No
+            } else {
+                ending.delivery
+            },
         }))
     }
 
     pub(crate) fn delivery_is_off(self) -> bool {
-        self.ending.as_ref().is_some_and(|ending| ending.delivery == FinalDeliveryMode::No)
+        self.ending
+            .as_ref()
+            .is_some_and(|ending| ending.delivery == FinalDeliveryMode::No)
     }
 
-    /// Pending items are sent, then the work is verified, then it is submitted, then the session ends.
-    pub(crate) fn proceed_delivery(self, now: UnixTime, measured: Option<&WorkMeasurement>) -> EngineOutput {
-        let to_look_at = || self.side_rules.take_up_a_loop().or_else(|| self.side_rules.take_up_trouble());
+    /// Pending items are sent, then the work is verified, then it is submitted, then the session
+    /// ends.
+    pub(crate) fn proceed_delivery(
+        self,
+        now: UnixTime,
+        measured: Option<&WorkMeasurement>,
+    ) -> EngineOutput {
+        let to_look_at = || {
+            self.side_rules
+                .take_up_a_loop()
+                .or_else(|| self.side_rules.take_up_trouble())
+        };
         if let Some(step) = self.ends_well().then(to_look_at).flatten() {
             return step;
         }
@@ -142,17 +177,25 @@ impl EndRules<'_> {
                 return step;
             }
         }
-        if let Some(step) = self.verify_the_end(measured).or_else(|| self.begin_after_the_loop()) {
+        if let Some(step) = self
+            .verify_the_end(measured)
+            .or_else(|| self.begin_after_the_loop())
+        {
             return step;
         }
         self.reach_session_end(measured)
     }
 
-    /// The checks that have not run since the work last changed run before a session ends as complete.
+    /// The checks that have not run since the work last changed run before a session ends as
+    /// complete.
     fn verify_the_end(self, measured: Option<&WorkMeasurement>) -> Option<EngineOutput> {
-        let completes = |ending: &LoopEnd| ending.outcome == SessionOutcome::Complete && !ending.interrupted;
+        let completes =
+            |ending: &LoopEnd| ending.outcome == SessionOutcome::Complete && !ending.interrupted;
         // A submit that starts again verifies the work itself, and asks.
-        if !self.ending.as_ref().is_some_and(completes) || self.pipelines.followed || self.pipelines.again.is_some() {
+        if !self.ending.as_ref().is_some_and(completes)
+            || self.pipelines.followed
+            || self.pipelines.again.is_some()
+        {
             return None;
         }
         if self.beside.end_waits() {
@@ -166,39 +209,88 @@ impl EndRules<'_> {
 
     /// The gate or the prompt of a final delivery. None if there is nothing to send.
     fn deliver(self, now: UnixTime) -> Option<EngineOutput> {
-        let approved = self.ending.as_ref().and_then(|ending| ending.approved.as_ref());
-        let delivers = self.ending.as_ref().is_some_and(|ending| ending.deliveries < FINAL_DELIVERIES);
-        let waiting = if delivers { self.pending.waiting_ids() } else { Vec::new() };
-        let items: Vec<ItemId> =
-            waiting.iter().copied().filter(|id| approved.is_none_or(|approved| approved.contains(id))).collect();
+        let approved = self
+            .ending
+            .as_ref()
+            .and_then(|ending| ending.approved.as_ref());
+        let delivers = self
+            .ending
+            .as_ref()
+            .is_some_and(|ending| ending.deliveries < FINAL_DELIVERIES);
+        let waiting = if delivers {
+            self.pending.waiting_ids()
+        } else {
+            Vec::new()
+        };
+        let items: Vec<ItemId> = waiting
+            .iter()
+            .copied()
+            .filter(|id| approved.is_none_or(|approved| approved.contains(id)))
+            .collect();
         // The user has not seen items that arrived while the gate was open.
         let seen = self.ending.as_ref().map_or(&[][..], |ending| &ending.seen);
-        let unseen: Vec<ItemId> = waiting.into_iter().filter(|id| !seen.contains(id)).collect();
-        if items.is_empty() && unseen.is_empty() && !self.steering.message_is_due(0, self.iterations, self.plan) {
+        let unseen: Vec<ItemId> = waiting
+            .into_iter()
+            .filter(|id| !seen.contains(id))
+            .collect();
+        if items.is_empty()
+            && unseen.is_empty()
+            && !self.steering.message_is_due(0, self.iterations, self.plan)
+        {
             return None;
         }
-        let items = if approved.is_some() && items.is_empty() { unseen } else { items };
-        if !items.is_empty() && items.iter().any(|id| approved.is_none_or(|approved| !approved.contains(id))) {
-            let reason =
-                format!("the loop has ended. Not sent to the agent yet: {}", counted(items.len(), "pending item"));
-            return Some(self.gates.open_gate(GateSubject::FinalDelivery { items }, reason));
+        let items = if approved.is_some() && items.is_empty() {
+            unseen
+        } else {
+            items
+        };
+        if !items.is_empty()
+            && items
+                .iter()
+                .any(|id| approved.is_none_or(|approved| !approved.contains(id)))
+        {
+            let reason = format!(
+                "the loop has ended. Not sent to the agent yet: {}",
+                counted(items.len(), "pending item")
+            );
+            return Some(
+                self.gates
+                    .open_gate(GateSubject::FinalDelivery { items }, reason),
+            );
         }
-        Some(self.retries.wait_over(now).unwrap_or_else(|| self.prompts.final_prompt(items)))
+        Some(
+            self.retries
+                .wait_over(now)
+                .unwrap_or_else(|| self.prompts.final_prompt(items)),
+        )
     }
 
-    /// A message to a session whose loop has ended as complete. The items that the user has approved are sent before
-    /// it, so that creel does not ask about them twice.
+    /// A message to a session whose loop has ended as complete. The items that the user has
+    /// approved are sent before it, so that creel does not ask about them twice.
     pub(crate) fn answer_late_message(self, now: UnixTime) -> Option<EngineOutput> {
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
         let approved = ending.approved.as_deref().unwrap_or_default();
-        let items_first = self.pending.waiting_ids().iter().any(|id| approved.contains(id));
-        if items_first { None } else { self.answer_before_the_end(ending, now) }
+        let items_first = self
+            .pending
+            .waiting_ids()
+            .iter()
+            .any(|id| approved.contains(id));
+        if items_first {
+            None
+        } else {
+            self.answer_before_the_end(ending, now)
+        }
     }
 
-    /// The step towards a message that waits while the session is about to end as complete. Its turn belongs to the
-    /// last iteration, so the stop hooks and the stop decision check it.
-    pub(crate) fn answer_before_the_end(self, ending: &LoopEnd, now: UnixTime) -> Option<EngineOutput> {
-        let completes = ending.outcome == SessionOutcome::Complete && ending.delivery == FinalDeliveryMode::Offer;
+    /// The step towards a message that waits while the session is about to end as complete. Its
+    /// turn belongs to the last iteration, so the stop hooks and the stop decision check it.
+    pub(crate) fn answer_before_the_end(
+        self,
+        ending: &LoopEnd,
+        now: UnixTime,
+    ) -> Option<EngineOutput> {
+        let completes = ending.outcome == SessionOutcome::Complete
+            && ending.delivery == FinalDeliveryMode::Offer;
         if !completes || !self.steering.message_is_due(0, self.iterations, self.plan) {
             return None;
         }
@@ -211,24 +303,29 @@ impl EndRules<'_> {
             .or_else(|| Some(self.prompts.reopening_prompt()))
     }
 
-    /// Whether hooks that no check follows can have changed the work: those after a submit, and those of the end.
+    /// Whether hooks that no check follows can have changed the work: those after a submit, and
+    /// those of the end.
     fn hooks_ran_since_the_checks(self) -> bool {
         let has_hooks = |point| !self.plan.hooks_or_usual(point).is_empty();
-        let ran = has_hooks(HookPoint::SessionEnd) || (self.pipelines.followed && has_hooks(HookPoint::AfterSubmit));
+        let ran = has_hooks(HookPoint::SessionEnd)
+            || (self.pipelines.followed && has_hooks(HookPoint::AfterSubmit));
         ran && !self.verification.counted().is_empty()
     }
 
     /// Whether nothing needs the user's attention.
     pub(crate) fn ends_well(self) -> bool {
-        self.ending.as_ref().is_some_and(|ending| match ending.outcome {
-            SessionOutcome::Complete | SessionOutcome::Limit | SessionOutcome::Forced | SessionOutcome::Unverified => {
-                !ending.interrupted
-            }
-            SessionOutcome::Escalated
-            | SessionOutcome::Aborted
-            | SessionOutcome::Failed
-            | SessionOutcome::Cancelled => false,
-        })
+        self.ending
+            .as_ref()
+            .is_some_and(|ending| match ending.outcome {
+                SessionOutcome::Complete
+                | SessionOutcome::Limit
+                | SessionOutcome::Forced
+                | SessionOutcome::Unverified => !ending.interrupted,
+                SessionOutcome::Escalated
+                | SessionOutcome::Aborted
+                | SessionOutcome::Failed
+                | SessionOutcome::Cancelled => false,
+            })
     }
 
     pub(crate) fn reach_session_end(self, measured: Option<&WorkMeasurement>) -> EngineOutput {
@@ -236,7 +333,11 @@ impl EndRules<'_> {
             return EngineOutput::default();
         }
         let announced = self.hook_rules.announce(HookPoint::SessionEnd);
-        if announced.is_empty() { self.end(measured) } else { announced }
+        if announced.is_empty() {
+            self.end(measured)
+        } else {
+            announced
+        }
     }
 
     pub(crate) fn end(self, measured: Option<&WorkMeasurement>) -> EngineOutput {
@@ -248,14 +349,14 @@ impl EndRules<'_> {
             return step;
         }
         let (outcome, reason) = match ending {
-            LoopEnd { interrupted: true, .. } => (SessionOutcome::Cancelled, STOPPED.to_owned()),
+            LoopEnd {
+                interrupted: true, ..
+            } => (SessionOutcome::Cancelled, STOPPED.to_owned()),
             LoopEnd { .. } => self.verification.end(ending),
         };
-        let unsubmitted = self
-            .pipelines
-            .last
-            .as_ref()
-            .is_some_and(|last| last.pipeline == PipelineKind::Submit && last.outcome != PipelineOutcome::Done);
+        let unsubmitted = self.pipelines.last.as_ref().is_some_and(|last| {
+            last.pipeline == PipelineKind::Submit && last.outcome != PipelineOutcome::Done
+        });
         let reason = if outcome == SessionOutcome::Complete && unsubmitted {
             format!("{reason}; nothing was submitted")
         } else {

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    conversation::ChangedLines, input::ResumeAnswer, known_or_none::known_or_none, policy::SessionPlan,
-    submit::kind::PipelineKind,
+    conversation::ChangedLines, input::ResumeAnswer, known_or_none::known_or_none,
+    policy::SessionPlan, submit::kind::PipelineKind,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,27 +30,39 @@ pub enum SessionEvent {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         paused: bool,
         /// How it continues. Journals of earlier versions do not say.
-        #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            deserialize_with = "known_or_none",
+            skip_serializing_if = "Option::is_none"
+        )]
         decision: Option<ResumeDecision>,
     },
     #[serde(rename = "iteration_started")]
     IterationStarted { iteration: u32 },
     #[serde(rename = "iteration_completed")]
-    IterationCompleted { iteration: u32, outcome: IterationOutcome },
+    IterationCompleted {
+        iteration: u32,
+        outcome: IterationOutcome,
+    },
     /// The loop has ended. The final delivery, if any, and `session_end` follow.
     #[serde(rename = "loop_ended")]
-    LoopEnded { outcome: SessionOutcome, reason: String, delivery: FinalDeliveryMode },
+    LoopEnded {
+        outcome: SessionOutcome,
+        reason: String,
+        delivery: FinalDeliveryMode,
+    },
     #[serde(rename = "session_ended")]
     Ended {
         outcome: SessionOutcome,
         iterations: u32,
         reason: String,
-        /// The lines that it changed. The runtime counts them just before the record is written; no decision depends on
-        /// them. None outside a repository, and in journals of earlier versions.
+        /// The lines that it changed. The runtime counts them just before the record is written; no
+        /// decision depends on them. None outside a repository, and in journals of earlier
+        /// versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lines: Option<ChangedLines>,
-        /// Whether `creel submit` can work: there is changed work, and what the hooks before a submit need. The runtime
-        /// finds out, like the lines.
+        /// Whether `creel submit` can work: there is changed work, and what the hooks before a
+        /// submit need. The runtime finds out, like the lines.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         submittable: bool,
         /// The checks that count, each with its result on the work as it is at the end.
@@ -59,11 +71,13 @@ pub enum SessionEvent {
     },
     #[serde(rename = "warning")]
     Warning { text: String },
-    /// The runtime started a process of the session. Recorded so that a later creel can find the process.
+    /// The runtime started a process of the session. Recorded so that a later creel can find the
+    /// process.
     #[serde(rename = "process_started")]
     ProcessStarted {
         pid: i32,
-        /// The start time in the kernel's own units. It distinguishes the process from a later one with the same id.
+        /// The start time in the kernel's own units. It distinguishes the process from a later one
+        /// with the same id.
         started: u64,
     },
 }
@@ -99,7 +113,8 @@ pub struct SessionStarted {
     /// The pipeline that the session runs instead of working on a goal. None for ordinary sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errand: Option<PipelineKind>,
-    /// The queue task that the session works on, if any: see [`crate::engine::queue::QueuedTask::mark`].
+    /// The queue task that the session works on, if any: see
+    /// [`crate::engine::queue::QueuedTask::mark`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
     /// The git worktree that the session has for itself, if any.

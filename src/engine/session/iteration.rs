@@ -66,7 +66,8 @@ impl SessionFiles {
         }
     }
 
-    /// Whether a turn has changed this file. If there are too many to remember, each may be one of them.
+    /// Whether a turn has changed this file. If there are too many to remember, each may be one of
+    /// them.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.has_more || self.names.contains(name)
     }
@@ -109,7 +110,11 @@ pub enum StopHookSigns {
 impl StopHookSigns {
     pub(crate) fn of(dispatch: &HookDispatch) -> Self {
         let passed = |verdict: Verdict, broken: bool| verdict == Verdict::Pass && !broken;
-        let mut counted = dispatch.done.iter().filter(|done| !done.advisory).peekable();
+        let mut counted = dispatch
+            .done
+            .iter()
+            .filter(|done| !done.advisory)
+            .peekable();
         if counted.peek().is_none() {
             Self::None
         } else if counted.all(|done| passed(done.judgement.verdict, done.judgement.broken)) {
@@ -141,7 +146,10 @@ impl IterationState {
 
 impl IterationState {
     pub(crate) fn complete_iteration(&self, outcome: IterationOutcome) -> EngineOutput {
-        EngineOutput::record(Event::Session(SessionEvent::IterationCompleted { iteration: self.current, outcome }))
+        EngineOutput::record(Event::Session(SessionEvent::IterationCompleted {
+            iteration: self.current,
+            outcome,
+        }))
     }
 
     pub(crate) fn judged_iteration(&self, about: Option<&AgentLoop>) -> u32 {
@@ -149,7 +157,10 @@ impl IterationState {
     }
 
     pub(crate) fn judged_files<'a>(&'a self, judging: &'a StopEvaluation) -> &'a [String] {
-        judging.asked.as_ref().map_or(&self.files, |asked| &asked.files)
+        judging
+            .asked
+            .as_ref()
+            .map_or(&self.files, |asked| &asked.files)
     }
 
     /// The files that the iteration changed, at the points after the agent's work.

@@ -57,7 +57,8 @@ pub struct LoopEnd {
     pub deliveries: u32,
     /// Whether the user interrupted the end.
     pub interrupted: bool,
-    /// The successful end of the loop before it was escalated after all: `resume` continues with it.
+    /// The successful end of the loop before it was escalated after all: `resume` continues with
+    /// it.
     pub before: Option<Box<Self>>,
     /// The phase when the user stopped the session immediately: `resume` continues there.
     pub stopped_at: Option<Box<Phase>>,
@@ -106,28 +107,47 @@ impl LoopEnd {
 
     /// Pending items are not sent.
     pub(crate) fn undelivered(outcome: SessionOutcome, reason: &str) -> Self {
-        Self { delivery: FinalDeliveryMode::No, ..Self::offering(outcome, reason) }
+        Self {
+            delivery: FinalDeliveryMode::No,
+            ..Self::offering(outcome, reason)
+        }
     }
 }
 
 impl Phase {
     /// None while the session runs.
     pub fn outcome(&self) -> Option<SessionOutcome> {
-        if let Self::Ended(outcome) = self { Some(*outcome) } else { None }
+        if let Self::Ended(outcome) = self {
+            Some(*outcome)
+        } else {
+            None
+        }
     }
 
     pub fn turn_in_flight(&self) -> Option<&PromptSent> {
-        if let Self::Turn(prompt) = self { Some(prompt) } else { None }
+        if let Self::Turn(prompt) = self {
+            Some(prompt)
+        } else {
+            None
+        }
     }
 
     /// The dispatch of the lifecycle, if one is in progress.
     pub fn dispatch(&self) -> Option<&HookDispatch> {
-        if let Self::Hooks(dispatch) = self { Some(dispatch) } else { None }
+        if let Self::Hooks(dispatch) = self {
+            Some(dispatch)
+        } else {
+            None
+        }
     }
 
     /// The evaluation of the session's own iteration, if one is in progress.
     pub fn judging_here(&self) -> Option<&StopEvaluation> {
-        if let Self::Judging(judging) = self { Some(judging) } else { None }
+        if let Self::Judging(judging) = self {
+            Some(judging)
+        } else {
+            None
+        }
     }
 
     pub(crate) fn is_in_flight(&self) -> bool {
@@ -147,7 +167,8 @@ impl Phase {
         }
     }
 
-    /// Whether a gate is about a loop's escalation, and not about a hook or a decision of the session itself.
+    /// Whether a gate is about a loop's escalation, and not about a hook or a decision of the
+    /// session itself.
     pub(crate) fn is_of_a_loop(&self, gate: &Gate) -> bool {
         let decided = matches!(self, Self::Escalated(_));
         matches!(gate.subject, GateSubject::Escalation { failed: None }) && !decided
@@ -155,7 +176,9 @@ impl Phase {
 
     /// The iteration of the turn, if it is the current one.
     pub(crate) fn awaited(&self, turn: TurnId) -> Option<u32> {
-        let Self::Turn(prompt) = self else { return None };
+        let Self::Turn(prompt) = self else {
+            return None;
+        };
         (prompt.turn == turn).then_some(prompt.iteration)
     }
 
@@ -165,7 +188,9 @@ impl Phase {
 
     /// The dispatch of the lifecycle, if it is at that point.
     pub(crate) fn dispatch_at(&mut self, point: HookPoint) -> Option<&mut HookDispatch> {
-        let Self::Hooks(dispatch) = self else { return None };
+        let Self::Hooks(dispatch) = self else {
+            return None;
+        };
         (dispatch.point == point).then_some(dispatch)
     }
 
@@ -175,11 +200,14 @@ impl Phase {
 
     pub(crate) fn forget_limit(&mut self) {
         if let Self::Hooks(dispatch) = self {
-            dispatch.asked.retain(|asked| *asked != DispatchQuestion::Limit);
+            dispatch
+                .asked
+                .retain(|asked| *asked != DispatchQuestion::Limit);
         }
     }
 
-    /// A check that has not run yet, because its program was missing before the first turn, stays due.
+    /// A check that has not run yet, because its program was missing before the first turn, stays
+    /// due.
     pub(crate) fn run_again(&mut self, hook: &str) {
         if let Self::Hooks(dispatch) = self
             && dispatch.done.iter().any(|done| done.hook == hook)
@@ -195,11 +223,14 @@ impl Phase {
     }
 
     pub(crate) fn turn_that_ended(&self) -> Option<Box<PromptSent>> {
-        let Self::Turn(prompt) = self else { return None };
+        let Self::Turn(prompt) = self else {
+            return None;
+        };
         Some(prompt.clone())
     }
 
     pub(crate) fn gatekeeper_works(&self) -> bool {
-        self.turn_in_flight().is_some_and(|prompt| prompt.agent.is_some())
+        self.turn_in_flight()
+            .is_some_and(|prompt| prompt.agent.is_some())
     }
 }

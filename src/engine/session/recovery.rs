@@ -1,18 +1,20 @@
 //! Resuming after creel was killed, or after a session was stopped.
 //!
 //! # Invariants
-//! - Work in progress is recorded as cut and done again: a turn unchanged, a hook from its start. It makes no
-//!   difference whether creel was killed or the user stopped the session immediately.
-//! - A session that was paused when creel was killed is still paused, unless it is resumed unattended.
-//! - Counters, pending items and open gates are unchanged. A session that had ended at a gate opens it again before
-//!   anything else happens, unless the user starts from a checkpoint: that counts as `continue`.
+//! - Work in progress is recorded as cut and done again: a turn unchanged, a hook from its start.
+//!   It makes no difference whether creel was killed or the user stopped the session immediately.
+//! - A session that was paused when creel was killed is still paused, unless it is resumed
+//!   unattended.
+//! - Counters, pending items and open gates are unchanged. A session that had ended at a gate opens
+//!   it again before anything else happens, unless the user starts from a checkpoint: that counts
+//!   as `continue`.
 //! - A check that could not start runs again instead: its program may be there now.
 
 use crate::engine::{
     conversation::ToolStatus,
     event::{
-        ActorKind, Event, HookEvent, HookFinished, PromptSent, SessionEvent, SessionOutcome, UserPresence,
-        WorkflowEvent,
+        ActorKind, Event, HookEvent, HookFinished, PromptSent, SessionEvent, SessionOutcome,
+        UserPresence, WorkflowEvent,
     },
     gate::{
         Gate,
@@ -50,35 +52,69 @@ impl SessionState {
         checkpoint: Option<u32>,
         answers: bool,
     ) -> EngineOutput {
-        if let Some(refusal) = self.refuse_resume(max_iterations).or_else(|| self.stop.refuse_checkpoint(checkpoint)) {
+        if let Some(refusal) = self
+            .refuse_resume(max_iterations)
+            .or_else(|| self.stop.refuse_checkpoint(checkpoint))
+        {
             return EngineOutput::refuse(refusal);
         }
-        let dispatches = self.phase.dispatch().into_iter().chain(self.beside().dispatches_beside());
+        let dispatches = self
+            .phase
+            .dispatch()
+            .into_iter()
+            .chain(self.beside().dispatches_beside());
         let runs = dispatches.filter_map(|dispatch| self.pipeline().cut_run(dispatch));
-        let runs: Vec<HookFinished> =
-            runs.chain(self.tasks.automation.cut_automation_run()).chain(self.stop_rules().cut_stop_hooks()).collect();
-        let turn = self.phase.turn_in_flight().map(|prompt| format!("turn {}", prompt.turn));
+        let runs: Vec<HookFinished> = runs
+            .chain(self.tasks.automation.cut_automation_run())
+            .chain(self.stop_rules().cut_stop_hooks())
+            .collect();
+        let turn = self
+            .phase
+            .turn_in_flight()
+            .map(|prompt| format!("turn {}", prompt.turn));
         let steps: Vec<_> = self.tasks.flows.cut_steps().collect();
-        let cut_runs = runs.iter().map(|run| format!("run {} of {}", run.run, run.hook));
-        let cut_steps = steps.iter().map(|(run, ended)| format!("run {run} of {}", ended.step));
-        let checked = self.stop_rules().judgements().flat_map(|(_, judging)| &judging.checking);
+        let cut_runs = runs
+            .iter()
+            .map(|run| format!("run {} of {}", run.run, run.hook));
+        let cut_steps = steps
+            .iter()
+            .map(|(run, ended)| format!("run {run} of {}", ended.step));
+        let checked = self
+            .stop_rules()
+            .judgements()
+            .flat_map(|(_, judging)| &judging.checking);
         let cut_rules = checked.map(|rule| format!("run {} of {}", rule.run, rule.hook));
-        let cut = cut_runs.chain(cut_steps).chain(cut_rules).chain(turn).collect();
-        let runs = runs.into_iter().map(|run| Event::Hook(HookEvent::Finished(Box::new(run))));
-        let steps = steps.into_iter().map(|(_, ended)| Event::Workflow(WorkflowEvent::StepEnded(Box::new(ended))));
+        let cut = cut_runs
+            .chain(cut_steps)
+            .chain(cut_rules)
+            .chain(turn)
+            .collect();
+        let runs = runs
+            .into_iter()
+            .map(|run| Event::Hook(HookEvent::Finished(Box::new(run))));
+        let steps = steps
+            .into_iter()
+            .map(|(_, ended)| Event::Workflow(WorkflowEvent::StepEnded(Box::new(ended))));
         let asked = self.asked_again(max_iterations, checkpoint);
         // A session without a gate to open again continues, and so do the tasks that it blocked.
         let continues = asked.is_none() && self.phase.outcome() == Some(SessionOutcome::Escalated);
-        let blocked = self.stop.blocked.iter().chain(self.stop.escalated.iter().map(|(_, task, _)| task));
-        let started = self.task_rules().unblock(blocked.filter(|_| continues), &ActorKind::Cli.into()).events;
+        let blocked = self
+            .stop
+            .blocked
+            .iter()
+            .chain(self.stop.escalated.iter().map(|(_, task, _)| task));
+        let started = self
+            .task_rules()
+            .unblock(blocked.filter(|_| continues), &ActorKind::Cli.into())
+            .events;
         // The agent's requests are gone, and it will repeat them.
         let calls = self.turn_rules().close_calls(ToolStatus::Failed, CUT_OFF);
-        let before = runs
-            .chain(steps)
-            .chain(calls)
-            .chain(started)
-            .fold(self.gates.unasked(&ActorKind::Policy.into()), EngineOutput::and);
-        // Resuming a session that has ended continues it. A kill is no reason to end a pause, unless no user is there to end it.
+        let before = runs.chain(steps).chain(calls).chain(started).fold(
+            self.gates.unasked(&ActorKind::Policy.into()),
+            EngineOutput::and,
+        );
+        // Resuming a session that has ended continues it. A kill is no reason to end a pause,
+        // unless no user is there to end it.
         let attended = presence == UserPresence::Attended;
         let paused = self.steering.paused && self.phase.outcome().is_none() && attended;
         let resumed = before.and(Event::Session(SessionEvent::Resumed {
@@ -90,25 +126,44 @@ impl SessionState {
             paused,
             decision: None,
         }));
-        let granted = self
-            .ended_by_its_budget()
-            .map(|why| Event::warning(format!("{why}; you resumed it, so creel grants the same budget again")));
-        let opened = asked.filter(|asked| answers || !asked.gate.subject.is_broken_check()).map(|asked| {
-            let Gate { subject, choices, reason, .. } = asked.gate.clone();
-            Event::Gate(subject.opened(self.gates.last.next(), choices, reason))
+        let granted = self.ended_by_its_budget().map(|why| {
+            Event::warning(format!(
+                "{why}; you resumed it, so creel grants the same budget again"
+            ))
         });
-        granted.into_iter().chain(self.stop.offer_checkpoint(checkpoint)).chain(opened).fold(resumed, EngineOutput::and)
+        let opened = asked
+            .filter(|asked| answers || !asked.gate.subject.is_broken_check())
+            .map(|asked| {
+                let Gate {
+                    subject,
+                    choices,
+                    reason,
+                    ..
+                } = asked.gate.clone();
+                Event::Gate(subject.opened(self.gates.last.next(), choices, reason))
+            });
+        granted
+            .into_iter()
+            .chain(self.stop.offer_checkpoint(checkpoint))
+            .chain(opened)
+            .fold(resumed, EngineOutput::and)
     }
 
     /// The gate that a resumed session opens again.
-    fn asked_again(&self, max_iterations: Option<u32>, checkpoint: Option<u32>) -> Option<&AskedGate> {
-        let ending =
-            self.ending.as_ref().filter(|_| after_resume(self, max_iterations, checkpoint) == AfterResume::Gate);
+    fn asked_again(
+        &self,
+        max_iterations: Option<u32>,
+        checkpoint: Option<u32>,
+    ) -> Option<&AskedGate> {
+        let ending = self
+            .ending
+            .as_ref()
+            .filter(|_| after_resume(self, max_iterations, checkpoint) == AfterResume::Gate);
         ending.and_then(|ending| ending.asked.as_deref())
     }
 
-    /// Adds the answer that the user gave together with `resume`: to the gate that is open then, or for the gate of the
-    /// submit that starts again.
+    /// Adds the answer that the user gave together with `resume`: to the gate that is open then, or
+    /// for the gate of the submit that starts again.
     pub(crate) fn answer_on_resume(
         &self,
         now: UnixTime,
@@ -119,11 +174,23 @@ impl SessionState {
             return resumed;
         }
         let mut after = self.clone();
-        resumed.events.iter().for_each(|event| after.apply(now, event));
-        let Some(gate) = &after.gates.open else { return Self::answer_the_pipeline(&after, resumed, &given) };
+        resumed
+            .events
+            .iter()
+            .for_each(|event| after.apply(now, event));
+        let Some(gate) = &after.gates.open else {
+            return Self::answer_the_pipeline(&after, resumed, &given);
+        };
         let ResumeAnswer { choice, text } = given;
-        let answer = GateAnswer { gate: gate.id, choice, text, items: None };
-        let answered = after.gate_rules().answer_gate(&ActorKind::Cli.into(), answer);
+        let answer = GateAnswer {
+            gate: gate.id,
+            choice,
+            text,
+            items: None,
+        };
+        let answered = after
+            .gate_rules()
+            .answer_gate(&ActorKind::Cli.into(), answer);
         if answered.refusal.is_some() {
             return answered;
         }
@@ -135,24 +202,58 @@ impl SessionState {
     /// The answers that `resume --answer` offers after the session has ended.
     pub fn choices_on_resume(&self) -> Vec<GateChoice> {
         // `resume` cannot answer a request of a turn that is gone.
-        let open = self.gates.open.as_ref().filter(|gate| gate.kind() != GateKind::Permission);
-        let asked = self.ending.as_ref().and_then(|ending| ending.asked.as_ref()).map(|asked| &asked.gate).or(open);
-        let left = self.pipelines.last.as_deref().filter(|last| last.waits_for_a_person());
-        asked.map(|gate| gate.choices.clone()).or(left.map(FinishedPipeline::choices)).unwrap_or_default()
+        let open = self
+            .gates
+            .open
+            .as_ref()
+            .filter(|gate| gate.kind() != GateKind::Permission);
+        let asked = self
+            .ending
+            .as_ref()
+            .and_then(|ending| ending.asked.as_ref())
+            .map(|asked| &asked.gate)
+            .or(open);
+        let left = self
+            .pipelines
+            .last
+            .as_deref()
+            .filter(|last| last.waits_for_a_person());
+        asked
+            .map(|gate| gate.choices.clone())
+            .or(left.map(FinishedPipeline::choices))
+            .unwrap_or_default()
     }
 
-    fn answer_the_pipeline(after: &Self, mut resumed: EngineOutput, given: &ResumeAnswer) -> EngineOutput {
-        let waits = after.pipelines.last.as_deref().filter(|last| last.waits_for_a_person());
-        let Some(last) = waits.filter(|_| after.phase == Phase::Delivering || matches!(after.phase, Phase::Errand(_)))
-        else {
+    fn answer_the_pipeline(
+        after: &Self,
+        mut resumed: EngineOutput,
+        given: &ResumeAnswer,
+    ) -> EngineOutput {
+        let waits = after
+            .pipelines
+            .last
+            .as_deref()
+            .filter(|last| last.waits_for_a_person());
+        let Some(last) = waits.filter(|_| {
+            after.phase == Phase::Delivering || matches!(after.phase, Phase::Errand(_))
+        }) else {
             return EngineOutput::refuse(Refusal::NothingToAnswer);
         };
         let offered = last.choices();
         if !offered.contains(&given.choice) {
             let (gate, choice) = (after.gates.last, given.choice);
-            return EngineOutput::refuse(Refusal::ChoiceNotOffered { gate, choice, offered });
+            return EngineOutput::refuse(Refusal::ChoiceNotOffered {
+                gate,
+                choice,
+                offered,
+            });
         }
-        if given.choice == GateChoice::Send && given.text.as_deref().is_none_or(|text| text.trim().is_empty()) {
+        if given.choice == GateChoice::Send
+            && given
+                .text
+                .as_deref()
+                .is_none_or(|text| text.trim().is_empty())
+        {
             return EngineOutput::refuse(Refusal::EmptyGateMessage);
         }
         for event in &mut resumed.events {
@@ -165,13 +266,17 @@ impl SessionState {
 
     /// Which limit was used up, if that ended the session: in its loop, or during a submit.
     fn ended_by_its_budget(&self) -> Option<String> {
-        if self.ending.as_ref().is_some_and(|ending| ending.asked.is_some()) {
+        if self
+            .ending
+            .as_ref()
+            .is_some_and(|ending| ending.asked.is_some())
+        {
             return None;
         }
         let had_iterations_left = self.iterations.used() < self.max_iterations();
         let ended = self.phase.outcome();
-        let by_budget =
-            ended == Some(SessionOutcome::Escalated) || (ended == Some(SessionOutcome::Limit) && had_iterations_left);
+        let by_budget = ended == Some(SessionOutcome::Escalated)
+            || (ended == Some(SessionOutcome::Limit) && had_iterations_left);
         self.budget().used_up().filter(|_| by_budget)
     }
 
@@ -183,7 +288,9 @@ impl SessionState {
             SessionOutcome::Complete | SessionOutcome::Forced | SessionOutcome::Unverified => {
                 Some(Refusal::SessionComplete)
             }
-            SessionOutcome::Limit if max_iterations.unwrap_or(self.max_iterations()) <= self.iterations.used() => {
+            SessionOutcome::Limit
+                if max_iterations.unwrap_or(self.max_iterations()) <= self.iterations.used() =>
+            {
                 Some(Refusal::IterationLimitUsed(self.iterations.used()))
             }
             SessionOutcome::Limit
@@ -206,12 +313,16 @@ pub(crate) fn resumed(
     if let Some(kept) = checkpoint.and_then(|number| session.stop.checkpoint(number)) {
         let told = kept.checkpoint.for_agent();
         if session.iterations.open {
-            // An open iteration continues with its old prompt, and its stop decision replaces `next_prompt`. So the
-            // checkpoint is sent as a message.
-            session.steering.messages.push(QueuedMessage { by: ActorKind::Cli, text: told });
+            // An open iteration continues with its old prompt, and its stop decision replaces
+            // `next_prompt`. So the checkpoint is sent as a message.
+            session.steering.messages.push(QueuedMessage {
+                by: ActorKind::Cli,
+                text: told,
+            });
         } else {
             let told = [Some(told), session.turns.next_prompt.take()];
-            session.turns.next_prompt = Some(told.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
+            session.turns.next_prompt =
+                Some(told.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
         }
     }
     session.account.grant(decision.budgets);
@@ -228,13 +339,18 @@ pub(crate) fn resumed(
         session.pending.set_state(&prompt.items, ItemState::Pending);
     }
     submit_again(session);
-    if matches!(decision.next, AfterResume::Submit | AfterResume::PipelineOnly) {
+    if matches!(
+        decision.next,
+        AfterResume::Submit | AfterResume::PipelineOnly
+    ) {
         session.pipelines.again = Some(PipelineAgain { answer });
     }
     continue_at(session, decision.next, cut);
     // A turn that is sent again is unchanged, so its items cannot be edited any more.
     if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &session.phase {
-        session.pending.set_state(&prompt.items, ItemState::InFlight);
+        session
+            .pending
+            .set_state(&prompt.items, ItemState::InFlight);
     }
 }
 
@@ -246,12 +362,24 @@ pub(crate) fn resume_decision(
 ) -> ResumeDecision {
     let by_budget = session.ended_by_its_budget().is_some();
     let budgets = by_budget.then(|| session.account.next_grant(&session.plan().budget));
-    ResumeDecision { next: after_resume(session, max_iterations, checkpoint), budgets }
+    ResumeDecision {
+        next: after_resume(session, max_iterations, checkpoint),
+        budgets,
+    }
 }
 
-fn after_resume(session: &SessionState, max_iterations: Option<u32>, checkpoint: Option<u32>) -> AfterResume {
-    let interrupted_turn =
-        || if session.phase.turn_in_flight().is_some() { AfterResume::Again } else { AfterResume::Same };
+fn after_resume(
+    session: &SessionState,
+    max_iterations: Option<u32>,
+    checkpoint: Option<u32>,
+) -> AfterResume {
+    let interrupted_turn = || {
+        if session.phase.turn_in_flight().is_some() {
+            AfterResume::Again
+        } else {
+            AfterResume::Same
+        }
+    };
     let has_ended = matches!(session.phase, Phase::Ended(_));
     if session.pipelines.is_open() {
         return interrupted_turn();
@@ -274,7 +402,10 @@ fn after_resume(session: &SessionState, max_iterations: Option<u32>, checkpoint:
     }
     // The loop had ended before the user was needed, unless the user raises its limit.
     let counts = |end: &LoopEnd| end.outcome != SessionOutcome::Limit || max_iterations.is_none();
-    if ending.and_then(|ending| ending.before.as_deref()).is_some_and(counts) {
+    if ending
+        .and_then(|ending| ending.before.as_deref())
+        .is_some_and(counts)
+    {
         AfterResume::EarlierEnd
     } else if ending.is_some_and(|ending| ending.stopped_at.is_some()) {
         AfterResume::StoppedPhase
@@ -287,10 +418,21 @@ fn after_resume(session: &SessionState, max_iterations: Option<u32>, checkpoint:
 
 /// Whether the work was complete and only its submit needs the user.
 fn submit_waits(session: &SessionState) -> bool {
-    let interrupted = session.ending.as_ref().is_some_and(|ending| ending.interrupted);
+    let interrupted = session
+        .ending
+        .as_ref()
+        .is_some_and(|ending| ending.interrupted);
     let over = matches!(session.phase, Phase::Ended(_)) || interrupted;
-    let escalated = session.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Escalated);
-    over && escalated && session.pipelines.last.as_deref().is_some_and(FinishedPipeline::waits_for_a_person)
+    let escalated = session
+        .ending
+        .as_ref()
+        .is_some_and(|ending| ending.outcome == SessionOutcome::Escalated);
+    over && escalated
+        && session
+            .pipelines
+            .last
+            .as_deref()
+            .is_some_and(FinishedPipeline::waits_for_a_person)
 }
 
 fn continue_at(session: &mut SessionState, next: AfterResume, cut: Option<PromptSent>) {
@@ -316,39 +458,69 @@ fn continue_at(session: &mut SessionState, next: AfterResume, cut: Option<Prompt
                     None => ending.outcome = SessionOutcome::Complete,
                 }
                 if ending.outcome == SessionOutcome::Limit {
-                    session.pipelines.wanted = session.pipelines.last.as_deref().map(|last| last.pipeline);
+                    session.pipelines.wanted =
+                        session.pipelines.last.as_deref().map(|last| last.pipeline);
                 }
-                ending.delivery = if outside { FinalDeliveryMode::No } else { FinalDeliveryMode::Offer };
+                ending.delivery = if outside {
+                    FinalDeliveryMode::No
+                } else {
+                    FinalDeliveryMode::Offer
+                };
             }
-            session.phase = cut.map_or(Phase::Delivering, |prompt| Phase::Due(DuePrompt::Again(Box::new(prompt))));
+            session.phase = cut.map_or(Phase::Delivering, |prompt| {
+                Phase::Due(DuePrompt::Again(Box::new(prompt)))
+            });
         }
         AfterResume::Delivery => {
             if let Some(ending) = &mut session.ending {
                 let before = ending.before.take();
-                *ending = LoopEnd { before, ..LoopEnd::offering(ending.outcome, &ending.reason) };
+                *ending = LoopEnd {
+                    before,
+                    ..LoopEnd::offering(ending.outcome, &ending.reason)
+                };
             }
             session.phase = Phase::Delivering;
         }
         AfterResume::Gate => stand_at_gate(session),
-        AfterResume::EarlierEnd | AfterResume::StoppedPhase | AfterResume::NextIteration | AfterResume::Start => {
+        AfterResume::EarlierEnd
+        | AfterResume::StoppedPhase
+        | AfterResume::NextIteration
+        | AfterResume::Start => {
             reenter(session, next);
         }
     }
 }
 
-/// Everything is again as it was when the session ended at its gate. The record of the gate follows, except for a check
-/// that runs again.
+/// Everything is again as it was when the session ended at its gate. The record of the gate
+/// follows, except for a check that runs again.
 fn stand_at_gate(session: &mut SessionState) {
-    let Some(LoopEnd { before, asked: Some(asked), .. }) = session.ending.take() else { return };
-    let AskedGate { gate, phase, pass, in_iteration, course } = *asked;
+    let Some(LoopEnd {
+        before,
+        asked: Some(asked),
+        ..
+    }) = session.ending.take()
+    else {
+        return;
+    };
+    let AskedGate {
+        gate,
+        phase,
+        pass,
+        in_iteration,
+        course,
+    } = *asked;
     session.ending = before.map(|before| *before);
-    session.pipelines.followed |= course.as_ref().is_some_and(|course| course.back == ReturnTo::End);
+    session.pipelines.followed |= course
+        .as_ref()
+        .is_some_and(|course| course.back == ReturnTo::End);
     session.pipelines.course = course;
     session.phase = phase;
     session.verify.pass = pass;
     session.iterations.open = in_iteration;
     if gate.subject.is_broken_check() {
-        session.phase.run_again(gate.subject.hook().unwrap_or_default());
+        session
+            .phase
+            .run_again(gate.subject.hook().unwrap_or_default());
     }
 }
 
@@ -357,16 +529,23 @@ fn reenter(session: &mut SessionState, next: AfterResume) {
     let ending = session.ending.take();
     if let Some(asked) = ending.as_ref().and_then(|ending| ending.asked.as_deref()) {
         session.stop.escalated = None;
-        session.side.asked(asked.gate.subject.run(), GateResponse::End(SessionOutcome::Escalated));
+        session.side.asked(
+            asked.gate.subject.run(),
+            GateResponse::End(SessionOutcome::Escalated),
+        );
         // The checkpoint is for a new iteration.
         session.iterations.open = false;
     }
-    let (before, stopped_at) = ending.map_or((None, None), |ending| (ending.before, ending.stopped_at));
+    let (before, stopped_at) =
+        ending.map_or((None, None), |ending| (ending.before, ending.stopped_at));
     session.retry.errors = 0;
     if session.phase.outcome() == Some(SessionOutcome::Escalated) {
         looked_at(session);
     }
-    let start = Phase::Hooks(HookDispatch::reached(HookPoint::SessionStart, DispatchCause::Lifecycle));
+    let start = Phase::Hooks(HookDispatch::reached(
+        HookPoint::SessionStart,
+        DispatchCause::Lifecycle,
+    ));
     session.phase = match (next, before, stopped_at) {
         (AfterResume::EarlierEnd, Some(before), _) => {
             session.ending = Some(*before);

@@ -24,11 +24,15 @@ impl SessionOutcome {
 }
 
 impl SessionState {
-    /// What an agent that drives itself has to mend before it can complete the session. None while the checks run, and
-    /// if none of them is red.
+    /// What an agent that drives itself has to mend before it can complete the session. None while
+    /// the checks run, and if none of them is red.
     pub fn completion_refused(&self) -> Option<&str> {
         let decided = self.plan().is_led_from_outside() && !self.commands().is_being_completed();
-        self.verify.feedback.as_ref().filter(|_| decided).map(|feedback| feedback.text.as_str())
+        self.verify
+            .feedback
+            .as_ref()
+            .filter(|_| decided)
+            .map(|feedback| feedback.text.as_str())
     }
 
     /// What the session is doing, in words.
@@ -58,15 +62,26 @@ impl SessionState {
 }
 
 fn repairs(session: &SessionState) -> String {
-    let Some(course) = &session.pipelines.course else { return "the agent works".into() };
+    let Some(course) = &session.pipelines.course else {
+        return "the agent works".into();
+    };
     let limit = session.plan().submit.remediation_attempts;
-    format!("the agent repairs what blocked the {}, {} of {limit}", course.pipeline.name(), course.used)
+    format!(
+        "the agent repairs what blocked the {}, {} of {limit}",
+        course.pipeline.name(),
+        course.used
+    )
 }
 
 fn doing_now(session: &SessionState) -> String {
     match &session.phase {
         // creel has nothing to do until the agent that the user runs calls a tool.
-        Phase::Hooks(HookDispatch { point: HookPoint::SessionStart, running: None, .. }) | Phase::Between
+        Phase::Hooks(HookDispatch {
+            point: HookPoint::SessionStart,
+            running: None,
+            ..
+        })
+        | Phase::Between
             if session.plan().is_led_from_outside() =>
         {
             "the agent drives it".into()
@@ -77,13 +92,18 @@ fn doing_now(session: &SessionState) -> String {
         },
         Phase::Turn(prompt) => match prompt.reason {
             PromptReason::Iteration => "the agent works".into(),
-            PromptReason::Feedback => format!("the agent works on feedback, retry {}", session.retry.used),
+            PromptReason::Feedback => {
+                format!("the agent works on feedback, retry {}", session.retry.used)
+            }
             PromptReason::Recovery => "the agent recovers from an error".into(),
             PromptReason::FinalDelivery => "the agent reads the final delivery".into(),
             PromptReason::Message => "the agent answers a message".into(),
             PromptReason::Remediation => repairs(session),
             PromptReason::Gatekeeper => {
-                format!("`{}` reviews the change", prompt.agent.as_deref().unwrap_or("a gatekeeper"))
+                format!(
+                    "`{}` reviews the change",
+                    prompt.agent.as_deref().unwrap_or("a gatekeeper")
+                )
             }
         },
         Phase::Judging(judging) => match (judging.checking.as_slice(), &judging.running) {
@@ -92,11 +112,23 @@ fn doing_now(session: &SessionState) -> String {
             ([], None) => "evaluates the iteration".into(),
             (some, None) => format!("checks {} rules", some.len()),
         },
-        Phase::Due(_) if session.limits.hold.as_ref().is_some_and(|hold| hold.cause == LimitCause::Outage) => {
-            format!("waits until `{}` reaches its server", session.agent_choice().agent())
+        Phase::Due(_)
+            if session
+                .limits
+                .hold
+                .as_ref()
+                .is_some_and(|hold| hold.cause == LimitCause::Outage) =>
+        {
+            format!(
+                "waits until `{}` reaches its server",
+                session.agent_choice().agent()
+            )
         }
         Phase::Due(_) if session.limits.hold.is_some() => {
-            format!("waits for the usage limit of `{}` to reset", session.agent_choice().agent())
+            format!(
+                "waits for the usage limit of `{}` to reset",
+                session.agent_choice().agent()
+            )
         }
         Phase::Due(_)
         | Phase::Settled(_)

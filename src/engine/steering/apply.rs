@@ -15,7 +15,10 @@ pub(crate) fn apply_steering(session: &mut SessionState, event: &SteeringEvent) 
         }
         SteeringEvent::Unpaused { .. } => session.steering.paused = false,
         SteeringEvent::MessageQueued { by, text } => {
-            session.steering.messages.push(QueuedMessage { by: by.by, text: text.clone() });
+            session.steering.messages.push(QueuedMessage {
+                by: by.by,
+                text: text.clone(),
+            });
             session.steering.queued_in.note(by.by, session.turns.last);
         }
         SteeringEvent::StopRequested { how, .. } => stop_requested(session, *how),

@@ -1,9 +1,13 @@
-//! The meaning of each [`SessionCommand`]: the events and effects that it causes, or the reason why it is refused.
+//! The meaning of each [`SessionCommand`]: the events and effects that it causes, or the reason why
+//! it is refused.
 
 use crate::engine::{
     actor::{ActorKind, UserCommand},
     effect::Effect,
-    event::{Actor, Event, HookEvent, PendingEvent, SteeringEvent, StopEvent, StopTiming, UsageLimitEvent},
+    event::{
+        Actor, Event, HookEvent, PendingEvent, SteeringEvent, StopEvent, StopTiming,
+        UsageLimitEvent,
+    },
     gate::{SessionGates, answer::GateRules},
     hooks::{beside::BesideWork, dispatch::HookDispatch, point::HookPoint, resolve::HookRef},
     ids::RunId,
@@ -62,10 +66,18 @@ impl CommandRules<'_> {
         if first_message || wanted.is_allowed_by(&self.plan.agent_may) {
             return None;
         }
-        Some(Refusal::NotAllowed { actor: actor.by, command: wanted })
+        Some(Refusal::NotAllowed {
+            actor: actor.by,
+            command: wanted,
+        })
     }
 
-    pub(crate) fn on_command(self, by: &Actor, command: SessionCommand, now: UnixTime) -> EngineOutput {
+    pub(crate) fn on_command(
+        self,
+        by: &Actor,
+        command: SessionCommand,
+        now: UnixTime,
+    ) -> EngineOutput {
         if let Some(outcome) = self.phase.outcome() {
             return EngineOutput::refuse(Refusal::SessionEnded(outcome));
         }
@@ -74,11 +86,16 @@ impl CommandRules<'_> {
         }
         let by = &by.as_recorded();
         match command {
-            SessionCommand::Pause if self.steering.paused => EngineOutput::refuse(Refusal::AlreadyPaused),
-            SessionCommand::Pause => {
-                EngineOutput::record(Event::Steering(SteeringEvent::Paused { by: by.clone(), turn: None }))
+            SessionCommand::Pause if self.steering.paused => {
+                EngineOutput::refuse(Refusal::AlreadyPaused)
             }
-            SessionCommand::Unpause if !self.steering.paused => EngineOutput::refuse(Refusal::NotPaused),
+            SessionCommand::Pause => EngineOutput::record(Event::Steering(SteeringEvent::Paused {
+                by: by.clone(),
+                turn: None,
+            })),
+            SessionCommand::Unpause if !self.steering.paused => {
+                EngineOutput::refuse(Refusal::NotPaused)
+            }
             SessionCommand::Unpause => {
                 EngineOutput::record(Event::Steering(SteeringEvent::Unpaused { by: by.clone() }))
             }
@@ -94,57 +111,92 @@ impl CommandRules<'_> {
             SessionCommand::SkipItem { item } => self.pending.change_item(
                 item,
                 &[ItemState::Pending],
-                Event::Pending(PendingEvent::Skipped { item, by: by.clone() }),
+                Event::Pending(PendingEvent::Skipped {
+                    item,
+                    by: by.clone(),
+                }),
             ),
             SessionCommand::RestoreItem { item } => self.pending.change_item(
                 item,
                 &[ItemState::Skipped],
-                Event::Pending(PendingEvent::Restored { item, by: by.clone() }),
+                Event::Pending(PendingEvent::Restored {
+                    item,
+                    by: by.clone(),
+                }),
             ),
             SessionCommand::EditItem { item, text } => {
                 let states = [ItemState::Pending, ItemState::Skipped];
                 self.pending.change_item(
                     item,
                     &states,
-                    Event::Pending(PendingEvent::Edited { item, by: by.clone(), text }),
+                    Event::Pending(PendingEvent::Edited {
+                        item,
+                        by: by.clone(),
+                        text,
+                    }),
                 )
             }
             SessionCommand::AnswerGate(answer) => self.gate_rules.answer_gate(by, answer),
-            SessionCommand::DisableHook { point, hook } => self.switch_hook(point, &hook, |point, hook| {
-                Event::Hook(HookEvent::Disabled { point, hook, by: by.clone() })
-            }),
-            SessionCommand::EnableHook { point, hook } => self.switch_hook(point, &hook, |point, hook| {
-                Event::Hook(HookEvent::Enabled { point, hook, by: by.clone() })
-            }),
+            SessionCommand::DisableHook { point, hook } => {
+                self.switch_hook(point, &hook, |point, hook| {
+                    Event::Hook(HookEvent::Disabled {
+                        point,
+                        hook,
+                        by: by.clone(),
+                    })
+                })
+            }
+            SessionCommand::EnableHook { point, hook } => {
+                self.switch_hook(point, &hook, |point, hook| {
+                    Event::Hook(HookEvent::Enabled {
+                        point,
+                        hook,
+                        by: by.clone(),
+                    })
+                })
+            }
             SessionCommand::RunHook { point, hook } => match self.refuses_by_hand(point, &hook) {
                 Some(why) => EngineOutput::refuse(why),
                 None => self.switch_hook(point, &hook, |point, hook| {
-                    Event::Hook(HookEvent::Requested { point, hook, by: by.clone() })
+                    Event::Hook(HookEvent::Requested {
+                        point,
+                        hook,
+                        by: by.clone(),
+                    })
                 }),
             },
             SessionCommand::CancelHook { run } if self.running().any(|running| running == run) => {
                 EngineOutput::default().then(Effect::CancelHook(run))
             }
             SessionCommand::CancelHook { run } => EngineOutput::refuse(Refusal::NoSuchRun(run)),
-            SessionCommand::Task { task: command } => {
-                self.task_rules.on_task_command(command, ChangeOrigin::by(by.clone()))
+            SessionCommand::Task { task: command } => self
+                .task_rules
+                .on_task_command(command, ChangeOrigin::by(by.clone())),
+            SessionCommand::RegisterStopHook(wanted) => {
+                self.agent_loops.register_stop_hook(by, wanted, now)
             }
-            SessionCommand::RegisterStopHook(wanted) => self.agent_loops.register_stop_hook(by, wanted, now),
             SessionCommand::ClearStopHooks { task } => self.stop.clear_stop_hooks(by, task),
-            SessionCommand::Loop { about: command } => self.agent_loops.on_loop_command(by, command, now),
+            SessionCommand::Loop { about: command } => {
+                self.agent_loops.on_loop_command(by, command, now)
+            }
             SessionCommand::CompleteSession { .. } if self.is_being_completed() => {
                 EngineOutput::refuse(Refusal::AlreadyCompleting)
             }
             SessionCommand::CompleteSession { reason } => {
-                EngineOutput::record(Event::Stop(StopEvent::CompletionPromised { reason, by: by.clone() }))
+                EngineOutput::record(Event::Stop(StopEvent::CompletionPromised {
+                    reason,
+                    by: by.clone(),
+                }))
             }
             SessionCommand::Pipeline { pipeline } => self.pipeline.want_pipeline(pipeline, by),
-            SessionCommand::RetryNow => self
+            SessionCommand::RetryNow => self.agent_choice.while_limited(|_| {
+                Ok(Event::UsageLimit(UsageLimitEvent::WaitSkipped {
+                    by: by.clone(),
+                }))
+            }),
+            SessionCommand::SwitchAgent { agent: to } => self
                 .agent_choice
-                .while_limited(|_| Ok(Event::UsageLimit(UsageLimitEvent::WaitSkipped { by: by.clone() }))),
-            SessionCommand::SwitchAgent { agent: to } => {
-                self.agent_choice.while_limited(|_| self.agent_choice.switch_agent(to.as_deref(), by, now))
-            }
+                .while_limited(|_| self.agent_choice.switch_agent(to.as_deref(), by, now)),
         }
     }
 
@@ -153,26 +205,47 @@ impl CommandRules<'_> {
         let beside = self.beside.dispatches_beside().filter_map(run);
         let by_itself = self.tasks.automation.running().map(|running| running.run);
         let steps = self.tasks.flows.running().map(|(_, run, _)| run);
-        let judged = self.stop_rules.judgements().flat_map(|(_, judging)| judging.runs().map(|running| running.run));
-        self.phase.dispatch().and_then(run).into_iter().chain(beside).chain(by_itself).chain(steps).chain(judged)
+        let judged = self
+            .stop_rules
+            .judgements()
+            .flat_map(|(_, judging)| judging.runs().map(|running| running.run));
+        self.phase
+            .dispatch()
+            .and_then(run)
+            .into_iter()
+            .chain(beside)
+            .chain(by_itself)
+            .chain(steps)
+            .chain(judged)
     }
 
     pub(crate) fn stop(self, by: &Actor, how: StopTiming) -> EngineOutput {
-        if self.steering.stop.is_some_and(|asked| asked == StopTiming::Now || asked == how) {
+        if self
+            .steering
+            .stop
+            .is_some_and(|asked| asked == StopTiming::Now || asked == how)
+        {
             return EngineOutput::refuse(Refusal::AlreadyStopping);
         }
-        let step = EngineOutput::record(Event::Steering(SteeringEvent::StopRequested { by: by.clone(), how }));
+        let step = EngineOutput::record(Event::Steering(SteeringEvent::StopRequested {
+            by: by.clone(),
+            how,
+        }));
         // A paused session would never reach the end of its iteration.
         let step = if self.steering.paused {
             step.and(Event::Steering(SteeringEvent::Unpaused { by: by.clone() }))
         } else {
             step
         };
-        // Hooks of `session_end` are not cancelled: they are the last work of an interrupted session.
+        // Hooks of `session_end` are not cancelled: they are the last work of an interrupted
+        // session.
         if how == StopTiming::AfterIteration || self.phase.is_ending() {
             return step;
         }
-        let turn = self.phase.turn_in_flight().map(|prompt| Effect::CancelTurn(prompt.turn));
+        let turn = self
+            .phase
+            .turn_in_flight()
+            .map(|prompt| Effect::CancelTurn(prompt.turn));
         let hooks = self.running().map(Effect::CancelHook);
         turn.into_iter().chain(hooks).fold(step, EngineOutput::then)
     }
@@ -187,10 +260,17 @@ impl CommandRules<'_> {
         if self.phase.is_ending() || self.end_rules.delivery_is_off() {
             return EngineOutput::refuse(Refusal::SessionEnding);
         }
-        let step = EngineOutput::record(Event::Steering(SteeringEvent::MessageQueued { by: by.clone(), text }));
+        let step = EngineOutput::record(Event::Steering(SteeringEvent::MessageQueued {
+            by: by.clone(),
+            text,
+        }));
         // A session that is paused for a cancelled turn waits only for this message.
         let awaited = self.steering.paused && self.steering.cancelled.is_some();
-        if awaited { step.and(Event::Steering(SteeringEvent::Unpaused { by: by.clone() })) } else { step }
+        if awaited {
+            step.and(Event::Steering(SteeringEvent::Unpaused { by: by.clone() }))
+        } else {
+            step
+        }
     }
 
     pub(crate) fn switch_hook(
@@ -201,23 +281,40 @@ impl CommandRules<'_> {
     ) -> EngineOutput {
         let points = HookPoint::ALL.into_iter().chain([HookPoint::Automation]);
         let points = points.filter(|point| at.is_none_or(|at| at == *point));
-        let asked = (at.is_none_or(|at| at == HookPoint::StopDecision) && self.agent_loops.stop_hook(hook).is_some())
-            .then_some(HookPoint::StopDecision);
-        let found = points.filter(|point| self.plan.hook(*point, hook).is_some()).chain(asked);
-        let protect = hook == PROTECT && at.is_none_or(|at| at == HookPoint::Stop) && !self.plan.protect.is_empty();
+        let asked = (at.is_none_or(|at| at == HookPoint::StopDecision)
+            && self.agent_loops.stop_hook(hook).is_some())
+        .then_some(HookPoint::StopDecision);
+        let found = points
+            .filter(|point| self.plan.hook(*point, hook).is_some())
+            .chain(asked);
+        let protect = hook == PROTECT
+            && at.is_none_or(|at| at == HookPoint::Stop)
+            && !self.plan.protect.is_empty();
         let found = found.chain(protect.then_some(HookPoint::Stop));
-        let step = found.fold(EngineOutput::default(), |step, point| step.and(event(point, hook.to_owned())));
-        if step.is_empty() { EngineOutput::refuse(Refusal::NoSuchHook(hook.to_owned())) } else { step }
+        let step = found.fold(EngineOutput::default(), |step, point| {
+            step.and(event(point, hook.to_owned()))
+        });
+        if step.is_empty() {
+            EngineOutput::refuse(Refusal::NoSuchHook(hook.to_owned()))
+        } else {
+            step
+        }
     }
 
     /// Whether the user can run this hook by hand.
     pub fn runs_by_hand(self, hook: &HookRef) -> bool {
-        self.beside.runs_beside(hook.point, &hook.hook) && self.refuses_by_hand(Some(hook.point), &hook.hook).is_none()
+        self.beside.runs_beside(hook.point, &hook.hook)
+            && self.refuses_by_hand(Some(hook.point), &hook.hook).is_none()
     }
 
     /// Why the user cannot run this hook by hand. None if they can.
     pub(crate) fn refuses_by_hand(self, at: Option<HookPoint>, hook: &str) -> Option<Refusal> {
-        let refused = |why| Some(Refusal::NotRunByHand { hook: hook.to_owned(), why });
+        let refused = |why| {
+            Some(Refusal::NotRunByHand {
+                hook: hook.to_owned(),
+                why,
+            })
+        };
         let meant = |point: HookPoint| at.is_none_or(|at| at == point);
         if hook == PROTECT && self.plan.hook(HookPoint::Stop, hook).is_none() {
             return refused(ByHandObstacle::ChecksTurns);
@@ -232,7 +329,11 @@ impl CommandRules<'_> {
         let review = |spec: &HookSpec| matches!(spec.action, HookAction::Gatekeeper(_));
         let mut found = HookPoint::ALL.into_iter().filter(|point| meant(*point));
         let reviews = found.any(|point| self.plan.hook(point, hook).is_some_and(review));
-        if reviews { refused(ByHandObstacle::ReviewsPipelines) } else { None }
+        if reviews {
+            refused(ByHandObstacle::ReviewsPipelines)
+        } else {
+            None
+        }
     }
 
     /// Whether an agent that the user runs by hand has reported completion.

@@ -36,7 +36,8 @@ pub enum SteeringEvent {
 
 impl SteeringEvent {
     /// The kinds of its records.
-    pub(crate) const KINDS: &'static [&'static str] = &["paused", "unpaused", "message_queued", "stop_requested"];
+    pub(crate) const KINDS: &'static [&'static str] =
+        &["paused", "unpaused", "message_queued", "stop_requested"];
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

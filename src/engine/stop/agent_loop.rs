@@ -1,13 +1,14 @@
-//! Loops that an agent drives itself, each over a task: the agent starts one, requests evaluations, and continues or
-//! completes it.
+//! Loops that an agent drives itself, each over a task: the agent starts one, requests evaluations,
+//! and continues or completes it.
 //!
-//! They run independently of the session's own iterations. The agent reports its work; rules and hooks are those of the
-//! session.
+//! They run independently of the session's own iterations. The agent reports its work; rules and
+//! hooks are those of the session.
 //!
 //! # Invariants
 //! - A task has at most one open loop, and a loop at most one evaluation in progress.
-//! - A loop that escalates blocks its task, once, and stops the session at the end of the turn. Until the user has
-//!   decided, the loop neither continues nor completes anything, regardless of later decisions about it.
+//! - A loop that escalates blocks its task, once, and stops the session at the end of the turn.
+//!   Until the user has decided, the loop neither continues nor completes anything, regardless of
+//!   later decisions about it.
 //! - A loop completes its task only if the last evaluation of its iteration decided complete.
 
 use serde::{Deserialize, Serialize};
@@ -39,7 +40,8 @@ pub struct AgentLoop {
     pub is_over: bool,
 }
 
-/// The guards of a loop. An iteration counts once, even if the agent requests several evaluations of it.
+/// The guards of a loop. An iteration counts once, even if the agent requests several evaluations
+/// of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopGuards {
     /// Before the current iteration.
@@ -66,6 +68,8 @@ impl LoopGuards {
 impl AgentLoop {
     /// Whether the last evaluation of the current iteration decided complete.
     pub(super) fn is_judged_complete(&self) -> bool {
-        self.decided.as_ref().is_some_and(|decided| decided.action == StopAction::Complete)
+        self.decided
+            .as_ref()
+            .is_some_and(|decided| decided.action == StopAction::Complete)
     }
 }

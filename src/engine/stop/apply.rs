@@ -1,6 +1,9 @@
 //! Applies the events of stop decisions to the state.
 
-use super::{checkpoint::TimedCheckpoint, context::RuleOutcome, guard::GuardState, registry::RegisteredStopHook};
+use super::{
+    checkpoint::TimedCheckpoint, context::RuleOutcome, guard::GuardState,
+    registry::RegisteredStopHook,
+};
 use crate::engine::{
     conversation::WorktreeChanges,
     event::{CheckRunResult, HookFinished, SessionOutcome, StopDecided, StopEvent},
@@ -26,20 +29,52 @@ pub(crate) fn apply_stop(session: &mut SessionState, at: UnixTime, event: &StopE
                 judging.rules = Some(rules.iter().cloned().collect());
             }
         }
-        StopEvent::RuleStarted { run, rule, iteration, of } => {
+        StopEvent::RuleStarted {
+            run,
+            rule,
+            iteration,
+            of,
+        } => {
             session.hooks.last_run = *run;
             if let Some(judging) = judging_mut(session, of.as_deref()) {
-                judging.rule_started(ActiveRun { run: *run, hook: rule.clone(), iteration: *iteration });
+                judging.rule_started(ActiveRun {
+                    run: *run,
+                    hook: rule.clone(),
+                    iteration: *iteration,
+                });
             }
         }
-        StopEvent::RuleChecked { run, rule, passed, message, of, .. } => {
-            let outcome = RuleOutcome { rule_name: rule.clone(), passed: *passed, message: message.clone() };
+        StopEvent::RuleChecked {
+            run,
+            rule,
+            passed,
+            message,
+            of,
+            ..
+        } => {
+            let outcome = RuleOutcome {
+                rule_name: rule.clone(),
+                passed: *passed,
+                message: message.clone(),
+            };
             if of.is_none() {
-                session.stop.failed_rules.retain(|failed| failed.rule_name != *rule);
-                session.stop.failed_rules.extend((!passed).then(|| outcome.clone()));
-                let result = if *passed { CheckRunResult::Passed } else { CheckRunResult::Failed };
+                session
+                    .stop
+                    .failed_rules
+                    .retain(|failed| failed.rule_name != *rule);
+                session
+                    .stop
+                    .failed_rules
+                    .extend((!passed).then(|| outcome.clone()));
+                let result = if *passed {
+                    CheckRunResult::Passed
+                } else {
+                    CheckRunResult::Failed
+                };
                 let reason = (!passed).then(|| message.clone());
-                session.verify.ran(CheckRef::new(CheckKind::Rule, rule), result, reason);
+                session
+                    .verify
+                    .ran(CheckRef::new(CheckKind::Rule, rule), result, reason);
             }
             if let Some(judging) = judging_mut(session, of.as_deref()) {
                 judging.rule_checked(*run, outcome);
@@ -47,16 +82,36 @@ pub(crate) fn apply_stop(session: &mut SessionState, at: UnixTime, event: &StopE
         }
         StopEvent::Decided(decided) => stop_decided(session, decided),
         StopEvent::CheckpointKept(checkpoint) => {
-            session.stop.checkpoints.push(TimedCheckpoint { at, checkpoint: (**checkpoint).clone() });
+            session.stop.checkpoints.push(TimedCheckpoint {
+                at,
+                checkpoint: (**checkpoint).clone(),
+            });
         }
-        // A journal can come with a clone: a hook that cannot be registered is not accepted from there either.
-        StopEvent::HookRegistered { hook, .. } if !matches!(hook.judge, StopHookKind::Preset(_)) => {}
-        StopEvent::HookRegistered { hook_id, task, hook, metadata, by } => {
+        // A journal can come with a clone: a hook that cannot be registered is not accepted from
+        // there either.
+        StopEvent::HookRegistered { hook, .. }
+            if !matches!(hook.judge, StopHookKind::Preset(_)) => {}
+        StopEvent::HookRegistered {
+            hook_id,
+            task,
+            hook,
+            metadata,
+            by,
+        } => {
             let (id, task, metadata, by) = (hook_id.clone(), task.clone(), metadata.clone(), by.by);
             session.stop.last += 1;
-            session.stop.registered.push(RegisteredStopHook { id, task, hook: (**hook).clone(), metadata, by });
+            session.stop.registered.push(RegisteredStopHook {
+                id,
+                task,
+                hook: (**hook).clone(),
+                metadata,
+                by,
+            });
         }
-        StopEvent::HooksCleared { hooks, .. } => session.stop.registered.retain(|known| !hooks.contains(&known.id)),
+        StopEvent::HooksCleared { hooks, .. } => session
+            .stop
+            .registered
+            .retain(|known| !hooks.contains(&known.id)),
         StopEvent::CompletionPromised { reason, .. } => {
             session.stop.promised = Some(reason.clone());
             // creel sees no turns of an agent that drives itself, so its checks always run.
@@ -65,7 +120,13 @@ pub(crate) fn apply_stop(session: &mut SessionState, at: UnixTime, event: &StopE
                 session.verify.feedback = None;
             }
         }
-        StopEvent::LoopStarted { loop_id, task, max_iterations, promises, .. } => {
+        StopEvent::LoopStarted {
+            loop_id,
+            task,
+            max_iterations,
+            promises,
+            ..
+        } => {
             session.stop.last += 1;
             session.stop.loops.push(AgentLoop {
                 id: loop_id.clone(),
@@ -80,7 +141,9 @@ pub(crate) fn apply_stop(session: &mut SessionState, at: UnixTime, event: &StopE
                 is_over: false,
             });
         }
-        StopEvent::LoopAdvanced { loop_id, iteration, .. } => {
+        StopEvent::LoopAdvanced {
+            loop_id, iteration, ..
+        } => {
             if let Some(known) = session.stop.loop_mut(loop_id) {
                 known.iteration = *iteration;
                 known.decided = None;
@@ -89,7 +152,10 @@ pub(crate) fn apply_stop(session: &mut SessionState, at: UnixTime, event: &StopE
         }
         StopEvent::JudgementAsked { asked, .. } => {
             if let Some(known) = session.stop.loop_mut(&asked.id) {
-                known.judging = Some(StopEvaluation::asked((**asked).clone(), known.results.clone()));
+                known.judging = Some(StopEvaluation::asked(
+                    (**asked).clone(),
+                    known.results.clone(),
+                ));
             }
         }
         StopEvent::LoopEnded { loop_id, .. } => {
@@ -102,14 +168,22 @@ pub(crate) fn apply_stop(session: &mut SessionState, at: UnixTime, event: &StopE
 }
 
 /// The evaluation of that loop, or of the session's own iteration. The first record starts it.
-fn judging_mut<'a>(session: &'a mut SessionState, of: Option<&str>) -> Option<&'a mut StopEvaluation> {
+fn judging_mut<'a>(
+    session: &'a mut SessionState,
+    of: Option<&str>,
+) -> Option<&'a mut StopEvaluation> {
     if let Some(id) = of {
         return session.stop.loop_mut(id)?.judging.as_mut();
     }
-    if matches!(&session.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::PostIteration) {
+    if matches!(&session.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::PostIteration)
+    {
         session.phase = Phase::Judging(Box::default());
     }
-    if let Phase::Judging(judging) = &mut session.phase { Some(judging) } else { None }
+    if let Phase::Judging(judging) = &mut session.phase {
+        Some(judging)
+    } else {
+        None
+    }
 }
 
 pub(crate) fn stop_hook_started(session: &mut SessionState, running: ActiveRun, of: Option<&str>) {
@@ -121,13 +195,30 @@ pub(crate) fn stop_hook_started(session: &mut SessionState, running: ActiveRun, 
 }
 
 pub(crate) fn stop_hook_finished(session: &mut SessionState, finished: &HookFinished) {
-    let here = if let Phase::Judging(judging) = &mut session.phase { Some(&mut **judging) } else { None };
-    let beside = session.stop.loops.iter_mut().filter_map(|known| known.judging.as_mut());
-    let awaits = |judging: &&mut StopEvaluation| judging.running.as_ref().is_some_and(|one| one.run == finished.run);
-    let Some(judging) = here.into_iter().chain(beside).find(awaits) else { return };
+    let here = if let Phase::Judging(judging) = &mut session.phase {
+        Some(&mut **judging)
+    } else {
+        None
+    };
+    let beside = session
+        .stop
+        .loops
+        .iter_mut()
+        .filter_map(|known| known.judging.as_mut());
+    let awaits = |judging: &&mut StopEvaluation| {
+        judging
+            .running
+            .as_ref()
+            .is_some_and(|one| one.run == finished.run)
+    };
+    let Some(judging) = here.into_iter().chain(beside).find(awaits) else {
+        return;
+    };
     judging.running = None;
     if let Some(decision) = finished.decision.as_ref().filter(|_| !finished.again) {
-        judging.answers.insert(finished.hook.clone(), (**decision).clone());
+        judging
+            .answers
+            .insert(finished.hook.clone(), (**decision).clone());
     }
 }
 
@@ -137,7 +228,11 @@ pub(crate) fn cut_judgements(session: &mut SessionState) {
         judging.cut();
     }
     // The agent's connection is gone, so it requests the evaluation again.
-    session.stop.loops.iter_mut().for_each(|known| known.judging = None);
+    session
+        .stop
+        .loops
+        .iter_mut()
+        .for_each(|known| known.judging = None);
 }
 
 fn stop_decided(session: &mut SessionState, decided: &StopDecided) {
@@ -150,8 +245,15 @@ fn stop_decided(session: &mut SessionState, decided: &StopDecided) {
         session.stop.blocked.clone_from(&decided.blocked);
         return;
     }
-    let results = session.phase.judging_here().map(|judging| judging.results.clone()).unwrap_or_default();
-    session.stop.guards = session.stop.guards.after(session.stop_rules().iteration_sight(&results));
+    let results = session
+        .phase
+        .judging_here()
+        .map(|judging| judging.results.clone())
+        .unwrap_or_default();
+    session.stop.guards = session
+        .stop
+        .guards
+        .after(session.stop_rules().iteration_sight(&results));
     session.stop.promised = None;
     session.stop.escalated = None;
     session.stop.blocked.clone_from(&decided.blocked);
@@ -170,14 +272,20 @@ fn stop_decided(session: &mut SessionState, decided: &StopDecided) {
 
 fn loop_decided(session: &mut SessionState, id: &str, decided: &StopDecided) {
     let outside = session.plan().is_led_from_outside();
-    let Some(known) = session.stop.loop_mut(id) else { return };
+    let Some(known) = session.stop.loop_mut(id) else {
+        return;
+    };
     if let Some(judging) = known.judging.take() {
         known.guards.judge(judging.facts(&judging.results));
         known.results = judging.results;
     }
     let (action, reason, task) = (decided.action, decided.reason.clone(), known.task.clone());
-    let escalated = known.decided.as_ref().is_some_and(|before| before.action == StopAction::Escalate);
-    // A loop that waits for the user stays escalated, even if a later evaluation decides differently.
+    let escalated = known
+        .decided
+        .as_ref()
+        .is_some_and(|before| before.action == StopAction::Escalate);
+    // A loop that waits for the user stays escalated, even if a later evaluation decides
+    // differently.
     let stays = escalated && session.tasks.is_blocked(&task);
     if let Some(known) = session.stop.loop_mut(id).filter(|_| !stays) {
         known.decided = Some(StopResult {
@@ -186,8 +294,8 @@ fn loop_decided(session: &mut SessionState, id: &str, decided: &StopDecided) {
             ..StopResult::new(action, reason.clone())
         });
     }
-    // An agent that the user runs by hand gets the decision as the answer to its request; creel has no loop to
-    // stop.
+    // An agent that the user runs by hand gets the decision as the answer to its request; creel has
+    // no loop to stop.
     if action == StopAction::Escalate && !outside {
         session.stop.escalated = Some((decided.hook.clone(), task, reason));
     }
@@ -208,8 +316,15 @@ pub(crate) fn work_done(session: &mut SessionState, work: Option<&WorktreeChange
         }
     }
     for (file, content) in &work.contents {
-        let known = session.iterations.contents.get(file).map(|before| before.then(content));
-        session.iterations.contents.insert(file.clone(), known.unwrap_or_else(|| content.clone()));
+        let known = session
+            .iterations
+            .contents
+            .get(file)
+            .map(|before| before.then(content));
+        session
+            .iterations
+            .contents
+            .insert(file.clone(), known.unwrap_or_else(|| content.clone()));
     }
     session.turns.work = Some(Box::new(work.clone()));
 }
@@ -227,8 +342,17 @@ pub(crate) fn loops_go_on(session: &mut SessionState, task: &str) {
     if session.tasks.is_blocked(task) {
         return;
     }
-    for known in session.stop.loops.iter_mut().filter(|known| known.task == task) {
-        if known.decided.take_if(|decided| decided.action == StopAction::Escalate).is_some() {
+    for known in session
+        .stop
+        .loops
+        .iter_mut()
+        .filter(|known| known.task == task)
+    {
+        if known
+            .decided
+            .take_if(|decided| decided.action == StopAction::Escalate)
+            .is_some()
+        {
             known.guards = LoopGuards::default();
         }
     }

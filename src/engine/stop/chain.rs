@@ -1,10 +1,10 @@
 //! Evaluates the stop hooks in order: which one is next, and what follows from their verdicts.
 //!
 //! # Invariants
-//! - Of the hooks that decide, the first one that completes or escalates counts, and no later one is evaluated.
-//!   Otherwise the last verdict counts.
-//! - Hooks that agents registered can turn complete into continue or escalate, and continue into escalate; never the
-//!   reverse.
+//! - Of the hooks that decide, the first one that completes or escalates counts, and no later one
+//!   is evaluated. Otherwise the last verdict counts.
+//! - Hooks that agents registered can turn complete into continue or escalate, and continue into
+//!   escalate; never the reverse.
 //! - Hooks that are disabled, or whose conditions are not met, are ignored.
 
 use std::collections::BTreeMap;
@@ -41,7 +41,9 @@ impl StopHookInput<'_> {
     /// Whether the hook is evaluated after the verdict so far.
     fn is_asked(&self, standing: Option<StopAction>) -> bool {
         match (self.weight, standing) {
-            (VerdictWeight::Decides, standing) => matches!(standing, None | Some(StopAction::Continue)),
+            (VerdictWeight::Decides, standing) => {
+                matches!(standing, None | Some(StopAction::Continue))
+            }
             (VerdictWeight::OnlyStricter, standing) => {
                 standing != Some(StopAction::Escalate) && !self.has_nothing_to_judge()
             }
@@ -50,7 +52,8 @@ impl StopHookInput<'_> {
 
     /// Without rules, a hook for validation rules would veto every completion.
     fn has_nothing_to_judge(&self) -> bool {
-        self.hook.judge == StopHookKind::Preset(StopPreset::Validation) && self.context.validation_results.is_empty()
+        self.hook.judge == StopHookKind::Preset(StopPreset::Validation)
+            && self.context.validation_results.is_empty()
     }
 
     /// Whether its verdict replaces the verdict so far.
@@ -84,7 +87,11 @@ pub struct StopVerdict {
 impl StopVerdict {
     /// The same, with another decision.
     pub(crate) fn overruled_by(self, hook: &str, result: StopResult) -> Self {
-        Self { hook: hook.to_owned(), result, ..self }
+        Self {
+            hook: hook.to_owned(),
+            result,
+            ..self
+        }
     }
 }
 
@@ -162,7 +169,12 @@ fn said<'a>(
         return None;
     }
     let own = |result: StopResult| {
-        let kept = result.checkpoint_data.clone().map(|data| (hook.name.clone(), data)).into_iter().collect();
+        let kept = result
+            .checkpoint_data
+            .clone()
+            .map(|data| (hook.name.clone(), data))
+            .into_iter()
+            .collect();
         StopHookAnswer { result, kept }
     };
     Some(match &hook.judge {
@@ -201,39 +213,80 @@ fn together<'a>(
         }
         // Later parts cannot change the result.
         let last = results.last().map(|result| result.action);
-        let settled = if how == GroupMode::All { StopAction::Escalate } else { StopAction::Complete };
+        let settled = if how == GroupMode::All {
+            StopAction::Escalate
+        } else {
+            StopAction::Complete
+        };
         if last == Some(settled) {
             break;
         }
     }
     let order = match how {
-        GroupMode::All => [StopAction::Escalate, StopAction::Continue, StopAction::Complete],
-        GroupMode::Any => [StopAction::Complete, StopAction::Escalate, StopAction::Continue],
+        GroupMode::All => [
+            StopAction::Escalate,
+            StopAction::Continue,
+            StopAction::Complete,
+        ],
+        GroupMode::Any => [
+            StopAction::Complete,
+            StopAction::Escalate,
+            StopAction::Continue,
+        ],
     };
-    let action = order.into_iter().find(|action| results.iter().any(|result| result.action == *action))?;
-    Some(Ok(StopHookAnswer { result: merged(action, results), kept }))
+    let action = order
+        .into_iter()
+        .find(|action| results.iter().any(|result| result.action == *action))?;
+    Some(Ok(StopHookAnswer {
+        result: merged(action, results),
+        kept,
+    }))
 }
 
 /// Merges the texts of all results with this action, in order.
 fn merged(action: StopAction, results: Vec<StopResult>) -> StopResult {
-    let saying: Vec<StopResult> = results.into_iter().filter(|result| result.action == action).collect();
-    let reason = saying.iter().map(|result| result.reason.as_str()).filter(|reason| !reason.is_empty());
+    let saying: Vec<StopResult> = results
+        .into_iter()
+        .filter(|result| result.action == action)
+        .collect();
+    let reason = saying
+        .iter()
+        .map(|result| result.reason.as_str())
+        .filter(|reason| !reason.is_empty());
     let reason = reason.collect::<Vec<_>>().join("; ");
-    let told: Vec<&str> = saying.iter().filter_map(|result| result.next_prompt.as_deref()).collect();
+    let told: Vec<&str> = saying
+        .iter()
+        .filter_map(|result| result.next_prompt.as_deref())
+        .collect();
     let next_prompt = (!told.is_empty()).then(|| told.join("\n\n"));
     let metadata = saying.iter().find_map(|result| result.metadata.clone());
-    StopResult { next_prompt, metadata, ..StopResult::new(action, reason) }
+    StopResult {
+        next_prompt,
+        metadata,
+        ..StopResult::new(action, reason)
+    }
 }
 
 /// Whether a hook's conditions are met.
 pub fn holds(when: &StopHookCondition, context: &AgentContext) -> bool {
     let since = when.from.is_none_or(|from| context.iteration >= from);
     let until = when.to.is_none_or(|to| context.iteration <= to);
-    let fits = |file: &String| when.files.iter().any(|pattern| fast_glob::glob_match(pattern, file));
+    let fits = |file: &String| {
+        when.files
+            .iter()
+            .any(|pattern| fast_glob::glob_match(pattern, file))
+    };
     let files = when.files.is_empty() || context.files_modified.iter().any(fits);
-    let labels = when.labels.is_empty() || when.labels.iter().any(|label| context.labels.contains(label));
+    let labels = when.labels.is_empty()
+        || when
+            .labels
+            .iter()
+            .any(|label| context.labels.contains(label));
     let rules = when.rules.iter().all(|(name, passed)| {
-        context.validation_results.iter().any(|result| result.rule_name == *name && result.passed == *passed)
+        context
+            .validation_results
+            .iter()
+            .any(|result| result.rule_name == *name && result.passed == *passed)
     });
     since && until && files && labels && rules
 }

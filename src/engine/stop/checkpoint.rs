@@ -1,4 +1,5 @@
-//! Checkpoints: data that a hook or the agent saves during the work, with the state of the repository.
+//! Checkpoints: data that a hook or the agent saves during the work, with the state of the
+//! repository.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -41,12 +42,22 @@ pub struct NewCheckpoint {
 impl Checkpoint {
     /// The agent's phase, if the data contains one.
     pub fn phase(&self) -> Option<&str> {
-        self.data.get("executionPhase").or_else(|| self.data.get("execution_phase"))?.as_str()
+        self.data
+            .get("executionPhase")
+            .or_else(|| self.data.get("execution_phase"))?
+            .as_str()
     }
 
     /// The checkpoint as text for the agent.
     pub fn for_agent(&self) -> String {
-        let commit = self.commit.as_deref().map(|commit| format!(" · commit {commit}")).unwrap_or_default();
-        format!("[Checkpoint {} · iteration {}{commit}]\n{}", self.checkpoint, self.iteration, self.data)
+        let commit = self
+            .commit
+            .as_deref()
+            .map(|commit| format!(" · commit {commit}"))
+            .unwrap_or_default();
+        format!(
+            "[Checkpoint {} · iteration {}{commit}]\n{}",
+            self.checkpoint, self.iteration, self.data
+        )
     }
 }

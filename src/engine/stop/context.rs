@@ -1,4 +1,5 @@
-//! The input of stop hooks: the agent's message, its promises, its changes, and the results of the rules.
+//! The input of stop hooks: the agent's message, its promises, its changes, and the results of the
+//! rules.
 
 use serde::{Deserialize, Serialize};
 
@@ -57,11 +58,16 @@ pub struct AgentDraft {
 impl AgentContext {
     /// The strongest promise.
     pub fn promise(&self) -> Option<Promise> {
-        self.completion_promises.iter().map(|made| made.promise).min()
+        self.completion_promises
+            .iter()
+            .map(|made| made.promise)
+            .min()
     }
 
     /// The rules that failed.
     pub fn failed(&self) -> impl Iterator<Item = &RuleOutcome> {
-        self.validation_results.iter().filter(|result| !result.passed)
+        self.validation_results
+            .iter()
+            .filter(|result| !result.passed)
     }
 }

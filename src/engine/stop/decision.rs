@@ -31,7 +31,11 @@ pub struct StopResult {
     /// Text for the agent's next prompt.
     #[serde(default, alias = "nextPrompt", skip_serializing_if = "Option::is_none")]
     pub next_prompt: Option<String>,
-    #[serde(default, alias = "checkpointData", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "checkpointData",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub checkpoint_data: Option<Value>,
     /// Other data of the hook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,19 +44,31 @@ pub struct StopResult {
 
 impl StopResult {
     pub fn new(action: StopAction, reason: impl Into<String>) -> Self {
-        Self { action, reason: reason.into(), next_prompt: None, checkpoint_data: None, metadata: None }
+        Self {
+            action,
+            reason: reason.into(),
+            next_prompt: None,
+            checkpoint_data: None,
+            metadata: None,
+        }
     }
 
     /// The result of a broken hook.
     pub fn failed(error: &str) -> Self {
         let metadata = Map::from_iter([("error".to_owned(), Value::from(error))]);
         let reason = format!("Hook evaluation failed: {error}");
-        Self { metadata: Some(metadata), ..Self::new(StopAction::Escalate, reason) }
+        Self {
+            metadata: Some(metadata),
+            ..Self::new(StopAction::Escalate, reason)
+        }
     }
 
     /// Adds text for the agent's next prompt.
     #[must_use]
     pub fn telling(self, next_prompt: impl Into<String>) -> Self {
-        Self { next_prompt: Some(next_prompt.into()), ..self }
+        Self {
+            next_prompt: Some(next_prompt.into()),
+            ..self
+        }
     }
 }

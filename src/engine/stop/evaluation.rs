@@ -1,7 +1,7 @@
 //! One stop evaluation: creel checks the rules, then evaluates the stop hooks, then decides.
 //!
-//! It works the same for an iteration of the session and for one of a loop that an agent drives itself; only the
-//! context differs.
+//! It works the same for an iteration of the session and for one of a loop that an agent drives
+//! itself; only the context differs.
 //!
 //! # Invariants
 //! - Rules are checked in parallel, and no hook is evaluated before all rules have a result.
@@ -44,7 +44,12 @@ impl StopEvaluation {
             RuleCheckMode::Check => (None, Vec::new()),
             RuleCheckMode::AsLast => (Some(VecDeque::new()), last),
         };
-        Self { asked: Some(Box::new(asked)), rules, results, ..Self::default() }
+        Self {
+            asked: Some(Box::new(asked)),
+            rules,
+            results,
+            ..Self::default()
+        }
     }
 
     pub fn runs(&self) -> impl Iterator<Item = &ActiveRun> {
@@ -53,8 +58,15 @@ impl StopEvaluation {
 
     /// The facts for the guards, from the agent's own report.
     pub(super) fn facts<'a>(&'a self, results: &'a [RuleOutcome]) -> IterationFacts<'a> {
-        let (files, said) = self.asked.as_ref().map_or((&[][..], ""), |asked| (&asked.files, &asked.said));
-        IterationFacts { rules: results, files: ChangedFiles::Named(files), said }
+        let (files, said) = self
+            .asked
+            .as_ref()
+            .map_or((&[][..], ""), |asked| (&asked.files, &asked.said));
+        IterationFacts {
+            rules: results,
+            files: ChangedFiles::Named(files),
+            said,
+        }
     }
 
     pub(crate) fn rule_started(&mut self, rule: ActiveRun) {
@@ -71,7 +83,9 @@ impl StopEvaluation {
 
     /// Puts interrupted checks and commands back, so that they run again.
     pub(crate) fn cut(&mut self) {
-        let again = std::mem::take(&mut self.checking).into_iter().map(|checking| checking.hook);
+        let again = std::mem::take(&mut self.checking)
+            .into_iter()
+            .map(|checking| checking.hook);
         self.rules.get_or_insert_default().extend(again);
     }
 }

@@ -1,4 +1,5 @@
-//! The events of stop decisions: rules, decisions, checkpoints, registered hooks, and loops of the agent.
+//! The events of stop decisions: rules, decisions, checkpoints, registered hooks, and loops of the
+//! agent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,7 +9,10 @@ use crate::engine::{
     hooks::verdict::RunEnd,
     ids::RunId,
     policy::StopHook,
-    stop::{checkpoint::Checkpoint, decision::StopAction, loop_command::EvaluationRequest, promise::Promise},
+    stop::{
+        checkpoint::Checkpoint, decision::StopAction, loop_command::EvaluationRequest,
+        promise::Promise,
+    },
     time::TimeSpan,
 };
 

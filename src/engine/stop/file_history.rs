@@ -1,9 +1,10 @@
-//! The contents of the project's files in the latest iterations, and which files the agent keeps rewriting.
+//! The contents of the project's files in the latest iterations, and which files the agent keeps
+//! rewriting.
 //!
 //! # Invariants
 //! - A file that was committed has no history: committed work counts as finished.
-//! - A file that grows to new content, or is written again unchanged, is not rewritten. A file that returns to the
-//!   content of an earlier iteration is, even if the change only appends.
+//! - A file that grows to new content, or is written again unchanged, is not rewritten. A file that
+//!   returns to the content of an earlier iteration is, even if the change only appends.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,7 +27,8 @@ pub enum ChangedFiles<'a> {
 pub struct FileHistory {
     /// The digests of the files that each of the latest iterations changed, newest last.
     past: VecDeque<BTreeMap<String, Option<String>>>,
-    /// The files that the last iteration rewrote, each with the number of consecutive iterations that rewrote it.
+    /// The files that the last iteration rewrote, each with the number of consecutive iterations
+    /// that rewrote it.
     rewritten: BTreeMap<String, u32>,
     /// The same for files that returned to content of an earlier iteration.
     returned: BTreeMap<String, u32>,
@@ -39,29 +41,53 @@ impl FileHistory {
         let contents = match changed {
             ChangedFiles::Seen(contents) => contents,
             ChangedFiles::Named(names) => {
-                let rewritten = names.iter().map(|name| (name.clone(), next(&self.rewritten, name))).collect();
-                return Self { rewritten, ..Self::default() };
+                let rewritten = names
+                    .iter()
+                    .map(|name| (name.clone(), next(&self.rewritten, name)))
+                    .collect();
+                return Self {
+                    rewritten,
+                    ..Self::default()
+                };
             }
         };
-        let mut after = Self { past: self.past.clone(), ..Self::default() };
+        let mut after = Self {
+            past: self.past.clone(),
+            ..Self::default()
+        };
         for (name, _) in contents.iter().filter(|(_, content)| content.committed) {
-            after.past.iter_mut().for_each(|iteration| drop(iteration.remove(name)));
+            after
+                .past
+                .iter_mut()
+                .for_each(|iteration| drop(iteration.remove(name)));
         }
         let in_work = || contents.iter().filter(|(_, content)| !content.committed);
         for (name, content) in in_work() {
-            let mut earlier = self.past.iter().rev().filter_map(|iteration| iteration.get(name));
+            let mut earlier = self
+                .past
+                .iter()
+                .rev()
+                .filter_map(|iteration| iteration.get(name));
             if earlier.next() == Some(&content.digest) {
                 continue;
             }
             let returned = earlier.any(|digest| *digest == content.digest);
             if returned || !content.appended {
-                after.rewritten.insert(name.clone(), next(&self.rewritten, name));
+                after
+                    .rewritten
+                    .insert(name.clone(), next(&self.rewritten, name));
             }
             if returned {
-                after.returned.insert(name.clone(), next(&self.returned, name));
+                after
+                    .returned
+                    .insert(name.clone(), next(&self.returned, name));
             }
         }
-        after.past.push_back(in_work().map(|(name, content)| (name.clone(), content.digest.clone())).collect());
+        after.past.push_back(
+            in_work()
+                .map(|(name, content)| (name.clone(), content.digest.clone()))
+                .collect(),
+        );
         while after.past.len() > REMEMBERED {
             after.past.pop_front();
         }
@@ -84,7 +110,10 @@ fn next(streaks: &BTreeMap<String, u32>, name: &str) -> u32 {
 }
 
 fn most(streaks: &BTreeMap<String, u32>) -> Option<(&str, u32)> {
-    streaks.iter().max_by_key(|(_, times)| **times).map(|(name, times)| (name.as_str(), *times))
+    streaks
+        .iter()
+        .max_by_key(|(_, times)| **times)
+        .map(|(name, times)| (name.as_str(), *times))
 }
 
 #[cfg(test)]
@@ -92,53 +121,120 @@ mod tests {
     use super::*;
 
     fn seen(digest: &str) -> FileContent {
-        FileContent { digest: Some(digest.to_owned()), ..FileContent::default() }
+        FileContent {
+            digest: Some(digest.to_owned()),
+            ..FileContent::default()
+        }
     }
 
     /// How often `f` returned and was rewritten, in a row, after iterations with these contents.
     fn streaks(iterations: impl IntoIterator<Item = Option<FileContent>>) -> (u32, u32) {
-        let history = iterations.into_iter().fold(FileHistory::default(), |history, content| {
-            history.after(ChangedFiles::Seen(&content.map(|content| ("f".to_owned(), content)).into_iter().collect()))
-        });
+        let history = iterations
+            .into_iter()
+            .fold(FileHistory::default(), |history, content| {
+                history.after(ChangedFiles::Seen(
+                    &content
+                        .map(|content| ("f".to_owned(), content))
+                        .into_iter()
+                        .collect(),
+                ))
+            });
         let times = |most: Option<(&str, u32)>| most.map_or(0, |(_, times)| times);
-        (times(history.most_returned()), times(history.most_rewritten()))
+        (
+            times(history.most_returned()),
+            times(history.most_rewritten()),
+        )
     }
 
     #[test]
     fn a_file_returns_if_it_had_the_content_before_the_last_one() {
-        let of = |text: &str| streaks(text.chars().map(|c| (c != ' ').then(|| seen(&c.to_string()))));
+        let of = |text: &str| {
+            streaks(
+                text.chars()
+                    .map(|c| (c != ' ').then(|| seen(&c.to_string()))),
+            )
+        };
         assert_eq!(of("ABA"), (1, 3));
         assert_eq!(of("ABABAB"), (4, 6));
         assert_eq!(of("ABCDEF"), (0, 6), "new content each time");
         assert_eq!(of("AAAAAA"), (0, 0), "written again without a change");
-        assert_eq!(of("ABAB AB"), (2, 2), "an iteration that leaves it alone begins the count again");
+        assert_eq!(
+            of("ABAB AB"),
+            (2, 2),
+            "an iteration that leaves it alone begins the count again"
+        );
         assert_eq!(of("ABCA"), (1, 4));
     }
 
     #[test]
     fn a_file_that_is_removed_and_written_again_returns() {
         let gone = FileContent::default();
-        assert_eq!(streaks([seen("A"), gone.clone(), seen("A"), gone].map(Some)), (2, 4));
+        assert_eq!(
+            streaks([seen("A"), gone.clone(), seen("A"), gone].map(Some)),
+            (2, 4)
+        );
     }
 
     #[test]
     fn appends_and_commits_never_count() {
-        let appended = |digest: &str| FileContent { appended: true, ..seen(digest) };
-        let committed = |digest: &str| FileContent { committed: true, ..seen(digest) };
-        assert_eq!(streaks([seen("A"), appended("B"), appended("C")].map(Some)), (0, 0));
-        assert_eq!(streaks([seen("A"), seen("B"), committed("A"), committed("B")].map(Some)), (0, 0));
-        assert_eq!(streaks([seen("A"), seen("B"), committed("C"), seen("A")].map(Some)), (0, 1));
+        let appended = |digest: &str| FileContent {
+            appended: true,
+            ..seen(digest)
+        };
+        let committed = |digest: &str| FileContent {
+            committed: true,
+            ..seen(digest)
+        };
+        assert_eq!(
+            streaks([seen("A"), appended("B"), appended("C")].map(Some)),
+            (0, 0)
+        );
+        assert_eq!(
+            streaks([seen("A"), seen("B"), committed("A"), committed("B")].map(Some)),
+            (0, 0)
+        );
+        assert_eq!(
+            streaks([seen("A"), seen("B"), committed("C"), seen("A")].map(Some)),
+            (0, 1)
+        );
     }
 
     #[test]
     fn an_append_that_restores_earlier_content_is_a_return() {
         // "ab" begins with "a": each way back looks like an append, and is not new.
         let shorter = || seen("a");
-        let longer = || FileContent { appended: true, ..seen("ab") };
-        assert_eq!(streaks([shorter(), longer()].map(Some)), (0, 0), "new content");
-        assert_eq!(streaks([shorter(), longer(), shorter(), longer(), shorter(), longer()].map(Some)), (4, 4));
-        let grown = FileContent { appended: true, ..seen("abc") };
-        assert_eq!(streaks([shorter(), longer(), shorter(), longer(), grown].map(Some)), (0, 0), "it grows again");
+        let longer = || FileContent {
+            appended: true,
+            ..seen("ab")
+        };
+        assert_eq!(
+            streaks([shorter(), longer()].map(Some)),
+            (0, 0),
+            "new content"
+        );
+        assert_eq!(
+            streaks(
+                [
+                    shorter(),
+                    longer(),
+                    shorter(),
+                    longer(),
+                    shorter(),
+                    longer()
+                ]
+                .map(Some)
+            ),
+            (4, 4)
+        );
+        let grown = FileContent {
+            appended: true,
+            ..seen("abc")
+        };
+        assert_eq!(
+            streaks([shorter(), longer(), shorter(), longer(), grown].map(Some)),
+            (0, 0),
+            "it grows again"
+        );
     }
 
     #[test]
@@ -147,6 +243,9 @@ mod tests {
         let history = (0..100).fold(FileHistory::default(), |history, n| {
             history.after(ChangedFiles::Seen(&BTreeMap::from([(name(n), seen("A"))])))
         });
-        assert_eq!((history.past.len(), history.rewritten.len()), (REMEMBERED, 1));
+        assert_eq!(
+            (history.past.len(), history.rewritten.len()),
+            (REMEMBERED, 1)
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Guards: they turn continue into escalate if the loop makes no progress.
 //!
 //! # Invariants
-//! - A guard never ends a session. It does not override a hook that completed or escalated, and it is silent in the
-//!   last iteration.
+//! - A guard never ends a session. It does not override a hook that completed or escalated, and it
+//!   is silent in the last iteration.
 
 use std::collections::BTreeMap;
 
@@ -59,20 +59,37 @@ impl GuardState {
     #[must_use]
     pub fn after(&self, sight: IterationFacts<'_>) -> Self {
         let IterationFacts { rules, files, said } = sight;
-        let failing = if rules.iter().all(|rule| rule.passed) { 0 } else { self.failing + 1 };
-        let failures = rules.iter().filter(|rule| !rule.passed).map(|rule| self.failed_again(rule)).collect();
+        let failing = if rules.iter().all(|rule| rule.passed) {
+            0
+        } else {
+            self.failing + 1
+        };
+        let failures = rules
+            .iter()
+            .filter(|rule| !rule.passed)
+            .map(|rule| self.failed_again(rule))
+            .collect();
         let message = said.trim().to_owned();
         let repeated = match message.as_str() {
             "" => 0,
             same if same_text(same, &self.message) => self.repeated + 1,
             _ => 1,
         };
-        Self { failing, failures, files: self.files.after(files), message, repeated }
+        Self {
+            failing,
+            failures,
+            files: self.files.after(files),
+            message,
+            repeated,
+        }
     }
 
     fn failed_again(&self, rule: &RuleOutcome) -> (String, RepeatedFailure) {
         let message = comparable_text(&rule.message);
-        let before = self.failures.get(&rule.rule_name).filter(|before| before.message == message);
+        let before = self
+            .failures
+            .get(&rule.rule_name)
+            .filter(|before| before.message == message);
         let times = before.map_or(1, |before| before.times.saturating_add(1));
         (rule.rule_name.clone(), RepeatedFailure { message, times })
     }
@@ -82,12 +99,24 @@ impl GuardState {
         let reached = |limit: u32, seen: u32| limit > 0 && seen >= limit;
         if reached(plan.circuit_breaker, self.failing) {
             let failed = rules.iter().filter(|rule| !rule.passed);
-            let names = failed.map(|rule| format!("`{}`", rule.rule_name)).collect::<Vec<_>>().join(", ");
-            let reason = format!("rules failed in {} in a row; now: {names}", counted(self.failing, "iteration"));
-            return Some(GuardAlarm { guard: "circuit_breaker", reason });
+            let names = failed
+                .map(|rule| format!("`{}`", rule.rule_name))
+                .collect::<Vec<_>>()
+                .join(", ");
+            let reason = format!(
+                "rules failed in {} in a row; now: {names}",
+                counted(self.failing, "iteration")
+            );
+            return Some(GuardAlarm {
+                guard: "circuit_breaker",
+                reason,
+            });
         }
         if let Some(reason) = self.thrashes(rules, |seen| reached(plan.thrashing, seen)) {
-            return Some(GuardAlarm { guard: "thrashing", reason });
+            return Some(GuardAlarm {
+                guard: "thrashing",
+                reason,
+            });
         }
         reached(plan.no_progress, self.repeated).then(|| {
             let said = excerpt(&self.message);
@@ -95,18 +124,30 @@ impl GuardState {
                 "the agent ended {} in a row with the same message: {said}",
                 counted(self.repeated, "iteration")
             );
-            GuardAlarm { guard: "no_progress", reason }
+            GuardAlarm {
+                guard: "no_progress",
+                reason,
+            }
         })
     }
 
     /// Which file is rewritten back and forth, if `reached` accepts the number of iterations.
     fn thrashes(&self, rules: &[RuleOutcome], reached: impl Fn(u32) -> bool) -> Option<String> {
-        if let Some((file, times)) = self.files.most_returned().filter(|(_, times)| reached(*times)) {
+        if let Some((file, times)) = self
+            .files
+            .most_returned()
+            .filter(|(_, times)| reached(*times))
+        {
             let times = counted(times, "iteration");
-            return Some(format!("`{file}` returned to content that it had before in {times} in a row"));
+            return Some(format!(
+                "`{file}` returned to content that it had before in {times} in a row"
+            ));
         }
         let (file, rewritten) = self.files.most_rewritten()?;
-        let (rule, failure) = self.failures.iter().max_by_key(|(_, failure)| failure.times)?;
+        let (rule, failure) = self
+            .failures
+            .iter()
+            .max_by_key(|(_, failure)| failure.times)?;
         let times = rewritten.min(failure.times);
         reached(times).then(|| {
             let said = rules.iter().find(|known| known.rule_name == *rule).map_or("", |known| &known.message);
@@ -145,7 +186,11 @@ mod tests {
     }
 
     fn rule(passed: bool) -> RuleOutcome {
-        RuleOutcome { rule_name: "tests".into(), passed, message: String::new() }
+        RuleOutcome {
+            rule_name: "tests".into(),
+            passed,
+            message: String::new(),
+        }
     }
 
     type Files = BTreeMap<String, FileContent>;
@@ -158,50 +203,96 @@ mod tests {
         let mut guards = GuardState::default();
         (1..20).find_map(|n| {
             let (rules, files, said) = iteration(n);
-            guards = guards.after(IterationFacts { rules: &rules, files: ChangedFiles::Seen(&files), said: &said });
+            guards = guards.after(IterationFacts {
+                rules: &rules,
+                files: ChangedFiles::Seen(&files),
+                said: &said,
+            });
             guards.alarm(plan, &rules).map(|alarm| (n, alarm))
         })
     }
 
     fn file(name: &str, content: u32) -> (String, FileContent) {
-        (name.to_owned(), FileContent { digest: Some(content.to_string()), ..FileContent::default() })
+        (
+            name.to_owned(),
+            FileContent {
+                digest: Some(content.to_string()),
+                ..FileContent::default()
+            },
+        )
     }
 
     #[test]
     fn three_iterations_in_a_row_with_failed_rules_are_enough() {
-        let (n, alarm) =
-            speaks(&plan(), |n| (vec![rule(n == 2)], Files::new(), n.to_string())).expect("it fails from the third on");
+        let (n, alarm) = speaks(&plan(), |n| {
+            (vec![rule(n == 2)], Files::new(), n.to_string())
+        })
+        .expect("it fails from the third on");
         assert_eq!((n, alarm.guard), (5, "circuit_breaker"));
-        assert_eq!(alarm.reason, "rules failed in 3 iterations in a row; now: `tests`");
-        assert_eq!(speaks(&plan(), |n| (vec![rule(n % 3 == 0)], Files::new(), n.to_string())), None);
+        assert_eq!(
+            alarm.reason,
+            "rules failed in 3 iterations in a row; now: `tests`"
+        );
+        assert_eq!(
+            speaks(&plan(), |n| (
+                vec![rule(n % 3 == 0)],
+                Files::new(),
+                n.to_string()
+            )),
+            None
+        );
     }
 
     #[test]
     fn a_file_that_returns_to_earlier_content_again_and_again_is_named() {
-        let files = |n: u32| Files::from([file(&format!("src/{n}.rs"), n), file("src/main.rs", n % 2)]);
-        let (n, alarm) = speaks(&plan(), |n| (vec![], files(n), n.to_string())).expect("main.rs flips");
+        let files =
+            |n: u32| Files::from([file(&format!("src/{n}.rs"), n), file("src/main.rs", n % 2)]);
+        let (n, alarm) =
+            speaks(&plan(), |n| (vec![], files(n), n.to_string())).expect("main.rs flips");
         assert_eq!((n, alarm.guard), (7, "thrashing"));
-        assert_eq!(alarm.reason, "`src/main.rs` returned to content that it had before in 5 iterations in a row");
+        assert_eq!(
+            alarm.reason,
+            "`src/main.rs` returned to content that it had before in 5 iterations in a row"
+        );
         let with_new_content = |n: u32| Files::from([file("src/main.rs", n)]);
-        assert_eq!(speaks(&plan(), |n| (vec![], with_new_content(n), n.to_string())), None);
+        assert_eq!(
+            speaks(&plan(), |n| (vec![], with_new_content(n), n.to_string())),
+            None
+        );
     }
 
     #[test]
     fn a_file_that_is_rewritten_while_a_rule_fails_in_the_same_way_is_named() {
-        let plan = StopPlan { circuit_breaker: 0, ..plan() };
-        let failing = |message: String| vec![RuleOutcome { message, ..rule(false) }];
+        let plan = StopPlan {
+            circuit_breaker: 0,
+            ..plan()
+        };
+        let failing = |message: String| {
+            vec![RuleOutcome {
+                message,
+                ..rule(false)
+            }]
+        };
         let rewritten = |n: u32| Files::from([file("a.rs", n)]);
         let same = |n: u32| failing(format!("2 tests failed in {n}.5s"));
-        let (n, alarm) = speaks(&plan, |n| (same(n), rewritten(n), n.to_string())).expect("it goes nowhere");
+        let (n, alarm) =
+            speaks(&plan, |n| (same(n), rewritten(n), n.to_string())).expect("it goes nowhere");
         assert_eq!((n, alarm.guard), (5, "thrashing"));
         assert_eq!(
             alarm.reason,
             "the agent rewrote `a.rs` in 5 iterations in a row, and `tests` still fails with the same message: “2 tests failed in 5.5s”"
         );
         let other = |n: u32| failing(format!("{n} tests failed"));
-        assert_eq!(speaks(&plan, |n| (other(n), rewritten(n), n.to_string())), None);
+        assert_eq!(
+            speaks(&plan, |n| (other(n), rewritten(n), n.to_string())),
+            None
+        );
         let log = |n: u32| {
-            let content = FileContent { digest: Some(n.to_string()), appended: n > 1, committed: false };
+            let content = FileContent {
+                digest: Some(n.to_string()),
+                appended: n > 1,
+                committed: false,
+            };
             Files::from([("progress.txt".to_owned(), content)])
         };
         assert_eq!(speaks(&plan, |n| (same(n), log(n), n.to_string())), None);
@@ -209,11 +300,18 @@ mod tests {
 
     #[test]
     fn files_that_an_agent_only_names_count_while_a_rule_fails() {
-        let plan = StopPlan { circuit_breaker: 0, ..plan() };
+        let plan = StopPlan {
+            circuit_breaker: 0,
+            ..plan()
+        };
         let alarm = |rules: &[RuleOutcome]| {
             let names = ["a.rs".to_owned()];
             let guards = (0..8).fold(GuardState::default(), |guards, n| {
-                guards.after(IterationFacts { rules, files: ChangedFiles::Named(&names), said: &n.to_string() })
+                guards.after(IterationFacts {
+                    rules,
+                    files: ChangedFiles::Named(&names),
+                    said: &n.to_string(),
+                })
             });
             guards.alarm(&plan, rules).map(|alarm| alarm.guard)
         };
@@ -223,12 +321,21 @@ mod tests {
 
     #[test]
     fn an_agent_that_says_the_same_each_time_makes_no_progress() {
-        let (n, alarm) =
-            speaks(&plan(), |_| (vec![], Files::new(), " I am\non it ".into())).expect("it says the same each time");
+        let (n, alarm) = speaks(&plan(), |_| (vec![], Files::new(), " I am\non it ".into()))
+            .expect("it says the same each time");
         assert_eq!((n, alarm.guard), (4, "no_progress"));
-        assert_eq!(alarm.reason, "the agent ended 4 iterations in a row with the same message: “I am on it”");
-        assert_eq!(speaks(&plan(), |_| (vec![], Files::new(), "  ".into())), None);
+        assert_eq!(
+            alarm.reason,
+            "the agent ended 4 iterations in a row with the same message: “I am on it”"
+        );
+        assert_eq!(
+            speaks(&plan(), |_| (vec![], Files::new(), "  ".into())),
+            None
+        );
         let timed = |n: u32| format!("Still 3 failures after {n} s.");
-        assert_eq!(speaks(&plan(), |n| (vec![], Files::new(), timed(n))).map(|(n, _)| n), Some(4));
+        assert_eq!(
+            speaks(&plan(), |n| (vec![], Files::new(), timed(n))).map(|(n, _)| n),
+            Some(4)
+        );
     }
 }

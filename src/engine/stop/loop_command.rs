@@ -17,7 +17,10 @@ pub enum LoopCommand {
     /// Evaluate the iteration.
     Judge(Box<EvaluationRequest>),
     /// Start the next iteration.
-    Next { id: String, checkpoint: Option<Value> },
+    Next {
+        id: String,
+        checkpoint: Option<Value>,
+    },
     /// Complete the task.
     Complete { id: String, promise: Promise },
 }

@@ -5,7 +5,8 @@ use crate::engine::stop::decision::StopAction;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoopRefusal {
     NoIterations,
-    /// The loop or the stop hook is for a task that does not exist. The agent would otherwise work on a mistyped name.
+    /// The loop or the stop hook is for a task that does not exist. The agent would otherwise work
+    /// on a mistyped name.
     UnknownTask {
         task: String,
         near: Option<String>,

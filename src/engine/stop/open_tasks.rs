@@ -20,8 +20,8 @@ use crate::engine::{
 const OPEN_TASKS: &str = "open_tasks";
 
 impl SessionTasks {
-    /// The tasks that the session's agent still has to do: ready, active, or waiting for such a task. Tasks of the queue
-    /// and tasks that automation created are not its own.
+    /// The tasks that the session's agent still has to do: ready, active, or waiting for such a
+    /// task. Tasks of the queue and tasks that automation created are not its own.
     pub fn open_here(&self) -> Vec<&Task> {
         let own = |task: &&Task| !task.is_elsewhere() && !self.automated.contains(&task.id);
         let all: Vec<&Task> = self.graph.tasks().into_iter().filter(own).collect();
@@ -29,7 +29,11 @@ impl SessionTasks {
         loop {
             let before = open.len();
             for task in &all {
-                let waits_for_one = || task.dependencies.iter().any(|on| open.contains(on.as_str()));
+                let waits_for_one = || {
+                    task.dependencies
+                        .iter()
+                        .any(|on| open.contains(on.as_str()))
+                };
                 let is_open = match task.state {
                     TaskState::Ready | TaskState::Active => true,
                     TaskState::Created => waits_for_one(),
@@ -40,7 +44,10 @@ impl SessionTasks {
                 }
             }
             if open.len() == before {
-                return all.into_iter().filter(|task| open.contains(task.id.as_str())).collect();
+                return all
+                    .into_iter()
+                    .filter(|task| open.contains(task.id.as_str()))
+                    .collect();
             }
         }
     }
@@ -48,20 +55,29 @@ impl SessionTasks {
     /// The list of the open tasks for a prompt. None if there are none.
     pub(crate) fn open_list(&self) -> Option<String> {
         let open = self.open_here();
-        let lines = open.iter().map(|task| format!("- {} ({}): {}", task.id, task.state.name(), task.goal));
+        let lines = open
+            .iter()
+            .map(|task| format!("- {} ({}): {}", task.id, task.state.name(), task.goal));
         let lines: Vec<String> = lines.collect();
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 }
 
 impl StopRules<'_> {
-    /// Turns complete into continue if the session has open tasks that the agent was not reminded of.
+    /// Turns complete into continue if the session has open tasks that the agent was not reminded
+    /// of.
     pub(crate) fn remind_of_tasks(self, verdict: StopVerdict) -> StopVerdict {
-        let open: Vec<String> = self.tasks.open_here().iter().map(|task| task.id.clone()).collect();
+        let open: Vec<String> = self
+            .tasks
+            .open_here()
+            .iter()
+            .map(|task| task.id.clone())
+            .collect();
         let is_told = open.is_empty() || open == self.stop.reminded;
         let is_last = self.iterations.used() >= self.iterations.limit(self.plan);
         let completes = verdict.result.action == StopAction::Complete;
-        if !completes || is_told || is_last || self.plan.stop.open_tasks == OpenTasksPolicy::Ignore {
+        if !completes || is_told || is_last || self.plan.stop.open_tasks == OpenTasksPolicy::Ignore
+        {
             return verdict;
         }
         let are = if open.len() == 1 { "is" } else { "are" };
@@ -71,7 +87,13 @@ impl StopRules<'_> {
             "[Open tasks]: you said that you are done, but {count}. Complete each one with \
              `creel task done ID` when it is done, block it with its reason, or remove it:\n{list}"
         );
-        let result = StopResult::new(StopAction::Continue, format!("the agent says it is done, but {count}"));
-        StopVerdict { open_tasks: open, ..verdict.overruled_by(OPEN_TASKS, result.telling(told)) }
+        let result = StopResult::new(
+            StopAction::Continue,
+            format!("the agent says it is done, but {count}"),
+        );
+        StopVerdict {
+            open_tasks: open,
+            ..verdict.overruled_by(OPEN_TASKS, result.telling(told))
+        }
     }
 }

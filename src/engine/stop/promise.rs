@@ -1,7 +1,7 @@
 //! The promises in an agent's last message: `<promise>COMPLETE</promise>` and others.
 //!
-//! A promise counts at the beginning or the end of a line. In code, in quotations, or repeated from the prompt it is
-//! ignored: see [`crate::engine::unquoted_text`].
+//! A promise counts at the beginning or the end of a line. In code, in quotations, or repeated from
+//! the prompt it is ignored: see [`crate::engine::unquoted_text`].
 
 use std::fmt;
 
@@ -40,14 +40,21 @@ impl Promise {
 
     /// A message without the tags.
     pub fn removed_from(message: &str) -> String {
-        Self::ALL.iter().fold(message.to_owned(), |text, promise| text.replace(&promise.tag(), ""))
+        Self::ALL.iter().fold(message.to_owned(), |text, promise| {
+            text.replace(&promise.tag(), "")
+        })
     }
 
     /// The promise of that name, bare or as a tag.
     pub fn named(text: &str) -> Option<Self> {
         let text = text.trim();
-        let word = text.strip_prefix("<promise>").and_then(|rest| rest.strip_suffix("</promise>")).unwrap_or(text);
-        Self::ALL.into_iter().find(|promise| promise.word() == word.trim())
+        let word = text
+            .strip_prefix("<promise>")
+            .and_then(|rest| rest.strip_suffix("</promise>"))
+            .unwrap_or(text);
+        Self::ALL
+            .into_iter()
+            .find(|promise| promise.word() == word.trim())
     }
 
     /// The promises in a message that answers this prompt, strongest first.
@@ -56,7 +63,10 @@ impl Promise {
             return Vec::new();
         }
         let words = UnquotedText::of(message, prompt);
-        Self::ALL.into_iter().filter(|promise| words.say(&promise.tag(), LetterCase::Exact)).collect()
+        Self::ALL
+            .into_iter()
+            .filter(|promise| words.say(&promise.tag(), LetterCase::Exact))
+            .collect()
     }
 }
 
@@ -80,25 +90,52 @@ mod tests {
     #[test]
     fn complete_outranks_escalate_outranks_blocked() {
         let all = "<promise>BLOCKED</promise>\n<promise>ESCALATE</promise> and <promise>COMPLETE</promise>";
-        assert_eq!(made(all), [Promise::Complete, Promise::Escalate, Promise::Blocked]);
-        assert_eq!(made("promise: COMPLETE <promise>DONE</promise> <promise>complete</promise>"), []);
+        assert_eq!(
+            made(all),
+            [Promise::Complete, Promise::Escalate, Promise::Blocked]
+        );
+        assert_eq!(
+            made("promise: COMPLETE <promise>DONE</promise> <promise>complete</promise>"),
+            []
+        );
     }
 
     #[test]
     fn a_promise_is_made_in_words_of_ones_own() {
-        assert_eq!(made("Done. <promise>COMPLETE</promise>"), [Promise::Complete]);
-        assert_eq!(made("Done.\n<promise>COMPLETE</promise>\n"), [Promise::Complete]);
+        assert_eq!(
+            made("Done. <promise>COMPLETE</promise>"),
+            [Promise::Complete]
+        );
+        assert_eq!(
+            made("Done.\n<promise>COMPLETE</promise>\n"),
+            [Promise::Complete]
+        );
         assert_eq!(made("**<promise>COMPLETE</promise>**"), [Promise::Complete]);
-        assert_eq!(made("```sh\nls\n```\n<promise>COMPLETE</promise>"), [Promise::Complete]);
-        assert_eq!(made("`ls` and `cat` ran. <promise>COMPLETE</promise>"), [Promise::Complete]);
-        assert_eq!(made("<promise>BLOCKED</promise>: it's the key, isn't it"), [Promise::Blocked]);
+        assert_eq!(
+            made("```sh\nls\n```\n<promise>COMPLETE</promise>"),
+            [Promise::Complete]
+        );
+        assert_eq!(
+            made("`ls` and `cat` ran. <promise>COMPLETE</promise>"),
+            [Promise::Complete]
+        );
+        assert_eq!(
+            made("<promise>BLOCKED</promise>: it's the key, isn't it"),
+            [Promise::Blocked]
+        );
     }
 
     #[test]
     fn a_promise_in_the_middle_of_a_line_is_none() {
-        assert_eq!(made("I'll say <promise>COMPLETE</promise> when the tests pass"), []);
+        assert_eq!(
+            made("I'll say <promise>COMPLETE</promise> when the tests pass"),
+            []
+        );
         assert_eq!(made("It's done: <promise>COMPLETE</promise>, isn't it"), []);
-        assert_eq!(made("- I will not write <promise>COMPLETE</promise> before that."), []);
+        assert_eq!(
+            made("- I will not write <promise>COMPLETE</promise> before that."),
+            []
+        );
         assert_eq!(
             made("Not <promise>COMPLETE</promise> yet.\n- **<promise>BLOCKED</promise>**, sorry"),
             [Promise::Blocked]
@@ -109,24 +146,48 @@ mod tests {
     fn a_promise_in_code_is_none() {
         assert_eq!(made("I will print `<promise>COMPLETE</promise>` later"), []);
         assert_eq!(made("```\n<promise>COMPLETE</promise>\n```"), []);
-        assert_eq!(made("~~~~ text\n```\n<promise>COMPLETE</promise>\n~~~\n~~~~"), []);
-        assert_eq!(made("```\n<promise>COMPLETE</promise>\nthe block is never closed"), []);
-        assert_eq!(made("  ```rust\n  // <promise>COMPLETE</promise>\n  ```"), []);
+        assert_eq!(
+            made("~~~~ text\n```\n<promise>COMPLETE</promise>\n~~~\n~~~~"),
+            []
+        );
+        assert_eq!(
+            made("```\n<promise>COMPLETE</promise>\nthe block is never closed"),
+            []
+        );
+        assert_eq!(
+            made("  ```rust\n  // <promise>COMPLETE</promise>\n  ```"),
+            []
+        );
     }
 
     #[test]
     fn a_promise_that_is_quoted_is_none() {
         assert_eq!(made("> <promise>COMPLETE</promise>"), []);
-        assert_eq!(made("You want to read \"<promise>COMPLETE</promise>\" at the end"), []);
-        assert_eq!(made("Make the tests pass, then say <promise>COMPLETE</promise>."), []);
-        assert_eq!(made("I was told:\nWhen stuck, write\n<promise>BLOCKED</promise>"), []);
-        assert_eq!(made("I am stuck.\n<promise>BLOCKED</promise>"), [Promise::Blocked]);
+        assert_eq!(
+            made("You want to read \"<promise>COMPLETE</promise>\" at the end"),
+            []
+        );
+        assert_eq!(
+            made("Make the tests pass, then say <promise>COMPLETE</promise>."),
+            []
+        );
+        assert_eq!(
+            made("I was told:\nWhen stuck, write\n<promise>BLOCKED</promise>"),
+            []
+        );
+        assert_eq!(
+            made("I am stuck.\n<promise>BLOCKED</promise>"),
+            [Promise::Blocked]
+        );
     }
 
     #[test]
     fn a_promise_is_named_bare_or_as_a_tag() {
         assert_eq!(Promise::named("COMPLETE"), Some(Promise::Complete));
-        assert_eq!(Promise::named(" <promise>BLOCKED</promise> "), Some(Promise::Blocked));
+        assert_eq!(
+            Promise::named(" <promise>BLOCKED</promise> "),
+            Some(Promise::Blocked)
+        );
         assert_eq!(Promise::named("done"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Stop hooks that are registered while the session runs.
 //!
-//! They are data, so the journal restores them after a restart. Only presets can be registered: creel never runs a
-//! command that an agent wrote.
+//! They are data, so the journal restores them after a restart. Only presets can be registered:
+//! creel never runs a command that an agent wrote.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,11 @@ pub struct RegisteredStopHook {
 
 impl RegisteredStopHook {
     pub fn preset(&self) -> &'static str {
-        if let StopHookKind::Preset(preset) = self.hook.judge { preset.name() } else { "custom" }
+        if let StopHookKind::Preset(preset) = self.hook.judge {
+            preset.name()
+        } else {
+            "custom"
+        }
     }
 }
 

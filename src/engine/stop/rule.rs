@@ -21,6 +21,12 @@ pub struct RuleCheckResult {
 impl RuleCheckResult {
     /// A check that could not be completed, with the reason.
     pub fn not_judged(why: String) -> Self {
-        Self { passed: false, message: why, took: TimeSpan::default(), end: None, file: None }
+        Self {
+            passed: false,
+            message: why,
+            took: TimeSpan::default(),
+            end: None,
+            file: None,
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Iterations without work: all checks passed, and the agent changed nothing and promised nothing.
 //!
-//! If the session has changed something before, the work is done: the iteration has *settled*. If it has not, nothing is
-//! *done*: creel tells the agent once, and then asks the user, because a plan or a question is no work. Owns the
-//! conditions. The config's reaction is [`StopPlan::settled`](crate::engine::policy::StopPlan).
+//! If the session has changed something before, the work is done: the iteration has *settled*. If
+//! it has not, nothing is *done*: creel tells the agent once, and then asks the user, because a
+//! plan or a question is no work. Owns the conditions. The config's reaction is
+//! [`StopPlan::settled`](crate::engine::policy::StopPlan).
 //!
 //! # Invariants
 //! - Without any check, an iteration never settles.
@@ -38,7 +39,11 @@ const WORDS: usize = 600;
 /// The end of the agent's message in its own words, without promises. None if there are none.
 pub(crate) fn agent_words(said: &str) -> Option<String> {
     let plain = Promise::removed_from(said);
-    let paragraphs: Vec<&str> = plain.split("\n\n").map(str::trim).filter(|part| !part.is_empty()).collect();
+    let paragraphs: Vec<&str> = plain
+        .split("\n\n")
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect();
     let last = paragraphs.last()?;
     // A short last paragraph is often a sign-off.
     let words = match paragraphs.as_slice() {
@@ -49,19 +54,34 @@ pub(crate) fn agent_words(said: &str) -> Option<String> {
 }
 
 impl StopRules<'_> {
-    /// The decision about an iteration without work, if the hooks want to continue, or if only rules want to complete a
-    /// session in which nothing was done.
-    pub(crate) fn settle(self, judging: &StopEvaluation, verdict: StopVerdict, now: UnixTime) -> StopVerdict {
-        let of_agent = self.stop.registered.iter().any(|known| known.id == verdict.hook);
+    /// The decision about an iteration without work, if the hooks want to continue, or if only
+    /// rules want to complete a session in which nothing was done.
+    pub(crate) fn settle(
+        self,
+        judging: &StopEvaluation,
+        verdict: StopVerdict,
+        now: UnixTime,
+    ) -> StopVerdict {
+        let of_agent = self
+            .stop
+            .registered
+            .iter()
+            .any(|known| known.id == verdict.hook);
         let policy = self.plan.stop.settled;
         if of_agent || policy == SettledPolicy::Continue || !self.is_without_work(judging, now) {
             return verdict;
         }
         match verdict.result.action {
             StopAction::Escalate => verdict,
-            StopAction::Complete if self.iterations.worked || !self.plan.stop.said().is_empty() => verdict,
+            StopAction::Complete if self.iterations.worked || !self.plan.stop.said().is_empty() => {
+                verdict
+            }
             StopAction::Continue if self.iterations.worked => {
-                let action = if policy == SettledPolicy::Ask { StopAction::Escalate } else { StopAction::Complete };
+                let action = if policy == SettledPolicy::Ask {
+                    StopAction::Escalate
+                } else {
+                    StopAction::Complete
+                };
                 verdict.overruled_by(SETTLED, StopResult::new(action, REASON))
             }
             StopAction::Complete | StopAction::Continue => self.nothing_done(verdict),
@@ -70,11 +90,18 @@ impl StopRules<'_> {
 
     fn nothing_done(self, verdict: StopVerdict) -> StopVerdict {
         if self.stop.idle {
-            let result = StopResult::new(StopAction::Escalate, "Two iterations in a row changed nothing");
+            let result = StopResult::new(
+                StopAction::Escalate,
+                "Two iterations in a row changed nothing",
+            );
             return verdict.overruled_by(NOTHING_DONE, result);
         }
-        let result = StopResult::new(StopAction::Continue, "Nothing has been changed yet").telling(HINT);
-        StopVerdict { idle: true, ..verdict.overruled_by(NOTHING_DONE, result) }
+        let result =
+            StopResult::new(StopAction::Continue, "Nothing has been changed yet").telling(HINT);
+        StopVerdict {
+            idle: true,
+            ..verdict.overruled_by(NOTHING_DONE, result)
+        }
     }
 
     fn is_without_work(self, judging: &StopEvaluation, now: UnixTime) -> bool {
@@ -84,11 +111,13 @@ impl StopRules<'_> {
             StopHookSigns::Passed => true,
             StopHookSigns::None => !judging.results.is_empty(),
         };
-        let changed = signs.changed_a_task || signs.unknown_work || !self.iterations.files.is_empty();
+        let changed =
+            signs.changed_a_task || signs.unknown_work || !self.iterations.files.is_empty();
         let accepted = self.iterations.last == Some(IterationOutcome::Done);
         let promised = !self.promises_made(None, &self.turns.said, now).is_empty();
         let asked_for_more = !self.steering.messages.is_empty();
-        let open = self.plan.stop.open_tasks == OpenTasksPolicy::Continue && !self.tasks.open_here().is_empty();
+        let open = self.plan.stop.open_tasks == OpenTasksPolicy::Continue
+            && !self.tasks.open_here().is_empty();
         checked
             && accepted
             && !asked_for_more
@@ -101,13 +130,20 @@ impl StopRules<'_> {
     /// Complete over a red rule is not believed: the next prompt has the rule's message.
     pub(crate) fn doubt(judging: &StopEvaluation, verdict: StopVerdict) -> StopVerdict {
         let completes = verdict.result.action == StopAction::Complete;
-        let Some(feedback) = crate::engine::verify::PassFeedback::of_rules(&judging.results).filter(|_| completes)
+        let Some(feedback) =
+            crate::engine::verify::PassFeedback::of_rules(&judging.results).filter(|_| completes)
         else {
             return verdict;
         };
-        let reason = format!("the rule `{}` fails, so the work is not complete: {}", feedback.check, feedback.reason);
+        let reason = format!(
+            "the rule `{}` fails, so the work is not complete: {}",
+            feedback.check, feedback.reason
+        );
         let hook = verdict.hook.clone();
-        verdict.overruled_by(&hook, StopResult::new(StopAction::Continue, reason).telling(feedback.text))
+        verdict.overruled_by(
+            &hook,
+            StopResult::new(StopAction::Continue, reason).telling(feedback.text),
+        )
     }
 }
 
@@ -118,8 +154,14 @@ mod tests {
     #[test]
     fn the_words_of_the_agent_are_its_last_paragraph_without_the_promise() {
         let said = "I looked at it.\n\nShould I delete /v1/users?\n<promise>ESCALATE</promise>";
-        assert_eq!(agent_words(said).as_deref(), Some("Should I delete /v1/users?"));
-        assert_eq!(agent_words("HTML or PDF?\n\nThanks!").as_deref(), Some("HTML or PDF?\nThanks!"));
+        assert_eq!(
+            agent_words(said).as_deref(),
+            Some("Should I delete /v1/users?")
+        );
+        assert_eq!(
+            agent_words("HTML or PDF?\n\nThanks!").as_deref(),
+            Some("HTML or PDF?\nThanks!")
+        );
         assert_eq!(agent_words("<promise>BLOCKED</promise>"), None);
     }
 }

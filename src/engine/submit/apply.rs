@@ -20,13 +20,26 @@ use crate::engine::{
 pub(crate) fn apply_pipeline(session: &mut SessionState, at: UnixTime, event: &PipelineEvent) {
     match event {
         PipelineEvent::Requested { pipeline, .. } => session.pipelines.wanted = Some(*pipeline),
-        PipelineEvent::Started { pipeline, presence } => pipeline_started(session, *pipeline, *presence),
-        PipelineEvent::RemediationCounted { used, text, .. } => remediation_counted(session, *used, text.clone()),
-        PipelineEvent::ReviewStarted { run, change, commit, .. } => {
-            session.pipelines.review_started(at, *run, change, commit.as_deref());
+        PipelineEvent::Started { pipeline, presence } => {
+            pipeline_started(session, *pipeline, *presence);
+        }
+        PipelineEvent::RemediationCounted { used, text, .. } => {
+            remediation_counted(session, *used, text.clone());
+        }
+        PipelineEvent::ReviewStarted {
+            run,
+            change,
+            commit,
+            ..
+        } => {
+            session
+                .pipelines
+                .review_started(at, *run, change, commit.as_deref());
         }
         PipelineEvent::Reviewed { said, .. } => session.pipelines.reviewed(said),
-        PipelineEvent::Ended { outcome, reason, .. } => pipeline_ended(session, *outcome, reason),
+        PipelineEvent::Ended {
+            outcome, reason, ..
+        } => pipeline_ended(session, *outcome, reason),
     }
 }
 
@@ -54,10 +67,22 @@ fn pipeline_started(session: &mut SessionState, pipeline: PipelineKind, presence
     }
     session.pipelines.followed |= back == ReturnTo::End;
     session.pipelines.wanted = None;
-    let used = if session.pipelines.again.is_some() { session.plan().submit.remediation_attempts } else { 0 };
+    let used = if session.pipelines.again.is_some() {
+        session.plan().submit.remediation_attempts
+    } else {
+        0
+    };
     let unheard = session.pipelines.again.is_some()
-        && session.pipelines.last.as_deref().is_some_and(|last| last.pipeline == pipeline && last.unheard);
-    session.pipelines.course = Some(Box::new(PipelineRun { used, unheard, ..PipelineRun::new(pipeline, back) }));
+        && session
+            .pipelines
+            .last
+            .as_deref()
+            .is_some_and(|last| last.pipeline == pipeline && last.unheard);
+    session.pipelines.course = Some(Box::new(PipelineRun {
+        used,
+        unheard,
+        ..PipelineRun::new(pipeline, back)
+    }));
     session.phase = Phase::Pipeline;
 }
 
@@ -74,8 +99,15 @@ fn remediation_counted(session: &mut SessionState, used: u32, text: Option<Strin
 }
 
 /// The answer of the user or the policy to a failed check.
-pub(crate) fn pipeline_answered(session: &mut SessionState, answer: PipelineAnswer, by: &Actor, gate: &Gate) {
-    let Some(course) = &mut session.pipelines.course else { return };
+pub(crate) fn pipeline_answered(
+    session: &mut SessionState,
+    answer: PipelineAnswer,
+    by: &Actor,
+    gate: &Gate,
+) {
+    let Some(course) = &mut session.pipelines.course else {
+        return;
+    };
     session.pipelines.again = None;
     course.unheard &= answer == PipelineAnswer::Leave;
     match answer {
@@ -84,7 +116,10 @@ pub(crate) fn pipeline_answered(session: &mut SessionState, answer: PipelineAnsw
             session.phase = Phase::Due(DuePrompt::Message);
         }
         PipelineAnswer::Skip => {
-            let (Some(hook), Phase::Hooks(dispatch)) = (gate.subject.hook(), &mut session.phase) else { return };
+            let (Some(hook), Phase::Hooks(dispatch)) = (gate.subject.hook(), &mut session.phase)
+            else {
+                return;
+            };
             // A check of the session, not a hook of the pipeline.
             if !dispatch.done.iter().any(|done| done.hook == hook) {
                 course.waived.insert(hook.to_owned());
@@ -106,14 +141,35 @@ pub(crate) fn pipeline_answered(session: &mut SessionState, answer: PipelineAnsw
 }
 
 fn pipeline_ended(session: &mut SessionState, outcome: PipelineOutcome, reason: &str) {
-    let Some(course) = session.pipelines.course.take() else { return };
+    let Some(course) = session.pipelines.course.take() else {
+        return;
+    };
     session.verify.pass = None;
     let left = course.left_by().map(|actor| actor.by);
-    let PipelineRun { pipeline, pull_request, merged, steps, back, unheard, .. } = *course;
+    let PipelineRun {
+        pipeline,
+        pull_request,
+        merged,
+        steps,
+        back,
+        unheard,
+        ..
+    } = *course;
     let reason = reason.to_owned();
-    let finished = FinishedPipeline { pipeline, outcome, by: left, reason, pull_request, merged, steps, unheard };
+    let finished = FinishedPipeline {
+        pipeline,
+        outcome,
+        by: left,
+        reason,
+        pull_request,
+        merged,
+        steps,
+        unheard,
+    };
     session.pipelines.again = None;
-    if let (ReturnTo::End, true, Some(ending)) = (back, finished.waits_for_a_person(), &mut session.ending) {
+    if let (ReturnTo::End, true, Some(ending)) =
+        (back, finished.waits_for_a_person(), &mut session.ending)
+    {
         ending.before = Some(Box::new(ending.clone()));
         ending.outcome = SessionOutcome::Escalated;
         ending.reason.clone_from(&finished.reason);
@@ -132,10 +188,16 @@ fn pipeline_ended(session: &mut SessionState, outcome: PipelineOutcome, reason: 
 
 /// A resumed session submits again what it did not submit before.
 pub(crate) fn submit_again(session: &mut SessionState) {
-    let over =
-        matches!(session.phase, Phase::Ended(_)) || session.ending.as_ref().is_some_and(|ending| ending.interrupted);
+    let over = matches!(session.phase, Phase::Ended(_))
+        || session
+            .ending
+            .as_ref()
+            .is_some_and(|ending| ending.interrupted);
     let unfinished = |last: &FinishedPipeline| last.outcome != PipelineOutcome::Done;
-    if over && !session.pipelines.is_open() && session.pipelines.last.as_deref().is_some_and(unfinished) {
+    if over
+        && !session.pipelines.is_open()
+        && session.pipelines.last.as_deref().is_some_and(unfinished)
+    {
         session.pipelines.followed = false;
     }
 }
@@ -163,7 +225,11 @@ impl PipelineRun {
     }
 
     fn mark(&mut self, point: HookPoint, hook: &str, state: PipelineStepState) {
-        if let Some(step) = self.steps.iter_mut().find(|step| step.point == point && step.hook == hook) {
+        if let Some(step) = self
+            .steps
+            .iter_mut()
+            .find(|step| step.point == point && step.hook == hook)
+        {
             step.state = state;
         }
     }
@@ -177,27 +243,40 @@ impl PipelineState {
     }
 
     pub(in crate::engine) fn review_cut(&mut self, finished: &HookFinished) {
-        let review = self.course.as_ref().and_then(|course| course.review.as_deref());
+        let review = self
+            .course
+            .as_ref()
+            .and_then(|course| course.review.as_deref());
         if review.is_some_and(|review| review.run == finished.run) {
             self.step_finished(finished);
         }
     }
 
     pub(in crate::engine) fn step_finished(&mut self, finished: &HookFinished) {
-        let Some(course) =
-            self.course.as_mut().filter(|course| PipelineKind::of(finished.point) == Some(course.pipeline))
+        let Some(course) = self
+            .course
+            .as_mut()
+            .filter(|course| PipelineKind::of(finished.point) == Some(course.pipeline))
         else {
             return;
         };
         course.review = None;
         let state = match (&finished.outcome, finished.verdict) {
             _ if finished.again => PipelineStepState::Waiting,
-            (Some(BuiltinOutcome { status: BuiltinStatus::Skip, .. }), Verdict::Pass) => PipelineStepState::Idle,
+            (
+                Some(BuiltinOutcome {
+                    status: BuiltinStatus::Skip,
+                    ..
+                }),
+                Verdict::Pass,
+            ) => PipelineStepState::Idle,
             (_, Verdict::Pass) => PipelineStepState::Passed,
             (_, Verdict::Block | Verdict::Fail) => PipelineStepState::Failed,
         };
         course.mark(finished.point, &finished.hook, state);
-        let Some(outcome) = &finished.outcome else { return };
+        let Some(outcome) = &finished.outcome else {
+            return;
+        };
         course.said = Some(outcome.message.clone());
         course.pull_request = outcome.pull_request.clone().or(course.pull_request.take());
         course.merged = outcome.merged.clone().or(course.merged.take());
@@ -206,17 +285,28 @@ impl PipelineState {
 
 /// A gatekeeper is asked: the dispatch of the point moves into the review until the answer arrives.
 pub(crate) fn keep_review_dispatch(session: &mut SessionState) {
-    let review = session.pipelines.course.as_mut().and_then(|course| course.review.as_deref_mut());
+    let review = session
+        .pipelines
+        .course
+        .as_mut()
+        .and_then(|course| course.review.as_deref_mut());
     if let (Some(review), Phase::Hooks(dispatch)) = (review, &session.phase) {
         review.dispatch = Some(dispatch.clone());
     }
 }
 
-/// A gatekeeper's turn has ended; `failed` says why there is no answer. An answer that was cut short does not
-/// count, because an objection could have followed.
+/// A gatekeeper's turn has ended; `failed` says why there is no answer. An answer that was cut
+/// short does not count, because an objection could have followed.
 pub(crate) fn gatekeeper_answered(session: &mut SessionState, failed: Option<&str>) {
-    let answer = failed.map_or_else(|| Ok(session.turns.said.clone()), |why| Err(format!("the review failed: {why}")));
-    let review = session.pipelines.course.as_mut().and_then(|course| course.review.as_deref_mut());
+    let answer = failed.map_or_else(
+        || Ok(session.turns.said.clone()),
+        |why| Err(format!("the review failed: {why}")),
+    );
+    let review = session
+        .pipelines
+        .course
+        .as_mut()
+        .and_then(|course| course.review.as_deref_mut());
     let dispatch = review.and_then(|review| {
         review.heard = Some(answer);
         review.dispatch.take()

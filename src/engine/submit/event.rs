@@ -22,7 +22,10 @@ pub enum PipelineEvent {
         by: Actor,
     },
     #[serde(rename = "pipeline_started")]
-    Started { pipeline: PipelineKind, presence: UserPresence },
+    Started {
+        pipeline: PipelineKind,
+        presence: UserPresence,
+    },
     /// A check failed, and the agent is asked to repair it.
     #[serde(rename = "remediation_counted")]
     RemediationCounted {

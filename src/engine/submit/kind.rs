@@ -51,6 +51,8 @@ impl PipelineKind {
 
     /// The pipeline that a point belongs to.
     pub fn of(point: HookPoint) -> Option<Self> {
-        Self::ALL.into_iter().find(|pipeline| pipeline.before() == point || pipeline.after() == point)
+        Self::ALL
+            .into_iter()
+            .find(|pipeline| pipeline.before() == point || pipeline.after() == point)
     }
 }

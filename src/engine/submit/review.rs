@@ -1,14 +1,15 @@
 //! Reviews: checks whose runs are turns of other agents.
 //!
-//! The run reads the change (see `crate::hooks`), and each gatekeeper sees it in a turn of its own, one after another.
-//! Owns their prompts and the interpretation of their answers. All gatekeepers are asked, so that the agent gets every
-//! objection at once. A gatekeeper whose answer has no verdict is asked once more.
+//! The run reads the change (see `crate::hooks`), and each gatekeeper sees it in a turn of its own,
+//! one after another. Owns their prompts and the interpretation of their answers. All gatekeepers
+//! are asked, so that the agent gets every objection at once. A gatekeeper whose answer has no
+//! verdict is asked once more.
 //!
 //! # Invariants
-//! - A gatekeeper that does not approve blocks: silence, a turn that failed or was cut short, and an unknown name are
-//!   no approval.
-//! - A verdict is at the beginning or the end of a line, outside of code and quotations: a gatekeeper that only mentions
-//!   the tag, shows it, or uses it in a sentence has given none.
+//! - A gatekeeper that does not approve blocks: silence, a turn that failed or was cut short, and
+//!   an unknown name are no approval.
+//! - A verdict is at the beginning or the end of a line, outside of code and quotations: a
+//!   gatekeeper that only mentions the tag, shows it, or uses it in a sentence has given none.
 
 use serde::Deserialize;
 
@@ -45,12 +46,17 @@ const USUAL: &str = include_str!("../../../assets/prompts/gatekeeper.md");
 const NO_VERDICT: &str = "Your answer has no verdict. Repeat the reason in a few sentences, and end with \
                           <verdict>approve</verdict> or <verdict>block</verdict> on a line of its own.";
 
-/// Reads the verdict from an answer: a tag or a line of JSON in any letter case, written by the gatekeeper itself. An
-/// answer with both verdicts does not approve.
+/// Reads the verdict from an answer: a tag or a line of JSON in any letter case, written by the
+/// gatekeeper itself. An answer with both verdicts does not approve.
 pub fn read(answer: &str, prompt: &str) -> (ReviewVerdict, String) {
     let own = UnquotedText::of(answer, prompt);
-    let lines: Vec<VerdictLine> = own.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect();
-    let says = |opinion| own.say(&tag(opinion), LetterCase::Any) || lines.iter().any(|line| line.says(opinion));
+    let lines: Vec<VerdictLine> = own
+        .lines()
+        .filter_map(|line| serde_json::from_str(line.trim()).ok())
+        .collect();
+    let says = |opinion| {
+        own.say(&tag(opinion), LetterCase::Any) || lines.iter().any(|line| line.says(opinion))
+    };
     let opinion = if says(ReviewVerdict::Block) {
         ReviewVerdict::Block
     } else if says(ReviewVerdict::Approve) {
@@ -58,7 +64,11 @@ pub fn read(answer: &str, prompt: &str) -> (ReviewVerdict, String) {
     } else {
         ReviewVerdict::Unsaid
     };
-    let reason = lines.into_iter().rev().find(|line| line.says(opinion)).and_then(|line| line.reason);
+    let reason = lines
+        .into_iter()
+        .rev()
+        .find(|line| line.says(opinion))
+        .and_then(|line| line.reason);
     (opinion, reason.unwrap_or_else(|| words(answer)))
 }
 
@@ -82,10 +92,16 @@ impl VerdictLine {
 /// The end of an answer, without its tags.
 fn words(answer: &str) -> String {
     let tags = [ReviewVerdict::Approve, ReviewVerdict::Block].map(tag);
-    let plain = tags.iter().fold(answer.to_owned(), |text, tag| without(&text, tag));
+    let plain = tags
+        .iter()
+        .fold(answer.to_owned(), |text, tag| without(&text, tag));
     let plain = plain.trim();
     let from = plain.ceil_char_boundary(plain.len().saturating_sub(REASON));
-    if from == 0 { plain.to_owned() } else { format!("…{}", &plain[from..]) }
+    if from == 0 {
+        plain.to_owned()
+    } else {
+        format!("…{}", &plain[from..])
+    }
 }
 
 /// The text without this tag, in whichever letter case it is written.
@@ -104,42 +120,79 @@ impl<'a> PipelineRules<'a> {
     pub(crate) fn review_read(self, run: RunId, result: &RunResult) -> Option<EngineOutput> {
         let course = self.pipelines.course.as_ref()?;
         let dispatch = self.phase.dispatch()?;
-        let running = dispatch.running.as_ref().filter(|running| running.run == run)?;
+        let running = dispatch
+            .running
+            .as_ref()
+            .filter(|running| running.run == run)?;
         let spec = self.plan.hook(dispatch.point, &running.hook)?;
         let reads = matches!(spec.action, HookAction::Gatekeeper(_)) && course.review.is_none();
         // An empty change needs no review: the run ends as it did.
         let something = result.end == RunEnd::Exit(0) && !result.stdout.trim().is_empty();
         (reads && something).then(|| {
-            let commit = result.outcome.as_ref().and_then(|outcome| outcome.read.clone());
+            let commit = result
+                .outcome
+                .as_ref()
+                .and_then(|outcome| outcome.read.clone());
             let (hook, change) = (running.hook.clone(), result.stdout.clone());
-            EngineOutput::record(Event::Pipeline(PipelineEvent::ReviewStarted { run, hook, change, commit }))
+            EngineOutput::record(Event::Pipeline(PipelineEvent::ReviewStarted {
+                run,
+                hook,
+                change,
+                commit,
+            }))
         })
     }
 
     /// Asks the next gatekeeper, or combines their verdicts.
     pub(crate) fn proceed_review(self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
-        let Some(review) = self.pipelines.review_of(dispatch) else { return EngineOutput::default() };
+        let Some(review) = self.pipelines.review_of(dispatch) else {
+            return EngineOutput::default();
+        };
         let names = self.gatekeepers(dispatch);
-        let Some(name) = names.get(review.said.len()) else { return self.review_ended(dispatch, review, now) };
-        let reviewed = |said| EngineOutput::record(Event::Pipeline(PipelineEvent::Reviewed { run: review.run, said }));
-        let unsaid = |reason| GatekeeperReview { gatekeeper: name.clone(), verdict: ReviewVerdict::Unsaid, reason };
+        let Some(name) = names.get(review.said.len()) else {
+            return self.review_ended(dispatch, review, now);
+        };
+        let reviewed = |said| {
+            EngineOutput::record(Event::Pipeline(PipelineEvent::Reviewed {
+                run: review.run,
+                said,
+            }))
+        };
+        let unsaid = |reason| GatekeeperReview {
+            gatekeeper: name.clone(),
+            verdict: ReviewVerdict::Unsaid,
+            reason,
+        };
         match (&review.heard, self.plan.gatekeepers.get(name)) {
             (Some(Ok(answer)), gatekeeper) => {
                 let (verdict, reason) = read(answer, &self.turns.prompt);
-                match gatekeeper.filter(|_| verdict == ReviewVerdict::Unsaid && review.unclear.is_none()) {
+                match gatekeeper
+                    .filter(|_| verdict == ReviewVerdict::Unsaid && review.unclear.is_none())
+                {
                     Some(_) if self.steering.paused => EngineOutput::default(),
                     Some(gatekeeper) => {
                         let continues = !gatekeeper.spec.forgets() && !review.conversation_lost;
-                        let mode = if continues { ConversationMode::Same } else { ConversationMode::New };
-                        self.prompts.send(self.prompts.verdict_question(name, review, answer, mode))
+                        let mode = if continues {
+                            ConversationMode::Same
+                        } else {
+                            ConversationMode::New
+                        };
+                        self.prompts
+                            .send(self.prompts.verdict_question(name, review, answer, mode))
                     }
-                    None => reviewed(GatekeeperReview { gatekeeper: name.clone(), verdict, reason }),
+                    None => reviewed(GatekeeperReview {
+                        gatekeeper: name.clone(),
+                        verdict,
+                        reason,
+                    }),
                 }
             }
             (Some(Err(why)), _) => reviewed(unsaid(why.clone())),
             (None, Some(_)) if self.steering.paused => EngineOutput::default(),
             (None, Some(_)) => self.prompts.send(self.prompts.review_prompt(name, review)),
-            (None, None) => reviewed(unsaid(format!("unknown agent `{name}`: describe it under `agents:`"))),
+            (None, None) => reviewed(unsaid(format!(
+                "unknown agent `{name}`: describe it under `agents:`"
+            ))),
         }
     }
 
@@ -148,22 +201,54 @@ impl<'a> PipelineRules<'a> {
         let spec = running.and_then(|running| self.plan.hook(dispatch.point, &running.hook));
         match spec.map(|spec| &spec.action) {
             Some(HookAction::Gatekeeper(names)) => names,
-            Some(HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_)) | None => &[],
+            Some(HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_)) | None => {
+                &[]
+            }
         }
     }
 
-    pub(crate) fn review_ended(self, dispatch: &HookDispatch, review: &ReviewRun, now: UnixTime) -> EngineOutput {
-        let Some(running) = &dispatch.running else { return EngineOutput::default() };
-        let Some(spec) = self.plan.hook(dispatch.point, &running.hook) else { return EngineOutput::default() };
-        let line = |said: &GatekeeperReview| format!("{}: {}. {}", said.gatekeeper, said.verdict.name(), said.reason);
-        let of = |opinion| review.said.iter().filter(move |said| said.verdict == opinion).map(line);
+    pub(crate) fn review_ended(
+        self,
+        dispatch: &HookDispatch,
+        review: &ReviewRun,
+        now: UnixTime,
+    ) -> EngineOutput {
+        let Some(running) = &dispatch.running else {
+            return EngineOutput::default();
+        };
+        let Some(spec) = self.plan.hook(dispatch.point, &running.hook) else {
+            return EngineOutput::default();
+        };
+        let line = |said: &GatekeeperReview| {
+            format!(
+                "{}: {}. {}",
+                said.gatekeeper,
+                said.verdict.name(),
+                said.reason
+            )
+        };
+        let of = |opinion| {
+            review
+                .said
+                .iter()
+                .filter(move |said| said.verdict == opinion)
+                .map(line)
+        };
         let objections: Vec<String> = of(ReviewVerdict::Block).collect();
         let missing: Vec<String> = of(ReviewVerdict::Unsaid).collect();
         let against: Vec<String> = objections.iter().chain(&missing).cloned().collect();
         let passes = against.is_empty();
         let outcome = BuiltinOutcome {
-            status: if passes { BuiltinStatus::Success } else { BuiltinStatus::Failure },
-            message: if passes { "approved".into() } else { against.join("\n\n") },
+            status: if passes {
+                BuiltinStatus::Success
+            } else {
+                BuiltinStatus::Failure
+            },
+            message: if passes {
+                "approved".into()
+            } else {
+                against.join("\n\n")
+            },
             // The agent can repair an objection, but not a missing verdict.
             remediation: (!objections.is_empty()).then(|| objections.join("\n\n")),
             pull_request: None,
@@ -187,16 +272,27 @@ impl<'a> PipelineRules<'a> {
     pub(crate) fn cut_review(self, course: &PipelineRun) -> Option<EngineOutput> {
         let review = course.review.as_deref()?;
         let dispatch = self.phase.dispatch().or(review.dispatch.as_ref())?;
-        let running = dispatch.running.as_ref().filter(|running| running.run == review.run)?;
-        let finished = HookFinished { again: false, ..HookFinished::cut(dispatch.point, running) };
-        Some(EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(finished)))))
+        let running = dispatch
+            .running
+            .as_ref()
+            .filter(|running| running.run == review.run)?;
+        let finished = HookFinished {
+            again: false,
+            ..HookFinished::cut(dispatch.point, running)
+        };
+        Some(EngineOutput::record(Event::Hook(HookEvent::Finished(
+            Box::new(finished),
+        ))))
     }
 }
 
 impl PromptRules<'_> {
     fn review_prompt(self, name: &str, review: &ReviewRun) -> PromptSent {
         let gatekeeper = self.plan.gatekeepers.get(name);
-        let look = gatekeeper.and_then(|known| known.prompt.as_deref()).unwrap_or(USUAL).trim();
+        let look = gatekeeper
+            .and_then(|known| known.prompt.as_deref())
+            .unwrap_or(USUAL)
+            .trim();
         let (goal, change) = (&self.began.prompt, &review.change);
         let text = format!(
             "{look}\n\nYou review as `{name}`. Change nothing yourself. End your answer with your verdict on a line of its own: \
@@ -204,22 +300,41 @@ impl PromptRules<'_> {
              # What the work is for\n\n{goal}\n\n# The change\n\n{change}"
         );
         let prompt = self.prompt(PromptReason::Gatekeeper, text);
-        PromptSent { conversation: ConversationMode::New, agent: Some(name.to_owned()), ..prompt }
+        PromptSent {
+            conversation: ConversationMode::New,
+            agent: Some(name.to_owned()),
+            ..prompt
+        }
     }
 
     /// Asks for the verdict that an answer lacks. In a new conversation the whole review follows.
-    fn verdict_question(self, name: &str, review: &ReviewRun, answer: &str, mode: ConversationMode) -> PromptSent {
+    fn verdict_question(
+        self,
+        name: &str,
+        review: &ReviewRun,
+        answer: &str,
+        mode: ConversationMode,
+    ) -> PromptSent {
         let whole = self.review_prompt(name, review);
         let text = match mode {
             ConversationMode::Same => NO_VERDICT.to_owned(),
             ConversationMode::New => {
-                format!("{NO_VERDICT}\n\n# Your answer\n\n{}\n\n{}", words(answer), whole.text)
+                format!(
+                    "{NO_VERDICT}\n\n# Your answer\n\n{}\n\n{}",
+                    words(answer),
+                    whole.text
+                )
             }
         };
-        PromptSent { text, conversation: mode, ..whole }
+        PromptSent {
+            text,
+            conversation: mode,
+            ..whole
+        }
     }
 
-    /// The same question as one that was interrupted, if the gatekeeper's conversation is lost since.
+    /// The same question as one that was interrupted, if the gatekeeper's conversation is lost
+    /// since.
     pub(crate) fn verdict_question_again(self, cut: &PromptSent) -> Option<PromptSent> {
         let review = self.pipelines.course.as_ref()?.review.as_deref()?;
         let lost = review.conversation_lost && cut.conversation == ConversationMode::Same;
@@ -235,16 +350,40 @@ mod tests {
     #[test]
     fn a_verdict_is_a_tag_or_a_line_of_json_and_silence_is_none() {
         let opinion = |answer: &str| read(answer, "").0;
-        assert_eq!(opinion("Fine.\n<verdict>approve</verdict>"), ReviewVerdict::Approve);
-        assert_eq!(opinion("No tests.\n<verdict>block</verdict>"), ReviewVerdict::Block);
-        assert_eq!(opinion("{\"verdict\": \"approve\"}"), ReviewVerdict::Approve);
+        assert_eq!(
+            opinion("Fine.\n<verdict>approve</verdict>"),
+            ReviewVerdict::Approve
+        );
+        assert_eq!(
+            opinion("No tests.\n<verdict>block</verdict>"),
+            ReviewVerdict::Block
+        );
+        assert_eq!(
+            opinion("{\"verdict\": \"approve\"}"),
+            ReviewVerdict::Approve
+        );
         assert_eq!(opinion("I approve of this."), ReviewVerdict::Unsaid);
-        assert_eq!(opinion("Fine. <Verdict>APPROVE</Verdict>"), ReviewVerdict::Approve);
-        assert_eq!(opinion("<verdict>Block</verdict> There are no tests."), ReviewVerdict::Block);
-        assert_eq!(opinion("{\"verdict\": \"Approve\"}"), ReviewVerdict::Approve);
+        assert_eq!(
+            opinion("Fine. <Verdict>APPROVE</Verdict>"),
+            ReviewVerdict::Approve
+        );
+        assert_eq!(
+            opinion("<verdict>Block</verdict> There are no tests."),
+            ReviewVerdict::Block
+        );
+        assert_eq!(
+            opinion("{\"verdict\": \"Approve\"}"),
+            ReviewVerdict::Approve
+        );
         assert_eq!(opinion(""), ReviewVerdict::Unsaid);
-        assert_eq!(opinion("<verdict>approve</verdict> but <verdict>block</verdict>"), ReviewVerdict::Block);
-        assert_eq!(opinion("<verdict>approve</verdict>\n{\"verdict\":\"block\"}"), ReviewVerdict::Block);
+        assert_eq!(
+            opinion("<verdict>approve</verdict> but <verdict>block</verdict>"),
+            ReviewVerdict::Block
+        );
+        assert_eq!(
+            opinion("<verdict>approve</verdict>\n{\"verdict\":\"block\"}"),
+            ReviewVerdict::Block
+        );
     }
 
     #[test]
@@ -252,18 +391,40 @@ mod tests {
         let opinion = |answer: &str| read(answer, "").0;
         let wish = "I would like to give <verdict>approve</verdict>, but there are no tests.";
         assert_eq!(opinion(wish), ReviewVerdict::Unsaid);
-        assert_eq!(opinion("You get <verdict>block</verdict> if the tests fail."), ReviewVerdict::Unsaid);
-        assert_eq!(opinion("> <verdict>approve</verdict>"), ReviewVerdict::Unsaid);
-        assert_eq!(opinion("There are no tests, so: <verdict>block</verdict>."), ReviewVerdict::Block);
-        assert_eq!(opinion("Fine.\r\n  <verdict>approve</verdict> \r\n"), ReviewVerdict::Approve);
-        assert_eq!(opinion("~~<verdict>approve</verdict>~~"), ReviewVerdict::Unsaid);
+        assert_eq!(
+            opinion("You get <verdict>block</verdict> if the tests fail."),
+            ReviewVerdict::Unsaid
+        );
+        assert_eq!(
+            opinion("> <verdict>approve</verdict>"),
+            ReviewVerdict::Unsaid
+        );
+        assert_eq!(
+            opinion("There are no tests, so: <verdict>block</verdict>."),
+            ReviewVerdict::Block
+        );
+        assert_eq!(
+            opinion("Fine.\r\n  <verdict>approve</verdict> \r\n"),
+            ReviewVerdict::Approve
+        );
+        assert_eq!(
+            opinion("~~<verdict>approve</verdict>~~"),
+            ReviewVerdict::Unsaid
+        );
     }
 
     #[test]
     fn emphasis_and_a_full_stop_do_not_undo_an_approval() {
-        for line in ["**<verdict>approve</verdict>**", "_<verdict>approve</verdict>_.", " <verdict>approve</verdict>. "]
-        {
-            assert_eq!(read(&format!("Fine.\n{line}\n"), "").0, ReviewVerdict::Approve, "{line}");
+        for line in [
+            "**<verdict>approve</verdict>**",
+            "_<verdict>approve</verdict>_.",
+            " <verdict>approve</verdict>. ",
+        ] {
+            assert_eq!(
+                read(&format!("Fine.\n{line}\n"), "").0,
+                ReviewVerdict::Approve,
+                "{line}"
+            );
         }
     }
 
@@ -281,19 +442,43 @@ mod tests {
             assert_eq!(read(answer, "").0, ReviewVerdict::Unsaid, "{answer}");
         }
         let asked = "End with <verdict>approve</verdict> or <verdict>block</verdict>.";
-        assert_eq!(read(&format!("{asked}\n\nFine.\n<verdict>approve</verdict>"), asked).0, ReviewVerdict::Approve);
         assert_eq!(
-            read("Ready:\n<verdict>approve</verdict>", "Ready:\n<verdict>approve</verdict>\n").0,
+            read(
+                &format!("{asked}\n\nFine.\n<verdict>approve</verdict>"),
+                asked
+            )
+            .0,
+            ReviewVerdict::Approve
+        );
+        assert_eq!(
+            read(
+                "Ready:\n<verdict>approve</verdict>",
+                "Ready:\n<verdict>approve</verdict>\n"
+            )
+            .0,
             ReviewVerdict::Unsaid
         );
     }
 
     #[test]
     fn the_reason_is_what_was_said_around_the_verdict() {
-        assert_eq!(read("No tests.\n<verdict>block</verdict>", "").1, "No tests.");
-        assert_eq!(read("No tests.\n<VERDICT>Block</VERDICT>", "").1, "No tests.");
-        assert_eq!(read("Hm.\n{\"verdict\":\"block\",\"reason\":\"no tests\"}", "").1, "no tests");
-        let long = read(&format!("{}<verdict>block</verdict>", "é".repeat(REASON)), "").1;
+        assert_eq!(
+            read("No tests.\n<verdict>block</verdict>", "").1,
+            "No tests."
+        );
+        assert_eq!(
+            read("No tests.\n<VERDICT>Block</VERDICT>", "").1,
+            "No tests."
+        );
+        assert_eq!(
+            read("Hm.\n{\"verdict\":\"block\",\"reason\":\"no tests\"}", "").1,
+            "no tests"
+        );
+        let long = read(
+            &format!("{}<verdict>block</verdict>", "é".repeat(REASON)),
+            "",
+        )
+        .1;
         assert!(long.starts_with('…') && long.len() <= REASON + '…'.len_utf8());
     }
 }

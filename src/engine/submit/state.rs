@@ -1,4 +1,5 @@
-//! The state of a pipeline: its checks, its repairs, its review, and where the session continues afterwards.
+//! The state of a pipeline: its checks, its repairs, its review, and where the session continues
+//! afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +47,8 @@ pub struct PipelineRun {
     pub used: u32,
     /// Whether the agent was asked to repair something, by a check or by the user.
     pub repaired: bool,
-    /// Whether the agent may have asked a question with its last repair, which no user has answered.
+    /// Whether the agent may have asked a question with its last repair, which no user has
+    /// answered.
     #[serde(default)]
     pub unheard: bool,
     /// The hooks known so far, in order.
@@ -140,7 +142,11 @@ impl PipelineState {
     /// The review of this dispatch's run.
     pub(crate) fn review_of(&self, dispatch: &HookDispatch) -> Option<&ReviewRun> {
         let running = dispatch.running.as_ref()?;
-        self.course.as_ref()?.review.as_deref().filter(|review| review.run == running.run)
+        self.course
+            .as_ref()?
+            .review
+            .as_deref()
+            .filter(|review| review.run == running.run)
     }
 
     /// Whether a run is a review: it has no process that a killed creel could have left behind.
@@ -148,9 +154,16 @@ impl PipelineState {
         self.review_of(dispatch).is_some()
     }
 
-    pub(crate) fn review_started(&mut self, at: UnixTime, run: RunId, change: &str, commit: Option<&str>) {
+    pub(crate) fn review_started(
+        &mut self,
+        at: UnixTime,
+        run: RunId,
+        change: &str,
+        commit: Option<&str>,
+    ) {
         if let Some(course) = &mut self.course {
-            // A second review may see another commit. The first one is kept, so that the difference is noticed.
+            // A second review may see another commit. The first one is kept, so that the difference
+            // is noticed.
             course.reviewed = course.reviewed.take().or(commit.map(str::to_owned));
             let change = change.to_owned();
             let review = ReviewRun {
@@ -168,8 +181,15 @@ impl PipelineState {
     }
 
     pub(crate) fn reviewed(&mut self, said: &GatekeeperReview) {
-        let Some(course) = &mut self.course else { return };
-        let told = format!("{} by {}: {}", said.verdict.name(), said.gatekeeper, said.reason);
+        let Some(course) = &mut self.course else {
+            return;
+        };
+        let told = format!(
+            "{} by {}: {}",
+            said.verdict.name(),
+            said.gatekeeper,
+            said.reason
+        );
         course.reviews.insert(said.gatekeeper.clone(), told);
         if let Some(review) = &mut course.review {
             review.heard = None;
@@ -180,22 +200,37 @@ impl PipelineState {
 
     /// The session was resumed: the conversations of gatekeepers are gone.
     pub(crate) fn review_resumed(&mut self) {
-        if let Some(review) = self.course.as_mut().and_then(|course| course.review.as_deref_mut()) {
+        if let Some(review) = self
+            .course
+            .as_mut()
+            .and_then(|course| course.review.as_deref_mut())
+        {
             review.conversation_lost = true;
         }
     }
 
     /// A gatekeeper gets a prompt. If it has answered already, its answer had no verdict.
     pub(crate) fn gatekeeper_asked(&mut self, conversation: ConversationMode) {
-        if let Some(review) = self.course.as_mut().and_then(|course| course.review.as_deref_mut()) {
-            review.unclear = review.heard.take().and_then(Result::ok).or(review.unclear.take());
+        if let Some(review) = self
+            .course
+            .as_mut()
+            .and_then(|course| course.review.as_deref_mut())
+        {
+            review.unclear = review
+                .heard
+                .take()
+                .and_then(Result::ok)
+                .or(review.unclear.take());
             review.conversation_lost &= conversation == ConversationMode::Same;
         }
     }
 
     /// Lists the hooks of a pipeline for display.
     pub(crate) fn steps_due(&mut self, point: HookPoint, hooks: &[String]) {
-        let Some(course) = self.course.as_mut().filter(|course| PipelineKind::of(point) == Some(course.pipeline))
+        let Some(course) = self
+            .course
+            .as_mut()
+            .filter(|course| PipelineKind::of(point) == Some(course.pipeline))
         else {
             return;
         };
@@ -207,9 +242,14 @@ impl PipelineState {
             .filter(|step| step.point == point && step.state == PipelineStepState::Skipped)
             .cloned()
             .collect();
-        course.steps.retain(|step| course.passed && step.point != point);
-        let waiting =
-            hooks.iter().map(|hook| PipelineStep { point, hook: hook.clone(), state: PipelineStepState::Waiting });
+        course
+            .steps
+            .retain(|step| course.passed && step.point != point);
+        let waiting = hooks.iter().map(|hook| PipelineStep {
+            point,
+            hook: hook.clone(),
+            state: PipelineStepState::Waiting,
+        });
         course.steps.extend(skipped.into_iter().chain(waiting));
     }
 }
@@ -217,7 +257,8 @@ impl PipelineState {
 impl FinishedPipeline {
     /// Whether it failed while no user could decide.
     pub fn waits_for_a_person(&self) -> bool {
-        self.outcome == PipelineOutcome::Failed && matches!(self.by, Some(ActorKind::Policy | ActorKind::Timeout))
+        self.outcome == PipelineOutcome::Failed
+            && matches!(self.by, Some(ActorKind::Policy | ActorKind::Timeout))
     }
 
     /// The answers to its gate.

@@ -1,8 +1,9 @@
-//! The actions that automation hooks request: parsing a hook's answer, and the record that each action becomes.
+//! The actions that automation hooks request: parsing a hook's answer, and the record that each
+//! action becomes.
 //!
 //! # Invariants
-//! - An action becomes one record: its result, or an `action_error` with the reason. A failed action does not prevent
-//!   the others.
+//! - An action becomes one record: its result, or an `action_error` with the reason. A failed
+//!   action does not prevent the others.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,7 +29,12 @@ pub enum ActionType {
 }
 
 impl ActionType {
-    pub(super) const ALL: [Self; 4] = [Self::CreateTask, Self::UpdateTask, Self::ExecuteWorkflow, Self::Log];
+    pub(super) const ALL: [Self; 4] = [
+        Self::CreateTask,
+        Self::UpdateTask,
+        Self::ExecuteWorkflow,
+        Self::Log,
+    ];
 
     /// The name in answers and records.
     pub const fn name(self) -> &'static str {
@@ -47,18 +53,27 @@ impl ActionType {
 
 impl AutomationAction {
     pub fn new(kind: ActionType, payload: Value) -> Self {
-        Self { kind: kind.name().to_owned(), payload }
+        Self {
+            kind: kind.name().to_owned(),
+            payload,
+        }
     }
 }
 
-/// The actions that a run requests, or what is wrong with its answer. Empty output requests nothing.
+/// The actions that a run requests, or what is wrong with its answer. Empty output requests
+/// nothing.
 pub(super) fn answered(result: &RunResult) -> Result<Vec<AutomationAction>, ActionAnswerError> {
     if result.end != RunEnd::Exit(0) {
         let said = result.stderr.lines().rfind(|line| !line.trim().is_empty());
         let said = said.map(|said| said.trim().to_owned());
-        return Err(ActionAnswerError::HookFailed { end: result.end.describe(), said });
+        return Err(ActionAnswerError::HookFailed {
+            end: result.end.describe(),
+            said,
+        });
     }
-    let Some(text) = &result.answer else { return Err(ActionAnswerError::TooLong) };
+    let Some(text) = &result.answer else {
+        return Err(ActionAnswerError::TooLong);
+    };
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
@@ -72,7 +87,9 @@ pub(super) enum ActionAnswerError {
     HookFailed { end: String, said: Option<String> },
     #[error("its answer is too long")]
     TooLong,
-    #[error("its answer is not a JSON list of actions: [{{\"type\": …, \"payload\": …}}] or {{\"actions\": […]}}")]
+    #[error(
+        "its answer is not a JSON list of actions: [{{\"type\": …, \"payload\": …}}] or {{\"actions\": […]}}"
+    )]
     Malformed,
 }
 

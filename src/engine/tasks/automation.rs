@@ -1,14 +1,16 @@
 //! Automation hooks: the queue of task events, and the event that is being processed.
 //!
-//! The hooks of an event run one after another, by priority. creel records the actions of each hook as it answers
-//! (`automation_decided`, or `hook_error` for a hook that failed). Then it carries out the actions of all hooks in
-//! order. Events that these actions raise are appended to the queue, one level deeper.
+//! The hooks of an event run one after another, by priority. creel records the actions of each hook
+//! as it answers (`automation_decided`, or `hook_error` for a hook that failed). Then it carries
+//! out the actions of all hooks in order. Events that these actions raise are appended to the
+//! queue, one level deeper.
 //!
 //! Automation runs independently of the agent, also while the session is paused or waits at a gate.
 //!
 //! # Invariants
-//! - A hook's decision is recorded before any of its actions, and each action's record removes it from the list: after
-//!   an interruption the remaining actions are carried out, and none is carried out twice.
+//! - A hook's decision is recorded before any of its actions, and each action's record removes it
+//!   from the list: after an interruption the remaining actions are carried out, and none is
+//!   carried out twice.
 //! - A hook that fails produces one `hook_error` and does not affect the other hooks.
 //! - The session neither delivers nor ends while automation work is left.
 
@@ -102,28 +104,50 @@ impl AutomationState {
     pub(super) fn raise(&mut self, at: UnixTime, event: &TaskEvent, depth: u32) {
         self.last = self.last.next();
         let root = if depth == 0 { self.last } else { self.root };
-        self.queue.push_back(RaisedEvent { id: self.last, at, depth, root, event: Box::new(event.clone()) });
+        self.queue.push_back(RaisedEvent {
+            id: self.last,
+            at,
+            depth,
+            root,
+            event: Box::new(event.clone()),
+        });
     }
 
     pub(crate) fn apply(&mut self, event: &AutomationEvent) {
         match event {
             AutomationEvent::Due { event, hooks, .. } => self.due(*event, hooks),
-            AutomationEvent::Decided { event, hook, actions } => self.decided(*event, hook, actions),
-            AutomationEvent::HookError { data, event: Some(event), .. } => self.decided(*event, &data.hook_name, &[]),
+            AutomationEvent::Decided {
+                event,
+                hook,
+                actions,
+            } => self.decided(*event, hook, actions),
+            AutomationEvent::HookError {
+                data,
+                event: Some(event),
+                ..
+            } => self.decided(*event, &data.hook_name, &[]),
             // The hook ran for `on_task_complete`.
             AutomationEvent::HookError { event: None, .. } => {}
         }
     }
 
     fn due(&mut self, event: TaskEventId, hooks: &[String]) {
-        let Some(raised) = self.queue.pop_front_if(|raised| raised.id == event) else { return };
+        let Some(raised) = self.queue.pop_front_if(|raised| raised.id == event) else {
+            return;
+        };
         let hooks: VecDeque<String> = hooks.iter().cloned().collect();
         self.root = raised.root;
         if hooks.is_empty() && self.actions_with(&raised) == MOST_ACTIONS {
             // The user has been told.
             self.counts.insert(raised.root, MOST_ACTIONS + 1);
         }
-        self.current = Some(AutomationJob { raised, hooks, running: None, actions: VecDeque::new(), count: 0 });
+        self.current = Some(AutomationJob {
+            raised,
+            hooks,
+            running: None,
+            actions: VecDeque::new(),
+            count: 0,
+        });
         self.settle();
     }
 
@@ -141,19 +165,31 @@ impl AutomationState {
     }
 
     fn decided(&mut self, event: TaskEventId, hook: &str, actions: &[AutomationAction]) {
-        let Some(job) = self.current.as_mut().filter(|job| job.raised.id == event) else { return };
+        let Some(job) = self.current.as_mut().filter(|job| job.raised.id == event) else {
+            return;
+        };
         job.hooks.pop_front_if(|front| front == hook);
         for action in actions {
             job.count += 1;
-            let cause = ActionRef { event, hook: hook.to_owned(), action: job.count };
-            job.actions.push_back(QueuedAction { cause, action: action.clone() });
+            let cause = ActionRef {
+                event,
+                hook: hook.to_owned(),
+                action: job.count,
+            };
+            job.actions.push_back(QueuedAction {
+                cause,
+                action: action.clone(),
+            });
         }
         self.settle();
     }
 
     pub(super) fn carried_out(&mut self, cause: &ActionRef) {
         if let Some(job) = &mut self.current
-            && job.actions.pop_front_if(|wanted| wanted.cause == *cause).is_some()
+            && job
+                .actions
+                .pop_front_if(|wanted| wanted.cause == *cause)
+                .is_some()
         {
             *self.counts.entry(job.raised.root).or_default() += 1;
         }
@@ -177,7 +213,9 @@ impl AutomationState {
 
     /// Ends the event when no hooks and no actions are left.
     fn settle(&mut self) {
-        let over = |job: &AutomationJob| job.hooks.is_empty() && job.running.is_none() && job.actions.is_empty();
+        let over = |job: &AutomationJob| {
+            job.hooks.is_empty() && job.running.is_none() && job.actions.is_empty()
+        };
         if self.current.as_ref().is_some_and(over) {
             self.current = None;
         }
@@ -197,9 +235,8 @@ impl AutomationHook {
     /// Whether the hook reacts to such events.
     pub(super) fn hears(&self, kind: TaskEventKind) -> bool {
         let speaks = match &self.spec.action {
-            HookAction::Builtin(call) => {
-                BuiltinAutomation::named(&call.name).is_none_or(|builtin| builtin.speaks_at() == kind)
-            }
+            HookAction::Builtin(call) => BuiltinAutomation::named(&call.name)
+                .is_none_or(|builtin| builtin.speaks_at() == kind),
             HookAction::Command(_) | HookAction::Exec(_) | HookAction::Gatekeeper(_) => true,
         };
         speaks && self.events.contains(&kind)
@@ -210,27 +247,46 @@ impl AutomationHook {
 fn cut(job: &AutomationJob, running: &ActiveRun) -> HookFinished {
     // The hook may have answered already, with only its end not recorded.
     let again = job.hooks.front() == Some(&running.hook);
-    HookFinished { again, ..HookFinished::cut(HookPoint::Automation, running) }
+    HookFinished {
+        again,
+        ..HookFinished::cut(HookPoint::Automation, running)
+    }
 }
 
 pub(super) fn hook_error(job: &AutomationJob, hook: &str, error: String) -> Event {
     let task = job.raised.event.news().task.to_owned();
     let original_event = Some(job.raised.event.for_hooks(job.raised.at));
-    let data = HookErrorData { hook_name: hook.to_owned(), error, original_event };
-    Event::Automation(AutomationEvent::HookError { task, data, event: Some(job.raised.id) })
+    let data = HookErrorData {
+        hook_name: hook.to_owned(),
+        error,
+        original_event,
+    };
+    Event::Automation(AutomationEvent::HookError {
+        task,
+        data,
+        event: Some(job.raised.id),
+    })
 }
 
 impl AutomationState {
-    /// Handles the end of a hook's run. Its decision is recorded before its end, so after an interruption in between it
-    /// is not run again.
+    /// Handles the end of a hook's run. Its decision is recorded before its end, so after an
+    /// interruption in between it is not run again.
     pub(crate) fn on_automation_finished(&self, run: RunId, result: RunResult) -> EngineOutput {
-        let Some((job, running)) = self.current.as_ref().and_then(|job| Some((job, job.running.as_ref()?))) else {
+        let Some((job, running)) = self
+            .current
+            .as_ref()
+            .and_then(|job| Some((job, job.running.as_ref()?)))
+        else {
             return EngineOutput::stale(run);
         };
         let hook = running.hook.clone();
         let (answer, verdict) = match action::answered(&result) {
             Ok(actions) => (
-                Event::Automation(AutomationEvent::Decided { event: job.raised.id, hook: hook.clone(), actions }),
+                Event::Automation(AutomationEvent::Decided {
+                    event: job.raised.id,
+                    hook: hook.clone(),
+                    actions,
+                }),
                 Verdict::Pass,
             ),
             Err(why) => (hook_error(job, &hook, why.to_string()), Verdict::Fail),

@@ -12,9 +12,17 @@ use crate::engine::{
 pub enum AutomationEvent {
     /// creel processes a task event with these automation hooks.
     #[serde(rename = "automation_due")]
-    Due { event: TaskEventId, task: String, hooks: Vec<String> },
+    Due {
+        event: TaskEventId,
+        task: String,
+        hooks: Vec<String>,
+    },
     #[serde(rename = "automation_decided")]
-    Decided { event: TaskEventId, hook: String, actions: Vec<AutomationAction> },
+    Decided {
+        event: TaskEventId,
+        hook: String,
+        actions: Vec<AutomationAction>,
+    },
     #[serde(rename = "hook_error")]
     HookError {
         task: String,
@@ -27,5 +35,6 @@ pub enum AutomationEvent {
 
 impl AutomationEvent {
     /// The kinds of its records.
-    pub(crate) const KINDS: &'static [&'static str] = &["automation_due", "automation_decided", "hook_error"];
+    pub(crate) const KINDS: &'static [&'static str] =
+        &["automation_due", "automation_decided", "hook_error"];
 }

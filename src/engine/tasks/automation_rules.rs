@@ -1,4 +1,5 @@
-//! Starts the automation hooks of a task event, one after another, and then carries out their actions in order.
+//! Starts the automation hooks of a task event, one after another, and then carries out their
+//! actions in order.
 
 use crate::engine::{
     budget::BudgetCheck,
@@ -14,7 +15,9 @@ use crate::engine::{
         automation::{AutomationJob, QueuedAction, RaisedEvent, hook_error},
         builtin::BuiltinAutomation,
         carry_out::{self, ActionError},
-        record::{ChangeOrigin, DEEPEST, MOST_ACTIONS, TaskEventKind, TaskRecordData, TaskRecordRef},
+        record::{
+            ChangeOrigin, DEEPEST, MOST_ACTIONS, TaskEventKind, TaskRecordData, TaskRecordRef,
+        },
         task_rules::TaskRules,
     },
     time::UnixTime,
@@ -36,8 +39,9 @@ pub struct AutomationRules<'a> {
 impl<'a> AutomationRules<'a> {
     /// The hooks that react to such events, by priority; ties keep the config's order.
     pub(crate) fn hearing(self, kind: TaskEventKind) -> Vec<&'a AutomationHook> {
-        let hears =
-            |hook: &&AutomationHook| hook.hears(kind) && self.hooks.is_enabled(HookPoint::Automation, &hook.spec);
+        let hears = |hook: &&AutomationHook| {
+            hook.hears(kind) && self.hooks.is_enabled(HookPoint::Automation, &hook.spec)
+        };
         let mut hooks: Vec<&AutomationHook> = self.plan.automation.iter().filter(hears).collect();
         hooks.sort_by_key(|hook| hook.spec.priority);
         hooks
@@ -49,7 +53,10 @@ impl<'a> AutomationRules<'a> {
             return EngineOutput::record(Event::Task(due.event()));
         }
         let Some(job) = &automation.current else {
-            return automation.queue.front().map_or_else(EngineOutput::default, |raised| self.begin(raised, now));
+            return automation
+                .queue
+                .front()
+                .map_or_else(EngineOutput::default, |raised| self.begin(raised, now));
         };
         if job.running.is_some() {
             return EngineOutput::default();
@@ -65,17 +72,22 @@ impl<'a> AutomationRules<'a> {
                 None => self.task_rules.carry_out(&wanted.action, origin),
             }
         };
-        next.map_or_else(EngineOutput::default, |wanted| EngineOutput::record(carry_out(wanted)))
+        next.map_or_else(EngineOutput::default, |wanted| {
+            EngineOutput::record(carry_out(wanted))
+        })
     }
 
-    /// Why hooks cause no more changes. What follows from a change of the user or the agent ends, however many changes
-    /// each hook wants, and it does not outlive the budget.
+    /// Why hooks cause no more changes. What follows from a change of the user or the agent ends,
+    /// however many changes each hook wants, and it does not outlive the budget.
     fn must_stop(self, raised: &RaisedEvent, now: UnixTime) -> Option<ActionError> {
         if self.tasks.automation.actions_with(raised) >= MOST_ACTIONS {
             return Some(ActionError::TooManyActions);
         }
         let works = self.phase.turn_in_flight().is_some();
-        self.budget.used_up_at(works.then_some(now)).filter(|_| raised.depth > 0).map(ActionError::OverBudget)
+        self.budget
+            .used_up_at(works.then_some(now))
+            .filter(|_| raised.depth > 0)
+            .map(ActionError::OverBudget)
     }
 
     /// Recorded even if no hook reacts: the record removes the event from the queue.
@@ -88,28 +100,46 @@ impl<'a> AutomationRules<'a> {
                 "creel stops automation here: {DEEPEST} events led to this one of {task}, each raised by a hook of the \
                  one before"
             );
-            return EngineOutput::record(Event::warning(text)).and(Event::Automation(AutomationEvent::Due {
-                event,
-                task,
-                hooks: Vec::new(),
-            }));
+            return EngineOutput::record(Event::warning(text)).and(Event::Automation(
+                AutomationEvent::Due {
+                    event,
+                    task,
+                    hooks: Vec::new(),
+                },
+            ));
         }
         let stops = self.must_stop(raised, now);
-        let warning = stops.as_ref().filter(|_| self.tasks.automation.actions_with(raised) == MOST_ACTIONS);
-        let warning = warning.map(|why| EngineOutput::record(Event::warning(why.to_string()))).unwrap_or_default();
+        let warning = stops
+            .as_ref()
+            .filter(|_| self.tasks.automation.actions_with(raised) == MOST_ACTIONS);
+        let warning = warning
+            .map(|why| EngineOutput::record(Event::warning(why.to_string())))
+            .unwrap_or_default();
         let kind = news.what.kind().filter(|_| stops.is_none());
         let hearing = kind.map_or_else(Vec::new, |kind| self.hearing(kind));
-        let speaking = hearing.into_iter().filter(|hook| self.has_something_to_do(hook, &news));
+        let speaking = hearing
+            .into_iter()
+            .filter(|hook| self.has_something_to_do(hook, &news));
         let hooks = speaking.map(|hook| hook.spec.name.clone()).collect();
-        warning.and(Event::Automation(AutomationEvent::Due { event, task, hooks }))
+        warning.and(Event::Automation(AutomationEvent::Due {
+            event,
+            task,
+            hooks,
+        }))
     }
 
-    pub(crate) fn has_something_to_do(self, hook: &AutomationHook, news: &TaskRecordRef<'_>) -> bool {
+    pub(crate) fn has_something_to_do(
+        self,
+        hook: &AutomationHook,
+        news: &TaskRecordRef<'_>,
+    ) -> bool {
         match &hook.spec.action {
             HookAction::Builtin(call) => BuiltinAutomation::named(&call.name)
                 .is_none_or(|builtin| !builtin.actions(news, &self.tasks.graph).is_empty()),
             // An interrupt cancels running commands and starts no new ones.
-            HookAction::Command(_) | HookAction::Exec(_) | HookAction::Gatekeeper(_) => !self.steering.interrupted(),
+            HookAction::Command(_) | HookAction::Exec(_) | HookAction::Gatekeeper(_) => {
+                !self.steering.interrupted()
+            }
         }
     }
 
@@ -118,7 +148,9 @@ impl<'a> AutomationRules<'a> {
         let news = job.raised.event.news();
         let spec = self.plan.automation_hook(hook).map(|hook| &hook.spec);
         match spec.map(|spec| (spec, &spec.action)) {
-            Some((spec, HookAction::Command(_) | HookAction::Exec(_))) => self.run(job, &news, spec),
+            Some((spec, HookAction::Command(_) | HookAction::Exec(_))) => {
+                self.run(job, &news, spec)
+            }
             Some((_, HookAction::Builtin(call))) => match BuiltinAutomation::named(&call.name) {
                 Some(builtin) => {
                     let actions = builtin.actions(&news, &self.tasks.graph);
@@ -128,7 +160,11 @@ impl<'a> AutomationRules<'a> {
                         actions,
                     }))
                 }
-                None => EngineOutput::record(hook_error(job, hook, format!("unknown built-in hook `{}`", call.name))),
+                None => EngineOutput::record(hook_error(
+                    job,
+                    hook,
+                    format!("unknown built-in hook `{}`", call.name),
+                )),
             },
             Some((_, HookAction::Gatekeeper(_))) | None => {
                 EngineOutput::record(hook_error(job, hook, "it cannot run here".into()))
@@ -136,20 +172,42 @@ impl<'a> AutomationRules<'a> {
         }
     }
 
-    pub(crate) fn run(self, job: &AutomationJob, news: &TaskRecordRef<'_>, spec: &HookSpec) -> EngineOutput {
+    pub(crate) fn run(
+        self,
+        job: &AutomationJob,
+        news: &TaskRecordRef<'_>,
+        spec: &HookSpec,
+    ) -> EngineOutput {
         let run = self.hooks.last_run.next();
-        let goal = self.tasks.graph.get(news.task).map(|task| task.goal.clone());
-        let content = if let TaskRecordData::Completed(data) = news.what { Some(data.content.clone()) } else { goal };
+        let goal = self
+            .tasks
+            .graph
+            .get(news.task)
+            .map(|task| task.goal.clone());
+        let content = if let TaskRecordData::Completed(data) = news.what {
+            Some(data.content.clone())
+        } else {
+            goal
+        };
         let facts = HookFacts {
             session: self.name.to_owned(),
             iteration: Some(self.iterations.current),
-            task: Some(TaskFacts { id: news.task.to_owned(), content: content.unwrap_or_default() }),
+            task: Some(TaskFacts {
+                id: news.task.to_owned(),
+                content: content.unwrap_or_default(),
+            }),
             event: Some(job.raised.event.for_hooks(job.raised.at)),
             graph: Some(self.tasks.graph.to_json()),
             ..HookFacts::default()
         };
         let (point, output_limit) = (HookPoint::Automation, self.plan.output_limit);
-        let effect = HookJob { run, point, hook: spec.clone(), output_limit, facts };
+        let effect = HookJob {
+            run,
+            point,
+            hook: spec.clone(),
+            output_limit,
+            facts,
+        };
         let (hook, iteration) = (spec.name.clone(), self.iterations.current);
         EngineOutput::record(Event::Hook(HookEvent::Started {
             run,

@@ -10,7 +10,9 @@ use crate::engine::{
     tasks::{
         action::{ActionType, AutomationAction},
         command::{TaskChanges, TaskCommand, TaskCompletion, texts},
-        record::{ActionErrorData, ActionRef, ChangeOrigin, DependencySatisfied, MOST_ACTIONS, TaskRecord},
+        record::{
+            ActionErrorData, ActionRef, ChangeOrigin, DependencySatisfied, MOST_ACTIONS, TaskRecord,
+        },
         refusal::TaskRefusal,
         task_rules::TaskRules,
         workflow_record::WorkflowStarted,
@@ -44,7 +46,9 @@ pub(crate) enum ActionError {
     NoSuchWorkflow(String),
     #[error("the session is stopping")]
     SessionStopping,
-    #[error("creel stops automation here: {MOST_ACTIONS} actions followed from one change to a task")]
+    #[error(
+        "creel stops automation here: {MOST_ACTIONS} actions followed from one change to a task"
+    )]
     TooManyActions,
     #[error("creel stops automation here: {0}")]
     OverBudget(String),
@@ -83,52 +87,86 @@ pub(crate) struct LogPayload {
 impl TaskRules<'_> {
     /// The record that an action becomes.
     pub(crate) fn carry_out(self, action: &AutomationAction, origin: ChangeOrigin) -> Event {
-        self.try_action(action, origin.clone()).unwrap_or_else(|error| failed(action, &error, origin))
+        self.try_action(action, origin.clone())
+            .unwrap_or_else(|error| failed(action, &error, origin))
     }
 
-    pub(crate) fn try_action(self, action: &AutomationAction, origin: ChangeOrigin) -> Result<Event, ActionError> {
+    pub(crate) fn try_action(
+        self,
+        action: &AutomationAction,
+        origin: ChangeOrigin,
+    ) -> Result<Event, ActionError> {
         let Some(kind) = ActionType::named(&action.kind) else {
             return Err(ActionError::UnknownAction(action.kind.clone()));
         };
         match kind {
-            ActionType::CreateTask => Ok(self.task_event(TaskCommand::Add(told(&action.payload)?), origin)?),
-            ActionType::UpdateTask => Ok(self.task_event(update(told(&action.payload)?)?, origin)?),
-            ActionType::ExecuteWorkflow => {
-                self.start_flow(&action.payload, origin.cause.ok_or(ActionError::WorkflowInWorkflow)?)
+            ActionType::CreateTask => {
+                Ok(self.task_event(TaskCommand::Add(told(&action.payload)?), origin)?)
             }
+            ActionType::UpdateTask => Ok(self.task_event(update(told(&action.payload)?)?, origin)?),
+            ActionType::ExecuteWorkflow => self.start_flow(
+                &action.payload,
+                origin.cause.ok_or(ActionError::WorkflowInWorkflow)?,
+            ),
             ActionType::Log => log(told(&action.payload)?, origin),
         }
     }
 }
 
 impl TaskRules<'_> {
-    pub(crate) fn start_flow(self, payload: &Value, cause: ActionRef) -> Result<Event, ActionError> {
-        let name = payload.get("workflowId").and_then(Value::as_str).ok_or(ActionError::Missing("workflowId"))?;
+    pub(crate) fn start_flow(
+        self,
+        payload: &Value,
+        cause: ActionRef,
+    ) -> Result<Event, ActionError> {
+        let name = payload
+            .get("workflowId")
+            .and_then(Value::as_str)
+            .ok_or(ActionError::Missing("workflowId"))?;
         if !self.plan.workflows.contains_key(name) {
             return Err(ActionError::NoSuchWorkflow(name.to_owned()));
         }
         if self.steering.interrupted() {
             return Err(ActionError::SessionStopping);
         }
-        let news = self.tasks.automation.current.as_ref().map(|job| job.raised.event.news());
+        let news = self
+            .tasks
+            .automation
+            .current
+            .as_ref()
+            .map(|job| job.raised.event.news());
         let task = news.map(|news| news.task.to_owned()).unwrap_or_default();
         let context = payload.get("context").cloned().unwrap_or_default();
         let flow = self.tasks.flows.last.next();
-        Ok(Event::Workflow(WorkflowEvent::Started(Box::new(WorkflowStarted {
-            flow,
-            workflow: name.to_owned(),
-            context,
-            task,
-            cause,
-        }))))
+        Ok(Event::Workflow(WorkflowEvent::Started(Box::new(
+            WorkflowStarted {
+                flow,
+                workflow: name.to_owned(),
+                context,
+                task,
+                cause,
+            },
+        ))))
     }
 }
 
 /// The record of an action that changes nothing.
-pub(super) fn failed(action: &AutomationAction, error: &ActionError, origin: ChangeOrigin) -> Event {
+pub(super) fn failed(
+    action: &AutomationAction,
+    error: &ActionError,
+    origin: ChangeOrigin,
+) -> Event {
     let (action_type, payload) = (action.kind.clone(), action.payload.clone());
-    let data = ActionErrorData { action_type, error: error.to_string(), payload };
-    Event::Task(TaskEvent::ActionError(Box::new(TaskRecord { task: SYSTEM.into(), data, origin })))
+    let data = ActionErrorData {
+        action_type,
+        error: error.to_string(),
+        payload,
+    };
+    Event::Task(TaskEvent::ActionError(Box::new(TaskRecord {
+        task: SYSTEM.into(),
+        data,
+        origin,
+    })))
 }
 
 pub(crate) fn told<T: DeserializeOwned>(payload: &Value) -> Result<T, ActionError> {
@@ -136,11 +174,19 @@ pub(crate) fn told<T: DeserializeOwned>(payload: &Value) -> Result<T, ActionErro
 }
 
 pub(crate) fn maybe_told<T: DeserializeOwned + Default>(payload: &Value) -> Result<T, ActionError> {
-    if payload.is_null() { Ok(T::default()) } else { told(payload) }
+    if payload.is_null() {
+        Ok(T::default())
+    } else {
+        told(payload)
+    }
 }
 
 pub(crate) fn update(
-    UpdatePayload { task_id: id, action, payload }: UpdatePayload,
+    UpdatePayload {
+        task_id: id,
+        action,
+        payload,
+    }: UpdatePayload,
 ) -> Result<TaskCommand, ActionError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -165,23 +211,57 @@ pub(crate) fn update(
     }
     Ok(match action.as_str() {
         "transition_to_ready" => TaskCommand::MakeReady { id },
-        "start" => TaskCommand::Start { id, context: maybe_told::<StartPayload>(&payload)?.context },
-        "complete" => TaskCommand::Complete(TaskCompletion { id, ..maybe_told(&payload)? }),
+        "start" => TaskCommand::Start {
+            id,
+            context: maybe_told::<StartPayload>(&payload)?.context,
+        },
+        "complete" => TaskCommand::Complete(TaskCompletion {
+            id,
+            ..maybe_told(&payload)?
+        }),
         "block" => {
-            let BlockPayload { reason, required_knowledge } = told(&payload)?;
-            TaskCommand::Block { id, reason, required_knowledge }
+            let BlockPayload {
+                reason,
+                required_knowledge,
+            } = told(&payload)?;
+            TaskCommand::Block {
+                id,
+                reason,
+                required_knowledge,
+            }
         }
-        "update" => TaskCommand::Update { id, changes: told(&payload)? },
+        "update" => TaskCommand::Update {
+            id,
+            changes: told(&payload)?,
+        },
         "add_labels" => {
             let add_labels = told::<LabelsPayload>(&payload)?.labels;
-            TaskCommand::Update { id, changes: TaskChanges { add_labels, ..TaskChanges::default() } }
+            TaskCommand::Update {
+                id,
+                changes: TaskChanges {
+                    add_labels,
+                    ..TaskChanges::default()
+                },
+            }
         }
         "remove_labels" => {
             let remove_labels = told::<LabelsPayload>(&payload)?.labels;
-            TaskCommand::Update { id, changes: TaskChanges { remove_labels, ..TaskChanges::default() } }
+            TaskCommand::Update {
+                id,
+                changes: TaskChanges {
+                    remove_labels,
+                    ..TaskChanges::default()
+                },
+            }
         }
-        "add_dependency" => TaskCommand::Depend { id, on: told::<DependPayload>(&payload)?.depends_on },
-        "remove_dependency" => TaskCommand::Undepend { id, on: told::<DependPayload>(&payload)?.depends_on },
+        "add_dependency" => TaskCommand::Depend {
+            id,
+            on: told::<DependPayload>(&payload)?.depends_on,
+        },
+        "remove_dependency" => TaskCommand::Undepend {
+            id,
+            on: told::<DependPayload>(&payload)?.depends_on,
+        },
         "remove" => TaskCommand::Remove { id },
         other => {
             return Err(ActionError::UnknownUpdate(other.to_owned()));
@@ -189,27 +269,61 @@ pub(crate) fn update(
     })
 }
 
-/// Records an event under the hook's own kind. Of creel's own kinds, only those that change nothing can be logged: a
-/// hook cannot fake a change.
-pub(crate) fn log(LogPayload { kind, node_id, data }: LogPayload, origin: ChangeOrigin) -> Result<Event, ActionError> {
+/// Records an event under the hook's own kind. Of creel's own kinds, only those that change nothing
+/// can be logged: a hook cannot fake a change.
+pub(crate) fn log(
+    LogPayload {
+        kind,
+        node_id,
+        data,
+    }: LogPayload,
+    origin: ChangeOrigin,
+) -> Result<Event, ActionError> {
     let about = || node_id.clone().ok_or(ActionError::Missing("nodeId"));
     match kind.trim() {
         "" => Err(ActionError::NoEventType),
-        "agent_metrics" => {
-            Ok(Event::Task(TaskEvent::AgentMetrics(Box::new(TaskRecord { task: about()?, data, origin }))))
-        }
+        "agent_metrics" => Ok(Event::Task(TaskEvent::AgentMetrics(Box::new(TaskRecord {
+            task: about()?,
+            data,
+            origin,
+        })))),
         "dependency_satisfied" => {
             let completed = data.get("completedTaskId").and_then(Value::as_str);
-            let completed_task_id = Some(completed.ok_or(ActionError::Missing("data.completedTaskId"))?.to_owned());
-            let data = DependencySatisfied { dependent_task_id: about()?, completed_task_id, removed_task_id: None };
-            Ok(Event::Task(TaskEvent::DependencySatisfied(TaskRecord { task: about()?, data, origin })))
+            let completed_task_id = Some(
+                completed
+                    .ok_or(ActionError::Missing("data.completedTaskId"))?
+                    .to_owned(),
+            );
+            let data = DependencySatisfied {
+                dependent_task_id: about()?,
+                completed_task_id,
+                removed_task_id: None,
+            };
+            Ok(Event::Task(TaskEvent::DependencySatisfied(TaskRecord {
+                task: about()?,
+                data,
+                origin,
+            })))
         }
         own if Event::is_own_kind(own) => Err(ActionError::OwnEventType(own.to_owned())),
-        other if other.len() > LONGEST_KIND || other.chars().any(char::is_control) => Err(ActionError::BadEventType),
+        other if other.len() > LONGEST_KIND || other.chars().any(char::is_control) => {
+            Err(ActionError::BadEventType)
+        }
         other => {
-            let kind = if other.starts_with(CUSTOM) { other.to_owned() } else { format!("{CUSTOM}{other}") };
-            let record = TaskRecord { task: node_id.unwrap_or_else(|| SYSTEM.to_owned()), data, origin };
-            Ok(Event::Task(TaskEvent::Custom(Box::new(CustomRecord { kind, record }))))
+            let kind = if other.starts_with(CUSTOM) {
+                other.to_owned()
+            } else {
+                format!("{CUSTOM}{other}")
+            };
+            let record = TaskRecord {
+                task: node_id.unwrap_or_else(|| SYSTEM.to_owned()),
+                data,
+                origin,
+            };
+            Ok(Event::Task(TaskEvent::Custom(Box::new(CustomRecord {
+                kind,
+                record,
+            }))))
         }
     }
 }

@@ -102,17 +102,28 @@ pub struct TaskChanges {
 }
 
 pub(crate) fn a_goal(goal: &str) -> Result<(), TaskRefusal> {
-    if goal.trim().is_empty() { Err(TaskRefusal::NoGoal) } else { Ok(()) }
+    if goal.trim().is_empty() {
+        Err(TaskRefusal::NoGoal)
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether a number can be a priority.
 pub(crate) fn a_priority(given: u8) -> Result<(), TaskRefusal> {
-    if given <= LOWEST { Ok(()) } else { Err(TaskRefusal::BadPriority(given)) }
+    if given <= LOWEST {
+        Ok(())
+    } else {
+        Err(TaskRefusal::BadPriority(given))
+    }
 }
 
-/// Whether a task or a session can have that name. It must be valid in a subject, a header and a path.
+/// Whether a task or a session can have that name. It must be valid in a subject, a header and a
+/// path.
 pub(crate) fn is_name(id: &str) -> bool {
-    let plain = id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let plain = id
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     plain && (1..=64).contains(&id.len())
 }
 

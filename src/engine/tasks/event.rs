@@ -5,7 +5,9 @@ use serde_json::{Map, Value, json};
 
 use crate::engine::{
     event::Event,
-    tasks::record::{self as task, ChangeOrigin, DueHooks, TaskRecord, TaskRecordData, TaskRecordRef},
+    tasks::record::{
+        self as task, ChangeOrigin, DueHooks, TaskRecord, TaskRecordData, TaskRecordRef,
+    },
     time::UnixTime,
 };
 
@@ -69,8 +71,15 @@ pub struct CustomRecord {
 
 impl TaskEvent {
     pub fn news(&self) -> TaskRecordRef<'_> {
-        fn news<'a, D>(record: &'a TaskRecord<D>, what: impl FnOnce(&'a D) -> TaskRecordData<'a>) -> TaskRecordRef<'a> {
-            TaskRecordRef { task: &record.task, origin: &record.origin, what: what(&record.data) }
+        fn news<'a, D>(
+            record: &'a TaskRecord<D>,
+            what: impl FnOnce(&'a D) -> TaskRecordData<'a>,
+        ) -> TaskRecordRef<'a> {
+            TaskRecordRef {
+                task: &record.task,
+                origin: &record.origin,
+                what: what(&record.data),
+            }
         }
         match self {
             Self::Created(record) => news(record, TaskRecordData::Created),
@@ -83,7 +92,9 @@ impl TaskEvent {
             Self::DependencyRemoved(record) => news(record, TaskRecordData::DependencyRemoved),
             Self::DependencySatisfied(record) => news(record, TaskRecordData::DependencySatisfied),
             Self::AgentMetrics(record) => news(record, TaskRecordData::Metrics),
-            Self::Custom(custom) => news(&custom.record, |data| TaskRecordData::Custom(&custom.kind, data)),
+            Self::Custom(custom) => news(&custom.record, |data| {
+                TaskRecordData::Custom(&custom.kind, data)
+            }),
             Self::ActionError(record) => news(record, TaskRecordData::ActionFailed),
         }
     }
@@ -132,6 +143,10 @@ impl TaskEvent {
 impl Event {
     /// None for events that are not about a task.
     pub fn task_news(&self) -> Option<TaskRecordRef<'_>> {
-        if let Self::Task(event) = self { Some(event.news()) } else { None }
+        if let Self::Task(event) = self {
+            Some(event.news())
+        } else {
+            None
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! The task graph: tasks and their dependencies.
 //!
-//! Owns the edges in both directions, so that completing or removing a task costs only its own edges, whatever the size
-//! of the graph. Applies records; [`super::command`] decides which commands are allowed.
+//! Owns the edges in both directions, so that completing or removing a task costs only its own
+//! edges, whatever the size of the graph. Applies records; [`super::command`] decides which
+//! commands are allowed.
 //!
 //! # Invariants
-//! - A ready task has no open dependency. A waiting task becomes ready by itself when its last open edge is removed,
-//!   but not when its last open dependency is completed: a hook decides that.
+//! - A ready task has no open dependency. A waiting task becomes ready by itself when its last open
+//!   edge is removed, but not when its last open dependency is completed: a hook decides that.
 //! - There are no cycles, and every edge connects two existing tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +72,11 @@ impl TaskGraph {
     }
 
     fn in_order(&self, ids: Option<&BTreeSet<String>>) -> Vec<&Task> {
-        let mut all: Vec<&Task> = ids.into_iter().flatten().filter_map(|id| self.get(id)).collect();
+        let mut all: Vec<&Task> = ids
+            .into_iter()
+            .flatten()
+            .filter_map(|id| self.get(id))
+            .collect();
         all.sort_by_key(|task| task.number);
         all
     }
@@ -83,7 +88,9 @@ impl TaskGraph {
 
     /// How many of these tasks are not completed.
     pub fn open_among<'a>(&self, ids: impl IntoIterator<Item = &'a String>) -> usize {
-        ids.into_iter().filter(|id| self.get(id).is_some_and(Task::is_open)).count()
+        ids.into_iter()
+            .filter(|id| self.get(id).is_some_and(Task::is_open))
+            .count()
     }
 
     /// The path along dependencies from one task to another, both included, if there is one.
@@ -95,7 +102,11 @@ impl TaskGraph {
             if here == to {
                 return Some(way_back(&reached, from, to));
             }
-            for there in self.get(here).into_iter().flat_map(|task| &task.dependencies) {
+            for there in self
+                .get(here)
+                .into_iter()
+                .flat_map(|task| &task.dependencies)
+            {
                 if there != from && !reached.contains_key(there.as_str()) {
                     reached.insert(there, here);
                     next.push(there);
@@ -105,10 +116,12 @@ impl TaskGraph {
         None
     }
 
-    /// How many edges are removed with a task: its dependencies, its dependents, its parent and its children.
+    /// How many edges are removed with a task: its dependencies, its dependents, its parent and its
+    /// children.
     pub fn edges_of(&self, id: &str) -> usize {
         let Some(task) = self.get(id) else { return 0 };
-        let edges = |edges: &BTreeMap<String, BTreeSet<String>>| edges.get(id).map_or(0, BTreeSet::len);
+        let edges =
+            |edges: &BTreeMap<String, BTreeSet<String>>| edges.get(id).map_or(0, BTreeSet::len);
         let outward = task.dependencies.len() + usize::from(task.parent.is_some());
         outward + edges(&self.dependents) + edges(&self.children)
     }
@@ -117,10 +130,14 @@ impl TaskGraph {
     pub fn to_json(&self) -> Value {
         let tasks = self.tasks();
         let depends = tasks.iter().flat_map(|task| {
-            task.dependencies.iter().map(|on| json!({ "fromId": task.id, "toId": on, "type": "depends_on" }))
+            task.dependencies
+                .iter()
+                .map(|on| json!({ "fromId": task.id, "toId": on, "type": "depends_on" }))
         });
         let spawned = tasks.iter().filter_map(|task| {
-            task.parent.as_ref().map(|parent| json!({ "fromId": task.id, "toId": parent, "type": "spawned_by" }))
+            task.parent
+                .as_ref()
+                .map(|parent| json!({ "fromId": task.id, "toId": parent, "type": "spawned_by" }))
         });
         let edges: Vec<Value> = depends.chain(spawned).collect();
         json!({ "tasks": tasks, "edges": edges })
@@ -186,10 +203,17 @@ impl TaskGraph {
 
     fn created(&mut self, at: UnixTime, id: &str, data: &TaskCreated) {
         self.count += 1;
-        let number = id.strip_prefix("task_").and_then(|number| number.parse().ok());
-        self.last = self.last.max(number.filter(|number| *number < NUMBERS).unwrap_or(0));
+        let number = id
+            .strip_prefix("task_")
+            .and_then(|number| number.parse().ok());
+        self.last = self
+            .last
+            .max(number.filter(|number| *number < NUMBERS).unwrap_or(0));
         for on in &data.dependencies {
-            self.dependents.entry(on.clone()).or_default().insert(id.to_owned());
+            self.dependents
+                .entry(on.clone())
+                .or_default()
+                .insert(id.to_owned());
         }
         let task = Task {
             id: id.to_owned(),
@@ -223,15 +247,26 @@ impl TaskGraph {
             siblings.remove(id);
         }
         if let Some(parent) = parent {
-            self.children.entry(parent.to_owned()).or_default().insert(id.to_owned());
+            self.children
+                .entry(parent.to_owned())
+                .or_default()
+                .insert(id.to_owned());
         }
         self.change(id, |task| task.parent = parent.map(str::to_owned));
     }
 
     fn deleted(&mut self, id: &str) {
-        let Some(task) = self.tasks.get(id) else { return };
+        let Some(task) = self.tasks.get(id) else {
+            return;
+        };
         let dependencies: Vec<String> = task.dependencies.iter().cloned().collect();
-        let dependents: Vec<String> = self.dependents.get(id).into_iter().flatten().cloned().collect();
+        let dependents: Vec<String> = self
+            .dependents
+            .get(id)
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
         for on in dependencies {
             self.disconnect(id, &on);
         }
@@ -257,7 +292,10 @@ impl TaskGraph {
                 task.state = TaskState::Created;
             }
         });
-        self.dependents.entry(to.to_owned()).or_default().insert(from.to_owned());
+        self.dependents
+            .entry(to.to_owned())
+            .or_default()
+            .insert(from.to_owned());
     }
 
     fn disconnect(&mut self, from: &str, to: &str) {
@@ -277,7 +315,15 @@ impl TaskGraph {
 }
 
 fn update(task: &mut Task, changes: &TaskUpdated) {
-    let TaskUpdated { goal, deliverables, labels, priority, kind, parent: _, state } = changes.clone();
+    let TaskUpdated {
+        goal,
+        deliverables,
+        labels,
+        priority,
+        kind,
+        parent: _,
+        state,
+    } = changes.clone();
     task.goal = goal.unwrap_or_else(|| std::mem::take(&mut task.goal));
     task.deliverables = deliverables.unwrap_or_else(|| std::mem::take(&mut task.deliverables));
     task.labels = labels.unwrap_or_else(|| std::mem::take(&mut task.labels));
@@ -298,7 +344,9 @@ fn way_back(reached: &BTreeMap<&str, &str>, from: &str, to: &str) -> Vec<String>
     let mut way = vec![to.to_owned()];
     let mut here = to;
     while here != from {
-        let Some(before) = reached.get(here) else { break };
+        let Some(before) = reached.get(here) else {
+            break;
+        };
         here = before;
         way.push(here.to_owned());
     }

@@ -1,8 +1,8 @@
 //! The open tasks that a session copies from another session.
 //!
 //! # Invariants
-//! - A task is recorded after its dependencies, so that every edge in a prefix of the journal leads to an existing
-//!   task.
+//! - A task is recorded after its dependencies, so that every edge in a prefix of the journal leads
+//!   to an existing task.
 
 use std::collections::BTreeSet;
 
@@ -16,19 +16,31 @@ use crate::engine::{
     },
 };
 
-/// Copies the open tasks of a graph under their ids. No copy is active. A blocked task stays blocked, with its reason.
+/// Copies the open tasks of a graph under their ids. No copy is active. A blocked task stays
+/// blocked, with its reason.
 pub fn inherit(graph: &TaskGraph) -> EngineOutput {
     let of_task = |task| [Some(created(graph, task)), blocked(task)];
-    let events = in_order(graph).into_iter().flat_map(of_task).flatten().collect();
-    EngineOutput { events, ..EngineOutput::default() }
+    let events = in_order(graph)
+        .into_iter()
+        .flat_map(of_task)
+        .flatten()
+        .collect();
+    EngineOutput {
+        events,
+        ..EngineOutput::default()
+    }
 }
 
 /// The open tasks, dependencies first, and otherwise in the order in which they were added.
 fn in_order(graph: &TaskGraph) -> Vec<&Task> {
     let mut ordered = Vec::new();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
-    let mut next: Vec<(&Task, GraphVisit)> = open(graph).rev().map(|task| (task, GraphVisit::Before)).collect();
-    // An explicit stack instead of recursion: a chain of tasks can be longer than the call stack allows.
+    let mut next: Vec<(&Task, GraphVisit)> = open(graph)
+        .rev()
+        .map(|task| (task, GraphVisit::Before))
+        .collect();
+    // An explicit stack instead of recursion: a chain of tasks can be longer than the call stack
+    // allows.
     while let Some((task, visit)) = next.pop() {
         match visit {
             GraphVisit::Before if seen.insert(&task.id) => {
@@ -54,7 +66,10 @@ fn open(graph: &TaskGraph) -> impl DoubleEndedIterator<Item = &Task> {
 
 /// The open dependencies of a task.
 fn waited_for<'a>(graph: &'a TaskGraph, task: &'a Task) -> impl Iterator<Item = &'a Task> {
-    task.dependencies.iter().filter_map(|on| graph.get(on)).filter(|on| on.is_open())
+    task.dependencies
+        .iter()
+        .filter_map(|on| graph.get(on))
+        .filter(|on| on.is_open())
 }
 
 fn created(graph: &TaskGraph, task: &Task) -> Event {
@@ -69,7 +84,11 @@ fn created(graph: &TaskGraph, task: &Task) -> Event {
         queue: task.queue.clone(),
         // The parent may be recorded later: a task often waits for its own children.
         parent: task.parent.clone().filter(is_open),
-        state: if dependencies.is_empty() { TaskState::Ready } else { TaskState::Created },
+        state: if dependencies.is_empty() {
+            TaskState::Ready
+        } else {
+            TaskState::Created
+        },
         dependencies,
     };
     Event::Task(TaskEvent::Created(Box::new(record(task, data))))
@@ -80,10 +99,17 @@ fn blocked(task: &Task) -> Option<Event> {
         return None;
     }
     let reason = task.reason.clone().unwrap_or_default();
-    let data = TaskBlocked { reason, required_knowledge: task.required_knowledge.clone() };
+    let data = TaskBlocked {
+        reason,
+        required_knowledge: task.required_knowledge.clone(),
+    };
     Some(Event::Task(TaskEvent::Blocked(record(task, data))))
 }
 
 fn record<D>(task: &Task, data: D) -> TaskRecord<D> {
-    TaskRecord { task: task.id.clone(), data, origin: ChangeOrigin::by(ActorKind::Cli.into()) }
+    TaskRecord {
+        task: task.id.clone(),
+        data,
+        origin: ChangeOrigin::by(ActorKind::Cli.into()),
+    }
 }

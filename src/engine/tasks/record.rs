@@ -1,4 +1,5 @@
-//! The contents of task records: the `data`, the actor, and the hook action that a record carries out.
+//! The contents of task records: the `data`, the actor, and the hook action that a record carries
+//! out.
 //!
 //! Keys inside `data` are in `camelCase`, as in the tools that creel shares these events with.
 
@@ -33,7 +34,11 @@ pub struct ChangeOrigin {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<WorkflowStepRef>,
     /// What the change leads to. Journals of earlier versions do not say.
-    #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub due: Option<DueHooks>,
 }
 
@@ -68,15 +73,30 @@ pub struct ActionRef {
 
 impl ChangeOrigin {
     pub const fn by(by: Actor) -> Self {
-        Self { by: Some(by), cause: None, step: None, due: None }
+        Self {
+            by: Some(by),
+            cause: None,
+            step: None,
+            due: None,
+        }
     }
 
     pub fn action(action: ActionRef) -> Self {
-        Self { by: Some(ActorKind::Policy.into()), cause: Some(action), step: None, due: None }
+        Self {
+            by: Some(ActorKind::Policy.into()),
+            cause: Some(action),
+            step: None,
+            due: None,
+        }
     }
 
     pub fn step(step: WorkflowStepRef) -> Self {
-        Self { by: Some(ActorKind::Policy.into()), cause: None, step: Some(step), due: None }
+        Self {
+            by: Some(ActorKind::Policy.into()),
+            cause: None,
+            step: Some(step),
+            due: None,
+        }
     }
 }
 
@@ -101,7 +121,10 @@ pub struct TaskCreated {
     pub state: TaskState,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
 }

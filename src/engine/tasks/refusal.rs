@@ -1,6 +1,7 @@
 //! Why creel refuses to add or change a task.
 //!
-//! The texts are here because the session records them: an action of a hook that is refused becomes an `action_error`.
+//! The texts are here because the session records them: an action of a hook that is refused becomes
+//! an `action_error`.
 
 use crate::engine::{
     policy::TypeNotAllowed,
@@ -22,7 +23,9 @@ pub enum TaskRefusal {
     NameCompletedBefore(String),
     #[error("task {0} already exists")]
     Exists(String),
-    #[error("`{name}` is not a valid name for {what}: use letters, digits, `-` and `_`, at most 64")]
+    #[error(
+        "`{name}` is not a valid name for {what}: use letters, digits, `-` and `_`, at most 64"
+    )]
     BadName { name: String, what: &'static str },
     #[error("a task needs a goal")]
     NoGoal,
@@ -56,7 +59,11 @@ pub enum TaskRefusal {
     #[error("{id} does not depend on {on}")]
     DoesNotDepend { id: String, on: String },
     #[error("{id} cannot depend on {on}: that would be a cycle, {id} → {}", way.join(" → "))]
-    DependencyCycle { id: String, on: String, way: Vec<String> },
+    DependencyCycle {
+        id: String,
+        on: String,
+        way: Vec<String>,
+    },
     #[error("{id} cannot have the parent {parent}, which is below it")]
     ParentCycle { id: String, parent: String },
     #[error("you named no change to {0}")]
@@ -68,7 +75,9 @@ impl TaskRefusal {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::NoSuchTask(_) | Self::NoContent(_) => "no_such_task",
-            Self::Completed(_) | Self::CompletedBefore(_) | Self::NameCompletedBefore(_) => "task_completed",
+            Self::Completed(_) | Self::CompletedBefore(_) | Self::NameCompletedBefore(_) => {
+                "task_completed"
+            }
             Self::Exists(_) => "task_exists",
             Self::BadName { .. } => "bad_name",
             Self::NoGoal => "no_goal",
@@ -78,7 +87,9 @@ impl TaskRefusal {
             Self::NoReason(_) => "no_reason",
             Self::AlreadyInState { .. } => "task_already_in_state",
             Self::Waits { .. } => "task_waits",
-            Self::StartsFromQueue(_) | Self::FixedInQueue(_) | Self::ActiveInQueue(_) => "task_in_queue",
+            Self::StartsFromQueue(_) | Self::FixedInQueue(_) | Self::ActiveInQueue(_) => {
+                "task_in_queue"
+            }
             Self::TypeNotAllowed(_) => "type_not_allowed",
             Self::DependsOnItself(_) | Self::DependencyCycle { .. } => "dependency_cycle",
             Self::DependsAlready { .. } => "depends_already",

@@ -1,5 +1,5 @@
-//! How the tasks of a session are stored in a snapshot: with every field, unlike on other surfaces. The same for
-//! the task events that wait for automation hooks.
+//! How the tasks of a session are stored in a snapshot: with every field, unlike on other surfaces.
+//! The same for the task events that wait for automation hooks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,25 +44,44 @@ struct TaskToStore<'a>(#[serde(serialize_with = "whole")] &'a Task);
 #[derive(Deserialize)]
 struct TaskFromStore(#[serde(with = "StoredTask")] Task);
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn whole<S: Serializer>(task: &&Task, serializer: S) -> Result<S::Ok, S::Error> {
     StoredTask::serialize(task, serializer)
 }
 
-pub(super) fn serialize<S: Serializer>(tasks: &BTreeMap<String, Task>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn serialize<S: Serializer>(
+    tasks: &BTreeMap<String, Task>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_map(tasks.iter().map(|(id, task)| (id, TaskToStore(task))))
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Task>, D::Error> {
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, Task>, D::Error> {
     let stored = BTreeMap::<String, TaskFromStore>::deserialize(deserializer)?;
-    Ok(stored.into_iter().map(|(id, TaskFromStore(task))| (id, task)).collect())
+    Ok(stored
+        .into_iter()
+        .map(|(id, TaskFromStore(task))| (id, task))
+        .collect())
 }
 
 /// Reads a task event. Those of a custom kind have a form of their own, as in records.
-pub(super) fn task_event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<TaskEvent>, D::Error> {
+pub(super) fn task_event<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Box<TaskEvent>, D::Error> {
     let stored = Value::deserialize(deserializer)?;
-    let is_custom = stored.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.starts_with(CUSTOM));
-    let event =
-        if is_custom { serde_json::from_value(stored).map(TaskEvent::Custom) } else { serde_json::from_value(stored) };
+    let is_custom = stored
+        .get("kind")
+        .and_then(Value::as_str)
+        .is_some_and(|kind| kind.starts_with(CUSTOM));
+    let event = if is_custom {
+        serde_json::from_value(stored).map(TaskEvent::Custom)
+    } else {
+        serde_json::from_value(stored)
+    };
     event.map(Box::new).map_err(D::Error::custom)
 }

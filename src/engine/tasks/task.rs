@@ -28,7 +28,8 @@ pub struct Task {
     pub dependencies: BTreeSet<String>,
     /// The task that it came from.
     pub parent: Option<String>,
-    /// The agents that can work on it through the queue; empty means all. None: it is done in its session.
+    /// The agents that can work on it through the queue; empty means all. None: it is done in its
+    /// session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<BTreeSet<String>>,
     pub result: Option<String>,
@@ -65,7 +66,13 @@ pub enum TaskState {
 }
 
 impl TaskState {
-    pub const ALL: [Self; 5] = [Self::Created, Self::Ready, Self::Active, Self::Blocked, Self::Completed];
+    pub const ALL: [Self; 5] = [
+        Self::Created,
+        Self::Ready,
+        Self::Active,
+        Self::Blocked,
+        Self::Completed,
+    ];
 
     /// The name in records.
     pub const fn name(self) -> &'static str {

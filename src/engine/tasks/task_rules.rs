@@ -14,8 +14,8 @@ use crate::engine::{
         command::{NewTask, TaskChanges, TaskCommand, TaskCompletion, a_goal, a_priority, is_name},
         graph::TaskGraph,
         record::{
-            ChangeOrigin, EdgeAdded, EdgeRemoved, EdgeType, TaskBlocked, TaskCompleted, TaskCreated, TaskDeleted,
-            TaskRecord, TaskStarted, TaskUpdated,
+            ChangeOrigin, EdgeAdded, EdgeRemoved, EdgeType, TaskBlocked, TaskCompleted,
+            TaskCreated, TaskDeleted, TaskRecord, TaskStarted, TaskUpdated,
         },
         refusal::TaskRefusal,
         task::{PRIORITY, Task, TaskState},
@@ -23,17 +23,26 @@ use crate::engine::{
 };
 
 pub(crate) fn known<'a>(graph: &'a TaskGraph, id: &str) -> Result<&'a Task, TaskRefusal> {
-    graph.get(id).ok_or_else(|| TaskRefusal::NoSuchTask(id.to_owned()))
+    graph
+        .get(id)
+        .ok_or_else(|| TaskRefusal::NoSuchTask(id.to_owned()))
 }
 
 pub(crate) fn open_task<'a>(graph: &'a TaskGraph, id: &str) -> Result<&'a Task, TaskRefusal> {
     let task = known(graph, id)?;
-    if task.is_open() { Ok(task) } else { Err(TaskRefusal::Completed(id.to_owned())) }
+    if task.is_open() {
+        Ok(task)
+    } else {
+        Err(TaskRefusal::Completed(id.to_owned()))
+    }
 }
 
 pub(crate) fn can_start(task: &Task) -> Result<(), TaskRefusal> {
     if task.state == TaskState::Active {
-        return Err(TaskRefusal::AlreadyInState { id: task.id.clone(), state: TaskState::Active });
+        return Err(TaskRefusal::AlreadyInState {
+            id: task.id.clone(),
+            state: TaskState::Active,
+        });
     }
     waits_for_none(task)
 }
@@ -41,7 +50,10 @@ pub(crate) fn can_start(task: &Task) -> Result<(), TaskRefusal> {
 /// A task in progress stays in progress: a hook may have decided before the task was started.
 pub(crate) fn can_be_ready(task: &Task) -> Result<(), TaskRefusal> {
     if matches!(task.state, TaskState::Ready | TaskState::Active) {
-        return Err(TaskRefusal::AlreadyInState { id: task.id.clone(), state: task.state });
+        return Err(TaskRefusal::AlreadyInState {
+            id: task.id.clone(),
+            state: task.state,
+        });
     }
     waits_for_none(task)
 }
@@ -49,7 +61,10 @@ pub(crate) fn can_be_ready(task: &Task) -> Result<(), TaskRefusal> {
 pub(crate) fn waits_for_none(task: &Task) -> Result<(), TaskRefusal> {
     match task.open {
         0 => Ok(()),
-        open => Err(TaskRefusal::Waits { id: task.id.clone(), open }),
+        open => Err(TaskRefusal::Waits {
+            id: task.id.clone(),
+            open,
+        }),
     }
 }
 
@@ -60,46 +75,93 @@ pub(crate) fn can_depend(graph: &TaskGraph, task: &Task, on: &str) -> Result<(),
         return Err(TaskRefusal::DependsOnItself(id.clone()));
     }
     if task.dependencies.contains(on) {
-        return Err(TaskRefusal::DependsAlready { id: id.clone(), on: on.to_owned() });
+        return Err(TaskRefusal::DependsAlready {
+            id: id.clone(),
+            on: on.to_owned(),
+        });
     }
     match graph.path(on, id) {
-        Some(way) => Err(TaskRefusal::DependencyCycle { id: id.clone(), on: on.to_owned(), way }),
+        Some(way) => Err(TaskRefusal::DependencyCycle {
+            id: id.clone(),
+            on: on.to_owned(),
+            way,
+        }),
         None => Ok(()),
     }
 }
 
-pub(crate) fn changed(graph: &TaskGraph, task: &Task, changes: TaskChanges) -> Result<TaskUpdated, TaskRefusal> {
+pub(crate) fn changed(
+    graph: &TaskGraph,
+    task: &Task,
+    changes: TaskChanges,
+) -> Result<TaskUpdated, TaskRefusal> {
     let labels = relabelled(task, &changes);
-    let TaskChanges { goal, deliverables, priority, kind, parent, .. } = changes;
+    let TaskChanges {
+        goal,
+        deliverables,
+        priority,
+        kind,
+        parent,
+        ..
+    } = changes;
     if let Some(parent) = &parent {
         can_come_from(graph, task, parent)?;
     }
     goal.as_deref().map(a_goal).transpose()?;
     priority.map(a_priority).transpose()?;
-    let data = TaskUpdated { goal, deliverables, labels, priority, kind, parent, state: None };
-    let only_parent = TaskUpdated { parent: data.parent.clone(), ..TaskUpdated::default() };
+    let data = TaskUpdated {
+        goal,
+        deliverables,
+        labels,
+        priority,
+        kind,
+        parent,
+        state: None,
+    };
+    let only_parent = TaskUpdated {
+        parent: data.parent.clone(),
+        ..TaskUpdated::default()
+    };
     if task.queue.is_some() && data != only_parent {
         return Err(TaskRefusal::FixedInQueue(task.id.clone()));
     }
-    if data == TaskUpdated::default() { Err(TaskRefusal::NothingToChange(task.id.clone())) } else { Ok(data) }
+    if data == TaskUpdated::default() {
+        Err(TaskRefusal::NothingToChange(task.id.clone()))
+    } else {
+        Ok(data)
+    }
 }
 
 /// The new labels. None if the changes do not mention labels.
 pub(crate) fn relabelled(task: &Task, changes: &TaskChanges) -> Option<Vec<String>> {
-    let TaskChanges { labels, add_labels, remove_labels, .. } = changes;
+    let TaskChanges {
+        labels,
+        add_labels,
+        remove_labels,
+        ..
+    } = changes;
     if labels.is_none() && add_labels.is_empty() && remove_labels.is_empty() {
         return None;
     }
     let kept = labels.clone().unwrap_or_else(|| task.labels.clone());
     let all = kept.into_iter().chain(add_labels.iter().cloned());
-    Some(each_once(all.filter(|label| !remove_labels.contains(label)).collect()))
+    Some(each_once(
+        all.filter(|label| !remove_labels.contains(label)).collect(),
+    ))
 }
 
-pub(crate) fn can_come_from(graph: &TaskGraph, task: &Task, parent: &str) -> Result<(), TaskRefusal> {
+pub(crate) fn can_come_from(
+    graph: &TaskGraph,
+    task: &Task,
+    parent: &str,
+) -> Result<(), TaskRefusal> {
     let mut ancestor = Some(known(graph, parent)?);
     while let Some(here) = ancestor {
         if here.id == task.id {
-            return Err(TaskRefusal::ParentCycle { id: task.id.clone(), parent: parent.to_owned() });
+            return Err(TaskRefusal::ParentCycle {
+                id: task.id.clone(),
+                parent: parent.to_owned(),
+            });
         }
         ancestor = here.parent.as_deref().and_then(|id| graph.get(id));
     }
@@ -108,7 +170,10 @@ pub(crate) fn can_come_from(graph: &TaskGraph, task: &Task, parent: &str) -> Res
 
 pub(crate) fn each_once(labels: Vec<String>) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    labels.into_iter().filter(|label| !label.trim().is_empty() && seen.insert(label.clone())).collect()
+    labels
+        .into_iter()
+        .filter(|label| !label.trim().is_empty() && seen.insert(label.clone()))
+        .collect()
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -121,15 +186,29 @@ pub struct TaskRules<'a> {
 
 impl<'a> TaskRules<'a> {
     /// The user continues the work: the tasks that the escalation blocked are started again.
-    pub(crate) fn unblock(self, tasks: impl IntoIterator<Item = &'a String>, by: &Actor) -> EngineOutput {
-        let starts = tasks.into_iter().filter(|id| self.tasks.is_blocked(id)).filter_map(|id| {
-            let start = TaskCommand::Start { id: id.clone(), context: None };
-            self.task_event(start, ChangeOrigin::by(by.clone())).ok()
-        });
+    pub(crate) fn unblock(
+        self,
+        tasks: impl IntoIterator<Item = &'a String>,
+        by: &Actor,
+    ) -> EngineOutput {
+        let starts = tasks
+            .into_iter()
+            .filter(|id| self.tasks.is_blocked(id))
+            .filter_map(|id| {
+                let start = TaskCommand::Start {
+                    id: id.clone(),
+                    context: None,
+                };
+                self.task_event(start, ChangeOrigin::by(by.clone())).ok()
+            });
         starts.fold(EngineOutput::default(), EngineOutput::and)
     }
 
-    pub(crate) fn on_task_command(self, command: TaskCommand, origin: ChangeOrigin) -> EngineOutput {
+    pub(crate) fn on_task_command(
+        self,
+        command: TaskCommand,
+        origin: ChangeOrigin,
+    ) -> EngineOutput {
         match self.task_event(command, origin) {
             Ok(event) => EngineOutput::record(event),
             Err(why) => EngineOutput::refuse(why),
@@ -137,7 +216,11 @@ impl<'a> TaskRules<'a> {
     }
 
     /// The record for a command, or the reason why creel refuses it.
-    pub(crate) fn task_event(self, command: TaskCommand, origin: ChangeOrigin) -> Result<Event, TaskRefusal> {
+    pub(crate) fn task_event(
+        self,
+        command: TaskCommand,
+        origin: ChangeOrigin,
+    ) -> Result<Event, TaskRefusal> {
         let graph = &self.tasks.graph;
         match command {
             TaskCommand::Add(new) => self.add(new, origin),
@@ -148,56 +231,106 @@ impl<'a> TaskRules<'a> {
                 if task.queue.is_some() {
                     return Err(TaskRefusal::StartsFromQueue(id));
                 }
-                if let Some(why) = task.kind.as_deref().and_then(|kind| self.plan.refuses_type(kind)) {
+                if let Some(why) = task
+                    .kind
+                    .as_deref()
+                    .and_then(|kind| self.plan.refuses_type(kind))
+                {
                     return Err(why.into());
                 }
-                Ok(Event::Task(TaskEvent::Started(TaskRecord { task: id, data: TaskStarted { context }, origin })))
+                Ok(Event::Task(TaskEvent::Started(TaskRecord {
+                    task: id,
+                    data: TaskStarted { context },
+                    origin,
+                })))
             }
             TaskCommand::TakenUp { id, context } => {
                 can_start(open_task(graph, &id)?)?;
                 Ok(Event::Task(TaskEvent::Started(TaskRecord {
                     task: id,
-                    data: TaskStarted { context: Some(context) },
+                    data: TaskStarted {
+                        context: Some(context),
+                    },
                     origin,
                 })))
             }
-            TaskCommand::Block { id, reason, required_knowledge } => {
+            TaskCommand::Block {
+                id,
+                reason,
+                required_knowledge,
+            } => {
                 open_task(graph, &id)?;
                 if reason.trim().is_empty() {
                     return Err(TaskRefusal::NoReason(id));
                 }
                 Ok(Event::Task(TaskEvent::Blocked(TaskRecord {
                     task: id,
-                    data: TaskBlocked { reason, required_knowledge },
+                    data: TaskBlocked {
+                        reason,
+                        required_knowledge,
+                    },
                     origin,
                 })))
             }
             TaskCommand::Update { id, changes } => {
                 let data = changed(graph, known(graph, &id)?, changes)?;
-                Ok(Event::Task(TaskEvent::Updated(Box::new(TaskRecord { task: id, data, origin }))))
+                Ok(Event::Task(TaskEvent::Updated(Box::new(TaskRecord {
+                    task: id,
+                    data,
+                    origin,
+                }))))
             }
             TaskCommand::MakeReady { id } => {
                 can_be_ready(open_task(graph, &id)?)?;
-                let data = TaskUpdated { state: Some(TaskState::Ready), ..TaskUpdated::default() };
-                Ok(Event::Task(TaskEvent::Updated(Box::new(TaskRecord { task: id, data, origin }))))
+                let data = TaskUpdated {
+                    state: Some(TaskState::Ready),
+                    ..TaskUpdated::default()
+                };
+                Ok(Event::Task(TaskEvent::Updated(Box::new(TaskRecord {
+                    task: id,
+                    data,
+                    origin,
+                }))))
             }
             TaskCommand::Depend { id, on } => {
                 can_depend(graph, open_task(graph, &id)?, &on)?;
-                let data = EdgeAdded { from_id: id.clone(), to_id: on, edge_type: EdgeType::DependsOn };
-                Ok(Event::Task(TaskEvent::DependencyAdded(TaskRecord { task: id, data, origin })))
+                let data = EdgeAdded {
+                    from_id: id.clone(),
+                    to_id: on,
+                    edge_type: EdgeType::DependsOn,
+                };
+                Ok(Event::Task(TaskEvent::DependencyAdded(TaskRecord {
+                    task: id,
+                    data,
+                    origin,
+                })))
             }
             TaskCommand::Undepend { id, on } => {
                 if !known(graph, &id)?.dependencies.contains(&on) {
                     return Err(TaskRefusal::DoesNotDepend { id, on });
                 }
                 let edge_id = format!("{id}:depends_on:{on}");
-                let data = EdgeRemoved { edge_id, from_id: id.clone(), to_id: on };
-                Ok(Event::Task(TaskEvent::DependencyRemoved(TaskRecord { task: id, data, origin })))
+                let data = EdgeRemoved {
+                    edge_id,
+                    from_id: id.clone(),
+                    to_id: on,
+                };
+                Ok(Event::Task(TaskEvent::DependencyRemoved(TaskRecord {
+                    task: id,
+                    data,
+                    origin,
+                })))
             }
             TaskCommand::Remove { id } => {
                 known(graph, &id)?;
-                let data = TaskDeleted { edges_removed: graph.edges_of(&id) };
-                Ok(Event::Task(TaskEvent::Deleted(TaskRecord { task: id, data, origin })))
+                let data = TaskDeleted {
+                    edges_removed: graph.edges_of(&id),
+                };
+                Ok(Event::Task(TaskEvent::Deleted(TaskRecord {
+                    task: id,
+                    data,
+                    origin,
+                })))
             }
         }
     }
@@ -206,7 +339,10 @@ impl<'a> TaskRules<'a> {
         let graph = &self.tasks.graph;
         let id = new.id.unwrap_or_else(|| self.free_task_name());
         if !is_name(&id) {
-            return Err(TaskRefusal::BadName { name: id, what: "a task" });
+            return Err(TaskRefusal::BadName {
+                name: id,
+                what: "a task",
+            });
         }
         if graph.get(&id).is_some() {
             return Err(TaskRefusal::Exists(id));
@@ -227,11 +363,23 @@ impl<'a> TaskRules<'a> {
         for on in &dependencies {
             known(graph, on)?;
         }
-        let queue = new.queue.map(|named| self.who_may(named, new.kind.as_deref()));
+        let queue = new
+            .queue
+            .map(|named| self.who_may(named, new.kind.as_deref()));
         if let Some(agents) = queue.clone() {
             let (id, kind, goal) = (id.clone(), new.kind.clone(), new.goal.clone());
             let (deliverables, labels) = (new.deliverables.clone(), new.labels.clone());
-            TaskSpec { id, goal, deliverables, labels, priority, kind, agents, ..TaskSpec::default() }.checked()?;
+            TaskSpec {
+                id,
+                goal,
+                deliverables,
+                labels,
+                priority,
+                kind,
+                agents,
+                ..TaskSpec::default()
+            }
+            .checked()?;
         }
         let waits = graph.open_among(&dependencies) > 0;
         let data = TaskCreated {
@@ -243,25 +391,48 @@ impl<'a> TaskRules<'a> {
             parent: new.parent,
             dependencies: dependencies.into_iter().collect(),
             queue,
-            state: if waits { TaskState::Created } else { TaskState::Ready },
+            state: if waits {
+                TaskState::Created
+            } else {
+                TaskState::Ready
+            },
         };
-        Ok(Event::Task(TaskEvent::Created(Box::new(TaskRecord { task: id, data, origin }))))
+        Ok(Event::Task(TaskEvent::Created(Box::new(TaskRecord {
+            task: id,
+            data,
+            origin,
+        }))))
     }
 
     /// Which agents can work on a task in the queue: the named ones, or else those of its type.
     pub(crate) fn who_may(self, named: BTreeSet<String>, kind: Option<&str>) -> BTreeSet<String> {
-        let of_type = kind.filter(|_| named.is_empty()).and_then(|kind| self.plan.task_types.get(kind));
+        let of_type = kind
+            .filter(|_| named.is_empty())
+            .and_then(|kind| self.plan.task_types.get(kind));
         of_type.map_or(named, |agents| agents.iter().cloned().collect())
     }
 
     /// The next id that neither a task of this graph nor a task of another program has used.
     pub(crate) fn free_task_name(self) -> String {
         let taken = |id: &String| self.side.completed.contains(id);
-        self.tasks.graph.names().find(|id| !taken(id)).expect("numbers do not end before tasks do")
+        self.tasks
+            .graph
+            .names()
+            .find(|id| !taken(id))
+            .expect("numbers do not end before tasks do")
     }
 
-    pub(crate) fn complete(self, completion: TaskCompletion, origin: ChangeOrigin) -> Result<Event, TaskRefusal> {
-        let TaskCompletion { id, content, result, artifacts } = completion;
+    pub(crate) fn complete(
+        self,
+        completion: TaskCompletion,
+        origin: ChangeOrigin,
+    ) -> Result<Event, TaskRefusal> {
+        let TaskCompletion {
+            id,
+            content,
+            result,
+            artifacts,
+        } = completion;
         if self.side.completed.contains(&id) {
             return Err(TaskRefusal::CompletedBefore(id));
         }
@@ -269,7 +440,15 @@ impl<'a> TaskRules<'a> {
         let Some(content) = content.filter(|text| !text.trim().is_empty()).or_else(goal) else {
             return Err(TaskRefusal::NoContent(id));
         };
-        let data = TaskCompleted { content, result, artifacts };
-        Ok(Event::Task(TaskEvent::Completed(Box::new(TaskRecord { task: id, data, origin }))))
+        let data = TaskCompleted {
+            content,
+            result,
+            artifacts,
+        };
+        Ok(Event::Task(TaskEvent::Completed(Box::new(TaskRecord {
+            task: id,
+            data,
+            origin,
+        }))))
     }
 }

@@ -1,11 +1,14 @@
 //! Workflows: named steps that an action starts, run in the background.
 //!
-//! A flow is one run of a workflow. It runs one step at a time; a `parallel` step runs all of its parts at once. The
-//! plan says what follows a step: `on_success`, else the next one; `on_failure`, else the end.
+//! A flow is one run of a workflow. It runs one step at a time; a `parallel` step runs all of its
+//! parts at once. The plan says what follows a step: `on_success`, else the next one; `on_failure`,
+//! else the end.
 //!
 //! # Invariants
-//! - A step that changes a task is one record, the task's own: after an interruption it is done exactly once.
-//! - Later steps receive the outputs of earlier ones as data: as text in task commands, as variables in shell commands.
+//! - A step that changes a task is one record, the task's own: after an interruption it is done
+//!   exactly once.
+//! - Later steps receive the outputs of earlier ones as data: as text in task commands, as
+//!   variables in shell commands.
 
 use std::collections::BTreeMap;
 
@@ -45,17 +48,27 @@ pub struct WorkflowRun {
 }
 
 impl WorkflowRun {
-    /// A part of the current step ended. After the last part, the flow continues with the next step.
+    /// A part of the current step ended. After the last part, the flow continues with the next
+    /// step.
     pub(super) fn ended(&mut self, workflow: &Workflow, step: &str, result: StepResult) {
         self.waiting.retain(|name| name != step);
         self.running.retain(|(_, name)| name != step);
         self.results.insert(step.to_owned(), result);
-        let Some(current) = self.at.and_then(|at| workflow.steps.get(at)) else { return };
+        let Some(current) = self.at.and_then(|at| workflow.steps.get(at)) else {
+            return;
+        };
         if !self.waiting.is_empty() || !self.running.is_empty() {
             return;
         }
-        let ok = current.parts().iter().all(|part| self.results.get(&part.name).is_some_and(|result| result.ok));
-        let next = if ok { &current.on_success } else { &current.on_failure };
+        let ok = current
+            .parts()
+            .iter()
+            .all(|part| self.results.get(&part.name).is_some_and(|result| result.ok));
+        let next = if ok {
+            &current.on_success
+        } else {
+            &current.on_failure
+        };
         let next = self.at.and_then(|at| workflow.after(at, next));
         if !ok && current.on_failure == StepTransition::End {
             self.outcome = WorkflowOutcome::Failed;
@@ -63,15 +76,19 @@ impl WorkflowRun {
         self.go_to(workflow, next);
     }
 
-    /// A step without parts would never end, so it counts as successful and is skipped. Such steps could form a cycle,
-    /// so at most as many are skipped as there are steps.
+    /// A step without parts would never end, so it counts as successful and is skipped. Such steps
+    /// could form a cycle, so at most as many are skipped as there are steps.
     pub(super) fn go_to(&mut self, workflow: &Workflow, next: Option<usize>) {
         let at = |at: usize| workflow.steps.get(at);
         let way = std::iter::successors(next, |here| workflow.after(*here, &at(*here)?.on_success));
         let does_something = |step: &WorkflowStep| !step.parts().is_empty();
-        self.at = way.take(workflow.steps.len()).find(|here| at(*here).is_some_and(does_something));
+        self.at = way
+            .take(workflow.steps.len())
+            .find(|here| at(*here).is_some_and(does_something));
         let step = self.at.and_then(at);
-        self.waiting = step.map_or_else(Vec::new, |step| step.parts().iter().map(|part| part.name.clone()).collect());
+        self.waiting = step.map_or_else(Vec::new, |step| {
+            step.parts().iter().map(|part| part.name.clone()).collect()
+        });
     }
 }
 
@@ -82,7 +99,11 @@ impl WorkflowState {
 
     /// The running steps with their flows.
     pub fn running(&self) -> impl Iterator<Item = (&WorkflowRun, RunId, &str)> {
-        self.open.iter().flat_map(|flow| flow.running.iter().map(move |(run, step)| (flow, *run, step.as_str())))
+        self.open.iter().flat_map(|flow| {
+            flow.running
+                .iter()
+                .map(move |(run, step)| (flow, *run, step.as_str()))
+        })
     }
 
     /// After an interrupt: discards everything that has not been started.
@@ -103,17 +124,44 @@ impl WorkflowState {
         let Some((flow, _, step)) = self.running().find(|(_, running, _)| *running == run) else {
             return EngineOutput::stale(run);
         };
-        let RunResult { end, stdout, stderr, .. } = result;
-        let result = StepResult { ok: end == RunEnd::Exit(0), end: Some(end), stdout, stderr, task: None };
-        let ended = StepEnded { flow: flow.id, step: step.to_owned(), result, again: false };
+        let RunResult {
+            end,
+            stdout,
+            stderr,
+            ..
+        } = result;
+        let result = StepResult {
+            ok: end == RunEnd::Exit(0),
+            end: Some(end),
+            stdout,
+            stderr,
+            task: None,
+        };
+        let ended = StepEnded {
+            flow: flow.id,
+            step: step.to_owned(),
+            result,
+            again: false,
+        };
         EngineOutput::record(Event::Workflow(WorkflowEvent::StepEnded(Box::new(ended))))
     }
 
     /// The running steps as cut, because creel itself died.
     pub(crate) fn cut_steps(&self) -> impl Iterator<Item = (RunId, StepEnded)> {
         self.running().map(|(flow, run, step)| {
-            let result = StepResult { end: Some(RunEnd::Cut), ..StepResult::default() };
-            (run, StepEnded { flow: flow.id, step: step.to_owned(), result, again: flow.at.is_some() })
+            let result = StepResult {
+                end: Some(RunEnd::Cut),
+                ..StepResult::default()
+            };
+            (
+                run,
+                StepEnded {
+                    flow: flow.id,
+                    step: step.to_owned(),
+                    result,
+                    again: flow.at.is_some(),
+                },
+            )
         })
     }
 }

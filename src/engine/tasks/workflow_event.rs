@@ -13,15 +13,26 @@ pub enum WorkflowEvent {
     #[serde(rename = "workflow_started")]
     Started(Box<WorkflowStarted>),
     #[serde(rename = "workflow_step_started")]
-    StepStarted { flow: WorkflowRunId, step: String, run: RunId },
+    StepStarted {
+        flow: WorkflowRunId,
+        step: String,
+        run: RunId,
+    },
     #[serde(rename = "workflow_step_ended")]
     StepEnded(Box<StepEnded>),
     #[serde(rename = "workflow_ended")]
-    Ended { flow: WorkflowRunId, outcome: WorkflowOutcome },
+    Ended {
+        flow: WorkflowRunId,
+        outcome: WorkflowOutcome,
+    },
 }
 
 impl WorkflowEvent {
     /// The kinds of its records.
-    pub(crate) const KINDS: &'static [&'static str] =
-        &["workflow_started", "workflow_step_started", "workflow_step_ended", "workflow_ended"];
+    pub(crate) const KINDS: &'static [&'static str] = &[
+        "workflow_started",
+        "workflow_step_started",
+        "workflow_step_ended",
+        "workflow_ended",
+    ];
 }

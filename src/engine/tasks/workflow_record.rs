@@ -1,4 +1,5 @@
-//! The contents of workflow records: how a workflow started, the results of its steps, and how it ended.
+//! The contents of workflow records: how a workflow started, the results of its steps, and how it
+//! ended.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -63,7 +64,10 @@ impl StepResult {
             "stderr" => Some(self.stderr.trim_end().to_owned()),
             "exit" => match self.end {
                 Some(RunEnd::Exit(code)) => Some(code.to_string()),
-                Some(RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut) | None => None,
+                Some(
+                    RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut,
+                )
+                | None => None,
             },
             "task" => self.task.clone(),
             _ => None,

@@ -40,12 +40,16 @@ pub(crate) fn filled_in(given: &Value, value: &dyn Fn(&str) -> String) -> Value 
     match given {
         Value::String(text) => Value::String(filled(text, value)),
         Value::Array(items) => items.iter().map(|item| filled_in(item, value)).collect(),
-        Value::Object(map) => map.iter().map(|(key, item)| (key.clone(), filled_in(item, value))).collect(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, item)| (key.clone(), filled_in(item, value)))
+            .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => given.clone(),
     }
 }
 
-/// A part of a workflow's context, by the keys and indices that lead to it. A text is itself, anything else is JSON.
+/// A part of a workflow's context, by the keys and indices that lead to it. A text is itself,
+/// anything else is JSON.
 fn part_of(context: &Value, path: &str) -> Option<String> {
     let mut part = context;
     for key in path.split('.') {
@@ -58,7 +62,9 @@ fn part_of(context: &Value, path: &str) -> Option<String> {
     match part {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Some(part.to_string()),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Some(part.to_string())
+        }
     }
 }
 
@@ -75,18 +81,30 @@ pub struct WorkflowRules<'a> {
 impl<'a> WorkflowRules<'a> {
     pub(crate) fn proceed_flows(self) -> EngineOutput {
         let flows = &self.tasks.flows.open;
-        if let Some(over) = flows.iter().find(|flow| flow.at.is_none() && flow.running.is_empty()) {
+        if let Some(over) = flows
+            .iter()
+            .find(|flow| flow.at.is_none() && flow.running.is_empty())
+        {
             return EngineOutput::record(Event::Workflow(WorkflowEvent::Ended {
                 flow: over.id,
                 outcome: over.outcome,
             }));
         }
-        let due = flows.iter().find_map(|flow| Some((flow, self.part(flow, flow.waiting.first()?)?)));
-        due.map_or_else(EngineOutput::default, |(flow, part)| self.take_step(flow, part))
+        let due = flows
+            .iter()
+            .find_map(|flow| Some((flow, self.part(flow, flow.waiting.first()?)?)));
+        due.map_or_else(EngineOutput::default, |(flow, part)| {
+            self.take_step(flow, part)
+        })
     }
 
     pub(crate) fn part(self, flow: &WorkflowRun, name: &str) -> Option<&'a WorkflowStep> {
-        let current = self.plan.workflows.get(&flow.began.workflow)?.steps.get(flow.at?)?;
+        let current = self
+            .plan
+            .workflows
+            .get(&flow.began.workflow)?
+            .steps
+            .get(flow.at?)?;
         current.parts().iter().find(|part| part.name == name)
     }
 
@@ -100,7 +118,11 @@ impl<'a> WorkflowRules<'a> {
             "session" => Some(self.name.to_owned()),
             "iteration" => Some(self.iterations.current.to_string()),
             "task_id" => Some(flow.began.task.clone()),
-            "task_content" => self.tasks.graph.get(&flow.began.task).map(|task| task.goal.clone()),
+            "task_content" => self
+                .tasks
+                .graph
+                .get(&flow.began.task)
+                .map(|task| task.goal.clone()),
             "context" => Some(flow.began.context.to_string()),
             _ => match name.strip_prefix("context.") {
                 Some(path) => part_of(&flow.began.context, path),
@@ -113,43 +135,80 @@ impl<'a> WorkflowRules<'a> {
     pub(crate) fn take_step(self, flow: &WorkflowRun, part: &WorkflowStep) -> EngineOutput {
         let value = |name: &str| self.value_in(flow, name);
         let change = |kind, payload: &Value| {
-            let origin = ChangeOrigin::step(WorkflowStepRef { flow: flow.id, step: part.name.clone() });
-            EngineOutput::record(
-                self.task_rules.carry_out(&AutomationAction::new(kind, filled_in(payload, &value)), origin),
-            )
+            let origin = ChangeOrigin::step(WorkflowStepRef {
+                flow: flow.id,
+                step: part.name.clone(),
+            });
+            EngineOutput::record(self.task_rules.carry_out(
+                &AutomationAction::new(kind, filled_in(payload, &value)),
+                origin,
+            ))
         };
         let ended = |ok| {
-            let result = StepResult { ok, ..StepResult::default() };
-            let ended = StepEnded { flow: flow.id, step: part.name.clone(), result, again: false };
+            let result = StepResult {
+                ok,
+                ..StepResult::default()
+            };
+            let ended = StepEnded {
+                flow: flow.id,
+                step: part.name.clone(),
+                result,
+                again: false,
+            };
             EngineOutput::record(Event::Workflow(WorkflowEvent::StepEnded(Box::new(ended))))
         };
         match &part.action {
             StepAction::Command(hook) => self.run_step(flow, part, hook),
             StepAction::CreateTask(payload) => change(ActionType::CreateTask, payload),
             StepAction::UpdateTask(payload) => change(ActionType::UpdateTask, payload),
-            StepAction::Condition(condition) => ended(condition.holds(&filled(&condition.value, &value))),
+            StepAction::Condition(condition) => {
+                ended(condition.holds(&filled(&condition.value, &value)))
+            }
             // The parts of a parallel step run instead of it, and cannot be parallel themselves.
             StepAction::Noop | StepAction::Parallel(_) => ended(true),
         }
     }
 
-    pub(crate) fn run_step(self, flow: &WorkflowRun, part: &WorkflowStep, hook: &HookSpec) -> EngineOutput {
+    pub(crate) fn run_step(
+        self,
+        flow: &WorkflowRun,
+        part: &WorkflowStep,
+        hook: &HookSpec,
+    ) -> EngineOutput {
         let run = self.hooks.last_run.next();
-        let HookAction::Command(command) = &hook.action else { return EngineOutput::default() };
-        let own = |name: &str| name.starts_with("steps.") || name == "context" || name.starts_with("context.");
-        let names = placeholders(command).into_iter().map(|placeholder| placeholder.name).filter(|name| own(name));
-        let values = names.map(|name| (name.clone(), self.value_in(flow, &name))).collect();
+        let HookAction::Command(command) = &hook.action else {
+            return EngineOutput::default();
+        };
+        let own = |name: &str| {
+            name.starts_with("steps.") || name == "context" || name.starts_with("context.")
+        };
+        let names = placeholders(command)
+            .into_iter()
+            .map(|placeholder| placeholder.name)
+            .filter(|name| own(name));
+        let values = names
+            .map(|name| (name.clone(), self.value_in(flow, &name)))
+            .collect();
         let facts = HookFacts {
             session: self.name.to_owned(),
             iteration: Some(self.iterations.current),
-            task: Some(TaskFacts { id: flow.began.task.clone(), content: self.value_in(flow, "task_content") }),
+            task: Some(TaskFacts {
+                id: flow.began.task.clone(),
+                content: self.value_in(flow, "task_content"),
+            }),
             event: Some(flow.began.context.clone()).filter(|context| !context.is_null()),
             graph: Some(self.tasks.graph.to_json()),
             values,
             ..HookFacts::default()
         };
         let hook = hook.clone();
-        let job = HookJob { run, point: HookPoint::Automation, hook, output_limit: self.plan.output_limit, facts };
+        let job = HookJob {
+            run,
+            point: HookPoint::Automation,
+            hook,
+            output_limit: self.plan.output_limit,
+            facts,
+        };
         EngineOutput::record(Event::Workflow(WorkflowEvent::StepStarted {
             flow: flow.id,
             step: part.name.clone(),

@@ -1,6 +1,7 @@
 //! Where a session continues when a turn has ended.
 //!
-//! creel decides this once, when it records the end of the turn. Reading the journal back only follows the record.
+//! creel decides this once, when it records the end of the turn. Reading the journal back only
+//! follows the record.
 
 use crate::engine::{
     conversation::StopReason,
@@ -39,14 +40,20 @@ impl AfterTurnRules<'_> {
         Some(match stop_reason {
             StopReason::Refusal => self.after_failure(prompt),
             StopReason::Cancelled => self.after_cancel(prompt),
-            StopReason::EndTurn | StopReason::MaxTokens | StopReason::MaxTurnRequests => self.after_answer(prompt),
+            StopReason::EndTurn | StopReason::MaxTokens | StopReason::MaxTurnRequests => {
+                self.after_answer(prompt)
+            }
         })
     }
 
     /// After a turn that failed. None if no turn is in progress.
     pub(crate) fn failed(self, usage_limit: bool) -> Option<AfterTurn> {
         let prompt = self.phase.turn_in_flight()?;
-        Some(if usage_limit { AfterTurn::Again } else { self.after_failure(prompt) })
+        Some(if usage_limit {
+            AfterTurn::Again
+        } else {
+            self.after_failure(prompt)
+        })
     }
 
     fn after_answer(self, prompt: &PromptSent) -> AfterTurn {
@@ -60,7 +67,10 @@ impl AfterTurnRules<'_> {
             }
         } else if prompt.reason == PromptReason::Recovery {
             AfterTurn::IterationFailed
-        } else if self.steering.message_is_due(prompt.messages, self.iterations, self.plan) {
+        } else if self
+            .steering
+            .message_is_due(prompt.messages, self.iterations, self.plan)
+        {
             AfterTurn::Message
         } else {
             AfterTurn::StopHooks
@@ -69,9 +79,11 @@ impl AfterTurnRules<'_> {
 
     /// Whether a turn after the loop has something to judge: by a check, or a question in it.
     fn is_judged(self) -> bool {
-        let has_checks = !self.plan.hooks_at(HookPoint::Stop).is_empty() || !self.plan.protect.is_empty();
-        let asks =
-            Promise::made_in(&self.turns.said, &self.turns.prompt).iter().any(|promise| *promise != Promise::Complete);
+        let has_checks =
+            !self.plan.hooks_at(HookPoint::Stop).is_empty() || !self.plan.protect.is_empty();
+        let asks = Promise::made_in(&self.turns.said, &self.turns.prompt)
+            .iter()
+            .any(|promise| *promise != Promise::Complete);
         has_checks || asks
     }
 
@@ -87,8 +99,8 @@ impl AfterTurnRules<'_> {
         } else if self.steering.cancelled == Some(prompt.turn) {
             AfterTurn::Cancelled
         } else {
-            // The agent ended the turn itself: the prompt's items are sent with the next iteration, as after a failed
-            // turn.
+            // The agent ended the turn itself: the prompt's items are sent with the next iteration,
+            // as after a failed turn.
             AfterTurn::IterationFailed
         }
     }

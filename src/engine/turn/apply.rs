@@ -32,9 +32,12 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
         TurnEvent::ToolCalled { tool, .. } => session.turns.act(tool),
         TurnEvent::ToolUpdated { tool, .. } => session.turns.follow(tool),
         // A gatekeeper has a conversation of its own.
-        TurnEvent::AgentUsed { .. } | TurnEvent::ConversationOpened { .. } if session.phase.gatekeeper_works() => {}
+        TurnEvent::AgentUsed { .. } | TurnEvent::ConversationOpened { .. }
+            if session.phase.gatekeeper_works() => {}
         TurnEvent::AgentUsed { context, .. } => session.turns.context = Some(*context),
-        TurnEvent::ConversationOpened { conversation, turn, .. } => {
+        TurnEvent::ConversationOpened {
+            conversation, turn, ..
+        } => {
             if session.turns.conversation.as_ref() != Some(conversation) {
                 session.account.conversation = ConversationUsage::default();
             }
@@ -43,7 +46,14 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             session.turns.context = None;
         }
         TurnEvent::PermissionAsked { ask, .. } => session.asks.waiting.push_back((**ask).clone()),
-        TurnEvent::Ended { stop_reason, spent, work, forbidden, next, .. } => {
+        TurnEvent::Ended {
+            stop_reason,
+            spent,
+            work,
+            forbidden,
+            next,
+            ..
+        } => {
             let next = next.or_else(|| session.after_turn().ended(*stop_reason));
             session.account.book(at, *spent);
             // A reviewer's turn is measured like everything else that should change no files.
@@ -52,14 +62,26 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             }
             work_done(session, work.as_deref());
             if *stop_reason == StopReason::EndTurn && !session.phase.gatekeeper_works() {
-                let files = work.as_deref().map(|work| &*work.files_modified).unwrap_or_default();
+                let files = work
+                    .as_deref()
+                    .map(|work| &*work.files_modified)
+                    .unwrap_or_default();
                 session.limits.turn_ended(&session.turns.said, files);
             }
             forbidden_changes(session, forbidden);
             session.asks.waiting.clear();
             turn_stopped(session, *stop_reason, next);
         }
-        TurnEvent::Failed { error, retry_after_ms, usage_limit, spent, work, forbidden, next, .. } => {
+        TurnEvent::Failed {
+            error,
+            retry_after_ms,
+            usage_limit,
+            spent,
+            work,
+            forbidden,
+            next,
+            ..
+        } => {
             let next = next.or_else(|| session.after_turn().failed(*usage_limit));
             session.account.book(at, *spent);
             forbidden_changes(session, forbidden);
@@ -78,7 +100,9 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
                 turn_failed(session, error, *retry_after_ms, next);
             }
         }
-        TurnEvent::AgentThought { .. } | TurnEvent::AgentPlanned { .. } | TurnEvent::AgentNoted { .. } => {}
+        TurnEvent::AgentThought { .. }
+        | TurnEvent::AgentPlanned { .. }
+        | TurnEvent::AgentNoted { .. } => {}
     }
 }
 
@@ -106,7 +130,9 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
         session.ending = None;
         session.iterations.begin_work();
     }
-    session.pending.set_state(&prompt.items, ItemState::InFlight);
+    session
+        .pending
+        .set_state(&prompt.items, ItemState::InFlight);
     session.retry.wait = RetryWait::No;
     if prompt.reason == PromptReason::Gatekeeper {
         session.pipelines.gatekeeper_asked(prompt.conversation);
@@ -128,26 +154,40 @@ fn turn_stopped(session: &mut SessionState, reason: StopReason, next: Option<Aft
         StopReason::Refusal => turn_failed(session, REFUSED, None, next),
         StopReason::Cancelled => turn_cancelled(session, next),
         StopReason::MaxTokens if session.phase.gatekeeper_works() => {
-            gatekeeper_answered(session, Some("it ran into its token limit before it was done"));
+            gatekeeper_answered(
+                session,
+                Some("it ran into its token limit before it was done"),
+            );
         }
         StopReason::MaxTurnRequests if session.phase.gatekeeper_works() => {
-            gatekeeper_answered(session, Some("it used all the requests of its turn before it was done"));
+            gatekeeper_answered(
+                session,
+                Some("it used all the requests of its turn before it was done"),
+            );
         }
-        StopReason::EndTurn | StopReason::MaxTokens | StopReason::MaxTurnRequests => turn_ended(session, next),
+        StopReason::EndTurn | StopReason::MaxTokens | StopReason::MaxTurnRequests => {
+            turn_ended(session, next);
+        }
     }
 }
 
 fn turn_ended(session: &mut SessionState, next: Option<AfterTurn>) {
-    let (Some(prompt), Some(next)) = (session.phase.turn_that_ended(), next) else { return };
+    let (Some(prompt), Some(next)) = (session.phase.turn_that_ended(), next) else {
+        return;
+    };
     if next == AfterTurn::Review {
         return gatekeeper_answered(session, None);
     }
-    // A recovery that succeeds does not show whether the work progresses: it does not reset the count.
+    // A recovery that succeeds does not show whether the work progresses: it does not reset the
+    // count.
     if prompt.reason != PromptReason::Recovery {
         session.retry.errors = 0;
     }
     session.pending.deliver(&prompt.items);
-    session.steering.messages.drain(..prompt.messages.min(session.steering.messages.len()));
+    session
+        .steering
+        .messages
+        .drain(..prompt.messages.min(session.steering.messages.len()));
     if prompt.reason == PromptReason::Iteration {
         session.turns.next_prompt = None;
     }
@@ -160,21 +200,38 @@ fn turn_ended(session: &mut SessionState, next: Option<AfterTurn>) {
 }
 
 fn turn_cancelled(session: &mut SessionState, next: Option<AfterTurn>) {
-    let (Some(prompt), Some(next)) = (session.phase.turn_that_ended(), next) else { return };
+    let (Some(prompt), Some(next)) = (session.phase.turn_that_ended(), next) else {
+        return;
+    };
     if next == AfterTurn::Review {
         return gatekeeper_answered(session, Some("it was cancelled"));
     }
     // The items of a turn that the user cancelled stay with it, because it may be sent again.
-    let kept = if next == AfterTurn::Cancelled { ItemState::InFlight } else { ItemState::Pending };
+    let kept = if next == AfterTurn::Cancelled {
+        ItemState::InFlight
+    } else {
+        ItemState::Pending
+    };
     session.pending.set_state(&prompt.items, kept);
-    if let Some(ending) = session.ending.as_mut().filter(|_| next == AfterTurn::Delivery) {
+    if let Some(ending) = session
+        .ending
+        .as_mut()
+        .filter(|_| next == AfterTurn::Delivery)
+    {
         ending.delivery = FinalDeliveryMode::No;
     }
     session.phase = phase_after(next, prompt, None);
 }
 
-fn turn_failed(session: &mut SessionState, error: &str, retry_after: Option<TimeSpan>, next: Option<AfterTurn>) {
-    let (Some(prompt), Some(next)) = (session.phase.turn_that_ended(), next) else { return };
+fn turn_failed(
+    session: &mut SessionState,
+    error: &str,
+    retry_after: Option<TimeSpan>,
+    next: Option<AfterTurn>,
+) {
+    let (Some(prompt), Some(next)) = (session.phase.turn_that_ended(), next) else {
+        return;
+    };
     if next == AfterTurn::Review {
         return gatekeeper_answered(session, Some(error));
     }
@@ -183,14 +240,20 @@ fn turn_failed(session: &mut SessionState, error: &str, retry_after: Option<Time
     if !session.pipelines.is_open() {
         session.retry.errors += 1;
     }
-    session.retry.wait = RetryWait::Due { nth: session.retry.errors, at_least: retry_after.unwrap_or_default() };
+    session.retry.wait = RetryWait::Due {
+        nth: session.retry.errors,
+        at_least: retry_after.unwrap_or_default(),
+    };
     session.turns.last_error = Some(error.to_owned());
     session.phase = phase_after(next, prompt, Some(error));
 }
 
 fn phase_after(next: AfterTurn, prompt: Box<PromptSent>, error: Option<&str>) -> Phase {
     match next {
-        AfterTurn::StopHooks => Phase::Hooks(HookDispatch::reached(HookPoint::Stop, DispatchCause::Lifecycle)),
+        AfterTurn::StopHooks => Phase::Hooks(HookDispatch::reached(
+            HookPoint::Stop,
+            DispatchCause::Lifecycle,
+        )),
         AfterTurn::OnError => {
             let cause = DispatchCause::Error(error.unwrap_or_default().to_owned());
             Phase::Hooks(HookDispatch::reached(HookPoint::OnError, cause))
@@ -204,8 +267,8 @@ fn phase_after(next: AfterTurn, prompt: Box<PromptSent>, error: Option<&str>) ->
     }
 }
 
-/// The session leaves its phase. A turn that was about to be sent again is not sent, and a review that was about to
-/// ask a gatekeeper keeps its dispatch, so that its run can be ended.
+/// The session leaves its phase. A turn that was about to be sent again is not sent, and a review
+/// that was about to ask a gatekeeper keeps its dispatch, so that its run can be ended.
 pub(crate) fn set_turn_aside(session: &mut SessionState) {
     keep_review_dispatch(session);
     if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &session.phase {
@@ -213,9 +276,12 @@ pub(crate) fn set_turn_aside(session: &mut SessionState) {
     }
 }
 
-/// Schedules the turn that reached a usage limit again, without the handover to the agent that reached it.
+/// Schedules the turn that reached a usage limit again, without the handover to the agent that
+/// reached it.
 fn send_again(session: &mut SessionState) {
-    let Some(mut prompt) = session.phase.turn_that_ended() else { return };
+    let Some(mut prompt) = session.phase.turn_that_ended() else {
+        return;
+    };
     let text = without_handover(&prompt.text).to_owned();
     prompt.text = text;
     session.phase = Phase::Due(DuePrompt::Again(prompt));

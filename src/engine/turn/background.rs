@@ -1,8 +1,11 @@
-//! What an agent has to know that does not continue a conversation: the goal, what happened, and how to report the end.
+//! What an agent has to know that does not continue a conversation: the goal, what happened, and
+//! how to report the end.
 //!
 //! # Invariants
-//! - A prompt that begins a new conversation contains the goal and ends with the completion note, whatever its reason.
-//! - The background contains no promise, so an agent that repeats its own last words makes the promise again.
+//! - A prompt that begins a new conversation contains the goal and ends with the completion note,
+//!   whatever its reason.
+//! - The background contains no promise, so an agent that repeats its own last words makes the
+//!   promise again.
 
 use crate::engine::{
     conversation::ConversationMode,
@@ -19,7 +22,8 @@ const SAID: usize = 200;
 const FILES: usize = 20;
 
 impl PromptRules<'_> {
-    /// Completes a prompt for the session's agent. Iteration prompts contain the goal and the note anyway.
+    /// Completes a prompt for the session's agent. Iteration prompts contain the goal and the note
+    /// anyway.
     pub(super) fn with_background(self, reason: PromptReason, text: String) -> String {
         let is_complete = matches!(reason, PromptReason::Iteration | PromptReason::Gatekeeper);
         let takes_over = self.limits.handed_over.is_some();
@@ -28,37 +32,71 @@ impl PromptRules<'_> {
         }
         // The handover precedes the prompt and contains the goal and a summary.
         let background = (!takes_over).then(|| self.background(&text)).flatten();
-        let text = [Some(text), background].into_iter().flatten().collect::<Vec<_>>().join("\n\n");
+        let text = [Some(text), background]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("\n\n");
         // A session that only submits or merges has no end to report.
-        if self.began.errand.is_some() { text } else { self.with_note(text) }
+        if self.began.errand.is_some() {
+            text
+        } else {
+            self.with_note(text)
+        }
     }
 
     /// Adds the completion note, unless the text has one.
     pub(super) fn with_note(self, text: String) -> String {
         match self.agent_choice.completion_note(ConversationMode::New) {
             // The notes of two agents differ only after the first paragraph.
-            Some(note) if !text.contains(note.split("\n\n").next().unwrap_or(&note)) => format!("{text}\n\n{note}"),
+            Some(note) if !text.contains(note.split("\n\n").next().unwrap_or(&note)) => {
+                format!("{text}\n\n{note}")
+            }
             Some(_) | None => text,
         }
     }
 
     fn background(self, text: &str) -> Option<String> {
-        let goal = Some(self.began.prompt.trim()).filter(|goal| !goal.is_empty() && !has_paragraph(text, goal));
+        let goal = Some(self.began.prompt.trim())
+            .filter(|goal| !goal.is_empty() && !has_paragraph(text, goal));
         let goal = goal.map(|goal| format!("The goal of the whole work:\n{goal}"));
-        let facts: Vec<String> = self.facts(text).into_iter().flatten().map(|fact| format!("\n- {fact}")).collect();
-        let facts = (!facts.is_empty())
-            .then(|| format!("You start a new conversation. What happened so far:{}", facts.concat()));
-        [goal, facts].into_iter().flatten().reduce(|goal, facts| format!("{goal}\n\n{facts}"))
+        let facts: Vec<String> = self
+            .facts(text)
+            .into_iter()
+            .flatten()
+            .map(|fact| format!("\n- {fact}"))
+            .collect();
+        let facts = (!facts.is_empty()).then(|| {
+            format!(
+                "You start a new conversation. What happened so far:{}",
+                facts.concat()
+            )
+        });
+        [goal, facts]
+            .into_iter()
+            .flatten()
+            .reduce(|goal, facts| format!("{goal}\n\n{facts}"))
     }
 
     fn facts(self, text: &str) -> [Option<String>; 4] {
         let iteration = self.iterations.current;
         let number = (iteration > 0).then(|| format!("This is iteration {iteration}."));
-        let said = last_words(self.limits.last_message()).map(|words| format!("You said at the end: {words}"));
+        let said = last_words(self.limits.last_message())
+            .map(|words| format!("You said at the end: {words}"));
         let files = &self.iterations.files;
-        let files = (!files.is_empty()).then(|| format!("This iteration changed: {}", some_names(files, FILES)));
-        let failed = self.retry.last_usual.as_deref().and_then(|feedback| failed_checks(feedback, text));
-        [number, said, files, failed.map(|failed| format!("The last feedback was: {failed}"))]
+        let files = (!files.is_empty())
+            .then(|| format!("This iteration changed: {}", some_names(files, FILES)));
+        let failed = self
+            .retry
+            .last_usual
+            .as_deref()
+            .and_then(|feedback| failed_checks(feedback, text));
+        [
+            number,
+            said,
+            files,
+            failed.map(|failed| format!("The last feedback was: {failed}")),
+        ]
     }
 }
 
@@ -69,7 +107,11 @@ fn has_paragraph(text: &str, paragraph: &str) -> bool {
 
 /// The last two lines of a message, without promises.
 fn last_words(message: &str) -> Option<String> {
-    let plain = Promise::ALL.iter().fold(message.to_owned(), |text, promise| text.replace(&promise.tag(), ""));
+    let plain = Promise::ALL
+        .iter()
+        .fold(message.to_owned(), |text, promise| {
+            text.replace(&promise.tag(), "")
+        });
     let mut lines: Vec<String> = plain
         .lines()
         .rev()
@@ -84,7 +126,11 @@ fn last_words(message: &str) -> Option<String> {
 
 /// The lines of a feedback that say which checks failed, unless the text has them.
 fn failed_checks(feedback: &str, text: &str) -> Option<String> {
-    let lines = feedback.lines().map(|line| line.strip_prefix("[Hook feedback]: ").unwrap_or(line));
-    let failed: Vec<&str> = lines.filter(|line| line.starts_with("check `") && !text.contains(line)).collect();
+    let lines = feedback
+        .lines()
+        .map(|line| line.strip_prefix("[Hook feedback]: ").unwrap_or(line));
+    let failed: Vec<&str> = lines
+        .filter(|line| line.starts_with("check `") && !text.contains(line))
+        .collect();
     (!failed.is_empty()).then(|| failed.join("; "))
 }

@@ -25,12 +25,20 @@ impl<'a> AgentChoice<'a> {
         let text = match &self.plan.instructions {
             _ if is_known => return None,
             CompletionInstructions::None => return None,
-            CompletionInstructions::Auto if self.began.prompt.contains(MENTIONS_PROMISES) => return None,
+            CompletionInstructions::Auto if self.began.prompt.contains(MENTIONS_PROMISES) => {
+                return None;
+            }
             CompletionInstructions::Auto => COMPLETION_NOTE,
             CompletionInstructions::Text(text) => text,
         };
-        let tools = self.agent_facts().filter(|facts| facts.lists_tools()).map(|_| tool_list());
-        let parts = [Some(text.trim_end().to_owned()), tools].into_iter().flatten().filter(|part| !part.is_empty());
+        let tools = self
+            .agent_facts()
+            .filter(|facts| facts.lists_tools())
+            .map(|_| tool_list());
+        let parts = [Some(text.trim_end().to_owned()), tools]
+            .into_iter()
+            .flatten()
+            .filter(|part| !part.is_empty());
         Some(parts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
     }
 
@@ -38,7 +46,8 @@ impl<'a> AgentChoice<'a> {
         self.agent_spec()?.facts()
     }
 
-    /// Whether each prompt begins a new conversation, because the agent that works cannot continue one.
+    /// Whether each prompt begins a new conversation, because the agent that works cannot continue
+    /// one.
     pub(crate) fn forgets(self) -> bool {
         self.agent_spec().is_some_and(AgentSpec::forgets)
     }
@@ -47,7 +56,12 @@ impl<'a> AgentChoice<'a> {
         let plan = self.plan;
         match &self.limits.standing_in {
             None => Some(&plan.agent_spec),
-            Some(name) => plan.limits.fallback.iter().find(|agent| agent.name == *name).map(|agent| &agent.spec),
+            Some(name) => plan
+                .limits
+                .fallback
+                .iter()
+                .find(|agent| agent.name == *name)
+                .map(|agent| &agent.spec),
         }
     }
 }
@@ -55,5 +69,7 @@ impl<'a> AgentChoice<'a> {
 /// Some agents hide tools behind a search, so their models have to know the names.
 fn tool_list() -> String {
     let names = TOOLS.map(|tool| format!("`{}`", tool.name)).join(", ");
-    format!("You have these tools of the MCP server `creel`; if you do not see them, search for them by name: {names}.")
+    format!(
+        "You have these tools of the MCP server `creel`; if you do not see them, search for them by name: {names}."
+    )
 }

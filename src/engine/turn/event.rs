@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     conversation::{
-        AgentPermissionRequest, ContextUsage, ConversationMode, ForbiddenChanges, PlanEntry, StopReason, ToolCall,
-        TurnUsage, WorktreeChanges,
+        AgentPermissionRequest, ContextUsage, ConversationMode, ForbiddenChanges, PlanEntry,
+        StopReason, ToolCall, TurnUsage, WorktreeChanges,
     },
     ids::{ItemId, TurnId},
     known_or_none::known_or_none,
@@ -18,9 +18,17 @@ pub enum TurnEvent {
     #[serde(rename = "prompt_sent")]
     PromptSent(Box<PromptSent>),
     #[serde(rename = "agent_said")]
-    AgentSaid { iteration: u32, turn: TurnId, text: String },
+    AgentSaid {
+        iteration: u32,
+        turn: TurnId,
+        text: String,
+    },
     #[serde(rename = "agent_thought")]
-    AgentThought { iteration: u32, turn: TurnId, text: String },
+    AgentThought {
+        iteration: u32,
+        turn: TurnId,
+        text: String,
+    },
     #[serde(rename = "tool_called")]
     ToolCalled {
         iteration: u32,
@@ -37,7 +45,11 @@ pub enum TurnEvent {
     },
     /// The whole plan; it replaces the previous one.
     #[serde(rename = "agent_planned")]
-    AgentPlanned { iteration: u32, turn: TurnId, entries: Vec<PlanEntry> },
+    AgentPlanned {
+        iteration: u32,
+        turn: TurnId,
+        entries: Vec<PlanEntry>,
+    },
     #[serde(rename = "agent_used")]
     AgentUsed {
         iteration: u32,
@@ -47,10 +59,19 @@ pub enum TurnEvent {
     },
     /// Another update of the agent, for example about its mode.
     #[serde(rename = "agent_noted")]
-    AgentNoted { iteration: u32, turn: TurnId, what: String, text: String },
+    AgentNoted {
+        iteration: u32,
+        turn: TurnId,
+        what: String,
+        text: String,
+    },
     /// `conversation` is the agent's id for it, for resuming it later.
     #[serde(rename = "conversation_opened")]
-    ConversationOpened { iteration: u32, turn: TurnId, conversation: String },
+    ConversationOpened {
+        iteration: u32,
+        turn: TurnId,
+        conversation: String,
+    },
     /// The agent waits for permission to do something.
     #[serde(rename = "permission_asked")]
     PermissionAsked {
@@ -72,7 +93,11 @@ pub enum TurnEvent {
         #[serde(flatten)]
         forbidden: ForbiddenChanges,
         /// Where the session continues. Journals of earlier versions do not say.
-        #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            deserialize_with = "known_or_none",
+            skip_serializing_if = "Option::is_none"
+        )]
         next: Option<AfterTurn>,
     },
     #[serde(rename = "turn_failed")]
@@ -94,7 +119,11 @@ pub enum TurnEvent {
         #[serde(flatten)]
         forbidden: ForbiddenChanges,
         /// Where the session continues. Journals of earlier versions do not say.
-        #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            deserialize_with = "known_or_none",
+            skip_serializing_if = "Option::is_none"
+        )]
         next: Option<AfterTurn>,
     },
 }
@@ -133,7 +162,8 @@ pub struct PromptSent {
     /// The gatekeeper that it was sent to. None: the session's agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Whether it continues an iteration that was already complete: the answer is checked and evaluated again.
+    /// Whether it continues an iteration that was already complete: the answer is checked and
+    /// evaluated again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reopens: bool,
 }

@@ -1,14 +1,17 @@
 //! The text of each prompt, and the one function that sends it.
 //!
 //! # Invariants
-//! - The first line of a prompt says what it is, except that an iteration prompt begins with its own content.
+//! - The first line of a prompt says what it is, except that an iteration prompt begins with its
+//!   own content.
 //! - A prompt that begins a new conversation stands on its own: see `turn/background.rs`.
 
 use crate::engine::{
     budget::BudgetCheck,
     conversation::ConversationMode,
     effect::Effect,
-    event::{ActorKind, Event, PromptReason, PromptSent, SessionOutcome, SessionStarted, TurnEvent},
+    event::{
+        ActorKind, Event, PromptReason, PromptSent, SessionOutcome, SessionStarted, TurnEvent,
+    },
     hooks::dispatch::HookDispatch,
     ids::ItemId,
     output::EngineOutput,
@@ -65,7 +68,8 @@ impl PromptRules<'_> {
         Some(self.plan.hook(dispatch.point, &running.hook)?.timeout)
     }
 
-    /// The next prompt if it were sent now, with all waiting items and without the output of its hooks.
+    /// The next prompt if it were sent now, with all waiting items and without the output of its
+    /// hooks.
     pub fn preview(self) -> String {
         self.preview_with(&self.pending.waiting_ids())
     }
@@ -79,12 +83,21 @@ impl PromptRules<'_> {
         }
     }
 
-    pub(crate) fn iteration_prompt(self, dispatch: &HookDispatch, items: Vec<ItemId>) -> EngineOutput {
+    pub(crate) fn iteration_prompt(
+        self,
+        dispatch: &HookDispatch,
+        items: Vec<ItemId>,
+    ) -> EngineOutput {
         let conversation = self.iteration_conversation();
         let text = self.compose(&items, dispatch.piped_text(), conversation);
         let messages = self.steering.messages.len();
         let prompt = self.prompt(PromptReason::Iteration, text);
-        self.send(PromptSent { items, conversation, messages, ..prompt })
+        self.send(PromptSent {
+            items,
+            conversation,
+            messages,
+            ..prompt
+        })
     }
 
     pub(crate) fn iteration_conversation(self) -> ConversationMode {
@@ -96,17 +109,34 @@ impl PromptRules<'_> {
 
     /// Continues the conversation, if there is one and the agent can.
     fn conversation(self) -> ConversationMode {
-        if self.agent_choice.forgets() { ConversationMode::New } else { self.turns.ongoing() }
+        if self.agent_choice.forgets() {
+            ConversationMode::New
+        } else {
+            self.turns.ongoing()
+        }
     }
 
-    /// In this order: pending items, output of `pre_iteration`, messages, the goal, open tasks, the completion note.
-    pub(crate) fn compose(self, items: &[ItemId], piped: Option<String>, conversation: ConversationMode) -> String {
-        let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
+    /// In this order: pending items, output of `pre_iteration`, messages, the goal, open tasks, the
+    /// completion note.
+    pub(crate) fn compose(
+        self,
+        items: &[ItemId],
+        piped: Option<String>,
+        conversation: ConversationMode,
+    ) -> String {
+        let held = items
+            .iter()
+            .filter_map(|id| self.pending.get(*id))
+            .map(|item| item.text.clone());
         held.chain(piped)
             .chain(self.steering.messages_text())
             .chain(self.turns.next_prompt.clone())
             .chain([self.began.prompt.clone()])
-            .chain(self.tasks.open_list().map(|list| format!("Open tasks of this session:\n{list}")))
+            .chain(
+                self.tasks
+                    .open_list()
+                    .map(|list| format!("Open tasks of this session:\n{list}")),
+            )
             .chain(self.agent_choice.completion_note(conversation))
             .collect::<Vec<_>>()
             .join("\n\n")
@@ -116,29 +146,52 @@ impl PromptRules<'_> {
         self.send_with_messages(PromptReason::Message, feedback)
     }
 
-    /// A message of the user beside the feedback resets the retry counter. A message of the agent or a hook does not.
+    /// A message of the user beside the feedback resets the retry counter. A message of the agent
+    /// or a hook does not.
     pub(crate) fn feedback_prompt(self, feedback: &str) -> EngineOutput {
         let spoke = self.steering.person_spoke_after(0);
-        self.send_with_messages(if spoke { PromptReason::Message } else { PromptReason::Feedback }, Some(feedback))
+        self.send_with_messages(
+            if spoke {
+                PromptReason::Message
+            } else {
+                PromptReason::Feedback
+            },
+            Some(feedback),
+        )
     }
 
-    pub(crate) fn send_with_messages(self, reason: PromptReason, more: Option<&str>) -> EngineOutput {
-        let parts = self.messages_with_origin().into_iter().chain(more.map(str::to_owned));
+    pub(crate) fn send_with_messages(
+        self,
+        reason: PromptReason,
+        more: Option<&str>,
+    ) -> EngineOutput {
+        let parts = self
+            .messages_with_origin()
+            .into_iter()
+            .chain(more.map(str::to_owned));
         let text = parts.collect::<Vec<_>>().join("\n\n");
-        self.send(PromptSent { messages: self.steering.messages.len(), ..self.prompt(reason, text) })
+        self.send(PromptSent {
+            messages: self.steering.messages.len(),
+            ..self.prompt(reason, text)
+        })
     }
 
     pub(crate) fn remediation_prompt(self, text: &str) -> EngineOutput {
         self.send_with_messages(PromptReason::Remediation, Some(text))
     }
 
-    /// The waiting messages, each after a line that names its author. Iteration prompts contain only the messages.
+    /// The waiting messages, each after a line that names its author. Iteration prompts contain
+    /// only the messages.
     fn messages_with_origin(self) -> Option<String> {
         let mut author = "";
         let mut paragraphs = Vec::new();
         for message in &self.steering.messages {
             let before = std::mem::replace(&mut author, author_of(message.by));
-            let origin = if before == author { String::new() } else { format!("[Message]: from {author}\n") };
+            let origin = if before == author {
+                String::new()
+            } else {
+                format!("[Message]: from {author}\n")
+            };
             paragraphs.push(origin + &message.text);
         }
         (!paragraphs.is_empty()).then(|| paragraphs.join("\n\n"))
@@ -150,7 +203,11 @@ impl PromptRules<'_> {
             return EngineOutput::default();
         }
         let error = self.turns.last_error.as_deref().unwrap_or_default();
-        let error = error.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown error");
+        let error = error
+            .lines()
+            .map(str::trim)
+            .find(|line| !line.is_empty())
+            .unwrap_or("unknown error");
         let opening = format!(
             "[Recovery]: the last turn failed: {}. Repair what the hooks report about it; the work continues in the next \
              turn.",
@@ -160,28 +217,54 @@ impl PromptRules<'_> {
         self.send(self.prompt(PromptReason::Recovery, text))
     }
 
-    /// The text of the final delivery, and how many messages it carries. Messages to a complete session are left out:
-    /// their answers have to be checked.
+    /// The text of the final delivery, and how many messages it carries. Messages to a complete
+    /// session are left out: their answers have to be checked.
     fn final_text(self, items: &[ItemId]) -> (String, usize) {
-        let complete = self.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Complete);
-        let messages = if complete { 0 } else { self.steering.messages.len() };
-        let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
+        let complete = self
+            .ending
+            .as_ref()
+            .is_some_and(|ending| ending.outcome == SessionOutcome::Complete);
+        let messages = if complete {
+            0
+        } else {
+            self.steering.messages.len()
+        };
+        let held = items
+            .iter()
+            .filter_map(|id| self.pending.get(*id))
+            .map(|item| item.text.clone());
         let opening = (!items.is_empty()).then(|| FINAL_DELIVERY.to_owned());
-        let parts = opening.into_iter().chain(held).chain(self.messages_with_origin().filter(|_| messages > 0));
+        let parts = opening
+            .into_iter()
+            .chain(held)
+            .chain(self.messages_with_origin().filter(|_| messages > 0));
         (parts.collect::<Vec<_>>().join("\n\n"), messages)
     }
 
     pub(crate) fn final_prompt(self, items: Vec<ItemId>) -> EngineOutput {
         let (text, messages) = self.final_text(&items);
-        let reason = if items.is_empty() { PromptReason::Message } else { PromptReason::FinalDelivery };
-        self.send(PromptSent { items, messages, ..self.prompt(reason, text) })
+        let reason = if items.is_empty() {
+            PromptReason::Message
+        } else {
+            PromptReason::FinalDelivery
+        };
+        self.send(PromptSent {
+            items,
+            messages,
+            ..self.prompt(reason, text)
+        })
     }
 
-    /// The messages that arrived before the session was complete, as one more turn of its last iteration.
+    /// The messages that arrived before the session was complete, as one more turn of its last
+    /// iteration.
     pub(crate) fn reopening_prompt(self) -> EngineOutput {
         let messages = self.steering.messages.len();
         let text = self.messages_with_origin().unwrap_or_default();
-        self.send(PromptSent { messages, reopens: true, ..self.prompt(PromptReason::Message, text) })
+        self.send(PromptSent {
+            messages,
+            reopens: true,
+            ..self.prompt(PromptReason::Message, text)
+        })
     }
 
     pub(crate) fn prompt(self, reason: PromptReason, text: String) -> PromptSent {
@@ -198,8 +281,8 @@ impl PromptRules<'_> {
         }
     }
 
-    /// The prompt of a turn that was interrupted. If the agent had opened a conversation in that turn, the prompt
-    /// continues it, so that the agent keeps its work so far.
+    /// The prompt of a turn that was interrupted. If the agent had opened a conversation in that
+    /// turn, the prompt continues it, so that the agent keeps its work so far.
     pub(crate) fn again(self, cut: &PromptSent) -> PromptSent {
         if let Some(question) = self.verdict_question_again(cut) {
             return question;
@@ -215,7 +298,12 @@ impl PromptRules<'_> {
             cut.conversation
         };
         // The first prompt has already reopened the iteration.
-        let mut prompt = PromptSent { turn: self.turns.next_turn(), conversation, reopens: false, ..cut.clone() };
+        let mut prompt = PromptSent {
+            turn: self.turns.next_turn(),
+            conversation,
+            reopens: false,
+            ..cut.clone()
+        };
         // The agent that had the conversation so far is not the one that gets the prompt now.
         if takes_over || (forgets && cut.conversation == ConversationMode::Same) {
             prompt.text = match cut.reason {
@@ -237,7 +325,11 @@ impl PromptRules<'_> {
             return gate;
         }
         let mut prompt = prompt;
-        if let Some(handover) = self.agent_choice.handover(&prompt.text).filter(|_| prompt.agent.is_none()) {
+        if let Some(handover) = self
+            .agent_choice
+            .handover(&prompt.text)
+            .filter(|_| prompt.agent.is_none())
+        {
             prompt.text = format!("{handover}\n\n{}", prompt.text);
         }
         let for_review = prompt.agent.as_ref().and_then(|_| self.review_timeout());
@@ -261,8 +353,11 @@ const fn author_of(by: ActorKind) -> &'static str {
         ActorKind::Agent => "yourself, in an earlier turn",
         ActorKind::Hook => "a hook of this session",
         ActorKind::OtherSession => "another agent",
-        ActorKind::Tui | ActorKind::Cli | ActorKind::Mcp | ActorKind::Nats | ActorKind::Policy | ActorKind::Timeout => {
-            "the user"
-        }
+        ActorKind::Tui
+        | ActorKind::Cli
+        | ActorKind::Mcp
+        | ActorKind::Nats
+        | ActorKind::Policy
+        | ActorKind::Timeout => "the user",
     }
 }

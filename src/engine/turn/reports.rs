@@ -44,32 +44,75 @@ pub struct TurnRules<'a> {
 
 impl TurnRules<'_> {
     pub(crate) fn on_agent(self, turn: TurnId, update: AgentUpdate) -> EngineOutput {
-        let Some(iteration) = self.phase.awaited(turn) else { return EngineOutput::stale(turn) };
+        let Some(iteration) = self.phase.awaited(turn) else {
+            return EngineOutput::stale(turn);
+        };
         EngineOutput::record(match update {
-            AgentUpdate::Said(text) => Event::Turn(TurnEvent::AgentSaid { iteration, turn, text }),
-            AgentUpdate::Thought(text) => Event::Turn(TurnEvent::AgentThought { iteration, turn, text }),
-            AgentUpdate::ToolCalled(tool) => Event::Turn(TurnEvent::ToolCalled { iteration, turn, tool }),
-            AgentUpdate::ToolUpdated(tool) => Event::Turn(TurnEvent::ToolUpdated { iteration, turn, tool }),
-            AgentUpdate::Planned(entries) => Event::Turn(TurnEvent::AgentPlanned { iteration, turn, entries }),
-            AgentUpdate::Used(context) => Event::Turn(TurnEvent::AgentUsed { iteration, turn, context }),
-            AgentUpdate::Opened(conversation) => {
-                Event::Turn(TurnEvent::ConversationOpened { iteration, turn, conversation })
-            }
-            AgentUpdate::Noted { what, text } => Event::Turn(TurnEvent::AgentNoted { iteration, turn, what, text }),
+            AgentUpdate::Said(text) => Event::Turn(TurnEvent::AgentSaid {
+                iteration,
+                turn,
+                text,
+            }),
+            AgentUpdate::Thought(text) => Event::Turn(TurnEvent::AgentThought {
+                iteration,
+                turn,
+                text,
+            }),
+            AgentUpdate::ToolCalled(tool) => Event::Turn(TurnEvent::ToolCalled {
+                iteration,
+                turn,
+                tool,
+            }),
+            AgentUpdate::ToolUpdated(tool) => Event::Turn(TurnEvent::ToolUpdated {
+                iteration,
+                turn,
+                tool,
+            }),
+            AgentUpdate::Planned(entries) => Event::Turn(TurnEvent::AgentPlanned {
+                iteration,
+                turn,
+                entries,
+            }),
+            AgentUpdate::Used(context) => Event::Turn(TurnEvent::AgentUsed {
+                iteration,
+                turn,
+                context,
+            }),
+            AgentUpdate::Opened(conversation) => Event::Turn(TurnEvent::ConversationOpened {
+                iteration,
+                turn,
+                conversation,
+            }),
+            AgentUpdate::Noted { what, text } => Event::Turn(TurnEvent::AgentNoted {
+                iteration,
+                turn,
+                what,
+                text,
+            }),
             AgentUpdate::Warned(text) => Event::warning(text),
         })
     }
 
     pub(crate) fn on_turn_ended(self, turn: TurnId, end: TurnEnd) -> EngineOutput {
-        let Some(iteration) = self.phase.awaited(turn) else { return EngineOutput::stale(turn) };
-        let TurnEnd { stop_reason, spent, work, forbidden } = end;
+        let Some(iteration) = self.phase.awaited(turn) else {
+            return EngineOutput::stale(turn);
+        };
+        let TurnEnd {
+            stop_reason,
+            spent,
+            work,
+            forbidden,
+        } = end;
         let (status, why) = match stop_reason {
             StopReason::EndTurn => (ToolStatus::Completed, UNTOLD),
-            StopReason::MaxTokens | StopReason::MaxTurnRequests | StopReason::Refusal | StopReason::Cancelled => {
-                (ToolStatus::Failed, CUT_OFF)
-            }
+            StopReason::MaxTokens
+            | StopReason::MaxTurnRequests
+            | StopReason::Refusal
+            | StopReason::Cancelled => (ToolStatus::Failed, CUT_OFF),
         };
-        let closed = self.close_calls(status, why).fold(self.gates.unasked(&POLICY), EngineOutput::and);
+        let closed = self
+            .close_calls(status, why)
+            .fold(self.gates.unasked(&POLICY), EngineOutput::and);
         let step = closed.and(Event::Turn(TurnEvent::Ended {
             iteration,
             turn,
@@ -86,23 +129,48 @@ impl TurnRules<'_> {
         }
     }
 
-    pub(crate) fn on_turn_failed(self, turn: TurnId, failure: TurnFailure, now: UnixTime) -> EngineOutput {
-        let Some(iteration) = self.phase.awaited(turn) else { return EngineOutput::stale(turn) };
-        let TurnFailure { message: error, retry_after: retry_after_ms, limit, silent, spent, forbidden, work } =
-            failure;
-        let closed = self.close_calls(ToolStatus::Failed, CUT_OFF).fold(self.gates.unasked(&POLICY), EngineOutput::and);
+    pub(crate) fn on_turn_failed(
+        self,
+        turn: TurnId,
+        failure: TurnFailure,
+        now: UnixTime,
+    ) -> EngineOutput {
+        let Some(iteration) = self.phase.awaited(turn) else {
+            return EngineOutput::stale(turn);
+        };
+        let TurnFailure {
+            message: error,
+            retry_after: retry_after_ms,
+            limit,
+            silent,
+            spent,
+            forbidden,
+            work,
+        } = failure;
+        let closed = self
+            .close_calls(ToolStatus::Failed, CUT_OFF)
+            .fold(self.gates.unasked(&POLICY), EngineOutput::and);
         let limit = limit.filter(|_| !self.phase.gatekeeper_works());
         let reviews = self.phase.gatekeeper_works();
-        let Obstructed { mut events, resends: mut usage_limit } =
-            limit.map(|limit| self.agent_choice.reached_limit(limit, now)).unwrap_or_default();
+        let Obstructed {
+            mut events,
+            resends: mut usage_limit,
+        } = limit
+            .map(|limit| self.agent_choice.reached_limit(limit, now))
+            .unwrap_or_default();
         // What the server asks for was decided above, and no wait is longer than the user allows.
         let retry_after_ms = retry_after_ms.filter(|_| usage_limit || limit.is_none());
-        let retry_after_ms = retry_after_ms.map(|wait| wait.min(self.agent_choice.plan.limits.max_wait));
+        let retry_after_ms =
+            retry_after_ms.map(|wait| wait.min(self.agent_choice.plan.limits.max_wait));
         if !usage_limit && !reviews {
             let put_aside = self.agent_choice.after_failure(&error, now);
             usage_limit = put_aside.is_some();
             let silent = silent && put_aside.is_none();
-            events.extend(put_aside.or_else(|| silent.then(|| self.agent_choice.after_silence(now)).flatten()));
+            events.extend(put_aside.or_else(|| {
+                silent
+                    .then(|| self.agent_choice.after_silence(now))
+                    .flatten()
+            }));
         }
         let forbidden = *forbidden;
         let failed = Event::Turn(TurnEvent::Failed {
@@ -116,19 +184,32 @@ impl TurnRules<'_> {
             forbidden,
             next: self.after.failed(usage_limit),
         });
-        events.into_iter().fold(closed.and(failed), EngineOutput::and)
+        events
+            .into_iter()
+            .fold(closed.and(failed), EngineOutput::and)
     }
 
     /// Ends every open tool call of the current turn: no call outlives its turn.
-    pub(crate) fn close_calls(self, status: ToolStatus, why: &'static str) -> impl Iterator<Item = Event> {
-        let calls = self.phase.turn_in_flight().map(|prompt| (prompt.iteration, prompt.turn, &self.turns.open_calls));
+    pub(crate) fn close_calls(
+        self,
+        status: ToolStatus,
+        why: &'static str,
+    ) -> impl Iterator<Item = Event> {
+        let calls = self
+            .phase
+            .turn_in_flight()
+            .map(|prompt| (prompt.iteration, prompt.turn, &self.turns.open_calls));
         calls.into_iter().flat_map(move |(iteration, turn, calls)| {
             calls.values().map(move |call| {
                 let output = call.output.clone().or_else(|| Some(why.to_owned()));
                 Event::Turn(TurnEvent::ToolUpdated {
                     iteration,
                     turn,
-                    tool: ToolCall { status, output, ..call.clone() },
+                    tool: ToolCall {
+                        status,
+                        output,
+                        ..call.clone()
+                    },
                 })
             })
         })

@@ -13,9 +13,16 @@ use crate::engine::{
 
 pub(crate) fn apply_usage_limit(session: &mut SessionState, at: UnixTime, event: &UsageLimitEvent) {
     match event {
-        UsageLimitEvent::Reached(reached) | UsageLimitEvent::Outage(reached) => limit_reached(session, at, reached),
-        UsageLimitEvent::AgentSwitched { from, to, until, .. } => {
-            session.limits.resets.extend(until.map(|until| (from.clone(), until)));
+        UsageLimitEvent::Reached(reached) | UsageLimitEvent::Outage(reached) => {
+            limit_reached(session, at, reached);
+        }
+        UsageLimitEvent::AgentSwitched {
+            from, to, until, ..
+        } => {
+            session
+                .limits
+                .resets
+                .extend(until.map(|until| (from.clone(), until)));
             agent_switched(session, from, to);
         }
         UsageLimitEvent::WaitSkipped { .. } => wait_skipped(session, at),
@@ -23,20 +30,41 @@ pub(crate) fn apply_usage_limit(session: &mut SessionState, at: UnixTime, event:
 }
 
 fn limit_reached(session: &mut SessionState, at: UnixTime, reached: &LimitReached) {
-    let LimitReached { agent, resets_at, until, action, cause } = reached;
-    let changed = session.turns.work.as_deref().is_some_and(|work| !work.files_modified.is_empty());
+    let LimitReached {
+        agent,
+        resets_at,
+        until,
+        action,
+        cause,
+    } = reached;
+    let changed = session
+        .turns
+        .work
+        .as_deref()
+        .is_some_and(|work| !work.files_modified.is_empty());
     session.limits.reached(*cause, changed);
     let without_credit = *cause == LimitCause::NoCredit;
-    let back = if without_credit { at.after(NEVER) } else { resets_at.unwrap_or(*until).max(*until) };
+    let back = if without_credit {
+        at.after(NEVER)
+    } else {
+        resets_at.unwrap_or(*until).max(*until)
+    };
     session.limits.resets.insert(agent.clone(), back);
     match action {
         LimitAction::Switch | LimitAction::Fail => {}
         LimitAction::Wait | LimitAction::Ask => {
             let asks = *action == LimitAction::Ask;
             let (agent, resets_at, until, cause) = (agent.clone(), *resets_at, *until, *cause);
-            session.limits.hold = Some(UsageLimitWait { agent, resets_at, until, asks, cause });
+            session.limits.hold = Some(UsageLimitWait {
+                agent,
+                resets_at,
+                until,
+                asks,
+                cause,
+            });
             if !asks {
-                session.limits.waited = TimeSpan(session.limits.waited.0.saturating_add(until.since(at).0));
+                session.limits.waited =
+                    TimeSpan(session.limits.waited.0.saturating_add(until.since(at).0));
             }
             wait_for_reset(session, at);
         }
@@ -65,13 +93,23 @@ pub(crate) fn agent_switched(session: &mut SessionState, from: &str, to: &str) {
 /// The user ended the wait. What is left of it was not waited for.
 pub(crate) fn wait_skipped(session: &mut SessionState, at: UnixTime) {
     if let Some(hold) = session.limits.hold.take() {
-        session.limits.waited = TimeSpan(session.limits.waited.0.saturating_sub(hold.until.since(at).0));
+        session.limits.waited = TimeSpan(
+            session
+                .limits
+                .waited
+                .0
+                .saturating_sub(hold.until.since(at).0),
+        );
     }
     session.retry.wait = RetryWait::No;
 }
 
 /// The user answered the gate. A switch of agents is a record of its own.
-pub(crate) fn limit_answered_by_user(session: &mut SessionState, at: UnixTime, answer: UsageLimitAnswer) {
+pub(crate) fn limit_answered_by_user(
+    session: &mut SessionState,
+    at: UnixTime,
+    answer: UsageLimitAnswer,
+) {
     match answer {
         // The user decided: the waits start anew.
         UsageLimitAnswer::Retry => {

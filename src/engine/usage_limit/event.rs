@@ -1,4 +1,5 @@
-//! The events of usage limits: a limit was reached, another agent continues, the user skipped the wait.
+//! The events of usage limits: a limit was reached, another agent continues, the user skipped the
+//! wait.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +24,11 @@ pub enum UsageLimitEvent {
         to: String,
         reason: String,
         /// Until then, the agent that did not answer gets no turn.
-        #[serde(default, with = "rfc3339_or_none", skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            with = "rfc3339_or_none",
+            skip_serializing_if = "Option::is_none"
+        )]
         until: Option<UnixTime>,
         /// The user that requested the switch. None: creel itself.
         #[serde(flatten, default)]
@@ -38,17 +43,26 @@ pub enum UsageLimitEvent {
 
 impl UsageLimitEvent {
     /// The kinds of its records.
-    pub(crate) const KINDS: &'static [&'static str] =
-        &["limit_reached", "outage_reported", "agent_switched", "wait_skipped"];
+    pub(crate) const KINDS: &'static [&'static str] = &[
+        "limit_reached",
+        "outage_reported",
+        "agent_switched",
+        "wait_skipped",
+    ];
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitReached {
     pub agent: String,
     /// None if neither the agent nor its server reports it.
-    #[serde(default, with = "rfc3339_or_none", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "rfc3339_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub resets_at: Option<UnixTime>,
-    /// When the session sends the turn again, unless another agent continues it or the user decides.
+    /// When the session sends the turn again, unless another agent continues it or the user
+    /// decides.
     #[serde(with = "as_rfc3339")]
     pub until: UnixTime,
     pub action: LimitAction,

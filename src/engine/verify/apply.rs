@@ -12,21 +12,32 @@ use crate::engine::{
     session::{SessionState, phase::Phase},
     stop::evaluation::StopEvaluation,
     verify::{
-        CheckAcceptance, CheckKind, CheckRef, CheckRun, VerificationPass, VerificationState, WorkChangedBy,
-        event::AfterPass,
+        CheckAcceptance, CheckKind, CheckRef, CheckRun, VerificationPass, VerificationState,
+        WorkChangedBy, event::AfterPass,
     },
 };
 
 pub(crate) fn apply_verify(session: &mut SessionState, event: &VerifyEvent) {
     match event {
-        VerifyEvent::WorkChanged { by, files, unknown, untracked, .. } => {
-            session.verify.work_changed(*by, files, *unknown, *untracked);
+        VerifyEvent::WorkChanged {
+            by,
+            files,
+            unknown,
+            untracked,
+            ..
+        } => {
+            session
+                .verify
+                .work_changed(*by, files, *unknown, *untracked);
         }
         VerifyEvent::Started { hooks, rules } => {
             session.verify.passes += 1;
             let pass = if hooks.is_empty() {
                 let rules = Some(rules.iter().cloned().collect());
-                Phase::Judging(Box::new(StopEvaluation { rules, ..StopEvaluation::default() }))
+                Phase::Judging(Box::new(StopEvaluation {
+                    rules,
+                    ..StopEvaluation::default()
+                }))
             } else {
                 let queue = Some(hooks.iter().cloned().collect());
                 Phase::Hooks(HookDispatch {
@@ -38,13 +49,16 @@ pub(crate) fn apply_verify(session: &mut SessionState, event: &VerifyEvent) {
             session.verify.pass = Some(VerificationPass { back });
         }
         VerifyEvent::Ended { next, feedback } => {
-            let Some(pass) = session.verify.pass.take() else { return };
+            let Some(pass) = session.verify.pass.take() else {
+                return;
+            };
             session.verify.feedback.clone_from(feedback);
             match next {
                 AfterPass::Back => session.phase = *pass.back,
                 AfterPass::Iteration => {
                     session.ending = None;
-                    session.turns.next_prompt = feedback.as_ref().map(|feedback| feedback.text.clone());
+                    session.turns.next_prompt =
+                        feedback.as_ref().map(|feedback| feedback.text.clone());
                     session.phase = Phase::Between;
                 }
             }
@@ -55,7 +69,13 @@ pub(crate) fn apply_verify(session: &mut SessionState, event: &VerifyEvent) {
 }
 
 impl VerificationState {
-    fn work_changed(&mut self, by: WorkChangedBy, files: &[String], unknown: bool, untracked: bool) {
+    fn work_changed(
+        &mut self,
+        by: WorkChangedBy,
+        files: &[String],
+        unknown: bool,
+        untracked: bool,
+    ) {
         self.version += 1;
         self.unknown = unknown;
         self.changed = files.to_vec();
@@ -85,9 +105,21 @@ impl VerificationState {
     }
 
     pub(crate) fn ran(&mut self, check: CheckRef, result: CheckRunResult, reason: Option<String>) {
-        let before = self.checks.iter().position(|run| run.check == check).map(|at| self.checks.remove(at));
-        let accepted = before.and_then(|before| before.accepted).filter(|_| result != CheckRunResult::Passed);
-        self.checks.push(CheckRun { check, result, version: self.version, reason, accepted });
+        let before = self
+            .checks
+            .iter()
+            .position(|run| run.check == check)
+            .map(|at| self.checks.remove(at));
+        let accepted = before
+            .and_then(|before| before.accepted)
+            .filter(|_| result != CheckRunResult::Passed);
+        self.checks.push(CheckRun {
+            check,
+            result,
+            version: self.version,
+            reason,
+            accepted,
+        });
     }
 
     /// A run of a hook at `stop`, in an iteration or in a pass.
@@ -98,8 +130,15 @@ impl VerificationState {
             Verdict::Block | Verdict::Fail if broken => CheckRunResult::Broken,
             Verdict::Block | Verdict::Fail => CheckRunResult::Failed,
         };
-        let reason = finished.judged.as_ref().and_then(|judged| judged.headline.clone());
-        self.ran(CheckRef::new(CheckKind::Hook, &finished.hook), result, reason);
+        let reason = finished
+            .judged
+            .as_ref()
+            .and_then(|judged| judged.headline.clone());
+        self.ran(
+            CheckRef::new(CheckKind::Hook, &finished.hook),
+            result,
+            reason,
+        );
     }
 
     pub(crate) fn accept(&mut self, check: &CheckRef, acceptance: CheckAcceptance) {

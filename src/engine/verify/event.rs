@@ -40,7 +40,8 @@ pub enum VerifyEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         feedback: Option<PassFeedback>,
     },
-    /// Files that agents must not change have changed since the last turn, or creel could not compare them.
+    /// Files that agents must not change have changed since the last turn, or creel could not
+    /// compare them.
     #[serde(rename = "tampering_found")]
     Tampered(ForbiddenChanges),
     /// The checks have judged the turn of a final delivery.
@@ -60,11 +61,19 @@ pub enum AfterPass {
 
 impl VerifyEvent {
     /// The kinds of its records.
-    pub(crate) const KINDS: &'static [&'static str] =
-        &["work_changed", "verification_started", "verification_ended", "tampering_found", "delivery_checked"];
+    pub(crate) const KINDS: &'static [&'static str] = &[
+        "work_changed",
+        "verification_started",
+        "verification_ended",
+        "tampering_found",
+        "delivery_checked",
+    ];
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_zero(count: &usize) -> bool {
     *count == 0
 }

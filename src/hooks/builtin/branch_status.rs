@@ -42,25 +42,40 @@ pub(super) struct BranchStatus {
 #[error("{0}")]
 pub struct SubmitObstacle(String);
 
-/// Whether the hooks before a submit have what they need. Opening a pull request takes a remote, and a program for it.
+/// Whether the hooks before a submit have what they need. Opening a pull request takes a remote,
+/// and a program for it.
 pub async fn can_submit(folder: &Path, plan: &SessionPlan) -> bool {
-    let opens_a_request =
-        |hook: &HookSpec| matches!(&hook.action, HookAction::Builtin(call) if call.name == "create_pr");
-    let enabled = || plan.hooks_or_usual(HookPoint::BeforeSubmit).iter().filter(|hook| hook.enabled);
+    let opens_a_request = |hook: &HookSpec| matches!(&hook.action, HookAction::Builtin(call) if call.name == "create_pr");
+    let enabled = || {
+        plan.hooks_or_usual(HookPoint::BeforeSubmit)
+            .iter()
+            .filter(|hook| hook.enabled)
+    };
     if !enabled().any(opens_a_request) {
         return enabled().next().is_some();
     }
     let runner = undo_rebase::runner_in(folder);
     let has_program = plan.submit.pr_command.is_some() || runner.finds("gh");
-    has_program && runner.git_says(&["remote"]).await.is_ok_and(|remotes| !remotes.trim().is_empty())
+    has_program
+        && runner
+            .git_says(&["remote"])
+            .await
+            .is_ok_and(|remotes| !remotes.trim().is_empty())
 }
 
-/// Why work that is on its base branch cannot be merged. None if it is on a branch of its own, and if something else is
-/// wrong, which the hooks report.
-pub async fn refuse_on_base(folder: &Path, submission: &SubmissionFacts, session: &str) -> Option<SubmitObstacle> {
+/// Why work that is on its base branch cannot be merged. None if it is on a branch of its own, and
+/// if something else is wrong, which the hooks report.
+pub async fn refuse_on_base(
+    folder: &Path,
+    submission: &SubmissionFacts,
+    session: &str,
+) -> Option<SubmitObstacle> {
     let runner = undo_rebase::runner_in(folder);
     let (standing, _) = BranchStatus::find(&runner, submission).await.ok()?;
-    standing.on_its_own_branch(session).err().map(|halt| SubmitObstacle(halt.message))
+    standing
+        .on_its_own_branch(session)
+        .err()
+        .map(|halt| SubmitObstacle(halt.message))
 }
 
 impl BranchStatus {
@@ -74,12 +89,15 @@ impl BranchStatus {
     }
 
     /// For a hook that prints only its result.
-    pub(super) async fn silently(runner: &ProgramRunner, submission: &SubmissionFacts) -> Result<Self, BuiltinError> {
+    pub(super) async fn silently(
+        runner: &ProgramRunner,
+        submission: &SubmissionFacts,
+    ) -> Result<Self, BuiltinError> {
         Ok(Self::find(runner, submission).await?.0)
     }
 
-    /// Fails if an operation is in progress, or if no branch with a commit is checked out. Also returns why the base
-    /// branch was chosen, if the user needs to know.
+    /// Fails if an operation is in progress, or if no branch with a commit is checked out. Also
+    /// returns why the base branch was chosen, if the user needs to know.
     async fn find(
         runner: &ProgramRunner,
         submission: &SubmissionFacts,
@@ -100,13 +118,27 @@ impl BranchStatus {
             ));
         };
         let Some(head) = runner.commit("HEAD").await? else {
-            let message = format!("{} has no commits yet: commit the work first", named(&branch));
-            return Err(BuiltinError::failed(message).repaired_by(commit_prompt(&branch, &runner.changes().await?)));
+            let message = format!(
+                "{} has no commits yet: commit the work first",
+                named(&branch)
+            );
+            return Err(BuiltinError::failed(message)
+                .repaired_by(commit_prompt(&branch, &runner.changes().await?)));
         };
         let remote = remote(runner, submission.remote.as_deref()).await?;
         let wanted = submission.base_branch.as_deref();
-        let BaseBranch { name: base, note } = BaseBranch::find(runner, wanted, remote.as_deref()).await?;
-        Ok((Self { git_dir, branch, head, base, remote }, note))
+        let BaseBranch { name: base, note } =
+            BaseBranch::find(runner, wanted, remote.as_deref()).await?;
+        Ok((
+            Self {
+                git_dir,
+                branch,
+                head,
+                base,
+                remote,
+            },
+            note,
+        ))
     }
 
     /// The base branch as last fetched.
@@ -119,7 +151,10 @@ impl BranchStatus {
 
     /// The base branch for the user: `origin/main`.
     pub(super) fn base_name(&self) -> String {
-        self.remote.as_ref().map_or_else(|| self.base.clone(), |remote| format!("{remote}/{}", self.base))
+        self.remote.as_ref().map_or_else(
+            || self.base.clone(),
+            |remote| format!("{remote}/{}", self.base),
+        )
     }
 
     /// Fails if the work is on the base branch itself.
@@ -142,7 +177,13 @@ impl BranchStatus {
 
     /// Fails if the branch has moved since its review.
     pub(super) fn as_reviewed(&self, submission: &SubmissionFacts) -> Result<(), BuiltinError> {
-        let Some(seen) = submission.reviewed.as_deref().filter(|seen| *seen != self.head) else { return Ok(()) };
+        let Some(seen) = submission
+            .reviewed
+            .as_deref()
+            .filter(|seen| *seen != self.head)
+        else {
+            return Ok(());
+        };
         Err(BuiltinError::failed(format!(
             "{} moved since its review, from {} to {}. If a hook after the review moves it, like `rebase_on_main`, put \
              that hook before the gatekeeper. Otherwise find out what moved it (`git log {}..`). Then try again, so \
@@ -155,17 +196,32 @@ impl BranchStatus {
     }
 
     /// Fetches the base branch if there is a remote, and returns its commit.
-    pub(super) async fn fetch_base(&self, worker: &mut BuiltinRun<'_>) -> Result<String, BuiltinError> {
+    pub(super) async fn fetch_base(
+        &self,
+        worker: &mut BuiltinRun<'_>,
+    ) -> Result<String, BuiltinError> {
         if let Some(remote) = &self.remote {
             let refspec = format!("+refs/heads/{}:{}", self.base, self.base_ref());
-            let ran = worker.show(&git::call(&["fetch", "--no-tags", "--", remote, &refspec])).await?;
+            let ran = worker
+                .show(&git::call(&["fetch", "--no-tags", "--", remote, &refspec]))
+                .await?;
             if !ran.ok() {
-                return Err(BuiltinError::failed(self.why_not_fetched(remote, &ran.stderr)));
+                return Err(BuiltinError::failed(
+                    self.why_not_fetched(remote, &ran.stderr),
+                ));
             }
         }
-        let missing =
-            || format!("the branch {} does not exist: set `base_branch` to one that does", named(&self.base_name()));
-        worker.runner.commit(&self.base_ref()).await?.ok_or_else(|| BuiltinError::failed(missing()))
+        let missing = || {
+            format!(
+                "the branch {} does not exist: set `base_branch` to one that does",
+                named(&self.base_name())
+            )
+        };
+        worker
+            .runner
+            .commit(&self.base_ref())
+            .await?
+            .ok_or_else(|| BuiltinError::failed(missing()))
     }
 
     fn why_not_fetched(&self, remote: &str, stderr: &str) -> String {
@@ -185,13 +241,22 @@ impl BranchStatus {
     }
 
     /// Fails if tracked files have changes, which would be mixed up with the work.
-    pub(super) fn refuse_changes(&self, changes: &UncommittedChanges, what: &str) -> Result<(), BuiltinError> {
+    pub(super) fn refuse_changes(
+        &self,
+        changes: &UncommittedChanges,
+        what: &str,
+    ) -> Result<(), BuiltinError> {
         if changes.tracked.is_empty() {
             return Ok(());
         }
         let message = format!(
             "{} uncommitted changes ({}), so {what}: commit or stash them",
-            counted(changes.tracked.len(), "file") + if changes.tracked.len() == 1 { " has" } else { " have" },
+            counted(changes.tracked.len(), "file")
+                + if changes.tracked.len() == 1 {
+                    " has"
+                } else {
+                    " have"
+                },
             some(&changes.tracked)
         );
         Err(BuiltinError::failed(message).repaired_by(commit_prompt(&self.branch, changes)))
@@ -205,14 +270,28 @@ impl UncommittedChanges {
 
     /// A sentence about uncommitted files, if any.
     pub(super) fn left_out(&self) -> String {
-        let all: Vec<String> = self.tracked.iter().chain(&self.untracked).cloned().collect();
-        if all.is_empty() { String::new() } else { format!("; not committed, so not included: {}", some(&all)) }
+        let all: Vec<String> = self
+            .tracked
+            .iter()
+            .chain(&self.untracked)
+            .cloned()
+            .collect();
+        if all.is_empty() {
+            String::new()
+        } else {
+            format!("; not committed, so not included: {}", some(&all))
+        }
     }
 }
 
 /// The agent's prompt for uncommitted changes.
 pub(super) fn commit_prompt(branch: &str, changes: &UncommittedChanges) -> String {
-    let all: Vec<String> = changes.tracked.iter().chain(&changes.untracked).cloned().collect();
+    let all: Vec<String> = changes
+        .tracked
+        .iter()
+        .chain(&changes.untracked)
+        .cloned()
+        .collect();
     format!(
         "The work on the branch {} cannot be submitted while it is not committed. These files have changes or are \
          new:\n{}1. Look at them with `git status` and `git diff`.\n2. Commit what belongs to the task: `git add -- \
@@ -227,37 +306,53 @@ pub(super) fn commit_prompt(branch: &str, changes: &UncommittedChanges) -> Strin
 async fn followed(runner: &ProgramRunner) -> Result<Option<String>, BuiltinError> {
     let branch = runner.git_says(&["branch", "--show-current"]).await?;
     let key = format!("branch.{}.remote", branch.trim());
-    let said = runner.git_says(&["config", "--default", "", "--get", &key]).await?;
+    let said = runner
+        .git_says(&["config", "--default", "", "--get", &key])
+        .await?;
     Ok(Some(said.trim().to_owned()).filter(|name| !name.is_empty() && !branch.trim().is_empty()))
 }
 
 /// The remote to use. None if the repository has none.
-async fn remote(runner: &ProgramRunner, wanted: Option<&str>) -> Result<Option<String>, BuiltinError> {
+async fn remote(
+    runner: &ProgramRunner,
+    wanted: Option<&str>,
+) -> Result<Option<String>, BuiltinError> {
     let said = runner.git_says(&["remote"]).await?;
     let all: Vec<&str> = said.lines().collect();
-    let names = || all.iter().map(|name| named(name)).collect::<Vec<_>>().join(", ");
+    let names = || {
+        all.iter()
+            .map(|name| named(name))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     if wanted.is_none() && all.len() > 1 {
         let followed = followed(runner).await?;
-        let followed = followed.filter(|name| all.contains(&name.as_str()) && !name.starts_with('-'));
+        let followed =
+            followed.filter(|name| all.contains(&name.as_str()) && !name.starts_with('-'));
         if followed.is_some() {
             return Ok(followed);
         }
     }
     match (wanted, all.as_slice()) {
-        (Some(wanted), _) if all.contains(&wanted) && !wanted.starts_with('-') => Ok(Some(wanted.to_owned())),
+        (Some(wanted), _) if all.contains(&wanted) && !wanted.starts_with('-') => {
+            Ok(Some(wanted.to_owned()))
+        }
         (Some(wanted), []) => Err(BuiltinError::failed(format!(
             "the remote {} does not exist: add it with `git remote add {} URL`",
             named(wanted),
             quoted(wanted)
         ))),
-        (Some(wanted), _) => {
-            Err(BuiltinError::failed(format!("the remote {} does not exist; use one of: {}", named(wanted), names())))
-        }
+        (Some(wanted), _) => Err(BuiltinError::failed(format!(
+            "the remote {} does not exist; use one of: {}",
+            named(wanted),
+            names()
+        ))),
         (None, []) => Ok(None),
         (None, [only]) if !only.starts_with('-') => Ok(Some((*only).to_owned())),
         (None, several) if several.contains(&"origin") => Ok(Some("origin".to_owned())),
-        (None, _) => {
-            Err(BuiltinError::failed(format!("which remote does the work go to? Set `remote` to one of: {}", names())))
-        }
+        (None, _) => Err(BuiltinError::failed(format!(
+            "which remote does the work go to? Set `remote` to one of: {}",
+            names()
+        ))),
     }
 }

@@ -42,7 +42,12 @@ impl<'a> BuiltinRun<'a> {
             cancel: cancel.clone(),
             deadline: (!timeout.is_zero()).then(|| Instant::now() + Duration::from(timeout)),
         };
-        Self { errand, submission, runner, output }
+        Self {
+            errand,
+            submission,
+            runner,
+            output,
+        }
     }
 
     /// Runs a program, and shows its command line and output.
@@ -52,7 +57,10 @@ impl<'a> BuiltinRun<'a> {
     }
 
     /// Runs a program, and shows its output only.
-    pub(super) async fn pass_on(&mut self, call: &ProgramCall) -> Result<ProgramResult, BuiltinError> {
+    pub(super) async fn pass_on(
+        &mut self,
+        call: &ProgramCall,
+    ) -> Result<ProgramResult, BuiltinError> {
         self.runner.run(call, Some(&mut self.output)).await
     }
 
@@ -76,7 +84,8 @@ impl<'a> BuiltinRun<'a> {
             BuiltinStatus::Success | BuiltinStatus::Skip => OutputStream::Stdout,
             BuiltinStatus::Failure => OutputStream::Stderr,
         };
-        self.output.output(stream, format!("{}\n", outcome.message).as_bytes());
+        self.output
+            .output(stream, format!("{}\n", outcome.message).as_bytes());
     }
 
     pub(super) fn into_output(self) -> OutputTee<'a> {

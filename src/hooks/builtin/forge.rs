@@ -1,9 +1,11 @@
 //! Pull requests through `gh`.
 //!
-//! Owns the calls of `gh` and the meaning of its answers. Does not decide when to create or merge a pull request.
+//! Owns the calls of `gh` and the meaning of its answers. Does not decide when to create or merge a
+//! pull request.
 //!
-//! It finds a pull request by its branch in a list, not with `gh pr view BRANCH`: that would treat the branch `12` as
-//! the number of a pull request, and also find those of forks whose branch has the same name.
+//! It finds a pull request by its branch in a list, not with `gh pr view BRANCH`: that would treat
+//! the branch `12` as the number of a pull request, and also find those of forks whose branch has
+//! the same name.
 //!
 //! # Invariants
 //! - A foreign value follows `--option=`, so that it cannot look like an option.
@@ -20,8 +22,7 @@ use crate::hooks::builtin::{
     quoting::{named, quoted},
 };
 
-const FIELDS: &str =
-    "number,url,state,headRefOid,baseRefName,isDraft,body,isCrossRepository,mergeable,reviewDecision,mergeCommit";
+const FIELDS: &str = "number,url,state,headRefOid,baseRefName,isDraft,body,isCrossRepository,mergeable,reviewDecision,mergeCommit";
 
 /// A pull request in the JSON of `gh`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -99,11 +100,22 @@ pub(super) fn call(args: &[&str]) -> ProgramCall {
 }
 
 impl ProgramRunner {
-    /// The pull request of this branch: an open one, otherwise the one that ended with exactly this commit. An open one
-    /// to another branch is an error.
-    pub(super) async fn pull_request(&self, standing: &BranchStatus) -> Result<ForgeLookup, BuiltinError> {
-        let (head, fields) = (format!("--head={}", standing.branch), format!("--json={FIELDS}"));
-        let ran = self.run(&call(&["pr", "list", &head, "--state=all", "--limit=50", &fields]), None).await?;
+    /// The pull request of this branch: an open one, otherwise the one that ended with exactly this
+    /// commit. An open one to another branch is an error.
+    pub(super) async fn pull_request(
+        &self,
+        standing: &BranchStatus,
+    ) -> Result<ForgeLookup, BuiltinError> {
+        let (head, fields) = (
+            format!("--head={}", standing.branch),
+            format!("--json={FIELDS}"),
+        );
+        let ran = self
+            .run(
+                &call(&["pr", "list", &head, "--state=all", "--limit=50", &fields]),
+                None,
+            )
+            .await?;
         if !ran.ok() {
             let strange = ["known GitHub host", "no git remotes found"];
             return Ok(if strange.iter().any(|words| ran.stderr.contains(words)) {
@@ -119,19 +131,37 @@ impl ProgramRunner {
         let ended = || own().filter(fits).find(|pull| pull.head == standing.head);
         match (open().find(fits), open().next()) {
             (None, Some(other)) => Err(elsewhere(standing, other)),
-            (found, _) => Ok(ForgeLookup::Known(found.or_else(ended).cloned().map(Box::new))),
+            (found, _) => Ok(ForgeLookup::Known(
+                found.or_else(ended).cloned().map(Box::new),
+            )),
         }
     }
 
     pub(super) async fn look_at(&self, number: u64) -> Result<PullRequest, BuiltinError> {
         let fields = format!("--json={FIELDS}");
-        let ran = self.run(&call(&["pr", "view", &number.to_string(), &fields]), None).await?;
-        if ran.ok() { read(&ran.stdout, "gh pr view") } else { Err(trouble("gh pr view", &ran)) }
+        let ran = self
+            .run(&call(&["pr", "view", &number.to_string(), &fields]), None)
+            .await?;
+        if ran.ok() {
+            read(&ran.stdout, "gh pr view")
+        } else {
+            Err(trouble("gh pr view", &ran))
+        }
     }
 
     /// The checks of a pull request. An empty list is valid; no answer is an error.
     pub(super) async fn checks(&self, number: u64) -> Result<Vec<PullRequestCheck>, BuiltinError> {
-        let ran = self.run(&call(&["pr", "checks", &number.to_string(), "--json=name,bucket,link"]), None).await?;
+        let ran = self
+            .run(
+                &call(&[
+                    "pr",
+                    "checks",
+                    &number.to_string(),
+                    "--json=name,bucket,link",
+                ]),
+                None,
+            )
+            .await?;
         if ran.stdout.trim_start().starts_with('[') {
             // The list is more precise than the exit code.
             return read(&ran.stdout, "gh pr checks");
@@ -144,7 +174,12 @@ impl ProgramRunner {
 
     /// The repository's default merge method.
     pub(super) async fn merge_method(&self) -> Result<&'static str, BuiltinError> {
-        let ran = self.run(&call(&["repo", "view", "--json=viewerDefaultMergeMethod"]), None).await?;
+        let ran = self
+            .run(
+                &call(&["repo", "view", "--json=viewerDefaultMergeMethod"]),
+                None,
+            )
+            .await?;
         let said: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
         Ok(match said["viewerDefaultMergeMethod"].as_str() {
             Some("SQUASH") => "--squash",
@@ -160,10 +195,13 @@ impl PullRequest {
     }
 }
 
-/// The error for a pull request to another branch. Its checks would be for that branch, and a merge would bring the
-/// work there.
+/// The error for a pull request to another branch. Its checks would be for that branch, and a merge
+/// would bring the work there.
 fn elsewhere(standing: &BranchStatus, pull: &PullRequest) -> BuiltinError {
-    let (to, base) = (named(pull.base.as_deref().unwrap_or_default()), named(&standing.base));
+    let (to, base) = (
+        named(pull.base.as_deref().unwrap_or_default()),
+        named(&standing.base),
+    );
     BuiltinError::failed(format!(
         "{} goes to {to} and the work to {base}: set `base_branch`, or change it with `gh pr edit {} --base {}`",
         pull.url,
@@ -179,12 +217,18 @@ pub(super) fn trouble(what: &str, ran: &ProgramResult) -> BuiltinError {
         () if ran.stderr.contains("unknown flag") => "this `gh` is too old: update it",
         () => "try it by hand",
     };
-    BuiltinError::failed(format!("`{what}` failed (exit {}): {}; {advice}", ran.code, ran.complaint()))
+    BuiltinError::failed(format!(
+        "`{what}` failed (exit {}): {}; {advice}",
+        ran.code,
+        ran.complaint()
+    ))
 }
 
 fn read<T: for<'a> Deserialize<'a>>(text: &str, what: &str) -> Result<T, BuiltinError> {
     serde_json::from_str(text).map_err(|error| {
-        BuiltinError::failed(format!("creel does not understand the answer of `{what}` ({error}): update `gh`"))
+        BuiltinError::failed(format!(
+            "creel does not understand the answer of `{what}` ({error}): update `gh`"
+        ))
     })
 }
 

@@ -23,7 +23,9 @@ use crate::{
     process::{
         git_environment::{QUIET, UNSET},
         output::TailBuffer,
-        run::{self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec, ProgramSpec},
+        run::{
+            self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec, ProgramSpec,
+        },
     },
 };
 
@@ -65,19 +67,36 @@ pub(super) struct ProgramResult {
 impl ProgramCall {
     pub(super) fn new(program: &str, args: &[&str]) -> Self {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        Self { program: program.to_owned(), args, ..Self::default() }
+        Self {
+            program: program.to_owned(),
+            args,
+            ..Self::default()
+        }
     }
 
     /// As the user would type it.
     pub(super) fn line(&self) -> String {
-        let args = self.args.iter().skip(self.unshown).map(|arg| quoting::quoted(arg));
-        std::iter::once(quoting::quoted(&self.program)).chain(args).collect::<Vec<_>>().join(" ")
+        let args = self
+            .args
+            .iter()
+            .skip(self.unshown)
+            .map(|arg| quoting::quoted(arg));
+        std::iter::once(quoting::quoted(&self.program))
+            .chain(args)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// The name for a message: `git fetch`.
     fn name(&self) -> String {
-        let verb = self.args.get(self.unshown).filter(|arg| !arg.starts_with('-'));
-        verb.map_or_else(|| self.program.clone(), |verb| format!("{} {verb}", self.program))
+        let verb = self
+            .args
+            .get(self.unshown)
+            .filter(|arg| !arg.starts_with('-'));
+        verb.map_or_else(
+            || self.program.clone(),
+            |verb| format!("{} {verb}", self.program),
+        )
     }
 }
 
@@ -93,7 +112,11 @@ impl ProgramResult {
 
     /// Why it failed, in a sentence.
     pub(super) fn complaint(&self) -> String {
-        quoting::complaint(if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr })
+        quoting::complaint(if self.stderr.trim().is_empty() {
+            &self.stdout
+        } else {
+            &self.stderr
+        })
     }
 }
 
@@ -101,7 +124,11 @@ impl ProgramRunner {
     /// For cleanup, which must run in any case: it cannot be cancelled and has its own time limit.
     pub(super) fn for_tidying(&self) -> Self {
         let deadline = Some(Instant::now() + TIDYING);
-        Self { cancel: CancellationToken::new(), deadline, ..self.clone() }
+        Self {
+            cancel: CancellationToken::new(),
+            deadline,
+            ..self.clone()
+        }
     }
 
     /// Runs a program without a shell.
@@ -160,14 +187,25 @@ impl ProgramRunner {
     }
 
     pub(super) fn finds(&self, program: &str) -> bool {
-        let given = self.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.into());
+        let given = self
+            .env
+            .iter()
+            .rev()
+            .find(|(name, _)| name == "PATH")
+            .map(|(_, value)| value.into());
         let path = given.or_else(|| env::var_os("PATH")).unwrap_or_default();
-        let runs = |file: PathBuf| file.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+        let runs = |file: PathBuf| {
+            file.metadata()
+                .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+        };
         env::split_paths(OsStr::new(&path)).any(|folder| runs(folder.join(program)))
     }
 
     fn quiet(&self) -> Vec<(String, String)> {
-        let mut env: Vec<_> = QUIET.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut env: Vec<_> = QUIET
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         if env::var_os("SSH_ASKPASS").is_none() {
             env.push(("SSH_ASKPASS".to_owned(), "false".to_owned()));
         }
@@ -176,7 +214,8 @@ impl ProgramRunner {
     }
 
     fn left(&self) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        self.deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -190,12 +229,24 @@ struct ProgramObserver<'a> {
 
 impl<'a> ProgramObserver<'a> {
     fn new(watch: Option<&'a mut dyn ProcessObserver>) -> Self {
-        Self { watch, stdout: Vec::new(), stderr: TailBuffer::new(TAIL), tail: TailBuffer::new(TAIL) }
+        Self {
+            watch,
+            stdout: Vec::new(),
+            stderr: TailBuffer::new(TAIL),
+            tail: TailBuffer::new(TAIL),
+        }
     }
 
     fn ran(self, end: ProcessEnd, name: &str) -> Result<ProgramResult, BuiltinError> {
         let printed = quoting::printed(&self.tail.bytes());
-        let halt = |end, message| Err(BuiltinError { end, message, remediation: None, printed: printed.clone() });
+        let halt = |end, message| {
+            Err(BuiltinError {
+                end,
+                message,
+                remediation: None,
+                printed: printed.clone(),
+            })
+        };
         let code = match end {
             ProcessEnd::Exit(code) => code,
             // Like a shell.
@@ -214,7 +265,8 @@ impl<'a> ProgramObserver<'a> {
 }
 
 impl ProcessObserver for ProgramObserver<'_> {
-    /// A program without an observer is short and is not recorded. creel still finds it by its mark.
+    /// A program without an observer is short and is not recorded. creel still finds it by its
+    /// mark.
     fn started(&mut self, group: ProcessGroup) {
         if let Some(watch) = &mut self.watch {
             watch.started(group);

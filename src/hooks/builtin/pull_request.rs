@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - A branch has one pull request: an existing one is updated, not duplicated.
-//! - Text that people wrote into a pull request stays: only the part between creel's two marks is replaced.
+//! - Text that people wrote into a pull request stays: only the part between creel's two marks is
+//!   replaced.
 
 use std::{io::Write as _, path::PathBuf};
 
@@ -38,24 +39,43 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
     let base = standing.fetch_base(worker).await?;
     let changes = worker.runner.changes().await?;
     let commits = worker.runner.ahead(&base, &standing.head).await?;
-    let nothing =
-        format!("{} has no commits that {} does not have", named(&standing.branch), named(&standing.base_name()));
+    let nothing = format!(
+        "{} has no commits that {} does not have",
+        named(&standing.branch),
+        named(&standing.base_name())
+    );
     if commits == 0 && changes.is_empty() {
-        return Ok(BuiltinSuccess::skip(format!("nothing to submit: {nothing}, and nothing is uncommitted")));
+        return Ok(BuiltinSuccess::skip(format!(
+            "nothing to submit: {nothing}, and nothing is uncommitted"
+        )));
     }
     standing.on_its_own_branch(&worker.errand.job.facts.session)?;
     standing.as_reviewed(worker.submission)?;
     if commits == 0 {
-        let halt = BuiltinError::failed(format!("{nothing}, but there are uncommitted changes: commit them"));
+        let halt = BuiltinError::failed(format!(
+            "{nothing}, but there are uncommitted changes: commit them"
+        ));
         return Err(halt.repaired_by(commit_prompt(&standing.branch, &changes)));
     }
     let text = PullRequestText::of(&worker.runner, worker.submission, &standing, &base).await?;
     let work = format!("{}{}", counted(commits, "commit"), changes.left_out());
-    let done = match worker.submission.pr_command.clone().filter(|line| !line.trim().is_empty()) {
+    let done = match worker
+        .submission
+        .pr_command
+        .clone()
+        .filter(|line| !line.trim().is_empty())
+    {
         Some(line) => by_command(worker, &standing, &remote, &text, &line).await?,
         None => by_gh(worker, &standing, &remote, &text).await?,
     };
-    Ok(if done.skipped { done } else { BuiltinSuccess { message: format!("{}; {work}", done.message), ..done } })
+    Ok(if done.skipped {
+        done
+    } else {
+        BuiltinSuccess {
+            message: format!("{}; {work}", done.message),
+            ..done
+        }
+    })
 }
 
 async fn by_gh(
@@ -72,21 +92,37 @@ async fn by_gh(
     }
     // Check before anything is pushed, so that a missing login is reported first.
     let there = existing(&worker.runner, standing, remote).await?;
-    if let Some(pull) = there.as_ref().filter(|pull| pull.state == PullRequestState::Merged) {
+    if let Some(pull) = there
+        .as_ref()
+        .filter(|pull| pull.state == PullRequestState::Merged)
+    {
         let done = BuiltinSuccess::skip(format!("{} is already merged", pull.url));
-        return Ok(BuiltinSuccess { pull_request: Some(pull.url.clone()), ..done });
+        return Ok(BuiltinSuccess {
+            pull_request: Some(pull.url.clone()),
+            ..done
+        });
     }
     let pushed = push::push(worker, standing, remote).await?;
     if let Some(pull) = there.filter(|pull| pull.state == PullRequestState::Open) {
         return update(worker, text, &pull, &pushed).await;
     }
     let file = write(worker, &text.marked())?;
-    let (title, file) = (format!("--title={}", text.title), format!("--body-file={}", file.display()));
-    let (to, from) = (format!("--base={}", standing.base), format!("--head={}", standing.branch));
-    let ran = worker.show(&forge::call(&["pr", "create", &title, &file, &to, &from])).await?;
+    let (title, file) = (
+        format!("--title={}", text.title),
+        format!("--body-file={}", file.display()),
+    );
+    let (to, from) = (
+        format!("--base={}", standing.base),
+        format!("--head={}", standing.branch),
+    );
+    let ran = worker
+        .show(&forge::call(&["pr", "create", &title, &file, &to, &from]))
+        .await?;
     if ran.ok() {
         let url = forge::address(&ran.stdout);
-        let shown = url.as_deref().unwrap_or("a pull request, but `gh` did not report its address");
+        let shown = url
+            .as_deref()
+            .unwrap_or("a pull request, but `gh` did not report its address");
         return Ok(BuiltinSuccess {
             pull_request: url.clone(),
             ..BuiltinSuccess::success(format!("{pushed}; opened {shown}"))
@@ -94,7 +130,9 @@ async fn by_gh(
     }
     // Another process can have created one in the meantime.
     match existing(&worker.runner, standing, remote).await? {
-        Some(pull) if pull.state == PullRequestState::Open => update(worker, text, &pull, &pushed).await,
+        Some(pull) if pull.state == PullRequestState::Open => {
+            update(worker, text, &pull, &pushed).await
+        }
         Some(_) | None => Err(forge::trouble("gh pr create", &ran).and(&pushed)),
     }
 }
@@ -124,13 +162,24 @@ async fn update(
     let body = replaced(&pull.body, &text.marked());
     if body != pull.body {
         let file = format!("--body-file={}", write(worker, &body)?.display());
-        let ran = worker.show(&forge::call(&["pr", "edit", &pull.number.to_string(), &file])).await?;
+        let ran = worker
+            .show(&forge::call(&[
+                "pr",
+                "edit",
+                &pull.number.to_string(),
+                &file,
+            ]))
+            .await?;
         if !ran.ok() {
-            return Err(forge::trouble("gh pr edit", &ran).and(&format!("{pushed}; the pull request is {}", pull.url)));
+            return Err(forge::trouble("gh pr edit", &ran)
+                .and(&format!("{pushed}; the pull request is {}", pull.url)));
         }
     }
     let done = BuiltinSuccess::success(format!("{pushed}; {} is up to date", pull.url));
-    Ok(BuiltinSuccess { pull_request: Some(pull.url.clone()), ..done })
+    Ok(BuiltinSuccess {
+        pull_request: Some(pull.url.clone()),
+        ..done
+    })
 }
 
 /// Runs the user's own command. It gets everything in variables and prints the URL.
@@ -141,7 +190,8 @@ async fn by_command(
     text: &PullRequestText,
     line: &str,
 ) -> Result<BuiltinSuccess, BuiltinError> {
-    let expanded = template::expand(line).map_err(|error| BuiltinError::failed(format!("`pr_command`: {error}")))?;
+    let expanded = template::expand(line)
+        .map_err(|error| BuiltinError::failed(format!("`pr_command`: {error}")))?;
     let pushed = push::push(worker, standing, remote).await?;
     let file = write(worker, &text.body)?;
     let values = [
@@ -163,7 +213,9 @@ async fn by_command(
         )));
     }
     let url = forge::address(&ran.stdout);
-    let shown = url.as_deref().map_or_else(String::new, |url| format!(": {url}"));
+    let shown = url
+        .as_deref()
+        .map_or_else(String::new, |url| format!(": {url}"));
     Ok(BuiltinSuccess {
         pull_request: url.clone(),
         ..BuiltinSuccess::success(format!("{pushed}; `pr_command` succeeded{shown}"))
@@ -183,18 +235,52 @@ impl PullRequestText {
         standing: &BranchStatus,
         base: &str,
     ) -> Result<Self, BuiltinError> {
-        let subjects =
-            runner.git_says(&["log", "--format=%s", "--reverse", &format!("{base}..{}", standing.head), "--"]).await?;
-        let task = submission.task.as_ref().map_or("", |task| task.content.as_str());
-        let titles = [submission.title.as_str(), task, subjects.lines().last().unwrap_or_default(), &standing.branch];
-        let title = titles.map(quoting::title).into_iter().find(|title| !title.is_empty()).unwrap_or_default();
-        let list = || subjects.lines().map(|subject| format!("- {subject}\n")).collect::<String>();
+        let subjects = runner
+            .git_says(&[
+                "log",
+                "--format=%s",
+                "--reverse",
+                &format!("{base}..{}", standing.head),
+                "--",
+            ])
+            .await?;
+        let task = submission
+            .task
+            .as_ref()
+            .map_or("", |task| task.content.as_str());
+        let titles = [
+            submission.title.as_str(),
+            task,
+            subjects.lines().last().unwrap_or_default(),
+            &standing.branch,
+        ];
+        let title = titles
+            .map(quoting::title)
+            .into_iter()
+            .find(|title| !title.is_empty())
+            .unwrap_or_default();
+        let list = || {
+            subjects
+                .lines()
+                .map(|subject| format!("- {subject}\n"))
+                .collect::<String>()
+        };
         let given = submission.body.trim();
-        let mut body = if given.is_empty() { list().trim_end().to_owned() } else { given.to_owned() };
+        let mut body = if given.is_empty() {
+            list().trim_end().to_owned()
+        } else {
+            given.to_owned()
+        };
         if !submission.reviews.is_empty() {
-            body.push_str(&format!("\n\n## Reviews\n\n{}", submission.reviews.join("\n\n")));
+            body.push_str(&format!(
+                "\n\n## Reviews\n\n{}",
+                submission.reviews.join("\n\n")
+            ));
         }
-        Ok(Self { title, body: limited(body) })
+        Ok(Self {
+            title,
+            body: limited(body),
+        })
     }
 
     fn marked(&self) -> String {
@@ -205,9 +291,13 @@ impl PullRequestText {
 /// Writes the body to a file of the session, readable by the owner only.
 fn write(worker: &BuiltinRun<'_>, body: &str) -> Result<PathBuf, BuiltinError> {
     let (job, place) = (worker.errand.job, worker.errand.place);
-    let path = place.session_dir.join(format!("outputs/run-{}.pull-request.md", job.run));
+    let path = place
+        .session_dir
+        .join(format!("outputs/run-{}.pull-request.md", job.run));
     let written = create(&path).and_then(|mut file| file.write_all(body.as_bytes()));
-    written.map_err(|error| BuiltinError::failed(format!("cannot write {}: {error}", path.display())))?;
+    written.map_err(|error| {
+        BuiltinError::failed(format!("cannot write {}: {error}", path.display()))
+    })?;
     Ok(path)
 }
 
@@ -224,7 +314,9 @@ fn replaced(text: &str, ours: &str) -> String {
     let begin = text.find(MARKS.0);
     let end = text.rfind(MARKS.1).map(|at| at + MARKS.1.len());
     match (begin, end) {
-        (Some(begin), Some(end)) if begin < end => format!("{}{ours}{}", &text[..begin], &text[end..]),
+        (Some(begin), Some(end)) if begin < end => {
+            format!("{}{ours}{}", &text[..begin], &text[end..])
+        }
         _ if text.trim().is_empty() => ours.to_owned(),
         _ => format!("{}\n\n{ours}", text.trim_end()),
     }
@@ -238,14 +330,23 @@ mod tests {
     fn what_people_wrote_stays() {
         let ours = |text: &str| format!("{}\n{text}\n{}", MARKS.0, MARKS.1);
         let before = format!("Please look.\n\n{}\n\nThanks!", ours("old"));
-        assert_eq!(replaced(&before, &ours("new")), format!("Please look.\n\n{}\n\nThanks!", ours("new")));
-        assert_eq!(replaced("theirs\n", &ours("new")), format!("theirs\n\n{}", ours("new")));
+        assert_eq!(
+            replaced(&before, &ours("new")),
+            format!("Please look.\n\n{}\n\nThanks!", ours("new"))
+        );
+        assert_eq!(
+            replaced("theirs\n", &ours("new")),
+            format!("theirs\n\n{}", ours("new"))
+        );
         assert_eq!(replaced(" ", &ours("new")), ours("new"));
     }
 
     #[test]
     fn a_text_that_holds_our_marks_is_replaced_as_a_whole() {
         let ours = |text: &str| format!("{}\n{text}\n{}", MARKS.0, MARKS.1);
-        assert_eq!(replaced(&ours(&format!("a {} b", MARKS.1)), &ours("new")), ours("new"));
+        assert_eq!(
+            replaced(&ours(&format!("a {} b", MARKS.1)), &ours("new")),
+            ours("new")
+        );
     }
 }

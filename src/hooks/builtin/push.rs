@@ -1,8 +1,9 @@
 //! Pushes the branch to the remote.
 //!
 //! # Invariants
-//! - Nothing is forced, with one exception: the branch was rebased here, and the remote has an earlier state of it.
-//!   Then the push names the remote's expected commit, so that a newer one is not lost.
+//! - Nothing is forced, with one exception: the branch was rebased here, and the remote has an
+//!   earlier state of it. Then the push names the remote's expected commit, so that a newer one is
+//!   not lost.
 
 use super::{
     BuiltinError, git,
@@ -24,10 +25,15 @@ pub(super) async fn push(
     standing: &BranchStatus,
     remote: &str,
 ) -> Result<String, BuiltinError> {
-    let (target, branch) = (format!("refs/heads/{}", standing.branch), named(&standing.branch));
+    let (target, branch) = (
+        format!("refs/heads/{}", standing.branch),
+        named(&standing.branch),
+    );
     let tip = tip(&worker.runner, remote, &target).await?;
     let lease = match &tip {
-        Some(tip) if *tip == standing.head => return Ok(format!("{branch} was already on {}", named(remote))),
+        Some(tip) if *tip == standing.head => {
+            return Ok(format!("{branch} was already on {}", named(remote)));
+        }
         Some(tip) if !worker.runner.contains(&standing.head, tip).await? => {
             if !rebased_since(&worker.runner, &target, tip).await? {
                 return Err(diverged(standing, remote, tip));
@@ -44,12 +50,20 @@ pub(super) async fn push(
     if !ran.ok() {
         return Err(refused(standing, remote, &ran));
     }
-    let over = if lease.is_empty() { "" } else { ", replacing its state before the rebase" };
+    let over = if lease.is_empty() {
+        ""
+    } else {
+        ", replacing its state before the rebase"
+    };
     Ok(format!("pushed {branch} to {}{over}", named(remote)))
 }
 
 /// The remote's commit for a branch.
-async fn tip(runner: &ProgramRunner, remote: &str, target: &str) -> Result<Option<String>, BuiltinError> {
+async fn tip(
+    runner: &ProgramRunner,
+    remote: &str,
+    target: &str,
+) -> Result<Option<String>, BuiltinError> {
     let ran = runner.git(&["ls-remote", "--", remote, target]).await?;
     if !ran.ok() {
         return Err(BuiltinError::failed(format!(
@@ -60,15 +74,31 @@ async fn tip(runner: &ProgramRunner, remote: &str, target: &str) -> Result<Optio
         )));
     }
     let mut lines = ran.stdout.lines().filter_map(|line| line.split_once('\t'));
-    Ok(lines.find(|(_, name)| *name == target).map(|(commit, _)| commit.to_owned()))
+    Ok(lines
+        .find(|(_, name)| *name == target)
+        .map(|(commit, _)| commit.to_owned()))
 }
 
 /// Reflog actions that discard no commits. Any other action might.
-const KEEPING: &[&str] = &["commit", "rebase", "pull", "cherry-pick", "merge", "revert", "am"];
+const KEEPING: &[&str] = &[
+    "commit",
+    "rebase",
+    "pull",
+    "cherry-pick",
+    "merge",
+    "revert",
+    "am",
+];
 
 /// Whether the branch was at this commit and was rebased since, without discarding commits.
-async fn rebased_since(runner: &ProgramRunner, target: &str, tip: &str) -> Result<bool, BuiltinError> {
-    let ran = runner.git(&["reflog", "show", "--format=%H %gs", PAST, target, "--"]).await?;
+async fn rebased_since(
+    runner: &ProgramRunner,
+    target: &str,
+    tip: &str,
+) -> Result<bool, BuiltinError> {
+    let ran = runner
+        .git(&["reflog", "show", "--format=%H %gs", PAST, target, "--"])
+        .await?;
     let mut rebased = false;
     for (commit, action) in ran.stdout.lines().filter_map(|line| line.split_once(' ')) {
         if commit == tip {
@@ -86,7 +116,8 @@ async fn rebased_since(runner: &ProgramRunner, target: &str, tip: &str) -> Resul
 }
 
 fn is_rebase(action: &str) -> bool {
-    let by_pull = action.starts_with("pull") && (action.contains(" --rebase") || action.ends_with("(finish)"));
+    let by_pull = action.starts_with("pull")
+        && (action.contains(" --rebase") || action.ends_with("(finish)"));
     by_pull || action.starts_with("rebase") || action.starts_with(undo_rebase::ACTION)
 }
 
@@ -112,14 +143,17 @@ fn diverged(standing: &BranchStatus, remote: &str, tip: &str) -> BuiltinError {
     ))
 }
 
-/// Exit 1 is a refusal, by the remote or by a hook of the repository. Anything else is a problem with the remote
-/// itself.
+/// Exit 1 is a refusal, by the remote or by a hook of the repository. Anything else is a problem
+/// with the remote itself.
 fn refused(standing: &BranchStatus, remote: &str, ran: &ProgramResult) -> BuiltinError {
     let (branch, on) = (named(&standing.branch), named(remote));
     let why = rejection(&ran.stdout).unwrap_or_else(|| ran.complaint());
     let halt = BuiltinError::failed(format!("creel could not push {branch} to {on}: {why}"));
     if ran.code != 1 {
-        return halt.and(&format!("check that `git push {}` works; creel changed nothing", quoted(remote)));
+        return halt.and(&format!(
+            "check that `git push {}` works; creel changed nothing",
+            quoted(remote)
+        ));
     }
     halt.repaired_by(format!(
         "The push of the branch {branch} to {on} was refused: {why}. What was printed:\n\n{}\n\n\

@@ -39,7 +39,11 @@ pub(super) fn short(commit: &str) -> &str {
 
 /// One line of text that a forge accepts as a title.
 pub(super) fn title(text: &str) -> String {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let line = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
     let line: String = line.chars().filter(|c| !c.is_control()).collect();
     shortened(&line, TITLE - 1)
 }
@@ -58,11 +62,23 @@ pub(super) fn complaint(text: &str) -> String {
     let says_why = |line: &&str| !line.is_empty() && !line.starts_with("hint:");
     let lines: Vec<&str> = text.lines().map(str::trim).filter(says_why).collect();
     let last = &lines[lines.len().saturating_sub(3)..];
-    if last.is_empty() { "it gave no reason".into() } else { visible(&last.join(" · ")) }
+    if last.is_empty() {
+        "it gave no reason".into()
+    } else {
+        visible(&last.join(" · "))
+    }
 }
 
 fn visible(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+    text.chars()
+        .flat_map(|c| {
+            if c.is_control() {
+                c.escape_default().collect()
+            } else {
+                vec![c]
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -84,7 +100,10 @@ mod tests {
 
     #[test]
     fn a_title_is_one_line() {
-        assert_eq!(title("\n  Fix the parser\u{7}  \nand more"), "Fix the parser");
+        assert_eq!(
+            title("\n  Fix the parser\u{7}  \nand more"),
+            "Fix the parser"
+        );
         assert_eq!(title("x".repeat(500).as_str()).chars().count(), TITLE);
         assert_eq!(title(" \n "), "");
     }

@@ -28,7 +28,12 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
     }
     standing.on_its_own_branch(&worker.errand.job.facts.session)?;
     standing.refuse_changes(&changes, "it is not rebased")?;
-    if !worker.runner.git(&["merge-base", &base, &standing.head]).await?.ok() {
+    if !worker
+        .runner
+        .git(&["merge-base", &base, &standing.head])
+        .await?
+        .ok()
+    {
         return Err(BuiltinError::failed(format!(
             "{} and {} have no commit in common: check `base_branch`",
             named(&standing.branch),
@@ -47,10 +52,14 @@ async fn nothing_to_do(
     let (branch, base_name) = (named(&standing.branch), named(&standing.base_name()));
     if runner.contains(&standing.head, base).await? {
         let at = short(base);
-        return Ok(Some(BuiltinSuccess::skip(format!("{branch} is up to date with {base_name} ({at})"))));
+        return Ok(Some(BuiltinSuccess::skip(format!(
+            "{branch} is up to date with {base_name} ({at})"
+        ))));
     }
     if runner.ahead(base, &standing.head).await? == 0 && changes.tracked.is_empty() {
-        return Ok(Some(BuiltinSuccess::skip(format!("{branch} has no commits that {base_name} does not have"))));
+        return Ok(Some(BuiltinSuccess::skip(format!(
+            "{branch} has no commits that {base_name} does not have"
+        ))));
     }
     Ok(None)
 }
@@ -61,9 +70,21 @@ async fn rebase(
     base: &str,
 ) -> Result<BuiltinSuccess, BuiltinError> {
     let note = RebaseNote::write(&standing.git_dir, &standing.branch, &standing.head, base)?;
-    worker.runner.env.push(("GIT_REFLOG_ACTION".to_owned(), undo_rebase::ACTION.to_owned()));
-    // Override the user's settings: stashed changes would not come back after a kill, and other branches must stay.
-    let args = ["-c", "rebase.autoStash=false", "-c", "rebase.updateRefs=false", "rebase", "--no-autosquash", base];
+    worker.runner.env.push((
+        "GIT_REFLOG_ACTION".to_owned(),
+        undo_rebase::ACTION.to_owned(),
+    ));
+    // Override the user's settings: stashed changes would not come back after a kill, and other
+    // branches must stay.
+    let args = [
+        "-c",
+        "rebase.autoStash=false",
+        "-c",
+        "rebase.updateRefs=false",
+        "rebase",
+        "--no-autosquash",
+        base,
+    ];
     let mut call = git::call(&args);
     call.unshown += 4;
     let ran = worker.show(&call).await;
@@ -84,22 +105,34 @@ async fn rebase(
     let undone = undo_rebase::put_back(&tidying, &standing.git_dir, &note).await?;
     let halt = match ran {
         Ok(_) if !conflicts.is_empty() => conflict(standing, &conflicts),
-        Ok(ran) => BuiltinError::failed(format!("`git rebase` failed (exit {}): {}", ran.code, ran.complaint())),
+        Ok(ran) => BuiltinError::failed(format!(
+            "`git rebase` failed (exit {}): {}",
+            ran.code,
+            ran.complaint()
+        )),
         Err(halt) => halt,
     };
     Err(match undone {
-        RebaseUndo::Nothing | RebaseUndo::PutBack(_) => {
-            halt.and(&format!("the branch is at {} as before", short(&standing.head)))
-        }
+        RebaseUndo::Nothing | RebaseUndo::PutBack(_) => halt.and(&format!(
+            "the branch is at {} as before",
+            short(&standing.head)
+        )),
         RebaseUndo::Left(why) => halt.and(&why),
     })
 }
 
 fn conflict(standing: &BranchStatus, conflicts: &[String]) -> BuiltinError {
     let (branch, base) = (named(&standing.branch), named(&standing.base_name()));
-    let message = format!("{branch} conflicts with {base} in {}", super::quoting::some(conflicts));
+    let message = format!(
+        "{branch} conflicts with {base} in {}",
+        super::quoting::some(conflicts)
+    );
     let fetch = standing.remote.as_ref().map_or_else(String::new, |remote| {
-        format!("Get the newest state: `git fetch {} {}`.", quoted(remote), quoted(&standing.base))
+        format!(
+            "Get the newest state: `git fetch {} {}`.",
+            quoted(remote),
+            quoted(&standing.base)
+        )
     });
     let steps = [
         fetch,
@@ -112,8 +145,17 @@ fn conflict(standing: &BranchStatus, conflicts: &[String]) -> BuiltinError {
         "Build and test, and commit what this needs.".to_owned(),
         "See with `git status` that no rebase is in progress and that nothing is uncommitted.".to_owned(),
     ];
-    let steps: String = steps.iter().filter(|step| !step.is_empty()).enumerate().map(numbered).collect();
-    let steps = if standing.remote.is_some() { steps } else { steps.replace("from step 3", "from step 2") };
+    let steps: String = steps
+        .iter()
+        .filter(|step| !step.is_empty())
+        .enumerate()
+        .map(numbered)
+        .collect();
+    let steps = if standing.remote.is_some() {
+        steps
+    } else {
+        steps.replace("from step 3", "from step 2")
+    };
     BuiltinError::failed(message).repaired_by(format!(
         "creel could not rebase the branch {branch} onto {base}. These files have conflicts:\n{}creel aborted the \
          rebase, and the branch is as you left it. Rebase it yourself, in this folder:\n{steps}Do not push, do not \

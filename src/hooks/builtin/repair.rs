@@ -1,12 +1,12 @@
-//! Pushes a repair that the agent made between the review and the merge to the pull request, whose checks then run
-//! again.
+//! Pushes a repair that the agent made between the review and the merge to the pull request, whose
+//! checks then run again.
 //!
-//! The engine runs the whole list again after a repair, so gatekeepers have already seen it here. Only the pull request
-//! still shows the earlier commit.
+//! The engine runs the whole list again after a repair, so gatekeepers have already seen it here.
+//! Only the pull request still shows the earlier commit.
 //!
 //! # Invariants
-//! - Only a commit that gatekeepers approved, or that the agent made at this pipeline's request, is pushed. Anything
-//!   else must be submitted.
+//! - Only a commit that gatekeepers approved, or that the agent made at this pipeline's request, is
+//!   pushed. Anything else must be submitted.
 //! - Checks count only after the forge shows the repair: those of the earlier commit do not apply.
 
 use std::time::{Duration, Instant};
@@ -50,8 +50,9 @@ pub(super) async fn bring(
     wait_for_checks(&worker.runner, standing, pull, checks_before).await
 }
 
-/// Waits until the forge shows the repair and all its checks have ended, or one has failed. Shortly before the hook's
-/// timeout it returns the pull request while checks still run, or an error if the forge shows none yet.
+/// Waits until the forge shows the repair and all its checks have ended, or one has failed. Shortly
+/// before the hook's timeout it returns the pull request while checks still run, or an error if the
+/// forge shows none yet.
 async fn wait_for_checks(
     runner: &ProgramRunner,
     standing: &BranchStatus,
@@ -73,7 +74,11 @@ async fn wait_for_checks(
                     return Err(unnoticed(before, standing, "no check on it"));
                 }
                 if !runner.pause(pause).await? {
-                    return if has_begun { Ok(pull) } else { Err(unnoticed(before, standing, "no check on it")) };
+                    return if has_begun {
+                        Ok(pull)
+                    } else {
+                        Err(unnoticed(before, standing, "no check on it"))
+                    };
                 }
             }
             None if is_late || !runner.pause(pause).await? => {

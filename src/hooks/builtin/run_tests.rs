@@ -15,7 +15,12 @@ use crate::{
 const PYTEST_FOUND_NONE: i32 = 5;
 
 pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
-    if let Some(line) = worker.submission.test_command.as_deref().filter(|line| !line.trim().is_empty()) {
+    if let Some(line) = worker
+        .submission
+        .test_command
+        .as_deref()
+        .filter(|line| !line.trim().is_empty())
+    {
         let line = line.to_owned();
         let ran = worker.show_line(&line, Vec::new()).await;
         return judged(worker, &named(&line), ran);
@@ -48,17 +53,25 @@ fn judged(
 ) -> Result<BuiltinSuccess, BuiltinError> {
     let (halt, printed) = match ran {
         Ok(ran) if ran.ok() => return Ok(BuiltinSuccess::success(format!("{name} passed"))),
-        Ok(ran) => (BuiltinError::failed(format!("{name} failed (exit {})", ran.code)), ran.tail),
+        Ok(ran) => (
+            BuiltinError::failed(format!("{name} failed (exit {})", ran.code)),
+            ran.tail,
+        ),
         Err(halt) if halt.end == RunEnd::TimedOut => {
             let limit = worker.errand.job.hook.timeout.0 / 1_000;
             let printed = halt.printed.clone();
-            let message =
-                format!("{name} did not end within {limit} s: a test hangs, or the hook's `timeout` is too short");
+            let message = format!(
+                "{name} did not end within {limit} s: a test hangs, or the hook's `timeout` is too short"
+            );
             (BuiltinError { message, ..halt }, printed)
         }
         Err(halt) => return Err(halt),
     };
-    let all = worker.errand.place.session_dir.join(worker.errand.job.run.output_file());
+    let all = worker
+        .errand
+        .place
+        .session_dir
+        .join(worker.errand.job.run.output_file());
     let prompt = format!(
         "The tests do not pass, so the work cannot be submitted: {}.\n\
          The end of what they printed (all of it: {}):\n\n{}\n\n\
@@ -66,7 +79,11 @@ fn judged(
          make them pass. Do not push.",
         halt.message,
         all.display(),
-        if printed.is_empty() { "(nothing)" } else { &printed }
+        if printed.is_empty() {
+            "(nothing)"
+        } else {
+            &printed
+        }
     );
     Err(halt.repaired_by(prompt))
 }

@@ -1,14 +1,14 @@
 //! Undoes a rebase of creel's that was interrupted.
 //!
-//! Owns the note that marks a rebase as creel's: a file in git's folder, written before the rebase begins and removed
-//! when it ends. Does not begin anything: see [`super::rebase`].
+//! Owns the note that marks a rebase as creel's: a file in git's folder, written before the rebase
+//! begins and removed when it ends. Does not begin anything: see [`super::rebase`].
 //!
-//! Git moves the branch only at the end of a rebase. So aborting an interrupted rebase undoes it, and the branch needs
-//! no backup. The note says where it must be.
+//! Git moves the branch only at the end of a rebase. So aborting an interrupted rebase undoes it,
+//! and the branch needs no backup. The note says where it must be.
 //!
 //! # Invariants
-//! - Only a rebase of the noted branch from the noted commit that git's reflog marks as creel's is undone. A rebase
-//!   that the user began since is not.
+//! - Only a rebase of the noted branch from the noted commit that git's reflog marks as creel's is
+//!   undone. A rebase that the user began since is not.
 //! - A branch is never moved while no rebase is in progress: then the rebase has ended.
 //! - A rebase of another creel that still runs is left alone.
 
@@ -64,8 +64,8 @@ pub(super) enum RebaseUndo {
     Left(String),
 }
 
-/// Undoes the rebase that a killed creel left in this folder, if any, and returns a message about it. The caller must
-/// first have ended that creel's processes.
+/// Undoes the rebase that a killed creel left in this folder, if any, and returns a message about
+/// it. The caller must first have ended that creel's processes.
 pub async fn recover(folder: &Path) -> Option<String> {
     let runner = runner_in(folder);
     // Without git there is nothing to recover.
@@ -96,8 +96,13 @@ pub(super) fn runner_in(folder: &Path) -> ProgramRunner {
 }
 
 /// Undoes the noted rebase of this git folder.
-pub(super) async fn undo(runner: &ProgramRunner, git_dir: &Path) -> Result<RebaseUndo, BuiltinError> {
-    let Some(note) = RebaseNote::read(git_dir) else { return Ok(RebaseUndo::Nothing) };
+pub(super) async fn undo(
+    runner: &ProgramRunner,
+    git_dir: &Path,
+) -> Result<RebaseUndo, BuiltinError> {
+    let Some(note) = RebaseNote::read(git_dir) else {
+        return Ok(RebaseUndo::Nothing);
+    };
     if note.is_anothers() {
         return Ok(RebaseUndo::Left(format!(
             "another creel (process {}) rebases {} here: wait for it",
@@ -115,14 +120,21 @@ pub(super) async fn put_back(
     note: &RebaseNote,
 ) -> Result<RebaseUndo, BuiltinError> {
     unlock(runner, git_dir, note).await?;
-    let Some(state) = STATES.iter().map(|name| git_dir.join(name)).find(|state| state.exists()) else {
+    let Some(state) = STATES
+        .iter()
+        .map(|name| git_dir.join(name))
+        .find(|state| state.exists())
+    else {
         // It has not begun, or has ended.
         RebaseNote::remove(git_dir);
         return Ok(RebaseUndo::Nothing);
     };
     if !note.is_of(&state) || begun_by_another(runner).await? {
         RebaseNote::remove(git_dir);
-        return Ok(RebaseUndo::Left(format!("a rebase that creel did not start is in progress: {}", way_out())));
+        return Ok(RebaseUndo::Left(format!(
+            "a rebase that creel did not start is in progress: {}",
+            way_out()
+        )));
     }
     let aborted = runner.git(&["rebase", "--abort"]).await?;
     if !aborted.ok() {
@@ -130,7 +142,10 @@ pub(super) async fn put_back(
     }
     let branch = runner.branch().await?;
     let commit = runner.commit(&note.reference()).await?;
-    if branch.as_deref() != Some(&note.branch) || commit.as_deref() != Some(&note.commit) || state.exists() {
+    if branch.as_deref() != Some(&note.branch)
+        || commit.as_deref() != Some(&note.commit)
+        || state.exists()
+    {
         return Ok(RebaseUndo::Left(format!(
             "a rebase of {} was interrupted, and creel could not undo it ({}): {}; the work is at commit {}",
             named(&note.branch),
@@ -144,19 +159,44 @@ pub(super) async fn put_back(
     Ok(RebaseUndo::PutBack(note.clone()))
 }
 
-/// Removes files of the other commit that a killed git had already written, because they would block the next rebase.
-/// Nothing is lost: they are empty, or identical to that commit.
-async fn remove_leftovers(runner: &ProgramRunner, git_dir: &Path, note: &RebaseNote) -> Result<(), BuiltinError> {
-    let unknown = runner.git_says(&["ls-files", "--others", "--exclude-standard", "-z", "--", ":/"]).await?;
+/// Removes files of the other commit that a killed git had already written, because they would
+/// block the next rebase. Nothing is lost: they are empty, or identical to that commit.
+async fn remove_leftovers(
+    runner: &ProgramRunner,
+    git_dir: &Path,
+    note: &RebaseNote,
+) -> Result<(), BuiltinError> {
+    let unknown = runner
+        .git_says(&[
+            "ls-files",
+            "--others",
+            "--exclude-standard",
+            "-z",
+            "--",
+            ":/",
+        ])
+        .await?;
     let noted = modified(&git_dir.join(NOTE));
     let young = |name: &&str| !name.is_empty() && modified(&runner.cwd.join(name)) >= noted;
     let unknown: Vec<&str> = unknown.split('\0').filter(young).collect();
     for name in unknown {
         // Relative to this folder, as in the output of `git ls-files`.
-        let there = runner.git(&["rev-parse", "--verify", "--quiet", &format!("{}:./{name}", note.onto)]).await?;
+        let there = runner
+            .git(&[
+                "rev-parse",
+                "--verify",
+                "--quiet",
+                &format!("{}:./{name}", note.onto),
+            ])
+            .await?;
         let path = runner.cwd.join(name);
-        let is_empty = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
-        if there.ok() && (is_empty || runner.git(&["hash-object", "--", name]).await?.answer() == there.answer()) {
+        let is_empty = path
+            .symlink_metadata()
+            .is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
+        if there.ok()
+            && (is_empty
+                || runner.git(&["hash-object", "--", name]).await?.answer() == there.answer())
+        {
             // If it stays, the next rebase reports it.
             let _ = fs::remove_file(path);
         }
@@ -164,16 +204,24 @@ async fn remove_leftovers(runner: &ProgramRunner, git_dir: &Path, note: &RebaseN
     Ok(())
 }
 
-/// Whether the last rebase that moved HEAD is not creel's. A note can outlive its rebase, and the user can begin
-/// another one from the same commit. Git's reflog shows the difference.
+/// Whether the last rebase that moved HEAD is not creel's. A note can outlive its rebase, and the
+/// user can begin another one from the same commit. Git's reflog shows the difference.
 async fn begun_by_another(runner: &ProgramRunner) -> Result<bool, BuiltinError> {
     if runner.branch().await?.is_some() {
         // The rebase has not moved HEAD.
         return Ok(false);
     }
-    let log = runner.git(&["reflog", "show", "--format=%gs", "--max-count=1000", "HEAD"]).await?;
-    let actions = log.stdout.lines().filter_map(|line| line.split_once(':')).map(|(action, _)| action);
-    let begun = actions.map(str::trim).find(|action| action.ends_with("(start)"));
+    let log = runner
+        .git(&["reflog", "show", "--format=%gs", "--max-count=1000", "HEAD"])
+        .await?;
+    let actions = log
+        .stdout
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(action, _)| action);
+    let begun = actions
+        .map(str::trim)
+        .find(|action| action.ends_with("(start)"));
     Ok(begun.is_some_and(|action| !action.starts_with(ACTION)))
 }
 
@@ -181,27 +229,69 @@ fn way_out() -> &'static str {
     "leave it with `git rebase --abort`"
 }
 
-/// Does the work of `git rebase --abort` for a rebase that was interrupted before git had written all that it needs.
-/// Git had not changed files yet, or only to the commit of the base.
-async fn leave_by_hand(runner: &ProgramRunner, state: &Path, note: &RebaseNote) -> Result<(), BuiltinError> {
-    runner.git_says(&["symbolic-ref", "-m", "creel: undo a rebase", "HEAD", &note.reference()]).await?;
-    runner.git_says(&["update-ref", "-m", "creel: undo a rebase", &note.reference(), &note.commit]).await?;
-    runner.git_says(&["reset", "--hard", "--quiet", &note.commit]).await?;
+/// Does the work of `git rebase --abort` for a rebase that was interrupted before git had written
+/// all that it needs. Git had not changed files yet, or only to the commit of the base.
+async fn leave_by_hand(
+    runner: &ProgramRunner,
+    state: &Path,
+    note: &RebaseNote,
+) -> Result<(), BuiltinError> {
+    runner
+        .git_says(&[
+            "symbolic-ref",
+            "-m",
+            "creel: undo a rebase",
+            "HEAD",
+            &note.reference(),
+        ])
+        .await?;
+    runner
+        .git_says(&[
+            "update-ref",
+            "-m",
+            "creel: undo a rebase",
+            &note.reference(),
+            &note.commit,
+        ])
+        .await?;
+    runner
+        .git_says(&["reset", "--hard", "--quiet", &note.commit])
+        .await?;
     fs::remove_dir_all(state).map_err(|error| {
-        BuiltinError::failed(format!("cannot remove {} ({error}): remove it by hand", quoted(&state.to_string_lossy())))
+        BuiltinError::failed(format!(
+            "cannot remove {} ({error}): remove it by hand",
+            quoted(&state.to_string_lossy())
+        ))
     })
 }
 
-/// Removes the locks of a killed git. A lock counts as such if it is younger than the note and exists longer than any
-/// git process needs.
-async fn unlock(runner: &ProgramRunner, git_dir: &Path, note: &RebaseNote) -> Result<(), BuiltinError> {
+/// Removes the locks of a killed git. A lock counts as such if it is younger than the note and
+/// exists longer than any git process needs.
+async fn unlock(
+    runner: &ProgramRunner,
+    git_dir: &Path,
+    note: &RebaseNote,
+) -> Result<(), BuiltinError> {
     let noted = modified(&git_dir.join(NOTE));
-    let common = runner.cwd.join(runner.git_says(&["rev-parse", "--git-common-dir"]).await?);
+    let common = runner
+        .cwd
+        .join(runner.git_says(&["rev-parse", "--git-common-dir"]).await?);
     let of_branch = common.join(format!("{}.lock", note.reference()));
-    let files = fs::read_dir(git_dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_lock = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "lock");
-    let locks = files.chain([of_branch, common.join("packed-refs.lock")]).filter(is_lock);
-    let locks: Vec<PathBuf> = locks.filter(|lock| modified(lock).is_some_and(|at| Some(at) >= noted)).collect();
+    let files = fs::read_dir(git_dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let is_lock = |path: &PathBuf| {
+        path.extension()
+            .is_some_and(|extension| extension == "lock")
+    };
+    let locks = files
+        .chain([of_branch, common.join("packed-refs.lock")])
+        .filter(is_lock);
+    let locks: Vec<PathBuf> = locks
+        .filter(|lock| modified(lock).is_some_and(|at| Some(at) >= noted))
+        .collect();
     let deadline = tokio::time::Instant::now() + LOCK_PATIENCE;
     while locks.iter().any(|lock| lock.exists()) {
         if tokio::time::Instant::now() >= deadline {
@@ -217,18 +307,34 @@ async fn unlock(runner: &ProgramRunner, git_dir: &Path, note: &RebaseNote) -> Re
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
-    path.metadata().and_then(|metadata| metadata.modified()).ok()
+    path.metadata()
+        .and_then(|metadata| metadata.modified())
+        .ok()
 }
 
 impl RebaseNote {
     /// Saves the position of a branch before its rebase.
-    pub(super) fn write(git_dir: &Path, branch: &str, commit: &str, onto: &str) -> Result<Self, BuiltinError> {
+    pub(super) fn write(
+        git_dir: &Path,
+        branch: &str,
+        commit: &str,
+        onto: &str,
+    ) -> Result<Self, BuiltinError> {
         let own = ProcessGroup::led_by(own_pid());
         let (branch, commit, onto) = (branch.to_owned(), commit.to_owned(), onto.to_owned());
-        let note = Self { branch, commit, onto, pid: own.pid, started: own.start };
+        let note = Self {
+            branch,
+            commit,
+            onto,
+            pid: own.pid,
+            started: own.start,
+        };
         let written = note.try_write(git_dir);
         written.map_err(|error| {
-            BuiltinError::failed(format!("cannot write in git's folder {} ({error})", git_dir.display()))
+            BuiltinError::failed(format!(
+                "cannot write in git's folder {} ({error})",
+                git_dir.display()
+            ))
         })?;
         Ok(note)
     }
@@ -266,8 +372,8 @@ impl RebaseNote {
         }
     }
 
-    /// Whether this is the noted rebase. Git stores the branch and its commit. If it had not stored them yet, no other
-    /// rebase can have begun since.
+    /// Whether this is the noted rebase. Git stores the branch and its commit. If it had not stored
+    /// them yet, no other rebase can have begun since.
     fn is_of(&self, state: &Path) -> bool {
         let says = |file: &str, expected: &str| match fs::read_to_string(state.join(file)) {
             Ok(text) => text.is_empty() || text.trim_end_matches('\n') == expected,

@@ -19,9 +19,16 @@ const READ_MAX: u64 = 64 << 20;
 const NOISE: f64 = 1e-9;
 
 /// Whether a report has enough coverage.
-pub(super) fn judge(file: &str, format: CoverageFormat, minimum: f64, premises: &ProjectDir) -> RuleFinding {
+pub(super) fn judge(
+    file: &str,
+    format: CoverageFormat,
+    minimum: f64,
+    premises: &ProjectDir,
+) -> RuleFinding {
     let write_it = "run the tests so that they write it";
-    let bytes = premises.read(Path::new(file), READ_MAX).map_err(|why| barred(file, &why, write_it))?;
+    let bytes = premises
+        .read(Path::new(file), READ_MAX)
+        .map_err(|why| barred(file, &why, write_it))?;
     let (name, read) = match format {
         CoverageFormat::Lcov => ("lcov", lcov::percent(&bytes)),
         CoverageFormat::Cobertura => ("cobertura", cobertura::percent(&bytes)),
@@ -58,7 +65,11 @@ fn share(hit: u64, found: u64) -> Result<f64, CoverageError> {
 
 /// Checks that a percentage is valid.
 fn sound(percent: f64) -> Result<f64, CoverageError> {
-    if (0.0..=100.0).contains(&percent) { Ok(percent) } else { Err(CoverageError::BadPercent(percent)) }
+    if (0.0..=100.0).contains(&percent) {
+        Ok(percent)
+    } else {
+        Err(CoverageError::BadPercent(percent))
+    }
 }
 
 /// Why a file is no coverage report.
@@ -87,7 +98,9 @@ enum CoverageError {
     NotANumber { key: String, value: String },
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    #[error("it contains neither `total.lines` nor `data[0].totals.lines` nor `totals.percent_covered`")]
+    #[error(
+        "it contains neither `total.lines` nor `data[0].totals.lines` nor `totals.percent_covered`"
+    )]
     NoTotals,
     #[error("its totals report no share of lines")]
     NoShare,
@@ -111,16 +124,26 @@ mod tests {
     fn a_report_is_measured_against_the_minimum() {
         let folder = tempfile::tempdir().expect("a folder");
         let premises = ProjectDir::new(folder.path());
-        fs::write(folder.path().join("a.info"), "SF:a\nLF:1000\nLH:714\nend_of_record\n").expect("a file");
+        fs::write(
+            folder.path().join("a.info"),
+            "SF:a\nLF:1000\nLH:714\nend_of_record\n",
+        )
+        .expect("a file");
         let judged = |file, format, minimum| judge(file, format, minimum, &premises);
-        assert_eq!(judged("a.info", CoverageFormat::Lcov, 80.0), Err("coverage 71.4 % is below 80 % (a.info)".into()));
+        assert_eq!(
+            judged("a.info", CoverageFormat::Lcov, 80.0),
+            Err("coverage 71.4 % is below 80 % (a.info)".into())
+        );
         assert_eq!(
             judged("a.info", CoverageFormat::Lcov, 71.4),
             Ok("coverage 71.4 % (at least 71.4 %, a.info)".into())
         );
         assert_eq!(
             judged("b.info", CoverageFormat::Lcov, 80.0),
-            Err("b.info is missing: run the tests so that they write it, or correct the rule".into())
+            Err(
+                "b.info is missing: run the tests so that they write it, or correct the rule"
+                    .into()
+            )
         );
         assert_eq!(
             judged("a.info", CoverageFormat::Cobertura, 80.0),

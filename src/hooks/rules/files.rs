@@ -13,14 +13,20 @@ const NAMED: usize = 20;
 
 /// Whether enough of the files exist. A folder counts too.
 pub(super) fn judge(files: &[String], need: FileRequirement, premises: &ProjectDir) -> RuleFinding {
-    let missing: Vec<String> = files.iter().filter_map(|file| absence(file, premises)).collect();
+    let missing: Vec<String> = files
+        .iter()
+        .filter_map(|file| absence(file, premises))
+        .collect();
     let there = files.len() - missing.len();
     let all = format!("{there} of {} exist", files.len());
     match need {
         FileRequirement::All if missing.is_empty() => Ok(all),
         FileRequirement::All => Err(format!("missing: {} ({all})", some_names(&missing, NAMED))),
         FileRequirement::Any if there > 0 => Ok(all),
-        FileRequirement::Any => Err(format!("one of these files must exist: {}", some_names(&missing, NAMED))),
+        FileRequirement::Any => Err(format!(
+            "one of these files must exist: {}",
+            some_names(&missing, NAMED)
+        )),
     }
 }
 

@@ -33,21 +33,35 @@ pub(super) fn text<'a>(
 }
 
 /// Whether the text contains the pattern if `must_match`, or does not contain it otherwise.
-pub(super) fn judge(pattern: &str, text: &str, target: &PatternTarget, must_match: bool) -> RuleFinding {
-    let regex =
-        Regex::new(pattern).map_err(|_| format!("{} is not a regular expression: correct the rule", shown(pattern)))?;
+pub(super) fn judge(
+    pattern: &str,
+    text: &str,
+    target: &PatternTarget,
+    must_match: bool,
+) -> RuleFinding {
+    let regex = Regex::new(pattern).map_err(|_| {
+        format!(
+            "{} is not a regular expression: correct the rule",
+            shown(pattern)
+        )
+    })?;
     let place = match target {
         PatternTarget::AgentOutput => "the last message".to_owned(),
         PatternTarget::File(file) => shown(file),
     };
     let wanted = shown(pattern);
     match (regex.find(text), must_match) {
-        (Some(found), true) => Ok(format!("{place}, line {}: matches {wanted}", line_of(text, found.start()))),
+        (Some(found), true) => Ok(format!(
+            "{place}, line {}: matches {wanted}",
+            line_of(text, found.start())
+        )),
         (None, true) => Err(format!("{place}: nothing matches {wanted}")),
         (None, false) => Ok(format!("{place}: nothing matches {wanted}, as required")),
         (Some(found), false) => {
             let (line, what) = (line_of(text, found.start()), around(text, found.start()));
-            Err(format!("{place}, line {line}: matches {wanted}, which must not match: {what}"))
+            Err(format!(
+                "{place}, line {line}: matches {wanted}, which must not match: {what}"
+            ))
         }
     }
 }
@@ -60,6 +74,10 @@ fn line_of(text: &str, at: usize) -> usize {
 fn around(text: &str, at: usize) -> String {
     let start = text[..at].rfind('\n').map_or(0, |i| i + 1);
     // In a very long line, as in minified files, start at the match.
-    let start = if at - start > super::NAME_SHOWN / 2 { at } else { start };
+    let start = if at - start > super::NAME_SHOWN / 2 {
+        at
+    } else {
+        start
+    };
     shown(text[start..].lines().next().unwrap_or_default())
 }

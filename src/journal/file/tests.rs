@@ -9,7 +9,9 @@ use crate::{
 };
 
 /// A session with a record, whose folder was then moved away: creel cannot sync it any more.
-fn moved(open: impl FnOnce(&SessionDir) -> Journal) -> (tempfile::TempDir, Journal, std::path::PathBuf) {
+fn moved(
+    open: impl FnOnce(&SessionDir) -> Journal,
+) -> (tempfile::TempDir, Journal, std::path::PathBuf) {
     let project = tempfile::tempdir().expect("a folder");
     let folder = SessionsDir::of(project.path()).folder("s");
     let journal = open(&folder);
@@ -20,7 +22,9 @@ fn moved(open: impl FnOnce(&SessionDir) -> Journal) -> (tempfile::TempDir, Journ
 
 fn with_record(folder: &SessionDir) -> Journal {
     let mut journal = Journal::create(folder).expect("a journal");
-    journal.append(UnixTime(1), vec![Event::warning("a record".to_owned())]).expect("space");
+    journal
+        .append(UnixTime(1), vec![Event::warning("a record".to_owned())])
+        .expect("space");
     journal
 }
 
@@ -29,7 +33,10 @@ fn a_new_journal_that_cannot_be_synced_has_no_records() {
     let (_project, mut journal, file) = moved(with_record);
     assert!(fs::metadata(&file).expect("a file").len() > 0);
     let error = journal.sync_beginning().expect_err("its folder is gone");
-    assert!(matches!(error, JournalError::Io { doing: "sync", .. }), "{error}");
+    assert!(
+        matches!(error, JournalError::Io { doing: "sync", .. }),
+        "{error}"
+    );
     assert_eq!(fs::metadata(&file).expect("a file").len(), 0);
 }
 
@@ -53,6 +60,8 @@ fn a_journal_that_is_truncated_in_the_middle_of_an_append_is_damaged() {
     fs::write(folder.journal(), "").expect("a file");
     journal.mark_written(0);
     assert_eq!(journal.take_damage(), Some(JournalDamage::Truncated));
-    journal.append(UnixTime(1), vec![Event::warning("another".to_owned())]).expect("space");
+    journal
+        .append(UnixTime(1), vec![Event::warning("another".to_owned())])
+        .expect("space");
     assert_eq!(journal.take_damage(), None, "it is reported once");
 }

@@ -39,11 +39,18 @@ fn record(line: &str) -> Record {
 
 /// A journal that is long enough, written record by record.
 fn recorded(journal: &mut Journal, state: &mut Option<SessionState>, events: Vec<Event>) {
-    for written in journal.append(crate::engine::time::UnixTime(1_000), events).expect("space") {
+    for written in journal
+        .append(crate::engine::time::UnixTime(1_000), events)
+        .expect("space")
+    {
         match (&mut *state, &written.event) {
             (Some(state), event) => state.apply(written.at, event),
             (None, Event::Session(SessionEvent::Started(began))) => {
-                *state = Some(SessionState::new(&written.session, (**began).clone(), written.at));
+                *state = Some(SessionState::new(
+                    &written.session,
+                    (**began).clone(),
+                    written.at,
+                ));
             }
             (None, _) => panic!("a journal begins with its session"),
         }
@@ -51,7 +58,9 @@ fn recorded(journal: &mut Journal, state: &mut Option<SessionState>, events: Vec
 }
 
 fn padding(times: usize) -> Vec<Event> {
-    (0..times).map(|n| Event::warning(format!("{n} {}", "-".repeat(1_000)))).collect()
+    (0..times)
+        .map(|n| Event::warning(format!("{n} {}", "-".repeat(1_000))))
+        .collect()
 }
 
 impl Session {
@@ -65,10 +74,17 @@ impl Session {
         let folder = SessionsDir::of(project.path()).folder("s");
         let mut journal = Journal::create(&folder).expect("a journal");
         let mut state = None;
-        recorded(&mut journal, &mut state, FIXTURE.lines().map(|line| record(line).event).collect());
+        recorded(
+            &mut journal,
+            &mut state,
+            FIXTURE.lines().map(|line| record(line).event).collect(),
+        );
         recorded(&mut journal, &mut state, padding(warnings));
         journal.finish(&state.expect("it has begun"));
-        Self { _project: project, folder }
+        Self {
+            _project: project,
+            folder,
+        }
     }
 
     fn journal(&self) -> PathBuf {
@@ -79,9 +95,13 @@ impl Session {
         fold_whole(&self.journal()).expect("a journal")
     }
 
-    /// Overwrites the journal, as late as the file system needs to show it: some count time in steps of milliseconds.
+    /// Overwrites the journal, as late as the file system needs to show it: some count time in
+    /// steps of milliseconds.
     fn edit(&self, at: u64, text: &str) {
-        let mut file = OpenOptions::new().write(true).open(self.journal()).expect("a journal");
+        let mut file = OpenOptions::new()
+            .write(true)
+            .open(self.journal())
+            .expect("a journal");
         let before = JournalFileStamp::of(&file);
         while JournalFileStamp::of(&file) == before {
             file.seek(SeekFrom::Start(at)).expect("a place");
@@ -98,7 +118,11 @@ impl Session {
         fs::copy(self.journal(), &copy).expect("a copy");
         let plain = fold_whole(&copy).expect("a journal");
         assert!(plain.snapshot.is_none());
-        assert_eq!((folded.state, folded.seq, folded.prompts), (plain.state, plain.seq, plain.prompts), "{what}");
+        assert_eq!(
+            (folded.state, folded.seq, folded.prompts),
+            (plain.state, plain.seq, plain.prompts),
+            "{what}"
+        );
     }
 }
 
@@ -114,7 +138,9 @@ fn a_snapshot_is_used_and_changes_nothing() {
     session.is_folded_as_without(true, "at the end");
     let mut opened = Journal::open(&session.folder).expect("a journal");
     let mut journal = opened.journal.take_up().expect("a journal");
-    let written = journal.append(crate::engine::time::UnixTime(2_000), padding(3)).expect("space");
+    let written = journal
+        .append(crate::engine::time::UnixTime(2_000), padding(3))
+        .expect("space");
     for record in &written {
         opened.state.apply(record.at, &record.event);
     }
@@ -129,7 +155,9 @@ fn a_snapshot_is_used_and_changes_nothing() {
 fn a_snapshot_that_does_not_match_is_ignored() {
     let other = Session::with_warnings(201);
     let cases: [Mismatch<'_>; 14] = [
-        ("an edited record in the middle", &|session| session.edit(middle(session), "=")),
+        ("an edited record in the middle", &|session| {
+            session.edit(middle(session), "=");
+        }),
         ("an appended record", &|session| {
             let next = session.folded().seq + 1;
             let line = record(FIXTURE.lines().last().expect("a line"));
@@ -139,13 +167,21 @@ fn a_snapshot_that_does_not_match_is_ignored() {
         ("a record that was cut off", &|session| {
             let text = fs::read_to_string(session.journal()).expect("a journal");
             let end = text.trim_end().rfind('\n').expect("lines") as u64 + 1;
-            OpenOptions::new().write(true).open(session.journal()).and_then(|file| file.set_len(end)).expect("cut");
+            OpenOptions::new()
+                .write(true)
+                .open(session.journal())
+                .and_then(|file| file.set_len(end))
+                .expect("cut");
         }),
         ("a replaced journal", &|session| {
             let copy = session.folder.path.join("copy");
-            fs::copy(session.journal(), &copy).and_then(|_| fs::rename(&copy, session.journal())).expect("a copy");
+            fs::copy(session.journal(), &copy)
+                .and_then(|_| fs::rename(&copy, session.journal()))
+                .expect("a copy");
         }),
-        ("an empty snapshot", &|session| fs::write(snapshot_file(&session.journal()), "").expect("space")),
+        ("an empty snapshot", &|session| {
+            fs::write(snapshot_file(&session.journal()), "").expect("space");
+        }),
         ("a torn snapshot", &|session| {
             let path = snapshot_file(&session.journal());
             let text = fs::read_to_string(&path).expect("a snapshot");
@@ -158,22 +194,35 @@ fn a_snapshot_that_does_not_match_is_ignored() {
             fs::write(&path, text.replace("\"name\":\"s\"", "\"name\":\"t\"")).expect("space");
         }),
         ("a snapshot of another session", &|session| {
-            fs::copy(snapshot_file(&other.journal()), snapshot_file(&session.journal())).expect("a copy");
+            fs::copy(
+                snapshot_file(&other.journal()),
+                snapshot_file(&session.journal()),
+            )
+            .expect("a copy");
         }),
         ("both files of another session", &|session| {
             for path in [snapshot_file, stamp_file] {
                 fs::copy(path(&other.journal()), path(&session.journal())).expect("a copy");
             }
         }),
-        ("no stamp", &|session| fs::remove_file(stamp_file(&session.journal())).expect("a stamp")),
+        ("no stamp", &|session| {
+            fs::remove_file(stamp_file(&session.journal())).expect("a stamp");
+        }),
         ("an old stamp", &|session| {
             let stamp = fs::read(stamp_file(&session.journal())).expect("a stamp");
-            let journal = Journal::open(&session.folder).and_then(|opened| opened.journal.take_up());
-            journal.expect("a journal").append(crate::engine::time::UnixTime(2_000), padding(1)).expect("space");
+            let journal =
+                Journal::open(&session.folder).and_then(|opened| opened.journal.take_up());
+            journal
+                .expect("a journal")
+                .append(crate::engine::time::UnixTime(2_000), padding(1))
+                .expect("space");
             fs::write(stamp_file(&session.journal()), stamp).expect("space");
         }),
         ("another key", &|session| {
-            let (path, file) = (snapshot_file(&session.journal()), File::open(session.journal()).expect("a journal"));
+            let (path, file) = (
+                snapshot_file(&session.journal()),
+                File::open(session.journal()).expect("a journal"),
+            );
             let text = fs::read_to_string(&path).expect("a snapshot");
             let key = SnapshotKey::new([7; 32]);
             let sealed = text.split_once('\n').expect("a seal").1;
@@ -182,8 +231,12 @@ fn a_snapshot_that_does_not_match_is_ignored() {
             let now = JournalFileStamp::of(&file).expect("metadata");
             fs::write(stamp_file(&session.journal()), stamp(&key, &seal, &now)).expect("space");
         }),
-        ("another build", &|session| resealed(session, build().expect("a program"), "0.0.0")),
-        ("another format", &|session| resealed(session, "{\"format\":1,", "{\"format\":2,")),
+        ("another build", &|session| {
+            resealed(session, build().expect("a program"), "0.0.0");
+        }),
+        ("another format", &|session| {
+            resealed(session, "{\"format\":1,", "{\"format\":2,");
+        }),
     ];
     for (what, change) in cases {
         let session = Session::new();
@@ -202,7 +255,8 @@ fn resealed(session: &Session, from: &str, to: &str) {
     let key = SnapshotKey::existing().expect("a key");
     let seal = key.seal(sealed.as_bytes());
     fs::write(&path, format!("{seal}\n{sealed}")).expect("space");
-    let now = JournalFileStamp::of(&File::open(session.journal()).expect("a journal")).expect("metadata");
+    let now =
+        JournalFileStamp::of(&File::open(session.journal()).expect("a journal")).expect("metadata");
     fs::write(stamp_file(&session.journal()), stamp(key, &seal, &now)).expect("space");
 }
 
@@ -218,25 +272,37 @@ fn a_session_resumed_past_an_edit_does_not_bring_the_old_snapshot_back() {
     for (content, path) in &old {
         fs::write(path, content).expect("space");
     }
-    journal.expect("a journal").append(crate::engine::time::UnixTime(2_000), padding(1)).expect("space");
+    journal
+        .expect("a journal")
+        .append(crate::engine::time::UnixTime(2_000), padding(1))
+        .expect("space");
     session.is_folded_as_without(false, "the old snapshot of an edited journal");
 }
 
 #[test]
 fn a_running_session_whose_journal_was_touched_stamps_no_snapshot() {
     let session = Session::new();
-    let mut journal = Journal::open(&session.folder).and_then(|opened| opened.journal.take_up()).expect("a journal");
+    let mut journal = Journal::open(&session.folder)
+        .and_then(|opened| opened.journal.take_up())
+        .expect("a journal");
     session.edit(middle(&session), "=");
-    journal.append(crate::engine::time::UnixTime(2_000), padding(1)).expect("space");
+    journal
+        .append(crate::engine::time::UnixTime(2_000), padding(1))
+        .expect("space");
     session.is_folded_as_without(false, "a journal that was edited while it ran");
 }
 
 #[test]
 fn links_in_place_of_a_snapshot_are_not_followed() {
     let session = Session::new();
-    for path in [snapshot_file(&session.journal()), stamp_file(&session.journal())] {
+    for path in [
+        snapshot_file(&session.journal()),
+        stamp_file(&session.journal()),
+    ] {
         let elsewhere = session.folder.path.join("elsewhere");
-        fs::rename(&path, &elsewhere).and_then(|()| std::os::unix::fs::symlink(&elsewhere, &path)).expect("a link");
+        fs::rename(&path, &elsewhere)
+            .and_then(|()| std::os::unix::fs::symlink(&elsewhere, &path))
+            .expect("a link");
         session.is_folded_as_without(false, "a link");
         fs::rename(&elsewhere, &path).expect("the file again");
     }

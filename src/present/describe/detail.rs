@@ -27,38 +27,64 @@ pub enum DetailKind {
 
 impl DetailText {
     pub fn words(text: impl Into<String>) -> Self {
-        Self { kind: DetailKind::Words, text: text.into() }
+        Self {
+            kind: DetailKind::Words,
+            text: text.into(),
+        }
     }
 }
 
-/// The texts under the line of an event. They depend on the event alone, so that the stream can load them again.
+/// The texts under the line of an event. They depend on the event alone, so that the stream can
+/// load them again.
 pub fn details(event: &Event) -> Vec<DetailText> {
     let texts = if let Event::Turn(event) = event {
         turn(event)
     } else if let Event::Hook(HookEvent::Finished(finished)) = event {
-        vec![DetailText { kind: DetailKind::Output, text: output(finished) }]
-    } else if let Event::Gate(GateEvent::Opened { tasks, .. } | GateEvent::ProposalEdited { tasks, .. }) = event {
+        vec![DetailText {
+            kind: DetailKind::Output,
+            text: output(finished),
+        }]
+    } else if let Event::Gate(
+        GateEvent::Opened { tasks, .. } | GateEvent::ProposalEdited { tasks, .. },
+    ) = event
+    {
         vec![DetailText::words(tree(tasks))]
     } else if let Event::Session(SessionEvent::Warning { text }) = event {
         rest(text)
     } else {
         Vec::new()
     };
-    texts.into_iter().filter(|part| !part.text.trim().is_empty()).collect()
+    texts
+        .into_iter()
+        .filter(|part| !part.text.trim().is_empty())
+        .collect()
 }
 
 fn turn(event: &TurnEvent) -> Vec<DetailText> {
     match event {
         TurnEvent::PromptSent(prompt) => vec![DetailText::words(&prompt.text)],
-        TurnEvent::AgentSaid { text, .. } | TurnEvent::AgentThought { text, .. } => vec![DetailText::words(text)],
-        TurnEvent::ToolCalled { tool, .. } | TurnEvent::ToolUpdated { tool, .. } => tool_texts(tool),
+        TurnEvent::AgentSaid { text, .. } | TurnEvent::AgentThought { text, .. } => {
+            vec![DetailText::words(text)]
+        }
+        TurnEvent::ToolCalled { tool, .. } | TurnEvent::ToolUpdated { tool, .. } => {
+            tool_texts(tool)
+        }
         TurnEvent::PermissionAsked { ask, .. } => tool_texts(&ask.tool),
         TurnEvent::AgentPlanned { entries, .. } => {
-            let text = entries.iter().map(tool_calls::plan_entry).collect::<Vec<_>>().join("\n");
-            vec![DetailText { kind: DetailKind::Plan, text }]
+            let text = entries
+                .iter()
+                .map(tool_calls::plan_entry)
+                .collect::<Vec<_>>()
+                .join("\n");
+            vec![DetailText {
+                kind: DetailKind::Plan,
+                text,
+            }]
         }
         TurnEvent::AgentNoted { text, .. } | TurnEvent::Failed { error: text, .. } => rest(text),
-        TurnEvent::AgentUsed { .. } | TurnEvent::ConversationOpened { .. } | TurnEvent::Ended { .. } => Vec::new(),
+        TurnEvent::AgentUsed { .. }
+        | TurnEvent::ConversationOpened { .. }
+        | TurnEvent::Ended { .. } => Vec::new(),
     }
 }
 
@@ -67,15 +93,23 @@ fn tool_texts(call: &ToolCall) -> Vec<DetailText> {
     let part = |kind, text: Option<String>| text.map(|text| DetailText { kind, text });
     let texts = [
         part(DetailKind::Change, call.diff.clone()),
-        part(DetailKind::Arguments, call.input.as_deref().map(tool_calls::arguments)),
+        part(
+            DetailKind::Arguments,
+            call.input.as_deref().map(tool_calls::arguments),
+        ),
         part(DetailKind::Output, call.output.clone()),
     ];
     texts.into_iter().flatten().collect()
 }
 
 fn output(finished: &HookFinished) -> String {
-    let parts = [&finished.stdout, &finished.stderr].into_iter().filter(|text| !text.trim().is_empty());
-    parts.map(|text| text.trim_end()).collect::<Vec<_>>().join("\n")
+    let parts = [&finished.stdout, &finished.stderr]
+        .into_iter()
+        .filter(|text| !text.trim().is_empty());
+    parts
+        .map(|text| text.trim_end())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The whole text, if it does not fit into a line.

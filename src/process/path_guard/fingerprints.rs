@@ -1,7 +1,7 @@
 //! Fingerprints of files at a moment.
 //!
-//! Owns the comparison of two moments, and the format in a session's folder. Does not choose the files: see
-//! [`super::PathGuard`].
+//! Owns the comparison of two moments, and the format in a session's folder. Does not choose the
+//! files: see [`super::PathGuard`].
 //!
 //! Contents are SHA-256 digests, so an agent cannot prepare two contents with the same fingerprint.
 
@@ -32,7 +32,8 @@ impl FileFingerprint {
     }
 }
 
-/// Separates a file's name from the name of an entry in it. The entries of git's config are compared one by one.
+/// Separates a file's name from the name of an entry in it. The entries of git's config are
+/// compared one by one.
 const ENTRY: char = '\0';
 /// Stands before the name of an entry that can be new, but not changed.
 const NEW_IS_FINE: char = '+';
@@ -45,22 +46,44 @@ pub struct FileFingerprints(pub(super) BTreeMap<String, FileFingerprint>);
 impl FileFingerprints {
     /// The files that were created, deleted or changed since `before`.
     pub fn changed_since(&self, before: &Self) -> Vec<String> {
-        let is_fine = |name: &str| name.split_once(ENTRY).is_some_and(|(_, entry)| entry.starts_with(NEW_IS_FINE));
-        let new = self.0.keys().filter(|name| !before.0.contains_key(*name) && !is_fine(name));
-        let changed = before.0.iter().filter(|(name, print)| self.0.get(*name) != Some(print)).map(|(name, _)| name);
+        let is_fine = |name: &str| {
+            name.split_once(ENTRY)
+                .is_some_and(|(_, entry)| entry.starts_with(NEW_IS_FINE))
+        };
+        let new = self
+            .0
+            .keys()
+            .filter(|name| !before.0.contains_key(*name) && !is_fine(name));
+        let changed = before
+            .0
+            .iter()
+            .filter(|(name, print)| self.0.get(*name) != Some(print))
+            .map(|(name, _)| name);
         let file = |name: &String| name.split(ENTRY).next().unwrap_or_default().to_owned();
-        changed.chain(new).map(file).collect::<BTreeSet<_>>().into_iter().collect()
+        changed
+            .chain(new)
+            .map(file)
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
     }
 
     /// The files that were deleted or changed since `before`.
     pub fn altered_since(&self, before: &Self) -> Vec<String> {
-        let altered = before.0.iter().filter(|(name, print)| self.0.get(*name) != Some(print));
+        let altered = before
+            .0
+            .iter()
+            .filter(|(name, print)| self.0.get(*name) != Some(print));
         altered.map(|(name, _)| name.clone()).collect()
     }
 
     /// Adds an entry of a file.
     pub(super) fn add_entry(&mut self, file: &str, entry: &ConfigEntry) {
-        let mark = if entry.new_is_fine { NEW_IS_FINE.to_string() } else { String::new() };
+        let mark = if entry.new_is_fine {
+            NEW_IS_FINE.to_string()
+        } else {
+            String::new()
+        };
         let name = format!("{file}{ENTRY}{mark}{}", entry.key);
         self.0.insert(name, FileFingerprint::new(&entry.value, 0));
     }
@@ -73,6 +96,12 @@ impl FileFingerprints {
 
     #[must_use]
     pub fn only(&self, keep: impl Fn(&str) -> bool) -> Self {
-        Self(self.0.iter().filter(|(name, _)| keep(name)).map(|(name, print)| (name.clone(), print.clone())).collect())
+        Self(
+            self.0
+                .iter()
+                .filter(|(name, _)| keep(name))
+                .map(|(name, print)| (name.clone(), print.clone()))
+                .collect(),
+        )
     }
 }

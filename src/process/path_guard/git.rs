@@ -1,4 +1,5 @@
-//! Finds git's config and hooks: in `.git`, or, for a worktree, in the folder that the file `.git` names.
+//! Finds git's config and hooks: in `.git`, or, for a worktree, in the folder that the file `.git`
+//! names.
 
 use std::{
     fs,
@@ -19,11 +20,22 @@ pub(crate) struct GitFolders {
 
 impl GitFolders {
     pub(crate) fn around(root: &Path) -> Option<Self> {
-        let entry = root.ancestors().map(|folder| folder.join(GIT)).find(|git| git.symlink_metadata().is_ok())?;
-        let own = if entry.is_dir() { entry.clone() } else { named_in(&entry, "gitdir: ")? };
+        let entry = root
+            .ancestors()
+            .map(|folder| folder.join(GIT))
+            .find(|git| git.symlink_metadata().is_ok())?;
+        let own = if entry.is_dir() {
+            entry.clone()
+        } else {
+            named_in(&entry, "gitdir: ")?
+        };
         let common = named_in(&own.join("commondir"), "").unwrap_or_else(|| own.clone());
         let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
-        Some(Self { entry, own: real(own), common: real(common) })
+        Some(Self {
+            entry,
+            own: real(own),
+            common: real(common),
+        })
     }
 
     /// The folder of this work tree's own index and commit.
@@ -60,12 +72,18 @@ impl GitFolders {
     }
 }
 
-/// The hooks in a folder, and what they can use in folders below it. Git does not run its sample hooks.
+/// The hooks in a folder, and what they can use in folders below it. Git does not run its sample
+/// hooks.
 pub(super) fn hooks_in(folder: PathBuf) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder];
     while let Some(folder) = folders.pop().filter(|_| files.len() < HOOKS_MAX) {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten().take(HOOKS_MAX) {
+        for entry in fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .take(HOOKS_MAX)
+        {
             let path = entry.path();
             if entry.file_type().is_ok_and(|sort| sort.is_dir()) {
                 folders.push(path);

@@ -1,6 +1,7 @@
 //! Git's config as git reads it, entry by entry.
 //!
-//! Owns which entries ordinary work may add or change. Whatever git cannot read is compared as bytes.
+//! Owns which entries ordinary work may add or change. Whatever git cannot read is compared as
+//! bytes.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,8 +11,15 @@ use std::{
 use crate::process::{children::output_under, git_environment};
 
 /// The names in `[core]` that `git init` writes.
-const WRITTEN_BY_INIT: [&str; 7] =
-    ["repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks"];
+const WRITTEN_BY_INIT: [&str; 7] = [
+    "repositoryformatversion",
+    "filemode",
+    "bare",
+    "logallrefupdates",
+    "ignorecase",
+    "precomposeunicode",
+    "symlinks",
+];
 
 /// What ordinary commands write once.
 const FIRST_IS_FINE: [(&str, &str); 9] = [
@@ -32,7 +40,8 @@ pub(super) struct ConfigEntry {
     pub(super) key: String,
     /// All its values, in their order.
     pub(super) value: Vec<u8>,
-    /// Whether ordinary work adds it, as `git remote add` does. A different value is still a change.
+    /// Whether ordinary work adds it, as `git remote add` does. A different value is still a
+    /// change.
     pub(super) new_is_fine: bool,
 }
 
@@ -52,8 +61,13 @@ impl GitConfig {
         for name in git_environment::UNSET {
             git.env_remove(name);
         }
-        git.args(["config", "--list", "-z", "--file"]).arg(config).current_dir("/").stdin(Stdio::null());
-        let read = output_under(mark, &mut git).ok().filter(|read| read.status.success())?;
+        git.args(["config", "--list", "-z", "--file"])
+            .arg(config)
+            .current_dir("/")
+            .stdin(Stdio::null());
+        let read = output_under(mark, &mut git)
+            .ok()
+            .filter(|read| read.status.success())?;
         let text = String::from_utf8(read.stdout).ok()?;
         let mut found = Self::default();
         for entry in text.split_terminator('\0') {
@@ -73,8 +87,15 @@ impl GitConfig {
 
     /// Stands for a config that git cannot read.
     pub(super) fn of_bytes(bytes: Vec<u8>) -> Self {
-        let whole = ConfigEntry { key: String::new(), value: bytes, new_is_fine: false };
-        Self { entries: vec![whole], ..Self::default() }
+        let whole = ConfigEntry {
+            key: String::new(),
+            value: bytes,
+            new_is_fine: false,
+        };
+        Self {
+            entries: vec![whole],
+            ..Self::default()
+        }
     }
 
     fn add(&mut self, key: &str, value: &str) {
@@ -83,7 +104,11 @@ impl GitConfig {
             known.value.extend(value.as_bytes());
         } else {
             let new_is_fine = new_is_fine(key, value);
-            self.entries.push(ConfigEntry { key: key.to_owned(), value: value.as_bytes().to_vec(), new_is_fine });
+            self.entries.push(ConfigEntry {
+                key: key.to_owned(),
+                value: value.as_bytes().to_vec(),
+                new_is_fine,
+            });
         }
     }
 }
@@ -99,18 +124,25 @@ fn resolved(config: &Path, path: &str) -> PathBuf {
 
 /// The last part of a key, and the section before its first dot.
 fn parts(key: &str) -> (&str, &str) {
-    (key.split('.').next().unwrap_or_default(), key.rsplit('.').next().unwrap_or_default())
+    (
+        key.split('.').next().unwrap_or_default(),
+        key.rsplit('.').next().unwrap_or_default(),
+    )
 }
 
-/// What `git push -u`, `git switch` and git-lfs write in normal work. An upstream whose remote is a URL or a path instead of
-/// a remote's name is none of that.
+/// What `git push -u`, `git switch` and git-lfs write in normal work. An upstream whose remote is a
+/// URL or a path instead of a remote's name is none of that.
 fn is_ordinary(key: &str, value: &str) -> bool {
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || c == ':';
-    let is_name =
-        !value.is_empty() && !value.contains("..") && !value.starts_with(['/', '-']) && !value.contains(is_odd);
+    let is_name = !value.is_empty()
+        && !value.contains("..")
+        && !value.starts_with(['/', '-'])
+        && !value.contains(is_odd);
     match parts(key) {
         // A branch can follow another branch of the same repository.
-        ("branch", "remote" | "pushremote") => (is_name && !value.contains(['/', '.'])) || value == ".",
+        ("branch", "remote" | "pushremote") => {
+            (is_name && !value.contains(['/', '.'])) || value == "."
+        }
         ("branch", "merge" | "vscode-merge-base" | "github-pr-owner-number")
         | ("lfs", "access" | "repositoryformatversion" | "locksverify")
         | ("remote", "gh-resolved") => is_name,
@@ -120,7 +152,8 @@ fn is_ordinary(key: &str, value: &str) -> bool {
     }
 }
 
-/// What `git init`, `git remote add`, `git submodule init` and a first `git config user.name` write.
+/// What `git init`, `git remote add`, `git submodule init` and a first `git config user.name`
+/// write.
 fn new_is_fine(key: &str, value: &str) -> bool {
     let is_address = !value.contains("::") && !value.starts_with('-');
     match parts(key) {

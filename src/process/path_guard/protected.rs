@@ -1,7 +1,7 @@
 //! The contents of the files under `protect:` before and after a turn.
 //!
-//! It compares contents, not times: an agent that undoes its change is not blocked again. Reading is limited, and a
-//! file whose metadata did not change is not read again.
+//! It compares contents, not times: an agent that undoes its change is not blocked again. Reading
+//! is limited, and a file whose metadata did not change is not read again.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{FileFingerprint, FileFingerprints, FingerprintCache, PathGuard, WatchStamp, git::GitFolders};
+use super::{
+    FileFingerprint, FileFingerprints, FingerprintCache, PathGuard, WatchStamp, git::GitFolders,
+};
 use crate::process::{children::output_under, git_environment};
 
 /// The maximum number of entries in one scan.
@@ -36,8 +38,8 @@ pub enum ProtectedScan {
 }
 
 impl PathGuard {
-    /// The protected files now, without those in folders that git ignores. Empty if there are no patterns. `cache` is
-    /// the result of the last scan.
+    /// The protected files now, without those in folders that git ignores. Empty if there are no
+    /// patterns. `cache` is the result of the last scan.
     pub fn look_at_protected(&self, cache: &FingerprintCache) -> ProtectedScan {
         self.scan(cache, ENTRIES)
     }
@@ -46,13 +48,19 @@ impl PathGuard {
         let mut found = FingerprintCache::default();
         let mut entries = 0;
         let deadline = Instant::now() + PATIENCE;
-        let starts: BTreeSet<PathBuf> = self.protect.iter().map(|pattern| literal_start(pattern)).collect();
+        let starts: BTreeSet<PathBuf> = self
+            .protect
+            .iter()
+            .map(|pattern| literal_start(pattern))
+            .collect();
         let ignored = self.ignored_folders(&starts);
         let mut folders: Vec<PathBuf> = starts.iter().cloned().collect();
         while let Some(folder) = folders.pop() {
             let place = self.root.join(&folder);
             // Follow a link that a pattern names. A link inside a folder counts as a file.
-            let Ok(meta) = fs::metadata(&place).or_else(|_| place.symlink_metadata()) else { continue };
+            let Ok(meta) = fs::metadata(&place).or_else(|_| place.symlink_metadata()) else {
+                continue;
+            };
             if !meta.is_dir() {
                 self.take_in(&folder, cache, &mut found);
                 continue;
@@ -67,13 +75,21 @@ impl PathGuard {
                     self.take_in(&path, cache, &mut found);
                     continue;
                 }
-                let is_named = starts.iter().any(|start| !start.as_os_str().is_empty() && path.starts_with(start));
+                let is_named = starts
+                    .iter()
+                    .any(|start| !start.as_os_str().is_empty() && path.starts_with(start));
                 let is_built = match &ignored {
                     Some(ignored) => ignored.contains(&path),
                     None => !is_named && BUILT.iter().any(|name| entry.file_name() == *name),
                 };
                 let is_never = NEVER.iter().any(|name| entry.file_name() == *name);
-                if !is_built && !is_never && self.protect.iter().any(|pattern| may_contain(pattern, &path)) {
+                if !is_built
+                    && !is_never
+                    && self
+                        .protect
+                        .iter()
+                        .any(|pattern| may_contain(pattern, &path))
+                {
                     folders.push(path);
                 }
             }
@@ -81,7 +97,8 @@ impl PathGuard {
         ProtectedScan::Seen(found)
     }
 
-    /// The folders that git ignores and tracks nothing in, as far as they matter. None without a repository.
+    /// The folders that git ignores and tracks nothing in, as far as they matter. None without a
+    /// repository.
     fn ignored_folders(&self, starts: &BTreeSet<PathBuf>) -> Option<BTreeSet<PathBuf>> {
         if self.protect.is_empty() || GitFolders::around(&self.root).is_none() {
             return None;
@@ -99,11 +116,26 @@ impl PathGuard {
             "--exclude-standard",
             "--directory",
         ]);
-        git.args(["-z", "--"]).current_dir(&self.root).stdin(Stdio::null());
-        git.args(starts.iter().filter(|start| !start.as_os_str().is_empty() && !starts.contains(Path::new(""))));
-        let listed = output_under(&self.mark, &mut git).ok().filter(|listed| listed.status.success())?;
-        let folders = listed.stdout.split(|byte| *byte == 0).filter_map(|name| name.strip_suffix(b"/"));
-        Some(folders.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
+        git.args(["-z", "--"])
+            .current_dir(&self.root)
+            .stdin(Stdio::null());
+        git.args(
+            starts
+                .iter()
+                .filter(|start| !start.as_os_str().is_empty() && !starts.contains(Path::new(""))),
+        );
+        let listed = output_under(&self.mark, &mut git)
+            .ok()
+            .filter(|listed| listed.status.success())?;
+        let folders = listed
+            .stdout
+            .split(|byte| *byte == 0)
+            .filter_map(|name| name.strip_suffix(b"/"));
+        Some(
+            folders
+                .map(|name| PathBuf::from(OsStr::from_bytes(name)))
+                .collect(),
+        )
     }
 
     /// Those of these files that git tracks. All of them without a repository.
@@ -115,12 +147,21 @@ impl PathGuard {
         for name in git_environment::UNSET {
             git.env_remove(name);
         }
-        git.args(["--literal-pathspecs", "ls-files", "-z", "--"]).args(&files);
+        git.args(["--literal-pathspecs", "ls-files", "-z", "--"])
+            .args(&files);
         let listed = output_under(&self.mark, git.current_dir(&self.root).stdin(Stdio::null()));
-        let Some(listed) = listed.ok().filter(|listed| listed.status.success()) else { return files };
-        let names = listed.stdout.split(|byte| *byte == 0).map(|name| String::from_utf8_lossy(name).into_owned());
+        let Some(listed) = listed.ok().filter(|listed| listed.status.success()) else {
+            return files;
+        };
+        let names = listed
+            .stdout
+            .split(|byte| *byte == 0)
+            .map(|name| String::from_utf8_lossy(name).into_owned());
         let tracked: BTreeSet<String> = names.collect();
-        files.into_iter().filter(|file| tracked.contains(file)).collect()
+        files
+            .into_iter()
+            .filter(|file| tracked.contains(file))
+            .collect()
     }
 
     fn take_in(&self, path: &Path, cache: &FingerprintCache, found: &mut FingerprintCache) {
@@ -128,9 +169,13 @@ impl PathGuard {
             return;
         }
         let place = self.root.join(path);
-        let Ok(meta) = place.symlink_metadata() else { return };
+        let Ok(meta) = place.symlink_metadata() else {
+            return;
+        };
         let stamp = WatchStamp::of(&meta);
-        let print = cache.known(path, stamp).unwrap_or_else(|| print_of(&place, &meta));
+        let print = cache
+            .known(path, stamp)
+            .unwrap_or_else(|| print_of(&place, &meta));
         found.files.insert(path.to_owned(), (stamp, print));
     }
 }
@@ -138,7 +183,12 @@ impl PathGuard {
 impl FingerprintCache {
     pub fn prints(&self) -> FileFingerprints {
         let name = |path: &PathBuf| path.to_string_lossy().into_owned();
-        FileFingerprints(self.files.iter().map(|(path, (_, print))| (name(path), print.clone())).collect())
+        FileFingerprints(
+            self.files
+                .iter()
+                .map(|(path, (_, print))| (name(path), print.clone()))
+                .collect(),
+        )
     }
 }
 
@@ -159,8 +209,14 @@ fn print_of(path: &Path, meta: &fs::Metadata) -> FileFingerprint {
 /// The folders of a pattern before its first wildcard, or the whole pattern if it has none.
 fn literal_start(pattern: &str) -> PathBuf {
     let is_wild = |part: &str| part.contains(['*', '?', '[', '{', '\\', '!']);
-    let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    let literal = parts.iter().position(|part| is_wild(part)).unwrap_or(parts.len());
+    let parts: Vec<&str> = pattern
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".")
+        .collect();
+    let literal = parts
+        .iter()
+        .position(|part| is_wild(part))
+        .unwrap_or(parts.len());
     parts[..literal].iter().collect()
 }
 
@@ -170,7 +226,9 @@ fn may_contain(pattern: &str, folder: &Path) -> bool {
     if pattern.contains(['{', '\\']) {
         return true;
     }
-    let mut parts = pattern.split('/').filter(|part| !part.is_empty() && *part != ".");
+    let mut parts = pattern
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".");
     for name in folder {
         match parts.next() {
             Some(part) if part.contains("**") => return true,
@@ -203,7 +261,13 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
             fs::write(path, text).expect("a file");
         };
-        for name in ["tests/a.rs", "tests/deep/b.rs", "src/main.rs", ".env", "vendor/node_modules/x/t.snap"] {
+        for name in [
+            "tests/a.rs",
+            "tests/deep/b.rs",
+            "src/main.rs",
+            ".env",
+            "vendor/node_modules/x/t.snap",
+        ] {
             write(name, "one");
         }
         let protect = ["tests/**", ".env", "**/*.snap"].map(str::to_owned);
@@ -212,18 +276,27 @@ mod tests {
         let before = seen(&guard, &mut cache);
         write("src/main.rs", "two");
         write("tests/a.rs", "one");
-        assert_eq!(seen(&guard, &mut cache).changed_since(&before), Vec::<String>::new());
+        assert_eq!(
+            seen(&guard, &mut cache).changed_since(&before),
+            Vec::<String>::new()
+        );
         write("tests/new.rs", "new");
         write("tests/a.rs", "two");
         write(".env", "two");
         fs::remove_file(folder.path().join("tests/deep/b.rs")).expect("removed");
         let after = seen(&guard, &mut cache);
-        assert_eq!(after.changed_since(&before), [".env", "tests/a.rs", "tests/deep/b.rs", "tests/new.rs"]);
+        assert_eq!(
+            after.changed_since(&before),
+            [".env", "tests/a.rs", "tests/deep/b.rs", "tests/new.rs"]
+        );
         write("tests/a.rs", "one");
         write(".env", "one");
         write("tests/deep/b.rs", "one");
         fs::remove_file(folder.path().join("tests/new.rs")).expect("removed");
-        assert_eq!(seen(&guard, &mut cache).changed_since(&before), Vec::<String>::new());
+        assert_eq!(
+            seen(&guard, &mut cache).changed_since(&before),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
@@ -238,7 +311,11 @@ mod tests {
             ("golden/*.txt", "other", false),
             ("a/{b/c,d}/*.txt", "a/b", true),
         ] {
-            assert_eq!(may_contain(pattern, Path::new(folder)), expected, "{pattern} {folder}");
+            assert_eq!(
+                may_contain(pattern, Path::new(folder)),
+                expected,
+                "{pattern} {folder}"
+            );
         }
         assert_eq!(literal_start("tests/**"), PathBuf::from("tests"));
         assert_eq!(literal_start("./a/b/c.txt"), PathBuf::from("a/b/c.txt"));
@@ -259,21 +336,47 @@ mod tests {
     #[test]
     fn a_folder_stands_for_all_in_it_except_for_what_git_ignores() {
         let folder = tempfile::tempdir().expect("a folder");
-        let files = ["tests/a.rs", "tests/target/b.rs", "tests/deep/node_modules/c.js", "tests.rs", "target/d.rs"];
+        let files = [
+            "tests/a.rs",
+            "tests/target/b.rs",
+            "tests/deep/node_modules/c.js",
+            "tests.rs",
+            "target/d.rs",
+        ];
         let guard = guard_of(folder.path(), &files, &["tests"]);
         let names = |guard: &PathGuard| -> Vec<String> {
             let seen = seen(guard, &mut FingerprintCache::default());
             seen.changed_since(&FileFingerprints::default())
         };
-        assert_eq!(names(&guard), ["tests/a.rs", "tests/deep/node_modules/c.js", "tests/target/b.rs"]);
+        assert_eq!(
+            names(&guard),
+            [
+                "tests/a.rs",
+                "tests/deep/node_modules/c.js",
+                "tests/target/b.rs"
+            ]
+        );
         let everywhere = guard_of(folder.path(), &[], &["**/*.rs"]);
-        assert_eq!(names(&everywhere), ["tests.rs", "tests/a.rs"], "without git, what is built is known by its name");
-        let made = Command::new("git").args(["init", "-q"]).current_dir(folder.path()).status();
+        assert_eq!(
+            names(&everywhere),
+            ["tests.rs", "tests/a.rs"],
+            "without git, what is built is known by its name"
+        );
+        let made = Command::new("git")
+            .args(["init", "-q"])
+            .current_dir(folder.path())
+            .status();
         assert!(made.is_ok_and(|made| made.success()));
         fs::write(folder.path().join(".gitignore"), "tests/target\nbuild\n").expect("a file");
-        assert_eq!(names(&guard), ["tests/a.rs", "tests/deep/node_modules/c.js"]);
+        assert_eq!(
+            names(&guard),
+            ["tests/a.rs", "tests/deep/node_modules/c.js"]
+        );
         guard_of(folder.path(), &["build/e.rs"], &[]);
-        assert_eq!(names(&everywhere), ["target/d.rs", "tests.rs", "tests/a.rs"]);
+        assert_eq!(
+            names(&everywhere),
+            ["target/d.rs", "tests.rs", "tests/a.rs"]
+        );
     }
 
     #[test]
@@ -281,9 +384,17 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let many: Vec<String> = (0..50).map(|i| format!("other/{i}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let scan = |protect: &[&str]| guard_of(folder.path(), &many, protect).scan(&FingerprintCache::default(), 40);
+        let scan = |protect: &[&str]| {
+            guard_of(folder.path(), &many, protect).scan(&FingerprintCache::default(), 40)
+        };
         assert!(matches!(scan(&["**/*.rs"]), ProtectedScan::TooMany));
-        assert!(matches!(scan(&["tests/**", "*/tests/**"]), ProtectedScan::TooMany), "any folder can have tests");
-        assert!(matches!(scan(&["tests/**", "[ab]*/x"]), ProtectedScan::Seen(_)));
+        assert!(
+            matches!(scan(&["tests/**", "*/tests/**"]), ProtectedScan::TooMany),
+            "any folder can have tests"
+        );
+        assert!(matches!(
+            scan(&["tests/**", "[ab]*/x"]),
+            ProtectedScan::Seen(_)
+        ));
     }
 }

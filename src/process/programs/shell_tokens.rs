@@ -33,7 +33,8 @@ pub(super) struct ShellWord {
 impl ShellWord {
     /// The text, if the program receives exactly this.
     pub(super) fn literal(&self) -> Option<&str> {
-        let is_pattern = self.text.contains(['*', '?']) || (self.text.contains('[') && !self.text.starts_with('['));
+        let is_pattern = self.text.contains(['*', '?'])
+            || (self.text.contains('[') && !self.text.starts_with('['));
         let changes = self.expands || (!self.quoted && (is_pattern || self.text.starts_with('~')));
         (!changes && !self.text.is_empty()).then_some(self.text.as_str())
     }
@@ -50,7 +51,8 @@ pub(super) fn tokens(command: &str) -> Vec<ShellToken> {
     reader.tokens
 }
 
-/// The position of a quote that the command does not close. None if syntax before it is not understood.
+/// The position of a quote that the command does not close. None if syntax before it is not
+/// understood.
 pub(crate) fn unclosed_quote(command: &str) -> Option<usize> {
     let mut reader = ShellTokenReader::of(command);
     reader.read();
@@ -67,7 +69,12 @@ struct ShellTokenReader<'a> {
 
 impl<'a> ShellTokenReader<'a> {
     const fn of(command: &'a str) -> Self {
-        Self { unclosed: None, rest: command, tokens: Vec::new(), word: None }
+        Self {
+            unclosed: None,
+            rest: command,
+            tokens: Vec::new(),
+            word: None,
+        }
     }
 
     /// None if the rest is not understood.
@@ -139,16 +146,27 @@ impl<'a> ShellTokenReader<'a> {
 
     /// Skips a redirection and its file. The text of a here-document is not a command.
     fn redirection(&mut self) -> Option<()> {
-        if self.word.as_ref().is_some_and(|word| !word.quoted && word.text.chars().all(|c| c.is_ascii_digit())) {
+        if self
+            .word
+            .as_ref()
+            .is_some_and(|word| !word.quoted && word.text.chars().all(|c| c.is_ascii_digit()))
+        {
             self.word = None;
         }
         self.end_word();
         if self.rest.starts_with('<') {
             return None;
         }
-        self.rest = self.rest.trim_start_matches(['>', '&', '|']).trim_start_matches([' ', '\t']);
+        self.rest = self
+            .rest
+            .trim_start_matches(['>', '&', '|'])
+            .trim_start_matches([' ', '\t']);
         let before = self.tokens.len();
-        while !self.rest.is_empty() && !self.rest.starts_with([' ', '\t', '\n', ';', '&', '|', '<', '>', ')']) {
+        while !self.rest.is_empty()
+            && !self
+                .rest
+                .starts_with([' ', '\t', '\n', ';', '&', '|', '<', '>', ')'])
+        {
             match self.take()? {
                 '(' | '`' => return None,
                 '\'' => self.single_quotes()?,
@@ -227,8 +245,13 @@ impl<'a> ShellTokenReader<'a> {
 
     fn equals(&mut self) {
         let word = self.word();
-        let is_name = word.text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && word.text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let is_name = word
+            .text
+            .starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && word
+                .text
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '_');
         if is_name && !word.quoted && !word.expands && word.assigns.is_none() {
             word.assigns = Some(word.text.clone());
         }

@@ -3,8 +3,9 @@
 //! Starting a shell first takes longer than everything else that creel does around a short command.
 //!
 //! # Invariants
-//! - A line counts as plain only if every character of it stands for itself, and its first word is the path of a file
-//!   that can be executed. Everything else is for the shell, and so are its messages about what cannot be started.
+//! - A line counts as plain only if every character of it stands for itself, and its first word is
+//!   the path of a file that can be executed. Everything else is for the shell, and so are its
+//!   messages about what cannot be started.
 
 use std::path::Path;
 
@@ -18,7 +19,9 @@ pub(super) fn words<'a>(line: &'a str, cwd: &Path) -> Option<Vec<&'a str>> {
     }
     let words: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
     // A name without a slash may be built into the shell, and `a=b` sets a variable.
-    let program = words.first().filter(|word| word.contains('/') && !word.contains('='))?;
+    let program = words
+        .first()
+        .filter(|word| word.contains('/') && !word.contains('='))?;
     let path = cwd.join(program);
     (path.is_file() && access(&path, Access::EXEC_OK).is_ok()).then_some(words)
 }
@@ -39,7 +42,10 @@ mod tests {
         fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).expect("it is ours");
         let split = |line| words(line, dir.path());
         assert_eq!(split("./agent"), Some(vec!["./agent"]));
-        assert_eq!(split(" ./agent  --to=a,b x:y "), Some(vec!["./agent", "--to=a,b", "x:y"]));
+        assert_eq!(
+            split(" ./agent  --to=a,b x:y "),
+            Some(vec!["./agent", "--to=a,b", "x:y"])
+        );
         assert_eq!(split("/bin/sh"), Some(vec!["/bin/sh"]));
         for line in [
             "",

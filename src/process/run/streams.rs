@@ -3,7 +3,8 @@
 //! Owns how much is read and written at once. Does not decide when: see [`super`].
 //!
 //! # Invariants
-//! - A stream that fails counts as ended. (Reading from a terminal fails once no process has it open.)
+//! - A stream that fails counts as ended. (Reading from a terminal fails once no process has it
+//!   open.)
 
 use std::{
     io::{self, Write},
@@ -21,8 +22,8 @@ use super::{OutputStream, ProcessObserver};
 
 /// Bytes per read from a command that prints little, as most do.
 const BUFFER: usize = 8 * 1024;
-/// Bytes per read from a command that filled the small buffer. An observer can store hundreds of such chunks for a slow
-/// screen.
+/// Bytes per read from a command that filled the small buffer. An observer can store hundreds of
+/// such chunks for a slow screen.
 pub(super) const LARGE_BUFFER: usize = 64 * 1024;
 /// The pipe size that creel then asks the kernel for. The kernel can refuse.
 const PIPE: usize = 512 * 1024;
@@ -42,7 +43,11 @@ pub(super) struct ProcessOutput {
 
 impl ProcessInput {
     pub(super) fn new(pipe: impl AsyncWrite + Send + Unpin + 'static, bytes: Vec<u8>) -> Self {
-        Self { pipe: Box::new(pipe), bytes, written: 0 }
+        Self {
+            pipe: Box::new(pipe),
+            bytes,
+            written: 0,
+        }
     }
 }
 
@@ -70,11 +75,17 @@ impl OutputSource for OwnedReadPty {
 
 impl ProcessOutput {
     pub(super) fn new(source: impl OutputSource + 'static) -> Self {
-        Self { pipe: Some(Box::new(source)), buffer: vec![0; BUFFER] }
+        Self {
+            pipe: Some(Box::new(source)),
+            buffer: vec![0; BUFFER],
+        }
     }
 
     pub(super) fn closed() -> Self {
-        Self { pipe: None, buffer: Vec::new() }
+        Self {
+            pipe: None,
+            buffer: Vec::new(),
+        }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -89,7 +100,12 @@ impl ProcessOutput {
         }
     }
 
-    pub(super) fn pass_on(&mut self, stream: OutputStream, n: usize, watch: &mut dyn ProcessObserver) {
+    pub(super) fn pass_on(
+        &mut self,
+        stream: OutputStream,
+        n: usize,
+        watch: &mut dyn ProcessObserver,
+    ) {
         if n == 0 {
             self.pipe = None;
             return;
@@ -112,7 +128,8 @@ impl ProcessOutput {
     }
 }
 
-/// Short input is written to the pipe before the command starts, so creel does not have to wait for it.
+/// Short input is written to the pipe before the command starts, so creel does not have to wait for
+/// it.
 pub(super) fn input_for(bytes: &[u8]) -> Stdio {
     if bytes.is_empty() {
         return Stdio::null();
@@ -128,7 +145,9 @@ pub(super) fn input_for(bytes: &[u8]) -> Stdio {
 
 /// Writes a chunk. Never ready once everything is written.
 pub(super) async fn write(input: &mut Option<ProcessInput>) {
-    let Some(open) = input else { return std::future::pending().await };
+    let Some(open) = input else {
+        return std::future::pending().await;
+    };
     match open.pipe.write(&open.bytes[open.written..]).await {
         Ok(n) if n > 0 => open.written += n,
         // A command need not read its input, so EPIPE is not an error.

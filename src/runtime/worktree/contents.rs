@@ -1,10 +1,12 @@
-//! Digests of the files that a turn changed. File names alone do not show whether the agent repeats the same changes.
+//! Digests of the files that a turn changed. File names alone do not show whether the agent repeats
+//! the same changes.
 //!
-//! Owns the digests of earlier contents, which are needed to recognise an append. Does not choose the files: the
-//! [`WorktreeSnapshot`] names them.
+//! Owns the digests of earlier contents, which are needed to recognise an append. Does not choose
+//! the files: the [`WorktreeSnapshot`] names them.
 //!
 //! # Invariants
-//! - It reads regular files only, never through a link, and a limited amount of each file and in total.
+//! - It reads regular files only, never through a link, and a limited amount of each file and in
+//!   total.
 //! - A file that is too large is skipped, never half read.
 
 use std::{
@@ -57,9 +59,15 @@ impl DigestMemory {
         work: &mut WorktreeChanges,
     ) {
         let committed = self.committed(earlier, now).await;
-        // Commits in a nested repository are not visible here, and committed files must not count as rewritten.
+        // Commits in a nested repository are not visible here, and committed files must not count
+        // as rewritten.
         let in_nested = |name: &str| matches!(&now.seen, SnapshotContent::Repository { nested, .. } if nested.contains(Path::new(name)));
-        let names: Vec<String> = work.files_modified.iter().filter(|name| !in_nested(name)).cloned().collect();
+        let names: Vec<String> = work
+            .files_modified
+            .iter()
+            .filter(|name| !in_nested(name))
+            .cloned()
+            .collect();
         if names.is_empty() {
             return;
         }
@@ -69,23 +77,37 @@ impl DigestMemory {
         } else {
             off_the_loop(move || look(&folder, names, files)).await
         };
-        let Some((mut contents, files)) = looked else { return };
+        let Some((mut contents, files)) = looked else {
+            return;
+        };
         for (name, content) in &mut contents {
-            content.committed = committed.iter().any(|path| path.as_path() == Path::new(name));
+            content.committed = committed
+                .iter()
+                .any(|path| path.as_path() == Path::new(name));
         }
         work.contents = contents;
         self.files = files;
     }
 
     /// The files that the agent, or a hook after its turn, committed since the last survey.
-    async fn committed(&mut self, earlier: &WorktreeSnapshot, now: &WorktreeSnapshot) -> Vec<PathBuf> {
-        let (SnapshotContent::Repository { head: old, .. }, SnapshotContent::Repository { repository, head, .. }) =
-            (&earlier.seen, &now.seen)
+    async fn committed(
+        &mut self,
+        earlier: &WorktreeSnapshot,
+        now: &WorktreeSnapshot,
+    ) -> Vec<PathBuf> {
+        let (
+            SnapshotContent::Repository { head: old, .. },
+            SnapshotContent::Repository {
+                repository, head, ..
+            },
+        ) = (&earlier.seen, &now.seen)
         else {
             return Vec::new();
         };
         let old = std::mem::replace(&mut self.head, head.clone()).or_else(|| old.clone());
-        let Some(new) = head.as_deref().filter(|_| *head != old) else { return Vec::new() };
+        let Some(new) = head.as_deref().filter(|_| *head != old) else {
+            return Vec::new();
+        };
         let asked = tokio::time::timeout(PATIENCE, repository.between(old.as_deref(), new)).await;
         asked.ok().and_then(Result::ok).unwrap_or_default()
     }
@@ -94,7 +116,11 @@ impl DigestMemory {
 type ChangedContents = BTreeMap<String, FileContent>;
 type KnownDigests = BTreeMap<String, FileDigest>;
 
-fn look(folder: &Path, names: Vec<String>, mut known: KnownDigests) -> (ChangedContents, KnownDigests) {
+fn look(
+    folder: &Path,
+    names: Vec<String>,
+    mut known: KnownDigests,
+) -> (ChangedContents, KnownDigests) {
     let deadline = Instant::now() + PATIENCE;
     let mut left = TOTAL_MAX;
     let mut contents = ChangedContents::new();
@@ -109,7 +135,14 @@ fn look(folder: &Path, names: Vec<String>, mut known: KnownDigests) -> (ChangedC
         match read(&folder.join(&name), before.as_ref(), &mut left) {
             Ok(Some((now, appended))) => {
                 let digest = Some(now.digest.clone());
-                contents.insert(name.clone(), FileContent { digest, appended, committed: false });
+                contents.insert(
+                    name.clone(),
+                    FileContent {
+                        digest,
+                        appended,
+                        committed: false,
+                    },
+                );
                 known.insert(name, now);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -126,15 +159,24 @@ fn is_little(folder: &Path, names: &[String]) -> bool {
     names.len() <= FEW && names.iter().map(size).sum::<u64>() <= LITTLE
 }
 
-/// Reads a file and whether it is the previous content with more appended. None if it is too large or not a regular
-/// file.
-fn read(path: &Path, before: Option<&FileDigest>, left: &mut u64) -> io::Result<Option<(FileDigest, bool)>> {
+/// Reads a file and whether it is the previous content with more appended. None if it is too large
+/// or not a regular file.
+fn read(
+    path: &Path,
+    before: Option<&FileDigest>,
+    left: &mut u64,
+) -> io::Result<Option<(FileDigest, bool)>> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Ok(None);
     }
     // The file can have been replaced by a pipe or a link since the check.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits().cast_signed();
-    let file = fs::File::options().read(true).custom_flags(flags).open(path)?;
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC)
+        .bits()
+        .cast_signed();
+    let file = fs::File::options()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() || meta.len() > FILE_MAX.min(*left) {
         return Ok(None);
@@ -146,12 +188,21 @@ fn read(path: &Path, before: Option<&FileDigest>, left: &mut u64) -> io::Result<
     if size > FILE_MAX {
         return Ok(None);
     }
-    let old_size = before.filter(|before| before.size < size).and_then(|before| usize::try_from(before.size).ok());
+    let old_size = before
+        .filter(|before| before.size < size)
+        .and_then(|before| usize::try_from(before.size).ok());
     let (start, end) = bytes.split_at(old_size.unwrap_or(0));
     let mut hasher = Sha256::new_with_prefix(start);
-    let appended = old_size.is_some() && before.is_some_and(|before| before.digest == short(hasher.clone()));
+    let appended =
+        old_size.is_some() && before.is_some_and(|before| before.digest == short(hasher.clone()));
     hasher.update(end);
-    Ok(Some((FileDigest { size, digest: short(hasher) }, appended)))
+    Ok(Some((
+        FileDigest {
+            size,
+            digest: short(hasher),
+        },
+        appended,
+    )))
 }
 
 fn short(hasher: Sha256) -> String {
@@ -174,18 +225,38 @@ mod tests {
         let dir = dir.path();
         let write = |name: &str, text: &str| fs::write(dir.join(name), text).expect("a file");
         let see = |known: KnownDigests| {
-            look(dir, ["log", "code", "link", "pipe", "big", "gone"].map(str::to_owned).into(), known)
+            look(
+                dir,
+                ["log", "code", "link", "pipe", "big", "gone"]
+                    .map(str::to_owned)
+                    .into(),
+                known,
+            )
         };
         write("log", "one\n");
         write("code", "fn a() {}");
         write("gone", "g");
         symlink("code", dir.join("link")).expect("a link");
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-        rustix::fs::mknodat(rustix::fs::CWD, dir.join("pipe"), rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
-        fs::File::create(dir.join("big")).and_then(|big| big.set_len(FILE_MAX + 1)).expect("a large file");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            dir.join("pipe"),
+            rustix::fs::FileType::Fifo,
+            mode,
+            0,
+        )
+        .expect("a pipe");
+        fs::File::create(dir.join("big"))
+            .and_then(|big| big.set_len(FILE_MAX + 1))
+            .expect("a large file");
         let (first, known) = see(KnownDigests::new());
         assert_eq!(first.keys().collect::<Vec<_>>(), ["code", "gone", "log"]);
-        assert!(first.values().all(|content| !content.appended && content.digest.is_some()), "{first:?}");
+        assert!(
+            first
+                .values()
+                .all(|content| !content.appended && content.digest.is_some()),
+            "{first:?}"
+        );
         write("log", "one\ntwo\n");
         write("code", "fn b() {} // longer");
         fs::remove_file(dir.join("gone")).expect("removed");
@@ -196,6 +267,9 @@ mod tests {
         write("log", "one\n");
         write("code", "fn a() {}");
         let (third, _) = see(known);
-        assert_eq!((&third["log"], &third["code"]), (&first["log"], &first["code"]));
+        assert_eq!(
+            (&third["log"], &third["code"]),
+            (&first["log"], &first["code"])
+        );
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - Git runs without a shell, a lock, a pager, or the file watcher that the repository configures.
-//! - In a nested repository, git lists names and reads no content, because reading could run programs.
+//! - In a nested repository, git lists names and reads no content, because reading could run
+//!   programs.
 //! - Names are NUL-terminated bytes, so every valid file name works.
 
 use std::{
@@ -27,8 +28,8 @@ const LIST_MAX: u64 = 64 << 20;
 pub(super) const NOTHING: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 /// How many lines git has about an entry of the index.
 const INDEX_LINES: usize = 5;
-/// Variables that would point git to another repository. They are removed, so that git uses the one around the
-/// project's folder.
+/// Variables that would point git to another repository. They are removed, so that git uses the one
+/// around the project's folder.
 const ELSEWHERE: [&str; 8] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -81,59 +82,112 @@ pub(super) struct WorktreeStatus {
 }
 
 impl GitRepository {
-    /// Finds the repository without running git, which would be the most expensive step where there is none.
+    /// Finds the repository without running git, which would be the most expensive step where there
+    /// is none.
     pub(super) fn around(folder: &Path, mark: &str) -> Option<Self> {
         let folder = folder.canonicalize().ok()?;
-        let root = folder.ancestors().find(|root| is_repository(&root.join(".git")))?;
+        let root = folder
+            .ancestors()
+            .find(|root| is_repository(&root.join(".git")))?;
         let prefix = folder.strip_prefix(root).ok()?.to_owned();
-        Some(Self { folder, prefix, mark: format!("{mark}/git") })
+        Some(Self {
+            folder,
+            prefix,
+            mark: format!("{mark}/git"),
+        })
     }
 
-    /// The root of the repository and the path from there to the project's folder. None if they are the same.
+    /// The root of the repository and the path from there to the project's folder. None if they are
+    /// the same.
     pub(super) fn root(&self) -> Option<(PathBuf, PathBuf)> {
-        let root = self.folder.ancestors().nth(self.prefix.components().count())?;
+        let root = self
+            .folder
+            .ancestors()
+            .nth(self.prefix.components().count())?;
         (root != self.folder).then(|| (root.to_owned(), self.prefix.clone()))
     }
 
-    pub(super) async fn status(&self, ignored: IgnoredFolders) -> Result<WorktreeStatus, GitStatusError> {
+    pub(super) async fn status(
+        &self,
+        ignored: IgnoredFolders,
+    ) -> Result<WorktreeStatus, GitStatusError> {
         let without_ours = format!(":(exclude){OURS}");
-        let untracked = if ignored == IgnoredFolders::OnlyTracked { "no" } else { "all" };
+        let untracked = if ignored == IgnoredFolders::OnlyTracked {
+            "no"
+        } else {
+            "all"
+        };
         let untracked = format!("--untracked-files={untracked}");
-        let asked = ["status", "--porcelain=v2", "--branch", "--no-ahead-behind", "-z", &untracked];
+        let asked = [
+            "status",
+            "--porcelain=v2",
+            "--branch",
+            "--no-ahead-behind",
+            "-z",
+            &untracked,
+        ];
         let listed = (ignored == IgnoredFolders::Listed).then_some("--ignored=matching");
         let asked = asked.into_iter().chain(listed);
-        let limits = ["--no-renames", "--ignore-submodules=none", "--", ".", &without_ours];
+        let limits = [
+            "--no-renames",
+            "--ignore-submodules=none",
+            "--",
+            ".",
+            &without_ours,
+        ];
         let told = self.ask(asked.chain(limits)).await?;
         let mut status = WorktreeStatus::default();
         for entry in entries(&told) {
             if let Some(head) = entry.strip_prefix(b"# branch.oid ") {
-                status.head = String::from_utf8(head.to_vec()).ok().filter(|head| head != "(initial)");
-            } else if let Some(folder) = entry.strip_prefix(b"! ").and_then(|name| name.strip_suffix(b"/")) {
+                status.head = String::from_utf8(head.to_vec())
+                    .ok()
+                    .filter(|head| head != "(initial)");
+            } else if let Some(folder) = entry
+                .strip_prefix(b"! ")
+                .and_then(|name| name.strip_suffix(b"/"))
+            {
                 let folder = Path::new(OsStr::from_bytes(folder)).strip_prefix(&self.prefix);
                 status.ignored.extend(folder.ok().map(Path::to_owned));
             } else if let Some(ChangedEntry { name, nested }) = ChangedEntry::read(entry) {
-                let Ok(path) = Path::new(OsStr::from_bytes(name)).strip_prefix(&self.prefix) else { continue };
+                let Ok(path) = Path::new(OsStr::from_bytes(name)).strip_prefix(&self.prefix) else {
+                    continue;
+                };
                 status.changed.push(path.to_owned());
                 status.nested.extend(nested.then(|| path.to_owned()));
-                status.untracked.extend(entry.starts_with(b"?").then(|| path.to_owned()));
+                status
+                    .untracked
+                    .extend(entry.starts_with(b"?").then(|| path.to_owned()));
             }
         }
-        if status.changed.len() > ENTRIES { Err(GitStatusError::TooMuch) } else { Ok(status) }
+        if status.changed.len() > ENTRIES {
+            Err(GitStatusError::TooMuch)
+        } else {
+            Ok(status)
+        }
     }
 
-    /// The files outside the repository that decide what git says: its settings, and the lists that they name. None if
-    /// that cannot be known.
+    /// The files outside the repository that decide what git says: its settings, and the lists that
+    /// they name. None if that cannot be known.
     pub(super) async fn settings(&self) -> Option<Vec<PathBuf>> {
-        let told = self.ask(["config", "--list", "--show-origin", "-z"]).await.ok()?;
+        let told = self
+            .ask(["config", "--list", "--show-origin", "-z"])
+            .await
+            .ok()?;
         let home = PathBuf::from(std::env::var_os("HOME")?);
         let config = std::env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
-        let config = config.map_or_else(|| home.join(".config"), PathBuf::from).join("git");
+        let config = config
+            .map_or_else(|| home.join(".config"), PathBuf::from)
+            .join("git");
         // Also those that do not exist yet.
-        let mut files: BTreeSet<PathBuf> = ["config", "ignore", "attributes"].map(|name| config.join(name)).into();
+        let mut files: BTreeSet<PathBuf> = ["config", "ignore", "attributes"]
+            .map(|name| config.join(name))
+            .into();
         files.extend([home.join(".gitconfig"), PathBuf::from("/etc/gitconfig")]);
         let mut told = entries(&told);
         while let (Some(origin), Some(setting)) = (told.next(), told.next()) {
-            let origin = origin.strip_prefix(b"file:").map(|file| self.folder.join(OsStr::from_bytes(file)));
+            let origin = origin
+                .strip_prefix(b"file:")
+                .map(|file| self.folder.join(OsStr::from_bytes(file)));
             files.extend(origin);
             let list = [&b"core.excludesfile\n"[..], b"core.attributesfile\n"];
             let list = list.iter().find_map(|name| setting.strip_prefix(*name));
@@ -147,27 +201,70 @@ impl GitRepository {
     /// The sizes that tracked files had when they were clean, as far as the index knows them.
     pub(super) async fn clean_sizes(&self, names: &[&Path]) -> BTreeMap<PathBuf, u64> {
         let mut command = Command::new("git");
-        command.args(["-c", "core.fsmonitor=false", "--literal-pathspecs", "ls-files", "--debug", "-z", "--"]);
+        command.args([
+            "-c",
+            "core.fsmonitor=false",
+            "--literal-pathspecs",
+            "ls-files",
+            "--debug",
+            "-z",
+            "--",
+        ]);
         command.args(names);
         let told = self.listen(command, &self.folder).await.unwrap_or_default();
         index_sizes(&told).into_iter().collect()
     }
 
-    /// The files in the project's folder that differ between two commits, or all files if `old` is None.
-    pub(super) async fn between(&self, old: Option<&str>, new: &str) -> Result<Vec<PathBuf>, GitStatusError> {
+    /// The files in the project's folder that differ between two commits, or all files if `old` is
+    /// None.
+    pub(super) async fn between(
+        &self,
+        old: Option<&str>,
+        new: &str,
+    ) -> Result<Vec<PathBuf>, GitStatusError> {
         let told = match old {
             Some(old) => {
-                self.ask(["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--relative", old, new]).await?
+                self.ask([
+                    "diff-tree",
+                    "-r",
+                    "-z",
+                    "--name-only",
+                    "--no-renames",
+                    "--relative",
+                    old,
+                    new,
+                ])
+                .await?
             }
-            None => self.ask(["ls-tree", "-r", "-z", "--name-only", new]).await?,
+            None => {
+                self.ask(["ls-tree", "-r", "-z", "--name-only", new])
+                    .await?
+            }
         };
-        Ok(entries(&told).map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
+        Ok(entries(&told)
+            .map(|name| PathBuf::from(OsStr::from_bytes(name)))
+            .collect())
     }
 
-    /// How many lines of each tracked file in the project's folder differ from a commit, in the words of git.
+    /// How many lines of each tracked file in the project's folder differ from a commit, in the
+    /// words of git.
     pub(super) async fn lines_since(&self, commit: &str) -> Result<Vec<u8>, GitStatusError> {
-        let asked = ["diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"];
-        self.ask(asked.into_iter().chain(["--ignore-submodules=all", "--relative", commit, "--", "."])).await
+        let asked = [
+            "diff",
+            "--numstat",
+            "-z",
+            "--no-renames",
+            "--no-ext-diff",
+            "--no-textconv",
+        ];
+        self.ask(asked.into_iter().chain([
+            "--ignore-submodules=all",
+            "--relative",
+            commit,
+            "--",
+            ".",
+        ]))
+        .await
     }
 
     /// The tracked files whose changes git was told not to report, as far as they exist.
@@ -175,34 +272,80 @@ impl GitRepository {
         let told = self.ask(["ls-files", "-z", "-v", "--", "."]).await?;
         let is_hidden = |tag: u8| tag == b'S' || tag.is_ascii_lowercase();
         let names = entries(&told).filter_map(|entry| match entry {
-            [tag, b' ', name @ ..] if is_hidden(*tag) => Some(PathBuf::from(OsStr::from_bytes(name))),
+            [tag, b' ', name @ ..] if is_hidden(*tag) => {
+                Some(PathBuf::from(OsStr::from_bytes(name)))
+            }
             _ => None,
         });
-        let names: Vec<PathBuf> = names.filter(|name| self.folder.join(name).symlink_metadata().is_ok()).collect();
-        if names.len() > ENTRIES { Err(GitStatusError::TooMuch) } else { Ok(names) }
+        let names: Vec<PathBuf> = names
+            .filter(|name| self.folder.join(name).symlink_metadata().is_ok())
+            .collect();
+        if names.len() > ENTRIES {
+            Err(GitStatusError::TooMuch)
+        } else {
+            Ok(names)
+        }
     }
 
     /// The new files in the project's folder, without ignored ones.
     pub(super) async fn untracked(&self) -> Result<Vec<PathBuf>, GitStatusError> {
-        let told = self.ask(["ls-files", "-z", "--others", "--exclude-standard", "--", "."]).await?;
-        Ok(entries(&told).map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
+        let told = self
+            .ask([
+                "ls-files",
+                "-z",
+                "--others",
+                "--exclude-standard",
+                "--",
+                ".",
+            ])
+            .await?;
+        Ok(entries(&told)
+            .map(|name| PathBuf::from(OsStr::from_bytes(name)))
+            .collect())
     }
 
-    /// The files of a nested repository, without ignored ones. Repositories inside it are listed as folders.
-    pub(super) async fn files_of_nested(&self, place: &Path) -> Result<Vec<PathBuf>, GitStatusError> {
+    /// The files of a nested repository, without ignored ones. Repositories inside it are listed as
+    /// folders.
+    pub(super) async fn files_of_nested(
+        &self,
+        place: &Path,
+    ) -> Result<Vec<PathBuf>, GitStatusError> {
         let folder = self.folder.join(place);
         let mut command = Command::new("git");
-        command.args(["-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
-        // Git must neither use the outer repository instead nor fetch the objects that a partial clone lacks.
-        command.env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(&folder));
-        command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "");
+        command.args([
+            "-c",
+            "core.fsmonitor=false",
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ]);
+        // Git must neither use the outer repository instead nor fetch the objects that a partial
+        // clone lacks.
+        command.env(
+            "GIT_CEILING_DIRECTORIES",
+            folder.parent().unwrap_or(&folder),
+        );
+        command
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_ALLOW_PROTOCOL", "");
         let told = self.listen(command, &folder).await?;
         let names = entries(&told).map(|name| name.strip_suffix(b"/").unwrap_or(name));
-        let names: Vec<PathBuf> = names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect();
-        if names.len() > ENTRIES { Err(GitStatusError::TooMuch) } else { Ok(names) }
+        let names: Vec<PathBuf> = names
+            .map(|name| PathBuf::from(OsStr::from_bytes(name)))
+            .collect();
+        if names.len() > ENTRIES {
+            Err(GitStatusError::TooMuch)
+        } else {
+            Ok(names)
+        }
     }
 
-    async fn ask<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<Vec<u8>, GitStatusError> {
+    async fn ask<'a>(
+        &self,
+        args: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Vec<u8>, GitStatusError> {
         let mut command = Command::new("git");
         command.args(["-c", "core.fsmonitor=false"]).args(args);
         self.listen(command, &self.folder).await
@@ -211,36 +354,57 @@ impl GitRepository {
     /// Runs git in a folder and returns its output.
     async fn listen(&self, mut command: Command, folder: &Path) -> Result<Vec<u8>, GitStatusError> {
         command.current_dir(folder);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
         for name in ELSEWHERE {
             command.env_remove(name);
         }
-        command.env("GIT_OPTIONAL_LOCKS", "0").env(MARK, sweep::marked(&self.mark));
-        let (mut child, _entry) = children::start(&self.mark, || command.spawn()).map_err(|_| GitStatusError::No)?;
+        command
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env(MARK, sweep::marked(&self.mark));
+        let (mut child, _entry) =
+            children::start(&self.mark, || command.spawn()).map_err(|_| GitStatusError::No)?;
         let mut told = Vec::new();
         if let Some(stdout) = child.stdout.take() {
-            stdout.take(LIST_MAX + 1).read_to_end(&mut told).await.map_err(|_| GitStatusError::No)?;
+            stdout
+                .take(LIST_MAX + 1)
+                .read_to_end(&mut told)
+                .await
+                .map_err(|_| GitStatusError::No)?;
         }
         if told.len() as u64 > LIST_MAX {
             return Err(GitStatusError::TooMuch);
         }
         let ended = child.wait().await.map_err(|_| GitStatusError::No)?;
-        if ended.success() { Ok(told) } else { Err(GitStatusError::No) }
+        if ended.success() {
+            Ok(told)
+        } else {
+            Err(GitStatusError::No)
+        }
     }
 }
 
-/// Reads names, each with five lines about its entry in the index. The last line begins with the file's size. A size of 0
-/// can also mean that git has to read the file, so it says nothing.
+/// Reads names, each with five lines about its entry in the index. The last line begins with the
+/// file's size. A size of 0 can also mean that git has to read the file, so it says nothing.
 fn index_sizes(mut told: &[u8]) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     while let Some(end) = told.iter().position(|byte| *byte == 0) {
         let (name, rest) = (&told[..end], &told[end + 1..]);
         let mut lines = rest.splitn(INDEX_LINES + 1, |byte| *byte == b'\n');
         let size = lines.by_ref().take(INDEX_LINES).last().and_then(|line| {
-            let line = str::from_utf8(line).ok()?.trim_start().strip_prefix("size: ")?;
+            let line = str::from_utf8(line)
+                .ok()?
+                .trim_start()
+                .strip_prefix("size: ")?;
             line.split_whitespace().next()?.parse().ok()
         });
-        found.extend(size.filter(|size| *size > 0).map(|size| (PathBuf::from(OsStr::from_bytes(name)), size)));
+        found.extend(
+            size.filter(|size| *size > 0)
+                .map(|size| (PathBuf::from(OsStr::from_bytes(name)), size)),
+        );
         told = lines.next().unwrap_or_default();
     }
     found
@@ -261,7 +425,8 @@ fn named_path(name: &[u8], home: &Path) -> Option<PathBuf> {
 }
 
 fn entries(told: &[u8]) -> impl Iterator<Item = &[u8]> {
-    told.split(|byte| *byte == 0).filter(|entry| !entry.is_empty())
+    told.split(|byte| *byte == 0)
+        .filter(|entry| !entry.is_empty())
 }
 
 /// An entry of `git status`.
@@ -285,10 +450,17 @@ impl<'a> ChangedEntry<'a> {
         let mut parts = entry.splitn(fields + 1, |byte| *byte == b' ');
         // `S...` is a submodule, `N...` is not.
         let submodule = fields > 1 && parts.nth(2)?.starts_with(b"S");
-        let name = if fields > 1 { parts.nth(fields - 3)? } else { parts.nth(1)? };
+        let name = if fields > 1 {
+            parts.nth(fields - 3)?
+        } else {
+            parts.nth(1)?
+        };
         // For an untracked repository, git prints a name with a trailing slash.
         let folder = name.strip_suffix(b"/");
-        Some(Self { name: folder.unwrap_or(name), nested: submodule || folder.is_some() })
+        Some(Self {
+            name: folder.unwrap_or(name),
+            nested: submodule || folder.is_some(),
+        })
     }
 }
 
@@ -299,10 +471,15 @@ mod tests {
     #[test]
     fn the_index_knows_the_sizes_of_clean_files() {
         let about = |size: u32| {
-            format!("  ctime: 1:2\n  mtime: 1:2\n  dev: 1\tino: 2\n  uid: 0\tgid: 0\n  size: {size}\tflags: 0\n")
+            format!(
+                "  ctime: 1:2\n  mtime: 1:2\n  dev: 1\tino: 2\n  uid: 0\tgid: 0\n  size: {size}\tflags: 0\n"
+            )
         };
         let told = format!("a\0{}b\nc\0{}empty\0{}", about(7), about(12), about(0));
-        assert_eq!(index_sizes(told.as_bytes()), [("a".into(), 7), ("b\nc".into(), 12)]);
+        assert_eq!(
+            index_sizes(told.as_bytes()),
+            [("a".into(), 7), ("b\nc".into(), 12)]
+        );
         assert_eq!(index_sizes(b"a\0something else"), []);
         assert_eq!(index_sizes(b""), []);
     }
@@ -316,16 +493,46 @@ mod tests {
         };
         let zeros = "0000000000000000000000000000000000000000";
         assert_eq!(name("? a b\nc").as_deref(), Some("a b\nc"));
-        assert_eq!(read("? nested/"), Some(ChangedEntry { name: b"nested", nested: true }));
-        assert_eq!(read("? S a"), Some(ChangedEntry { name: b"S a", nested: false }));
-        assert_eq!(read("1 .M S.M. 160000 160000 160000 0 0 lib"), Some(ChangedEntry { name: b"lib", nested: true }));
-        assert_eq!(read("1 .M N... 100644 100644 100644 0 0 S"), Some(ChangedEntry { name: b"S", nested: false }));
         assert_eq!(
-            name(&format!("1 .M N... 100644 100644 100644 {zeros} {zeros} src/a b.rs")).as_deref(),
+            read("? nested/"),
+            Some(ChangedEntry {
+                name: b"nested",
+                nested: true
+            })
+        );
+        assert_eq!(
+            read("? S a"),
+            Some(ChangedEntry {
+                name: b"S a",
+                nested: false
+            })
+        );
+        assert_eq!(
+            read("1 .M S.M. 160000 160000 160000 0 0 lib"),
+            Some(ChangedEntry {
+                name: b"lib",
+                nested: true
+            })
+        );
+        assert_eq!(
+            read("1 .M N... 100644 100644 100644 0 0 S"),
+            Some(ChangedEntry {
+                name: b"S",
+                nested: false
+            })
+        );
+        assert_eq!(
+            name(&format!(
+                "1 .M N... 100644 100644 100644 {zeros} {zeros} src/a b.rs"
+            ))
+            .as_deref(),
             Some("src/a b.rs")
         );
         assert_eq!(
-            name(&format!("u UU N... 100644 100644 100644 100644 {zeros} {zeros} {zeros} x")).as_deref(),
+            name(&format!(
+                "u UU N... 100644 100644 100644 100644 {zeros} {zeros} {zeros} x"
+            ))
+            .as_deref(),
             Some("x")
         );
         assert_eq!(name("# branch.head main"), None);

@@ -1,10 +1,11 @@
 //! Repositories inside the project's repository: clones, submodules, other work trees.
 //!
-//! Git reports such a repository as a single entry, whatever changes in it. So creel compares its files one by one.
+//! Git reports such a repository as a single entry, whatever changes in it. So creel compares its
+//! files one by one.
 //!
 //! # Invariants
-//! - An agent can write the settings of a nested repository. So git only lists names there. It runs no program and
-//!   fetches nothing that those settings name.
+//! - An agent can write the settings of a nested repository. So git only lists names there. It runs
+//!   no program and fetches nothing that those settings name.
 //! - If there is too much to look at, the whole survey is unknown. A change is never missed.
 
 use std::{
@@ -17,13 +18,18 @@ use super::{ENTRIES, FileStamps, PATIENCE, differing, git, off_the_loop, stamp, 
 /// How many nested repositories are surveyed: each needs a process.
 const REPOSITORIES: usize = 64;
 
-/// The files of each nested repository, by the repository's path. All paths are relative to the project's folder.
+/// The files of each nested repository, by the repository's path. All paths are relative to the
+/// project's folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct NestedFiles(BTreeMap<PathBuf, FileStamps>);
 
 impl NestedFiles {
     /// Surveys these repositories and those inside them. None if there is too much to look at.
-    pub(super) async fn look(repository: &git::GitRepository, folder: &Path, mut found: Vec<PathBuf>) -> Option<Self> {
+    pub(super) async fn look(
+        repository: &git::GitRepository,
+        folder: &Path,
+        mut found: Vec<PathBuf>,
+    ) -> Option<Self> {
         let mut seen = Self::default();
         let mut files = 0;
         while let Some(place) = found.pop() {
@@ -41,7 +47,10 @@ impl NestedFiles {
                 (place, looked)
             })
             .await?;
-            let FilesInside { stamps, repositories } = looked?;
+            let FilesInside {
+                stamps,
+                repositories,
+            } = looked?;
             files += stamps.len();
             if files > ENTRIES {
                 return None;
@@ -52,8 +61,8 @@ impl NestedFiles {
         Some(seen)
     }
 
-    /// The files that changed since an earlier survey. A repository that only one of the surveys contains is listed
-    /// itself.
+    /// The files that changed since an earlier survey. A repository that only one of the surveys
+    /// contains is listed itself.
     pub(super) fn changed_since(&self, earlier: &Self) -> BTreeSet<PathBuf> {
         let mut changed = BTreeSet::new();
         for place in self.0.keys().chain(earlier.0.keys()) {
@@ -83,14 +92,25 @@ struct FilesInside {
 fn look_at(folder: &Path, place: &Path, listed: Option<Vec<PathBuf>>) -> Option<FilesInside> {
     let Some(listed) = listed else {
         let files = walk::files(&folder.join(place), ENTRIES, PATIENCE)?;
-        let stamps = files.into_iter().map(|(name, stamp)| (place.join(name), stamp)).collect();
-        return Some(FilesInside { stamps, repositories: Vec::new() });
+        let stamps = files
+            .into_iter()
+            .map(|(name, stamp)| (place.join(name), stamp))
+            .collect();
+        return Some(FilesInside {
+            stamps,
+            repositories: Vec::new(),
+        });
     };
     let names: BTreeSet<PathBuf> = listed.into_iter().map(|name| place.join(name)).collect();
     let (repositories, files) = names.into_iter().partition(|name: &PathBuf| {
         let path = folder.join(name);
         !path.is_symlink() && path.is_dir()
     });
-    let stamps = Vec::into_iter(files).map(|name: PathBuf| (name.clone(), stamp(&folder.join(name)))).collect();
-    Some(FilesInside { stamps, repositories })
+    let stamps = Vec::into_iter(files)
+        .map(|name: PathBuf| (name.clone(), stamp(&folder.join(name))))
+        .collect();
+    Some(FilesInside {
+        stamps,
+        repositories,
+    })
 }

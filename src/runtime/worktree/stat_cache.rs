@@ -1,16 +1,17 @@
 //! Whether a repository's work tree has changed since git looked at it, found out without git.
 //!
-//! Starting git takes longer than everything else that creel does in an iteration. So creel remembers the stamps of all
-//! files and folders that git does not ignore, and of git's own files that decide what it says. If nothing has changed
-//! since but files that are uncommitted whatever they contain, git would name the same files again.
+//! Starting git takes longer than everything else that creel does in an iteration. So creel
+//! remembers the stamps of all files and folders that git does not ignore, and of git's own files
+//! that decide what it says. If nothing has changed since but files that are uncommitted whatever
+//! they contain, git would name the same files again.
 //!
-//! Remembers nothing where that is not certain: with submodules, whose commits are elsewhere, and on file systems whose times
-//! are coarse or come from another machine.
+//! Remembers nothing where that is not certain: with submodules, whose commits are elsewhere, and
+//! on file systems whose times are coarse or come from another machine.
 //!
 //! # Invariants
 //! - If in doubt, the answer is "unknown", and git is asked.
-//! - A change that happened while git looked is never taken for an old one: what is younger than the start of git makes
-//!   the memory useless, unless git has listed the file.
+//! - A change that happened while git looked is never taken for an old one: what is younger than
+//!   the start of git makes the memory useless, unless git has listed the file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,8 +43,8 @@ pub(super) struct StatCache {
     repository: GitFiles,
     /// The uncommitted files.
     dirty: BTreeMap<PathBuf, LastingChange>,
-    /// Whether nothing changed while git looked, and everything could be read. Otherwise only the sizes of clean files
-    /// are of use.
+    /// Whether nothing changed while git looked, and everything could be read. Otherwise only the
+    /// sizes of clean files are of use.
     is_certain: bool,
 }
 
@@ -84,7 +85,8 @@ pub(super) struct GitAnswer<'a> {
     pub(super) clean_sizes: BTreeMap<PathBuf, u64>,
 }
 
-/// The files on which git's answer depends besides the work tree: the index, the commit, settings, and what to ignore.
+/// The files on which git's answer depends besides the work tree: the index, the commit, settings,
+/// and what to ignore.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct GitFiles(Vec<(PathBuf, Option<ExactStamp>)>);
 
@@ -97,7 +99,10 @@ struct ExactStamp {
 
 impl ExactStamp {
     fn of(meta: &fs::Metadata) -> Self {
-        Self { stamp: FileStamp::of(meta), inode: meta.ino() }
+        Self {
+            stamp: FileStamp::of(meta),
+            inode: meta.ino(),
+        }
     }
 
     fn at(path: &Path) -> Option<Self> {
@@ -111,9 +116,16 @@ impl ExactStamp {
 
 impl StatCache {
     /// Remembers everything that git has just looked at. `None` if there is too much.
-    pub(super) fn learn(folder: &Path, answer: &GitAnswer<'_>, before: Option<&Self>) -> Option<Self> {
+    pub(super) fn learn(
+        folder: &Path,
+        answer: &GitAnswer<'_>,
+        before: Option<&Self>,
+    ) -> Option<Self> {
         let young = young(answer.since);
-        let repository = answer.repository.as_ref().filter(|files| files.are_unchanged());
+        let repository = answer
+            .repository
+            .as_ref()
+            .filter(|files| files.are_unchanged());
         // With another index, other contents count as clean.
         let before = before.filter(|before| Some(&before.repository) == repository);
         let dirty = lasting_changes(answer, before);
@@ -127,7 +139,11 @@ impl StatCache {
         let mut left = vec![PathBuf::new()];
         while let Some(place) = left.pop() {
             match seen.learn_folder(folder, place, young) {
-                Ok(folders) => left.extend(folders.into_iter().filter(|name| !answer.ignored.contains(name))),
+                Ok(folders) => left.extend(
+                    folders
+                        .into_iter()
+                        .filter(|name| !answer.ignored.contains(name)),
+                ),
                 Err(_) => seen.is_certain = false,
             }
             if seen.files.len() + seen.folders.len() > REMEMBERED {
@@ -135,15 +151,25 @@ impl StatCache {
             }
         }
         // What changed since the answer's stamps were taken would never be noticed.
-        let is_new =
-            |(name, now): &(PathBuf, ExactStamp)| answer.dirty.get(name).is_some_and(|it| *it != Some(now.stamp));
+        let is_new = |(name, now): &(PathBuf, ExactStamp)| {
+            answer
+                .dirty
+                .get(name)
+                .is_some_and(|it| *it != Some(now.stamp))
+        };
         seen.is_certain &= !seen.files.iter().any(is_new);
-        seen.files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        seen.files
+            .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         Some(seen)
     }
 
     /// Remembers the files of one folder, and returns the folders in it.
-    fn learn_folder(&mut self, root: &Path, place: PathBuf, young: (i64, i64)) -> io::Result<Vec<PathBuf>> {
+    fn learn_folder(
+        &mut self,
+        root: &Path,
+        place: PathBuf,
+        young: (i64, i64),
+    ) -> io::Result<Vec<PathBuf>> {
         let path = root.join(&place);
         let stamp = ExactStamp::of(&fs::symlink_metadata(&path)?);
         self.is_certain &= !stamp.is_after(young);
@@ -159,7 +185,10 @@ impl StatCache {
                 continue;
             }
             let stamp = ExactStamp::of(&meta);
-            let lasts = self.dirty.get(&name).map(|lasting| lasting.holds_for(stamp.stamp.size));
+            let lasts = self
+                .dirty
+                .get(&name)
+                .map(|lasting| lasting.holds_for(stamp.stamp.size));
             // A young file may have changed after git looked.
             if stamp.is_after(young) && !lasts.unwrap_or(false) {
                 self.is_certain = false;
@@ -172,10 +201,16 @@ impl StatCache {
         Ok(folders)
     }
 
-    /// Whether git would name the same files as uncommitted. Then `dirty` gets their present stamps.
+    /// Whether git would name the same files as uncommitted. Then `dirty` gets their present
+    /// stamps.
     pub(super) fn still_holds(&mut self, folder: &Path, dirty: &mut FileStamps) -> bool {
-        let unchanged = |(place, stamp): &(PathBuf, ExactStamp)| ExactStamp::at(&folder.join(place)) == Some(*stamp);
-        if !self.is_certain || !self.repository.are_unchanged() || !self.folders.iter().all(unchanged) {
+        let unchanged = |(place, stamp): &(PathBuf, ExactStamp)| {
+            ExactStamp::at(&folder.join(place)) == Some(*stamp)
+        };
+        if !self.is_certain
+            || !self.repository.are_unchanged()
+            || !self.folders.iter().all(unchanged)
+        {
             return false;
         }
         for (name, stamp) in &mut self.files {
@@ -186,8 +221,11 @@ impl StatCache {
             if RULES.iter().any(|rules| name.ends_with(rules)) {
                 return false;
             }
-            // A clean file may be dirty now or only have been touched, and a dirty one may be clean: git can tell.
-            let (Some(now), Some(listed), Some(lasting)) = (now, dirty.get_mut(name), self.dirty.get(name)) else {
+            // A clean file may be dirty now or only have been touched, and a dirty one may be
+            // clean: git can tell.
+            let (Some(now), Some(listed), Some(lasting)) =
+                (now, dirty.get_mut(name), self.dirty.get(name))
+            else {
                 return false;
             };
             if !lasting.holds_for(now.stamp.size) {
@@ -198,7 +236,8 @@ impl StatCache {
         true
     }
 
-    /// Those of the uncommitted files whose clean sizes only git can know, and which it has not been asked about.
+    /// Those of the uncommitted files whose clean sizes only git can know, and which it has not
+    /// been asked about.
     pub(super) fn without_size<'a>(
         tracked: impl Iterator<Item = &'a PathBuf>,
         repository: &GitFiles,
@@ -218,14 +257,20 @@ impl StatCache {
             Some(LastingChange::UnlessSize(size)) => Some(*size),
             Some(LastingChange::Always | LastingChange::Unknown) => None,
             None => {
-                let at = self.files.binary_search_by(|(file, _)| file.as_path().cmp(name)).ok()?;
+                let at = self
+                    .files
+                    .binary_search_by(|(file, _)| file.as_path().cmp(name))
+                    .ok()?;
                 Some(self.files[at].1.stamp.size)
             }
         }
     }
 }
 
-fn lasting_changes(answer: &GitAnswer<'_>, before: Option<&StatCache>) -> BTreeMap<PathBuf, LastingChange> {
+fn lasting_changes(
+    answer: &GitAnswer<'_>,
+    before: Option<&StatCache>,
+) -> BTreeMap<PathBuf, LastingChange> {
     let of = |name: &PathBuf| {
         let lasting = if answer.untracked.contains(name) {
             LastingChange::Always
@@ -241,17 +286,26 @@ fn lasting_changes(answer: &GitAnswer<'_>, before: Option<&StatCache>) -> BTreeM
 
 /// What changed from this time on may have changed after git was started at `since`.
 fn young(since: SystemTime) -> (i64, i64) {
-    let young = since.checked_sub(PRECISION).and_then(|since| since.duration_since(UNIX_EPOCH).ok());
-    young.map_or((0, 0), |since| (since.as_secs().cast_signed(), i64::from(since.subsec_nanos())))
+    let young = since
+        .checked_sub(PRECISION)
+        .and_then(|since| since.duration_since(UNIX_EPOCH).ok());
+    young.map_or((0, 0), |since| {
+        (
+            since.as_secs().cast_signed(),
+            i64::from(since.subsec_nanos()),
+        )
+    })
 }
 
 /// Whether the times of files there are exact, and those of this machine.
 fn has_exact_times(folder: &Path) -> bool {
-    File::open(folder).is_ok_and(|folder| FileTimePrecision::of(&folder) == FileTimePrecision::Exact)
+    File::open(folder)
+        .is_ok_and(|folder| FileTimePrecision::of(&folder) == FileTimePrecision::Exact)
 }
 
 impl GitFiles {
-    /// Those of the repository around a folder. None if there is more that creel would have to know.
+    /// Those of the repository around a folder. None if there is more that creel would have to
+    /// know.
     pub(super) fn around(folder: &Path) -> Option<Self> {
         let git = GitFolders::around(folder)?;
         let (own, common) = (git.own(), git.common());
@@ -260,18 +314,34 @@ impl GitFiles {
             return None;
         }
         let head = own.join("HEAD");
-        let branch = fs::read_to_string(&head).ok()?.strip_prefix("ref: ").map(|name| common.join(name.trim_end()));
-        let above = git.root().map(|root| folder.ancestors().take_while(move |above| above.starts_with(root)));
-        let rules = above.into_iter().flatten().flat_map(|above| RULES.map(|rules| above.join(rules)));
-        let shared = ["packed-refs", "info/exclude", "info/attributes", "config"].map(|name| common.join(name));
+        let branch = fs::read_to_string(&head)
+            .ok()?
+            .strip_prefix("ref: ")
+            .map(|name| common.join(name.trim_end()));
+        let above = git.root().map(|root| {
+            folder
+                .ancestors()
+                .take_while(move |above| above.starts_with(root))
+        });
+        let rules = above
+            .into_iter()
+            .flatten()
+            .flat_map(|above| RULES.map(|rules| above.join(rules)));
+        let shared = ["packed-refs", "info/exclude", "info/attributes", "config"]
+            .map(|name| common.join(name));
         let fixed = [own.join("index"), own.join("config.worktree"), head];
-        Some(Self::stamped(fixed.into_iter().chain(shared).chain(branch).chain(rules)))
+        Some(Self::stamped(
+            fixed.into_iter().chain(shared).chain(branch).chain(rules),
+        ))
     }
 
-    /// Those outside the repository. None if they are unknown, or if one may have changed since that time.
+    /// Those outside the repository. None if they are unknown, or if one may have changed since
+    /// that time.
     pub(super) async fn of_settings(repository: &GitRepository, since: SystemTime) -> Option<Self> {
         let Self(files) = Self::stamped(repository.settings().await?.into_iter());
-        let is_old = |(_, stamp): &(PathBuf, Option<ExactStamp>)| !stamp.is_some_and(|it| it.is_after(young(since)));
+        let is_old = |(_, stamp): &(PathBuf, Option<ExactStamp>)| {
+            !stamp.is_some_and(|it| it.is_after(young(since)))
+        };
         files.iter().all(is_old).then_some(Self(files))
     }
 
@@ -289,6 +359,8 @@ impl GitFiles {
     }
 
     pub(super) fn are_unchanged(&self) -> bool {
-        self.0.iter().all(|(path, stamp)| ExactStamp::at(path) == *stamp)
+        self.0
+            .iter()
+            .all(|(path, stamp)| ExactStamp::at(path) == *stamp)
     }
 }

@@ -28,7 +28,8 @@ const PASSED_OVER: [&str; 16] = [
     ".next",
 ];
 
-/// All files, or None if there are more entries than `most` or it lasts longer than `patience`. Does not follow links.
+/// All files, or None if there are more entries than `most` or it lasts longer than `patience`.
+/// Does not follow links.
 pub(super) fn files(root: &Path, most: usize, patience: Duration) -> Option<FileStamps> {
     let deadline = Instant::now() + patience;
     let mut found = FileStamps::new();
@@ -36,7 +37,9 @@ pub(super) fn files(root: &Path, most: usize, patience: Duration) -> Option<File
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         // A folder that was deleted or that creel cannot read counts as empty.
-        let Ok(inside) = fs::read_dir(root.join(&folder)) else { continue };
+        let Ok(inside) = fs::read_dir(root.join(&folder)) else {
+            continue;
+        };
         for entry in inside.flatten() {
             entries += 1;
             if entries > most || Instant::now() > deadline {
@@ -64,7 +67,8 @@ mod tests {
         for name in ["a", "b", "c"] {
             fs::write(folder.path().join(name), name).expect("a file");
         }
-        let found = |most| files(folder.path(), most, Duration::from_mins(1)).map(|found| found.len());
+        let found =
+            |most| files(folder.path(), most, Duration::from_mins(1)).map(|found| found.len());
         assert_eq!((found(3), found(2)), (Some(3), None));
     }
 }

@@ -1,17 +1,22 @@
-//! Messages between the records of a watch. They are not stored, so a client that connects later has missed them.
+//! Messages between the records of a watch. They are not stored, so a client that connects later
+//! has missed them.
 //!
 //! ```text
 //! {"v":1,"live":{"run":3,"stream":"stdout","at":0,"text":"…"}}    a hook printed something
 //! {"v":1,"nats":{"state":"connected","behind":0}}                 the state of its NATS connection
 //! ```
 //!
-//! If the session has a NATS server, the first message of a watch is the state of that connection; it is sent again
-//! when it changes. Clients skip lines that they do not know, so later versions can add others.
+//! If the session has a NATS server, the first message of a watch is the state of that connection;
+//! it is sent again when it changes. Clients skip lines that they do not know, so later versions
+//! can add others.
 
 use serde::{Deserialize, Serialize};
 
 use super::{VERSION, line};
-use crate::{engine::ids::RunId, nats::status::NatsStatus, process::run::OutputStream, runtime::HookOutputChunk};
+use crate::{
+    engine::ids::RunId, nats::status::NatsStatus, process::run::OutputStream,
+    runtime::HookOutputChunk,
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct LiveMessageLine {
@@ -44,7 +49,10 @@ pub struct HookOutputMessage {
 impl LiveMessage {
     /// The message as a line, with its newline.
     pub fn into_line(self) -> String {
-        line(&LiveMessageLine { v: VERSION, aside: Some(self) })
+        line(&LiveMessageLine {
+            v: VERSION,
+            aside: Some(self),
+        })
     }
 
     /// Parses a line. `None` if this creel does not know the kind of message.
@@ -55,16 +63,40 @@ impl LiveMessage {
 
 impl From<HookOutputChunk> for LiveMessage {
     fn from(live: HookOutputChunk) -> Self {
-        let HookOutputChunk { run, stream, at, bytes, gap } = live;
+        let HookOutputChunk {
+            run,
+            stream,
+            at,
+            bytes,
+            gap,
+        } = live;
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        Self::Live(HookOutputMessage { run, stream, at, text, gap })
+        Self::Live(HookOutputMessage {
+            run,
+            stream,
+            at,
+            text,
+            gap,
+        })
     }
 }
 
 impl From<HookOutputMessage> for HookOutputChunk {
     fn from(piece: HookOutputMessage) -> Self {
-        let HookOutputMessage { run, stream, at, text, gap } = piece;
-        Self { run, stream, at, bytes: text.into_bytes(), gap }
+        let HookOutputMessage {
+            run,
+            stream,
+            at,
+            text,
+            gap,
+        } = piece;
+        Self {
+            run,
+            stream,
+            at,
+            bytes: text.into_bytes(),
+            gap,
+        }
     }
 }
 
@@ -74,10 +106,18 @@ mod tests {
 
     #[test]
     fn what_is_no_record_reads_as_it_is_documented_and_what_is_not_known_is_skipped() {
-        let live =
-            HookOutputChunk { run: RunId(3), stream: OutputStream::Stdout, at: 0, bytes: b"x".to_vec(), gap: false };
+        let live = HookOutputChunk {
+            run: RunId(3),
+            stream: OutputStream::Stdout,
+            at: 0,
+            bytes: b"x".to_vec(),
+            gap: false,
+        };
         let asides = [
-            (LiveMessage::from(live), r#"{"v":1,"live":{"run":3,"stream":"stdout","at":0,"text":"x"}}"#),
+            (
+                LiveMessage::from(live),
+                r#"{"v":1,"live":{"run":3,"stream":"stdout","at":0,"text":"x"}}"#,
+            ),
             (
                 LiveMessage::Nats(NatsStatus::Connected { behind: 0 }),
                 r#"{"v":1,"nats":{"state":"connected","behind":0}}"#,
@@ -85,9 +125,15 @@ mod tests {
         ];
         for (aside, text) in asides {
             assert_eq!(aside.clone().into_line().trim_end(), text);
-            assert_eq!(LiveMessage::read(text.as_bytes()).expect("a line"), Some(aside));
+            assert_eq!(
+                LiveMessage::read(text.as_bytes()).expect("a line"),
+                Some(aside)
+            );
         }
-        assert_eq!(LiveMessage::read(br#"{"v":1,"mood":{"is":"good"}}"#).expect("a line"), None);
+        assert_eq!(
+            LiveMessage::read(br#"{"v":1,"mood":{"is":"good"}}"#).expect("a line"),
+            None
+        );
         assert!(LiveMessage::read(b"nonsense").is_err());
     }
 }

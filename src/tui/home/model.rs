@@ -123,7 +123,8 @@ pub struct HomeModel {
     top: usize,
     /// When the home screen before this one closed.
     left: Option<UnixTime>,
-    /// The sessions that ran while the home screen was closed. They show what was known before until they are read.
+    /// The sessions that ran while the home screen was closed. They show what was known before
+    /// until they are read.
     outdated: BTreeSet<SessionKey>,
 }
 
@@ -160,42 +161,82 @@ impl HomeModel {
 
     /// Continues where the home screen was left.
     pub fn restore(&mut self, memory: &mut HomeMemory) {
-        let HomeMemory { sessions, cursor, filter, left, outdated, toast, farewell: _ } = std::mem::take(memory);
+        let HomeMemory {
+            sessions,
+            cursor,
+            filter,
+            left,
+            outdated,
+            toast,
+            farewell: _,
+        } = std::mem::take(memory);
         self.is_loaded = !sessions.is_empty();
         (self.left, self.outdated) = (left, outdated);
         (self.sessions, self.cursor, self.filter, self.toast) = (sessions, cursor, filter, toast);
         self.arrange();
     }
 
-    /// What happens to the sessions when the home screen closes, for the terminal. None if none is running.
+    /// What happens to the sessions when the home screen closes, for the terminal. None if none is
+    /// running.
     pub fn farewell(&self) -> Option<String> {
         let running = self.count(SessionGroup::NeedsYou) + self.count(SessionGroup::Running);
         let is_local = self.scope == HomeScope::Machine && !self.is_worker;
-        let (verb, them) = if running == 1 { ("keeps", "it") } else { ("keep", "them") };
-        let words = || format!("{} {verb} running; `creel` shows {them} again", counted_words(running, "session"));
+        let (verb, them) = if running == 1 {
+            ("keeps", "it")
+        } else {
+            ("keep", "them")
+        };
+        let words = || {
+            format!(
+                "{} {verb} running; `creel` shows {them} again",
+                counted_words(running, "session")
+            )
+        };
         (is_local && running > 0).then(words)
     }
 
     pub fn remember(self) -> HomeMemory {
         let (farewell, left) = (self.farewell(), Some(self.now));
-        let Self { sessions, cursor, filter, outdated, .. } = self;
-        HomeMemory { sessions, cursor, filter, left, outdated, toast: None, farewell }
+        let Self {
+            sessions,
+            cursor,
+            filter,
+            outdated,
+            ..
+        } = self;
+        HomeMemory {
+            sessions,
+            cursor,
+            filter,
+            left,
+            outdated,
+            toast: None,
+            farewell,
+        }
     }
 
     /// Takes the first report of a watcher: sessions that are not in it are gone.
     pub fn take_all(&mut self, changes: Vec<SessionChange>) {
         let before = std::mem::take(&mut self.sessions);
-        let left = self.left.map(|left| UnixTime(left.0.saturating_sub(FILE_CLOCK)));
+        let left = self
+            .left
+            .map(|left| UnixTime(left.0.saturating_sub(FILE_CLOCK)));
         self.is_loaded = true;
         for change in changes {
             if let SessionChange::Seen(key, session) = change {
-                // What was read already stays until it is read again, so that the keys in the footer stay in place.
+                // What was read already stays until it is read again, so that the keys in the
+                // footer stay in place.
                 let is_unread = matches!(session.state, ListedState::Unread);
-                let known = before.get(&key).filter(|known| is_unread && known.group() == SessionGroup::Ended);
+                let known = before
+                    .get(&key)
+                    .filter(|known| is_unread && known.group() == SessionGroup::Ended);
                 if known.is_some() && left.is_some_and(|left| session.changed >= left) {
                     self.outdated.insert(key.clone());
                 }
-                self.sessions.insert(Arc::new(key), known.cloned().unwrap_or_else(|| Arc::new(*session)));
+                self.sessions.insert(
+                    Arc::new(key),
+                    known.cloned().unwrap_or_else(|| Arc::new(*session)),
+                );
             }
         }
         self.arrange();
@@ -218,13 +259,29 @@ impl HomeModel {
 
     /// Puts the sessions that match the filter into order, and finds the cursor again.
     pub fn arrange(&mut self) {
-        let matching = self.sessions.iter().filter(|(_, session)| session.matches(&self.filter));
-        self.rows = matching.map(|(key, session)| HomeRow { key: key.clone(), session: session.clone() }).collect();
-        self.rows.sort_by(|one, other| one.session.order(&other.session));
+        let matching = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.matches(&self.filter));
+        self.rows = matching
+            .map(|(key, session)| HomeRow {
+                key: key.clone(),
+                session: session.clone(),
+            })
+            .collect();
+        self.rows
+            .sort_by(|one, other| one.session.order(&other.session));
         self.row_counts = counted(self.rows.iter().map(|row| &*row.session));
         self.session_counts = counted(self.sessions.values().map(|session| &**session));
-        self.cost_today = self.sessions.values().map(|session| session.cost_today(self.now, &self.zone)).sum();
-        let found = self.cursor.as_ref().and_then(|cursor| self.rows.iter().position(|row| row.key == *cursor));
+        self.cost_today = self
+            .sessions
+            .values()
+            .map(|session| session.cost_today(self.now, &self.zone))
+            .sum();
+        let found = self
+            .cursor
+            .as_ref()
+            .and_then(|cursor| self.rows.iter().position(|row| row.key == *cursor));
         self.move_to(found.unwrap_or(self.at));
     }
 
@@ -268,7 +325,11 @@ impl HomeModel {
     /// The line with this number: each group that has rows begins with its heading.
     fn line(&self, mut number: usize) -> Option<HomeLine> {
         let mut before = 0;
-        for (group, rows) in SessionGroup::ALL.into_iter().zip(self.row_counts).filter(|(_, rows)| *rows > 0) {
+        for (group, rows) in SessionGroup::ALL
+            .into_iter()
+            .zip(self.row_counts)
+            .filter(|(_, rows)| *rows > 0)
+        {
             match number {
                 0 => return Some(HomeLine::Heading(group)),
                 _ if number <= rows => return Some(HomeLine::Session(before + number - 1)),
@@ -280,7 +341,9 @@ impl HomeModel {
 
     /// The line on which the cursor is.
     fn cursor_line(&self) -> usize {
-        let Some(chosen) = self.chosen() else { return 0 };
+        let Some(chosen) = self.chosen() else {
+            return 0;
+        };
         let groups = SessionGroup::ALL.into_iter().zip(self.row_counts);
         let headings = groups.filter(|(group, rows)| *group <= chosen.session.group() && *rows > 0);
         self.at + headings.count()
@@ -291,7 +354,11 @@ impl HomeModel {
         let (line, height) = (self.cursor_line(), self.height().max(1));
         let total = self.rows.len() + SessionGroup::ALL.len();
         let above = line.saturating_sub(1);
-        self.top = self.top.min(above).max((line + 1).saturating_sub(height)).min(total);
+        self.top = self
+            .top
+            .min(above)
+            .max((line + 1).saturating_sub(height))
+            .min(total);
         if self.at == 0 {
             self.top = 0;
         }
@@ -299,7 +366,9 @@ impl HomeModel {
 
     /// The lines in sight, from the top of the list.
     pub fn in_sight(&self) -> Vec<HomeLine> {
-        (self.top..self.top + self.height()).map_while(|number| self.line(number)).collect()
+        (self.top..self.top + self.height())
+            .map_while(|number| self.line(number))
+            .collect()
     }
 
     /// The session on a row of the screen.
@@ -342,39 +411,68 @@ impl HomeModel {
             HomeLine::Session(n) => self.rows.get(n),
             HomeLine::Heading(_) => None,
         });
-        let running: Vec<HomeRow> = rows.filter(|row| row.session.has_clock()).cloned().collect();
+        let running: Vec<HomeRow> = rows
+            .filter(|row| row.session.has_clock())
+            .cloned()
+            .collect();
         if running.is_empty() {
             return None;
         }
-        let spins = running.iter().any(|row| row.session.words(self.now, &self.zone).role == ChipRole::Working);
-        let period = if spins && self.motion == MotionMode::Full { SPIN } else { SECOND };
+        let spins = running
+            .iter()
+            .any(|row| row.session.words(self.now, &self.zone).role == ChipRole::Working);
+        let period = if spins && self.motion == MotionMode::Full {
+            SPIN
+        } else {
+            SECOND
+        };
         Some(UnixTime((self.now.0.div_euclid(period) + 1) * period))
     }
 
     pub fn say(&mut self, role: ThemeRole, text: impl Into<String>) {
-        self.toast = Some(Toast { role, text: text.into() });
+        self.toast = Some(Toast {
+            role,
+            text: text.into(),
+        });
     }
 
     /// The keys that do something now, most useful first. Those for help and for leaving come last.
     pub fn useful_keys(&self) -> Vec<KeyAction> {
         let is_local = self.scope == HomeScope::Machine;
         if self.is_empty() && self.is_loaded {
-            let first = [(KeyAction::RunDemo, is_local), (KeyAction::WriteConfig, is_local && !self.has_config)];
+            let first = [
+                (KeyAction::RunDemo, is_local),
+                (KeyAction::WriteConfig, is_local && !self.has_config),
+            ];
             let first = first.into_iter().chain([(KeyAction::NewSession, is_local)]);
-            return first.filter(|(_, works)| *works).map(|(action, _)| action).collect();
+            return first
+                .filter(|(_, works)| *works)
+                .map(|(action, _)| action)
+                .collect();
         }
-        let chosen = self.chosen().map(|row| (row.session.group(), row.session.can_resume));
+        let chosen = self
+            .chosen()
+            .map(|row| (row.session.group(), row.session.can_resume));
         let over = matches!(chosen, Some((SessionGroup::Ended, _)));
         let keys = [
             (KeyAction::OpenSession, chosen.is_some()),
-            (KeyAction::AnswerSession, matches!(chosen, Some((SessionGroup::NeedsYou, _)))),
+            (
+                KeyAction::AnswerSession,
+                matches!(chosen, Some((SessionGroup::NeedsYou, _))),
+            ),
             (KeyAction::NewSession, is_local),
             (KeyAction::StopSession, chosen.is_some() && !over),
-            (KeyAction::ResumeSession, is_local && matches!(chosen, Some((SessionGroup::Ended, true)))),
+            (
+                KeyAction::ResumeSession,
+                is_local && matches!(chosen, Some((SessionGroup::Ended, true))),
+            ),
             (KeyAction::FilterSessions, true),
             (KeyAction::RemoveSession, is_local && over),
         ];
-        keys.into_iter().filter(|(_, works)| *works).map(|(action, _)| action).collect()
+        keys.into_iter()
+            .filter(|(_, works)| *works)
+            .map(|(action, _)| action)
+            .collect()
     }
 }
 

@@ -57,14 +57,30 @@ pub struct NewSessionForm {
 
 impl NewSessionForm {
     /// A form with these places, of which the first is preselected. None without a place.
-    pub fn new(places: Vec<StartPlace>, agent: Option<&str>, home_dir: Option<String>) -> Option<Self> {
+    pub fn new(
+        places: Vec<StartPlace>,
+        agent: Option<&str>,
+        home_dir: Option<String>,
+    ) -> Option<Self> {
         let first = places.first()?;
-        let agent = agent.and_then(|agent| first.agents.iter().position(|known| known == agent)).unwrap_or(0);
+        let agent = agent
+            .and_then(|agent| first.agents.iter().position(|known| known == agent))
+            .unwrap_or(0);
         let mut prompt = TextArea::default();
         prompt.set_wrap_mode(WrapMode::WordOrGlyph);
-        prompt.set_placeholder_text("What should the agent do? Leave it empty for the prompt of the config.");
+        prompt.set_placeholder_text(
+            "What should the agent do? Leave it empty for the prompt of the config.",
+        );
         let field = FormField::Prompt;
-        Some(Self { prompt, places, place: 0, agent, field, asked_to_leave: false, home_dir })
+        Some(Self {
+            prompt,
+            places,
+            place: 0,
+            agent,
+            field,
+            asked_to_leave: false,
+            home_dir,
+        })
     }
 
     fn text(&self) -> String {
@@ -72,10 +88,15 @@ impl NewSessionForm {
     }
 
     fn agents(&self) -> &[String] {
-        self.places.get(self.place).map_or(&[], |place| &place.agents)
+        self.places
+            .get(self.place)
+            .map_or(&[], |place| &place.agents)
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the terminal library's enum grows"
+    )]
     pub fn key(&mut self, key: KeyEvent) -> FormResult {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let asked = std::mem::take(&mut self.asked_to_leave);
@@ -131,17 +152,27 @@ impl NewSessionForm {
             root: place.map(|place| place.root.clone()).unwrap_or_default(),
             prompt: self.text().trim().to_owned(),
             // The first agent is the one that creel takes by itself.
-            agent: self.agents().get(self.agent).filter(|_| self.agent > 0).cloned(),
+            agent: self
+                .agents()
+                .get(self.agent)
+                .filter(|_| self.agent > 0)
+                .cloned(),
         }
     }
 
     /// Gives the text its colours.
     pub fn prepare(&mut self, theme: &ScreenTheme) {
         self.prompt.set_style(theme.style(ThemeRole::Text));
-        self.prompt.set_cursor_line_style(theme.style(ThemeRole::Text));
-        self.prompt.set_placeholder_style(theme.style(ThemeRole::Faint));
+        self.prompt
+            .set_cursor_line_style(theme.style(ThemeRole::Text));
+        self.prompt
+            .set_placeholder_style(theme.style(ThemeRole::Faint));
         let has_focus = self.field == FormField::Prompt;
-        self.prompt.set_cursor_style(theme.style(if has_focus { ThemeRole::Selected } else { ThemeRole::Text }));
+        self.prompt.set_cursor_style(theme.style(if has_focus {
+            ThemeRole::Selected
+        } else {
+            ThemeRole::Text
+        }));
     }
 
     fn frame(area: Rect) -> Rect {
@@ -157,14 +188,40 @@ impl NewSessionForm {
         let has_focus = self.field == FormField::Prompt;
         let area = Self::frame(area);
         let inside = framed(area, "New session", ThemeRole::Accent, theme, buffer);
-        let rows = [Constraint::Min(1), Constraint::Length(1), Constraint::Length(1), Constraint::Length(1)];
+        let rows = [
+            Constraint::Min(1),
+            Constraint::Length(1),
+            Constraint::Length(1),
+            Constraint::Length(1),
+        ];
         let [text, agent, folder, hints] = Layout::vertical(rows).areas(inside);
         self.prompt.render(text, buffer);
-        let shown = self.agents().get(self.agent).map_or("the default", String::as_str).to_owned();
-        self.draw_field(FormField::Agent, &shown, self.agents().len(), theme, agent, buffer);
-        let root = self.places.get(self.place).map(|place| place.root.to_string_lossy().into_owned());
+        let shown = self
+            .agents()
+            .get(self.agent)
+            .map_or("the default", String::as_str)
+            .to_owned();
+        self.draw_field(
+            FormField::Agent,
+            &shown,
+            self.agents().len(),
+            theme,
+            agent,
+            buffer,
+        );
+        let root = self
+            .places
+            .get(self.place)
+            .map(|place| place.root.to_string_lossy().into_owned());
         let root = short_path(&root.unwrap_or_default(), self.home_dir.as_deref());
-        self.draw_field(FormField::Folder, &root, self.places.len(), theme, folder, buffer);
+        self.draw_field(
+            FormField::Folder,
+            &root,
+            self.places.len(),
+            theme,
+            folder,
+            buffer,
+        );
         let keys: &[&str] = if self.asked_to_leave {
             &["esc again discards the prompt", "ctrl-s starts the session"]
         } else if has_focus {
@@ -192,13 +249,24 @@ impl NewSessionForm {
             FormField::Agent => "Agent ",
             FormField::Folder => "Folder",
         };
-        let value = if of > 1 { format!("‹ {} ›", plain(value)) } else { plain(value) };
+        let value = if of > 1 {
+            format!("‹ {} ›", plain(value))
+        } else {
+            plain(value)
+        };
         let sign = if has_focus { "▌" } else { " " };
         let line = Line::from(vec![
             Span::styled(format!("{sign}{name}  "), theme.style(ThemeRole::Key)),
-            Span::styled(fit(&value, usize::from(area.width).saturating_sub(9)), theme.style(ThemeRole::Text)),
+            Span::styled(
+                fit(&value, usize::from(area.width).saturating_sub(9)),
+                theme.style(ThemeRole::Text),
+            ),
         ]);
-        let line = if has_focus { line.patch_style(theme.style(ThemeRole::Selected)) } else { line };
+        let line = if has_focus {
+            line.patch_style(theme.style(ThemeRole::Selected))
+        } else {
+            line
+        };
         line.render(area, buffer);
     }
 }

@@ -78,7 +78,9 @@ pub fn update(model: &mut HomeModel, event: HomeEvent) -> Vec<HomeRequest> {
             match &mut model.modal {
                 Some(HomeModal::NewSession(form)) => form.paste(&text),
                 Some(HomeModal::Filter) => {
-                    model.filter.push_str(text.lines().next().unwrap_or_default());
+                    model
+                        .filter
+                        .push_str(text.lines().next().unwrap_or_default());
                     model.arrange();
                 }
                 Some(HomeModal::Help(_) | HomeModal::Question(_)) | None => {}
@@ -115,10 +117,14 @@ pub fn update(model: &mut HomeModel, event: HomeEvent) -> Vec<HomeRequest> {
 
 fn on_key(model: &mut HomeModel, key: KeyEvent) -> Vec<HomeRequest> {
     model.toast = None;
-    let action = model.keymap.action(key, &[KeyContext::Home, KeyContext::Scroll, KeyContext::Global]);
+    let action = model.keymap.action(
+        key,
+        &[KeyContext::Home, KeyContext::Scroll, KeyContext::Global],
+    );
     match &mut model.modal {
         Some(HomeModal::Help(help)) => {
-            let closes = key.code == KeyCode::Esc || matches!(action, Some(KeyAction::Help | KeyAction::QuitHome));
+            let closes = key.code == KeyCode::Esc
+                || matches!(action, Some(KeyAction::Help | KeyAction::QuitHome));
             if closes {
                 model.modal = None;
             } else if let Some(action) = action {
@@ -152,20 +158,32 @@ fn on_key(model: &mut HomeModel, key: KeyEvent) -> Vec<HomeRequest> {
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
-fn on_question_key(model: &mut HomeModel, key: KeyEvent, action: Option<KeyAction>) -> Vec<HomeRequest> {
-    let Some(HomeModal::Question(question)) = &mut model.modal else { return Vec::new() };
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the terminal library's enum grows"
+)]
+fn on_question_key(
+    model: &mut HomeModel,
+    key: KeyEvent,
+    action: Option<KeyAction>,
+) -> Vec<HomeRequest> {
+    let Some(HomeModal::Question(question)) = &mut model.modal else {
+        return Vec::new();
+    };
     let number = match key.code {
         KeyCode::Esc => {
             model.modal = None;
             return Vec::new();
         }
         KeyCode::Enter => question.chosen + 1,
-        KeyCode::Char(c) if c.is_ascii_digit() => usize::try_from(c.to_digit(10).unwrap_or(0)).unwrap_or(0),
+        KeyCode::Char(c) if c.is_ascii_digit() => {
+            usize::try_from(c.to_digit(10).unwrap_or(0)).unwrap_or(0)
+        }
         // The same key again.
         _ if action == Some(KeyAction::QuitHome) && question.title == STOP_WORKER => 1,
         _ => {
-            let by = isize::from(action == Some(KeyAction::Down)) - isize::from(action == Some(KeyAction::Up));
+            let by = isize::from(action == Some(KeyAction::Down))
+                - isize::from(action == Some(KeyAction::Up));
             question.move_by(by);
             return Vec::new();
         }
@@ -175,15 +193,24 @@ fn on_question_key(model: &mut HomeModel, key: KeyEvent, action: Option<KeyActio
 
 /// Gives the answer with this number, from 1.
 fn answer(model: &mut HomeModel, number: usize) -> Vec<HomeRequest> {
-    let Some(HomeModal::Question(question)) = &model.modal else { return Vec::new() };
-    let Some(choice) = question.numbered(number).cloned() else { return Vec::new() };
+    let Some(HomeModal::Question(question)) = &model.modal else {
+        return Vec::new();
+    };
+    let Some(choice) = question.numbered(number).cloned() else {
+        return Vec::new();
+    };
     model.modal = None;
     choice.request.into_iter().collect()
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the terminal library's enum grows"
+)]
 fn on_filter_key(model: &mut HomeModel, key: KeyEvent) -> Vec<HomeRequest> {
-    let control = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+    let control = key
+        .modifiers
+        .intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
     match key.code {
         KeyCode::Enter => model.modal = None,
         KeyCode::Esc => {
@@ -205,7 +232,10 @@ fn on_filter_key(model: &mut HomeModel, key: KeyEvent) -> Vec<HomeRequest> {
 }
 
 /// Does what a key means. A key that does nothing for the session under the cursor says why.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the other actions belong to the screen of a session")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the other actions belong to the screen of a session"
+)]
 fn perform(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
     let page = isize::try_from(model.height().saturating_sub(1)).unwrap_or(1);
     match action {
@@ -216,9 +246,19 @@ fn perform(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
         KeyAction::Top => model.move_to(0),
         KeyAction::Bottom => model.move_to(usize::MAX),
         KeyAction::Help => {
-            let help = HelpModal::only(vec![KeyContext::Home, KeyContext::Scroll, KeyContext::Global], &EXPLAINED);
-            let quit = (KeyAction::QuitHome, "stop the worker; its tasks go back to the queue");
-            model.modal = Some(HomeModal::Help(if model.is_worker { help.with_words(quit) } else { help }));
+            let help = HelpModal::only(
+                vec![KeyContext::Home, KeyContext::Scroll, KeyContext::Global],
+                &EXPLAINED,
+            );
+            let quit = (
+                KeyAction::QuitHome,
+                "stop the worker; its tasks go back to the queue",
+            );
+            model.modal = Some(HomeModal::Help(if model.is_worker {
+                help.with_words(quit)
+            } else {
+                help
+            }));
         }
         KeyAction::FilterSessions => model.modal = Some(HomeModal::Filter),
         KeyAction::QuitHome if model.is_worker => {
@@ -247,13 +287,24 @@ fn perform(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
 }
 
 /// The keys for the session under the cursor.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the caller passes only these actions")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the caller passes only these actions"
+)]
 fn on_session(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
-    let Some(row) = model.chosen() else { return Vec::new() };
-    let (key, name, group) = ((*row.key).clone(), row.session.name.clone(), row.session.group());
+    let Some(row) = model.chosen() else {
+        return Vec::new();
+    };
+    let (key, name, group) = (
+        (*row.key).clone(),
+        row.session.name.clone(),
+        row.session.group(),
+    );
     let is_useful = model.useful_keys().contains(&action);
     let refusal = match action {
-        KeyAction::OpenSession if group == SessionGroup::Ended => return vec![HomeRequest::Replay(key)],
+        KeyAction::OpenSession if group == SessionGroup::Ended => {
+            return vec![HomeRequest::Replay(key)];
+        }
         KeyAction::OpenSession => return vec![HomeRequest::Attach(key)],
         KeyAction::AnswerSession if is_useful => return vec![HomeRequest::Attach(key)],
         KeyAction::AnswerSession => format!("{name} does not need you"),
@@ -264,7 +315,9 @@ fn on_session(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
         }
         KeyAction::StopSession => format!("{name} is not running"),
         KeyAction::ResumeSession if is_useful => return vec![HomeRequest::Resume(key)],
-        KeyAction::ResumeSession if group == SessionGroup::Ended => format!("{name} has ended: nothing to resume"),
+        KeyAction::ResumeSession if group == SessionGroup::Ended => {
+            format!("{name} has ended: nothing to resume")
+        }
         KeyAction::ResumeSession => format!("{name} is already running"),
         KeyAction::RemoveSession if is_useful => return vec![HomeRequest::PrepareRemoval(key)],
         KeyAction::RemoveSession => format!("{name} is running: stop it first"),
@@ -291,7 +344,10 @@ fn ask_to_stop_worker() -> ChoiceQuestion<HomeRequest> {
     }
 }
 
-fn ask_to_stop(name: &str, stop: impl Fn(StopTiming) -> HomeRequest) -> ChoiceQuestion<HomeRequest> {
+fn ask_to_stop(
+    name: &str,
+    stop: impl Fn(StopTiming) -> HomeRequest,
+) -> ChoiceQuestion<HomeRequest> {
     let choice = |label: &str, effect: &str, request| OfferedChoice {
         label: label.to_owned(),
         effect: effect.to_owned(),
@@ -301,8 +357,16 @@ fn ask_to_stop(name: &str, stop: impl Fn(StopTiming) -> HomeRequest) -> ChoiceQu
         title: format!("Stop {name}?"),
         text: vec!["You can resume it later.".to_owned()],
         choices: vec![
-            choice("Stop after this iteration", "the turn finishes first", Some(stop(StopTiming::AfterIteration))),
-            choice("Stop now", "cancels the turn, runs session_end", Some(stop(StopTiming::Now))),
+            choice(
+                "Stop after this iteration",
+                "the turn finishes first",
+                Some(stop(StopTiming::AfterIteration)),
+            ),
+            choice(
+                "Stop now",
+                "cancels the turn, runs session_end",
+                Some(stop(StopTiming::Now)),
+            ),
             choice("Keep it running", "", None),
         ],
         chosen: 0,
@@ -311,7 +375,9 @@ fn ask_to_stop(name: &str, stop: impl Fn(StopTiming) -> HomeRequest) -> ChoiceQu
 
 fn ask_to_remove(preview: RemovalPreview) -> ChoiceQuestion<HomeRequest> {
     let (name, size) = (preview.folder.name.clone(), preview.size());
-    let what = format!("creel deletes this folder with the journal and all output of the session ({size}):");
+    let what = format!(
+        "creel deletes this folder with the journal and all output of the session ({size}):"
+    );
     ChoiceQuestion {
         title: format!("Remove {name}?"),
         text: vec![
@@ -320,7 +386,11 @@ fn ask_to_remove(preview: RemovalPreview) -> ChoiceQuestion<HomeRequest> {
             "You cannot undo this. Your project's files, branches and commits stay.".to_owned(),
         ],
         choices: vec![
-            OfferedChoice { label: "Keep it".to_owned(), effect: String::new(), request: None },
+            OfferedChoice {
+                label: "Keep it".to_owned(),
+                effect: String::new(),
+                request: None,
+            },
             OfferedChoice {
                 label: "Remove it".to_owned(),
                 effect: String::new(),
@@ -332,7 +402,12 @@ fn ask_to_remove(preview: RemovalPreview) -> ChoiceQuestion<HomeRequest> {
 }
 
 fn on_mouse(model: &mut HomeModel, mouse: MouseEvent) -> Vec<HomeRequest> {
-    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+    let area = Rect {
+        x: 0,
+        y: 0,
+        width: model.size.0,
+        height: model.size.1,
+    };
     let clicked = mouse.kind == MouseEventKind::Down(MouseButton::Left);
     let wheel = match mouse.kind {
         MouseEventKind::ScrollUp => -WHEEL,
@@ -353,17 +428,32 @@ fn on_mouse(model: &mut HomeModel, mouse: MouseEvent) -> Vec<HomeRequest> {
             return chosen.map_or_else(Vec::new, |chosen| answer(model, chosen + 1));
         }
         Some(HomeModal::Help(help)) if wheel != 0 => {
-            help.key(if wheel < 0 { KeyAction::Up } else { KeyAction::Down }, 1);
+            help.key(
+                if wheel < 0 {
+                    KeyAction::Up
+                } else {
+                    KeyAction::Down
+                },
+                1,
+            );
         }
         Some(HomeModal::Filter) | None if wheel != 0 => model.move_by(wheel),
         Some(HomeModal::Filter) | None if clicked => {
-            let Some(row) = model.row_at(mouse.row) else { return Vec::new() };
+            let Some(row) = model.row_at(mouse.row) else {
+                return Vec::new();
+            };
             model.toast = None;
             model.modal = None;
             model.move_to(row);
             return perform(model, KeyAction::OpenSession);
         }
-        Some(HomeModal::Question(_) | HomeModal::Help(_) | HomeModal::NewSession(_) | HomeModal::Filter) | None => {}
+        Some(
+            HomeModal::Question(_)
+            | HomeModal::Help(_)
+            | HomeModal::NewSession(_)
+            | HomeModal::Filter,
+        )
+        | None => {}
     }
     Vec::new()
 }

@@ -1,7 +1,8 @@
 //! Draws the home screen. No I/O, no decisions.
 //!
 //! # Invariants
-//! - At every width, a row shows the sign, the name, what the session does, its iteration and its time.
+//! - At every width, a row shows the sign, the name, what the session does, its iteration and its
+//!   time.
 
 use crossterm::event::KeyEvent;
 use ratatui::{
@@ -54,7 +55,12 @@ pub fn prepare(model: &mut HomeModel, area: Rect) {
         model.size = (area.width, area.height);
         model.move_by(0);
     }
-    let HomeModel { modal, keymap, theme, .. } = model;
+    let HomeModel {
+        modal,
+        keymap,
+        theme,
+        ..
+    } = model;
     match modal {
         Some(HomeModal::Help(help)) => help.prepare(keymap, theme, area),
         Some(HomeModal::NewSession(form)) => form.prepare(theme),
@@ -70,10 +76,18 @@ pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         Line::styled(text, theme.style(ThemeRole::Warning)).render(area, buffer);
         return;
     }
-    let line = |y: u16| Rect { y: area.y + y, height: 1, ..area };
+    let line = |y: u16| Rect {
+        y: area.y + y,
+        height: 1,
+        ..area
+    };
     draw_header(model, line(0), buffer);
     let detail = u16::from(model.has_detail());
-    let body = Rect { y: area.y + 1, height: area.height - 2 - detail, ..area };
+    let body = Rect {
+        y: area.y + 1,
+        height: area.height - 2 - detail,
+        ..area
+    };
     if model.has_detail() {
         draw_detail(model, line(area.height - 2), buffer);
     }
@@ -104,7 +118,13 @@ pub fn key_at(model: &HomeModel, area: Rect, column: u16, row: u16) -> Option<Ke
         Some(HomeModal::Help(_) | HomeModal::Filter) | None if row == last => KeyRow::Hints,
         Some(HomeModal::NewSession(_)) if row == NewSessionForm::hint_row(area) => KeyRow::Hints,
         None if model.rows().is_empty() && row > area.y => KeyRow::Answer,
-        Some(HomeModal::Help(_) | HomeModal::Filter | HomeModal::NewSession(_) | HomeModal::Question(_)) | None => {
+        Some(
+            HomeModal::Help(_)
+            | HomeModal::Filter
+            | HomeModal::NewSession(_)
+            | HomeModal::Question(_),
+        )
+        | None => {
             return None;
         }
     };
@@ -115,16 +135,28 @@ pub fn key_at(model: &HomeModel, area: Rect, column: u16, row: u16) -> Option<Ke
 
 fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     let theme = &model.theme;
-    let (asks, runs) = (model.count(SessionGroup::NeedsYou), model.count(SessionGroup::Running));
-    let mut counts = vec![Span::styled(format!("{runs} running"), theme.style(ThemeRole::Text))];
+    let (asks, runs) = (
+        model.count(SessionGroup::NeedsYou),
+        model.count(SessionGroup::Running),
+    );
+    let mut counts = vec![Span::styled(
+        format!("{runs} running"),
+        theme.style(ThemeRole::Text),
+    )];
     if asks > 0 {
         let verb = if asks == 1 { "needs" } else { "need" };
         counts.push(Span::styled(" · ", theme.style(ThemeRole::Faint)));
-        counts.push(Span::styled(format!(" {asks} {verb} you "), theme.style(ThemeRole::Alert)));
+        counts.push(Span::styled(
+            format!(" {asks} {verb} you "),
+            theme.style(ThemeRole::Alert),
+        ));
     }
     let today = model.cost_today();
     if today > 0.0 {
-        counts.push(Span::styled(format!(" · {} today", usage_totals::money(today)), theme.style(ThemeRole::Faint)));
+        counts.push(Span::styled(
+            format!(" · {} today", usage_totals::money(today)),
+            theme.style(ThemeRole::Faint),
+        ));
     }
     counts.push(Span::raw(" "));
     let right: usize = counts.iter().map(Span::width).sum();
@@ -134,7 +166,11 @@ fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         HomeScope::Machine => "",
         HomeScope::Fleet => " · all machines",
     };
-    let filter = if model.filter.is_empty() { String::new() } else { format!("   /{}", plain(&model.filter)) };
+    let filter = if model.filter.is_empty() {
+        String::new()
+    } else {
+        format!("   /{}", plain(&model.filter))
+    };
     let filter = fit(&filter, room.saturating_sub(7 + place.width()));
     Line::from(vec![
         Span::styled(format!(" creel{place}"), theme.style(ThemeRole::Heading)),
@@ -142,7 +178,14 @@ fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     ])
     .render(area, buffer);
     let width = u16::try_from(right).unwrap_or(area.width).min(area.width);
-    Line::from(counts).render(Rect { x: area.right() - width, width, ..area }, buffer);
+    Line::from(counts).render(
+        Rect {
+            x: area.right() - width,
+            width,
+            ..area
+        },
+        buffer,
+    );
 }
 
 /// The widths of the columns. A column without room has the width 0.
@@ -179,10 +222,18 @@ impl<'a> RowTexts<'a> {
         Self {
             row,
             project: short_path(&session.project, model.home_dir.as_deref()),
-            iteration: if known { format!("{}/{}", session.iteration, session.max_iterations) } else { String::new() },
+            iteration: if known {
+                format!("{}/{}", session.iteration, session.max_iterations)
+            } else {
+                String::new()
+            },
             time: session.time(model.now, &model.zone),
             age: session.age(model.now, &model.zone),
-            cost: if session.cost > 0.0 { usage_totals::money(session.cost) } else { String::new() },
+            cost: if session.cost > 0.0 {
+                usage_totals::money(session.cost)
+            } else {
+                String::new()
+            },
         }
     }
 }
@@ -207,10 +258,25 @@ impl HomeColumns {
         let mut columns = Self {
             name: widest(&|one| one.row.session.name.width(), small),
             project: of(!is_narrow, widest(&|one| one.project.width(), project)),
-            user: of(fleet && width >= 100, widest(&|one| one.row.session.user.width(), HOST)),
-            host: of(fleet, widest(&|one| one.row.session.host.width(), if width < 100 { 10 } else { HOST })),
-            branch: of(width >= 120, widest(&|one| one.row.session.branch.width(), NAME)),
-            agent: of(width >= 90, widest(&|one| one.row.session.agent.width(), AGENT)),
+            user: of(
+                fleet && width >= 100,
+                widest(&|one| one.row.session.user.width(), HOST),
+            ),
+            host: of(
+                fleet,
+                widest(
+                    &|one| one.row.session.host.width(),
+                    if width < 100 { 10 } else { HOST },
+                ),
+            ),
+            branch: of(
+                width >= 120,
+                widest(&|one| one.row.session.branch.width(), NAME),
+            ),
+            agent: of(
+                width >= 90,
+                widest(&|one| one.row.session.agent.width(), AGENT),
+            ),
             iteration: widest(&|one| one.iteration.width(), 9),
             time: widest(&|one| one.time.width(), 16),
             age: of(width >= 120, widest(&|one| one.age.width(), 10)),
@@ -219,14 +285,22 @@ impl HomeColumns {
             goal: 0,
         };
         // The cursor, the sign and a margin on the right.
-        let fixed = 5 + [columns.name, columns.project, columns.user, columns.host, columns.branch, columns.agent]
-            .into_iter()
-            .chain([columns.iteration, columns.time, columns.age, columns.cost])
-            .sum::<usize>();
+        let fixed = 5 + [
+            columns.name,
+            columns.project,
+            columns.user,
+            columns.host,
+            columns.branch,
+            columns.agent,
+        ]
+        .into_iter()
+        .chain([columns.iteration, columns.time, columns.age, columns.cost])
+        .sum::<usize>();
         columns.what = width.saturating_sub(fixed);
         // What is left on a wide screen says what each session is for.
         if width >= WITH_GOAL && texts.iter().any(|one| !one.row.session.goal.is_empty()) {
-            let words = |one: &RowTexts<'_>| one.row.session.words(model.now, &model.zone).text.width();
+            let words =
+                |one: &RowTexts<'_>| one.row.session.words(model.now, &model.zone).text.width();
             let needed = widest(&words, columns.what * 2 / 3);
             (columns.goal, columns.what) = (columns.what.saturating_sub(needed), needed);
         }
@@ -246,7 +320,11 @@ fn draw_list(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     let columns = HomeColumns::of(&texts, model, usize::from(area.width));
     let mut texts = texts.iter();
     for (y, line) in (area.y..area.bottom()).zip(lines) {
-        let place = Rect { y, height: 1, ..area };
+        let place = Rect {
+            y,
+            height: 1,
+            ..area
+        };
         match line {
             HomeLine::Heading(group) => heading(model, group).render(place, buffer),
             HomeLine::Session(n) => {
@@ -263,14 +341,31 @@ fn draw_list(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
 
 /// What the session under the cursor should do, and where if the list does not say it.
 fn draw_detail(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
-    let Some(session) = model.chosen().map(|row| &row.session) else { return };
+    let Some(session) = model.chosen().map(|row| &row.session) else {
+        return;
+    };
     let width = usize::from(area.width).saturating_sub(2);
-    let project = tail(&short_path(&session.project, model.home_dir.as_deref()), width.min(PROJECT));
-    let place = if area.width < WITH_PROJECT { project } else { String::new() };
+    let project = tail(
+        &short_path(&session.project, model.home_dir.as_deref()),
+        width.min(PROJECT),
+    );
+    let place = if area.width < WITH_PROJECT {
+        project
+    } else {
+        String::new()
+    };
     // The list may have no room for the question.
     let asks = session.group() == SessionGroup::NeedsYou && usize::from(area.width) < WITH_GOAL;
-    let question = if asks { session.words(model.now, &model.zone).text } else { String::new() };
-    let parts = [(place, ThemeRole::Faint), (question, ThemeRole::Gate), (session.goal.clone(), ThemeRole::Text)];
+    let question = if asks {
+        session.words(model.now, &model.zone).text
+    } else {
+        String::new()
+    };
+    let parts = [
+        (place, ThemeRole::Faint),
+        (question, ThemeRole::Gate),
+        (session.goal.clone(), ThemeRole::Text),
+    ];
     let (mut spans, mut left) = (vec![Span::raw(" ")], width);
     for (text, role) in parts.into_iter().filter(|(text, _)| !text.is_empty()) {
         let gap = if spans.len() > 1 { " · " } else { "" };
@@ -292,16 +387,28 @@ fn heading(model: &HomeModel, group: SessionGroup) -> Line<'static> {
     };
     let count = model.row_count(group);
     Line::from(vec![
-        Span::styled(format!(" {}", group.title()), theme.style(role).add_modifier(Modifier::BOLD)),
+        Span::styled(
+            format!(" {}", group.title()),
+            theme.style(role).add_modifier(Modifier::BOLD),
+        ),
         Span::styled(format!("  {count}"), theme.style(ThemeRole::Faint)),
     ])
 }
 
-fn row_line(model: &HomeModel, texts: &RowTexts<'_>, columns: HomeColumns, is_chosen: bool) -> Line<'static> {
+fn row_line(
+    model: &HomeModel,
+    texts: &RowTexts<'_>,
+    columns: HomeColumns,
+    is_chosen: bool,
+) -> Line<'static> {
     let theme = &model.theme;
     let session = &texts.row.session;
     let words = session.words(model.now, &model.zone);
-    let sign = if words.role == ChipRole::Working { spinner(model).unwrap_or(words.sign) } else { words.sign };
+    let sign = if words.role == ChipRole::Working {
+        spinner(model).unwrap_or(words.sign)
+    } else {
+        words.sign
+    };
     let left = |text: &str, width: usize| filled(&fit(text, width.saturating_sub(2)), width);
     let right = |text: &str, width: usize| {
         let text = fit(text, width.saturating_sub(2));
@@ -311,10 +418,14 @@ fn row_line(model: &HomeModel, texts: &RowTexts<'_>, columns: HomeColumns, is_ch
     let strong = theme.style(ThemeRole::Text).add_modifier(Modifier::BOLD);
     let what = match words.role {
         ChipRole::NeedsUser => theme.style(ThemeRole::Gate),
-        ChipRole::Failed | ChipRole::Forced | ChipRole::Limit | ChipRole::Waiting | ChipRole::Paused => {
-            theme.style(chip_role(words.role))
+        ChipRole::Failed
+        | ChipRole::Forced
+        | ChipRole::Limit
+        | ChipRole::Waiting
+        | ChipRole::Paused => theme.style(chip_role(words.role)),
+        ChipRole::Working | ChipRole::Hook | ChipRole::Complete | ChipRole::Stopped => {
+            theme.style(ThemeRole::Text)
         }
-        ChipRole::Working | ChipRole::Hook | ChipRole::Complete | ChipRole::Stopped => theme.style(ThemeRole::Text),
     };
     let sign_style = match words.role {
         ChipRole::NeedsUser => theme.style(ThemeRole::Gate),
@@ -329,11 +440,24 @@ fn row_line(model: &HomeModel, texts: &RowTexts<'_>, columns: HomeColumns, is_ch
         | ChipRole::Limit => theme.style(chip_role(words.role)),
     };
     let project = tail(&texts.project, columns.project.saturating_sub(2));
-    let what_text = if matches!(session.state, ListedState::Unread) { "…".to_owned() } else { words.text };
+    let what_text = if matches!(session.state, ListedState::Unread) {
+        "…".to_owned()
+    } else {
+        words.text
+    };
     let line = Line::from(vec![
-        Span::styled(if is_chosen { "▌" } else { " " }, theme.style(ThemeRole::BorderFocused)),
+        Span::styled(
+            if is_chosen { "▌" } else { " " },
+            theme.style(ThemeRole::BorderFocused),
+        ),
         Span::styled(format!(" {sign} "), sign_style),
-        Span::styled(left(&middle_cut(&plain(&session.name), columns.name.saturating_sub(2)), columns.name), strong),
+        Span::styled(
+            left(
+                &middle_cut(&plain(&session.name), columns.name.saturating_sub(2)),
+                columns.name,
+            ),
+            strong,
+        ),
         Span::styled(left(&project, columns.project), faint),
         Span::styled(left(&session.user, columns.user), faint),
         Span::styled(left(&session.host, columns.host), faint),
@@ -346,7 +470,10 @@ fn row_line(model: &HomeModel, texts: &RowTexts<'_>, columns: HomeColumns, is_ch
             },
             what,
         ),
-        Span::styled(left(&plain(&session.goal), columns.goal), theme.style(ThemeRole::Text)),
+        Span::styled(
+            left(&plain(&session.goal), columns.goal),
+            theme.style(ThemeRole::Text),
+        ),
         Span::styled(left(&session.branch, columns.branch), faint),
         Span::styled(left(&session.agent, columns.agent), faint),
         Span::styled(right(&texts.iteration, columns.iteration), faint),
@@ -354,7 +481,11 @@ fn row_line(model: &HomeModel, texts: &RowTexts<'_>, columns: HomeColumns, is_ch
         Span::styled(right(&texts.age, columns.age), faint),
         Span::styled(right(&texts.cost, columns.cost), faint),
     ]);
-    if is_chosen { line.patch_style(theme.style(ThemeRole::Selected)) } else { line }
+    if is_chosen {
+        line.patch_style(theme.style(ThemeRole::Selected))
+    } else {
+        line
+    }
 }
 
 /// A name that is too long without its middle: names of one project often differ only at the end.
@@ -386,7 +517,10 @@ fn tail(path: &str, width: usize) -> String {
     if path.width() <= width {
         return path.to_owned();
     }
-    let ends = path.char_indices().filter(|(_, c)| *c == '/').map(|(at, _)| &path[at..]);
+    let ends = path
+        .char_indices()
+        .filter(|(_, c)| *c == '/')
+        .map(|(at, _)| &path[at..]);
     let end = ends.into_iter().find(|end| end.width() < width);
     match end {
         Some(end) => format!("…{end}"),
@@ -405,37 +539,64 @@ fn draw_empty(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     let theme = &model.theme;
     let (text, key) = (theme.style(ThemeRole::Text), theme.style(ThemeRole::Key));
     let press = |action: KeyAction, about: &str| {
-        vec![(format!("  {:6}", model.keymap.key(action)), key), (about.to_owned(), text)]
+        vec![
+            (format!("  {:6}", model.keymap.key(action)), key),
+            (about.to_owned(), text),
+        ]
     };
     let words = |words: &str| vec![(words.to_owned(), text)];
     let paragraphs = match (model.is_loaded, model.is_empty(), model.scope) {
         (false, ..) => vec![words("Looking for sessions…")],
         (true, false, _) => {
-            vec![words(&format!("No session matches `{}`. Press esc to show all.", plain(&model.filter)))]
+            vec![words(&format!(
+                "No session matches `{}`. Press esc to show all.",
+                plain(&model.filter)
+            ))]
         }
         (true, true, HomeScope::Fleet) => {
-            vec![words("No session has used this server in the last day. `creel run --nats URL` publishes one.")]
+            vec![words(
+                "No session has used this server in the last day. `creel run --nats URL` publishes one.",
+            )]
         }
         (true, true, HomeScope::Machine) => {
             let mut lines = vec![
                 words("creel runs a coding agent in a loop until the work is done."),
-                words("After each turn your checks run. If one fails, its output goes back to the agent."),
+                words(
+                    "After each turn your checks run. If one fails, its output goes back to the agent.",
+                ),
                 words("You decide where a human should: at limits, permissions and the end."),
                 words("All your sessions appear here; those that need you come first."),
                 Vec::new(),
                 press(KeyAction::RunDemo, "watch the demo; nothing to install"),
             ];
             if !model.has_config {
-                lines.push(press(KeyAction::WriteConfig, "write a creel.yaml for this folder"));
+                lines.push(press(
+                    KeyAction::WriteConfig,
+                    "write a creel.yaml for this folder",
+                ));
             }
             lines.push(press(KeyAction::NewSession, "start a session"));
             lines
         }
     };
-    let inside = Rect { x: area.x + 1, y: area.y + 1, width: area.width - 2, height: area.height.saturating_sub(1) };
-    let lines = paragraphs.iter().flat_map(|pieces| wrap(pieces, usize::from(inside.width), 0));
+    let inside = Rect {
+        x: area.x + 1,
+        y: area.y + 1,
+        width: area.width - 2,
+        height: area.height.saturating_sub(1),
+    };
+    let lines = paragraphs
+        .iter()
+        .flat_map(|pieces| wrap(pieces, usize::from(inside.width), 0));
     for (y, line) in (inside.y..inside.bottom()).zip(lines) {
-        line.render(Rect { y, height: 1, ..inside }, buffer);
+        line.render(
+            Rect {
+                y,
+                height: 1,
+                ..inside
+            },
+            buffer,
+        );
     }
 }
 
@@ -451,7 +612,10 @@ fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
             Span::styled("/", theme.style(ThemeRole::Key)),
             Span::styled(filter, theme.style(ThemeRole::Text)),
             Span::raw("▏"),
-            Span::styled(if left > hint.width() { hint } else { "" }, theme.style(ThemeRole::Faint)),
+            Span::styled(
+                if left > hint.width() { hint } else { "" },
+                theme.style(ThemeRole::Faint),
+            ),
         ])
         .render(area, buffer);
         return;
@@ -465,17 +629,25 @@ fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     if model.modal.is_some() {
         return;
     }
-    let hint = |action: KeyAction| (model.keymap.key(action), format!(" {}  ", words(model, action)));
+    let hint = |action: KeyAction| {
+        (
+            model.keymap.key(action),
+            format!(" {}  ", words(model, action)),
+        )
+    };
     let width = |(key, about): &(String, String)| key.width() + about.width();
     let always = [hint(KeyAction::Help), hint(KeyAction::QuitHome)];
-    let mut left = usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
+    let mut left =
+        usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
     let mut spans = vec![Span::raw(" ")];
-    let keys = model.useful_keys().into_iter().map(hint).filter(|hint| match left.checked_sub(width(hint)) {
-        Some(rest) => {
-            left = rest;
-            true
+    let keys = model.useful_keys().into_iter().map(hint).filter(|hint| {
+        match left.checked_sub(width(hint)) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
         }
-        None => false,
     });
     for (key, about) in keys.collect::<Vec<_>>().into_iter().chain(always) {
         spans.push(Span::styled(key, theme.style(ThemeRole::Key)));
@@ -486,8 +658,13 @@ fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
 
 /// What a key does, in everyday words.
 fn words(model: &HomeModel, action: KeyAction) -> &'static str {
-    let over = model.chosen().is_some_and(|row| row.session.group() == SessionGroup::Ended);
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the footer has no other keys")]
+    let over = model
+        .chosen()
+        .is_some_and(|row| row.session.group() == SessionGroup::Ended);
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the footer has no other keys"
+    )]
     match action {
         KeyAction::OpenSession if over => "replay",
         KeyAction::OpenSession => "open",

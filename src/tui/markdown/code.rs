@@ -1,5 +1,5 @@
-//! Code blocks: set off by an indent instead of their fences. In common languages, comments, strings and keywords stand
-//! out.
+//! Code blocks: set off by an indent instead of their fences. In common languages, comments,
+//! strings and keywords stand out.
 //!
 //! A line is read on its own, so a string or a comment over several lines is ordinary code.
 
@@ -49,8 +49,16 @@ const LANGUAGES: &[CodeLanguage] = &[
         comment: "#",
         keywords: "case do done elif else esac exit export fi for function if in local return set then until while",
     },
-    CodeLanguage { names: "toml yaml yml", comment: "#", keywords: "false null true" },
-    CodeLanguage { names: "json jsonc", comment: "//", keywords: "false null true" },
+    CodeLanguage {
+        names: "toml yaml yml",
+        comment: "#",
+        keywords: "false null true",
+    },
+    CodeLanguage {
+        names: "json jsonc",
+        comment: "//",
+        keywords: "false null true",
+    },
     CodeLanguage {
         names: "sql",
         comment: "--",
@@ -78,7 +86,10 @@ enum CodeSyntax {
 /// The sign of a fence, how many of them there are, and the text after them.
 fn fence(line: &str) -> Option<(char, usize, &str)> {
     let line = line.trim_start();
-    let sign = line.chars().next().filter(|sign| matches!(sign, '`' | '~'))?;
+    let sign = line
+        .chars()
+        .next()
+        .filter(|sign| matches!(sign, '`' | '~'))?;
     let rest = line.trim_start_matches(sign);
     let length = line.len() - rest.len();
     (length >= 3 && !rest.contains(sign)).then_some((sign, length, rest.trim()))
@@ -88,18 +99,30 @@ impl CodeBlock {
     /// The block that begins with this line, if it is a fence.
     pub(super) fn beginning(line: &str) -> Option<Self> {
         let (sign, length, rest) = fence(line)?;
-        let language = rest.split([' ', ',', '{', ':']).next().unwrap_or_default().to_lowercase();
-        let known = LANGUAGES.iter().find(|known| is_among(&language, known.names));
+        let language = rest
+            .split([' ', ',', '{', ':'])
+            .next()
+            .unwrap_or_default()
+            .to_lowercase();
+        let known = LANGUAGES
+            .iter()
+            .find(|known| is_among(&language, known.names));
         let syntax = match (known, language.as_str()) {
             (Some(known), _) => CodeSyntax::Known(*known),
             (None, "diff" | "patch") => CodeSyntax::Diff,
             (None, _) => CodeSyntax::Unknown,
         };
-        Some(Self { sign, length, syntax })
+        Some(Self {
+            sign,
+            length,
+            syntax,
+        })
     }
 
     pub(super) fn ends_with(&self, line: &str) -> bool {
-        fence(line).is_some_and(|(sign, length, rest)| sign == self.sign && length >= self.length && rest.is_empty())
+        fence(line).is_some_and(|(sign, length, rest)| {
+            sign == self.sign && length >= self.length && rest.is_empty()
+        })
     }
 
     pub(super) fn rows(&self, line: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
@@ -136,7 +159,14 @@ impl CodeLanguage {
             } else if is_word(first) {
                 let length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
                 let known = is_among(&rest[..length], self.keywords);
-                (length, if known { code.add_modifier(Modifier::BOLD) } else { code })
+                (
+                    length,
+                    if known {
+                        code.add_modifier(Modifier::BOLD)
+                    } else {
+                        code
+                    },
+                )
             } else {
                 (first.len_utf8(), code)
             };
@@ -161,8 +191,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The length of the string at the beginning of a text, with its quotes. A single quote without a partner soon after it
-/// is no string: it can begin a lifetime.
+/// The length of the string at the beginning of a text, with its quotes. A single quote without a
+/// partner soon after it is no string: it can begin a lifetime.
 fn quoted(text: &str, quote: char) -> Option<usize> {
     if !matches!(quote, '"' | '\'' | '`') {
         return None;
@@ -172,7 +202,11 @@ fn quoted(text: &str, quote: char) -> Option<usize> {
         match c {
             '\\' if !escaped => escaped = true,
             _ if c == quote && !escaped => return Some(at + 1),
-            ' ' | ',' | '>' | ')' if quote == '\'' && at > 1 && text[1..at].chars().all(is_word) => return None,
+            ' ' | ',' | '>' | ')'
+                if quote == '\'' && at > 1 && text[1..at].chars().all(is_word) =>
+            {
+                return None;
+            }
             _ => escaped = false,
         }
     }

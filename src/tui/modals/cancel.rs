@@ -13,7 +13,11 @@ pub fn cancel_question() -> ChoiceQuestion<SessionCommand> {
         title: "Cancel the turn?".to_owned(),
         text: vec!["The agent stops what it is doing.".to_owned()],
         choices: vec![
-            choice("Cancel it", "and pause, so that you can write to the agent", Some(SessionCommand::CancelTurn)),
+            choice(
+                "Cancel it",
+                "and pause, so that you can write to the agent",
+                Some(SessionCommand::CancelTurn),
+            ),
             choice("Let it work", "", None),
         ],
         chosen: 1,

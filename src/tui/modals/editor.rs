@@ -84,11 +84,20 @@ impl EditorPurpose {
     /// Titles, longest first.
     fn titles(&self) -> Vec<String> {
         let words: &[&str] = match self {
-            Self::Message => &["Message to the agent, sent when the turn ends", "Message, sent when the turn ends"],
-            Self::MessageNow => &["Message to the agent; cancels the turn", "Message; cancels the turn"],
+            Self::Message => &[
+                "Message to the agent, sent when the turn ends",
+                "Message, sent when the turn ends",
+            ],
+            Self::MessageNow => &[
+                "Message to the agent; cancels the turn",
+                "Message; cancels the turn",
+            ],
             Self::Answer(_) => &["Your own message to the agent", "Your message"],
             Self::Item(id) => return vec![format!("Item {id}")],
-            Self::Tasks(_) => &["The proposed tasks: change, add and delete them, then save", "The proposed tasks"],
+            Self::Tasks(_) => &[
+                "The proposed tasks: change, add and delete them, then save",
+                "The proposed tasks",
+            ],
             Self::NewTask => &[
                 "New task: its goal, then lines such as `priority: 1`, `labels: a, b`, `depends: task_1`",
                 "New task: its goal, then lines like `priority: 1`, `labels: a`",
@@ -96,11 +105,17 @@ impl EditorPurpose {
             ],
             Self::ChangeTask { id, .. } => {
                 let id = plain(id);
-                return vec![format!("{id}: its goal, then lines for priority, labels and so on"), id];
+                return vec![
+                    format!("{id}: its goal, then lines for priority, labels and so on"),
+                    id,
+                ];
             }
             Self::Done(task) => {
                 let task = plain(task);
-                return vec![format!("{task} is done. What is the result? (optional)"), format!("Result of {task}")];
+                return vec![
+                    format!("{task} is done. What is the result? (optional)"),
+                    format!("Result of {task}"),
+                ];
             }
             Self::Block(task) => return vec![format!("Why is {} blocked?", plain(task))],
         };
@@ -122,12 +137,23 @@ pub struct EditorModal {
 impl EditorModal {
     pub fn new(purpose: EditorPurpose, text: &str) -> Self {
         let clean = plain(text);
-        let lines = if clean.is_empty() { vec![String::new()] } else { clean.lines().map(str::to_owned).collect() };
+        let lines = if clean.is_empty() {
+            vec![String::new()]
+        } else {
+            clean.lines().map(str::to_owned).collect()
+        };
         let mut area = TextArea::new(lines);
         area.set_wrap_mode(WrapMode::WordOrGlyph);
         area.move_cursor(tui_textarea::CursorMove::Bottom);
         area.move_cursor(tui_textarea::CursorMove::End);
-        Self { purpose, before: clean, area, show_change: false, asked_to_leave: false, in_doubt: false }
+        Self {
+            purpose,
+            before: clean,
+            area,
+            show_change: false,
+            asked_to_leave: false,
+            in_doubt: false,
+        }
     }
 
     /// Shows the text from its first line.
@@ -142,13 +168,19 @@ impl EditorModal {
     #[must_use]
     pub fn with_text(self, text: &str) -> Self {
         let before = self.before;
-        Self { before, ..Self::new(self.purpose, text).at_the_top() }
+        Self {
+            before,
+            ..Self::new(self.purpose, text).at_the_top()
+        }
     }
 
     /// Marks the text as possibly delivered.
     #[must_use]
     pub fn in_doubt(self) -> Self {
-        Self { in_doubt: true, ..self }
+        Self {
+            in_doubt: true,
+            ..self
+        }
     }
 
     pub fn text(&self) -> String {
@@ -164,13 +196,15 @@ impl EditorModal {
         self.text() != self.before.trim_end_matches('\n')
     }
 
-    /// Handles the key that leaves; returns whether to close. The first press closes the diff if it is shown, and a
-    /// change that would be lost needs two presses.
+    /// Handles the key that leaves; returns whether to close. The first press closes the diff if it
+    /// is shown, and a change that would be lost needs two presses.
     pub fn may_leave(&mut self) -> bool {
         if std::mem::take(&mut self.show_change) {
             return false;
         }
-        self.purpose.keeps_a_draft() || !self.is_changed() || std::mem::replace(&mut self.asked_to_leave, true)
+        self.purpose.keeps_a_draft()
+            || !self.is_changed()
+            || std::mem::replace(&mut self.asked_to_leave, true)
     }
 
     pub fn input(&mut self, key: KeyEvent) {
@@ -178,7 +212,8 @@ impl EditorModal {
         if std::mem::take(&mut self.show_change) {
             return;
         }
-        // A terminal can send a line feed as ctrl-j. It inserts a new line here; the text area would delete text.
+        // A terminal can send a line feed as ctrl-j. It inserts a new line here; the text area
+        // would delete text.
         if key.code == KeyCode::Char('j') && key.modifiers == KeyModifiers::CONTROL {
             self.area.insert_newline();
         } else {
@@ -193,7 +228,8 @@ impl EditorModal {
     /// Gives the text its colors.
     pub fn prepare(&mut self, theme: &ScreenTheme) {
         self.area.set_style(theme.style(ThemeRole::Text));
-        self.area.set_cursor_line_style(theme.style(ThemeRole::Text));
+        self.area
+            .set_cursor_line_style(theme.style(ThemeRole::Text));
         self.area.set_cursor_style(theme.style(ThemeRole::Selected));
     }
 
@@ -203,7 +239,8 @@ impl EditorModal {
         let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
         let title = first_that_fits(&titles, usize::from(area.width.saturating_sub(4)));
         let inside = framed(area, &title, ThemeRole::Accent, theme, buffer);
-        let [text, hints] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
+        let [text, hints] =
+            Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
         if self.show_change {
             Paragraph::new(change(&self.before, &self.text(), theme)).render(text, buffer);
         } else {
@@ -218,7 +255,10 @@ impl EditorModal {
     /// The keys and what they do now.
     fn hints(&self) -> Vec<String> {
         if self.asked_to_leave {
-            return vec!["esc again discards the change".to_owned(), "ctrl-s keeps it".to_owned()];
+            return vec![
+                "esc again discards the change".to_owned(),
+                "ctrl-s keeps it".to_owned(),
+            ];
         }
         let send = if self.in_doubt {
             "the session may have it: ctrl-s sends it again".to_owned()
@@ -230,10 +270,16 @@ impl EditorModal {
             (false, true) => "esc keep as draft",
             (false, false) => "esc close",
         };
-        let changes = if self.show_change { "ctrl-d show text" } else { "ctrl-d show changes" };
+        let changes = if self.show_change {
+            "ctrl-d show text"
+        } else {
+            "ctrl-d show changes"
+        };
         // A new text has nothing to compare it with.
         let changes = Some(changes.to_owned()).filter(|_| !self.before.is_empty());
-        let others = changes.into_iter().chain(["ctrl-o edit in $EDITOR".to_owned(), leave.to_owned()]);
+        let others = changes
+            .into_iter()
+            .chain(["ctrl-o edit in $EDITOR".to_owned(), leave.to_owned()]);
         [send].into_iter().chain(others).collect()
     }
 }
@@ -254,13 +300,16 @@ fn change(before: &str, after: &str, theme: &ScreenTheme) -> Vec<Line<'static>> 
     let (before, after) = (ended(before), ended(after));
     // Only the changes with a little context: the rest of a long text would hide them.
     let near = diff_groups(&whole_lines(&before), &whole_lines(&after));
-    let lines = near.iter().flat_map(|group| &group.lines).map(|(sign, line)| {
-        let role = match sign {
-            '-' => ThemeRole::Bad,
-            '+' => ThemeRole::Good,
-            _ => ThemeRole::Faint,
-        };
-        Line::styled(format!("{sign} {}", line.trim_end()), theme.style(role))
-    });
+    let lines = near
+        .iter()
+        .flat_map(|group| &group.lines)
+        .map(|(sign, line)| {
+            let role = match sign {
+                '-' => ThemeRole::Bad,
+                '+' => ThemeRole::Good,
+                _ => ThemeRole::Faint,
+            };
+            Line::styled(format!("{sign} {}", line.trim_end()), theme.style(role))
+        });
     lines.collect()
 }

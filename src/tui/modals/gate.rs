@@ -1,10 +1,11 @@
 //! The gate: a dialog that the user cannot miss, and cannot answer by accident.
 //!
-//! Owns the selection. The areas are in [`layout`]; the answers are in [`answers`]; the content is in [`text`] and
-//! [`history`]; [`drawing`] draws all of it.
+//! Owns the selection. The areas are in [`layout`]; the answers are in [`answers`]; the content is
+//! in [`text`] and [`history`]; [`drawing`] draws all of it.
 //!
 //! # Invariants
-//! - A gate accepts no answer for a moment after it appears, and every key in that moment extends it.
+//! - A gate accepts no answer for a moment after it appears, and every key in that moment extends
+//!   it.
 //! - Aborting the session asks once more, whichever key or click asked for it.
 //! - A gate in a replay is read-only.
 
@@ -47,7 +48,8 @@ pub struct GateModal {
     standing: GateAvailability,
     /// When it begins to accept answers.
     pub armed_at: UnixTime,
-    /// Whether the user asked to see it: then keys before it accepts answers do not extend the wait.
+    /// Whether the user asked to see it: then keys before it accepts answers do not extend the
+    /// wait.
     was_asked_for: bool,
     /// The selected answer.
     choice: usize,
@@ -115,7 +117,10 @@ pub enum GateKeyResult {
 
 impl GateModal {
     pub fn open(gate: Gate, state: &SessionState, runs: Vec<GateRun>, now: UnixTime) -> Self {
-        Self { armed_at: now.after(GUARD), ..Self::with(gate, state, runs, GateAvailability::Waits) }
+        Self {
+            armed_at: now.after(GUARD),
+            ..Self::with(gate, state, runs, GateAvailability::Waits)
+        }
     }
 
     /// A gate in a replay.
@@ -123,8 +128,17 @@ impl GateModal {
         Self::with(gate, state, runs, GateAvailability::Past)
     }
 
-    fn with(gate: Gate, state: &SessionState, runs: Vec<GateRun>, standing: GateAvailability) -> Self {
-        let items = gate.subject.items().iter().filter_map(|id| Some((*id, state.pending.get(*id)?.state)));
+    fn with(
+        gate: Gate,
+        state: &SessionState,
+        runs: Vec<GateRun>,
+        standing: GateAvailability,
+    ) -> Self {
+        let items = gate
+            .subject
+            .items()
+            .iter()
+            .filter_map(|id| Some((*id, state.pending.get(*id)?.state)));
         let marked = |(id, state)| match state {
             ItemState::Pending => Some((id, ItemMark::Approved)),
             ItemState::Skipped => Some((id, ItemMark::Skipped)),
@@ -154,14 +168,17 @@ impl GateModal {
         }
     }
 
-    /// Updates the marks and the tasks: items can be skipped and restored elsewhere, and proposed tasks changed.
+    /// Updates the marks and the tasks: items can be skipped and restored elsewhere, and proposed
+    /// tasks changed.
     pub fn look_at(&mut self, state: &SessionState) {
         let pending = &state.pending;
         if let Some(gate) = state.gates.open_gate_named(self.gate.id) {
             self.gate = gate.clone();
         }
         for (id, mark) in &mut self.items {
-            let skipped = pending.get(*id).is_some_and(|item| item.state == ItemState::Skipped);
+            let skipped = pending
+                .get(*id)
+                .is_some_and(|item| item.state == ItemState::Skipped);
             *mark = match (skipped, *mark) {
                 (true, _) => ItemMark::Skipped,
                 (false, ItemMark::Skipped | ItemMark::Approved) => ItemMark::Approved,
@@ -172,11 +189,16 @@ impl GateModal {
 
     /// The items that the answer would send, as they are ticked. None at a gate without items.
     pub fn ticked(&self) -> Option<Vec<ItemId>> {
-        let ticked = self.items.iter().filter(|(_, mark)| *mark == ItemMark::Approved).map(|(id, _)| *id);
+        let ticked = self
+            .items
+            .iter()
+            .filter(|(_, mark)| *mark == ItemMark::Approved)
+            .map(|(id, _)| *id);
         (!self.items.is_empty()).then(|| ticked.collect())
     }
 
-    /// The gate is visible again, with its selections. As before, it accepts no answer for a moment.
+    /// The gate is visible again, with its selections. As before, it accepts no answer for a
+    /// moment.
     pub fn shown_again(&mut self, now: UnixTime, was_asked_for: bool) {
         self.armed_at = now.after(GUARD);
         self.was_asked_for = was_asked_for;
@@ -196,7 +218,11 @@ impl GateModal {
     /// The key that shows more of the text. None if all of it is visible.
     pub fn more_text(&self) -> Option<KeyAction> {
         let last = self.layout.last_page();
-        let key = if self.scroll < last { KeyAction::TextDown } else { KeyAction::TextUp };
+        let key = if self.scroll < last {
+            KeyAction::TextDown
+        } else {
+            KeyAction::TextUp
+        };
         (last > 0).then_some(key)
     }
 
@@ -211,10 +237,22 @@ impl GateModal {
     }
 
     /// A key, with its action and its character as far as it has them.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
-    pub fn key(&mut self, action: Option<KeyAction>, character: Option<char>, now: UnixTime) -> GateKeyResult {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "an action without a meaning here does nothing"
+    )]
+    pub fn key(
+        &mut self,
+        action: Option<KeyAction>,
+        character: Option<char>,
+        now: UnixTime,
+    ) -> GateKeyResult {
         if !self.is_armed(now) {
-            self.armed_at = if self.was_asked_for { self.armed_at } else { now.after(GUARD) };
+            self.armed_at = if self.was_asked_for {
+                self.armed_at
+            } else {
+                now.after(GUARD)
+            };
             return GateKeyResult::Nothing;
         }
         let Some(action) = action else {
@@ -227,8 +265,12 @@ impl GateModal {
             KeyAction::NextChoice => self.step_choice(true),
             KeyAction::PreviousChoice => self.step_choice(false),
             KeyAction::ItemDown | KeyAction::ItemUp => self.step(action == KeyAction::ItemDown),
-            KeyAction::NewerRun | KeyAction::OlderRun => self.step_run(action == KeyAction::NewerRun),
-            KeyAction::ToggleItem | KeyAction::EditItem | KeyAction::EditOutside => return self.on_item(action),
+            KeyAction::NewerRun | KeyAction::OlderRun => {
+                self.step_run(action == KeyAction::NewerRun);
+            }
+            KeyAction::ToggleItem | KeyAction::EditItem | KeyAction::EditOutside => {
+                return self.on_item(action);
+            }
             KeyAction::PreviewItems if self.has_items() => return GateKeyResult::Preview,
             KeyAction::TextDown | KeyAction::TextUp => self.page(action == KeyAction::TextDown),
             KeyAction::Aside => return GateKeyResult::Aside,
@@ -274,7 +316,11 @@ impl GateModal {
             return self.step_choice(newer);
         }
         let last = self.runs.len() - 1;
-        self.run = if newer { self.run.saturating_sub(1) } else { (self.run + 1).min(last) };
+        self.run = if newer {
+            self.run.saturating_sub(1)
+        } else {
+            (self.run + 1).min(last)
+        };
         self.scroll = END;
     }
 
@@ -292,8 +338,12 @@ impl GateModal {
         let proposes = self.gate.kind() == GateKind::Proposal;
         let Some((id, mark)) = self.items.get_mut(self.item) else {
             return match (self.standing, action) {
-                (GateAvailability::Waits, KeyAction::EditItem) if proposes => GateKeyResult::EditTasks,
-                (GateAvailability::Waits, KeyAction::EditOutside) if proposes => GateKeyResult::EditTasksOutside,
+                (GateAvailability::Waits, KeyAction::EditItem) if proposes => {
+                    GateKeyResult::EditTasks
+                }
+                (GateAvailability::Waits, KeyAction::EditOutside) if proposes => {
+                    GateKeyResult::EditTasksOutside
+                }
                 (_, _) => GateKeyResult::Nothing,
             };
         };
@@ -316,7 +366,8 @@ impl GateModal {
         if self.standing == GateAvailability::Past {
             return GateKeyResult::TooLate;
         }
-        let Some(AnswerOption { choice, option, .. }) = self.options.get(self.choice).cloned() else {
+        let Some(AnswerOption { choice, option, .. }) = self.options.get(self.choice).cloned()
+        else {
             return GateKeyResult::Nothing;
         };
         if matches!(choice, GateChoice::Send | GateChoice::Message) {
@@ -329,18 +380,31 @@ impl GateModal {
             self.sure = true;
             return GateKeyResult::Nothing;
         }
-        let left_out = self.items.iter().any(|(_, mark)| *mark == ItemMark::LeftOut);
+        let left_out = self
+            .items
+            .iter()
+            .any(|(_, mark)| *mark == ItemMark::LeftOut);
         let some = choice == GateChoice::Approve && left_out;
         let items = self.ticked().filter(|_| some);
-        GateKeyResult::Answer(GateAnswer { gate: self.gate.id, choice, text: option, items })
+        GateKeyResult::Answer(GateAnswer {
+            gate: self.gate.id,
+            choice,
+            text: option,
+            items,
+        })
     }
 
-    /// A click on an answer chooses it. On an item, the first click selects it and the second toggles it.
+    /// A click on an answer chooses it. On an item, the first click selects it and the second
+    /// toggles it.
     pub fn click(&mut self, column: u16, row: u16, now: UnixTime) -> GateKeyResult {
         let option = self.layout.option_at(column, row);
         if !self.is_armed(now) {
             // A click outside the answers does not extend the wait.
-            self.armed_at = if option.is_some() { now.after(GUARD) } else { self.armed_at };
+            self.armed_at = if option.is_some() {
+                now.after(GUARD)
+            } else {
+                self.armed_at
+            };
             return GateKeyResult::Nothing;
         }
         match option {
@@ -357,7 +421,11 @@ impl GateModal {
         let nth = usize::from(row - list.y);
         if !self.runs.is_empty() {
             let run = self.first_run() + nth;
-            (self.run, self.scroll) = if run < self.runs.len() { (run, END) } else { (self.run, self.scroll) };
+            (self.run, self.scroll) = if run < self.runs.len() {
+                (run, END)
+            } else {
+                (self.run, self.scroll)
+            };
             return GateKeyResult::Nothing;
         }
         let item = self.first_item() + nth;
@@ -371,14 +439,20 @@ impl GateModal {
     }
 
     pub fn wheel(&mut self, down: bool) {
-        self.scroll = if down { self.scroll.saturating_add(1) } else { self.scroll.saturating_sub(1) };
+        self.scroll = if down {
+            self.scroll.saturating_add(1)
+        } else {
+            self.scroll.saturating_sub(1)
+        };
     }
 
     fn first_item(&self) -> usize {
-        self.item.saturating_sub(usize::from(self.layout.list.height).saturating_sub(1))
+        self.item
+            .saturating_sub(usize::from(self.layout.list.height).saturating_sub(1))
     }
 
     fn first_run(&self) -> usize {
-        self.run.saturating_sub(usize::from(self.layout.list.height).saturating_sub(1))
+        self.run
+            .saturating_sub(usize::from(self.layout.list.height).saturating_sub(1))
     }
 }

@@ -36,28 +36,51 @@ pub struct HelpModal {
 impl HelpModal {
     /// A page of the screen of a session that begins with the keys of these places.
     pub fn new(first: Vec<KeyContext>) -> Self {
-        let others = KeyContext::ALL.into_iter().filter(|context| *context != KeyContext::Home);
+        let others = KeyContext::ALL
+            .into_iter()
+            .filter(|context| *context != KeyContext::Home);
         let others: Vec<KeyContext> = others.filter(|context| !first.contains(context)).collect();
-        Self { top: 0, places: first.into_iter().chain(others).collect(), only: None, unusual: None }
+        Self {
+            top: 0,
+            places: first.into_iter().chain(others).collect(),
+            only: None,
+            unusual: None,
+        }
     }
 
     /// A page with only these keys of these places.
     pub const fn only(places: Vec<KeyContext>, actions: &'static [KeyAction]) -> Self {
-        Self { top: 0, places, only: Some(actions), unusual: None }
+        Self {
+            top: 0,
+            places,
+            only: Some(actions),
+            unusual: None,
+        }
     }
 
     /// The same page with other words for a key.
     #[must_use]
     pub fn with_words(self, unusual: (KeyAction, &'static str)) -> Self {
-        Self { unusual: Some(unusual), ..self }
+        Self {
+            unusual: Some(unusual),
+            ..self
+        }
     }
 
     /// The keys of a viewer.
     pub fn of_viewer() -> Self {
-        Self { top: 0, places: vec![KeyContext::Viewer, KeyContext::Scroll], only: None, unusual: None }
+        Self {
+            top: 0,
+            places: vec![KeyContext::Viewer, KeyContext::Scroll],
+            only: None,
+            unusual: None,
+        }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "an action without a meaning here does nothing"
+    )]
     pub fn key(&mut self, action: KeyAction, page: usize) {
         match action {
             KeyAction::Up => self.top = self.top.saturating_sub(1),
@@ -74,37 +97,73 @@ impl HelpModal {
     pub fn prepare(&mut self, keymap: &Keymap, theme: &ScreenTheme, area: Rect) {
         let inside = Block::bordered().inner(self.frame(keymap, theme, area));
         let rows = self.lines(keymap, theme, usize::from(inside.width)).len();
-        self.top = self.top.min(rows.saturating_sub(usize::from(inside.height)));
+        self.top = self
+            .top
+            .min(rows.saturating_sub(usize::from(inside.height)));
     }
 
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let inside = framed(self.frame(keymap, theme, area), "Keys", ThemeRole::Accent, theme, buffer);
+        let inside = framed(
+            self.frame(keymap, theme, area),
+            "Keys",
+            ThemeRole::Accent,
+            theme,
+            buffer,
+        );
         let lines = self.lines(keymap, theme, usize::from(inside.width));
         Paragraph::new(lines.into_iter().skip(self.top).collect::<Vec<_>>()).render(inside, buffer);
-        let edge = Rect { y: inside.bottom(), height: 1, ..inside };
-        let keys = keys_that_fit(&["↑↓ move".to_owned(), "esc close".to_owned()], usize::from(edge.width));
-        Line::styled(format!(" {keys} "), theme.style(ThemeRole::Accent)).right_aligned().render(edge, buffer);
+        let edge = Rect {
+            y: inside.bottom(),
+            height: 1,
+            ..inside
+        };
+        let keys = keys_that_fit(
+            &["↑↓ move".to_owned(), "esc close".to_owned()],
+            usize::from(edge.width),
+        );
+        Line::styled(format!(" {keys} "), theme.style(ThemeRole::Accent))
+            .right_aligned()
+            .render(edge, buffer);
     }
 
     fn lines(&self, keymap: &Keymap, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
         // On a narrow page, a fixed column of keys would leave no room for the text.
         let shown = |place: KeyContext| {
-            let is_shown = move |action: &KeyAction| self.only.is_none_or(|only| only.contains(action));
-            ACTIONS.iter().filter(move |(context, action, ..)| *context == place && is_shown(action))
+            let is_shown =
+                move |action: &KeyAction| self.only.is_none_or(|only| only.contains(action));
+            ACTIONS
+                .iter()
+                .filter(move |(context, action, ..)| *context == place && is_shown(action))
         };
-        let keys =
-            self.places.iter().flat_map(|place| shown(*place)).map(|(_, action, ..)| keymap.keys(*action).width());
-        let column = if width < NARROW { 0 } else { keys.max().unwrap_or(0).min(KEYS) };
+        let keys = self
+            .places
+            .iter()
+            .flat_map(|place| shown(*place))
+            .map(|(_, action, ..)| keymap.keys(*action).width());
+        let column = if width < NARROW {
+            0
+        } else {
+            keys.max().unwrap_or(0).min(KEYS)
+        };
         let mut lines = Vec::new();
         for place in self.places.iter().copied() {
             if !lines.is_empty() {
                 lines.push(Line::default());
             }
-            lines.push(Line::styled(format!(" {}", place.title()), theme.style(ThemeRole::Heading)));
+            lines.push(Line::styled(
+                format!(" {}", place.title()),
+                theme.style(ThemeRole::Heading),
+            ));
             for (_, action, _, about) in shown(place) {
                 let keys = format!("  {:column$}  ", keymap.keys(*action));
-                let about = self.unusual.filter(|(known, _)| known == action).map_or(*about, |(_, words)| words);
-                let pieces = [(keys, theme.style(ThemeRole::Key)), (about.to_owned(), theme.style(ThemeRole::Text))];
+                let about = self
+                    .unusual
+                    .filter(|(known, _)| known == action)
+                    .map_or(*about, |(_, words)| words);
+                let pieces = [
+                    (keys, theme.style(ThemeRole::Key)),
+                    (about.to_owned(), theme.style(ThemeRole::Text)),
+                ];
                 lines.extend(wrap(&pieces, width, column + 4));
             }
         }
@@ -114,7 +173,9 @@ impl HelpModal {
     /// As high as its content.
     fn frame(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect) -> Rect {
         let width = middle(area, WIDTH, area.height).width;
-        let rows = self.lines(keymap, theme, usize::from(width.saturating_sub(2))).len();
+        let rows = self
+            .lines(keymap, theme, usize::from(width.saturating_sub(2)))
+            .len();
         middle(area, WIDTH, u16::try_from(rows + 2).unwrap_or(area.height))
     }
 }

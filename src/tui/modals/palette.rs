@@ -30,7 +30,8 @@ use unicode_width::UnicodeWidthStr as _;
 pub struct PaletteModal {
     query: String,
     chosen: usize,
-    /// How useful each command is, highest first: what can be done now, then what the user used most.
+    /// How useful each command is, highest first: what can be done now, then what the user used
+    /// most.
     ranks: BTreeMap<KeyAction, (usize, u32)>,
 }
 
@@ -38,11 +39,21 @@ impl PaletteModal {
     pub fn new(model: &ScreenModel) -> Self {
         let now = hints::useful(model);
         let rank = |action: KeyAction| {
-            let useful = now.iter().position(|one| *one == action).map_or(0, |at| now.len() - at);
+            let useful = now
+                .iter()
+                .position(|one| *one == action)
+                .map_or(0, |at| now.len() - at);
             (action, (useful, model.memory.uses(action)))
         };
-        let ranks = ACTIONS.iter().map(|(_, action, ..)| rank(*action)).collect();
-        Self { query: String::new(), chosen: 0, ranks }
+        let ranks = ACTIONS
+            .iter()
+            .map(|(_, action, ..)| rank(*action))
+            .collect();
+        Self {
+            query: String::new(),
+            chosen: 0,
+            ranks,
+        }
     }
 
     pub fn push(&mut self, c: char) {
@@ -57,7 +68,11 @@ impl PaletteModal {
 
     pub fn step(&mut self, down: bool) {
         let count = self.found().len().max(1);
-        self.chosen = if down { (self.chosen + 1) % count } else { (self.chosen + count - 1) % count };
+        self.chosen = if down {
+            (self.chosen + 1) % count
+        } else {
+            (self.chosen + count - 1) % count
+        };
     }
 
     pub fn chosen(&self) -> Option<KeyAction> {
@@ -75,43 +90,72 @@ impl PaletteModal {
 
     /// The first visible command.
     fn first(&self, list: Rect) -> usize {
-        self.chosen.saturating_sub(usize::from(list.height).saturating_sub(1))
+        self.chosen
+            .saturating_sub(usize::from(list.height).saturating_sub(1))
     }
 
     /// The commands that match the query, best first. Keys inside dialogs are not commands.
     fn found(&self) -> Vec<(KeyAction, &'static str, &'static str)> {
         let all = ACTIONS.iter().filter(|(context, ..)| {
-            !matches!(context, KeyContext::Gate | KeyContext::Viewer | KeyContext::Replay | KeyContext::Home)
+            !matches!(
+                context,
+                KeyContext::Gate | KeyContext::Viewer | KeyContext::Replay | KeyContext::Home
+            )
         });
         let pattern = Pattern::parse(&self.query, CaseMatching::Ignore, Normalization::Smart);
         let mut matcher = Matcher::new(Config::DEFAULT);
         let mut buffer = Vec::new();
-        // A few letters find a name, but only whole parts of words find a description: any letters are in a long one.
-        let parts = Pattern::new(&self.query, CaseMatching::Ignore, Normalization::Smart, AtomKind::Substring);
+        // A few letters find a name, but only whole parts of words find a description: any letters
+        // are in a long one.
+        let parts = Pattern::new(
+            &self.query,
+            CaseMatching::Ignore,
+            Normalization::Smart,
+            AtomKind::Substring,
+        );
         let mut score = |pattern: &Pattern, text: &str| {
-            pattern.score(nucleo_matcher::Utf32Str::new(text, &mut buffer), &mut matcher)
+            pattern.score(
+                nucleo_matcher::Utf32Str::new(text, &mut buffer),
+                &mut matcher,
+            )
         };
         let mut scored = Vec::new();
         for (_, action, name, about) in all {
-            let (in_name, in_words) = (score(&pattern, name), score(&parts, &format!("{name} {about}")));
+            let (in_name, in_words) = (
+                score(&pattern, name),
+                score(&parts, &format!("{name} {about}")),
+            );
             if in_name.is_some() || in_words.is_some() {
                 scored.push((in_name, in_words, (*action, *name, *about)));
             }
         }
         let rank = |action: &KeyAction| self.ranks.get(action).copied().unwrap_or_default();
-        scored.sort_by_key(|(name, whole, (action, ..))| std::cmp::Reverse((*name, *whole, rank(action))));
+        scored.sort_by_key(|(name, whole, (action, ..))| {
+            std::cmp::Reverse((*name, *whole, rank(action)))
+        });
         scored.into_iter().map(|(_, _, command)| command).collect()
     }
 
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let [input, list] = parts(framed(frame(area), "Commands", ThemeRole::Accent, theme, buffer));
+        let [input, list] = parts(framed(
+            frame(area),
+            "Commands",
+            ThemeRole::Accent,
+            theme,
+            buffer,
+        ));
         Line::from(vec![
             Span::styled("› ", theme.style(ThemeRole::Key)),
             Span::raw(self.query.clone()),
             Span::raw("▏"),
         ])
         .render(input, buffer);
-        let rows = self.found().into_iter().enumerate().skip(self.first(list)).take(usize::from(list.height));
+        let rows = self
+            .found()
+            .into_iter()
+            .enumerate()
+            .skip(self.first(list))
+            .take(usize::from(list.height));
         let lines: Vec<Line<'_>> = rows
             .map(|(n, (action, _, about))| {
                 let key = keymap.key(action);
@@ -124,7 +168,11 @@ impl PaletteModal {
                     Span::styled(format!("{about}{gap}"), theme.style(ThemeRole::Text)),
                     Span::styled(format!("{key}  "), theme.style(ThemeRole::Key)),
                 ]);
-                if n == self.chosen { line.patch_style(theme.style(ThemeRole::Selected)) } else { line }
+                if n == self.chosen {
+                    line.patch_style(theme.style(ThemeRole::Selected))
+                } else {
+                    line
+                }
             })
             .collect();
         Paragraph::new(lines).render(list, buffer);

@@ -11,25 +11,44 @@ pub enum LeaveChoice {
     StopNow,
 }
 
-/// Asks what should happen to the session. `again` is the quit key with a modifier, such as `ctrl-c`: pressed at the
-/// question, it leaves immediately.
+/// Asks what should happen to the session. `again` is the quit key with a modifier, such as
+/// `ctrl-c`: pressed at the question, it leaves immediately.
 pub fn leave_question(tie: CloseBehavior, again: Option<&str>) -> ChoiceQuestion<LeaveChoice> {
     let choice = |label: &str, effect: &str, request| OfferedChoice {
         label: label.to_owned(),
         effect: effect.to_owned(),
         request,
     };
-    let leave = choice("Leave it running", "`creel attach` shows it", Some(LeaveChoice::LeaveRunning));
+    let leave = choice(
+        "Leave it running",
+        "`creel attach` shows it",
+        Some(LeaveChoice::LeaveRunning),
+    );
     let others = [
-        choice("Stop after this iteration", "the turn finishes first", Some(LeaveChoice::StopAfterIteration)),
-        choice("Stop now", "cancels the turn and leaves", Some(LeaveChoice::StopNow)),
+        choice(
+            "Stop after this iteration",
+            "the turn finishes first",
+            Some(LeaveChoice::StopAfterIteration),
+        ),
+        choice(
+            "Stop now",
+            "cancels the turn and leaves",
+            Some(LeaveChoice::StopNow),
+        ),
         choice("Stay", "", None),
     ];
     let at_once = again.map(|again| format!("Press {again} again to leave immediately."));
     ChoiceQuestion {
         title: "Leave?".to_owned(),
-        text: ["The session is still running.".to_owned()].into_iter().chain(at_once).collect(),
-        choices: Some(leave).filter(|_| tie == CloseBehavior::Loose).into_iter().chain(others).collect(),
+        text: ["The session is still running.".to_owned()]
+            .into_iter()
+            .chain(at_once)
+            .collect(),
+        choices: Some(leave)
+            .filter(|_| tie == CloseBehavior::Loose)
+            .into_iter()
+            .chain(others)
+            .collect(),
         chosen: 0,
     }
 }

@@ -18,7 +18,11 @@ pub struct SearchModal {
 
 impl SearchModal {
     pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let line = Rect { y: area.bottom().saturating_sub(1), height: 1.min(area.height), ..area };
+        let line = Rect {
+            y: area.bottom().saturating_sub(1),
+            height: 1.min(area.height),
+            ..area
+        };
         Clear.render(line, buffer);
         Line::from(vec![
             Span::styled("/", theme.style(ThemeRole::Key)),

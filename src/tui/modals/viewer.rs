@@ -1,7 +1,8 @@
 //! The viewer: the whole output of a run, a pending item, or the next prompt.
 //!
 //! # Invariants
-//! - The output of a hook is shown from its first line, whatever its size; while the hook runs, it grows.
+//! - The output of a hook is shown from its first line, whatever its size; while the hook runs, it
+//!   grows.
 //! - Drawing reads no file: [`ViewerModal::prepare`] has read what is visible.
 
 use ratatui::{
@@ -85,10 +86,14 @@ const WITH_MARGIN: u16 = 60;
 /// Columns and rows.
 type ViewportSize = (usize, usize);
 
-/// The size of the text area on a screen of this size: without the frame, the margins and the last line.
+/// The size of the text area on a screen of this size: without the frame, the margins and the last
+/// line.
 pub fn room((width, height): (u16, u16)) -> ViewportSize {
     let sides = 2 + 2 * margin(width);
-    (usize::from(width.saturating_sub(sides)).max(1), usize::from(height.saturating_sub(3)).max(1))
+    (
+        usize::from(width.saturating_sub(sides)).max(1),
+        usize::from(height.saturating_sub(3)).max(1),
+    )
 }
 
 /// The empty columns between the frame and the text. A narrow screen needs them for the text.
@@ -119,7 +124,10 @@ impl ViewerModal {
     /// A viewer of a text in its own colours.
     pub fn coloured(title: impl Into<String>, text: &str, about: impl Into<String>) -> Self {
         let lines = only_colours(text).lines().map(with_tabs).collect();
-        Self { lines, ..Self::new(title, "", about) }
+        Self {
+            lines,
+            ..Self::new(title, "", about)
+        }
     }
 
     /// A viewer of two outputs and their differences.
@@ -131,29 +139,42 @@ impl ViewerModal {
         } else {
             "- the run before   + this run   = only times, ids or temporary paths differ"
         };
-        Self { comparison: Some(comparison), ..Self::new(title, "", about) }
+        Self {
+            comparison: Some(comparison),
+            ..Self::new(title, "", about)
+        }
     }
 
-    /// A viewer of an output file. A run that still runs is followed. Otherwise the text after the file follows.
+    /// A viewer of an output file. A run that still runs is followed. Otherwise the text after the
+    /// file follows.
     pub fn of_file(title: String, file: OutputLines, after: &str, live: Option<RunId>) -> Self {
         let about = readable_size(file.size());
         let own = Some(file.len()).filter(|_| live.is_none());
         let live = live.map(|run| LiveRun { run, follows: true });
-        Self { file: Some(file), live, own, ..Self::coloured(title, after, about) }
+        Self {
+            file: Some(file),
+            live,
+            own,
+            ..Self::coloured(title, after, about)
+        }
     }
 
     /// The same with the earlier runs of the hook below.
     #[must_use]
     pub fn followed_by(mut self, earlier: &str) -> Self {
         self.own = Some(self.count());
-        self.lines.extend(only_colours(earlier).lines().map(with_tabs));
+        self.lines
+            .extend(only_colours(earlier).lines().map(with_tabs));
         self
     }
 
     /// The same, opened at the line with this reason, or at the end if no line has it.
     #[must_use]
     pub fn opened_at(self, reason: String) -> Self {
-        Self { opens_at: Some(reason.into()), ..self }
+        Self {
+            opens_at: Some(reason.into()),
+            ..self
+        }
     }
 
     /// Moves to the line that says why the run failed.
@@ -165,20 +186,31 @@ impl ViewerModal {
             "" => false,
             // The reason of a panic has the next line too.
             line => {
-                !said.is_empty() && (line.contains(said) || line.contains(" panicked at ") && said.starts_with(line))
+                !said.is_empty()
+                    && (line.contains(said)
+                        || line.contains(" panicked at ") && said.starts_with(line))
             }
         };
         let found = (0..own).find(|n| holds(&plain(&self.line(*n))));
-        let line = |line: usize| ViewerPosition { line: line.saturating_sub(ABOVE), row: 0 };
+        let line = |line: usize| ViewerPosition {
+            line: line.saturating_sub(ABOVE),
+            row: 0,
+        };
         self.top = found.map_or(end, |found| line(found).min(end));
     }
 
     /// The text, without colours. Of a very large file, the beginning.
     pub fn text(&mut self) -> String {
         if let Some(comparison) = &self.comparison {
-            return (0..comparison.len()).map(|row| plain(&comparison.text(row)) + "\n").collect();
+            return (0..comparison.len())
+                .map(|row| plain(&comparison.text(row)) + "\n")
+                .collect();
         }
-        let file = self.file.as_mut().map(|file| plain(&file.beginning(COPIED))).unwrap_or_default();
+        let file = self
+            .file
+            .as_mut()
+            .map(|file| plain(&file.beginning(COPIED)))
+            .unwrap_or_default();
         format!("{file}{}", plain(&self.lines.join("\n")))
     }
 
@@ -212,7 +244,10 @@ impl ViewerModal {
         }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "an action without a meaning here does nothing"
+    )]
     fn scroll(&mut self, action: KeyAction, page: usize, room: ViewportSize) {
         match action {
             KeyAction::Up => self.back(1, room),
@@ -238,7 +273,11 @@ impl ViewerModal {
         }
         let wraps = self.wraps && !self.is_beside();
         let text = self.line(line);
-        if wraps { wrap(&pieces(&text, Style::default(), false), width, 0).len() } else { 1 }
+        if wraps {
+            wrap(&pieces(&text, Style::default(), false), width, 0).len()
+        } else {
+            1
+        }
     }
 
     fn fit_to(&mut self, width: usize) {
@@ -249,7 +288,9 @@ impl ViewerModal {
 
     /// Whether it shows two outputs beside each other.
     fn is_beside(&self) -> bool {
-        self.comparison.as_ref().is_some_and(OutputComparison::is_wide)
+        self.comparison
+            .as_ref()
+            .is_some_and(OutputComparison::is_wide)
     }
 
     /// The position from which everything to the end is visible.
@@ -263,7 +304,10 @@ impl ViewerModal {
         for line in (0..count).rev() {
             let rows = self.rows(line, width);
             if rows >= left {
-                return ViewerPosition { line, row: rows - left };
+                return ViewerPosition {
+                    line,
+                    row: rows - left,
+                };
             }
             left -= rows;
         }
@@ -274,7 +318,10 @@ impl ViewerModal {
         while rows > self.top.row && self.top.line > 0 {
             rows -= self.top.row + 1;
             let line = self.top.line - 1;
-            self.top = ViewerPosition { line, row: self.rows(line, width).saturating_sub(1) };
+            self.top = ViewerPosition {
+                line,
+                row: self.rows(line, width).saturating_sub(1),
+            };
         }
         self.top.row = self.top.row.saturating_sub(rows);
     }
@@ -283,19 +330,25 @@ impl ViewerModal {
     fn on(&mut self, mut rows: usize, room: ViewportSize) {
         let last = self.end(room).max(self.top);
         while self.top < last && rows > 0 {
-            let left = self.rows(self.top.line, room.0).saturating_sub(self.top.row);
+            let left = self
+                .rows(self.top.line, room.0)
+                .saturating_sub(self.top.row);
             if rows < left {
                 self.top.row += rows;
                 break;
             }
             rows -= left;
-            self.top = ViewerPosition { line: self.top.line + 1, row: 0 };
+            self.top = ViewerPosition {
+                line: self.top.line + 1,
+                row: 0,
+            };
         }
         self.top = self.top.min(last);
     }
 
-    /// Moves to the next or previous line that contains the text, going around; returns whether there is one. A new
-    /// search begins with the first visible line, and an empty one removes the highlights.
+    /// Moves to the next or previous line that contains the text, going around; returns whether
+    /// there is one. A new search begins with the first visible line, and an empty one removes the
+    /// highlights.
     pub fn search(&mut self, query: &str, forward: bool) -> bool {
         let query = query.to_lowercase();
         if query.is_empty() {
@@ -309,7 +362,10 @@ impl ViewerModal {
         let found = if forward {
             (from..count).chain(0..from.min(count)).find(&mut holds)
         } else {
-            (0..top.min(count)).rev().chain((top.min(count)..count).rev()).find(&mut holds)
+            (0..top.min(count))
+                .rev()
+                .chain((top.min(count)..count).rev())
+                .find(&mut holds)
         };
         self.top = found.map_or(self.top, |line| ViewerPosition { line, row: 0 });
         if let (Some(live), Some(_)) = (&mut self.live, found) {
@@ -333,18 +389,25 @@ impl ViewerModal {
         self.shown = self.visible(&model.theme, room);
     }
 
-    /// Looks at what the run has printed since. Without a file here, only the end of its output is known.
+    /// Looks at what the run has printed since. Without a file here, only the end of its output is
+    /// known.
     fn refresh(&mut self, model: &ScreenModel) {
         let Some(live) = self.live else { return };
         if let Some(file) = &mut self.file {
             file.refresh();
             self.about = readable_size(file.size());
         }
-        let Some(run) = model.runs.get(live.run) else { return };
+        let Some(run) = model.runs.get(live.run) else {
+            return;
+        };
         if self.file.as_ref().is_none_or(OutputLines::is_empty) {
             let text = coloured_run_text(run);
             self.lines = text.lines().map(str::to_owned).collect();
-            let about = if text.is_empty() { "Nothing was printed yet" } else { "The end of the output" };
+            let about = if text.is_empty() {
+                "Nothing was printed yet"
+            } else {
+                "The end of the output"
+            };
             about.clone_into(&mut self.about);
         } else {
             self.lines.clear();
@@ -362,35 +425,58 @@ impl ViewerModal {
             }
             _ => "earlier runs".to_owned(),
         };
-        let Some(live) = self.live else { return position() };
-        let Some(run) = model.runs.get(live.run) else { return position() };
+        let Some(live) = self.live else {
+            return position();
+        };
+        let Some(run) = model.runs.get(live.run) else {
+            return position();
+        };
         let (lines, time) = (grouped(count), running_clock(run.took(model.moment())));
         let unit = if count == 1 { "line" } else { "lines" };
         match (&run.ended, live.follows) {
             (None, true) => format!("● live · {lines} {unit} · {time}"),
-            (None, false) => format!("{} · {} follows · {time}", position(), model.keymap.key(KeyAction::Bottom)),
-            (Some(finished), true) => format!("{} · {lines} {unit} · {time}", finished.end.describe()),
+            (None, false) => format!(
+                "{} · {} follows · {time}",
+                position(),
+                model.keymap.key(KeyAction::Bottom)
+            ),
+            (Some(finished), true) => {
+                format!("{} · {lines} {unit} · {time}", finished.end.describe())
+            }
             (Some(finished), false) => format!("{} · {}", finished.end.describe(), position()),
         }
     }
 
-    fn visible(&mut self, theme: &ScreenTheme, (width, height): ViewportSize) -> Vec<Line<'static>> {
+    fn visible(
+        &mut self,
+        theme: &ScreenTheme,
+        (width, height): ViewportSize,
+    ) -> Vec<Line<'static>> {
         let style = theme.style(ThemeRole::Text);
         let mut rows: Vec<Line<'static>> = Vec::with_capacity(height);
         for n in self.top.line..self.count() {
             if rows.len() >= height + self.top.row {
                 break;
             }
-            if let Some(comparison) = self.comparison.as_ref().filter(|comparison| comparison.is_wide()) {
+            if let Some(comparison) = self
+                .comparison
+                .as_ref()
+                .filter(|comparison| comparison.is_wide())
+            {
                 rows.push(comparison.wide_row(n, self.left, width, theme));
                 continue;
             }
             let line = self.line(n);
             let mut pieces = pieces(&line, style, theme.keeps_colours);
-            if let (Some(comparison), Some((text, first))) = (&self.comparison, pieces.first_mut()) {
+            if let (Some(comparison), Some((text, first))) = (&self.comparison, pieces.first_mut())
+            {
                 // The sign and the text have the style of the sign, unless the text has its own.
                 let role = sign_role(comparison.sign(n));
-                *first = if text.starts_with(' ') { *first } else { theme.style(role) };
+                *first = if text.starts_with(' ') {
+                    *first
+                } else {
+                    theme.style(role)
+                };
             }
             if self.wraps {
                 rows.extend(wrap(&pieces, width, 0));
@@ -404,7 +490,8 @@ impl ViewerModal {
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let inside = framed(area, &self.title, ThemeRole::Accent, theme, buffer);
         let inside = inside.inner(Margin::new(margin(area.width), 0));
-        let [text, foot] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
+        let [text, foot] =
+            Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
         Paragraph::new(self.shown.clone()).render(text, buffer);
         if !self.query.is_empty() {
             mark_matches(&self.query, theme, text, buffer);
@@ -420,18 +507,31 @@ impl ViewerModal {
         let hints: Vec<String> = [self.place.to_string()].into_iter().chain(keys).collect();
         let line = keys_that_fit(&hints, usize::from(foot.width));
         Line::styled(line, theme.style(ThemeRole::Faint)).render(foot, buffer);
-        let edge = Rect { x: area.x + 1, y: area.bottom() - 1, width: area.width.saturating_sub(2), height: 1 };
+        let edge = Rect {
+            x: area.x + 1,
+            y: area.bottom() - 1,
+            width: area.width.saturating_sub(2),
+            height: 1,
+        };
         let about = fit(&format!(" {} ", self.about), usize::from(edge.width));
         Line::styled(about, theme.style(ThemeRole::Accent)).render(edge, buffer);
     }
 }
 
-/// A line with its tabs expanded. Behind a colour, the column is not known: such a tab has a fixed width.
+/// A line with its tabs expanded. Behind a colour, the column is not known: such a tab has a fixed
+/// width.
 fn with_tabs(line: &str) -> String {
-    if line.contains('\u{1b}') { line.to_owned() } else { expand_tabs(line) }
+    if line.contains('\u{1b}') {
+        line.to_owned()
+    } else {
+        expand_tabs(line)
+    }
 }
 
 /// One line as styled pieces.
 fn pieces(line: &str, style: Style, keeps_colours: bool) -> Vec<StyledText> {
-    coloured_lines(line, style, keeps_colours).into_iter().next().unwrap_or_default()
+    coloured_lines(line, style, keeps_colours)
+        .into_iter()
+        .next()
+        .unwrap_or_default()
 }

@@ -1,5 +1,6 @@
-//! The hooks pane: one row per hook, by hook point, with its last runs, what it does now, and its time. The running hook
-//! also shows its last lines, and so does the hook that ran last if it did not pass.
+//! The hooks pane: one row per hook, by hook point, with its last runs, what it does now, and its
+//! time. The running hook also shows its last lines, and so does the hook that ran last if it did
+//! not pass.
 
 use ratatui::{
     buffer::Buffer,
@@ -60,10 +61,12 @@ pub fn wanted(model: &ScreenModel) -> usize {
     if rows.is_empty() {
         return 0;
     }
-    lines(rows, &OutputTail::of(rows, LIVE)).len() + usize::from(model.session.as_ref().and_then(upcoming).is_some())
+    lines(rows, &OutputTail::of(rows, LIVE)).len()
+        + usize::from(model.session.as_ref().and_then(upcoming).is_some())
 }
 
-/// The last lines of the run that matters most now: one that runs, else the newest if it did not pass.
+/// The last lines of the run that matters most now: one that runs, else the newest if it did not
+/// pass.
 #[derive(Default)]
 struct OutputTail {
     /// The row of its hook.
@@ -74,24 +77,47 @@ struct OutputTail {
 
 impl OutputTail {
     fn of(rows: HookRows<'_>, most: usize) -> Self {
-        let running = rows.iter().enumerate().find_map(|(n, row)| Some((n, row.running()?)));
+        let running = rows
+            .iter()
+            .enumerate()
+            .find_map(|(n, row)| Some((n, row.running()?)));
         let newest = || {
-            let newest = rows.iter().enumerate().filter_map(|(n, row)| Some((n, row.latest()?)));
-            newest.max_by_key(|(_, run)| (run.started, run.run)).filter(|(_, run)| has_failed(run))
+            let newest = rows
+                .iter()
+                .enumerate()
+                .filter_map(|(n, row)| Some((n, row.latest()?)));
+            newest
+                .max_by_key(|(_, run)| (run.started, run.run))
+                .filter(|(_, run)| has_failed(run))
         };
-        let Some((row, run)) = running.or_else(newest) else { return Self::default() };
+        let Some((row, run)) = running.or_else(newest) else {
+            return Self::default();
+        };
         // The stream has more of the output of a run that has ended.
-        let most = if run.ended.is_some() { most.min(ENDED) } else { most };
+        let most = if run.ended.is_some() {
+            most.min(ENDED)
+        } else {
+            most
+        };
         let text = coloured_run_text(run);
         let printed = text.lines().rev().skip_while(|line| line.trim().is_empty());
         let mut lines: Vec<String> = printed.take(most).map(str::to_owned).collect();
         // Why it failed is more important than the beginning of its last lines.
         let reason = first_line(&run.reason, REASON);
-        let is_there = reason.is_empty() || lines.iter().any(|line| plain(line).contains(reason.trim_end_matches('…')));
-        if let Some(first) = lines.last_mut().filter(|_| run.ended.is_some() && !is_there) {
+        let is_there = reason.is_empty()
+            || lines
+                .iter()
+                .any(|line| plain(line).contains(reason.trim_end_matches('…')));
+        if let Some(first) = lines
+            .last_mut()
+            .filter(|_| run.ended.is_some() && !is_there)
+        {
             *first = reason;
         }
-        Self { row: Some(row), lines }
+        Self {
+            row: Some(row),
+            lines,
+        }
     }
 }
 
@@ -114,13 +140,28 @@ fn lines(rows: HookRows<'_>, output: &OutputTail) -> Vec<HookLine> {
 /// The visible lines: as much output as there is room for, but at least two lines of it.
 fn visible(model: &ScreenModel, rows: HookRows<'_>, height: usize) -> (Vec<HookLine>, OutputTail) {
     let without = lines(rows, &OutputTail::default()).len();
-    let output = OutputTail::of(rows, height.saturating_sub(without).clamp(2, LIVE.max(height / 2)));
+    let output = OutputTail::of(
+        rows,
+        height
+            .saturating_sub(without)
+            .clamp(2, LIVE.max(height / 2)),
+    );
     let all = lines(rows, &output);
-    let shown = if model.focus == Pane::Hooks { Some(model.chosen_hook) } else { None };
+    let shown = if model.focus == Pane::Hooks {
+        Some(model.chosen_hook)
+    } else {
+        None
+    };
     let wanted = shown.or(output.row).unwrap_or(0);
-    let at = all.iter().position(|line| matches!(line, HookLine::Hook(n) if *n == wanted)).unwrap_or(0);
+    let at = all
+        .iter()
+        .position(|line| matches!(line, HookLine::Hook(n) if *n == wanted))
+        .unwrap_or(0);
     // The output below the row is visible with it.
-    let below = all[at + 1..].iter().take_while(|line| matches!(line, HookLine::Output(_))).count();
+    let below = all[at + 1..]
+        .iter()
+        .take_while(|line| matches!(line, HookLine::Output(_)))
+        .count();
     let first = (at + below + 1).saturating_sub(height).min(at);
     (all.into_iter().skip(first).take(height).collect(), output)
 }
@@ -138,17 +179,30 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let lines: Vec<Line<'static>> = shown
         .into_iter()
         .filter_map(|line| match line {
-            HookLine::Point(point) => Some(Line::styled(point.name(), theme.style(ThemeRole::Faint))),
+            HookLine::Point(point) => {
+                Some(Line::styled(point.name(), theme.style(ThemeRole::Faint)))
+            }
             HookLine::Hook(n) => Some(columns.line(model, &rows.nth(n)?, n, theme)),
-            HookLine::Output(n) => Some(output_line(output.lines.get(n)?, theme, usize::from(area.width))),
+            HookLine::Output(n) => Some(output_line(
+                output.lines.get(n)?,
+                theme,
+                usize::from(area.width),
+            )),
         })
         .collect();
     let used = u16::try_from(lines.len()).unwrap_or(u16::MAX);
     Paragraph::new(lines).render(list, buffer);
     if let (Some(last), Some(text)) = (next, model.session.as_ref().and_then(upcoming)) {
         // Below the list, set off by a blank row if there is one.
-        let row = Rect { y: list.y.saturating_add(used).saturating_add(1).min(last.y), ..last };
-        Line::styled(fit(&text, usize::from(row.width)), theme.style(ThemeRole::Faint)).render(row, buffer);
+        let row = Rect {
+            y: list.y.saturating_add(used).saturating_add(1).min(last.y),
+            ..last
+        };
+        Line::styled(
+            fit(&text, usize::from(row.width)),
+            theme.style(ThemeRole::Faint),
+        )
+        .render(row, buffer);
     }
 }
 
@@ -158,15 +212,28 @@ fn parts(model: &ScreenModel, area: Rect) -> (Rect, Option<Rect>) {
     if !has_next || area.height < 4 {
         return (area, None);
     }
-    let list = Rect { height: area.height - 1, ..area };
-    (list, Some(Rect { y: list.bottom(), height: 1, ..area }))
+    let list = Rect {
+        height: area.height - 1,
+        ..area
+    };
+    (
+        list,
+        Some(Rect {
+            y: list.bottom(),
+            height: 1,
+            ..area
+        }),
+    )
 }
 
 /// A line of output in its own colours.
 fn output_line(text: &str, theme: &ScreenTheme, width: usize) -> Line<'static> {
     let pieces = coloured_lines(text, theme.style(ThemeRole::Text), theme.keeps_colours);
     let inner = width.saturating_sub(4).max(1);
-    let first = pieces.into_iter().next().and_then(|line| wrap(&line, inner, 0).into_iter().next());
+    let first = pieces
+        .into_iter()
+        .next()
+        .and_then(|line| wrap(&line, inner, 0).into_iter().next());
     let mut line = first.unwrap_or_default();
     line.spans.insert(0, "    ".into());
     line
@@ -180,25 +247,49 @@ struct HookColumns {
 
 impl HookColumns {
     fn of(rows: HookRows<'_>, width: usize) -> Self {
-        let names = rows.iter().map(|row| row.name().width().min(NAME)).max().unwrap_or(0);
+        let names = rows
+            .iter()
+            .map(|row| row.name().width().min(NAME))
+            .max()
+            .unwrap_or(0);
         Self { width, names }
     }
 
-    fn line(&self, model: &ScreenModel, row: &HookRow<'_>, n: usize, theme: &ScreenTheme) -> Line<'static> {
+    fn line(
+        &self,
+        model: &ScreenModel,
+        row: &HookRow<'_>,
+        n: usize,
+        theme: &ScreenTheme,
+    ) -> Line<'static> {
         let name = fit(&row.name(), self.names);
-        let name = format!("{name}{}  ", " ".repeat(self.names.saturating_sub(name.width())));
+        let name = format!(
+            "{name}{}  ",
+            " ".repeat(self.names.saturating_sub(name.width()))
+        );
         let (right, right_role) = right_of(model, row);
         let running = row.running().is_some();
-        let name_role = if running { ThemeRole::Running } else { ThemeRole::Text };
+        let name_role = if running {
+            ThemeRole::Running
+        } else {
+            ThemeRole::Text
+        };
         let mut spans = vec![Span::styled(name, theme.style(name_role))];
-        let room = self.width.saturating_sub(2 + self.names + 2 + right.width() + 1);
+        let room = self
+            .width
+            .saturating_sub(2 + self.names + 2 + right.width() + 1);
         spans.extend(signs(model, row, theme).into_iter().rev().take(room).rev());
         let used: usize = spans.iter().map(Span::width).sum();
         let right = fit(&right, self.width.saturating_sub(used + 3));
         let gap = self.width.saturating_sub(2 + used + right.width());
         spans.push(Span::raw(" ".repeat(gap)));
         spans.push(Span::styled(right, theme.style(right_role)));
-        with_cursor(spans, n == model.chosen_hook, model.focus == Pane::Hooks, theme)
+        with_cursor(
+            spans,
+            n == model.chosen_hook,
+            model.focus == Pane::Hooks,
+            theme,
+        )
     }
 }
 
@@ -222,8 +313,13 @@ fn signs(model: &ScreenModel, row: &HookRow<'_>, theme: &ScreenTheme) -> Vec<Spa
 
 /// Whether the hook is about to run.
 fn is_due(model: &ScreenModel, row: &HookRow<'_>) -> bool {
-    let dispatch = model.session.as_ref().and_then(|state| state.phase.dispatch());
-    let queue = dispatch.filter(|dispatch| dispatch.point == row.point).and_then(|dispatch| dispatch.queue.as_ref());
+    let dispatch = model
+        .session
+        .as_ref()
+        .and_then(|state| state.phase.dispatch());
+    let queue = dispatch
+        .filter(|dispatch| dispatch.point == row.point)
+        .and_then(|dispatch| dispatch.queue.as_ref());
     queue.is_some_and(|queue| queue.iter().any(|due| *due == row.hook().hook))
 }
 
@@ -234,28 +330,53 @@ fn right_of(model: &ScreenModel, row: &HookRow<'_>) -> (String, ThemeRole) {
     }
     if let Some(run) = row.running() {
         let took = run.took(model.moment());
-        let limit = model.session.as_ref().and_then(|state| state.plan().hook(run.point, &run.hook));
+        let limit = model
+            .session
+            .as_ref()
+            .and_then(|state| state.plan().hook(run.point, &run.hook));
         let time = limit.map_or_else(|| brief_span(took), |spec| against(took, spec.timeout));
         return (time, ThemeRole::Running);
     }
     if let HookRowKind::Decides(hook) = row.kind
-        && let Some(DecisionCounts { complete, go_on, escalate }) = model.tallies.decisions(&hook.name)
+        && let Some(DecisionCounts {
+            complete,
+            go_on,
+            escalate,
+        }) = model.tallies.decisions(&hook.name)
     {
-        return (format!("complete {complete} · continue {go_on} · escalate {escalate}"), ThemeRole::Text);
+        return (
+            format!("complete {complete} · continue {go_on} · escalate {escalate}"),
+            ThemeRole::Text,
+        );
     }
-    let Some(run) = row.latest() else { return (String::new(), ThemeRole::Faint) };
-    let Some(finished) = &run.ended else { return (String::new(), ThemeRole::Faint) };
+    let Some(run) = row.latest() else {
+        return (String::new(), ThemeRole::Faint);
+    };
+    let Some(finished) = &run.ended else {
+        return (String::new(), ThemeRole::Faint);
+    };
     let piped = if finished.piped { "  piped" } else { "" };
     let end = match (finished.verdict, run.kind) {
         (Verdict::Pass, _) | (_, RunSubject::Rule) => String::new(),
-        (Verdict::Block | Verdict::Fail, RunSubject::Hook) => format!("{}  ", plain(&finished.end.describe())),
+        (Verdict::Block | Verdict::Fail, RunSubject::Hook) => {
+            format!("{}  ", plain(&finished.end.describe()))
+        }
     };
-    let role = if finished.verdict == Verdict::Pass { ThemeRole::Faint } else { ThemeRole::Text };
-    (format!("{end}{}{piped}", brief_span(finished.took_ms)), role)
+    let role = if finished.verdict == Verdict::Pass {
+        ThemeRole::Faint
+    } else {
+        ThemeRole::Text
+    };
+    (
+        format!("{end}{}{piped}", brief_span(finished.took_ms)),
+        role,
+    )
 }
 
 fn is_off(model: &ScreenModel, row: &HookRow<'_>) -> bool {
-    let Some(state) = &model.session else { return false };
+    let Some(state) = &model.session else {
+        return false;
+    };
     match row.kind {
         HookRowKind::Hook(spec) => !state.hooks.is_enabled(row.point, spec),
         HookRowKind::Decides(hook) => !state.hooks.stop_hook_is_on(hook),
@@ -267,7 +388,12 @@ fn is_off(model: &ScreenModel, row: &HookRow<'_>) -> bool {
 /// The next hooks, by name.
 pub fn upcoming(state: &SessionState) -> Option<String> {
     if let Some(dispatch) = state.phase.dispatch() {
-        let here: Vec<String> = dispatch.queue.iter().flatten().map(|hook| plain(hook)).collect();
+        let here: Vec<String> = dispatch
+            .queue
+            .iter()
+            .flatten()
+            .map(|hook| plain(hook))
+            .collect();
         if !here.is_empty() {
             return Some(format!("next: {} → {}", dispatch.point, here.join(", ")));
         }
@@ -275,18 +401,34 @@ pub fn upcoming(state: &SessionState) -> Option<String> {
     if matches!(state.phase, Phase::Ended(_)) {
         return None;
     }
-    let soon = [HookPoint::Stop, HookPoint::PostIteration, HookPoint::PreIteration, HookPoint::SessionEnd];
+    let soon = [
+        HookPoint::Stop,
+        HookPoint::PostIteration,
+        HookPoint::PreIteration,
+        HookPoint::SessionEnd,
+    ];
     let from = match state.phase.dispatch().map(|dispatch| dispatch.point) {
         Some(HookPoint::Stop) => 1,
         Some(HookPoint::PostIteration) => 2,
         // The loop is over.
-        Some(_) | None if state.ending.is_some() || matches!(state.phase, Phase::Delivering | Phase::Exit(_)) => 3,
+        Some(_) | None
+            if state.ending.is_some()
+                || matches!(state.phase, Phase::Delivering | Phase::Exit(_)) =>
+        {
+            3
+        }
         Some(_) | None => 0,
     };
     soon[from..].iter().find_map(|point| {
-        let enabled = |spec: &&crate::engine::policy::HookSpec| state.hooks.is_enabled(*point, spec);
-        let names: Vec<String> =
-            state.plan().hooks_at(*point).iter().filter(enabled).map(|spec| plain(&spec.name)).collect();
+        let enabled =
+            |spec: &&crate::engine::policy::HookSpec| state.hooks.is_enabled(*point, spec);
+        let names: Vec<String> = state
+            .plan()
+            .hooks_at(*point)
+            .iter()
+            .filter(enabled)
+            .map(|spec| plain(&spec.name))
+            .collect();
         (!names.is_empty()).then(|| format!("next: {point} → {}", names.join(", ")))
     })
 }

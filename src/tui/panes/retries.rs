@@ -25,7 +25,9 @@ use crate::{
 
 /// How many rows the pane needs. 0 if nothing was retried.
 pub fn wanted(model: &ScreenModel) -> usize {
-    let Some(state) = &model.session else { return 0 };
+    let Some(state) = &model.session else {
+        return 0;
+    };
     let waits = usize::from(waits(state, model).is_some());
     if model.attempts.is_empty() && state.retry.errors == 0 && waits == 0 {
         return 0;
@@ -40,8 +42,20 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let focused = model.focus == Pane::Retries;
     let rows = usize::from(area.height).saturating_sub(lines.len() + 1);
     let first = first_attempt(model, rows);
-    for (n, attempt) in model.attempts.iter().rev().enumerate().skip(first).take(rows) {
-        lines.push(with_cursor(row(model, attempt, theme, width), n == model.chosen_attempt, focused, theme));
+    for (n, attempt) in model
+        .attempts
+        .iter()
+        .rev()
+        .enumerate()
+        .skip(first)
+        .take(rows)
+    {
+        lines.push(with_cursor(
+            row(model, attempt, theme, width),
+            n == model.chosen_attempt,
+            focused,
+            theme,
+        ));
     }
     let (errors, most) = (state.retry.errors, state.plan().max_consecutive_errors);
     let role = match errors {
@@ -49,7 +63,10 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
         n if n >= most => ThemeRole::Bad,
         _ => ThemeRole::Warning,
     };
-    lines.push(Line::styled(fit(&format!("errors {errors} of {most}"), width), theme.style(role)));
+    lines.push(Line::styled(
+        fit(&format!("errors {errors} of {most}"), width),
+        theme.style(role),
+    ));
     Paragraph::new(lines).render(area, buffer);
 }
 
@@ -58,7 +75,12 @@ fn first_attempt(model: &ScreenModel, rows: usize) -> usize {
 }
 
 /// The counter, what the next blocked turn leads to, and the wait before the next attempt.
-fn head(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
+fn head(
+    model: &ScreenModel,
+    state: &SessionState,
+    theme: &ScreenTheme,
+    width: usize,
+) -> Vec<Line<'static>> {
     let (used, limit) = (state.retry.used, state.retries().retry_limit());
     let dots = facts::dots(used, limit);
     let role = match used {
@@ -66,7 +88,10 @@ fn head(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, width: u
         n if n >= limit => ThemeRole::Bad,
         _ => ThemeRole::Warning,
     };
-    let hook = model.attempts.last().map_or_else(|| "retries".to_owned(), |attempt| plain_line(&attempt.hook, 30));
+    let hook = model.attempts.last().map_or_else(
+        || "retries".to_owned(),
+        |attempt| plain_line(&attempt.hook, 30),
+    );
     let next = match state.presence {
         _ if used < limit => "next: sent back",
         UserPresence::Attended => "next: creel asks you",
@@ -76,31 +101,60 @@ fn head(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, width: u
     let left = width.saturating_sub(unicode_width::UnicodeWidthStr::width(text.as_str()) + 3);
     let mut lines = vec![Line::from(vec![
         Span::styled(text, theme.style(role)),
-        Span::styled(format!("   {}", fit(next, left)), theme.style(ThemeRole::Faint)),
+        Span::styled(
+            format!("   {}", fit(next, left)),
+            theme.style(ThemeRole::Faint),
+        ),
     ])];
     if let Some(wait) = waits(state, model) {
-        lines.push(Line::styled(fit(&wait, width), theme.style(ThemeRole::Warning)));
+        lines.push(Line::styled(
+            fit(&wait, width),
+            theme.style(ThemeRole::Warning),
+        ));
     }
     lines
 }
 
-fn row(model: &ScreenModel, attempt: &RetryAttempt, theme: &ScreenTheme, width: usize) -> Vec<Span<'static>> {
+fn row(
+    model: &ScreenModel,
+    attempt: &RetryAttempt,
+    theme: &ScreenTheme,
+    width: usize,
+) -> Vec<Span<'static>> {
     let same = if attempt.is_repeated { "= " } else { "" };
-    let head = format!("{}  {}  ", attempt.used, time_of_day(attempt.at, &model.zone));
+    let head = format!(
+        "{}  {}  ",
+        attempt.used,
+        time_of_day(attempt.at, &model.zone)
+    );
     let reason = format!("{same}{}", plain(&plain_line(&attempt.reason, 200)));
-    let role = if attempt.is_repeated { ThemeRole::Bad } else { ThemeRole::Text };
+    let role = if attempt.is_repeated {
+        ThemeRole::Bad
+    } else {
+        ThemeRole::Text
+    };
     let room = width.saturating_sub(2 + head.len());
-    vec![Span::styled(head, theme.style(ThemeRole::Faint)), Span::styled(fit(&reason, room), theme.style(role))]
+    vec![
+        Span::styled(head, theme.style(ThemeRole::Faint)),
+        Span::styled(fit(&reason, room), theme.style(role)),
+    ]
 }
 
 /// The wait before the next attempt, if there is one.
 pub fn waits(state: &SessionState, model: &ScreenModel) -> Option<String> {
-    let RetryWait::Until(until) = state.retry.wait else { return None };
+    let RetryWait::Until(until) = state.retry.wait else {
+        return None;
+    };
     let left = until.since(model.moment());
     if let Some(hold) = &state.limits.hold {
         return Some(usage_limits::waiting(hold, model.moment()));
     }
-    (left.0 > 0).then(|| format!("Next retry in {}", short_span(TimeSpan::secs(left.0.div_ceil(1_000)))))
+    (left.0 > 0).then(|| {
+        format!(
+            "Next retry in {}",
+            short_span(TimeSpan::secs(left.0.div_ceil(1_000)))
+        )
+    })
 }
 
 /// The attempt at a row of the pane.

@@ -14,19 +14,40 @@ use crate::tui::{
 };
 
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-    let text = Rect { x: area.x + MARGIN, width: area.width.saturating_sub(MARGIN), ..area };
+    let text = Rect {
+        x: area.x + MARGIN,
+        width: area.width.saturating_sub(MARGIN),
+        ..area
+    };
     if model.stream_lines.is_empty() {
-        Line::styled("Nothing has happened yet", theme.style(ThemeRole::Faint)).render(text, buffer);
+        Line::styled("Nothing has happened yet", theme.style(ThemeRole::Faint))
+            .render(text, buffer);
         return;
     }
     for (line, y) in model.stream_lines.iter().zip(area.top()..area.bottom()) {
-        Paragraph::new(line.clone()).render(Rect { y, height: 1, ..text }, buffer);
+        Paragraph::new(line.clone()).render(
+            Rect {
+                y,
+                height: 1,
+                ..text
+            },
+            buffer,
+        );
     }
-    let row = model.stream_places.iter().position(|place| Some(*place) == model.stream_cursor);
-    if let Some(y) = row.and_then(|row| u16::try_from(row).ok()).map(|row| area.y + row)
+    let row = model
+        .stream_places
+        .iter()
+        .position(|place| Some(*place) == model.stream_cursor);
+    if let Some(y) = row
+        .and_then(|row| u16::try_from(row).ok())
+        .map(|row| area.y + row)
         && y < area.bottom()
     {
-        let role = if model.focus == Pane::Stream { ThemeRole::BorderFocused } else { ThemeRole::Border };
+        let role = if model.focus == Pane::Stream {
+            ThemeRole::BorderFocused
+        } else {
+            ThemeRole::Border
+        };
         buffer.set_string(area.x, y, "▌", theme.style(role));
     }
     if !model.query.is_empty() {

@@ -40,12 +40,26 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let chosen = model.board.position(rows);
     let first = super::first_row(chosen, area);
     let in_sight = (first..first + height).filter_map(|n| Some((n, rows.get(n)?)));
-    let names = in_sight.clone().map(|(_, row)| row.task.id.width().min(NAME)).max().unwrap_or(0);
-    let columns = TaskColumns { graph: model.graph(), width: area.width, names, marked: model.board.marked.as_deref() };
+    let names = in_sight
+        .clone()
+        .map(|(_, row)| row.task.id.width().min(NAME))
+        .max()
+        .unwrap_or(0);
+    let columns = TaskColumns {
+        graph: model.graph(),
+        width: area.width,
+        names,
+        marked: model.board.marked.as_deref(),
+    };
     let focused = model.focus == Pane::Tasks;
     let line = |(n, row): (usize, TaskRow<'_>)| {
         let text = columns.line(row, usize::from(area.width).saturating_sub(2));
-        super::with_cursor(vec![Span::styled(text, theme.style(role(row.task.state)))], n == chosen, focused, theme)
+        super::with_cursor(
+            vec![Span::styled(text, theme.style(role(row.task.state)))],
+            n == chosen,
+            focused,
+            theme,
+        )
     };
     Paragraph::new(in_sight.map(line).collect::<Vec<_>>()).render(area, buffer);
 }
@@ -68,26 +82,42 @@ struct TaskColumns<'a> {
 }
 
 impl TaskColumns<'_> {
-    /// The state comes first as a sign and a word. Where there is little room, the word is at the right, and the
-    /// details of the task have the rest.
+    /// The state comes first as a sign and a word. Where there is little room, the word is at the
+    /// right, and the details of the task have the rest.
     fn line(&self, row: TaskRow<'_>, width: usize) -> String {
         let TaskRow { task, branch } = row;
         let name = fit(&plain(&task.id), self.names);
         let room = " ".repeat(self.names.saturating_sub(name.width()));
         let goal = plain_line(&task.goal, LINE);
-        let marked = if self.marked == Some(&task.id) { " · marked" } else { "" };
-        let labels: String = task.labels.iter().map(|label| format!(" #{}", plain_line(label, LINE))).collect();
+        let marked = if self.marked == Some(&task.id) {
+            " · marked"
+        } else {
+            ""
+        };
+        let labels: String = task
+            .labels
+            .iter()
+            .map(|label| format!(" #{}", plain_line(label, LINE)))
+            .collect();
         let note = note(self.graph, task);
         let (sign, word, priority) = (sign(task.state), task.state.name(), task.priority);
         if self.width >= WITH_WORDS {
             return fit(
-                &format!("{sign} {word:10}{name}{room} P{priority} {branch}{goal}{marked}{note}{labels}"),
+                &format!(
+                    "{sign} {word:10}{name}{room} P{priority} {branch}{goal}{marked}{note}{labels}"
+                ),
                 width,
             );
         }
         let left = width.saturating_sub(word.width() + 2);
-        let text = fit(&format!("{sign} {name}{room} {branch}{goal}{marked}{note}"), left);
-        format!("{text}{}{word}", " ".repeat(left.saturating_sub(text.width()) + 2))
+        let text = fit(
+            &format!("{sign} {name}{room} {branch}{goal}{marked}{note}"),
+            left,
+        );
+        format!(
+            "{text}{}{word}",
+            " ".repeat(left.saturating_sub(text.width()) + 2)
+        )
     }
 }
 
@@ -96,12 +126,24 @@ fn note(graph: Option<&TaskGraph>, task: &Task) -> String {
     match task.state {
         TaskState::Created if task.open_dependencies() == 0 => " · ready to start".into(),
         TaskState::Created => {
-            let is_open = |id: &&String| graph.and_then(|graph| graph.get(id)).is_some_and(Task::is_open);
-            let open: Vec<String> = task.dependencies.iter().filter(is_open).map(|id| plain(id)).collect();
+            let is_open = |id: &&String| {
+                graph
+                    .and_then(|graph| graph.get(id))
+                    .is_some_and(Task::is_open)
+            };
+            let open: Vec<String> = task
+                .dependencies
+                .iter()
+                .filter(is_open)
+                .map(|id| plain(id))
+                .collect();
             format!(" · after {}", open.join(", "))
         }
         TaskState::Blocked => {
-            format!(" · {}", plain_line(task.reason.as_deref().unwrap_or("no reason"), LINE))
+            format!(
+                " · {}",
+                plain_line(task.reason.as_deref().unwrap_or("no reason"), LINE)
+            )
         }
         TaskState::Ready if task.queue.is_some() => " · for the queue".into(),
         TaskState::Active if task.queue.is_some() => " · elsewhere".into(),
@@ -113,23 +155,37 @@ fn note(graph: Option<&TaskGraph>, task: &Task) -> String {
 fn draw_none(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let key = |action| model.keymap.key(action);
     let mut said = if model.has_tasks() {
-        vec![format!("No task is {}. {} shows others.", model.board.filter().name(), key(KeyAction::FilterTasks))]
+        vec![format!(
+            "No task is {}. {} shows others.",
+            model.board.filter().name(),
+            key(KeyAction::FilterTasks)
+        )]
     } else if model.is_steered() {
-        let how = format!("No tasks. Press {} to add one, or use `creel task add`.", key(KeyAction::AddTask));
+        let how = format!(
+            "No tasks. Press {} to add one, or use `creel task add`.",
+            key(KeyAction::AddTask)
+        );
         vec![how, "Agents and hooks can add tasks too.".to_owned()]
     } else {
         vec!["No tasks.".to_owned()]
     };
     said.extend(elsewhere(model));
     let style = theme.style(ThemeRole::Faint);
-    let lines = said.into_iter().flat_map(|line| wrap(&[(line, style)], usize::from(area.width), 0));
+    let lines = said
+        .into_iter()
+        .flat_map(|line| wrap(&[(line, style)], usize::from(area.width), 0));
     Paragraph::new(lines.collect::<Vec<_>>()).render(area, buffer);
 }
 
 /// Counts completed tasks that were never in the graph.
 fn elsewhere(model: &ScreenModel) -> Option<String> {
     let state = model.session.as_ref()?;
-    let foreign = state.side.completed.iter().filter(|id| state.tasks.graph.get(id).is_none()).count();
+    let foreign = state
+        .side
+        .completed
+        .iter()
+        .filter(|id| state.tasks.graph.get(id).is_none())
+        .count();
     match foreign {
         0 => None,
         1 => Some("1 completed task was not listed here.".into()),
@@ -139,19 +195,34 @@ fn elsewhere(model: &ScreenModel) -> Option<String> {
 
 /// How many tasks are done, of all, and what the pane shows of them.
 pub fn count(model: &ScreenModel) -> String {
-    let Some(done) = facts::tasks(model) else { return String::new() };
-    let shape = if model.board.shape() == TaskLayout::Tree { " · tree" } else { "" };
+    let Some(done) = facts::tasks(model) else {
+        return String::new();
+    };
+    let shape = if model.board.shape() == TaskLayout::Tree {
+        " · tree"
+    } else {
+        ""
+    };
     let filter = model.board.filter();
-    let filter = if filter == TaskFilter::All { String::new() } else { format!(" · only {}", filter.name()) };
+    let filter = if filter == TaskFilter::All {
+        String::new()
+    } else {
+        format!(" · only {}", filter.name())
+    };
     format!("{done}{shape}{filter}")
 }
 
 /// Selects the clicked row.
 pub fn choose(model: &mut ScreenModel, area: Rect, nth: usize) -> ClickedRow {
-    let Some(rows) = model.task_rows() else { return ClickedRow::Nothing };
+    let Some(rows) = model.task_rows() else {
+        return ClickedRow::Nothing;
+    };
     let before = model.board.position(rows);
     let at = super::first_row(before, area) + nth;
-    let id = rows.get(at).filter(|_| nth < usize::from(area.height)).map(|row| row.task.id.clone());
+    let id = rows
+        .get(at)
+        .filter(|_| nth < usize::from(area.height))
+        .map(|row| row.task.id.clone());
     match id {
         None => ClickedRow::Nothing,
         Some(_) if at == before => ClickedRow::Again,

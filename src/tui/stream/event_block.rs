@@ -31,17 +31,25 @@ pub(super) fn block(kind: BlockKind, at: UnixTime, head: String, role: ThemeRole
 pub(super) fn event_block(at: UnixTime, event: &Event, described: &Described) -> StreamBlock {
     let kind = kind_of(event);
     let fold = match kind {
-        BlockKind::Tool | BlockKind::Request | BlockKind::Prompt | BlockKind::Thought | BlockKind::Note => {
-            BlockFold::Closed
-        }
         BlockKind::Hook if described.tone.is_error() => BlockFold::End,
-        BlockKind::Hook => BlockFold::Closed,
-        BlockKind::Session | BlockKind::Iteration | BlockKind::Pipeline | BlockKind::Said | BlockKind::Plan => {
-            BlockFold::Open
-        }
+        BlockKind::Tool
+        | BlockKind::Request
+        | BlockKind::Prompt
+        | BlockKind::Thought
+        | BlockKind::Note
+        | BlockKind::Hook => BlockFold::Closed,
+        BlockKind::Session
+        | BlockKind::Iteration
+        | BlockKind::Pipeline
+        | BlockKind::Said
+        | BlockKind::Plan => BlockFold::Open,
     };
     let error = described.tone.is_error();
-    StreamBlock { error, fold, ..block(kind, at, described.headline(), role_of(described.tone)) }
+    StreamBlock {
+        error,
+        fold,
+        ..block(kind, at, described.headline(), role_of(described.tone))
+    }
 }
 
 const fn role_of(tone: EventTone) -> ThemeRole {
@@ -60,7 +68,9 @@ const fn role_of(tone: EventTone) -> ThemeRole {
 const fn kind_of(event: &Event) -> BlockKind {
     match event {
         Event::Session(event) => match event {
-            SessionEvent::Started(_) | SessionEvent::Resumed { .. } | SessionEvent::Ended { .. } => BlockKind::Session,
+            SessionEvent::Started(_)
+            | SessionEvent::Resumed { .. }
+            | SessionEvent::Ended { .. } => BlockKind::Session,
             SessionEvent::IterationStarted { .. } => BlockKind::Iteration,
             SessionEvent::IterationCompleted { .. }
             | SessionEvent::LoopEnded { .. }

@@ -1,7 +1,8 @@
 //! The live end of an answer that is too long for the journal.
 //!
-//! creel records the beginning of a very long answer and writes the rest to a file until the turn ends. The stream
-//! shows the end of that file below the recorded text, so that the user sees progress.
+//! creel records the beginning of a very long answer and writes the rest to a file until the turn
+//! ends. The stream shows the end of that file below the recorded text, so that the user sees
+//! progress.
 
 use super::{BlockBody, BlockKind, SessionStream, StreamBlock, StreamPosition, block};
 use crate::{
@@ -22,15 +23,24 @@ pub(super) struct LiveAnswerTail {
     recorded: u64,
     /// The length of the answer when its end was last shown. None while it is not shown.
     shown: Option<u64>,
-    /// The block of the end while it was last shown. The view follows it if records arrive before it.
+    /// The block of the end while it was last shown. The view follows it if records arrive before
+    /// it.
     block: usize,
 }
 
 impl LiveAnswerTail {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the other records are no part of an answer")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the other records are no part of an answer"
+    )]
     pub(super) fn count(&mut self, event: &Event) {
         match event {
-            Event::Turn(TurnEvent::PromptSent(prompt)) => *self = Self { turn: Some(prompt.turn), ..Self::default() },
+            Event::Turn(TurnEvent::PromptSent(prompt)) => {
+                *self = Self {
+                    turn: Some(prompt.turn),
+                    ..Self::default()
+                }
+            }
             Event::Turn(TurnEvent::AgentSaid { turn, text, .. }) if self.turn == Some(*turn) => {
                 self.recorded += text.len() as u64;
             }
@@ -41,18 +51,25 @@ impl LiveAnswerTail {
 }
 
 impl SessionStream {
-    /// Shows the end of this turn's answer, which has `printed` bytes by now. Returns whether it has grown.
+    /// Shows the end of this turn's answer, which has `printed` bytes by now. Returns whether it
+    /// has grown.
     pub fn show_live_end(&mut self, turn: TurnId, at: UnixTime, printed: u64, end: &[u8]) -> bool {
         let missing = printed.saturating_sub(self.live_end.recorded);
-        if self.live_end.turn != Some(turn) || missing == 0 || self.live_end.shown == Some(printed) {
+        if self.live_end.turn != Some(turn) || missing == 0 || self.live_end.shown == Some(printed)
+        {
             return false;
         }
         self.hide_live_end();
-        let wanted = usize::try_from(missing).unwrap_or(usize::MAX).min(end.len());
+        let wanted = usize::try_from(missing)
+            .unwrap_or(usize::MAX)
+            .min(end.len());
         let text = String::from_utf8_lossy(&end[end.len() - wanted..]).into_owned();
         let omitted = missing - wanted as u64;
         let head = if omitted > 0 {
-            format!("… {} of this answer omitted; it continues:", readable_size(omitted))
+            format!(
+                "… {} of this answer omitted; it continues:",
+                readable_size(omitted)
+            )
         } else {
             String::new()
         };
@@ -99,7 +116,9 @@ mod tests {
         let mut stream = SessionStream::default();
         let record = |stream: &mut SessionStream| {
             stream.hide_live_end();
-            stream.blocks.push(block(BlockKind::Said, at, String::new(), ThemeRole::Text));
+            stream
+                .blocks
+                .push(block(BlockKind::Said, at, String::new(), ThemeRole::Text));
         };
         stream.live_end.turn = Some(TurnId::default());
         record(&mut stream);

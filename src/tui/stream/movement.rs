@@ -1,13 +1,17 @@
 //! The cursor of the stream: moving, jumping, searching, opening and closing.
 //!
 //! # Invariants
-//! - At the last row the view follows the end. Everywhere else, new blocks move neither the view nor the cursor.
+//! - At the last row the view follows the end. Everywhere else, new blocks move neither the view
+//!   nor the cursor.
 
 use std::ops::Range;
 
 use ratatui::text::Line;
 
-use super::{BlockBody, BlockFold, BlockKind, SessionStream, StreamBlock, StreamPlace, StreamPosition, StreamViewport};
+use super::{
+    BlockBody, BlockFold, BlockKind, SessionStream, StreamBlock, StreamPlace, StreamPosition,
+    StreamViewport,
+};
 use crate::engine::{ids::RunId, omitted_output::OmittedOutput};
 
 /// Where a jump to the next or previous block has led.
@@ -27,7 +31,10 @@ impl SessionStream {
         match self.cursor {
             Some(place) if place.block < self.blocks.len() => {
                 let rows = self.rows(place.block, view).len();
-                StreamPlace { row: place.row.min(rows.saturating_sub(1)), ..place }
+                StreamPlace {
+                    row: place.row.min(rows.saturating_sub(1)),
+                    ..place
+                }
             }
             Some(_) | None => self.last_row(view),
         }
@@ -79,13 +86,21 @@ impl SessionStream {
         let to = self.walk(top, by, view);
         let end = self.end(view);
         // If everything is visible there is nothing to scroll back to, so the end stays in view.
-        let all_in_sight = end == StreamPlace { block: 0, row: 0 } && self.position == StreamPosition::Follow;
+        let all_in_sight =
+            end == StreamPlace { block: 0, row: 0 } && self.position == StreamPosition::Follow;
         if all_in_sight || (by > 0 && to >= end) {
             self.to_end();
             return;
         }
-        self.position = StreamPosition::At { block: to.block, row: to.row };
-        let bottom = self.walk(to, isize::try_from(view.height.saturating_sub(1)).unwrap_or(0), view);
+        self.position = StreamPosition::At {
+            block: to.block,
+            row: to.row,
+        };
+        let bottom = self.walk(
+            to,
+            isize::try_from(view.height.saturating_sub(1)).unwrap_or(0),
+            view,
+        );
         let cursor = self.cursor(view);
         self.cursor = Some(cursor.clamp(to, bottom));
     }
@@ -122,7 +137,10 @@ impl SessionStream {
             top
         };
         if !(everything && self.position == StreamPosition::Follow) {
-            self.position = StreamPosition::At { block: first.block, row: first.row };
+            self.position = StreamPosition::At {
+                block: first.block,
+                row: first.row,
+            };
         }
     }
 
@@ -145,13 +163,19 @@ impl SessionStream {
         let top = self.first_in_sight(view);
         self.cursor = Some(place);
         if self.end(view) != (StreamPlace { block: 0, row: 0 }) {
-            self.position = StreamPosition::At { block: top.block, row: top.row };
+            self.position = StreamPosition::At {
+                block: top.block,
+                row: top.row,
+            };
         }
     }
 
     fn go_to(&mut self, place: StreamPlace) {
         self.cursor = Some(place);
-        self.position = StreamPosition::At { block: place.block, row: place.row };
+        self.position = StreamPosition::At {
+            block: place.block,
+            row: place.row,
+        };
     }
 
     /// Jumps to the next or previous block that `wanted` accepts, going around.
@@ -165,16 +189,27 @@ impl SessionStream {
         let here = self.cursor.map_or(count, |place| place.block.min(count));
         let fits = |index: &usize| wanted(&self.blocks[*index]);
         let (ahead, around) = if forward {
-            ((here + 1..count).find(fits), (0..(here + 1).min(count)).find(fits))
+            (
+                (here + 1..count).find(fits),
+                (0..(here + 1).min(count)).find(fits),
+            )
         } else {
             ((0..here).rev().find(fits), (here..count).rev().find(fits))
         };
-        let Some(block) = ahead.or(around) else { return StreamJump::Nowhere };
+        let Some(block) = ahead.or(around) else {
+            return StreamJump::Nowhere;
+        };
         // An iteration begins with an empty row.
-        let spaced = matches!(self.blocks[block].kind, BlockKind::Iteration | BlockKind::Pipeline);
+        let spaced = matches!(
+            self.blocks[block].kind,
+            BlockKind::Iteration | BlockKind::Pipeline
+        );
         let skip = usize::from(spaced && block > 0);
         let rows = self.rows(block, view).len();
-        self.go_to(StreamPlace { block, row: skip.min(rows.saturating_sub(1)) });
+        self.go_to(StreamPlace {
+            block,
+            row: skip.min(rows.saturating_sub(1)),
+        });
         match ahead {
             Some(_) => StreamJump::Ahead,
             None if block == here => StreamJump::SameBlock,
@@ -182,15 +217,23 @@ impl SessionStream {
         }
     }
 
-    /// The run under the cursor whose output the stream does not have: it still runs, or a part was left out.
+    /// The run under the cursor whose output the stream does not have: it still runs, or a part was
+    /// left out.
     pub fn run_to_open(&mut self, view: StreamViewport<'_>) -> Option<RunId> {
         let index = self.cursor(view).block;
         let block = self.blocks.get(index).filter(|block| block.run.is_some())?;
-        let has_gap = || self.text(index, view.reload).lines().any(|line| OmittedOutput::at_start(line).is_some());
+        let has_gap = || {
+            self.text(index, view.reload)
+                .lines()
+                .any(|line| OmittedOutput::at_start(line).is_some())
+        };
         match (&block.body, block.fold) {
             (BlockBody::None, _) => block.run,
             (BlockBody::Text(_) | BlockBody::OnDisk, BlockFold::End) if has_gap() => block.run,
-            (BlockBody::Text(_) | BlockBody::OnDisk, BlockFold::Closed | BlockFold::End | BlockFold::Open) => None,
+            (
+                BlockBody::Text(_) | BlockBody::OnDisk,
+                BlockFold::Closed | BlockFold::End | BlockFold::Open,
+            ) => None,
         }
     }
 
@@ -200,7 +243,12 @@ impl SessionStream {
         let query = query.to_lowercase();
         if here < self.blocks.len() {
             let rows = self.rows(here, view);
-            if let Some(row) = row_with(&rows, &query, forward, if forward { row + 1..rows.len() } else { 0..row }) {
+            if let Some(row) = row_with(
+                &rows,
+                &query,
+                forward,
+                if forward { row + 1..rows.len() } else { 0..row },
+            ) {
                 self.go_to(StreamPlace { block: here, row });
                 return true;
             }
@@ -214,9 +262,14 @@ impl SessionStream {
         let order: Vec<usize> = if forward {
             (here + 1..count).chain(0..(here + 1).min(count)).collect()
         } else {
-            (0..here.min(count)).rev().chain((here.min(count)..count).rev()).collect()
+            (0..here.min(count))
+                .rev()
+                .chain((here.min(count)..count).rev())
+                .collect()
         };
-        let Some(block) = order.into_iter().find(|index| holds(self, *index)) else { return false };
+        let Some(block) = order.into_iter().find(|index| holds(self, *index)) else {
+            return false;
+        };
         self.blocks[block].fold = BlockFold::Open;
         self.blocks[block].revision += 1;
         let rows = self.rows(block, view);
@@ -228,14 +281,18 @@ impl SessionStream {
     /// Closes the block under the cursor.
     pub fn close_block(&mut self, view: StreamViewport<'_>) {
         let index = self.cursor(view).block;
-        if let Some(block) = self.blocks.get_mut(index).filter(|block| block.fold != BlockFold::Closed) {
+        if let Some(block) = self
+            .blocks
+            .get_mut(index)
+            .filter(|block| block.fold != BlockFold::Closed)
+        {
             block.fold = BlockFold::Closed;
             block.revision += 1;
         }
     }
 
-    /// Opens or closes the block under the cursor; returns whether it has something to open. A long output opens in two
-    /// steps: its end, then all of it.
+    /// Opens or closes the block under the cursor; returns whether it has something to open. A long
+    /// output opens in two steps: its end, then all of it.
     pub fn fold(&mut self, view: StreamViewport<'_>) -> bool {
         let index = self.cursor(view).block;
         if index >= self.blocks.len() || !self.can_fold(index) {
@@ -252,7 +309,10 @@ impl SessionStream {
         self.blocks[index].fold = next;
         self.blocks[index].revision += 1;
         if self.cursor.is_some() {
-            self.cursor = Some(StreamPlace { block: index, row: 0 });
+            self.cursor = Some(StreamPlace {
+                block: index,
+                row: 0,
+            });
         }
         true
     }
@@ -267,8 +327,16 @@ impl SessionStream {
 
     pub fn fold_thoughts(&mut self) {
         self.fold_thoughts = !self.fold_thoughts;
-        let fold = if self.fold_thoughts { BlockFold::Closed } else { BlockFold::Open };
-        for block in self.blocks.iter_mut().filter(|block| block.kind == BlockKind::Thought) {
+        let fold = if self.fold_thoughts {
+            BlockFold::Closed
+        } else {
+            BlockFold::Open
+        };
+        for block in self
+            .blocks
+            .iter_mut()
+            .filter(|block| block.kind == BlockKind::Thought)
+        {
             block.fold = fold;
             block.revision += 1;
         }
@@ -276,7 +344,19 @@ impl SessionStream {
 }
 
 /// The first of these rows that contains the text, or the last one when searching backwards.
-fn row_with(rows: &[Line<'_>], query: &str, forward: bool, mut among: Range<usize>) -> Option<usize> {
-    let holds = |row: &usize| rows.get(*row).is_some_and(|line| line.to_string().to_lowercase().contains(query));
-    if forward { among.find(holds) } else { among.rev().find(holds) }
+fn row_with(
+    rows: &[Line<'_>],
+    query: &str,
+    forward: bool,
+    mut among: Range<usize>,
+) -> Option<usize> {
+    let holds = |row: &usize| {
+        rows.get(*row)
+            .is_some_and(|line| line.to_string().to_lowercase().contains(query))
+    };
+    if forward {
+        among.find(holds)
+    } else {
+        among.rev().find(holds)
+    }
 }

@@ -7,7 +7,10 @@ use std::rc::Rc;
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{BlockBody, BlockFold, BlockKind, SessionStream, StreamPlace, StreamPosition, StreamViewport, block_text};
+use super::{
+    BlockBody, BlockFold, BlockKind, SessionStream, StreamPlace, StreamPosition, StreamViewport,
+    block_text,
+};
 use crate::{
     present::{clock::time_with_seconds, describe::DetailText},
     tui::{
@@ -30,12 +33,19 @@ pub(super) struct BlockRows {
     lines: Rc<Vec<Line<'static>>>,
 }
 
-/// How much of a first line has the colour of its block, in bytes. Of what went well, and of prompts, only the sign: so
-/// what failed and what runs stand out.
+/// How much of a first line has the colour of its block, in bytes. Of what went well, and of
+/// prompts, only the sign: so what failed and what runs stand out.
 fn coloured_part(kind: BlockKind, role: ThemeRole, head: &str) -> usize {
     let is_calm = role == ThemeRole::Good || kind == BlockKind::Prompt;
-    let sign = head.split_inclusive(' ').next().filter(|sign| sign.trim_end().chars().count() == 1);
-    if is_calm { sign.map_or(head.len(), str::len) } else { head.len() }
+    let sign = head
+        .split_inclusive(' ')
+        .next()
+        .filter(|sign| sign.trim_end().chars().count() == 1);
+    if is_calm {
+        sign.map_or(head.len(), str::len)
+    } else {
+        head.len()
+    }
 }
 
 impl SessionStream {
@@ -44,10 +54,16 @@ impl SessionStream {
         self.rows.clear();
     }
 
-    pub(super) fn rows(&mut self, index: usize, view: StreamViewport<'_>) -> Rc<Vec<Line<'static>>> {
+    pub(super) fn rows(
+        &mut self,
+        index: usize,
+        view: StreamViewport<'_>,
+    ) -> Rc<Vec<Line<'static>>> {
         let block = &self.blocks[index];
         let kept = self.rows.get(&index);
-        if let Some(rows) = kept.filter(|rows| rows.width == view.width && rows.revision == block.revision) {
+        if let Some(rows) =
+            kept.filter(|rows| rows.width == view.width && rows.revision == block.revision)
+        {
             return rows.lines.clone();
         }
         let lines = Rc::new(self.make_rows(index, view));
@@ -55,7 +71,14 @@ impl SessionStream {
             self.rows.clear();
         }
         let revision = self.blocks[index].revision;
-        self.rows.insert(index, BlockRows { width: view.width, revision, lines: lines.clone() });
+        self.rows.insert(
+            index,
+            BlockRows {
+                width: view.width,
+                revision,
+                lines: lines.clone(),
+            },
+        );
         lines
     }
 
@@ -67,7 +90,12 @@ impl SessionStream {
 
     fn make_rows(&self, index: usize, view: StreamViewport<'_>) -> Vec<Line<'static>> {
         let block = &self.blocks[index];
-        let StreamViewport { width, theme, reload, .. } = view;
+        let StreamViewport {
+            width,
+            theme,
+            reload,
+            ..
+        } = view;
         let mut lines = Vec::new();
         if matches!(block.kind, BlockKind::Iteration | BlockKind::Pipeline) {
             if index > 0 {
@@ -82,9 +110,12 @@ impl SessionStream {
         }
         lines.extend(match block.kind {
             BlockKind::Said => markdown(&self.text(index, reload), theme, width),
-            BlockKind::Thought => {
-                block_text::quoted(&[DetailText::words(self.text(index, reload))], block.fold, theme, width)
-            }
+            BlockKind::Thought => block_text::quoted(
+                &[DetailText::words(self.text(index, reload))],
+                block.fold,
+                theme,
+                width,
+            ),
             BlockKind::Session
             | BlockKind::Iteration
             | BlockKind::Pipeline
@@ -93,12 +124,15 @@ impl SessionStream {
             | BlockKind::Request
             | BlockKind::Plan
             | BlockKind::Hook
-            | BlockKind::Note => block_text::quoted(&self.parts(index, reload), block.fold, theme, width),
+            | BlockKind::Note => {
+                block_text::quoted(&self.parts(index, reload), block.fold, theme, width)
+            }
         });
         lines
     }
 
-    /// The first line of a block, with the time that it took at its right. A prompt has one line: its text is below it.
+    /// The first line of a block, with the time that it took at its right. A prompt has one line:
+    /// its text is below it.
     fn head_lines(&self, index: usize, view: StreamViewport<'_>) -> Vec<Line<'static>> {
         let (block, StreamViewport { width, theme, .. }) = (&self.blocks[index], view);
         let sign = match block.fold {
@@ -126,7 +160,10 @@ impl SessionStream {
         if let Some(first) = lines.first_mut() {
             let gap = width.saturating_sub(first.width() + block.took.width());
             first.spans.push(Span::raw(" ".repeat(gap)));
-            first.spans.push(Span::styled(block.took.clone(), theme.style(ThemeRole::Faint)));
+            first.spans.push(Span::styled(
+                block.took.clone(),
+                theme.style(ThemeRole::Faint),
+            ));
         }
         lines
     }
@@ -134,12 +171,19 @@ impl SessionStream {
     /// The line above a part of the session: `ITERATION 2 ───── 14:31:07`.
     fn part_line(&self, index: usize, view: StreamViewport<'_>) -> Line<'static> {
         let block = &self.blocks[index];
-        let title = block.head.trim_start_matches('━').trim_start().to_uppercase();
+        let title = block
+            .head
+            .trim_start_matches('━')
+            .trim_start()
+            .to_uppercase();
         let time = time_with_seconds(block.at, &self.zone);
         let ruler = view.width.saturating_sub(title.width() + time.width() + 2);
         let mut spans = vec![Span::styled(title, view.theme.style(ThemeRole::Heading))];
         if ruler > 2 {
-            spans.push(Span::styled(format!(" {} ", "─".repeat(ruler)), view.theme.style(ThemeRole::Border)));
+            spans.push(Span::styled(
+                format!(" {} ", "─".repeat(ruler)),
+                view.theme.style(ThemeRole::Border),
+            ));
             spans.push(Span::styled(time, view.theme.style(ThemeRole::Faint)));
         }
         Line::from(spans)
@@ -147,11 +191,18 @@ impl SessionStream {
 
     /// The visible lines, each with its place.
     pub fn in_sight(&mut self, view: StreamViewport<'_>) -> Vec<(StreamPlace, Line<'static>)> {
-        let StreamPlace { mut block, row: mut skip } = self.first_in_sight(view);
+        let StreamPlace {
+            mut block,
+            row: mut skip,
+        } = self.first_in_sight(view);
         let mut lines = Vec::with_capacity(view.height);
         while lines.len() < view.height && block < self.blocks.len() {
             let rows = self.rows(block, view);
-            let places = rows.iter().enumerate().skip(skip).take(view.height - lines.len());
+            let places = rows
+                .iter()
+                .enumerate()
+                .skip(skip)
+                .take(view.height - lines.len());
             lines.extend(places.map(|(row, line)| (StreamPlace { block, row }, line.clone())));
             (block, skip) = (block + 1, 0);
         }
@@ -162,7 +213,10 @@ impl SessionStream {
         match self.position {
             StreamPosition::At { block, row } if block < self.blocks.len() => {
                 let rows = self.rows(block, view).len();
-                StreamPlace { block, row: row.min(rows.saturating_sub(1)) }
+                StreamPlace {
+                    block,
+                    row: row.min(rows.saturating_sub(1)),
+                }
             }
             StreamPosition::At { .. } | StreamPosition::Follow => self.end(view),
         }
@@ -174,7 +228,10 @@ impl SessionStream {
         for block in (0..self.blocks.len()).rev() {
             let rows = self.rows(block, view).len();
             if rows >= need {
-                return StreamPlace { block, row: rows - need };
+                return StreamPlace {
+                    block,
+                    row: rows - need,
+                };
             }
             need -= rows;
         }
@@ -188,7 +245,14 @@ impl SessionStream {
         while block > 0 && self.rows(block, view).is_empty() {
             block -= 1;
         }
-        let rows = if self.blocks.is_empty() { 0 } else { self.rows(block, view).len() };
-        StreamPlace { block, row: rows.saturating_sub(1) }
+        let rows = if self.blocks.is_empty() {
+            0
+        } else {
+            self.rows(block, view).len()
+        };
+        StreamPlace {
+            block,
+            row: rows.saturating_sub(1),
+        }
     }
 }

@@ -25,13 +25,26 @@ pub const fn sign(state: TaskState) -> &'static str {
 
 pub fn text(graph: &TaskGraph, task: &Task, now: UnixTime) -> String {
     let named = |tasks: Vec<&Task>| tasks.into_iter().map(in_a_line).collect();
-    let dependencies = task.dependencies.iter().filter_map(|id| graph.get(id)).collect();
+    let dependencies = task
+        .dependencies
+        .iter()
+        .filter_map(|id| graph.get(id))
+        .collect();
     let parent = task.parent.iter().filter_map(|id| graph.get(id)).collect();
     let about = [
-        ("state", vec![format!("{} {}", sign(task.state), task.state.name())]),
+        (
+            "state",
+            vec![format!("{} {}", sign(task.state), task.state.name())],
+        ),
         ("reason", task.reason.iter().cloned().collect()),
         ("needed knowledge", task.required_knowledge.clone()),
-        ("priority", vec![format!("{} (0 is the highest, 4 the lowest)", task.priority)]),
+        (
+            "priority",
+            vec![format!(
+                "{} (0 is the highest, 4 the lowest)",
+                task.priority
+            )],
+        ),
         ("type", task.kind.iter().cloned().collect()),
         ("labels", joined(&task.labels)),
         ("queue", task.queue.iter().map(for_whom).collect()),
@@ -43,10 +56,22 @@ pub fn text(graph: &TaskGraph, task: &Task, now: UnixTime) -> String {
         ("result", task.result.iter().cloned().collect()),
         ("artifacts", task.artifacts.clone()),
         ("added", vec![moment(task.created, now)]),
-        ("started", task.started.map(|at| moment(at, now)).into_iter().collect()),
-        ("completed", task.completed.map(|at| moment(at, now)).into_iter().collect()),
+        (
+            "started",
+            task.started.map(|at| moment(at, now)).into_iter().collect(),
+        ),
+        (
+            "completed",
+            task.completed
+                .map(|at| moment(at, now))
+                .into_iter()
+                .collect(),
+        ),
     ];
-    let lines = about.iter().map(|(what, said)| paragraph(what, said)).collect::<String>();
+    let lines = about
+        .iter()
+        .map(|(what, said)| paragraph(what, said))
+        .collect::<String>();
     format!("{}\n\n{lines}", task.goal)
 }
 
@@ -61,17 +86,27 @@ fn for_whom(agents: &BTreeSet<String>) -> String {
 
 /// A task by its state, id and goal.
 fn in_a_line(task: &Task) -> String {
-    format!("{} {} {}", sign(task.state), task.id, task.goal.lines().next().unwrap_or(""))
+    format!(
+        "{} {} {}",
+        sign(task.state),
+        task.id,
+        task.goal.lines().next().unwrap_or("")
+    )
 }
 
 fn joined(words: &[String]) -> Vec<String> {
-    if words.is_empty() { Vec::new() } else { vec![words.join(", ")] }
+    if words.is_empty() {
+        Vec::new()
+    } else {
+        vec![words.join(", ")]
+    }
 }
 
 /// A name with its values, one per line. Empty without values.
 fn paragraph(what: &str, said: &[String]) -> String {
     let lines = said.iter().flat_map(|text| text.lines());
-    let line = |(n, line): (usize, &str)| format!("{:COLUMN$}{line}\n", if n == 0 { what } else { "" });
+    let line =
+        |(n, line): (usize, &str)| format!("{:COLUMN$}{line}\n", if n == 0 { what } else { "" });
     lines.enumerate().map(line).collect()
 }
 

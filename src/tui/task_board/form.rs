@@ -1,5 +1,5 @@
-//! A task as a text that the user edits: the goal in the first line, then lines of `key: value`. A goal or a
-//! deliverable continues in lines that begin with `|`.
+//! A task as a text that the user edits: the goal in the first line, then lines of `key: value`. A
+//! goal or a deliverable continues in lines that begin with `|`.
 
 use crate::engine::tasks::{
     command::{NewTask, TaskChanges},
@@ -30,7 +30,10 @@ pub enum TaskFormError {
 pub fn read(text: &str) -> Result<NewTask, TaskFormError> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let goal = lines.next().ok_or(TaskFormError::NoGoal)?.to_owned();
-    let mut task = NewTask { goal, ..NewTask::default() };
+    let mut task = NewTask {
+        goal,
+        ..NewTask::default()
+    };
     let mut of_deliverable = false;
     for line in lines {
         if let Some(more) = line.strip_prefix('|') {
@@ -40,7 +43,9 @@ pub fn read(text: &str) -> Result<NewTask, TaskFormError> {
             text.push_str(more.strip_prefix(' ').unwrap_or(more));
             continue;
         }
-        let (key, value) = line.split_once(':').ok_or_else(|| TaskFormError::NoKey(line.to_owned()))?;
+        let (key, value) = line
+            .split_once(':')
+            .ok_or_else(|| TaskFormError::NoKey(line.to_owned()))?;
         of_deliverable = matches!(key.trim(), "deliverable" | "deliverables");
         take(&mut task, key.trim(), value.trim())?;
     }
@@ -53,7 +58,9 @@ fn take(task: &mut NewTask, key: &str, value: &str) -> Result<(), TaskFormError>
         "id" => task.id = one(),
         "type" => task.kind = one(),
         "priority" => {
-            let number = value.parse().map_err(|_| TaskFormError::BadPriority(value.to_owned()))?;
+            let number = value
+                .parse()
+                .map_err(|_| TaskFormError::BadPriority(value.to_owned()))?;
             task.priority = Some(number);
         }
         "labels" | "label" => task.labels.extend(several(value)),
@@ -66,26 +73,51 @@ fn take(task: &mut NewTask, key: &str, value: &str) -> Result<(), TaskFormError>
 }
 
 fn several(value: &str) -> impl Iterator<Item = String> {
-    value.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned)
+    value
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
 }
 
 /// The text of an existing task, for editing.
 pub fn write(task: &Task) -> String {
-    let Task { goal, deliverables, labels, priority, kind, .. } = task;
+    let Task {
+        goal,
+        deliverables,
+        labels,
+        priority,
+        kind,
+        ..
+    } = task;
     let lines = |text: &str| text.trim().lines().collect::<Vec<_>>().join("\n| ");
     let line = |text: &str| text.lines().collect::<Vec<_>>().join(" ");
     let goal = lines(goal);
     let kind = kind.iter().map(|kind| format!("type: {}", line(kind)));
     // Also if they are empty, so that the user sees the keys.
-    let always = [format!("priority: {priority}"), format!("labels: {}", line(&labels.join(", ")))];
-    let deliverables = deliverables.iter().map(|what| format!("deliverable: {}", lines(what)));
-    [goal].into_iter().chain(kind).chain(always).chain(deliverables).collect::<Vec<_>>().join("\n")
+    let always = [
+        format!("priority: {priority}"),
+        format!("labels: {}", line(&labels.join(", "))),
+    ];
+    let deliverables = deliverables
+        .iter()
+        .map(|what| format!("deliverable: {}", lines(what)));
+    [goal]
+        .into_iter()
+        .chain(kind)
+        .chain(always)
+        .chain(deliverables)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The differences between two texts of a task, or what is wrong with them.
 pub fn changes(before: &str, after: &str) -> Result<TaskChanges, TaskFormError> {
     let (before, after) = (read(before)?, read(after)?);
-    let fixed = [("id", after.id.is_some()), ("depends", !after.dependencies.is_empty())];
+    let fixed = [
+        ("id", after.id.is_some()),
+        ("depends", !after.dependencies.is_empty()),
+    ];
     if let Some((key, _)) = fixed.into_iter().find(|(_, said)| *said) {
         return Err(TaskFormError::FixedKey(key));
     }
@@ -115,13 +147,21 @@ mod tests {
     fn a_goal_is_enough() {
         assert_eq!(
             read("\n  Write the lexer \n"),
-            Ok(NewTask { goal: "Write the lexer".into(), ..NewTask::default() })
+            Ok(NewTask {
+                goal: "Write the lexer".into(),
+                ..NewTask::default()
+            })
         );
     }
 
     #[test]
     fn all_can_be_said() {
-        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let texts = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|text| (*text).to_owned())
+                .collect::<Vec<_>>()
+        };
         let task = NewTask {
             id: Some("parser".into()),
             goal: "Write: the parser\n\nby hand".into(),
@@ -138,10 +178,16 @@ mod tests {
 
     #[test]
     fn only_what_is_different_is_changed() {
-        let before = "Parse\n| by hand\ntype: feature\npriority: 2\nlabels: \ndeliverable: parser.rs";
-        let same = |text: &str| changes(before, text).map(|changes| changes == TaskChanges::default());
+        let before =
+            "Parse\n| by hand\ntype: feature\npriority: 2\nlabels: \ndeliverable: parser.rs";
+        let same =
+            |text: &str| changes(before, text).map(|changes| changes == TaskChanges::default());
         assert_eq!(same(before), Ok(true));
-        assert_eq!(same("Parse\n|by hand\ndeliverable: parser.rs"), Ok(true), "what is not named is as it was");
+        assert_eq!(
+            same("Parse\n|by hand\ndeliverable: parser.rs"),
+            Ok(true),
+            "what is not named is as it was"
+        );
         let after = "Parse\nlabels: core, new\npriority: 0\nparent: task_1";
         let changed = TaskChanges {
             goal: Some("Parse".into()),
@@ -152,16 +198,27 @@ mod tests {
             ..TaskChanges::default()
         };
         assert_eq!(changes(before, after), Ok(changed));
-        let why = changes(before, "Parse\nid: x").expect_err("it cannot be changed").to_string();
-        assert_eq!(why, "`id` cannot change here: use type, priority, labels, parent and deliverable");
+        let why = changes(before, "Parse\nid: x")
+            .expect_err("it cannot be changed")
+            .to_string();
+        assert_eq!(
+            why,
+            "`id` cannot change here: use type, priority, labels, parent and deliverable"
+        );
     }
 
     #[test]
     fn what_is_not_understood_is_told() {
         let why = |text| read(text).expect_err("it cannot be understood").to_string();
         assert_eq!(why(" \n"), "a task needs a goal");
-        assert_eq!(why("a\nlabls: x"), format!("`labls` is not a key: use {KEYS}"));
+        assert_eq!(
+            why("a\nlabls: x"),
+            format!("`labls` is not a key: use {KEYS}")
+        );
         assert_eq!(why("a\nand b"), format!("`and b` has no key: use {KEYS}"));
-        assert_eq!(why("a\npriority: high"), "`high` is not a priority: use 0, the highest, to 4");
+        assert_eq!(
+            why("a\npriority: high"),
+            "`high` is not a priority: use 0, the highest, to 4"
+        );
     }
 }

@@ -35,8 +35,14 @@ pub(super) fn grow(tasks: &[&Task], shown: &[bool]) -> Vec<TaskTreeRow> {
         }
     }
     let mut rows = Vec::new();
-    let root = |task| TaskTreeRow { task, branch: String::new(), trunk: String::new(), depth: 0 };
-    // An explicit stack instead of recursion: a chain of tasks can be longer than the call stack allows.
+    let root = |task| TaskTreeRow {
+        task,
+        branch: String::new(),
+        trunk: String::new(),
+        depth: 0,
+    };
+    // An explicit stack instead of recursion: a chain of tasks can be longer than the call stack
+    // allows.
     let mut next: Vec<TaskTreeRow> = roots.into_iter().rev().map(root).collect();
     while let Some(twig) = next.pop() {
         next.extend(grown(&twig, &below[twig.task]));
@@ -49,20 +55,48 @@ pub(super) fn grow(tasks: &[&Task], shown: &[bool]) -> Vec<TaskTreeRow> {
 fn grown(from: &TaskTreeRow, tasks: &[usize]) -> impl Iterator<Item = TaskTreeRow> {
     let TaskTreeRow { trunk, depth, .. } = from;
     tasks.iter().enumerate().rev().map(move |(n, task)| {
-        let (sign, beside) = if n + 1 == tasks.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        let deeper = if *depth < DEEPEST { format!("{trunk}{beside}") } else { trunk.clone() };
-        TaskTreeRow { task: *task, branch: format!("{trunk}{sign}"), trunk: deeper, depth: depth + 1 }
+        let (sign, beside) = if n + 1 == tasks.len() {
+            ("└─ ", "   ")
+        } else {
+            ("├─ ", "│  ")
+        };
+        let deeper = if *depth < DEEPEST {
+            format!("{trunk}{beside}")
+        } else {
+            trunk.clone()
+        };
+        TaskTreeRow {
+            task: *task,
+            branch: format!("{trunk}{sign}"),
+            trunk: deeper,
+            depth: depth + 1,
+        }
     })
 }
 
 /// The task above each task: its parent, or else the newest one that it waits for.
 fn above(tasks: &[&Task]) -> Vec<Option<usize>> {
-    let places: HashMap<&str, usize> = tasks.iter().enumerate().map(|(n, task)| (task.id.as_str(), n)).collect();
+    let places: HashMap<&str, usize> = tasks
+        .iter()
+        .enumerate()
+        .map(|(n, task)| (task.id.as_str(), n))
+        .collect();
     let place = |id: &str| places.get(id).copied();
-    let mut above: Vec<Option<usize>> = tasks.iter().map(|task| task.parent.as_deref().and_then(place)).collect();
+    let mut above: Vec<Option<usize>> = tasks
+        .iter()
+        .map(|task| task.parent.as_deref().and_then(place))
+        .collect();
     let mut way_up = above.clone();
-    for (n, task) in tasks.iter().enumerate().filter(|(_, task)| task.parent.is_none()) {
-        let mut waits_for: Vec<usize> = task.dependencies.iter().filter_map(|on| place(on)).collect();
+    for (n, task) in tasks
+        .iter()
+        .enumerate()
+        .filter(|(_, task)| task.parent.is_none())
+    {
+        let mut waits_for: Vec<usize> = task
+            .dependencies
+            .iter()
+            .filter_map(|on| place(on))
+            .collect();
         waits_for.sort_unstable_by_key(|on| Reverse(*on));
         // A task often waits for its own children, which must not be above it as well.
         let under = waits_for.into_iter().find(|on| top(&mut way_up, *on) != n);
@@ -74,7 +108,9 @@ fn above(tasks: &[&Task]) -> Vec<Option<usize>> {
 
 /// The topmost task above a task; the task itself if there is none.
 fn top(way_up: &mut [Option<usize>], task: usize) -> usize {
-    let Some(mut highest) = way_up[task] else { return task };
+    let Some(mut highest) = way_up[task] else {
+        return task;
+    };
     while let Some(up) = way_up[highest] {
         highest = up;
     }
@@ -83,7 +119,11 @@ fn top(way_up: &mut [Option<usize>], task: usize) -> usize {
 }
 
 /// The nearest task above that is wanted.
-fn climb(above: &mut [Option<usize>], task: usize, is_wanted: impl Fn(usize) -> bool) -> Option<usize> {
+fn climb(
+    above: &mut [Option<usize>],
+    task: usize,
+    is_wanted: impl Fn(usize) -> bool,
+) -> Option<usize> {
     let mut next = above[task];
     while let Some(up) = next.filter(|up| !is_wanted(*up)) {
         next = above[up];

@@ -1,11 +1,14 @@
 //! Writes the changed cells of a frame with as few bytes as possible.
 //!
-//! The terminal keeps its colours between two frames, so a spinner costs a few bytes for each of its steps.
+//! The terminal keeps its colours between two frames, so a spinner costs a few bytes for each of
+//! its steps.
 //!
 //! # Invariants
-//! - A frame that changes something is one synchronized update, so that no terminal shows half of it.
-//! - What is printed has the width that the layout counted, on every terminal: characters of several parts, whose width
-//!   terminals and multiplexers disagree about, are printed in a simple form.
+//! - A frame that changes something is one synchronized update, so that no terminal shows half of
+//!   it.
+//! - What is printed has the width that the layout counted, on every terminal: characters of
+//!   several parts, whose width terminals and multiplexers disagree about, are printed in a simple
+//!   form.
 
 use std::{
     collections::BTreeSet,
@@ -33,7 +36,11 @@ struct PrintStyle {
     modifier: Modifier,
 }
 
-const NONE: PrintStyle = PrintStyle { front: Color::Reset, back: Color::Reset, modifier: Modifier::empty() };
+const NONE: PrintStyle = PrintStyle {
+    front: Color::Reset,
+    back: Color::Reset,
+    modifier: Modifier::empty(),
+};
 
 #[derive(Debug)]
 pub struct LeanBackend<W: Write> {
@@ -43,14 +50,21 @@ pub struct LeanBackend<W: Write> {
     cursor_hidden: bool,
     /// Whether a frame has begun that is not complete.
     in_frame: bool,
-    /// Where a wide character is printed as two narrow ones. If another wide one covers only the first of them, the second
-    /// would stay: the comparison of frames knows nothing of it, and a terminal only clears the halves of wide ones.
+    /// Where a wide character is printed as two narrow ones. If another wide one covers only the
+    /// first of them, the second would stay: the comparison of frames knows nothing of it, and a
+    /// terminal only clears the halves of wide ones.
     halves: BTreeSet<(u16, u16)>,
 }
 
 impl<W: Write> LeanBackend<W> {
     pub const fn new(out: W) -> Self {
-        Self { out, style: None, cursor_hidden: false, in_frame: false, halves: BTreeSet::new() }
+        Self {
+            out,
+            style: None,
+            cursor_hidden: false,
+            in_frame: false,
+            halves: BTreeSet::new(),
+        }
     }
 
     /// Something else has used the terminal: its colours and its cursor are unknown.
@@ -65,7 +79,8 @@ impl<W: Write> LeanBackend<W> {
         }
         let same_modifier = self.style.is_some_and(|old| old.modifier == new.modifier);
         if !same_modifier {
-            // Attributes cannot be removed one by one on all terminals, so all of them are set again.
+            // Attributes cannot be removed one by one on all terminals, so all of them are set
+            // again.
             queue!(self.out, SetAttribute(Attribute::Reset))?;
             self.style = Some(NONE);
             let attributes = [
@@ -83,7 +98,10 @@ impl<W: Write> LeanBackend<W> {
         }
         let old = self.style.unwrap_or(NONE);
         if (old.front, old.back) != (new.front, new.back) {
-            queue!(self.out, SetColors(Colors::new(colour(new.front), colour(new.back))))?;
+            queue!(
+                self.out,
+                SetColors(Colors::new(colour(new.front), colour(new.back)))
+            )?;
         }
         self.style = Some(new);
         Ok(())
@@ -105,7 +123,11 @@ impl<W: Write> Backend for LeanBackend<W> {
             if expected != Some((x, y)) {
                 queue!(self.out, cursor::MoveTo(x, y))?;
             }
-            self.set_style(PrintStyle { front: cell.fg, back: cell.bg, modifier: cell.modifier })?;
+            self.set_style(PrintStyle {
+                front: cell.fg,
+                back: cell.bg,
+                modifier: cell.modifier,
+            })?;
             let symbol = cell.symbol();
             let width = u16::try_from(symbol.width().max(1)).unwrap_or(1);
             self.halves.remove(&(x, y));
@@ -113,7 +135,8 @@ impl<W: Write> Backend for LeanBackend<W> {
                 queue!(self.out, Print(symbol))?;
             } else {
                 let form = simplified(symbol);
-                let is_halved = width == 2 && form.starts_with(|first: char| first.width() == Some(1));
+                let is_halved =
+                    width == 2 && form.starts_with(|first: char| first.width() == Some(1));
                 self.halves.extend(is_halved.then_some((x, y)));
                 queue!(self.out, Print(form))?;
             }
@@ -173,7 +196,10 @@ impl<W: Write> Backend for LeanBackend<W> {
 
     fn window_size(&mut self) -> io::Result<WindowSize> {
         let columns_rows = self.size()?;
-        Ok(WindowSize { columns_rows, pixels: Size::ZERO })
+        Ok(WindowSize {
+            columns_rows,
+            pixels: Size::ZERO,
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -209,8 +235,9 @@ const fn colour(colour: Color) -> crossterm::style::Color {
     }
 }
 
-/// Whether all terminals agree about the width of a character. They do about single code points with or without marks
-/// that have no width, but not about joined emoji, flags, skin tones and variants.
+/// Whether all terminals agree about the width of a character. They do about single code points
+/// with or without marks that have no width, but not about joined emoji, flags, skin tones and
+/// variants.
 fn is_simple(symbol: &str) -> bool {
     if symbol.is_ascii() {
         return true;
@@ -220,14 +247,18 @@ fn is_simple(symbol: &str) -> bool {
     !first.is_some_and(is_regional) && parts.all(|c| c.width() == Some(0) && !is_joiner(c))
 }
 
-/// Whether a character without a width changes the width or the look of the one before it: the joiner, the selectors of
-/// emoji and text forms, the keycap, and the letters of the flags of regions.
+/// Whether a character without a width changes the width or the look of the one before it: the
+/// joiner, the selectors of emoji and text forms, the keycap, and the letters of the flags of
+/// regions.
 const fn is_joiner(c: char) -> bool {
-    matches!(c, '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' | '\u{20e3}' | '\u{e0020}'..='\u{e007f}')
+    matches!(
+        c,
+        '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' | '\u{20e3}' | '\u{e0020}'..='\u{e007f}'
+    )
 }
 
-/// A form of a character of several parts with the same width: a flag as its two letters, anything else as its first
-/// part.
+/// A form of a character of several parts with the same width: a flag as its two letters, anything
+/// else as its first part.
 fn simplified(symbol: &str) -> String {
     let letters: Option<String> = symbol.chars().map(regional_letter).collect();
     let mut text = letters.unwrap_or_else(|| symbol.chars().take(1).collect());
@@ -242,7 +273,9 @@ const fn is_regional(c: char) -> bool {
 }
 
 fn regional_letter(c: char) -> Option<char> {
-    let nth = u32::from(c).checked_sub(0x1_f1e6).filter(|_| is_regional(c))?;
+    let nth = u32::from(c)
+        .checked_sub(0x1_f1e6)
+        .filter(|_| is_regional(c))?;
     char::from_u32(u32::from('A') + nth)
 }
 
@@ -260,17 +293,23 @@ mod tests {
 
     fn printed(backend: &mut LeanBackend<Vec<u8>>, cells: &[(u16, u16, Cell)]) -> String {
         backend.out.clear();
-        backend.draw(cells.iter().map(|(x, y, cell)| (*x, *y, cell))).expect("drawn");
+        backend
+            .draw(cells.iter().map(|(x, y, cell)| (*x, *y, cell)))
+            .expect("drawn");
         backend.flush().expect("flushed");
         let text = String::from_utf8(backend.out.clone()).expect("text");
-        let inside = text.strip_prefix("\u{1b}[?2026h").and_then(|text| text.strip_suffix("\u{1b}[?2026l"));
+        let inside = text
+            .strip_prefix("\u{1b}[?2026h")
+            .and_then(|text| text.strip_suffix("\u{1b}[?2026l"));
         inside.expect("a synchronized update").to_owned()
     }
 
     #[test]
     fn a_step_of_the_spinner_is_a_few_bytes() {
         let mut backend = LeanBackend::new(Vec::new());
-        let style = Style::default().fg(Color::Rgb(136, 192, 208)).bg(Color::Rgb(27, 31, 39));
+        let style = Style::default()
+            .fg(Color::Rgb(136, 192, 208))
+            .bg(Color::Rgb(27, 31, 39));
         printed(&mut backend, &[(20, 0, cell("⠹", style))]);
         let step = printed(&mut backend, &[(20, 0, cell("⠸", style))]);
         assert_eq!(step, "\u{1b}[1;21H⠸");
@@ -283,9 +322,19 @@ mod tests {
     #[test]
     fn styles_are_set_when_they_change_and_after_another_program() {
         let mut backend = LeanBackend::new(Vec::new());
-        let (bold, plain) = (Style::default().add_modifier(Modifier::BOLD), Style::default());
-        let cells = [(0, 0, cell("a", bold)), (1, 0, cell("b", bold)), (2, 0, cell("c", plain))];
-        assert_eq!(printed(&mut backend, &cells), "\u{1b}[1;1H\u{1b}[0m\u{1b}[1mab\u{1b}[0mc");
+        let (bold, plain) = (
+            Style::default().add_modifier(Modifier::BOLD),
+            Style::default(),
+        );
+        let cells = [
+            (0, 0, cell("a", bold)),
+            (1, 0, cell("b", bold)),
+            (2, 0, cell("c", plain)),
+        ];
+        assert_eq!(
+            printed(&mut backend, &cells),
+            "\u{1b}[1;1H\u{1b}[0m\u{1b}[1mab\u{1b}[0mc"
+        );
         let again = [(0, 0, cell("x", plain))];
         assert_eq!(printed(&mut backend, &again), "\u{1b}[1;1Hx");
         backend.forget();
@@ -299,7 +348,10 @@ mod tests {
         printed(&mut backend, &[(11, 0, cell("\u{1f1eb}\u{1f1f7}", plain))]);
         let over = printed(&mut backend, &[(10, 0, cell("\u{1f600}", plain))]);
         assert_eq!(over, "\u{1b}[1;11H\u{1f600}\u{1b}[1;13H ");
-        assert_eq!(printed(&mut backend, &[(10, 0, cell("\u{1f600}", plain))]), "\u{1b}[1;11H\u{1f600}");
+        assert_eq!(
+            printed(&mut backend, &[(10, 0, cell("\u{1f600}", plain))]),
+            "\u{1b}[1;11H\u{1f600}"
+        );
     }
 
     #[test]

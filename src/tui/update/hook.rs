@@ -30,7 +30,10 @@ use crate::{
 pub(super) fn search_hooks(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
     let rows = model.hook_rows();
-    let fits = |n| rows.nth(n).is_some_and(|row| row.name().to_lowercase().contains(&query));
+    let fits = |n| {
+        rows.nth(n)
+            .is_some_and(|row| row.name().to_lowercase().contains(&query))
+    };
     let found = next_fit(model.chosen_hook, rows.len(), forward, fits);
     model.chosen_hook = found.unwrap_or(model.chosen_hook);
     found.is_some()
@@ -38,8 +41,12 @@ pub(super) fn search_hooks(model: &mut ScreenModel, query: &str, forward: bool) 
 
 pub(super) fn search_attempts(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
-    let newest_first: Vec<String> =
-        model.attempts.iter().rev().map(|attempt| attempt.feedback.to_lowercase()).collect();
+    let newest_first: Vec<String> = model
+        .attempts
+        .iter()
+        .rev()
+        .map(|attempt| attempt.feedback.to_lowercase())
+        .collect();
     let fits = |n: usize| newest_first[n].contains(&query);
     let found = next_fit(model.chosen_attempt, newest_first.len(), forward, fits);
     model.chosen_attempt = found.unwrap_or(model.chosen_attempt);
@@ -48,7 +55,9 @@ pub(super) fn search_attempts(model: &mut ScreenModel, query: &str, forward: boo
 
 /// Shows what a hook printed, newest run first, or what a hook that has not run would do.
 pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(row) = model.hook_rows().nth(model.chosen_hook) else { return Vec::new() };
+    let Some(row) = model.hook_rows().nth(model.chosen_hook) else {
+        return Vec::new();
+    };
     if let Some(run) = row.latest() {
         let earlier = row.newest_first().skip(1).map(earlier_run).collect();
         return vec![read_output(run, earlier)];
@@ -62,27 +71,50 @@ pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
             };
             format!("it would run for at most {}{piped}", spec.timeout)
         }
-        HookRowKind::Decides(_) => "creel asks it after each iteration whether the session is complete".to_owned(),
-        HookRowKind::Rule(rule) => format!("creel checks it after each iteration, for at most {}", rule.timeout),
+        HookRowKind::Decides(_) => {
+            "creel asks it after each iteration whether the session is complete".to_owned()
+        }
+        HookRowKind::Rule(rule) => format!(
+            "creel checks it after each iteration, for at most {}",
+            rule.timeout
+        ),
         HookRowKind::Unplanned(_) => String::new(),
     };
-    let viewer = ViewerModal::new(format!("{} · {}", row.point, row.name()), &hook_text(&row), about);
+    let viewer = ViewerModal::new(
+        format!("{} · {}", row.point, row.name()),
+        &hook_text(&row),
+        about,
+    );
     lay_over(model, Modal::Viewer(Box::new(viewer)))
 }
 
-/// Shows the output of a run that the stream does not have. None if there is no more than the stream shows.
+/// Shows the output of a run that the stream does not have. None if there is no more than the
+/// stream shows.
 pub(super) fn open_run(model: &ScreenModel, run: RunId) -> Option<ScreenRequest> {
     let run = model.runs.get(run)?;
-    let is_complete = run.ended.as_ref().is_some_and(|finished| finished.omitted_bytes == 0);
+    let is_complete = run
+        .ended
+        .as_ref()
+        .is_some_and(|finished| finished.omitted_bytes == 0);
     (!is_complete).then(|| read_output(run, String::new()))
 }
 
 fn read_output(run: &RunEntry, earlier: String) -> ScreenRequest {
-    let what = if run.kind == RunSubject::Rule { "rule" } else { run.point.name() };
-    let failed = run.ended.as_ref().is_some_and(|finished| finished.verdict != Verdict::Pass);
+    let what = if run.kind == RunSubject::Rule {
+        "rule"
+    } else {
+        run.point.name()
+    };
+    let failed = run
+        .ended
+        .as_ref()
+        .is_some_and(|finished| finished.verdict != Verdict::Pass);
     ScreenRequest::ReadOutput {
         title: format!("Run {} · {what} · {}", run.run, run.name()),
-        file: run.ended.as_ref().map_or_else(|| Some(run.run.output_file()), |finished| finished.file.clone()),
+        file: run.ended.as_ref().map_or_else(
+            || Some(run.run.output_file()),
+            |finished| finished.file.clone(),
+        ),
         otherwise: view::coloured_run_text(run),
         earlier,
         live: run.ended.is_none().then_some(run.run),
@@ -92,8 +124,17 @@ fn read_output(run: &RunEntry, earlier: String) -> ScreenRequest {
 
 /// An earlier run of a hook, with a line that says how it ended.
 fn earlier_run(run: &RunEntry) -> String {
-    let end = run.ended.as_ref().map(|finished| finished.end.describe()).unwrap_or_default();
-    format!("\n── run {} · iteration {} · {end} ──\n{}", run.run, run.iteration, view::coloured_run_text(run))
+    let end = run
+        .ended
+        .as_ref()
+        .map(|finished| finished.end.describe())
+        .unwrap_or_default();
+    format!(
+        "\n── run {} · iteration {} · {end} ──\n{}",
+        run.run,
+        run.iteration,
+        view::coloured_run_text(run)
+    )
 }
 
 /// The output of a hook's last run, or what the hook would do.
@@ -118,26 +159,40 @@ pub(super) fn open_attempt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         return Vec::new();
     };
     let before = model.attempts.iter().rev().nth(model.chosen_attempt + 1);
-    let heading = |attempt: &RetryAttempt| format!("Run {}, {}", attempt.used, time_of_day(attempt.at, &model.zone));
+    let heading = |attempt: &RetryAttempt| {
+        format!(
+            "Run {}, {}",
+            attempt.used,
+            time_of_day(attempt.at, &model.zone)
+        )
+    };
     let title = format!("Retry {} · {}", attempt.used, plain_line(&attempt.hook, 80));
     let text = attempt_text(model, attempt);
     let viewer = match before {
         Some(before) => {
             let titles = [heading(before), heading(attempt)];
-            ViewerModal::compared(title, OutputComparison::new(&attempt_text(model, before), &text, titles))
+            ViewerModal::compared(
+                title,
+                OutputComparison::new(&attempt_text(model, before), &text, titles),
+            )
         }
         None => ViewerModal::coloured(title, &text, readable_size(text.len() as u64)),
     };
     lay_over(model, Modal::Viewer(Box::new(viewer)))
 }
 
-/// What the hook printed in the run that led to a retry. Where creel itself blocked the turn, the feedback.
+/// What the hook printed in the run that led to a retry. Where creel itself blocked the turn, the
+/// feedback.
 fn attempt_text(model: &ScreenModel, attempt: &RetryAttempt) -> String {
     let iteration = model.session.as_ref().map(|state| state.iterations.current);
-    let runs = model.runs.of(HookPoint::Stop, RunSubject::Hook, &attempt.hook);
+    let runs = model
+        .runs
+        .of(HookPoint::Stop, RunSubject::Hook, &attempt.hook);
     let runs = runs.into_iter().flat_map(HookRuns::newest_first);
-    let mut runs = runs.filter(|run| Some(run.iteration) == iteration && run.attempt + 1 == attempt.used);
-    runs.find(|run| run.ended.is_some()).map_or_else(|| attempt.feedback.clone(), view::coloured_run_text)
+    let mut runs =
+        runs.filter(|run| Some(run.iteration) == iteration && run.attempt + 1 == attempt.used);
+    runs.find(|run| run.ended.is_some())
+        .map_or_else(|| attempt.feedback.clone(), view::coloured_run_text)
 }
 
 /// The selected hook, if the session is live.
@@ -147,15 +202,33 @@ fn chosen_hook(model: &mut ScreenModel) -> Option<HookRef> {
 }
 
 pub(super) fn switch_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(HookRef { point, hook }) = chosen_hook(model) else { return Vec::new() };
-    let Some(state) = &model.session else { return Vec::new() };
-    let planned = state.plan().hook(point, &hook).is_some_and(|spec| state.hooks.is_enabled(point, spec));
-    let decides = || state.agent_loops().stop_hook(&hook).is_some_and(|hook| state.hooks.stop_hook_is_on(hook));
+    let Some(HookRef { point, hook }) = chosen_hook(model) else {
+        return Vec::new();
+    };
+    let Some(state) = &model.session else {
+        return Vec::new();
+    };
+    let planned = state
+        .plan()
+        .hook(point, &hook)
+        .is_some_and(|spec| state.hooks.is_enabled(point, spec));
+    let decides = || {
+        state
+            .agent_loops()
+            .stop_hook(&hook)
+            .is_some_and(|hook| state.hooks.stop_hook_is_on(hook))
+    };
     let on = planned || (point == HookPoint::StopDecision && decides());
     let command = if on {
-        SessionCommand::DisableHook { point: Some(point), hook }
+        SessionCommand::DisableHook {
+            point: Some(point),
+            hook,
+        }
     } else {
-        SessionCommand::EnableHook { point: Some(point), hook }
+        SessionCommand::EnableHook {
+            point: Some(point),
+            hook,
+        }
     };
     vec![ScreenRequest::Command(command)]
 }
@@ -163,18 +236,27 @@ pub(super) fn switch_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 pub(super) fn run_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let chosen = chosen_hook(model);
     chosen
-        .map(|HookRef { point, hook }| ScreenRequest::Command(SessionCommand::RunHook { point: Some(point), hook }))
+        .map(|HookRef { point, hook }| {
+            ScreenRequest::Command(SessionCommand::RunHook {
+                point: Some(point),
+                hook,
+            })
+        })
         .into_iter()
         .collect()
 }
 
 /// Cancels the run of the selected hook.
 pub(super) fn cancel_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(row) = model.hook_rows().nth(model.chosen_hook) else { return Vec::new() };
+    let Some(row) = model.hook_rows().nth(model.chosen_hook) else {
+        return Vec::new();
+    };
     let name = row.name();
     let running = row.running().map(|run| run.run);
     match running {
-        Some(run) if is_live(model) => vec![ScreenRequest::Command(SessionCommand::CancelHook { run })],
+        Some(run) if is_live(model) => {
+            vec![ScreenRequest::Command(SessionCommand::CancelHook { run })]
+        }
         Some(_) => Vec::new(),
         None => {
             model.say(ThemeRole::Faint, format!("`{name}` is not running"));
@@ -190,12 +272,26 @@ pub(super) fn show_stats(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     }
     let table = hook_stats::table(&model.tallies.stats());
     let about = "half of the runs took at most p50, 95 of 100 at most p95; piped: bytes";
-    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new("Statistics of the hooks", &table, about))))
+    lay_over(
+        model,
+        Modal::Viewer(Box::new(ViewerModal::new(
+            "Statistics of the hooks",
+            &table,
+            about,
+        ))),
+    )
 }
 
 /// The row of the hook that runs, or ran last.
 pub(super) fn latest_hook(model: &ScreenModel) -> usize {
-    let latest = model.runs.running().or_else(|| model.runs.newest()).map(|run| run.run);
-    let row = model.hook_rows().iter().position(|row| row.newest_first().any(|run| Some(run.run) == latest));
+    let latest = model
+        .runs
+        .running()
+        .or_else(|| model.runs.newest())
+        .map(|run| run.run);
+    let row = model
+        .hook_rows()
+        .iter()
+        .position(|row| row.newest_first().any(|run| Some(run.run) == latest));
     row.unwrap_or(0)
 }

@@ -33,20 +33,34 @@ use crate::{
     },
 };
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the terminal library's enum grows"
+)]
 pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     let action = model.keymap.action(key, &[KeyContext::Gate]);
     let character = match key.code {
-        KeyCode::Char(c) if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => Some(c),
+        KeyCode::Char(c)
+            if !key
+                .modifiers
+                .intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
+        {
+            Some(c)
+        }
         _ => None,
     };
     let elsewhere = model.keymap.action(key, &[KeyContext::Global]);
     let now = model.now;
-    let Some(Modal::Gate(gate)) = model.modals.last_mut() else { return Vec::new() };
+    let Some(Modal::Gate(gate)) = model.modals.last_mut() else {
+        return Vec::new();
+    };
     let armed = gate.is_armed(now);
     let asked = gate.key(action, character, now);
     // Help, leaving and suspending also work at a gate.
-    let leaving = matches!(elsewhere, Some(KeyAction::Quit | KeyAction::Leave | KeyAction::Help | KeyAction::Suspend));
+    let leaving = matches!(
+        elsewhere,
+        Some(KeyAction::Quit | KeyAction::Leave | KeyAction::Help | KeyAction::Suspend)
+    );
     if armed && action.is_none() && leaving {
         return perform(model, elsewhere.unwrap_or(KeyAction::Help), &|_| None);
     }
@@ -54,15 +68,22 @@ pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
 }
 
 pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<ScreenRequest> {
-    let Some(Modal::Gate(gate)) = model.modals.last() else { return Vec::new() };
+    let Some(Modal::Gate(gate)) = model.modals.last() else {
+        return Vec::new();
+    };
     let id = gate.gate.id;
     let item_text = |model: &ScreenModel, id: ItemId| {
         let state = model.session.as_ref();
-        state.and_then(|state| state.pending.get(id)).map(|item| item.text.clone()).unwrap_or_default()
+        state
+            .and_then(|state| state.pending.get(id))
+            .map(|item| item.text.clone())
+            .unwrap_or_default()
     };
     match asked {
         GateKeyResult::Nothing => Vec::new(),
-        GateKeyResult::Answer(answer) => vec![ScreenRequest::Command(SessionCommand::AnswerGate(answer))],
+        GateKeyResult::Answer(answer) => {
+            vec![ScreenRequest::Command(SessionCommand::AnswerGate(answer))]
+        }
         GateKeyResult::Write => {
             // At a submit or merge gate, start with the text that the agent would get.
             let told = model
@@ -70,8 +91,10 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
                 .as_ref()
                 .and_then(|session| session.pipeline().remediation())
                 .filter(|_| model.draft.is_empty());
-            let editor =
-                EditorModal::new(EditorPurpose::Answer(id), &told.unwrap_or_else(|| std::mem::take(&mut model.draft)));
+            let editor = EditorModal::new(
+                EditorPurpose::Answer(id),
+                &told.unwrap_or_else(|| std::mem::take(&mut model.draft)),
+            );
             lay_over(model, Modal::Editor(Box::new(editor)))
         }
         GateKeyResult::Edit(item) => {
@@ -79,20 +102,29 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
             lay_over(model, Modal::Editor(Box::new(editor)))
         }
         GateKeyResult::EditTasks => {
-            let editor = EditorModal::new(EditorPurpose::Tasks(id), &proposal::form(&gate.gate)).at_the_top();
+            let editor = EditorModal::new(EditorPurpose::Tasks(id), &proposal::form(&gate.gate))
+                .at_the_top();
             lay_over(model, Modal::Editor(Box::new(editor)))
         }
         GateKeyResult::EditTasksOutside => {
-            vec![ScreenRequest::EditOutside(EditorPurpose::Tasks(id), proposal::form(&gate.gate))]
+            vec![ScreenRequest::EditOutside(
+                EditorPurpose::Tasks(id),
+                proposal::form(&gate.gate),
+            )]
         }
         GateKeyResult::Preview => preview(model),
         GateKeyResult::TooLate => {
             is_live(model);
             Vec::new()
         }
-        GateKeyResult::Restore(item) => vec![ScreenRequest::Command(SessionCommand::RestoreItem { item })],
+        GateKeyResult::Restore(item) => {
+            vec![ScreenRequest::Command(SessionCommand::RestoreItem { item })]
+        }
         GateKeyResult::EditOutside(item) => {
-            vec![ScreenRequest::EditOutside(EditorPurpose::Item(item), item_text(model, item))]
+            vec![ScreenRequest::EditOutside(
+                EditorPurpose::Item(item),
+                item_text(model, item),
+            )]
         }
         GateKeyResult::Aside if matches!(model.mode, ScreenMode::Replay(_)) => {
             model.modals.pop();
@@ -103,15 +135,23 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
                 model.aside = Some(gate);
             }
             let key = model.keymap.key(KeyAction::ShowGate);
-            model.say(ThemeRole::Gate, format!("the gate is still open; {key} shows it"));
+            model.say(
+                ThemeRole::Gate,
+                format!("the gate is still open; {key} shows it"),
+            );
             Vec::new()
         }
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the terminal library's enum grows"
+)]
 pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    let Some(Modal::Editor(editor)) = model.modals.last_mut() else { return Vec::new() };
+    let Some(Modal::Editor(editor)) = model.modals.last_mut() else {
+        return Vec::new();
+    };
     let purpose = editor.purpose.clone();
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
@@ -128,7 +168,9 @@ pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
             Vec::new()
         }
         KeyCode::Char('s') if control => {
-            let Some(Modal::Editor(editor)) = model.modals.pop() else { return Vec::new() };
+            let Some(Modal::Editor(editor)) = model.modals.pop() else {
+                return Vec::new();
+            };
             finish_editing(model, *editor)
         }
         KeyCode::Char('d') if control => {
@@ -157,15 +199,23 @@ pub(super) fn edited_outside(
         model.say(ThemeRole::Faint, "you changed nothing");
         return Vec::new();
     }
-    model.modals.pop_if(|modal| matches!(modal, Modal::Editor(editor) if editor.purpose == purpose));
+    model
+        .modals
+        .pop_if(|modal| matches!(modal, Modal::Editor(editor) if editor.purpose == purpose));
     finish_editing(model, EditorModal::new(purpose, text))
 }
 
 /// Sends what the user wrote. A text with mistakes goes back to the editor.
 fn finish_editing(model: &mut ScreenModel, editor: EditorModal) -> Vec<ScreenRequest> {
     let is_proposal = matches!(editor.purpose, EditorPurpose::Tasks(_));
-    if let Some(text) = is_proposal.then(|| proposal::corrected(model, &editor.text())).flatten() {
-        model.say(ThemeRole::Warning, "these tasks cannot be queued yet: the first lines say why");
+    if let Some(text) = is_proposal
+        .then(|| proposal::corrected(model, &editor.text()))
+        .flatten()
+    {
+        model.say(
+            ThemeRole::Warning,
+            "these tasks cannot be queued yet: the first lines say why",
+        );
         return lay_over(model, Modal::Editor(Box::new(editor.with_text(&text))));
     }
     match meant(&editor.purpose, editor.text()) {
@@ -225,7 +275,11 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
     let contexts = [KeyContext::Viewer, KeyContext::Scroll, KeyContext::Gate];
     let Some(action) = model.keymap.action(key, &contexts) else {
         let asks = model.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::Help);
-        return if asks { lay_over(model, Modal::Help(HelpModal::of_viewer())) } else { answer_over(model, key) };
+        return if asks {
+            lay_over(model, Modal::Help(HelpModal::of_viewer()))
+        } else {
+            answer_over(model, key)
+        };
     };
     match action {
         KeyAction::Close | KeyAction::Aside => {
@@ -236,9 +290,14 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
         KeyAction::SearchNext => search(model, true, &|_| None),
         KeyAction::SearchPrevious => search(model, false, &|_| None),
         KeyAction::Copy => {
-            let Some(Modal::Viewer(viewer)) = model.modals.last_mut() else { return Vec::new() };
+            let Some(Modal::Viewer(viewer)) = model.modals.last_mut() else {
+                return Vec::new();
+            };
             let text = viewer.text();
-            model.say(ThemeRole::Good, format!("copied {}", readable_size(text.len() as u64)));
+            model.say(
+                ThemeRole::Good,
+                format!("copied {}", readable_size(text.len() as u64)),
+            );
             vec![ScreenRequest::Copy(text)]
         }
         action => {
@@ -259,17 +318,28 @@ fn answer_over(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     Vec::new()
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the terminal library's enum grows"
+)]
 pub(super) fn on_question_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     let action = model.keymap.action(key, &[KeyContext::Scroll]);
-    let Some(Modal::Remove(question) | Modal::Cancel(question)) = model.modals.last_mut() else { return Vec::new() };
+    let Some(Modal::Remove(question) | Modal::Cancel(question)) = model.modals.last_mut() else {
+        return Vec::new();
+    };
     let number = match key.code {
         KeyCode::Enter => question.chosen + 1,
-        KeyCode::Char(c) if c.is_ascii_digit() => c.to_digit(10).and_then(|d| usize::try_from(d).ok()).unwrap_or(0),
+        KeyCode::Char(c) if c.is_ascii_digit() => c
+            .to_digit(10)
+            .and_then(|d| usize::try_from(d).ok())
+            .unwrap_or(0),
         KeyCode::Char('y') => 1,
         KeyCode::Esc | KeyCode::Char('n' | 'q') => question.choices.len(),
         _ => {
-            question.move_by(isize::from(action == Some(KeyAction::Down)) - isize::from(action == Some(KeyAction::Up)));
+            question.move_by(
+                isize::from(action == Some(KeyAction::Down))
+                    - isize::from(action == Some(KeyAction::Up)),
+            );
             return Vec::new();
         }
     };
@@ -278,15 +348,25 @@ pub(super) fn on_question_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scr
 
 /// Gives the answer with this number, from 1. The last one changes nothing.
 pub(super) fn answer_question(model: &mut ScreenModel, number: usize) -> Vec<ScreenRequest> {
-    let Some(Modal::Remove(question) | Modal::Cancel(question)) = model.modals.last() else { return Vec::new() };
-    let Some(chosen) = question.numbered(number).map(|choice| choice.request.clone()) else { return Vec::new() };
+    let Some(Modal::Remove(question) | Modal::Cancel(question)) = model.modals.last() else {
+        return Vec::new();
+    };
+    let Some(chosen) = question
+        .numbered(number)
+        .map(|choice| choice.request.clone())
+    else {
+        return Vec::new();
+    };
     model.modals.pop();
     chosen.map(ScreenRequest::Command).into_iter().collect()
 }
 
 pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     let page = usize::from(model.size.1.saturating_sub(4).max(1));
-    match model.keymap.action(key, &[KeyContext::Viewer, KeyContext::Scroll, KeyContext::Global]) {
+    match model.keymap.action(
+        key,
+        &[KeyContext::Viewer, KeyContext::Scroll, KeyContext::Global],
+    ) {
         Some(KeyAction::Close | KeyAction::Help | KeyAction::Quit) => {
             model.modals.pop();
         }
@@ -301,9 +381,18 @@ pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
     Vec::new()
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
-pub(super) fn on_palette_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    let Some(Modal::Palette(palette)) = model.modals.last_mut() else { return Vec::new() };
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the terminal library's enum grows"
+)]
+pub(super) fn on_palette_key(
+    model: &mut ScreenModel,
+    key: KeyEvent,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
+    let Some(Modal::Palette(palette)) = model.modals.last_mut() else {
+        return Vec::new();
+    };
     match key.code {
         KeyCode::Esc => {
             model.modals.pop();
@@ -325,9 +414,18 @@ pub(super) fn on_palette_key(model: &mut ScreenModel, key: KeyEvent, reload: Rec
     Vec::new()
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
-pub(super) fn on_search_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    let Some(Modal::Search(line)) = model.modals.last_mut() else { return Vec::new() };
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the terminal library's enum grows"
+)]
+pub(super) fn on_search_key(
+    model: &mut ScreenModel,
+    key: KeyEvent,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
+    let Some(Modal::Search(line)) = model.modals.last_mut() else {
+        return Vec::new();
+    };
     match key.code {
         KeyCode::Esc => {
             model.modals.pop();
@@ -352,20 +450,36 @@ pub(super) fn on_search_key(model: &mut ScreenModel, key: KeyEvent, reload: Reco
     Vec::new()
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the terminal library's enum grows"
+)]
 pub(super) fn on_quit_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     let action = model.keymap.action(key, &[KeyContext::Scroll]);
-    let Some(Modal::Quit(question)) = model.modals.last_mut() else { return Vec::new() };
-    let numbered = |wanted| question.choices.iter().position(|choice| choice.request == wanted).map(|at| at + 1);
+    let Some(Modal::Quit(question)) = model.modals.last_mut() else {
+        return Vec::new();
+    };
+    let numbered = |wanted| {
+        question
+            .choices
+            .iter()
+            .position(|choice| choice.request == wanted)
+            .map(|at| at + 1)
+    };
     let number = match key.code {
         KeyCode::Enter => Some(question.chosen + 1),
-        KeyCode::Char(c) if c.is_ascii_digit() => c.to_digit(10).and_then(|digit| usize::try_from(digit).ok()),
+        KeyCode::Char(c) if c.is_ascii_digit() => {
+            c.to_digit(10).and_then(|digit| usize::try_from(digit).ok())
+        }
         KeyCode::Char('d') => numbered(Some(LeaveChoice::LeaveRunning)),
         KeyCode::Char('w') => numbered(Some(LeaveChoice::StopAfterIteration)),
         KeyCode::Char('y') => numbered(Some(LeaveChoice::StopNow)),
         KeyCode::Esc | KeyCode::Char('n' | 'q') => numbered(None),
         _ => {
-            question.move_by(isize::from(action == Some(KeyAction::Down)) - isize::from(action == Some(KeyAction::Up)));
+            question.move_by(
+                isize::from(action == Some(KeyAction::Down))
+                    - isize::from(action == Some(KeyAction::Up)),
+            );
             None
         }
     };
@@ -374,8 +488,12 @@ pub(super) fn on_quit_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
 
 /// Gives the answer with this number, from 1, to the question whether to leave.
 pub(super) fn answer_leave(model: &mut ScreenModel, number: usize) -> Vec<ScreenRequest> {
-    let Some(Modal::Quit(question)) = model.modals.last() else { return Vec::new() };
-    let Some(chosen) = question.numbered(number).map(|choice| choice.request) else { return Vec::new() };
+    let Some(Modal::Quit(question)) = model.modals.last() else {
+        return Vec::new();
+    };
+    let Some(chosen) = question.numbered(number).map(|choice| choice.request) else {
+        return Vec::new();
+    };
     model.modals.pop();
     let stop = |how| ScreenRequest::Command(SessionCommand::Stop { how });
     match chosen {

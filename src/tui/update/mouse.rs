@@ -21,12 +21,21 @@ use crate::tui::{
 /// How many rows one step of the wheel moves.
 const WHEEL: usize = 3;
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
-pub(super) fn on_mouse(model: &mut ScreenModel, mouse: MouseEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the terminal library's enum grows"
+)]
+pub(super) fn on_mouse(
+    model: &mut ScreenModel,
+    mouse: MouseEvent,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
     match mouse.kind {
         MouseEventKind::ScrollUp => on_wheel(model, mouse, false, reload),
         MouseEventKind::ScrollDown => on_wheel(model, mouse, true, reload),
-        MouseEventKind::Down(MouseButton::Left) => return click(model, mouse.column, mouse.row, reload),
+        MouseEventKind::Down(MouseButton::Left) => {
+            return click(model, mouse.column, mouse.row, reload);
+        }
         MouseEventKind::Drag(MouseButton::Left) if model.drags => {
             if let Some(split) = view::split_at(model, mouse.column) {
                 model.memory.split = split;
@@ -59,7 +68,12 @@ fn on_wheel(model: &mut ScreenModel, mouse: MouseEvent, down: bool, reload: Reco
     }
 }
 
-fn click(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+fn click(
+    model: &mut ScreenModel,
+    column: u16,
+    row: u16,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
     let now = model.now;
     let on_line = view::is_split_line(model, column, row);
     if view::hides_hint(model, column, row) {
@@ -69,7 +83,12 @@ fn click(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_
         model.toast = None;
         return on_key(model, key, reload);
     }
-    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+    let area = Rect {
+        x: 0,
+        y: 0,
+        width: model.size.0,
+        height: model.size.1,
+    };
     match model.modals.last_mut() {
         Some(Modal::Gate(gate)) => {
             let asked = gate.click(column, row, now);
@@ -77,7 +96,11 @@ fn click(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_
         }
         Some(Modal::Palette(palette)) => {
             let is_command = palette.choose_at(area, column, row);
-            if is_command { on_key(model, KeyEvent::from(KeyCode::Enter), reload) } else { Vec::new() }
+            if is_command {
+                on_key(model, KeyEvent::from(KeyCode::Enter), reload)
+            } else {
+                Vec::new()
+            }
         }
         Some(Modal::Quit(question)) => {
             let chosen = question.choice_at(area, column, row);
@@ -96,18 +119,31 @@ fn click(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_
     }
 }
 
-/// A click moves the cursor. On a row of the stream, and on the row that is selected already, it does what enter does.
-fn click_pane(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    let Some(pane) = view::pane_at(model, column, row) else { return Vec::new() };
+/// A click moves the cursor. On a row of the stream, and on the row that is selected already, it
+/// does what enter does.
+fn click_pane(
+    model: &mut ScreenModel,
+    column: u16,
+    row: u16,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
+    let Some(pane) = view::pane_at(model, column, row) else {
+        return Vec::new();
+    };
     let was_there = model.focus == pane;
     let hit = view::choose_at(model, pane, row);
     model.focus = pane;
     match (hit, pane) {
-        (ClickedRow::Nothing | ClickedRow::Chosen, Pane::Hooks | Pane::Pending | Pane::Retries | Pane::Tasks)
+        (
+            ClickedRow::Nothing | ClickedRow::Chosen,
+            Pane::Hooks | Pane::Pending | Pane::Retries | Pane::Tasks,
+        )
         | (ClickedRow::Nothing, Pane::Stream) => Vec::new(),
         (ClickedRow::Chosen | ClickedRow::Again, Pane::Stream) => {
             let place = model.stream_cursor;
-            let Some(place) = place else { return Vec::new() };
+            let Some(place) = place else {
+                return Vec::new();
+            };
             on_stream(model, reload, |stream, view| stream.point_at(place, view));
             open_row(model, reload).unwrap_or_default()
         }

@@ -30,10 +30,17 @@ use crate::{
 
 pub(super) fn focus(model: &mut ScreenModel, pane: Pane) -> Vec<ScreenRequest> {
     // In the pending pane, the user looks for items that wait, not for delivered ones.
-    let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
-    let gone = items.get(model.chosen_item).is_some_and(|item| item.state == ItemState::Delivered);
+    let items = model
+        .session
+        .as_ref()
+        .map_or(&[][..], |state| state.pending.items());
+    let gone = items
+        .get(model.chosen_item)
+        .is_some_and(|item| item.state == ItemState::Delivered);
     if pane == Pane::Pending && model.focus != pane && gone {
-        let waits = items.iter().position(|item| item.state == ItemState::Pending);
+        let waits = items
+            .iter()
+            .position(|item| item.state == ItemState::Pending);
         model.chosen_item = waits.unwrap_or(model.chosen_item);
     }
     if pane == Pane::Hooks && model.focus != pane && model.chosen_hook == 0 {
@@ -44,7 +51,10 @@ pub(super) fn focus(model: &mut ScreenModel, pane: Pane) -> Vec<ScreenRequest> {
 }
 
 pub(super) fn focus_by(model: &mut ScreenModel, by: usize) -> Vec<ScreenRequest> {
-    let at = Pane::ALL.iter().position(|pane| *pane == model.focus).unwrap_or(0);
+    let at = Pane::ALL
+        .iter()
+        .position(|pane| *pane == model.focus)
+        .unwrap_or(0);
     focus(model, Pane::ALL[(at + by) % Pane::ALL.len()])
 }
 
@@ -65,7 +75,10 @@ pub(super) fn quit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     }
     let keys = model.keymap.keys(KeyAction::Quit);
     let again = keys.split(' ').find(|key| key.contains('-'));
-    lay_over(model, Modal::Quit(Box::new(leave_question(model.tie, again))))
+    lay_over(
+        model,
+        Modal::Quit(Box::new(leave_question(model.tie, again))),
+    )
 }
 
 /// Leaves without asking, since nothing is lost.
@@ -76,7 +89,10 @@ pub(super) fn leave(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         }
         CloseBehavior::Loose | CloseBehavior::Home => vec![ScreenRequest::LeaveRunning],
         CloseBehavior::Close => {
-            model.say(ThemeRole::Warning, "this session ends with its screen: you cannot leave it running");
+            model.say(
+                ThemeRole::Warning,
+                "this session ends with its screen: you cannot leave it running",
+            );
             Vec::new()
         }
     }
@@ -108,12 +124,26 @@ pub(super) fn zoom(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 
 /// Sends a command to a live session.
 pub(super) fn steer(model: &mut ScreenModel, command: SessionCommand) -> Vec<ScreenRequest> {
-    if is_live(model) { vec![ScreenRequest::Command(command)] } else { Vec::new() }
+    if is_live(model) {
+        vec![ScreenRequest::Command(command)]
+    } else {
+        Vec::new()
+    }
 }
 
 pub(super) fn pause(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let paused = model.session.as_ref().is_some_and(|state| state.steering.paused);
-    steer(model, if paused { SessionCommand::Unpause } else { SessionCommand::Pause })
+    let paused = model
+        .session
+        .as_ref()
+        .is_some_and(|state| state.steering.paused);
+    steer(
+        model,
+        if paused {
+            SessionCommand::Unpause
+        } else {
+            SessionCommand::Pause
+        },
+    )
 }
 
 /// How far a key or the wheel scrolls.
@@ -141,22 +171,35 @@ impl ScrollStep {
     }
 }
 
-pub(super) fn scroll(model: &mut ScreenModel, step: ScrollStep, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+pub(super) fn scroll(
+    model: &mut ScreenModel,
+    step: ScrollStep,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
     let page = isize::try_from(model.stream_size.1.saturating_sub(1).max(1)).unwrap_or(1);
     let by = step.rows(page);
     match model.focus {
         Pane::Stream => match step {
             ScrollStep::Top => model.stream.to_top(),
             ScrollStep::Bottom => model.stream.to_end(),
-            ScrollStep::LineUp | ScrollStep::LineDown => on_stream(model, reload, |stream, view| stream.step(by, view)),
-            ScrollStep::PageUp | ScrollStep::PageDown => on_stream(model, reload, |stream, view| stream.page(by, view)),
+            ScrollStep::LineUp | ScrollStep::LineDown => {
+                on_stream(model, reload, |stream, view| stream.step(by, view));
+            }
+            ScrollStep::PageUp | ScrollStep::PageDown => {
+                on_stream(model, reload, |stream, view| stream.page(by, view));
+            }
         },
         Pane::Hooks => model.chosen_hook = moved(model.chosen_hook, by, model.hook_rows().len()),
         Pane::Pending => {
-            let count = model.session.as_ref().map_or(0, |state| state.pending.items().len());
+            let count = model
+                .session
+                .as_ref()
+                .map_or(0, |state| state.pending.items().len());
             model.chosen_item = moved(model.chosen_item, by, count);
         }
-        Pane::Retries => model.chosen_attempt = moved(model.chosen_attempt, by, model.attempts.len()),
+        Pane::Retries => {
+            model.chosen_attempt = moved(model.chosen_attempt, by, model.attempts.len());
+        }
         Pane::Tasks => task::scroll(model, by),
     }
     Vec::new()
@@ -165,9 +208,19 @@ pub(super) fn scroll(model: &mut ScreenModel, step: ScrollStep, reload: RecordLo
 /// Scrolls the pane under the wheel. In the stream the view moves, in a list the selection.
 pub(super) fn wheel(model: &mut ScreenModel, down: bool, reload: RecordLoader<'_>) {
     if model.focus == Pane::Stream {
-        on_stream(model, reload, |stream, view| stream.scroll(if down { 1 } else { -1 }, view));
+        on_stream(model, reload, |stream, view| {
+            stream.scroll(if down { 1 } else { -1 }, view);
+        });
     } else {
-        scroll(model, if down { ScrollStep::LineDown } else { ScrollStep::LineUp }, reload);
+        scroll(
+            model,
+            if down {
+                ScrollStep::LineDown
+            } else {
+                ScrollStep::LineUp
+            },
+            reload,
+        );
     }
 }
 
@@ -178,14 +231,26 @@ pub(super) fn on_stream<T>(
     act: impl FnOnce(&mut SessionStream, StreamViewport<'_>) -> T,
 ) -> T {
     let ((width, height), theme) = (model.stream_size, &model.theme);
-    act(&mut model.stream, StreamViewport { width, height, theme, reload })
+    act(
+        &mut model.stream,
+        StreamViewport {
+            width,
+            height,
+            theme,
+            reload,
+        },
+    )
 }
 
 pub(super) fn moved(at: usize, by: isize, count: usize) -> usize {
     at.saturating_add_signed(by).min(count.saturating_sub(1))
 }
 
-pub(super) fn search(model: &mut ScreenModel, forward: bool, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+pub(super) fn search(
+    model: &mut ScreenModel,
+    forward: bool,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
     if model.query.is_empty() {
         model.say(ThemeRole::Faint, "you have not searched for anything yet");
         return Vec::new();
@@ -197,11 +262,19 @@ pub(super) fn search(model: &mut ScreenModel, forward: bool, reload: RecordLoade
         (_, Pane::Pending) => search_items(model, &query, forward),
         (_, Pane::Retries) => search_attempts(model, &query, forward),
         (_, Pane::Tasks) => task::search(model, &query, forward),
-        (_, Pane::Stream) => on_stream(model, reload, |stream, view| stream.search(&query, forward, view)),
+        (_, Pane::Stream) => on_stream(model, reload, |stream, view| {
+            stream.search(&query, forward, view)
+        }),
     };
     if found {
-        let (next, previous) = (model.keymap.key(KeyAction::SearchNext), model.keymap.key(KeyAction::SearchPrevious));
-        model.say(ThemeRole::Text, format!("{next} next match  {previous} previous match  · {query}"));
+        let (next, previous) = (
+            model.keymap.key(KeyAction::SearchNext),
+            model.keymap.key(KeyAction::SearchPrevious),
+        );
+        model.say(
+            ThemeRole::Text,
+            format!("{next} next match  {previous} previous match  · {query}"),
+        );
     } else {
         model.say(ThemeRole::Warning, format!("not found: {query}"));
     }
@@ -209,18 +282,32 @@ pub(super) fn search(model: &mut ScreenModel, forward: bool, reload: RecordLoade
 }
 
 /// The next of `count` entries after `from` that fits, going around.
-pub(super) fn next_fit(from: usize, count: usize, forward: bool, fits: impl Fn(usize) -> bool) -> Option<usize> {
+pub(super) fn next_fit(
+    from: usize,
+    count: usize,
+    forward: bool,
+    fits: impl Fn(usize) -> bool,
+) -> Option<usize> {
     (1..=count)
-        .map(|n| if forward { (from + n) % count } else { (from + count - n % count) % count })
+        .map(|n| {
+            if forward {
+                (from + n) % count
+            } else {
+                (from + count - n % count) % count
+            }
+        })
         .find(|n| fits(*n))
 }
 
 pub(super) fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
-    let Some(state) = &model.session else { return false };
+    let Some(state) = &model.session else {
+        return false;
+    };
     let items = state.pending.items();
     let fits = |n: usize| {
-        items[n].text.to_lowercase().contains(&query) || items[n].source.hook.to_lowercase().contains(&query)
+        items[n].text.to_lowercase().contains(&query)
+            || items[n].source.hook.to_lowercase().contains(&query)
     };
     let found = next_fit(model.chosen_item, items.len(), forward, fits);
     model.chosen_item = found.unwrap_or(model.chosen_item);
@@ -229,13 +316,27 @@ pub(super) fn search_items(model: &mut ScreenModel, query: &str, forward: bool) 
 
 pub(super) fn copy(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let text = match model.focus {
-        Pane::Retries => chosen_attempt(model).map(|attempt| attempt.feedback.clone()).unwrap_or_default(),
-        Pane::Stream => model.stream_lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
-        Pane::Hooks => model.hook_rows().nth(model.chosen_hook).map(|row| hook_text(&row)).unwrap_or_default(),
+        Pane::Retries => chosen_attempt(model)
+            .map(|attempt| attempt.feedback.clone())
+            .unwrap_or_default(),
+        Pane::Stream => model
+            .stream_lines
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n"),
+        Pane::Hooks => model
+            .hook_rows()
+            .nth(model.chosen_hook)
+            .map(|row| hook_text(&row))
+            .unwrap_or_default(),
         Pane::Pending => chosen_item(model).map(|(_, text)| text).unwrap_or_default(),
         Pane::Tasks => task::text_of_chosen(model),
     };
-    model.say(ThemeRole::Good, format!("copied {}", readable_size(text.len() as u64)));
+    model.say(
+        ThemeRole::Good,
+        format!("copied {}", readable_size(text.len() as u64)),
+    );
     vec![ScreenRequest::Copy(text)]
 }
 
@@ -244,10 +345,19 @@ pub(super) fn jump_to_iteration(
     forward: bool,
     reload: RecordLoader<'_>,
 ) -> Vec<ScreenRequest> {
-    jump(model, ("iteration", forward), reload, &StreamBlock::begins_part)
+    jump(
+        model,
+        ("iteration", forward),
+        reload,
+        &StreamBlock::begins_part,
+    )
 }
 
-pub(super) fn jump_to_error(model: &mut ScreenModel, forward: bool, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+pub(super) fn jump_to_error(
+    model: &mut ScreenModel,
+    forward: bool,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
     jump(model, ("error", forward), reload, &|block| block.error)
 }
 
@@ -258,7 +368,12 @@ fn jump(
     reload: RecordLoader<'_>,
     fits: &dyn Fn(&StreamBlock) -> bool,
 ) -> Vec<ScreenRequest> {
-    let note = match (on_stream(model, reload, |stream, view| stream.jump(forward, view, fits)), forward) {
+    let note = match (
+        on_stream(model, reload, |stream, view| {
+            stream.jump(forward, view, fits)
+        }),
+        forward,
+    ) {
         (StreamJump::Ahead, _) => return Vec::new(),
         (StreamJump::Around, true) => format!("No {what} after this point: this is the first one"),
         (StreamJump::Around, false) => format!("No {what} before this point: this is the last one"),
@@ -276,8 +391,12 @@ pub(super) fn fold(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<Scr
     })
 }
 
-/// Opens or closes the row under the cursor, or shows the output of its run. None if it has nothing to open.
-pub(super) fn open_row(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<Vec<ScreenRequest>> {
+/// Opens or closes the row under the cursor, or shows the output of its run. None if it has nothing
+/// to open.
+pub(super) fn open_row(
+    model: &mut ScreenModel,
+    reload: RecordLoader<'_>,
+) -> Option<Vec<ScreenRequest>> {
     let run = on_stream(model, reload, SessionStream::run_to_open);
     if let Some(request) = run.and_then(|run| open_run(model, run)) {
         on_stream(model, reload, SessionStream::close_block);
@@ -293,22 +412,34 @@ pub(super) fn fold_thoughts(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 
 pub(super) fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
     let items = model.session.as_ref()?.pending.items();
-    items.get(model.chosen_item).map(|item| (item.id, item.text.clone()))
+    items
+        .get(model.chosen_item)
+        .map(|item| (item.id, item.text.clone()))
 }
 
 /// The text of a delivered item, which only the journal still has.
 pub(super) fn text_on_disk(model: &ScreenModel, id: ItemId, reload: RecordLoader<'_>) -> String {
     let record = model.item_spots.get(&id).and_then(|spot| reload(*spot));
     match record.map(|record| record.event) {
-        Some(Event::Pending(PendingEvent::Added { text, .. } | PendingEvent::Edited { text, .. })) => text,
+        Some(Event::Pending(
+            PendingEvent::Added { text, .. } | PendingEvent::Edited { text, .. },
+        )) => text,
         Some(_) | None => String::new(),
     }
 }
 
 /// The items as they are ticked at the gate, whether it is visible or closed for later.
 fn ticked(model: &ScreenModel) -> Option<Vec<ItemId>> {
-    let shown = model.modals.iter().find_map(|modal| if let Modal::Gate(gate) = modal { Some(gate) } else { None });
-    shown.or(model.aside.as_ref()).and_then(|gate| gate.ticked())
+    let shown = model.modals.iter().find_map(|modal| {
+        if let Modal::Gate(gate) = modal {
+            Some(gate)
+        } else {
+            None
+        }
+    });
+    shown
+        .or(model.aside.as_ref())
+        .and_then(|gate| gate.ticked())
 }
 
 pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
@@ -322,31 +453,60 @@ pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         "{}, as creel would send it now; hooks at pre_iteration can add to it",
         readable_size(text.len() as u64)
     );
-    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new("The next prompt", &text, about))))
+    lay_over(
+        model,
+        Modal::Viewer(Box::new(ViewerModal::new("The next prompt", &text, about))),
+    )
 }
 
 pub(super) fn open_item(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    let Some((id, text)) = item_to_use(model) else { return Vec::new() };
-    let text = if text.is_empty() { text_on_disk(model, id, reload) } else { text };
+    let Some((id, text)) = item_to_use(model) else {
+        return Vec::new();
+    };
+    let text = if text.is_empty() {
+        text_on_disk(model, id, reload)
+    } else {
+        text
+    };
     let about = readable_size(text.len() as u64);
-    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new(format!("Item {id}"), &text, about))))
+    lay_over(
+        model,
+        Modal::Viewer(Box::new(ViewerModal::new(
+            format!("Item {id}"),
+            &text,
+            about,
+        ))),
+    )
 }
 
 pub(super) fn edit_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     match item_to_use(model) {
-        Some((id, text)) if is_live(model) => {
-            lay_over(model, Modal::Editor(Box::new(EditorModal::new(EditorPurpose::Item(id), &text))))
-        }
+        Some((id, text)) if is_live(model) => lay_over(
+            model,
+            Modal::Editor(Box::new(EditorModal::new(EditorPurpose::Item(id), &text))),
+        ),
         Some(_) | None => Vec::new(),
     }
 }
 
 /// Skips the selected item, or restores it.
 pub(super) fn skip_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some((id, _)) = item_to_use(model) else { return Vec::new() };
-    let item = model.session.as_ref().and_then(|state| state.pending.get(id));
+    let Some((id, _)) = item_to_use(model) else {
+        return Vec::new();
+    };
+    let item = model
+        .session
+        .as_ref()
+        .and_then(|state| state.pending.get(id));
     let skipped = item.is_some_and(|item| item.state == ItemState::Skipped);
-    steer(model, if skipped { SessionCommand::RestoreItem { item: id } } else { SessionCommand::SkipItem { item: id } })
+    steer(
+        model,
+        if skipped {
+            SessionCommand::RestoreItem { item: id }
+        } else {
+            SessionCommand::SkipItem { item: id }
+        },
+    )
 }
 
 /// The selected item. If there is none, the screen says so.
@@ -359,7 +519,10 @@ fn item_to_use(model: &mut ScreenModel) -> Option<(ItemId, String)> {
 }
 
 /// Moves a replay to the record that `target` finds.
-pub(super) fn seek(model: &mut ScreenModel, target: impl FnOnce(&ReplayPlayer) -> usize) -> Vec<ScreenRequest> {
+pub(super) fn seek(
+    model: &mut ScreenModel,
+    target: impl FnOnce(&ReplayPlayer) -> usize,
+) -> Vec<ScreenRequest> {
     match &model.mode {
         ScreenMode::Replay(player) => vec![ScreenRequest::Seek(target(player))],
         ScreenMode::Live => Vec::new(),
@@ -372,7 +535,9 @@ pub(super) fn seek_next(
     what: &str,
     target: impl FnOnce(&ReplayPlayer) -> Option<usize>,
 ) -> Vec<ScreenRequest> {
-    let ScreenMode::Replay(player) = &model.mode else { return Vec::new() };
+    let ScreenMode::Replay(player) = &model.mode else {
+        return Vec::new();
+    };
     if let Some(target) = target(player) {
         return vec![ScreenRequest::Seek(target)];
     }

@@ -41,19 +41,31 @@ pub(super) fn filter(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 }
 
 pub(super) fn open(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(state) = model.chosen_task().map(|task| task.state) else { return none(model) };
+    let Some(state) = model.chosen_task().map(|task| task.state) else {
+        return none(model);
+    };
     let (title, text) = chosen_text(model).unwrap_or_default();
-    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new(title, &text, state.name()))))
+    lay_over(
+        model,
+        Modal::Viewer(Box::new(ViewerModal::new(title, &text, state.name()))),
+    )
 }
 
 pub(super) fn write_new(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    if is_live(model) { write(model, EditorPurpose::NewTask, "") } else { Vec::new() }
+    if is_live(model) {
+        write(model, EditorPurpose::NewTask, "")
+    } else {
+        Vec::new()
+    }
 }
 
 /// The id of the selected task, and its details.
 fn chosen_text(model: &ScreenModel) -> Option<(String, String)> {
     let task = model.chosen_task()?;
-    Some((plain(&task.id), details::text(model.graph()?, task, model.moment())))
+    Some((
+        plain(&task.id),
+        details::text(model.graph()?, task, model.moment()),
+    ))
 }
 
 pub(super) fn text_of_chosen(model: &ScreenModel) -> String {
@@ -66,11 +78,16 @@ fn none(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 }
 
 fn write(model: &mut ScreenModel, purpose: EditorPurpose, text: &str) -> Vec<ScreenRequest> {
-    lay_over(model, Modal::Editor(Box::new(EditorModal::new(purpose, text))))
+    lay_over(
+        model,
+        Modal::Editor(Box::new(EditorModal::new(purpose, text))),
+    )
 }
 
 fn ask(command: TaskCommand) -> Vec<ScreenRequest> {
-    vec![ScreenRequest::Command(SessionCommand::Task { task: command })]
+    vec![ScreenRequest::Command(SessionCommand::Task {
+        task: command,
+    })]
 }
 
 /// The selected task, if the session is live. If there is none, the screen says so.
@@ -97,7 +114,10 @@ pub(super) fn complete(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     match task_to_change(model) {
         Some(task) if task.is_open() => write(model, EditorPurpose::Done(task.id), ""),
         Some(task) => {
-            model.say(ThemeRole::Warning, format!("Task {} is completed", plain(&task.id)));
+            model.say(
+                ThemeRole::Warning,
+                format!("Task {} is completed", plain(&task.id)),
+            );
             Vec::new()
         }
         None => Vec::new(),
@@ -105,27 +125,48 @@ pub(super) fn complete(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 }
 
 pub(super) fn edit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else { return Vec::new() };
+    let Some(task) = task_to_change(model) else {
+        return Vec::new();
+    };
     let before = plain(&form::write(&task));
-    write(model, EditorPurpose::ChangeTask { id: task.id, before: before.clone() }, &before)
+    write(
+        model,
+        EditorPurpose::ChangeTask {
+            id: task.id,
+            before: before.clone(),
+        },
+        &before,
+    )
 }
 
 /// Asks why the task is blocked.
 pub(super) fn write_reason(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else { return Vec::new() };
-    write(model, EditorPurpose::Block(task.id), &task.reason.unwrap_or_default())
+    let Some(task) = task_to_change(model) else {
+        return Vec::new();
+    };
+    write(
+        model,
+        EditorPurpose::Block(task.id),
+        &task.reason.unwrap_or_default(),
+    )
 }
 
 /// Asks once more before it removes the task.
 pub(super) fn remove(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else { return Vec::new() };
+    let Some(task) = task_to_change(model) else {
+        return Vec::new();
+    };
     let question = model.graph().map(|graph| remove_question(graph, &task));
-    question.map_or_else(Vec::new, |question| lay_over(model, Modal::Remove(Box::new(question))))
+    question.map_or_else(Vec::new, |question| {
+        lay_over(model, Modal::Remove(Box::new(question)))
+    })
 }
 
 /// Marks the task that other tasks are to wait for, or removes the mark.
 pub(super) fn mark(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else { return Vec::new() };
+    let Some(task) = task_to_change(model) else {
+        return Vec::new();
+    };
     let marked = model.board.marked.as_ref() == Some(&task.id);
     model.board.marked = (!marked).then_some(task.id);
     Vec::new()
@@ -133,19 +174,30 @@ pub(super) fn mark(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 
 /// Makes a task wait for the marked one, or removes that dependency.
 pub(super) fn depend(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else { return Vec::new() };
+    let Some(task) = task_to_change(model) else {
+        return Vec::new();
+    };
     let Some(on) = model.marked_task().map(|task| task.id.clone()) else {
         let mark = model.keymap.key(KeyAction::MarkTask);
-        model.say(ThemeRole::Faint, format!("first mark the task that it should depend on, with {mark}"));
+        model.say(
+            ThemeRole::Faint,
+            format!("first mark the task that it should depend on, with {mark}"),
+        );
         return Vec::new();
     };
     let (waits, id) = (task.dependencies.contains(&on), task.id);
-    ask(if waits { TaskCommand::Undepend { id, on } } else { TaskCommand::Depend { id, on } })
+    ask(if waits {
+        TaskCommand::Undepend { id, on }
+    } else {
+        TaskCommand::Depend { id, on }
+    })
 }
 
 /// The command for the text of a new task.
 pub(super) fn add(text: &str) -> Result<SessionCommand, TaskFormError> {
-    form::read(text).map(|task| SessionCommand::Task { task: TaskCommand::Add(task) })
+    form::read(text).map(|task| SessionCommand::Task {
+        task: TaskCommand::Add(task),
+    })
 }
 
 /// The command for the changed text of a task.
@@ -154,23 +206,42 @@ pub(super) fn changed(id: &str, before: &str, text: &str) -> Result<SessionComma
     if changes == TaskChanges::default() {
         return Err(TaskFormError::NothingChanged);
     }
-    Ok(SessionCommand::Task { task: TaskCommand::Update { id: id.to_owned(), changes } })
+    Ok(SessionCommand::Task {
+        task: TaskCommand::Update {
+            id: id.to_owned(),
+            changes,
+        },
+    })
 }
 
 pub(super) fn done(id: &str, text: &str) -> SessionCommand {
-    let result = Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned);
+    let result = Some(text.trim())
+        .filter(|text| !text.is_empty())
+        .map(str::to_owned);
     SessionCommand::Task {
-        task: TaskCommand::Complete(TaskCompletion { id: id.to_owned(), result, ..TaskCompletion::default() }),
+        task: TaskCommand::Complete(TaskCompletion {
+            id: id.to_owned(),
+            result,
+            ..TaskCompletion::default()
+        }),
     }
 }
 
 pub(super) fn block(id: &str, text: &str) -> SessionCommand {
     let (id, reason) = (id.to_owned(), text.trim().to_owned());
-    SessionCommand::Task { task: TaskCommand::Block { id, reason, required_knowledge: Vec::new() } }
+    SessionCommand::Task {
+        task: TaskCommand::Block {
+            id,
+            reason,
+            required_knowledge: Vec::new(),
+        },
+    }
 }
 
 pub(super) fn scroll(model: &mut ScreenModel, by: isize) {
-    let Some(rows) = model.task_rows() else { return };
+    let Some(rows) = model.task_rows() else {
+        return;
+    };
     let at = moved(model.board.position(rows), by, rows.len());
     let id = rows.get(at).map(|row| row.task.id.clone());
     model.board.choose(id, at);
@@ -178,9 +249,16 @@ pub(super) fn scroll(model: &mut ScreenModel, by: isize) {
 
 pub(super) fn search(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
-    let Some(rows) = model.task_rows() else { return false };
-    let fits = |n: usize| rows.get(n).is_some_and(|row| words(row).to_lowercase().contains(&query));
-    let Some(at) = next_fit(model.board.position(rows), rows.len(), forward, fits) else { return false };
+    let Some(rows) = model.task_rows() else {
+        return false;
+    };
+    let fits = |n: usize| {
+        rows.get(n)
+            .is_some_and(|row| words(row).to_lowercase().contains(&query))
+    };
+    let Some(at) = next_fit(model.board.position(rows), rows.len(), forward, fits) else {
+        return false;
+    };
     let id = rows.get(at).map(|row| row.task.id.clone());
     model.board.choose(id, at);
     true
@@ -188,6 +266,16 @@ pub(super) fn search(model: &mut ScreenModel, query: &str, forward: bool) -> boo
 
 /// The text that a search looks at.
 fn words(row: TaskRow<'_>) -> String {
-    let Task { id, goal, labels, reason, .. } = row.task;
-    format!("{id} {goal} {} {}", labels.join(" "), reason.as_deref().unwrap_or_default())
+    let Task {
+        id,
+        goal,
+        labels,
+        reason,
+        ..
+    } = row.task;
+    format!(
+        "{id} {goal} {} {}",
+        labels.join(" "),
+        reason.as_deref().unwrap_or_default()
+    )
 }

@@ -34,9 +34,16 @@ enum ShownPart {
 const MOST: usize = 64 << 10;
 
 /// The detail of the selected row of the focused pane. None if no row is selected.
-pub(super) fn of(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) -> Option<RowDetail> {
+pub(super) fn of(
+    model: &mut ScreenModel,
+    area: Rect,
+    reload: RecordLoader<'_>,
+) -> Option<RowDetail> {
     let (title, text, part) = text(model, reload)?;
-    let (width, height) = (usize::from(area.width.saturating_sub(4)), usize::from(area.height.saturating_sub(2)));
+    let (width, height) = (
+        usize::from(area.width.saturating_sub(4)),
+        usize::from(area.height.saturating_sub(2)),
+    );
     let text = match part {
         ShownPart::Beginning => &text[..text.floor_char_boundary(MOST)],
         ShownPart::End => &text[text.ceil_char_boundary(text.len().saturating_sub(MOST))..],
@@ -44,16 +51,26 @@ pub(super) fn of(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) 
     let style = model.theme.style(ThemeRole::Text);
     let pieces = coloured_lines(text.trim_end(), style, model.theme.keeps_colours);
     let mut lines: Vec<Line<'static>> = match part {
-        ShownPart::Beginning => pieces.iter().take(height).flat_map(|line| wrap(line, width, 0)).collect(),
+        ShownPart::Beginning => pieces
+            .iter()
+            .take(height)
+            .flat_map(|line| wrap(line, width, 0))
+            .collect(),
         ShownPart::End => {
             let from = pieces.len().saturating_sub(height);
-            pieces[from..].iter().flat_map(|line| wrap(line, width, 0)).collect()
+            pieces[from..]
+                .iter()
+                .flat_map(|line| wrap(line, width, 0))
+                .collect()
         }
     };
     if part == ShownPart::End {
         lines.drain(..lines.len().saturating_sub(height));
     }
-    Some(RowDetail { title: fit(&plain_line(&title, 200), width.saturating_sub(2)), lines })
+    Some(RowDetail {
+        title: fit(&plain_line(&title, 200), width.saturating_sub(2)),
+        lines,
+    })
 }
 
 /// The title and the text of the selected row, and which part of it matters.
@@ -61,33 +78,70 @@ fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, St
     match model.focus {
         Pane::Stream => {
             let ((width, height), theme) = (model.stream_size, &model.theme);
-            let view = StreamViewport { width, height, theme, reload };
+            let view = StreamViewport {
+                width,
+                height,
+                theme,
+                reload,
+            };
             let (title, text) = model.stream.block_in_full(view)?;
             if text.is_empty() {
-                // A row without a text leaves the room to the hook that runs, else to what the session is for.
+                // A row without a text leaves the room to the hook that runs, else to what the
+                // session is for.
                 return match model.runs.running() {
-                    Some(run) => Some((format!("{}: {}", run.point, run.name()), printed(run), ShownPart::End)),
-                    None => {
-                        Some(("Goal".to_owned(), model.session.as_ref()?.began.prompt.clone(), ShownPart::Beginning))
-                    }
+                    Some(run) => Some((
+                        format!("{}: {}", run.point, run.name()),
+                        printed(run),
+                        ShownPart::End,
+                    )),
+                    None => Some((
+                        "Goal".to_owned(),
+                        model.session.as_ref()?.began.prompt.clone(),
+                        ShownPart::Beginning,
+                    )),
                 };
             }
-            let title = if title.is_empty() { "The agent".to_owned() } else { title };
+            let title = if title.is_empty() {
+                "The agent".to_owned()
+            } else {
+                title
+            };
             Some((title, text, ShownPart::Beginning))
         }
         Pane::Hooks => {
             let row = model.hook_rows().nth(model.chosen_hook)?;
-            Some((format!("{}: {}", row.point, row.name()), hook_text(&row), ShownPart::End))
+            Some((
+                format!("{}: {}", row.point, row.name()),
+                hook_text(&row),
+                ShownPart::End,
+            ))
         }
         Pane::Pending => {
-            let item = model.session.as_ref()?.pending.items().get(model.chosen_item)?;
+            let item = model
+                .session
+                .as_ref()?
+                .pending
+                .items()
+                .get(model.chosen_item)?;
             let gone = "The agent has received this item.";
-            let text = if item.text.is_empty() { gone.to_owned() } else { item.text.clone() };
-            Some((format!("Item {} · {}", item.id, item.source.hook), text, ShownPart::Beginning))
+            let text = if item.text.is_empty() {
+                gone.to_owned()
+            } else {
+                item.text.clone()
+            };
+            Some((
+                format!("Item {} · {}", item.id, item.source.hook),
+                text,
+                ShownPart::Beginning,
+            ))
         }
         Pane::Retries => {
             let attempt = model.attempts.iter().rev().nth(model.chosen_attempt)?;
-            Some((format!("Retry {} · {}", attempt.used, attempt.hook), attempt.feedback.clone(), ShownPart::End))
+            Some((
+                format!("Retry {} · {}", attempt.used, attempt.hook),
+                attempt.feedback.clone(),
+                ShownPart::End,
+            ))
         }
         Pane::Tasks => {
             let task = model.chosen_task()?;
@@ -110,9 +164,15 @@ fn printed(run: &RunEntry) -> String {
 fn hook_text(row: &HookRow<'_>) -> String {
     match (row.latest(), row.kind) {
         (Some(run), _) => printed(run),
-        (None, HookRowKind::Hook(spec)) => format!("It has not run yet.\n\n{}", spec.action.describe()),
-        (None, HookRowKind::Rule(rule)) => format!("creel has not checked it yet.\n\n{}", rule.check.describe()),
-        (None, HookRowKind::Decides(_) | HookRowKind::Unplanned(_)) => "It has not run yet.".to_owned(),
+        (None, HookRowKind::Hook(spec)) => {
+            format!("It has not run yet.\n\n{}", spec.action.describe())
+        }
+        (None, HookRowKind::Rule(rule)) => {
+            format!("creel has not checked it yet.\n\n{}", rule.check.describe())
+        }
+        (None, HookRowKind::Decides(_) | HookRowKind::Unplanned(_)) => {
+            "It has not run yet.".to_owned()
+        }
     }
 }
 
@@ -120,7 +180,10 @@ pub(super) fn draw(detail: &RowDetail, theme: &ScreenTheme, area: Rect, buffer: 
     let block = Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(theme.style(ThemeRole::Border))
-        .title(Line::styled(format!(" {} ", detail.title), theme.style(ThemeRole::Text)));
+        .title(Line::styled(
+            format!(" {} ", detail.title),
+            theme.style(ThemeRole::Text),
+        ));
     let inside = super::padded(block.inner(area));
     block.render(area, buffer);
     Paragraph::new(detail.lines.clone()).render(inside, buffer);

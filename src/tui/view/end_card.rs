@@ -30,12 +30,14 @@ const NARROW: usize = 60;
 
 /// Columns and rows. A smaller stream has no card.
 const SMALLEST: (u16, u16) = (34, 7);
-/// The facts that a small screen leaves out, the first one first. The outcome and the next command stay.
+/// The facts that a small screen leaves out, the first one first. The outcome and the next command
+/// stay.
 const LEFT_OUT: [&str; 4] = ["used", "loop ended", "never passed", "changed"];
 /// The columns of the names of facts, at most.
 const NAMES: usize = 14;
 
-/// Whether the card is visible: after scrolling back, and on another tab, the user reads something else.
+/// Whether the card is visible: after scrolling back, and on another tab, the user reads something
+/// else.
 pub fn is_shown(model: &ScreenModel) -> bool {
     let follows = model.stream.position() == StreamPosition::Follow;
     follows && model.end_card().is_some() && place(model).is_some()
@@ -44,7 +46,11 @@ pub fn is_shown(model: &ScreenModel) -> bool {
 /// The stream, if the card has room in it.
 fn place(model: &ScreenModel) -> Option<Rect> {
     let places = super::places(model, super::screen_area(model))?;
-    let stream = places.panes.into_iter().find(|(pane, _)| *pane == Pane::Stream).map(|(_, rect)| rect);
+    let stream = places
+        .panes
+        .into_iter()
+        .find(|(pane, _)| *pane == Pane::Stream)
+        .map(|(_, rect)| rect);
     stream.filter(|rect| rect.width >= SMALLEST.0 && rect.height >= SMALLEST.1)
 }
 
@@ -53,13 +59,30 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer
     if !is_shown(model) {
         return;
     }
-    let (Some(card), Some(state), Some(stream)) = (model.end_card(), &model.session, place(model)) else { return };
+    let (Some(card), Some(state), Some(stream)) = (model.end_card(), &model.session, place(model))
+    else {
+        return;
+    };
     let width = stream.width.saturating_sub(6).min(WIDEST);
     let inner = usize::from(width.saturating_sub(4)).max(1);
     let room = stream.height.saturating_sub(2);
-    let lines = lines(model, &card, theme, inner, usize::from(room.saturating_sub(2)));
-    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2).min(room);
-    let frame = Rect { x: stream.x + 3, y: stream.bottom() - 1 - height, width, height };
+    let lines = lines(
+        model,
+        &card,
+        theme,
+        inner,
+        usize::from(room.saturating_sub(2)),
+    );
+    let height = u16::try_from(lines.len())
+        .unwrap_or(u16::MAX)
+        .saturating_add(2)
+        .min(room);
+    let frame = Rect {
+        x: stream.x + 3,
+        y: stream.bottom() - 1 - height,
+        width,
+        height,
+    };
     let chip = super::chip(model, state);
     let role = match chip.role {
         ChipRole::Complete => ThemeRole::Good,
@@ -74,20 +97,42 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer
         | ChipRole::Limit => ThemeRole::Warning,
     };
     let inside = framed(frame, &chip.label(), role, theme, buffer);
-    let inside = Rect { x: inside.x + 1, width: inside.width.saturating_sub(2), ..inside };
+    let inside = Rect {
+        x: inside.x + 1,
+        width: inside.width.saturating_sub(2),
+        ..inside
+    };
     Paragraph::new(lines).render(inside, buffer);
-    let edge =
-        Rect { x: frame.x + 1, y: frame.bottom().saturating_sub(1), width: frame.width.saturating_sub(2), height: 1 };
+    let edge = Rect {
+        x: frame.x + 1,
+        y: frame.bottom().saturating_sub(1),
+        width: frame.width.saturating_sub(2),
+        height: 1,
+    };
     let close = format!(" {} close ", model.keymap.key(KeyAction::Aside));
-    Line::styled(close, theme.style(role)).right_aligned().render(edge, buffer);
+    Line::styled(close, theme.style(role))
+        .right_aligned()
+        .render(edge, buffer);
 }
 
 /// The lines of the card, without the facts that have no room.
-fn lines(model: &ScreenModel, card: &EndCard, theme: &ScreenTheme, width: usize, room: usize) -> Vec<Line<'static>> {
+fn lines(
+    model: &ScreenModel,
+    card: &EndCard,
+    theme: &ScreenTheme,
+    width: usize,
+    room: usize,
+) -> Vec<Line<'static>> {
     let next = next(model, card);
     let mut facts: Vec<(&str, String)> = card.facts.clone();
-    let mut head = wrap(&[(card.head.clone(), theme.style(ThemeRole::Heading))], width, 0);
-    let wanted = |facts: &[(&str, String)], head: &[Line<'_>]| head.len() + facts.len() + usize::from(next.is_some());
+    let mut head = wrap(
+        &[(card.head.clone(), theme.style(ThemeRole::Heading))],
+        width,
+        0,
+    );
+    let wanted = |facts: &[(&str, String)], head: &[Line<'_>]| {
+        head.len() + facts.len() + usize::from(next.is_some())
+    };
     for name in LEFT_OUT {
         if wanted(&facts, &head) > room {
             facts.retain(|(fact, _)| *fact != name);
@@ -96,10 +141,17 @@ fn lines(model: &ScreenModel, card: &EndCard, theme: &ScreenTheme, width: usize,
     while wanted(&facts, &head) > room && head.len() > 1 {
         head.pop();
     }
-    let names = facts.iter().map(|(name, _)| name.width() + 2).max().unwrap_or(0).max(6);
+    let names = facts
+        .iter()
+        .map(|(name, _)| name.width() + 2)
+        .max()
+        .unwrap_or(0)
+        .max(6);
     let names = if width < NARROW { names } else { NAMES };
     let commands = |commands: &[String]| joined(commands, width.saturating_sub(names));
-    let facts = facts.into_iter().chain(next.map(|next| ("next", commands(&next))));
+    let facts = facts
+        .into_iter()
+        .chain(next.map(|next| ("next", commands(&next))));
     head.into_iter()
         .chain(facts.map(|(name, fact)| {
             let name = Span::styled(format!("{name:names$}"), theme.style(ThemeRole::Faint));
@@ -121,6 +173,9 @@ fn next(model: &ScreenModel, card: &EndCard) -> Option<Vec<String>> {
 /// As many of the commands as fit: half a command is no help.
 fn joined(commands: &[String], width: usize) -> String {
     let up_to = |n: &usize| commands[..*n].join(" · ").width() <= width;
-    let count = (1..=commands.len()).rev().find(up_to).unwrap_or(1.min(commands.len()));
+    let count = (1..=commands.len())
+        .rev()
+        .find(up_to)
+        .unwrap_or(1.min(commands.len()));
     commands[..count].join(" · ")
 }

@@ -31,7 +31,9 @@ pub fn dots(used: u32, limit: u32) -> String {
     if limit > DOTS {
         return format!("{used}/{limit}");
     }
-    (0..limit).map(|n| if n < used { '●' } else { '○' }).collect()
+    (0..limit)
+        .map(|n| if n < used { '●' } else { '○' })
+        .collect()
 }
 
 /// The number of pending items.
@@ -54,11 +56,15 @@ pub fn tasks(model: &ScreenModel) -> Option<String> {
     Some(format!("{}/{}", graph.len() - open, graph.len()))
 }
 
-/// The hooks that blocked when they last ran, else those that could not run, and those that run now: `✗1 ▸1`.
+/// The hooks that blocked when they last ran, else those that could not run, and those that run
+/// now: `✗1 ▸1`.
 pub fn hooks(model: &ScreenModel) -> Option<String> {
     let (mut blocked, mut failed, mut running) = (0, 0, 0);
     for row in model.hook_rows().iter() {
-        match row.latest().map(|run| run.ended.as_ref().map(|finished| finished.verdict)) {
+        match row
+            .latest()
+            .map(|run| run.ended.as_ref().map(|finished| finished.verdict))
+        {
             Some(None) => running += 1,
             Some(Some(Verdict::Block)) => blocked += 1,
             Some(Some(Verdict::Fail)) => failed += 1,
@@ -66,8 +72,12 @@ pub fn hooks(model: &ScreenModel) -> Option<String> {
         }
     }
     let failed = if blocked > 0 { 0 } else { failed };
-    let counts = [("✗", blocked), ("!", failed), ("▸", running)].into_iter().filter(|(_, count)| *count > 0);
-    let counts: Vec<String> = counts.map(|(sign, count)| format!("{sign}{count}")).collect();
+    let counts = [("✗", blocked), ("!", failed), ("▸", running)]
+        .into_iter()
+        .filter(|(_, count)| *count > 0);
+    let counts: Vec<String> = counts
+        .map(|(sign, count)| format!("{sign}{count}"))
+        .collect();
     (!counts.is_empty()).then(|| counts.join(" "))
 }
 
@@ -81,5 +91,12 @@ pub fn coloured(text: &str, style: Style, theme: &ScreenTheme) -> Vec<Span<'stat
         _ => None,
     };
     let words = text.split_inclusive(' ');
-    words.map(|word| Span::styled(word.to_owned(), role(word).map_or(style, |role| theme.style(role)))).collect()
+    words
+        .map(|word| {
+            Span::styled(
+                word.to_owned(),
+                role(word).map_or(style, |role| theme.style(role)),
+            )
+        })
+        .collect()
 }

@@ -28,7 +28,9 @@ pub(super) fn is_shown(model: &ScreenModel, area: Rect) -> bool {
 }
 
 pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-    let Some(text) = model.hint().filter(|_| area.height > 0) else { return };
+    let Some(text) = model.hint().filter(|_| area.height > 0) else {
+        return;
+    };
     let (sign, role) = sign(model);
     let room = usize::from(area.width).saturating_sub(sign.width());
     let hide = hide(model, area);
@@ -39,7 +41,10 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
         Span::styled(text, theme.style(ThemeRole::Heading)),
         Span::raw(" ".repeat(gap)),
     ];
-    spans.extend(hide.into_iter().map(|(text, role)| Span::styled(text, theme.style(role))));
+    spans.extend(
+        hide.into_iter()
+            .map(|(text, role)| Span::styled(text, theme.style(role))),
+    );
     Line::from(spans).render(area, buffer);
 }
 
@@ -50,15 +55,29 @@ fn sign(model: &ScreenModel) -> (&'static str, ThemeRole) {
     }
 }
 
-/// The words that hide the line, if there is room for them: the sentence matters more. A gate has its own meaning for
-/// the key, so there only a click hides the line.
+/// The words that hide the line, if there is room for them: the sentence matters more. A gate has
+/// its own meaning for the key, so there only a click hides the line.
 fn hide(model: &ScreenModel, area: Rect) -> Vec<(String, ThemeRole)> {
-    let Some(text) = model.hint().filter(|_| model.demo.is_none()) else { return Vec::new() };
+    let Some(text) = model.hint().filter(|_| model.demo.is_none()) else {
+        return Vec::new();
+    };
     let is_at_gate = matches!(model.modals.last(), Some(Modal::Gate(_)));
-    let key = if is_at_gate { "×".to_owned() } else { model.keymap.key(KeyAction::Hints) };
-    let hide = vec![(key, ThemeRole::Key), (" hide ".to_owned(), ThemeRole::Faint)];
-    let has_room = sign(model).0.width() + text.width() + 2 + width(&hide) <= usize::from(area.width);
-    if has_room && !hide[0].0.is_empty() { hide } else { Vec::new() }
+    let key = if is_at_gate {
+        "×".to_owned()
+    } else {
+        model.keymap.key(KeyAction::Hints)
+    };
+    let hide = vec![
+        (key, ThemeRole::Key),
+        (" hide ".to_owned(), ThemeRole::Faint),
+    ];
+    let has_room =
+        sign(model).0.width() + text.width() + 2 + width(&hide) <= usize::from(area.width);
+    if has_room && !hide[0].0.is_empty() {
+        hide
+    } else {
+        Vec::new()
+    }
 }
 
 fn width(spans: &[(String, ThemeRole)]) -> usize {

@@ -26,7 +26,12 @@ use crate::{
 };
 
 /// The message to the user, if there is one.
-pub(super) fn draw_toast(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw_toast(
+    model: &ScreenModel,
+    theme: &ScreenTheme,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
     if let Some(toast) = &model.toast {
         let text = fit(&format!(" {}", plain(&toast.text)), usize::from(area.width));
         Clear.render(area, buffer);
@@ -40,18 +45,31 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
         draw_toast(model, theme, area, buffer);
         return;
     }
-    let hint = |action: KeyAction| (model.keymap.key(action), format!(" {}  ", words(model, action)));
+    let hint = |action: KeyAction| {
+        (
+            model.keymap.key(action),
+            format!(" {}  ", words(model, action)),
+        )
+    };
     let literal = |key: &str, about: &str| (key.to_owned(), format!(" {about}  "));
     let width = |(key, about): &(String, String)| key.width() + about.width();
     // The keys for leaving and for help are always shown, the others if there is room.
     let (actions, always) = match model.modals.last() {
         // A gate that has just opened accepts no keys for a moment.
         Some(Modal::Gate(gate)) if gate.armed_at > model.now => (Vec::new(), Vec::new()),
-        Some(Modal::Palette(_)) => {
-            (Vec::new(), vec![literal("enter", "run"), literal("↑↓", "move"), literal("esc", "close")])
-        }
+        Some(Modal::Palette(_)) => (
+            Vec::new(),
+            vec![
+                literal("enter", "run"),
+                literal("↑↓", "move"),
+                literal("esc", "close"),
+            ],
+        ),
         // The gate has the keys of its own.
-        Some(Modal::Gate(_)) => (Vec::new(), vec![hint(KeyAction::Help), hint(KeyAction::Quit)]),
+        Some(Modal::Gate(_)) => (
+            Vec::new(),
+            vec![hint(KeyAction::Help), hint(KeyAction::Quit)],
+        ),
         // These show which keys they accept.
         Some(
             Modal::Viewer(_)
@@ -62,17 +80,40 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
             | Modal::Remove(_)
             | Modal::Cancel(_),
         ) => (Vec::new(), Vec::new()),
-        None if model.plays_demo().is_some_and(|pace| pace.mode == PlaybackMode::Play) => {
-            (Vec::new(), vec![literal("space", "pause"), literal("any key", "skip ahead"), hint(KeyAction::Quit)])
+        None if model
+            .plays_demo()
+            .is_some_and(|pace| pace.mode == PlaybackMode::Play) =>
+        {
+            (
+                Vec::new(),
+                vec![
+                    literal("space", "pause"),
+                    literal("any key", "skip ahead"),
+                    hint(KeyAction::Quit),
+                ],
+            )
         }
-        None if model.plays_demo().is_some() => {
-            (useful(model), vec![literal("space", "continue the demo"), hint(KeyAction::Help), hint(KeyAction::Quit)])
-        }
-        None => (useful(model), vec![hint(KeyAction::Help), hint(KeyAction::Quit)]),
+        None if model.plays_demo().is_some() => (
+            useful(model),
+            vec![
+                literal("space", "continue the demo"),
+                hint(KeyAction::Help),
+                hint(KeyAction::Quit),
+            ],
+        ),
+        None => (
+            useful(model),
+            vec![hint(KeyAction::Help), hint(KeyAction::Quit)],
+        ),
     };
-    let mut left = usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
+    let mut left =
+        usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
     let mut hints = Vec::new();
-    for hint in actions.into_iter().map(hint).filter(|(key, _)| !key.is_empty()) {
+    for hint in actions
+        .into_iter()
+        .map(hint)
+        .filter(|(key, _)| !key.is_empty())
+    {
         // A shorter one after it may still have room.
         if let Some(rest) = left.checked_sub(width(&hint)) {
             left = rest;
@@ -90,10 +131,17 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
 
 /// The words for a key at this moment.
 fn words(model: &ScreenModel, action: KeyAction) -> String {
-    let paused = || model.session.as_ref().is_some_and(|state| state.steering.paused);
+    let paused = || {
+        model
+            .session
+            .as_ref()
+            .is_some_and(|state| state.steering.paused)
+    };
     if action == KeyAction::Pause && paused() {
         "resume".to_owned()
-    } else if action == KeyAction::Play && matches!(&model.mode, ScreenMode::Replay(player) if player.is_playing()) {
+    } else if action == KeyAction::Play
+        && matches!(&model.mode, ScreenMode::Replay(player) if player.is_playing())
+    {
         "pause".to_owned()
     } else if action == KeyAction::Aside && model.modals.is_empty() {
         "close".to_owned()
@@ -102,14 +150,33 @@ fn words(model: &ScreenModel, action: KeyAction) -> String {
     }
 }
 
-/// The keys that are useful now, most useful first: those of the pane, then those that work everywhere.
+/// The keys that are useful now, most useful first: those of the pane, then those that work
+/// everywhere.
 pub fn useful(model: &ScreenModel) -> Vec<KeyAction> {
-    let asks = model.session.as_ref().is_some_and(|state| state.gates.open.is_some());
-    let paused = model.is_steered() && model.session.as_ref().is_some_and(|state| state.steering.paused);
+    let asks = model
+        .session
+        .as_ref()
+        .is_some_and(|state| state.gates.open.is_some());
+    let paused = model.is_steered()
+        && model
+            .session
+            .as_ref()
+            .is_some_and(|state| state.steering.paused);
     let has_card = super::shows_end_card(model);
-    let first = [(KeyAction::ShowGate, asks), (KeyAction::Pause, paused), (KeyAction::Aside, has_card)];
-    let mut keys: Vec<KeyAction> = first.into_iter().filter(|(_, now)| *now).map(|(action, _)| action).collect();
-    for action in in_pane(model).into_iter().chain(anywhere(model).iter().copied()) {
+    let first = [
+        (KeyAction::ShowGate, asks),
+        (KeyAction::Pause, paused),
+        (KeyAction::Aside, has_card),
+    ];
+    let mut keys: Vec<KeyAction> = first
+        .into_iter()
+        .filter(|(_, now)| *now)
+        .map(|(action, _)| action)
+        .collect();
+    for action in in_pane(model)
+        .into_iter()
+        .chain(anywhere(model).iter().copied())
+    {
         // The card hides the row that enter would open.
         let is_hidden = has_card && action == KeyAction::Fold;
         if !keys.contains(&action) && !is_hidden {
@@ -128,8 +195,14 @@ fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
         Pane::Stream if model.stream.is_empty() => Vec::new(),
         Pane::Stream => {
             let found = model.stream.landmarks;
-            let jumps = [(KeyAction::NextError, found.errors > 0), (KeyAction::NextIteration, found.parts > 1)];
-            let jumps = jumps.into_iter().filter(|(_, works)| *works).map(|(action, _)| action);
+            let jumps = [
+                (KeyAction::NextError, found.errors > 0),
+                (KeyAction::NextIteration, found.parts > 1),
+            ];
+            let jumps = jumps
+                .into_iter()
+                .filter(|(_, works)| *works)
+                .map(|(action, _)| action);
             [KeyAction::Fold].into_iter().chain(jumps).collect()
         }
         Pane::Hooks if model.hook_rows().is_empty() => Vec::new(),
@@ -137,21 +210,40 @@ fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
             let row = model.hook_rows().nth(model.chosen_hook);
             let running = row.is_some_and(|row| row.running().is_some());
             let chosen = row.map(|row| row.hook());
-            let by_hand =
-                |state: &SessionState| chosen.as_ref().is_some_and(|hook| state.commands().runs_by_hand(hook));
+            let by_hand = |state: &SessionState| {
+                chosen
+                    .as_ref()
+                    .is_some_and(|hook| state.commands().runs_by_hand(hook))
+            };
             let runs = model.session.as_ref().is_some_and(by_hand);
-            let steering =
-                [(KeyAction::RunHook, runs), (KeyAction::SwitchHook, steered), (KeyAction::CancelHook, running)];
-            let steering = steering.into_iter().filter(|(_, works)| *works && steered).map(|(action, _)| action);
+            let steering = [
+                (KeyAction::RunHook, runs),
+                (KeyAction::SwitchHook, steered),
+                (KeyAction::CancelHook, running),
+            ];
+            let steering = steering
+                .into_iter()
+                .filter(|(_, works)| *works && steered)
+                .map(|(action, _)| action);
             let stats = Some(KeyAction::HookStats).filter(|_| !model.tallies.is_empty());
-            [KeyAction::Open].into_iter().chain(steering).chain(stats).collect()
+            [KeyAction::Open]
+                .into_iter()
+                .chain(steering)
+                .chain(stats)
+                .collect()
         }
         Pane::Pending => {
-            let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
+            let items = model
+                .session
+                .as_ref()
+                .map_or(&[][..], |state| state.pending.items());
             let chosen = items.get(model.chosen_item).map(|item| item.state);
-            let changes = steered && matches!(chosen, Some(ItemState::Pending | ItemState::Skipped));
+            let changes =
+                steered && matches!(chosen, Some(ItemState::Pending | ItemState::Skipped));
             let open = chosen.map(|_| KeyAction::OpenItem).into_iter();
-            let change = [KeyAction::Edit, KeyAction::Skip].into_iter().filter(|_| changes);
+            let change = [KeyAction::Edit, KeyAction::Skip]
+                .into_iter()
+                .filter(|_| changes);
             open.chain(change).chain([KeyAction::Preview]).collect()
         }
         Pane::Retries if model.attempts.is_empty() => Vec::new(),
@@ -165,9 +257,12 @@ fn on_tasks(model: &ScreenModel) -> Vec<KeyAction> {
     let steered = model.is_steered();
     let chosen = model.chosen_task();
     let open = steered && chosen.is_some_and(Task::is_open);
-    let idle = chosen.is_some_and(|task| task.open_dependencies() == 0 && task.state != TaskState::Active);
+    let idle =
+        chosen.is_some_and(|task| task.open_dependencies() == 0 && task.state != TaskState::Active);
     let waits_no_longer = idle && chosen.is_some_and(|task| task.state != TaskState::Ready);
-    let other = model.marked_task().is_some_and(|marked| chosen.is_some_and(|task| task.id != marked.id));
+    let other = model
+        .marked_task()
+        .is_some_and(|marked| chosen.is_some_and(|task| task.id != marked.id));
     let some = model.graph().is_some_and(|graph| !graph.is_empty());
     let keys = [
         (KeyAction::OpenTask, chosen.is_some()),
@@ -183,11 +278,17 @@ fn on_tasks(model: &ScreenModel) -> Vec<KeyAction> {
         (KeyAction::MarkTask, steered && chosen.is_some()),
         (KeyAction::RemoveTask, steered && chosen.is_some()),
     ];
-    keys.into_iter().filter(|(_, works)| *works).map(|(action, _)| action).collect()
+    keys.into_iter()
+        .filter(|(_, works)| *works)
+        .map(|(action, _)| action)
+        .collect()
 }
 
 fn waits_for_a_limit(model: &ScreenModel) -> bool {
-    model.session.as_ref().is_some_and(|state| state.limits.hold.is_some())
+    model
+        .session
+        .as_ref()
+        .is_some_and(|state| state.limits.hold.is_some())
 }
 
 /// The keys outside the pane.
@@ -201,12 +302,20 @@ fn anywhere(model: &ScreenModel) -> &'static [KeyAction] {
             KeyAction::StepIteration,
             KeyAction::StepError,
         ],
-        ScreenMode::Live if model.is_steered() && waits_for_a_limit(model) => {
-            &[KeyAction::RetryNow, KeyAction::SwitchAgent, KeyAction::Message, KeyAction::Pause, KeyAction::NextPane]
-        }
-        ScreenMode::Live if model.is_steered() => {
-            &[KeyAction::Message, KeyAction::Pause, KeyAction::Search, KeyAction::NextPane, KeyAction::Zoom]
-        }
+        ScreenMode::Live if model.is_steered() && waits_for_a_limit(model) => &[
+            KeyAction::RetryNow,
+            KeyAction::SwitchAgent,
+            KeyAction::Message,
+            KeyAction::Pause,
+            KeyAction::NextPane,
+        ],
+        ScreenMode::Live if model.is_steered() => &[
+            KeyAction::Message,
+            KeyAction::Pause,
+            KeyAction::Search,
+            KeyAction::NextPane,
+            KeyAction::Zoom,
+        ],
         ScreenMode::Live => &[KeyAction::NextPane, KeyAction::Search, KeyAction::Zoom],
     }
 }

@@ -13,7 +13,8 @@ use crate::tui::{
 const SMALLEST: (u16, u16) = (24, 6);
 /// Columns and rows. From this size on, all panes are visible side by side.
 const WIDE: (u16, u16) = (100, 20);
-/// Columns and rows. From this size on, a screen with tabs also has lines about the hook and the counts.
+/// Columns and rows. From this size on, a screen with tabs also has lines about the hook and the
+/// counts.
 const WITH_LINES: (u16, u16) = (60, 16);
 /// Columns. From this width on, the detail of the selected row is beside the panes.
 const WITH_DETAIL: u16 = 160;
@@ -67,7 +68,10 @@ pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
         return None;
     }
     let tabbed = !is_wide((area.width, area.height)) || model.zoomed;
-    let with_lines = tabbed && area.width >= WITH_LINES.0 && area.height >= WITH_LINES.1 && model.session.is_some();
+    let with_lines = tabbed
+        && area.width >= WITH_LINES.0
+        && area.height >= WITH_LINES.1
+        && model.session.is_some();
     let with_pipeline = model.session.as_ref().is_some_and(pipeline::is_shown);
     let with_hook = with_lines && !model.hook_rows().is_empty();
     let rows = [
@@ -79,23 +83,57 @@ pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
         Constraint::Length(u16::from(hint_line::is_shown(model, area))),
         Constraint::Length(1),
     ];
-    let [status, pipeline, body, hook_line, fact_line, hint_line, hints] = Layout::vertical(rows).areas(area);
+    let [
+        status,
+        pipeline,
+        body,
+        hook_line,
+        fact_line,
+        hint_line,
+        hints,
+    ] = Layout::vertical(rows).areas(area);
     let (panes, tabs, detail) = (Vec::new(), None, None);
-    let layout = ScreenLayout { panes, tabs, detail, status, pipeline, hook_line, fact_line, hint_line, hints };
+    let layout = ScreenLayout {
+        panes,
+        tabs,
+        detail,
+        status,
+        pipeline,
+        hook_line,
+        fact_line,
+        hint_line,
+        hints,
+    };
     if tabbed {
-        let [tabs, pane] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(body);
-        return Some(ScreenLayout { panes: vec![(model.focus, pane)], tabs: Some(tabs), ..layout });
+        let [tabs, pane] =
+            Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(body);
+        return Some(ScreenLayout {
+            panes: vec![(model.focus, pane)],
+            tabs: Some(tabs),
+            ..layout
+        });
     }
     let (rest, detail) = with_detail(body);
-    if BESIDE.into_iter().all(|pane| panes::wanted(model, pane) == 0) {
+    if BESIDE
+        .into_iter()
+        .all(|pane| panes::wanted(model, pane) == 0)
+    {
         // Nothing would be beside the stream, so it has the whole width.
-        return Some(ScreenLayout { panes: one_below_the_other(rest), detail, ..layout });
+        return Some(ScreenLayout {
+            panes: one_below_the_other(rest),
+            detail,
+            ..layout
+        });
     }
     let stream = Constraint::Percentage(model.memory.split.percent());
     let [left, right] = Layout::horizontal([stream, Constraint::Fill(1)]).areas(rest);
     let mut panes = vec![(Pane::Stream, left)];
     panes.extend(stacked(model, right));
-    Some(ScreenLayout { panes, detail, ..layout })
+    Some(ScreenLayout {
+        panes,
+        detail,
+        ..layout
+    })
 }
 
 /// The panes, and the detail beside them.
@@ -103,7 +141,8 @@ fn with_detail(body: Rect) -> (Rect, Option<Rect>) {
     if body.width < WITH_DETAIL {
         return (body, None);
     }
-    let [rest, detail] = Layout::horizontal([Constraint::Fill(1), Constraint::Percentage(DETAIL)]).areas(body);
+    let [rest, detail] =
+        Layout::horizontal([Constraint::Fill(1), Constraint::Percentage(DETAIL)]).areas(body);
     (rest, Some(detail))
 }
 
@@ -114,8 +153,8 @@ fn one_below_the_other(area: Rect) -> Vec<(Pane, Rect)> {
     [Pane::Stream].into_iter().chain(BESIDE).zip(rows).collect()
 }
 
-/// The panes on the right: those without content have one line, the others what they need. If that is too much, all
-/// give way; if it is too little, the hooks get the rest.
+/// The panes on the right: those without content have one line, the others what they need. If that
+/// is too much, all give way; if it is too little, the hooks get the rest.
 fn stacked(model: &ScreenModel, area: Rect) -> Vec<(Pane, Rect)> {
     const FRAME: usize = 2;
     const LEAST: usize = 4;
@@ -138,16 +177,39 @@ fn stacked(model: &ScreenModel, area: Rect) -> Vec<(Pane, Rect)> {
         heights[taker] += room.saturating_sub(used);
     }
     let rows = heights.map(|height| Constraint::Length(u16::try_from(height).unwrap_or(u16::MAX)));
-    BESIDE.into_iter().zip(Layout::vertical(rows).areas::<4>(area)).collect()
+    BESIDE
+        .into_iter()
+        .zip(Layout::vertical(rows).areas::<4>(area))
+        .collect()
 }
 
 /// The columns that the split divides, and the first column right of it. None if there is no split.
 fn split_columns(model: &ScreenModel) -> Option<(Rect, u16)> {
-    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+    let area = Rect {
+        x: 0,
+        y: 0,
+        width: model.size.0,
+        height: model.size.1,
+    };
     let places = places(model, area).filter(|places| places.tabs.is_none())?;
-    let column = |wanted: Pane| places.panes.iter().find(|(pane, _)| *pane == wanted).map(|(_, rect)| *rect);
-    let (left, right) = (column(Pane::Stream)?, column(Pane::Hooks).filter(|hooks| hooks.x > 0)?);
-    Some((Rect { width: left.width + right.width, ..left }, right.x))
+    let column = |wanted: Pane| {
+        places
+            .panes
+            .iter()
+            .find(|(pane, _)| *pane == wanted)
+            .map(|(_, rect)| *rect)
+    };
+    let (left, right) = (
+        column(Pane::Stream)?,
+        column(Pane::Hooks).filter(|hooks| hooks.x > 0)?,
+    );
+    Some((
+        Rect {
+            width: left.width + right.width,
+            ..left
+        },
+        right.x,
+    ))
 }
 
 /// Whether this position is on the line between the stream and the other panes.
@@ -161,5 +223,7 @@ pub fn is_split_line(model: &ScreenModel, column: u16, row: u16) -> bool {
 pub fn split_at(model: &ScreenModel, column: u16) -> Option<PaneSplit> {
     let (area, _) = split_columns(model)?;
     let left = u32::from(column.saturating_sub(area.x)) * 100;
-    Some(PaneSplit::new(u16::try_from(left.div_ceil(u32::from(area.width).max(1))).unwrap_or(0)))
+    Some(PaneSplit::new(
+        u16::try_from(left.div_ceil(u32::from(area.width).max(1))).unwrap_or(0),
+    ))
 }

@@ -1,4 +1,5 @@
-//! Two lines for screens that show one pane at a time: the hook that runs or ran last, and what is counted and next.
+//! Two lines for screens that show one pane at a time: the hook that runs or ran last, and what is
+//! counted and next.
 
 use ratatui::{
     buffer::Buffer,
@@ -25,7 +26,13 @@ use crate::{
     },
 };
 
-pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, hook: Rect, counts: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(
+    model: &ScreenModel,
+    theme: &ScreenTheme,
+    hook: Rect,
+    counts: Rect,
+    buffer: &mut Buffer,
+) {
     if hook.height > 0 {
         hook_line(model, theme, usize::from(hook.width)).render(hook, buffer);
     }
@@ -34,7 +41,8 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, hook: Rect, counts:
     }
 }
 
-/// The running hook with its last line; else the last one that did not pass, with its reason; else the last one.
+/// The running hook with its last line; else the last one that did not pass, with its reason; else
+/// the last one.
 fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'static> {
     let failed = || {
         model
@@ -44,18 +52,40 @@ fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'st
             .filter(|run| has_failed(run))
             .max_by_key(|run| (run.started, run.run))
     };
-    let Some(run) = model.runs.running().or_else(failed).or_else(|| model.runs.newest()) else {
+    let Some(run) = model
+        .runs
+        .running()
+        .or_else(failed)
+        .or_else(|| model.runs.newest())
+    else {
         return Line::styled(" No hook has run yet", theme.style(ThemeRole::Faint));
     };
     let (sign, role) = sign(run);
     let took = run.took(model.moment());
     let (said, time) = if let Some(finished) = &run.ended {
-        let why = if run.reason.is_empty() { finished.end.describe() } else { run.reason.clone() };
-        (if finished.verdict == Verdict::Pass { String::new() } else { why }, brief_span(took))
+        let why = if run.reason.is_empty() {
+            finished.end.describe()
+        } else {
+            run.reason.clone()
+        };
+        (
+            if finished.verdict == Verdict::Pass {
+                String::new()
+            } else {
+                why
+            },
+            brief_span(took),
+        )
     } else {
-        let limit = model.session.as_ref().and_then(|state| state.plan().hook(run.point, &run.hook));
+        let limit = model
+            .session
+            .as_ref()
+            .and_then(|state| state.plan().hook(run.point, &run.hook));
         let time = limit.map_or_else(|| brief_span(took), |spec| against(took, spec.timeout));
-        (plain(run.live.lines().next_back().unwrap_or_default()), time)
+        (
+            plain(run.live.lines().next_back().unwrap_or_default()),
+            time,
+        )
     };
     let head = format!(" {sign} {}: {}", run.point, run.name());
     let room = width.saturating_sub(head.width() + time.width() + 5);
@@ -70,7 +100,9 @@ fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'st
 
 /// Whether a run has ended and did not pass.
 pub fn has_failed(run: &RunEntry) -> bool {
-    run.ended.as_ref().is_some_and(|finished| finished.verdict != Verdict::Pass)
+    run.ended
+        .as_ref()
+        .is_some_and(|finished| finished.verdict != Verdict::Pass)
 }
 
 /// The sign and the role of a run.
@@ -84,30 +116,56 @@ pub fn sign(run: &RunEntry) -> (&'static str, ThemeRole) {
 }
 
 /// `retries ●●○○○ 2/5 · 2 pending: clippy, tree · tasks 3/7 · next: stop → fmt`, and the cost.
-fn fact_line(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, width: usize) -> Line<'static> {
+fn fact_line(
+    model: &ScreenModel,
+    state: &SessionState,
+    theme: &ScreenTheme,
+    width: usize,
+) -> Line<'static> {
     let limit = state.retries().retry_limit();
     let dots = facts::retries(state).map(|dots| {
         let numbers = format!("{}/{limit}", state.retry.used);
-        if dots == numbers { format!("retries {dots}") } else { format!("retries {dots} {numbers}") }
+        if dots == numbers {
+            format!("retries {dots}")
+        } else {
+            format!("retries {dots} {numbers}")
+        }
     });
-    let waiting: Vec<&str> = state.pending.waiting().map(|item| item.source.hook.as_str()).collect();
+    let waiting: Vec<&str> = state
+        .pending
+        .waiting()
+        .map(|item| item.source.hook.as_str())
+        .collect();
     let pending = match waiting.len() {
         0 => "0 pending".to_owned(),
         n => format!("{n} pending: {}", plain(&some_names(&waiting, 3))),
     };
     let tasks = facts::tasks(model).map(|tasks| format!("tasks {tasks}"));
     let next = panes::hooks::upcoming(state);
-    let cost =
-        if state.account.cost > 0.0 { format!("{} ", usage_totals::money(state.account.cost)) } else { String::new() };
+    let cost = if state.account.cost > 0.0 {
+        format!("{} ", usage_totals::money(state.account.cost))
+    } else {
+        String::new()
+    };
     let room = width.saturating_sub(cost.width() + 2);
     let errors = match (state.retry.errors, state.plan().max_consecutive_errors) {
         (0, _) => None,
         (errors, most) => Some(format!("✗ errors {errors}/{most}")),
     };
     let queued = facts::messages(state);
-    let parts = dots.into_iter().chain(errors).chain(queued).chain([pending]).chain(tasks).chain(next);
+    let parts = dots
+        .into_iter()
+        .chain(errors)
+        .chain(queued)
+        .chain([pending])
+        .chain(tasks)
+        .chain(next);
     let parts = parts.collect::<Vec<_>>();
     let text = fit(&parts.join(" · "), room);
     let gap = " ".repeat(room.saturating_sub(text.width()) + 1);
-    Line::from(facts::coloured(&format!(" {text}{gap}{cost}"), theme.style(ThemeRole::Text), theme))
+    Line::from(facts::coloured(
+        &format!(" {text}{gap}{cost}"),
+        theme.style(ThemeRole::Text),
+        theme,
+    ))
 }

@@ -55,8 +55,18 @@ fn row(state: &SessionState) -> Option<PipelineRow<'_>> {
     }
     let over = state.ending.is_some() || state.phase.outcome().is_some();
     let last = state.pipelines.last.as_deref().filter(|_| over)?;
-    let (pipeline, steps, link) = (last.pipeline, last.steps.as_slice(), last.pull_request.as_deref());
-    Some(PipelineRow { pipeline, steps, repairs: None, outcome: Some(last.outcome), link })
+    let (pipeline, steps, link) = (
+        last.pipeline,
+        last.steps.as_slice(),
+        last.pull_request.as_deref(),
+    );
+    Some(PipelineRow {
+        pipeline,
+        steps,
+        repairs: None,
+        outcome: Some(last.outcome),
+        link,
+    })
 }
 
 pub(super) fn draw(state: &SessionState, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
@@ -84,18 +94,32 @@ fn pieces(row: &PipelineRow<'_>, names: bool) -> Vec<(String, ThemeRole)> {
     let mut pieces = vec![(format!(" {} ", row.pipeline.name()), ThemeRole::Heading)];
     for step in row.steps {
         let (sign, role) = sign(step.state);
-        let counts = matches!(step.state, PipelineStepState::Running | PipelineStepState::Failed);
-        let name = if names || counts { format!(" {}", plain_line(&step.hook, NAME)) } else { String::new() };
+        let counts = matches!(
+            step.state,
+            PipelineStepState::Running | PipelineStepState::Failed
+        );
+        let name = if names || counts {
+            format!(" {}", plain_line(&step.hook, NAME))
+        } else {
+            String::new()
+        };
         pieces.push((format!(" {sign}{name}"), role));
     }
     if let Some((used, limit)) = row.repairs {
         pieces.push((format!("  ↻ repair {used}/{limit}"), ThemeRole::Warning));
     }
     pieces.extend(row.outcome.map(|outcome| {
-        let role = if outcome == PipelineOutcome::Done { ThemeRole::Good } else { ThemeRole::Warning };
+        let role = if outcome == PipelineOutcome::Done {
+            ThemeRole::Good
+        } else {
+            ThemeRole::Warning
+        };
         (format!("  {}", pipeline_result(outcome)), role)
     }));
-    pieces.extend(row.link.map(|link| (format!("  {}", plain(link)), ThemeRole::Accent)));
+    pieces.extend(
+        row.link
+            .map(|link| (format!("  {}", plain(link)), ThemeRole::Accent)),
+    );
     pieces
 }
 

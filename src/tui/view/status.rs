@@ -44,13 +44,23 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     };
     let width = usize::from(area.width);
     let chip = chip_spans(model, state, theme, width.saturating_sub(1));
-    let is_alert = chip.first().is_some_and(|label| label.content.starts_with(' '));
+    let is_alert = chip
+        .first()
+        .is_some_and(|label| label.content.starts_with(' '));
     let chip_width: usize = chip.iter().map(Span::width).sum();
     let room = width.saturating_sub(chip_width + 1);
     let figures = HeaderFigures::of(model, state);
-    let whole = plain(&format!("{} · {}", state.name, state.agent_choice().agent()));
+    let whole = plain(&format!(
+        "{} · {}",
+        state.name,
+        state.agent_choice().agent()
+    ));
     let right = figures.that_fit(room, whole.width().min(NAME));
-    let name = fitting_name(&whole, &plain(&state.name), room.saturating_sub(right.width() + 3));
+    let name = fitting_name(
+        &whole,
+        &plain(&state.name),
+        room.saturating_sub(right.width() + 3),
+    );
     let mut spans = vec![Span::raw(" ")];
     if !name.is_empty() {
         spans.push(Span::styled(name, theme.style(ThemeRole::Heading)));
@@ -60,14 +70,19 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     spans.extend(chip);
     Line::from(spans).render(area, buffer);
     let at = Rect {
-        x: area.right().saturating_sub(u16::try_from(right.width()).unwrap_or(area.width)),
-        width: u16::try_from(right.width()).unwrap_or(area.width).min(area.width),
+        x: area
+            .right()
+            .saturating_sub(u16::try_from(right.width()).unwrap_or(area.width)),
+        width: u16::try_from(right.width())
+            .unwrap_or(area.width)
+            .min(area.width),
         ..area
     };
     Line::from(facts::coloured(&right, theme.style(ThemeRole::Text), theme)).render(at, buffer);
 }
 
-/// The name with the agent, else the name alone, else the beginning of the name; nothing if too little of it fits.
+/// The name with the agent, else the name alone, else the beginning of the name; nothing if too
+/// little of it fits.
 fn fitting_name(whole: &str, name: &str, room: usize) -> String {
     match room {
         _ if whole.width() <= room => whole.to_owned(),
@@ -87,7 +102,9 @@ pub const fn role(role: ChipRole) -> ThemeRole {
     match role {
         ChipRole::Working => ThemeRole::Accent,
         ChipRole::Hook => ThemeRole::Running,
-        ChipRole::Waiting | ChipRole::Paused | ChipRole::Forced | ChipRole::Limit => ThemeRole::Warning,
+        ChipRole::Waiting | ChipRole::Paused | ChipRole::Forced | ChipRole::Limit => {
+            ThemeRole::Warning
+        }
         ChipRole::NeedsUser => ThemeRole::Alert,
         ChipRole::Complete => ThemeRole::Good,
         ChipRole::Failed => ThemeRole::Bad,
@@ -106,18 +123,32 @@ pub(super) fn spinner(model: &ScreenModel) -> Option<&'static str> {
     moves.then(|| SPINNER[frame])
 }
 
-fn chip_spans(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, room: usize) -> Vec<Span<'static>> {
+fn chip_spans(
+    model: &ScreenModel,
+    state: &SessionState,
+    theme: &ScreenTheme,
+    room: usize,
+) -> Vec<Span<'static>> {
     let chip = chip(model, state);
     let works = chip.role.is_active() && model.works();
     let moving = spinner(model).filter(|_| works);
-    let sign = moving.filter(|_| chip.role == ChipRole::Working).unwrap_or(chip.sign);
-    let label = StateChip { sign, ..chip.clone() }.label();
+    let sign = moving
+        .filter(|_| chip.role == ChipRole::Working)
+        .unwrap_or(chip.sign);
+    let label = StateChip {
+        sign,
+        ..chip.clone()
+    }
+    .label();
     let style = theme.style(role(chip.role)).add_modifier(Modifier::BOLD);
     let mut spans = if chip.role == ChipRole::NeedsUser {
         // Where there is no room for both, the reason is more important than the time.
         let full = format!(" {label} ");
         let short = format!(" {} {} ", chip.sign, chip.word);
-        vec![Span::styled(fit(if full.width() <= room { &full } else { &short }, room), style)]
+        vec![Span::styled(
+            fit(if full.width() <= room { &full } else { &short }, room),
+            style,
+        )]
     } else {
         vec![Span::styled(fit(&label, room), style)]
     };
@@ -127,7 +158,10 @@ fn chip_spans(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, ro
     }
     let left = room.saturating_sub(spans.iter().map(Span::width).sum::<usize>());
     if !chip.note.is_empty() && left > chip.note.width() + 3 {
-        spans.push(Span::styled(format!(" · {}", chip.note), theme.style(ThemeRole::Warning)));
+        spans.push(Span::styled(
+            format!(" · {}", chip.note),
+            theme.style(ThemeRole::Warning),
+        ));
     }
     spans
 }
@@ -154,27 +188,68 @@ const LAST: u8 = 8;
 impl HeaderFigures {
     fn of(model: &ScreenModel, state: &SessionState) -> Self {
         let account = &state.account;
-        let iteration = format!("iteration {}/{}", state.iterations.current, state.max_iterations());
+        let iteration = format!(
+            "iteration {}/{}",
+            state.iterations.current,
+            state.max_iterations()
+        );
         let context = state.turns.context.filter(|context| context.size > 0);
-        let nats = model.nats.as_ref().map(|link| plain(&format!("nats: {link}")));
-        let replay = if let ScreenMode::Replay(player) = &model.mode { Some(player.describe()) } else { None };
+        let nats = model
+            .nats
+            .as_ref()
+            .map(|link| plain(&format!("nats: {link}")));
+        let replay = if let ScreenMode::Replay(player) = &model.mode {
+            Some(player.describe())
+        } else {
+            None
+        };
         // Where there are tabs, they carry these counts.
         let counted = !super::has_tabs(model);
         let has_cost = account.cost > 0.0 && !super::layout::has_lines(model);
         let all = [
             (Some(iteration), 1),
-            (facts::retries(state).filter(|_| counted).map(|dots| format!("retries {dots}")), 2),
-            (counted.then(|| format!("pending {}", facts::pending(state))), 3),
+            (
+                facts::retries(state)
+                    .filter(|_| counted)
+                    .map(|dots| format!("retries {dots}")),
+                2,
+            ),
+            (
+                counted.then(|| format!("pending {}", facts::pending(state))),
+                3,
+            ),
             (facts::messages(state).filter(|_| counted), 2),
-            (facts::tasks(model).filter(|_| counted).map(|tasks| format!("tasks {tasks}")), HOW_FAR),
-            (context.map(|context| format!("context {}%", context.used.saturating_mul(100) / context.size)), LAST),
-            ((account.tokens > 0).then(|| usage_totals::short_tokens(account.tokens)), 7),
+            (
+                facts::tasks(model)
+                    .filter(|_| counted)
+                    .map(|tasks| format!("tasks {tasks}")),
+                HOW_FAR,
+            ),
+            (
+                context.map(|context| {
+                    format!(
+                        "context {}%",
+                        context.used.saturating_mul(100) / context.size
+                    )
+                }),
+                LAST,
+            ),
+            (
+                (account.tokens > 0).then(|| usage_totals::short_tokens(account.tokens)),
+                7,
+            ),
             (has_cost.then(|| usage_totals::money(account.cost)), 6),
             (nats, NATS),
             (replay, 0),
         ];
-        let all = all.into_iter().filter_map(|(text, rank)| Some((text?, rank))).collect();
-        Self { all, nats: model.nats.as_ref().map(in_few_words) }
+        let all = all
+            .into_iter()
+            .filter_map(|(text, rank)| Some((text?, rank)))
+            .collect();
+        Self {
+            all,
+            nats: model.nats.as_ref().map(in_few_words),
+        }
     }
 
     fn up_to(&self, rank: u8, words: NatsDetail) -> String {
@@ -182,16 +257,26 @@ impl HeaderFigures {
         let figures = self.all.iter().filter(|(_, own)| *own <= rank);
         let figures = figures.map(|(text, own)| few.filter(|_| *own == NATS).unwrap_or(text));
         let text = figures.collect::<Vec<_>>().join("  ");
-        if text.is_empty() { text } else { format!(" {text} ") }
+        if text.is_empty() {
+            text
+        } else {
+            format!(" {text} ")
+        }
     }
 
     /// As many figures as fit. A short NATS status is better than none.
     fn that_fit(&self, room: usize, name: usize) -> String {
-        let fits = |rank: u8, text: &String| text.width() + if rank > HOW_FAR { name } else { 0 } <= room;
-        let from =
-            |words, ranks: std::ops::RangeInclusive<u8>| ranks.rev().map(move |rank| (rank, self.up_to(rank, words)));
+        let fits =
+            |rank: u8, text: &String| text.width() + if rank > HOW_FAR { name } else { 0 } <= room;
+        let from = |words, ranks: std::ops::RangeInclusive<u8>| {
+            ranks.rev().map(move |rank| (rank, self.up_to(rank, words)))
+        };
         let texts = from(NatsDetail::All, NATS..=LAST).chain(from(NatsDetail::Few, 0..=LAST));
-        texts.into_iter().find(|(rank, text)| fits(*rank, text)).map(|(_, text)| text).unwrap_or_default()
+        texts
+            .into_iter()
+            .find(|(rank, text)| fits(*rank, text))
+            .map(|(_, text)| text)
+            .unwrap_or_default()
     }
 }
 

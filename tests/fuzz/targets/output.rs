@@ -14,41 +14,76 @@ use creel::{
 
 use super::{FOLDER, block_on, class};
 
-const FORMATS: [OutputFormat; 5] =
-    [OutputFormat::Text, OutputFormat::Claude, OutputFormat::Codex, OutputFormat::Gemini, OutputFormat::Opencode];
+const FORMATS: [OutputFormat; 5] = [
+    OutputFormat::Text,
+    OutputFormat::Claude,
+    OutputFormat::Codex,
+    OutputFormat::Gemini,
+    OutputFormat::Opencode,
+];
 
-/// Splitting the output anywhere makes no difference. Text has no escape sequences, and is not longer than the output.
+/// Splitting the output anywhere makes no difference. Text has no escape sequences, and is not
+/// longer than the output.
 pub fn run(input: &[u8]) -> String {
     // Compiling their patterns takes longer than reading an input.
-    static AGENTS: LazyLock<[(OutputFormat, CommandAgent); 5]> = LazyLock::new(|| FORMATS.map(|it| (it, agent(it))));
+    static AGENTS: LazyLock<[(OutputFormat, CommandAgent); 5]> =
+        LazyLock::new(|| FORMATS.map(|it| (it, agent(it))));
     let classes = AGENTS.each_ref().map(|(format, agent)| {
         let (whole, ended) = read(agent, &[input]);
         // A carriage return deletes the line so far, unless creel has already passed it on.
         if !input.contains(&b'\r') {
             let (one, two) = input.split_at(input.len() / 2);
             let (cut, ended_cut) = read(agent, &[one, two]);
-            assert_eq!((&whole, &ended), (&cut, &ended_cut), "{format:?}: the cut changes the meaning");
+            assert_eq!(
+                (&whole, &ended),
+                (&cut, &ended_cut),
+                "{format:?}: the cut changes the meaning"
+            );
         }
         let length: usize = whole.iter().filter_map(said).map(str::len).sum();
         // An incomplete character becomes a replacement character of three bytes.
-        assert!(length <= 3 * input.len() + 4, "{format:?}: {length} bytes are said of {}", input.len());
+        assert!(
+            length <= 3 * input.len() + 4,
+            "{format:?}: {length} bytes are said of {}",
+            input.len()
+        );
         if *format == OutputFormat::Text {
-            let clean = whole.iter().filter_map(said).all(|text| !text.contains('\u{1b}'));
+            let clean = whole
+                .iter()
+                .filter_map(said)
+                .all(|text| !text.contains('\u{1b}'));
             assert!(clean, "an escape sequence is left in the text");
         }
-        let kinds = whole.iter().take(3).map(|update| class(&format!("{update:?}"))).collect::<Vec<_>>();
+        let kinds = whole
+            .iter()
+            .take(3)
+            .map(|update| class(&format!("{update:?}")))
+            .collect::<Vec<_>>();
         format!("{} {}", class(&ended), kinds.join(" "))
     });
     classes.join(" · ")
 }
 
 fn said(update: &AgentUpdate) -> Option<&str> {
-    if let AgentUpdate::Said(text) = update { Some(text) } else { None }
+    if let AgentUpdate::Said(text) = update {
+        Some(text)
+    } else {
+        None
+    }
 }
 
 fn agent(format: OutputFormat) -> CommandAgent {
-    let known = AgentFacts { error_pattern: Some("(?i)^error: .*".into()), ..AgentFacts::default() };
-    let spec = AgentSpec::Command { command: "agent".into(), continue_command: None, format, tty: false, known };
+    let known = AgentFacts {
+        error_pattern: Some("(?i)^error: .*".into()),
+        ..AgentFacts::default()
+    };
+    let spec = AgentSpec::Command {
+        command: "agent".into(),
+        continue_command: None,
+        format,
+        tty: false,
+        known,
+    };
     let place = AgentWorkspace {
         cwd: FOLDER.path().into(),
         session: "s".into(),

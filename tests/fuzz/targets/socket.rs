@@ -9,8 +9,13 @@ pub fn run(input: &[u8]) -> String {
     match read(input) {
         Ok((caller, request)) => {
             let line = ask(caller.by, &request);
-            let (caller_again, again) = read(line.trim_end().as_bytes()).expect("what is written is read");
-            assert_eq!((caller_again.by, &again), (caller.by, &request), "a request changes when it is written again");
+            let (caller_again, again) =
+                read(line.trim_end().as_bytes()).expect("what is written is read");
+            assert_eq!(
+                (caller_again.by, &again),
+                (caller.by, &request),
+                "a request changes when it is written again"
+            );
             assert_eq!(line.matches('\n').count(), 1, "a request is one line");
             match request {
                 SessionRequest::Command(command) => class(&format!("{command:?}")),

@@ -48,11 +48,13 @@ const PARTS: [&str; 32] = [
 /// The reference value that other values are compared with.
 const PLAIN: &str = "CREELVALUE";
 
-/// Expansion changes only placeholders. No value changes the words of the command: with another value, the shell prints
-/// the same output with that value in its place.
+/// Expansion changes only placeholders. No value changes the words of the command: with another
+/// value, the shell prints the same output with that value in its place.
 pub fn run(input: &[u8]) -> String {
     let text = String::from_utf8_lossy(input);
-    let (command, value) = text.split_once('\0').unwrap_or((&text, "$(printf x) ' \" \\ * ~ {{session}}"));
+    let (command, value) = text
+        .split_once('\0')
+        .unwrap_or((&text, "$(printf x) ' \" \\ * ~ {{session}}"));
     let outcome = match expand(command) {
         Ok(expanded) => {
             only_placeholders_change(command, &expanded);
@@ -74,17 +76,27 @@ pub fn run(input: &[u8]) -> String {
     outcome
 }
 
-/// The text between placeholders is unchanged, and each placeholder became a reference to its variable.
+/// The text between placeholders is unchanged, and each placeholder became a reference to its
+/// variable.
 fn only_placeholders_change(command: &str, expanded: &str) {
     let (mut rest, mut from) = (expanded, 0);
     for placeholder in placeholders(command) {
         let before = &command[from..placeholder.range.start];
-        rest = rest.strip_prefix(before).unwrap_or_else(|| panic!("{command:?} became {expanded:?}"));
+        rest = rest
+            .strip_prefix(before)
+            .unwrap_or_else(|| panic!("{command:?} became {expanded:?}"));
         let reference = format!("${{{}-}}", variable(&placeholder.name));
         let written = &command[placeholder.range.clone()];
         // Placeholders in comments stay.
-        let forms = [format!("'\"{reference}\"'"), format!("\"{reference}\""), reference, written.to_owned()];
-        let form = forms.iter().find_map(|form| rest.strip_prefix(form.as_str()));
+        let forms = [
+            format!("'\"{reference}\"'"),
+            format!("\"{reference}\""),
+            reference,
+            written.to_owned(),
+        ];
+        let form = forms
+            .iter()
+            .find_map(|form| rest.strip_prefix(form.as_str()));
         rest = form.unwrap_or_else(|| panic!("{command:?} became {expanded:?}"));
         from = placeholder.range.end;
     }
@@ -92,11 +104,19 @@ fn only_placeholders_change(command: &str, expanded: &str) {
 }
 
 fn keeps_its_words(input: &[u8], value: &str) {
-    let parts: String = input.iter().take(12).map(|byte| PARTS[usize::from(*byte) % PARTS.len()]).collect();
+    let parts: String = input
+        .iter()
+        .take(12)
+        .map(|byte| PARTS[usize::from(*byte) % PARTS.len()])
+        .collect();
     let command = format!("printf '<%s>' {parts}");
-    let Ok(expanded) = expand(&command) else { return };
+    let Ok(expanded) = expand(&command) else {
+        return;
+    };
     let value: String = value.chars().filter(|c| *c != '\0').take(200).collect();
-    let Some(plain) = printed(&expanded, PLAIN) else { return };
+    let Some(plain) = printed(&expanded, PLAIN) else {
+        return;
+    };
     let with_value = printed(&expanded, &value);
     let expected = String::from_utf8_lossy(&plain).replace(PLAIN, &value);
     // `$(…)` removes line breaks at the end.
@@ -104,7 +124,11 @@ fn keeps_its_words(input: &[u8], value: &str) {
         return;
     }
     let with_value = with_value.map(|printed| String::from_utf8_lossy(&printed).into_owned());
-    assert_eq!(with_value, Some(expected), "{value:?} changes the words of {command:?}");
+    assert_eq!(
+        with_value,
+        Some(expected),
+        "{value:?} changes the words of {command:?}"
+    );
 }
 
 /// What a shell without any programs prints, if it succeeds.

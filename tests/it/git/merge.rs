@@ -13,13 +13,17 @@ fn with_pull_request(more: &serde_json::Value, checks: &str) -> Repo {
     let repo = Repo::with_gh();
     let head = repo.commit("b.txt", "b\n", "add b");
     repo.git(&["push", "--quiet", "origin", "work"]);
-    let mut pull = serde_json::json!({ "number": 7, "url": URL, "state": "OPEN", "headRefOid": head });
+    let mut pull =
+        serde_json::json!({ "number": 7, "url": URL, "state": "OPEN", "headRefOid": head });
     let more = more.as_object().expect("an object").clone();
     pull.as_object_mut().expect("an object").extend(more);
     fs::write(repo.at("gh/list.json"), format!("[{pull}]")).expect("a list");
     repo.gh_answers("pr-list", "cat \"$calls/list.json\"");
     repo.gh_answers("pr-checks", checks);
-    repo.gh_answers("repo-view", r#"echo '{"viewerDefaultMergeMethod":"SQUASH"}'"#);
+    repo.gh_answers(
+        "repo-view",
+        r#"echo '{"viewerDefaultMergeMethod":"SQUASH"}'"#,
+    );
     pull["state"] = "MERGED".into();
     pull["mergeCommit"] = serde_json::json!({ "oid": "1234567890abcdef" });
     fs::write(repo.at("gh/merged.json"), pull.to_string()).expect("a pull request");
@@ -33,7 +37,8 @@ fn nothing_merged(repo: &Repo) {
     assert_eq!(repo.on_remote("main"), Some(repo.here("main")));
 }
 
-const GREEN: &str = r#"echo '[{"name":"build","bucket":"pass"},{"name":"docs","bucket":"skipping"}]'"#;
+const GREEN: &str =
+    r#"echo '[{"name":"build","bucket":"pass"},{"name":"docs","bucket":"skipping"}]'"#;
 
 #[tokio::test]
 async fn a_pull_request_whose_checks_passed_is_merged() {
@@ -45,7 +50,10 @@ async fn a_pull_request_whose_checks_passed_is_merged() {
     assert_eq!(outcome.merged.as_deref(), Some("1234567890abcdef"));
     assert_eq!(outcome.pull_request.as_deref(), Some(URL));
     let commit = format!("--match-head-commit={}", repo.here("work"));
-    assert_eq!(repo.gh_called(["pr", "merge"]), [["pr", "merge", "7", "--squash", &commit]]);
+    assert_eq!(
+        repo.gh_called(["pr", "merge"]),
+        [["pr", "merge", "7", "--squash", &commit]]
+    );
     repo.is_as(&before);
 }
 
@@ -57,15 +65,31 @@ async fn nothing_is_merged_past_a_check() {
             "these checks failed: `unit`",
             true,
         ),
-        (r#"echo '[{"name":"unit","bucket":"cancel"}]'; exit 1"#, "these checks failed: `unit`", true),
+        (
+            r#"echo '[{"name":"unit","bucket":"cancel"}]'; exit 1"#,
+            "these checks failed: `unit`",
+            true,
+        ),
         (
             r#"echo '[{"name":"unit","bucket":"pass"},{"name":"e2e","bucket":"pending"}]'; exit 8"#,
             "have not ended: `e2e`",
             false,
         ),
-        (r#"echo '[{"name":"unit","bucket":"something new"}]'"#, "have not ended: `unit`", false),
-        ("echo 'the server is on fire' >&2; exit 1", "the server is on fire", false),
-        ("echo 'unknown flag: --json' >&2; exit 1", "update it", false),
+        (
+            r#"echo '[{"name":"unit","bucket":"something new"}]'"#,
+            "have not ended: `unit`",
+            false,
+        ),
+        (
+            "echo 'the server is on fire' >&2; exit 1",
+            "the server is on fire",
+            false,
+        ),
+        (
+            "echo 'unknown flag: --json' >&2; exit 1",
+            "update it",
+            false,
+        ),
         ("exit 0", "`gh pr checks` failed", false),
     ];
     for (checks, expected, repairable) in cases {
@@ -90,12 +114,27 @@ async fn a_repository_without_checks_can_be_merged() {
 #[tokio::test]
 async fn reviews_of_the_pull_request_are_respected() {
     let cases = [
-        (serde_json::json!({ "state": "CLOSED" }), "was closed without merging"),
+        (
+            serde_json::json!({ "state": "CLOSED" }),
+            "was closed without merging",
+        ),
         (serde_json::json!({ "isDraft": true }), "is a draft"),
-        (serde_json::json!({ "reviewDecision": "CHANGES_REQUESTED" }), "requests changes"),
-        (serde_json::json!({ "mergeable": "CONFLICTING" }), "conflicts with `origin/main`"),
-        (serde_json::json!({ "headRefOid": "feedbeef" }), "submit again"),
-        (serde_json::json!({ "baseRefName": "next" }), "goes to `next` and the work to `main`"),
+        (
+            serde_json::json!({ "reviewDecision": "CHANGES_REQUESTED" }),
+            "requests changes",
+        ),
+        (
+            serde_json::json!({ "mergeable": "CONFLICTING" }),
+            "conflicts with `origin/main`",
+        ),
+        (
+            serde_json::json!({ "headRefOid": "feedbeef" }),
+            "submit again",
+        ),
+        (
+            serde_json::json!({ "baseRefName": "next" }),
+            "goes to `next` and the work to `main`",
+        ),
     ];
     for (pull, expected) in cases {
         let repo = with_pull_request(&pull, GREEN);
@@ -108,16 +147,24 @@ async fn reviews_of_the_pull_request_are_respected() {
 /// A pull request at the remote's commit, with one local commit that the remote does not have.
 fn with_repair(more: &serde_json::Value, checks: &str) -> (Repo, String) {
     let repo = with_pull_request(more, checks);
-    let list = fs::read_to_string(repo.at("gh/list.json")).expect("a list").replace(&repo.here("work"), "HEAD_OID");
+    let list = fs::read_to_string(repo.at("gh/list.json"))
+        .expect("a list")
+        .replace(&repo.here("work"), "HEAD_OID");
     fs::write(repo.at("gh/list.json"), list).expect("a list");
     let head = "$(git --git-dir=\"$calls/../remote.git\" rev-parse refs/heads/work)";
-    repo.gh_answers("pr-list", &format!("sed \"s/HEAD_OID/{head}/\" \"$calls/list.json\""));
+    repo.gh_answers(
+        "pr-list",
+        &format!("sed \"s/HEAD_OID/{head}/\" \"$calls/list.json\""),
+    );
     let repaired = repo.commit("c.txt", "c\n", "repair");
     (repo, repaired)
 }
 
 fn after_a_repair() -> SubmissionFacts {
-    SubmissionFacts { repaired: true, ..SubmissionFacts::default() }
+    SubmissionFacts {
+        repaired: true,
+        ..SubmissionFacts::default()
+    }
 }
 
 #[tokio::test]
@@ -127,8 +174,15 @@ async fn a_repair_is_pushed_to_the_pull_request_before_it_is_merged() {
     let result = repo.run_with("merge_pr", after_a_repair()).await;
     assert_eq!(success(&result).message, format!("merged {URL}"));
     assert_eq!(repo.on_remote("work"), Some(repaired.clone()));
-    assert_eq!(repo.gh_called(["pr", "checks"]).len(), 5, "until they have passed on the repair, and once to be sure");
-    assert_eq!(repo.gh_called(["pr", "merge"])[0][4], format!("--match-head-commit={repaired}"));
+    assert_eq!(
+        repo.gh_called(["pr", "checks"]).len(),
+        5,
+        "until they have passed on the repair, and once to be sure"
+    );
+    assert_eq!(
+        repo.gh_called(["pr", "merge"])[0][4],
+        format!("--match-head-commit={repaired}")
+    );
 }
 
 #[tokio::test]
@@ -137,7 +191,10 @@ async fn a_repair_is_not_merged_past_a_check_that_fails_on_it() {
     let (repo, repaired) = with_repair(&serde_json::json!({}), red);
     let result = repo.run_with("merge_pr", after_a_repair()).await;
     let (message, remediation) = failure(&result);
-    assert!(message.contains("these checks failed: `unit`") && remediation.is_some(), "{result:?}");
+    assert!(
+        message.contains("these checks failed: `unit`") && remediation.is_some(),
+        "{result:?}"
+    );
     assert_eq!(repo.on_remote("work"), Some(repaired));
     nothing_merged(&repo);
 }
@@ -146,12 +203,20 @@ async fn a_repair_is_not_merged_past_a_check_that_fails_on_it() {
 async fn a_repair_without_a_review_on_the_forge_is_pushed_and_not_merged() {
     let (repo, repaired) = with_repair(&serde_json::json!({ "reviewDecision": "APPROVED" }), GREEN);
     let result = repo.run_with("merge_pr", after_a_repair()).await;
-    assert!(failure(&result).0.contains("its reviewers have not seen the repair"), "{result:?}");
+    assert!(
+        failure(&result)
+            .0
+            .contains("its reviewers have not seen the repair"),
+        "{result:?}"
+    );
     assert_eq!(repo.on_remote("work"), Some(repaired.clone()));
     nothing_merged(&repo);
     // A review by a gatekeeper is enough.
     let (repo, repaired) = with_repair(&serde_json::json!({ "reviewDecision": "APPROVED" }), GREEN);
-    let reviewed = SubmissionFacts { reviewed: Some(repaired), ..after_a_repair() };
+    let reviewed = SubmissionFacts {
+        reviewed: Some(repaired),
+        ..after_a_repair()
+    };
     success(&repo.run_with("merge_pr", reviewed).await);
 }
 
@@ -160,7 +225,12 @@ async fn unreviewed_and_unrequested_commits_are_not_pushed() {
     let (repo, _) = with_repair(&serde_json::json!({}), GREEN);
     let before = repo.on_remote("work");
     let result = repo.run("merge_pr").await;
-    assert!(failure(&result).0.contains("submit again with `creel submit`"), "{result:?}");
+    assert!(
+        failure(&result)
+            .0
+            .contains("submit again with `creel submit`"),
+        "{result:?}"
+    );
     assert_eq!(repo.on_remote("work"), before);
     nothing_merged(&repo);
 }
@@ -168,7 +238,10 @@ async fn unreviewed_and_unrequested_commits_are_not_pushed() {
 #[tokio::test]
 async fn a_merged_pull_request_is_not_merged_again() {
     let repo = with_pull_request(&serde_json::json!({ "state": "MERGED" }), GREEN);
-    assert_eq!(skipped(&repo.run("merge_pr").await), format!("{URL} is already merged"));
+    assert_eq!(
+        skipped(&repo.run("merge_pr").await),
+        format!("{URL} is already merged")
+    );
     nothing_merged(&repo);
 }
 
@@ -177,7 +250,11 @@ async fn a_merge_that_waits_in_a_queue_is_not_called_merged() {
     let repo = with_pull_request(&serde_json::json!({}), GREEN);
     let open = format!(r#"{{"number":7,"url":"{URL}","state":"OPEN"}}"#);
     repo.gh_answers("pr-view", &format!("echo '{open}'"));
-    assert!(failure(&repo.run("merge_pr").await).0.contains("is not merged yet"));
+    assert!(
+        failure(&repo.run("merge_pr").await)
+            .0
+            .contains("is not merged yet")
+    );
 }
 
 #[tokio::test]
@@ -186,7 +263,10 @@ async fn a_gh_that_fails_merges_nothing() {
     repo.gh_answers("pr-merge", "echo 'protected branch' >&2; exit 1");
     let before = repo.before();
     let result = repo.run("merge_pr").await;
-    assert!(failure(&result).0.contains("protected branch"), "{result:?}");
+    assert!(
+        failure(&result).0.contains("protected branch"),
+        "{result:?}"
+    );
     assert_eq!(repo.on_remote("main"), Some(repo.here("main")));
     repo.is_as(&before);
 }
@@ -195,9 +275,15 @@ async fn a_gh_that_fails_merges_nothing() {
 async fn another_forge_is_not_merged_past_its_checks() {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "add b");
-    let submission = SubmissionFacts { pr_command: Some("forge new".into()), ..SubmissionFacts::default() };
+    let submission = SubmissionFacts {
+        pr_command: Some("forge new".into()),
+        ..SubmissionFacts::default()
+    };
     let result = repo.run_with("merge_pr", submission).await;
-    assert!(failure(&result).0.contains("cannot see the checks"), "{result:?}");
+    assert!(
+        failure(&result).0.contains("cannot see the checks"),
+        "{result:?}"
+    );
     nothing_merged(&repo);
 }
 
@@ -208,7 +294,12 @@ async fn without_gh_a_remote_on_github_is_not_pushed_to() {
     repo.commit("b.txt", "b\n", "add b");
     repo.git(&["remote", "set-url", "origin", "git@github.com:a/b.git"]);
     let result = repo.run("merge_pr").await;
-    assert!(failure(&result).0.contains("which shows its checks, is not on PATH: install it"), "{result:?}");
+    assert!(
+        failure(&result)
+            .0
+            .contains("which shows its checks, is not on PATH: install it"),
+        "{result:?}"
+    );
 }
 
 #[tokio::test]
@@ -218,30 +309,53 @@ async fn a_remote_on_another_forge_is_not_pushed_to() {
     repo.commit("b.txt", "b\n", "add b");
     repo.git(&["remote", "set-url", "origin", "git@gitlab.com:a/b.git"]);
     let result = repo.run("merge_pr").await;
-    assert!(failure(&result).0.contains("a forge (gitlab)"), "{result:?}");
+    assert!(
+        failure(&result).0.contains("a forge (gitlab)"),
+        "{result:?}"
+    );
     assert!(failure(&result).0.contains("submit first"), "{result:?}");
 }
 
 #[tokio::test]
 async fn a_gh_that_only_knows_another_host_does_not_hide_checks() {
     let repo = Repo::with_gh();
-    let strange = "none of the git remotes configured for this repository point to a known GitHub host";
+    let strange =
+        "none of the git remotes configured for this repository point to a known GitHub host";
     repo.gh_answers("pr-list", &format!("echo '{strange}' >&2; exit 1"));
     repo.commit("b.txt", "b\n", "add b");
-    repo.git(&["remote", "set-url", "origin", "https://github.corp.example/a/b.git"]);
+    repo.git(&[
+        "remote",
+        "set-url",
+        "origin",
+        "https://github.corp.example/a/b.git",
+    ]);
     let result = repo.run("merge_pr").await;
-    assert!(failure(&result).0.contains("`gh` does not know that host"), "{result:?}");
+    assert!(
+        failure(&result).0.contains("`gh` does not know that host"),
+        "{result:?}"
+    );
     nothing_merged(&repo);
 }
 
 #[tokio::test]
 async fn a_merged_pull_request_to_another_branch_is_ignored() {
-    let repo = with_pull_request(&serde_json::json!({ "state": "MERGED", "baseRefName": "next" }), GREEN);
+    let repo = with_pull_request(
+        &serde_json::json!({ "state": "MERGED", "baseRefName": "next" }),
+        GREEN,
+    );
     let result = repo.run("merge_pr").await;
-    assert!(failure(&result).0.contains("submit first with `creel submit`"), "{result:?}");
+    assert!(
+        failure(&result)
+            .0
+            .contains("submit first with `creel submit`"),
+        "{result:?}"
+    );
     nothing_merged(&repo);
     let repo = with_pull_request(&serde_json::json!({ "baseRefName": "main" }), GREEN);
-    assert_eq!(success(&repo.run("merge_pr").await).message, format!("merged {URL}"));
+    assert_eq!(
+        success(&repo.run("merge_pr").await).message,
+        format!("merged {URL}")
+    );
 }
 
 #[tokio::test]
@@ -252,15 +366,31 @@ async fn without_a_forge_the_work_is_merged_and_pushed() {
     let theirs = repo.elsewhere("main", "c.txt", "c\n");
     fs::write(repo.work.join("notes.txt"), "mine, untracked\n").expect("a file");
     let (before, local) = (repo.before(), repo.here("main"));
-    let submission = SubmissionFacts { title: "Add b $(touch pwned)".into(), ..SubmissionFacts::default() };
+    let submission = SubmissionFacts {
+        title: "Add b $(touch pwned)".into(),
+        ..SubmissionFacts::default()
+    };
     let result = repo.run_with("merge_pr", submission).await;
     let merged = success(&result).merged.clone().expect("a commit");
     assert_eq!(repo.on_remote("main"), Some(merged.clone()));
-    assert_eq!(repo.git(&["log", "-1", "--format=%P", &merged]), format!("{theirs} {head}"));
+    assert_eq!(
+        repo.git(&["log", "-1", "--format=%P", &merged]),
+        format!("{theirs} {head}")
+    );
     let message = repo.git(&["log", "-1", "--format=%B", &merged]);
-    assert_eq!(message, "Merge branch 'work' into main\n\nAdd b $(touch pwned)");
-    assert_eq!(repo.git(&["ls-tree", "--name-only", &merged]), "a.txt\nb.txt\nc.txt");
-    assert_eq!(repo.here("main"), local, "what is here is a person's affair");
+    assert_eq!(
+        message,
+        "Merge branch 'work' into main\n\nAdd b $(touch pwned)"
+    );
+    assert_eq!(
+        repo.git(&["ls-tree", "--name-only", &merged]),
+        "a.txt\nb.txt\nc.txt"
+    );
+    assert_eq!(
+        repo.here("main"),
+        local,
+        "what is here is a person's affair"
+    );
     repo.is_as(&before);
     assert_eq!(repo.git(&["status", "--porcelain"]), "?? notes.txt");
     assert!(skipped(&repo.run("merge_pr").await).starts_with("nothing to merge"));
@@ -318,9 +448,9 @@ async fn a_conflict_merges_nothing() {
     let result = repo.run("merge_pr").await;
     let (message, remediation) = failure(&result);
     assert_eq!(message, "`work` conflicts with `origin/main` in `a.txt`");
-    assert!(
-        remediation.is_some_and(|prompt| prompt.contains("- `a.txt`\n") && prompt.contains("git rebase origin/main"))
-    );
+    assert!(remediation.is_some_and(
+        |prompt| prompt.contains("- `a.txt`\n") && prompt.contains("git rebase origin/main")
+    ));
     assert_eq!(repo.on_remote("main"), Some(theirs));
     repo.is_as(&before);
     repo.is_clean();
@@ -334,7 +464,12 @@ async fn a_push_that_is_refused_merges_nothing() {
     hook_of(&repo.remote(), "update", "#!/bin/sh\nexit 1\n");
     let before = repo.before();
     let result = repo.run("merge_pr").await;
-    assert!(failure(&result).0.starts_with("creel could not push the merge to `origin`"), "{result:?}");
+    assert!(
+        failure(&result)
+            .0
+            .starts_with("creel could not push the merge to `origin`"),
+        "{result:?}"
+    );
     nothing_merged(&repo);
     repo.is_as(&before);
 }
@@ -346,7 +481,10 @@ async fn uncommitted_changes_prevent_the_merge() {
     repo.commit("b.txt", "b\n", "add b");
     fs::write(repo.work.join("b.txt"), "half done\n").expect("a file");
     let result = repo.run("merge_pr").await;
-    assert!(failure(&result).0.contains("so it is not merged"), "{result:?}");
+    assert!(
+        failure(&result).0.contains("so it is not merged"),
+        "{result:?}"
+    );
     nothing_merged(&repo);
 }
 
@@ -358,7 +496,10 @@ async fn without_a_remote_the_local_base_branch_moves() {
     let result = repo.run("merge_pr").await;
     let merged = success(&result).merged.clone().expect("a commit");
     assert_eq!(repo.here("main"), merged);
-    assert_eq!(repo.git(&["log", "-1", "--format=%P", "main"]), format!("{old} {head}"));
+    assert_eq!(
+        repo.git(&["log", "-1", "--format=%P", "main"]),
+        format!("{old} {head}")
+    );
     repo.is_as(&before);
     repo.is_clean();
 }
@@ -368,12 +509,24 @@ async fn a_checkout_of_the_base_branch_is_updated_only_if_it_has_no_changes() {
     let repo = Repo::without_remote();
     repo.commit("b.txt", "b\n", "add b");
     let other = repo.at("other");
-    repo.git(&["worktree", "add", "--quiet", &other.to_string_lossy(), "main"]);
+    repo.git(&[
+        "worktree",
+        "add",
+        "--quiet",
+        &other.to_string_lossy(),
+        "main",
+    ]);
     fs::write(other.join("a.txt"), "half done\n").expect("a file");
     let old = repo.here("main");
     let result = repo.run("merge_pr").await;
-    assert!(failure(&result).0.contains("has uncommitted changes"), "{result:?}");
-    assert_eq!(fs::read_to_string(other.join("a.txt")).expect("the file"), "half done\n");
+    assert!(
+        failure(&result).0.contains("has uncommitted changes"),
+        "{result:?}"
+    );
+    assert_eq!(
+        fs::read_to_string(other.join("a.txt")).expect("the file"),
+        "half done\n"
+    );
     assert_eq!(repo.here("main"), old);
     repo.git_in(&other, &["checkout", "--quiet", "--", "a.txt"]);
     let merged = success(&repo.run("merge_pr").await).merged.clone();

@@ -22,9 +22,16 @@ async fn a_branch_that_is_behind_is_rebased() {
     let before = repo.before();
     let result = repo.run("rebase_on_main").await;
     let message = &success(&result).message;
-    assert!(message.starts_with("rebased 1 commit of `work` onto `origin/main`"), "{message}");
+    assert!(
+        message.starts_with("rebased 1 commit of `work` onto `origin/main`"),
+        "{message}"
+    );
     assert_eq!(repo.git(&["rev-parse", "HEAD~1"]), newest);
-    assert!(result.stdout.contains("$ git fetch --no-tags -- origin "), "{}", result.stdout);
+    assert!(
+        result.stdout.contains("$ git fetch --no-tags -- origin "),
+        "{}",
+        result.stdout
+    );
     assert!(!result.stderr.contains("hint:"), "{}", result.stderr);
     assert!(result.file.is_some());
     repo.lost_nothing_since(&before);
@@ -37,7 +44,10 @@ async fn an_up_to_date_branch_is_left_alone() {
     repo.commit("b.txt", "b\n", "more");
     let before = repo.before();
     let result = repo.run("rebase_on_main").await;
-    assert!(skipped(&result).starts_with("`work` is up to date with `origin/main`"), "{result:?}");
+    assert!(
+        skipped(&result).starts_with("`work` is up to date with `origin/main`"),
+        "{result:?}"
+    );
     repo.is_as(&before);
 }
 
@@ -46,7 +56,10 @@ async fn a_branch_without_commits_is_left_alone() {
     let repo = Repo::new();
     repo.elsewhere("main", "c.txt", "c\n");
     let before = repo.before();
-    assert_eq!(skipped(&repo.run("rebase_on_main").await), "`work` has no commits that `origin/main` does not have");
+    assert_eq!(
+        skipped(&repo.run("rebase_on_main").await),
+        "`work` has no commits that `origin/main` does not have"
+    );
     repo.is_as(&before);
 }
 
@@ -56,7 +69,10 @@ async fn a_conflict_is_undone_and_the_agent_gets_instructions() {
     let before = repo.before();
     let result = repo.run("rebase_on_main").await;
     let (message, remediation) = failure(&result);
-    assert!(message.starts_with("`work` conflicts with `origin/main` in `a.txt`; the branch is at "), "{message}");
+    assert!(
+        message.starts_with("`work` conflicts with `origin/main` in `a.txt`; the branch is at "),
+        "{message}"
+    );
     expect![[r#"
         creel could not rebase the branch `work` onto `origin/main`. These files have conflicts:
         - `a.txt`
@@ -99,7 +115,10 @@ async fn hostile_names_are_data() {
     let result = repo.run("rebase_on_main").await;
     let (message, remediation) = failure(&result);
     let remediation = remediation.expect("a prompt");
-    assert!(remediation.contains("\n- `-rf 'x'\\n\\u{1b}[2J.txt`\n"), "{remediation}");
+    assert!(
+        remediation.contains("\n- `-rf 'x'\\n\\u{1b}[2J.txt`\n"),
+        "{remediation}"
+    );
     assert!(!message.contains('\u{1b}') && !remediation.contains('\u{1b}'));
     assert!(!repo.work.join("pwned").exists());
     repo.is_as(&before);
@@ -114,9 +133,19 @@ async fn uncommitted_changes_are_never_rebased() {
     let before = repo.before();
     let result = repo.run("rebase_on_main").await;
     let (message, remediation) = failure(&result);
-    assert_eq!(message, "1 file has uncommitted changes (`a.txt`), so it is not rebased: commit or stash them");
-    assert!(remediation.is_some_and(|prompt| prompt.contains("- `a.txt`\n") && prompt.contains("git stash push")));
-    assert_eq!(std::fs::read_to_string(repo.work.join("a.txt")).expect("the file"), "half done\n");
+    assert_eq!(
+        message,
+        "1 file has uncommitted changes (`a.txt`), so it is not rebased: commit or stash them"
+    );
+    assert!(
+        remediation.is_some_and(
+            |prompt| prompt.contains("- `a.txt`\n") && prompt.contains("git stash push")
+        )
+    );
+    assert_eq!(
+        std::fs::read_to_string(repo.work.join("a.txt")).expect("the file"),
+        "half done\n"
+    );
     repo.is_as(&before);
 }
 
@@ -130,7 +159,10 @@ async fn a_rebase_or_merge_of_the_user_is_not_touched() {
         for hook in ["rebase_on_main", "create_pr", "merge_pr"] {
             let result = repo.run(hook).await;
             let (message, remediation) = failure(&result);
-            assert!(message.contains("is in progress in") && message.contains("creel did not start it"), "{message}");
+            assert!(
+                message.contains("is in progress in") && message.contains("creel did not start it"),
+                "{message}"
+            );
             assert_eq!(remediation, None, "it is a person's affair");
         }
         assert_eq!(repo.git(&["status"]), status);
@@ -147,7 +179,10 @@ async fn the_base_branch_itself_is_refused() {
     for hook in ["rebase_on_main", "create_pr", "merge_pr"] {
         let result = repo.run(hook).await;
         let (message, remediation) = failure(&result);
-        assert!(message.contains("create a branch for it with `git switch -c creel/s`"), "{message}");
+        assert!(
+            message.contains("create a branch for it with `git switch -c creel/s`"),
+            "{message}"
+        );
         assert!(remediation.is_some_and(|prompt| prompt.contains("git switch -c creel/s")));
     }
     repo.is_as(&before);
@@ -183,7 +218,10 @@ async fn a_remote_that_is_gone_changes_nothing() {
     for hook in ["rebase_on_main", "create_pr"] {
         let result = repo.run(hook).await;
         let (message, remediation) = failure(&result);
-        assert!(message.starts_with("creel could not fetch `main` from `origin`"), "{message}");
+        assert!(
+            message.starts_with("creel could not fetch `main` from `origin`"),
+            "{message}"
+        );
         assert_eq!(remediation, None);
     }
     repo.is_as(&before);
@@ -194,7 +232,11 @@ async fn a_refusal_by_a_hook_of_the_repository_is_respected() {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "more");
     repo.elsewhere("main", "c.txt", "c\n");
-    hook_of(&repo.work.join(".git"), "pre-rebase", "#!/bin/sh\necho not on fridays >&2\nexit 1\n");
+    hook_of(
+        &repo.work.join(".git"),
+        "pre-rebase",
+        "#!/bin/sh\necho not on fridays >&2\nexit 1\n",
+    );
     let before = repo.before();
     let result = repo.run("rebase_on_main").await;
     assert!(failure(&result).0.contains("not on fridays"), "{result:?}");
@@ -203,22 +245,45 @@ async fn a_refusal_by_a_hook_of_the_repository_is_respected() {
 
 #[tokio::test]
 async fn the_base_branch_is_configured_or_found() {
-    let with_base = |base: &str| SubmissionFacts { base_branch: Some(base.into()), ..SubmissionFacts::default() };
+    let with_base = |base: &str| SubmissionFacts {
+        base_branch: Some(base.into()),
+        ..SubmissionFacts::default()
+    };
     let repo = Repo::new();
     repo.git(&["push", "--quiet", "origin", "main:refs/heads/develop"]);
     repo.commit("b.txt", "b\n", "more");
     let newest = repo.elsewhere("develop", "d.txt", "d\n");
     let missing = repo.run_with("rebase_on_main", with_base("release")).await;
-    assert!(failure(&missing).0.starts_with("`origin` has no branch `release`"), "{missing:?}");
+    assert!(
+        failure(&missing)
+            .0
+            .starts_with("`origin` has no branch `release`"),
+        "{missing:?}"
+    );
     for wrong in ["--upload-pack=touch pwned", "a..b"] {
         let result = repo.run_with("rebase_on_main", with_base(wrong)).await;
-        assert!(failure(&result).0.contains("which is not a valid branch name"), "{result:?}");
+        assert!(
+            failure(&result)
+                .0
+                .contains("which is not a valid branch name"),
+            "{result:?}"
+        );
     }
-    success(&repo.run_with("rebase_on_main", with_base("origin/develop")).await);
+    success(
+        &repo
+            .run_with("rebase_on_main", with_base("origin/develop"))
+            .await,
+    );
     assert_eq!(repo.git(&["rev-parse", "HEAD~1"]), newest);
-    repo.git_in(&repo.remote(), &["symbolic-ref", "HEAD", "refs/heads/develop"]);
+    repo.git_in(
+        &repo.remote(),
+        &["symbolic-ref", "HEAD", "refs/heads/develop"],
+    );
     let found = repo.run("rebase_on_main").await;
-    assert!(skipped(&found).contains("up to date with `origin/develop`"), "{found:?}");
+    assert!(
+        skipped(&found).contains("up to date with `origin/develop`"),
+        "{found:?}"
+    );
 }
 
 #[tokio::test]
@@ -226,8 +291,16 @@ async fn the_remote_determines_the_base_branch_whatever_was_known_locally() {
     for base in ["develop", "trunk"] {
         let repo = Repo::new();
         repo.git(&["remote", "set-head", "origin", "main"]);
-        repo.git(&["push", "--quiet", "origin", &format!("main:refs/heads/{base}")]);
-        repo.git_in(&repo.remote(), &["symbolic-ref", "HEAD", &format!("refs/heads/{base}")]);
+        repo.git(&[
+            "push",
+            "--quiet",
+            "origin",
+            &format!("main:refs/heads/{base}"),
+        ]);
+        repo.git_in(
+            &repo.remote(),
+            &["symbolic-ref", "HEAD", &format!("refs/heads/{base}")],
+        );
         repo.commit("b.txt", "b\n", "more");
         let newest = repo.elsewhere(base, "d.txt", "d\n");
         success(&repo.run("rebase_on_main").await);
@@ -240,8 +313,16 @@ async fn without_an_answer_from_the_remote_the_locally_known_base_branch_counts(
     // A remote whose HEAD names a branch that does not exist.
     let silent = |base: &str| {
         let repo = Repo::new();
-        repo.git_in(&repo.remote(), &["symbolic-ref", "HEAD", "refs/heads/nowhere"]);
-        repo.git(&["push", "--quiet", "origin", &format!("main:refs/heads/{base}")]);
+        repo.git_in(
+            &repo.remote(),
+            &["symbolic-ref", "HEAD", "refs/heads/nowhere"],
+        );
+        repo.git(&[
+            "push",
+            "--quiet",
+            "origin",
+            &format!("main:refs/heads/{base}"),
+        ]);
         repo.git(&["fetch", "--quiet", "origin"]);
         repo.commit("b.txt", "b\n", "more");
         repo
@@ -249,16 +330,21 @@ async fn without_an_answer_from_the_remote_the_locally_known_base_branch_counts(
     let repo = silent("develop");
     repo.git(&["remote", "set-head", "origin", "develop"]);
     let found = repo.run("rebase_on_main").await;
-    assert!(skipped(&found).contains("up to date with `origin/develop`"), "{found:?}");
-    let chosen =
-        "`origin` does not report a default branch, so the base branch is `develop`: `origin` reported it before";
+    assert!(
+        skipped(&found).contains("up to date with `origin/develop`"),
+        "{found:?}"
+    );
+    let chosen = "`origin` does not report a default branch, so the base branch is `develop`: `origin` reported it before";
     assert!(found.stdout.contains(chosen), "{found:?}");
 
     let repo = silent("trunk");
     repo.git(&["push", "--quiet", "origin", ":main"]);
     repo.git(&["branch", "--quiet", "-D", "main"]);
     let found = repo.run("rebase_on_main").await;
-    assert!(skipped(&found).contains("up to date with `origin/trunk`"), "{found:?}");
+    assert!(
+        skipped(&found).contains("up to date with `origin/trunk`"),
+        "{found:?}"
+    );
     assert!(
         found
             .stdout
@@ -270,8 +356,14 @@ async fn without_an_answer_from_the_remote_the_locally_known_base_branch_counts(
 #[tokio::test]
 async fn the_remote_is_not_asked_about_a_configured_base_branch() {
     let repo = Repo::new();
-    repo.git_in(&repo.remote(), &["symbolic-ref", "HEAD", "refs/heads/nowhere"]);
-    let with_base = SubmissionFacts { base_branch: Some("main".into()), ..SubmissionFacts::default() };
+    repo.git_in(
+        &repo.remote(),
+        &["symbolic-ref", "HEAD", "refs/heads/nowhere"],
+    );
+    let with_base = SubmissionFacts {
+        base_branch: Some("main".into()),
+        ..SubmissionFacts::default()
+    };
     let found = repo.run_with("rebase_on_main", with_base).await;
     assert!(!found.stdout.contains("does not report"), "{found:?}");
 }
@@ -281,15 +373,26 @@ async fn a_folder_without_git_is_reported() {
     let repo = Repo::new();
     std::fs::remove_dir_all(repo.work.join(".git")).expect("gone");
     let result = repo.run("rebase_on_main").await;
-    assert!(outcome(&result).message.contains("is not usable as a git repository"), "{result:?}");
+    assert!(
+        outcome(&result)
+            .message
+            .contains("is not usable as a git repository"),
+        "{result:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_missing_remote_is_reported() {
     let repo = Repo::new();
-    let submission = SubmissionFacts { remote: Some("--upload-pack=touch".into()), ..SubmissionFacts::default() };
+    let submission = SubmissionFacts {
+        remote: Some("--upload-pack=touch".into()),
+        ..SubmissionFacts::default()
+    };
     let result = repo.run_with("rebase_on_main", submission).await;
-    assert_eq!(failure(&result).0, "the remote `--upload-pack=touch` does not exist; use one of: `origin`");
+    assert_eq!(
+        failure(&result).0,
+        "the remote `--upload-pack=touch` does not exist; use one of: `origin`"
+    );
 }
 
 #[tokio::test]
@@ -305,6 +408,16 @@ async fn of_several_remotes_the_branchs_upstream_is_used() {
     repo.git(&["config", "branch.work.remote", "upstream"]);
     let theirs = repo.elsewhere("main", "c.txt", "c\n");
     let result = repo.run("rebase_on_main").await;
-    assert!(outcome(&result).message.contains("upstream/main"), "{result:?}");
-    assert!(repo.try_git(&repo.work, &["merge-base", "--is-ancestor", &theirs, "work"]).0, "{result:?}");
+    assert!(
+        outcome(&result).message.contains("upstream/main"),
+        "{result:?}"
+    );
+    assert!(
+        repo.try_git(
+            &repo.work,
+            &["merge-base", "--is-ancestor", &theirs, "work"]
+        )
+        .0,
+        "{result:?}"
+    );
 }

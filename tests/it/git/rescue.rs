@@ -22,7 +22,8 @@ fn that_hangs() -> Repo {
     repo.elsewhere("main", "a.txt", "zero\none\n");
     let hold = format!("echo $$ > '{}'; exec sleep 1000", repo.at("held").display());
     repo.git(&["config", "merge.hold.driver", &hold]);
-    std::fs::write(repo.work.join(".git/info/attributes"), "a.txt merge=hold\n").expect("attributes");
+    std::fs::write(repo.work.join(".git/info/attributes"), "a.txt merge=hold\n")
+        .expect("attributes");
     repo
 }
 
@@ -37,10 +38,15 @@ async fn a_rebase_that_takes_too_long_is_undone() {
     let before = repo.before();
     let mut job = job("rebase_on_main", SubmissionFacts::default());
     job.hook.timeout = TimeSpan::secs(6);
-    let result = repo.run_job(&job, &mut Memory::default(), &CancellationToken::new()).await;
+    let result = repo
+        .run_job(&job, &mut Memory::default(), &CancellationToken::new())
+        .await;
     assert_eq!(result.end, RunEnd::TimedOut);
     let message = result.outcome.expect("an outcome").message;
-    assert!(message.starts_with("`git rebase` timed out; the branch is at "), "{message}");
+    assert!(
+        message.starts_with("`git rebase` timed out; the branch is at "),
+        "{message}"
+    );
     repo.is_as(&before);
     repo.is_unchanged();
 }
@@ -49,7 +55,10 @@ async fn a_rebase_that_takes_too_long_is_undone() {
 async fn a_rebase_that_is_cancelled_is_undone() {
     let repo = that_hangs();
     let before = repo.before();
-    let (job, cancel) = (job("rebase_on_main", SubmissionFacts::default()), CancellationToken::new());
+    let (job, cancel) = (
+        job("rebase_on_main", SubmissionFacts::default()),
+        CancellationToken::new(),
+    );
     let mut memory = Memory::default();
     let (result, held) = tokio::join!(repo.run_job(&job, &mut memory, &cancel), async {
         let held = pid_in(&repo.at("held")).await;
@@ -66,15 +75,24 @@ async fn a_rebase_that_is_cancelled_is_undone() {
 async fn a_rebase_that_was_dropped_is_undone_by_the_next_hook() {
     let repo = that_hangs();
     let before = repo.before();
-    let (job, cancel) = (job("rebase_on_main", SubmissionFacts::default()), CancellationToken::new());
+    let (job, cancel) = (
+        job("rebase_on_main", SubmissionFacts::default()),
+        CancellationToken::new(),
+    );
     let (mut memory, held) = (Memory::default(), repo.at("held"));
     tokio::select! {
         result = repo.run_job(&job, &mut memory, &cancel) => panic!("it must not end: {result:?}"),
         _ = pid_in(&held) => {}
     }
-    assert!(repo.work.join(".git/rebase-merge").exists(), "it is in the middle");
+    assert!(
+        repo.work.join(".git/rebase-merge").exists(),
+        "it is in the middle"
+    );
     no_longer(&repo);
-    let submission = SubmissionFacts { base_branch: Some("work".into()), ..SubmissionFacts::default() };
+    let submission = SubmissionFacts {
+        base_branch: Some("work".into()),
+        ..SubmissionFacts::default()
+    };
     failure(&repo.run_with("merge_pr", submission).await);
     repo.is_as(&before);
     repo.is_unchanged();
@@ -103,7 +121,10 @@ async fn nothing_is_lost_wherever_a_rebase_is_interrupted() {
         }
         let newest = repo.elsewhere("main", "c.txt", "c\n");
         let before = repo.before();
-        let (job, cancel) = (job("rebase_on_main", SubmissionFacts::default()), CancellationToken::new());
+        let (job, cancel) = (
+            job("rebase_on_main", SubmissionFacts::default()),
+            CancellationToken::new(),
+        );
         let mut memory = Memory::default();
         tokio::select! {
             _ = repo.run_job(&job, &mut memory, &cancel) => {}
@@ -113,12 +134,25 @@ async fn nothing_is_lost_wherever_a_rebase_is_interrupted() {
         repo.lost_nothing_since(&before);
         repo.is_unchanged();
         // Git may have finished before the interruption.
-        if !repo.try_git(&repo.work, &["merge-base", "--is-ancestor", &newest, "HEAD"]).0 {
+        if !repo
+            .try_git(
+                &repo.work,
+                &["merge-base", "--is-ancestor", &newest, "HEAD"],
+            )
+            .0
+        {
             repo.is_as(&before);
         }
         let again = repo.run("rebase_on_main").await;
-        assert_eq!(again.end, RunEnd::Exit(0), "cut off at {moment}, it can be done again: {again:?}");
-        assert_eq!(repo.git(&["rev-list", "--count", &format!("{newest}..HEAD")]), "8");
+        assert_eq!(
+            again.end,
+            RunEnd::Exit(0),
+            "cut off at {moment}, it can be done again: {again:?}"
+        );
+        assert_eq!(
+            repo.git(&["rev-list", "--count", &format!("{newest}..HEAD")]),
+            "8"
+        );
     }
 }
 
@@ -126,8 +160,13 @@ async fn nothing_is_lost_wherever_a_rebase_is_interrupted() {
 #[tokio::test]
 #[ignore = "runs in a process of its own, as a part of the next test"]
 async fn part_that_is_killed() {
-    let Ok(folder) = std::env::var("CREEL_TEST_REPO") else { return };
-    let repo = Repo::that_is_at(Path::new(&folder), std::env::var("CREEL_TEST_MARK").expect("a mark"));
+    let Ok(folder) = std::env::var("CREEL_TEST_REPO") else {
+        return;
+    };
+    let repo = Repo::that_is_at(
+        Path::new(&folder),
+        std::env::var("CREEL_TEST_MARK").expect("a mark"),
+    );
     repo.run("rebase_on_main").await;
 }
 
@@ -144,7 +183,13 @@ async fn a_killed_creel_leaves_a_rebase_that_the_next_one_undoes() {
             .spawn()
             .expect("a process");
         pid_in(&repo.at("held")).await;
-        assert_eq!(recover(&repo.work).await.map(|said| said.contains("wait for it")), Some(true), "it is at work");
+        assert_eq!(
+            recover(&repo.work)
+                .await
+                .map(|said| said.contains("wait for it")),
+            Some(true),
+            "it is at work"
+        );
         creel.kill().expect("killed");
         creel.wait().expect("gone");
         if gently {
@@ -152,10 +197,19 @@ async fn a_killed_creel_leaves_a_rebase_that_the_next_one_undoes() {
         } else {
             sweep::kill_all_now(&repo.mark, &[]);
         }
-        eventually("git is gone", || sweep::alive_with_mark(&repo.mark).is_empty()).await;
-        assert!(repo.work.join(".git/rebase-merge").exists(), "it is in the middle");
+        eventually("git is gone", || {
+            sweep::alive_with_mark(&repo.mark).is_empty()
+        })
+        .await;
+        assert!(
+            repo.work.join(".git/rebase-merge").exists(),
+            "it is in the middle"
+        );
         let said = recover(&repo.work).await.expect("something was done");
-        assert!(said.starts_with("a rebase of `work` was interrupted. creel undid it"), "{said}");
+        assert!(
+            said.starts_with("a rebase of `work` was interrupted. creel undid it"),
+            "{said}"
+        );
         repo.is_as(&before);
         repo.is_unchanged();
         assert_eq!(recover(&repo.work).await, None, "once is enough");
@@ -181,7 +235,10 @@ async fn a_later_rebase_of_the_user_is_left_alone() {
     repo.elsewhere("main", "a.txt", "theirs\n");
     note_of(&repo);
     repo.git(&["fetch", "--quiet", "origin"]);
-    assert!(!repo.try_git(&repo.work, &["rebase", "origin/main"]).0, "a conflict");
+    assert!(
+        !repo.try_git(&repo.work, &["rebase", "origin/main"]).0,
+        "a conflict"
+    );
     let status = repo.git(&["status"]);
     let said = recover(&repo.work).await.expect("it is said");
     assert!(said.contains("creel did not start"), "{said}");
@@ -205,7 +262,11 @@ async fn a_finished_rebase_stays() {
 async fn a_rebase_interrupted_at_its_start_is_undone() {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "more");
-    for (name, text) in [("whole.txt", "w\n"), ("begun.txt", "b\n"), ("own.txt", "theirs\n")] {
+    for (name, text) in [
+        ("whole.txt", "w\n"),
+        ("begun.txt", "b\n"),
+        ("own.txt", "theirs\n"),
+    ] {
         repo.elsewhere("main", name, text);
     }
     repo.git(&["fetch", "--quiet", "origin"]);
@@ -218,7 +279,11 @@ async fn a_rebase_interrupted_at_its_start_is_undone() {
         std::fs::write(repo.work.join(".git").join(name), "").expect("a lock");
     }
     // Files that git had written, completely and partly, and a file of the user.
-    for (name, text) in [("whole.txt", "w\n"), ("begun.txt", ""), ("own.txt", "own\n")] {
+    for (name, text) in [
+        ("whole.txt", "w\n"),
+        ("begun.txt", ""),
+        ("own.txt", "own\n"),
+    ] {
         std::fs::write(repo.work.join(name), text).expect("a file");
     }
     assert!(recover(&repo.work).await.is_some());

@@ -18,22 +18,46 @@ use crate::support::{
 const RECORDER: &str = "#!/bin/sh\necho called: $(basename \"$0\") \"$@\"\n";
 
 fn with(command: &str) -> SubmissionFacts {
-    SubmissionFacts { test_command: Some(command.into()), ..SubmissionFacts::default() }
+    SubmissionFacts {
+        test_command: Some(command.into()),
+        ..SubmissionFacts::default()
+    }
 }
 
 #[tokio::test]
 async fn each_kind_of_project_has_its_test_command() {
     let projects: [(&[(&str, &str)], &str); 8] = [
         (&[("Cargo.toml", ""), ("Makefile", "test:\n")], "cargo test"),
-        (&[("package.json", r#"{"scripts":{"test":"jest"}}"#)], "npm test"),
-        (&[("package.json", r#"{"scripts":{"test":"jest"}}"#), ("yarn.lock", "")], "yarn test"),
-        (&[("pytest.ini", "")], "pytest"),
-        (&[("pyproject.toml", "[tool.pytest.ini_options]\n"), ("go.mod", "")], "pytest"),
-        (&[("go.mod", "module x\n")], "go test ./..."),
-        (&[("Makefile", "all:\n\tcc\ncheck test: all\n\t./run\n")], "make test"),
+        (
+            &[("package.json", r#"{"scripts":{"test":"jest"}}"#)],
+            "npm test",
+        ),
         (
             &[
-                ("package.json", r#"{"scripts":{"test":"echo \"Error: no test specified\" && exit 1"}}"#),
+                ("package.json", r#"{"scripts":{"test":"jest"}}"#),
+                ("yarn.lock", ""),
+            ],
+            "yarn test",
+        ),
+        (&[("pytest.ini", "")], "pytest"),
+        (
+            &[
+                ("pyproject.toml", "[tool.pytest.ini_options]\n"),
+                ("go.mod", ""),
+            ],
+            "pytest",
+        ),
+        (&[("go.mod", "module x\n")], "go test ./..."),
+        (
+            &[("Makefile", "all:\n\tcc\ncheck test: all\n\t./run\n")],
+            "make test",
+        ),
+        (
+            &[
+                (
+                    "package.json",
+                    r#"{"scripts":{"test":"echo \"Error: no test specified\" && exit 1"}}"#,
+                ),
                 ("go.mod", ""),
             ],
             "go test ./...",
@@ -49,18 +73,29 @@ async fn each_kind_of_project_has_its_test_command() {
         }
         let result = repo.run("run_tests").await;
         assert_eq!(success(&result).message, format!("`{expected}` passed"));
-        assert!(result.stdout.contains(&format!("called: {expected}")), "{}", result.stdout);
+        assert!(
+            result.stdout.contains(&format!("called: {expected}")),
+            "{}",
+            result.stdout
+        );
     }
 }
 
 #[tokio::test]
 async fn missing_tests_are_reported_and_no_failure() {
     let repo = Repo::without_remote();
-    fs::write(repo.work.join("Makefile"), "TEST := test\nall:\n\ttest: x\n").expect("a file");
+    fs::write(
+        repo.work.join("Makefile"),
+        "TEST := test\nall:\n\ttest: x\n",
+    )
+    .expect("a file");
     assert!(skipped(&repo.run("run_tests").await).starts_with("no tests were found"));
     fs::write(repo.work.join("conftest.py"), "").expect("a file");
     repo.program("pytest", "#!/bin/sh\nexit 5\n");
-    assert_eq!(skipped(&repo.run("run_tests").await), "`pytest` found no tests");
+    assert_eq!(
+        skipped(&repo.run("run_tests").await),
+        "`pytest` found no tests"
+    );
 }
 
 #[tokio::test]
@@ -70,7 +105,10 @@ async fn a_missing_test_program_is_reported() {
     fs::write(repo.work.join("go.mod"), "").expect("a file");
     let result = repo.run("run_tests").await;
     let (message, remediation) = failure(&result);
-    assert_eq!(message, "there is a go.mod but no `go` on the PATH: install it, or set `test_command`");
+    assert_eq!(
+        message,
+        "there is a go.mod but no `go` on the PATH: install it, or set `test_command`"
+    );
     assert_eq!(remediation, None, "no agent can help that");
 }
 
@@ -82,8 +120,15 @@ async fn a_failure_goes_to_the_agent_with_the_end_of_the_output() {
     let (message, remediation) = failure(&result);
     let prompt = remediation.expect("a prompt");
     assert!(message.ends_with("failed (exit 7)"), "{message}");
-    assert!(prompt.contains("\n9000\n") && prompt.contains("\nred: ü broke\n"), "{prompt}");
-    assert!(!prompt.contains("\n1\n2\n") && prompt.len() < 12_000, "only the end: {} bytes", prompt.len());
+    assert!(
+        prompt.contains("\n9000\n") && prompt.contains("\nred: ü broke\n"),
+        "{prompt}"
+    );
+    assert!(
+        !prompt.contains("\n1\n2\n") && prompt.len() < 12_000,
+        "only the end: {} bytes",
+        prompt.len()
+    );
     assert!(prompt.contains("outputs/run-3.log"), "{prompt}");
     let all = fs::read_to_string(repo.at("session/outputs/run-3.log")).expect("all of it");
     assert!(all.contains("\n1\n2\n") && all.contains("\n9000\n"));
@@ -92,14 +137,27 @@ async fn a_failure_goes_to_the_agent_with_the_end_of_the_output() {
 #[tokio::test]
 async fn hanging_tests_are_ended_and_reported_to_the_agent() {
     let repo = Repo::without_remote();
-    let mut job = job("run_tests", with("echo test seven; echo $$ > pid; sleep 1000"));
+    let mut job = job(
+        "run_tests",
+        with("echo test seven; echo $$ > pid; sleep 1000"),
+    );
     job.hook.timeout = TimeSpan::secs(4);
-    let result = repo.run_job(&job, &mut Memory::default(), &CancellationToken::new()).await;
+    let result = repo
+        .run_job(&job, &mut Memory::default(), &CancellationToken::new())
+        .await;
     assert_eq!(result.end, RunEnd::TimedOut);
     let outcome = result.outcome.expect("an outcome");
     assert_eq!(outcome.status, BuiltinStatus::Failure);
-    assert!(outcome.message.contains("did not end within 4 s"), "{}", outcome.message);
-    assert!(outcome.remediation.is_some_and(|prompt| prompt.contains("\ntest seven\n")));
+    assert!(
+        outcome.message.contains("did not end within 4 s"),
+        "{}",
+        outcome.message
+    );
+    assert!(
+        outcome
+            .remediation
+            .is_some_and(|prompt| prompt.contains("\ntest seven\n"))
+    );
     let pid = crate::support::pid_in(&repo.work.join("pid")).await;
     assert!(!crate::support::lives(pid));
 }
@@ -107,7 +165,10 @@ async fn hanging_tests_are_ended_and_reported_to_the_agent() {
 #[tokio::test]
 async fn output_is_shown_while_the_tests_run() {
     let repo = Repo::without_remote();
-    let job = job("run_tests", with("echo half way; while [ ! -e go ]; do sleep 0.02; done"));
+    let job = job(
+        "run_tests",
+        with("echo half way; while [ ! -e go ]; do sleep 0.02; done"),
+    );
     let mut memory = Memory::default();
     let (seen, cancel) = (memory.clone(), CancellationToken::new());
     let (result, ()) = tokio::join!(repo.run_job(&job, &mut memory, &cancel), async {
@@ -121,6 +182,11 @@ async fn output_is_shown_while_the_tests_run() {
 #[tokio::test]
 async fn tests_do_not_see_the_repository_of_an_outer_git_hook() {
     let repo = Repo::without_remote();
-    let result = repo.run_with("run_tests", with("test -z \"$GIT_TERMINAL_PROMPT$GIT_EDITOR\"")).await;
+    let result = repo
+        .run_with(
+            "run_tests",
+            with("test -z \"$GIT_TERMINAL_PROMPT$GIT_EDITOR\""),
+        )
+        .await;
     success(&result);
 }

@@ -1,7 +1,7 @@
 //! One text for one state of the screen: what it shows at every size, and in which styles.
 //!
-//! The styles of all themes share one map: each letter stands for one role on the screen, and a legend says how it looks
-//! in each theme. Rows that repeat are counted instead of shown.
+//! The styles of all themes share one map: each letter stands for one role on the screen, and a
+//! legend says how it looks in each theme. Rows that repeat are counted instead of shown.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +27,16 @@ pub fn sheet(screen: impl Fn((u16, u16), ScreenTheme) -> Screen) -> String {
     for size in SIZES {
         let mut screens = themes().map(|(_, theme)| screen(size, theme));
         let frames = screens.each_mut().map(Screen::frame);
-        assert!(frames.iter().all(|frame| *frame == frames[0]), "a theme changes only styles:\n{}", frames[0]);
+        assert!(
+            frames.iter().all(|frame| *frame == frames[0]),
+            "a theme changes only styles:\n{}",
+            frames[0]
+        );
         out += &format!("== {}x{} ==\n{}", size.0, size.1, counted_rows(&frames[0]));
-        out += &format!("-- styles --\n{}\n", counted_rows(&style_map(&mut screens, &mut legend)));
+        out += &format!(
+            "-- styles --\n{}\n",
+            counted_rows(&style_map(&mut screens, &mut legend))
+        );
     }
     out + &legend.text()
 }
@@ -38,11 +45,19 @@ pub fn sheet(screen: impl Fn((u16, u16), ScreenTheme) -> Screen) -> String {
 fn style_map(screens: &mut [Screen; 3], legend: &mut StyleLegend) -> String {
     let buffers = screens.each_mut().map(Screen::draw);
     let area = buffers[0].area;
-    let letter = |column, row| buffers.each_ref().map(|buffer| look(&buffer[(column, row)]));
+    let letter = |column, row| {
+        buffers
+            .each_ref()
+            .map(|buffer| look(&buffer[(column, row)]))
+    };
     let mut out = String::new();
     for row in 0..area.height {
-        let letters: Vec<char> = (0..area.width).map(|column| legend.letter(letter(column, row))).collect();
-        let runs = letters.chunk_by(|a, b| a == b).map(|run| format!("{}{}", run[0], run.len()));
+        let letters: Vec<char> = (0..area.width)
+            .map(|column| legend.letter(letter(column, row)))
+            .collect();
+        let runs = letters
+            .chunk_by(|a, b| a == b)
+            .map(|run| format!("{}{}", run[0], run.len()));
         out += &(runs.collect::<Vec<_>>().join(" ") + "\n");
     }
     out

@@ -9,8 +9,8 @@ use creel::{
     agents::{Agent, AgentObserver, AgentWorkspace, BoxFuture, PermissionRequest, TurnRequest},
     engine::{
         conversation::{
-            AgentUpdate, ConversationMode, PermissionAnswer, PermissionOption, PermissionSource, StopReason, ToolCall,
-            TurnEnd, TurnFailure,
+            AgentUpdate, ConversationMode, PermissionAnswer, PermissionOption, PermissionSource,
+            StopReason, ToolCall, TurnEnd, TurnFailure,
         },
         ids::TurnId,
         time::TimeSpan,
@@ -48,13 +48,24 @@ impl Heard {
     }
 
     pub(crate) fn said(&self) -> String {
-        let said = |update: &AgentUpdate| if let AgentUpdate::Said(text) = update { Some(text.clone()) } else { None };
+        let said = |update: &AgentUpdate| {
+            if let AgentUpdate::Said(text) = update {
+                Some(text.clone())
+            } else {
+                None
+            }
+        };
         self.with(|seen| seen.updates.iter().filter_map(said).collect())
     }
 
     pub(crate) fn warned(&self) -> Vec<String> {
-        let warned =
-            |update: &AgentUpdate| if let AgentUpdate::Warned(text) = update { Some(text.clone()) } else { None };
+        let warned = |update: &AgentUpdate| {
+            if let AgentUpdate::Warned(text) = update {
+                Some(text.clone())
+            } else {
+                None
+            }
+        };
         self.with(|seen| seen.updates.iter().filter_map(warned).collect())
     }
 
@@ -83,7 +94,9 @@ impl Heard {
     /// Chooses this option for all unanswered requests.
     pub(crate) fn answer(&self, option: &str) {
         for request in self.with(|seen| std::mem::take(&mut seen.unanswered)) {
-            let _ = request.answer.send(PermissionAnswer::Selected(option.to_owned()));
+            let _ = request
+                .answer
+                .send(PermissionAnswer::Selected(option.to_owned()));
         }
     }
 
@@ -101,11 +114,14 @@ impl AgentObserver for Heard {
     fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()> {
         // The engine decides what creel serves; here it is allowed.
         if request.source == PermissionSource::Service {
-            let _ = request.answer.send(PermissionAnswer::Selected("allow_once".to_owned()));
+            let _ = request
+                .answer
+                .send(PermissionAnswer::Selected("allow_once".to_owned()));
             return Box::pin(std::future::ready(()));
         }
         self.with(|seen| {
-            seen.asked.push((request.tool.clone(), request.options.clone()));
+            seen.asked
+                .push((request.tool.clone(), request.options.clone()));
             match seen.answer.clone() {
                 Some(option) => drop(request.answer.send(PermissionAnswer::Selected(option))),
                 None => seen.unanswered.push(request),
@@ -134,17 +150,30 @@ pub(crate) fn place(dir: &Path) -> AgentWorkspace {
 
 /// A first prompt.
 pub(crate) fn request(text: &str) -> TurnRequest {
-    TurnRequest { turn: TurnId(3), text: text.into(), conversation: ConversationMode::New, timeout: TimeSpan::secs(60) }
+    TurnRequest {
+        turn: TurnId(3),
+        text: text.into(),
+        conversation: ConversationMode::New,
+        timeout: TimeSpan::secs(60),
+    }
 }
 
 /// A later prompt of the same conversation.
 pub(crate) fn again(text: &str) -> TurnRequest {
-    TurnRequest { conversation: ConversationMode::Same, ..request(text) }
+    TurnRequest {
+        conversation: ConversationMode::Same,
+        ..request(text)
+    }
 }
 
-pub(crate) async fn turn(agent: &mut dyn Agent, request: TurnRequest) -> (Result<TurnEnd, TurnFailure>, Heard) {
+pub(crate) async fn turn(
+    agent: &mut dyn Agent,
+    request: TurnRequest,
+) -> (Result<TurnEnd, TurnFailure>, Heard) {
     let mut heard = Heard::default();
-    let end = agent.turn(request, &mut heard, &CancellationToken::new()).await;
+    let end = agent
+        .turn(request, &mut heard, &CancellationToken::new())
+        .await;
     (end, heard)
 }
 

@@ -64,7 +64,11 @@ impl Tools {
 
     /// A call that the session refuses, with its message.
     #[track_caller]
-    pub(crate) fn fails(&self, tool: &'static str, arguments: Value) -> impl Future<Output = String> {
+    pub(crate) fn fails(
+        &self,
+        tool: &'static str,
+        arguments: Value,
+    ) -> impl Future<Output = String> {
         let place = std::panic::Location::caller();
         async move {
             match self.call(tool, arguments).await {
@@ -76,7 +80,11 @@ impl Tools {
 
     /// A call that is wrong, with its message.
     #[track_caller]
-    pub(crate) fn rejects(&self, tool: &'static str, arguments: Value) -> impl Future<Output = String> {
+    pub(crate) fn rejects(
+        &self,
+        tool: &'static str,
+        arguments: Value,
+    ) -> impl Future<Output = String> {
         let place = std::panic::Location::caller();
         async move {
             match self.call(tool, arguments).await {
@@ -91,12 +99,25 @@ impl Tools {
     }
 }
 
-pub(crate) async fn call(peer: &rmcp::Peer<RoleClient>, tool: &'static str, arguments: Value) -> Said {
-    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+pub(crate) async fn call(
+    peer: &rmcp::Peer<RoleClient>,
+    tool: &'static str,
+    arguments: Value,
+) -> Said {
+    let Value::Object(arguments) = arguments else {
+        panic!("arguments are an object")
+    };
     let arguments: JsonObject = arguments;
-    match peer.call_tool(CallToolRequestParams::new(tool).with_arguments(arguments)).await {
+    match peer
+        .call_tool(CallToolRequestParams::new(tool).with_arguments(arguments))
+        .await
+    {
         Ok(result) if result.is_error == Some(true) => Said::Failed(text(&result)),
-        Ok(result) => Said::Done(result.structured_content.expect("every tool tells structured content")),
+        Ok(result) => Said::Done(
+            result
+                .structured_content
+                .expect("every tool tells structured content"),
+        ),
         Err(ServiceError::McpError(error)) => Said::Wrong(error.code.0, error.message.into_owned()),
         Err(error) => panic!("{tool}: {error}"),
     }
@@ -104,7 +125,10 @@ pub(crate) async fn call(peer: &rmcp::Peer<RoleClient>, tool: &'static str, argu
 
 fn text(result: &CallToolResult) -> String {
     let texts = result.content.iter().filter_map(|block| block.as_text());
-    texts.map(|text| text.text.as_str()).collect::<Vec<_>>().join("\n")
+    texts
+        .map(|text| text.text.as_str())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// A client that sends anything.
@@ -122,11 +146,18 @@ impl Raw {
 
     fn start(project: &Project, args: &[&str]) -> Self {
         let mut command = project.command(args);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = command.spawn().expect("it starts");
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-        Self { child, stdin, stdout }
+        Self {
+            child,
+            stdin,
+            stdout,
+        }
     }
 
     /// The same, after the handshake.
@@ -137,8 +168,7 @@ impl Raw {
     /// The same, with more arguments.
     pub(crate) fn with(project: &Project, args: &[&str]) -> Self {
         let mut raw = Self::start(project, args);
-        let hello =
-            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}});
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}});
         let answer = raw.ask(0, "initialize", &hello);
         assert_eq!(answer["result"]["serverInfo"]["name"], "creel");
         raw.line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
@@ -147,11 +177,15 @@ impl Raw {
 
     pub(crate) fn line(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().expect("it is open");
-        stdin.write_all(format!("{line}\n").as_bytes()).expect("it reads");
+        stdin
+            .write_all(format!("{line}\n").as_bytes())
+            .expect("it reads");
     }
 
     pub(crate) fn send(&mut self, id: u32, method: &str, params: &Value) {
-        self.line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
+        self.line(
+            &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
+        );
     }
 
     pub(crate) fn ask(&mut self, id: u32, method: &str, params: &Value) -> Value {
@@ -162,7 +196,11 @@ impl Raw {
     }
 
     pub(crate) fn call(&mut self, id: u32, tool: &str, arguments: &Value) -> Value {
-        self.ask(id, "tools/call", &json!({"name": tool, "arguments": arguments}))
+        self.ask(
+            id,
+            "tools/call",
+            &json!({"name": tool, "arguments": arguments}),
+        )
     }
 
     /// The next message. None at the end.
@@ -184,7 +222,10 @@ impl Raw {
     pub(crate) fn hang_up(mut self) -> (Vec<Value>, i32) {
         drop(self.stdin.take());
         let rest = std::iter::from_fn(|| self.answer()).collect();
-        (rest, self.child.wait().expect("it ended").code().unwrap_or(-1))
+        (
+            rest,
+            self.child.wait().expect("it ended").code().unwrap_or(-1),
+        )
     }
 
     /// Closes both streams without a goodbye.

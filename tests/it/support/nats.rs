@@ -50,7 +50,10 @@ impl NatsServer {
     /// A server that is not started yet.
     pub(crate) fn idle(more: &str) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
-        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
         Self {
             dir,
             port: free_port(),
@@ -85,11 +88,15 @@ impl NatsServer {
     pub(crate) fn cluster(size: u16) -> Vec<Self> {
         let mut servers: Vec<Self> = (0..size).map(|_| Self::idle("")).collect();
         let ports: Vec<u16> = servers.iter().map(|_| free_port()).collect();
-        let routes: Vec<String> = ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+        let routes: Vec<String> = ports
+            .iter()
+            .map(|port| format!("\"nats://127.0.0.1:{port}\""))
+            .collect();
         for (n, (server, port)) in servers.iter_mut().zip(&ports).enumerate() {
             let routes = routes.join(", ");
-            server.more =
-                format!("server_name: n{n}\ncluster {{ name: c, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}\n");
+            server.more = format!(
+                "server_name: n{n}\ncluster {{ name: c, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}\n"
+            );
             server.up();
         }
         for server in &servers {
@@ -115,10 +122,16 @@ impl NatsServer {
     /// The leader of a stream in its cluster, and the number of servers that have all of it.
     pub(crate) fn leader_and_replicas(&self, stream: &str) -> Option<(String, usize)> {
         self.block_on(async {
-            let stream = jetstream::new(self.client().await).get_stream(stream).await.ok()?;
+            let stream = jetstream::new(self.client().await)
+                .get_stream(stream)
+                .await
+                .ok()?;
             let info = stream.cached_info();
             let cluster = info.cluster.as_ref()?;
-            Some((cluster.leader.clone()?, 1 + cluster.replicas.iter().filter(|peer| peer.current).count()))
+            Some((
+                cluster.leader.clone()?,
+                1 + cluster.replicas.iter().filter(|peer| peer.current).count(),
+            ))
         })
     }
 
@@ -128,9 +141,15 @@ impl NatsServer {
 
     /// Starts the server, also again.
     pub(crate) fn up(&mut self) {
-        let store = format!("jetstream {{ store_dir: \"{}\" }}\n", self.path("js").display());
+        let store = format!(
+            "jetstream {{ store_dir: \"{}\" }}\n",
+            self.path("js").display()
+        );
         let store = if self.jetstream { store.as_str() } else { "" };
-        let config = format!("listen: \"127.0.0.1:{}\"\n{store}{}\n", self.port, self.more);
+        let config = format!(
+            "listen: \"127.0.0.1:{}\"\n{store}{}\n",
+            self.port, self.more
+        );
         fs::write(self.path("server.conf"), config).expect("space");
         let log = File::create(self.path("log")).expect("space");
         let child = Command::new(program())
@@ -146,9 +165,15 @@ impl NatsServer {
         loop {
             let greets = self.greets();
             // Another server can greet at this port.
-            let gone = self.child.as_mut().is_some_and(|child| child.try_wait().is_ok_and(|ended| ended.is_some()));
+            let gone = self
+                .child
+                .as_mut()
+                .is_some_and(|child| child.try_wait().is_ok_and(|ended| ended.is_some()));
             let log = fs::read_to_string(self.path("log")).unwrap_or_default();
-            assert!(!gone && Instant::now() < deadline, "the server does not start: {log}");
+            assert!(
+                !gone && Instant::now() < deadline,
+                "the server does not start: {log}"
+            );
             if greets {
                 break;
             }
@@ -157,7 +182,9 @@ impl NatsServer {
     }
 
     fn greets(&self) -> bool {
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
+            return false;
+        };
         let _ = stream.set_read_timeout(Some(Duration::from_secs(1)));
         let mut greeting = [0; 4];
         stream.read_exact(&mut greeting).is_ok() && &greeting == b"INFO"
@@ -172,7 +199,10 @@ impl NatsServer {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = self.child.as_ref().and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
+        let pid = self
+            .child
+            .as_ref()
+            .and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
         kill_process(pid.expect("it runs"), signal).expect("it is there");
     }
 
@@ -204,12 +234,15 @@ impl NatsServer {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        async_nats::connect(self.url()).await.expect("the server is there")
+        async_nats::connect(self.url())
+            .await
+            .expect("the server is there")
     }
 
     /// A client that logs in.
     pub(crate) fn client_with(&self, options: ConnectOptions) -> Client {
-        self.block_on(options.connect(self.url())).expect("the server lets it in")
+        self.block_on(options.connect(self.url()))
+            .expect("the server lets it in")
     }
 
     /// All messages of a stream.
@@ -220,7 +253,9 @@ impl NatsServer {
 
     pub(crate) fn stored_by(&self, client: &Client, stream: &str) -> Vec<Stored> {
         self.block_on(async {
-            let Ok(stream) = jetstream::new(client.clone()).get_stream(stream).await else { return Vec::new() };
+            let Ok(stream) = jetstream::new(client.clone()).get_stream(stream).await else {
+                return Vec::new();
+            };
             let last = stream.cached_info().state.last_sequence;
             let mut all = Vec::new();
             for number in stream.cached_info().state.first_sequence.max(1)..=last {
@@ -228,7 +263,12 @@ impl NatsServer {
                     Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => continue,
                     message => message.expect("a message"),
                 };
-                let header = |name: &str| message.headers.get(name).map(|value| value.as_str().to_owned());
+                let header = |name: &str| {
+                    message
+                        .headers
+                        .get(name)
+                        .map(|value| value.as_str().to_owned())
+                };
                 all.push(Stored {
                     subject: message.subject.to_string(),
                     id: header("Nats-Msg-Id").unwrap_or_default(),
@@ -251,14 +291,20 @@ impl NatsServer {
 
     pub(crate) fn create(&self, config: Config) {
         self.block_on(async {
-            jetstream::new(self.client().await).create_stream(config).await.expect("a stream");
+            jetstream::new(self.client().await)
+                .create_stream(config)
+                .await
+                .expect("a stream");
         });
     }
 
     pub(crate) fn publish(&self, subject: &str, text: &str) {
         self.block_on(async {
             let client = self.client().await;
-            client.publish(subject.to_owned(), text.to_owned().into()).await.expect("a connection");
+            client
+                .publish(subject.to_owned(), text.to_owned().into())
+                .await
+                .expect("a connection");
             client.flush().await.expect("a connection");
         });
     }
@@ -267,7 +313,10 @@ impl NatsServer {
     pub(crate) fn publish_for_good(&self, subject: &str, text: &str) {
         self.block_on(async {
             let jetstream = jetstream::new(self.client().await);
-            let ack = jetstream.publish(subject.to_owned(), text.to_owned().into()).await.expect("a connection");
+            let ack = jetstream
+                .publish(subject.to_owned(), text.to_owned().into())
+                .await
+                .expect("a connection");
             ack.await.expect("the stream has it");
         });
     }
@@ -277,7 +326,10 @@ impl NatsServer {
         self.block_on(async {
             let jetstream = jetstream::new(self.client().await);
             let message = PublishMessage::build().message_id(id).payload("{}".into());
-            let ack = jetstream.send_publish(subject.to_owned(), message).await.expect("a connection");
+            let ack = jetstream
+                .send_publish(subject.to_owned(), message)
+                .await
+                .expect("a connection");
             ack.await.expect("the stream has it").duplicate
         })
     }
@@ -285,17 +337,34 @@ impl NatsServer {
     /// Sends a request, and waits for the answer.
     pub(crate) fn ask(&self, subject: &str, line: &str) -> Value {
         self.block_on(async {
-            let answer = self.client().await.request(subject.to_owned(), line.to_owned().into()).await;
+            let answer = self
+                .client()
+                .await
+                .request(subject.to_owned(), line.to_owned().into())
+                .await;
             serde_json::from_slice(&answer.expect("an answer").payload).expect("JSON")
         })
     }
 
     /// Sends a request with headers. None without an answer in time.
-    pub(crate) fn ask_with(&self, subject: &str, headers: HeaderMap, line: &str, patience: Duration) -> Option<Value> {
+    pub(crate) fn ask_with(
+        &self,
+        subject: &str,
+        headers: HeaderMap,
+        line: &str,
+        patience: Duration,
+    ) -> Option<Value> {
         self.block_on(async {
-            let request = async_nats::Request::new().headers(headers).payload(line.to_owned().into());
+            let request = async_nats::Request::new()
+                .headers(headers)
+                .payload(line.to_owned().into());
             let request = request.timeout(Some(patience));
-            let answer = self.client().await.send_request(subject.to_owned(), request).await.ok()?;
+            let answer = self
+                .client()
+                .await
+                .send_request(subject.to_owned(), request)
+                .await
+                .ok()?;
             serde_json::from_slice(&answer.payload).ok()
         })
     }
@@ -311,11 +380,14 @@ fn program() -> PathBuf {
     let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
     let debian = PathBuf::from("/usr/sbin/nats-server");
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&folders).map(|folder| folder.join("nats-server")).find(|path| path.exists());
+    let on_path = std::env::split_paths(&folders)
+        .map(|folder| folder.join("nats-server"))
+        .find(|path| path.exists());
     named.or(on_path).unwrap_or(debian)
 }
 
-/// A connection to a server that can stop carrying anything, as in a broken network: neither side is notified.
+/// A connection to a server that can stop carrying anything, as in a broken network: neither side
+/// is notified.
 pub(crate) struct Proxy {
     port: u16,
     stuck: Arc<AtomicBool>,
@@ -329,8 +401,13 @@ impl Proxy {
         let (to, is_stuck) = (server.port(), Arc::clone(&stuck));
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
-                let (Ok(client_too), Ok(server_too)) = (client.try_clone(), server.try_clone()) else { continue };
+                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else {
+                    continue;
+                };
+                let (Ok(client_too), Ok(server_too)) = (client.try_clone(), server.try_clone())
+                else {
+                    continue;
+                };
                 for (from, to) in [(client, server_too), (server, client_too)] {
                     let is_stuck = Arc::clone(&is_stuck);
                     std::thread::spawn(move || carry(from, to, &is_stuck));
@@ -369,12 +446,14 @@ fn carry(mut from: TcpStream, mut to: TcpStream, is_stuck: &AtomicBool) {
     }
 }
 
-/// A port for a server that starts later. It is below the ports that the kernel gives to connections, or one of those
-/// could take it meanwhile.
+/// A port for a server that starts later. It is below the ports that the kernel gives to
+/// connections, or one of those could take it meanwhile.
 fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let candidates = std::iter::repeat_with(|| std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed));
-    let ports = candidates.map(|number| u16::try_from(16_000 + number % 16_000).expect("it is below 32,000"));
+    let candidates =
+        std::iter::repeat_with(|| std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed));
+    let ports = candidates
+        .map(|number| u16::try_from(16_000 + number % 16_000).expect("it is below 32,000"));
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     ports.take(16_000).find(is_free).expect("a free port")
 }

@@ -1,7 +1,9 @@
-//! A NATS server in operator mode: it knows no user by name, and accepts the users of its operator's accounts.
+//! A NATS server in operator mode: it knows no user by name, and accepts the users of its
+//! operator's accounts.
 //!
-//! The operator signs the accounts, an account signs its users, and each signature is over a token of JSON. To log in,
-//! a user shows such a token and proves to have its key; both are in a `.creds` file.
+//! The operator signs the accounts, an account signs its users, and each signature is over a token
+//! of JSON. To log in, a user shows such a token and proves to have its key; both are in a `.creds`
+//! file.
 
 use std::time::SystemTime;
 
@@ -26,14 +28,18 @@ pub(crate) struct Credentials {
 
 impl Operator {
     pub(crate) fn new() -> Self {
-        Self { key: KeyPair::new_operator(), system: KeyPair::new_account() }
+        Self {
+            key: KeyPair::new_operator(),
+            system: KeyPair::new_account(),
+        }
     }
 
     /// A server that accepts the users of this account.
     pub(crate) fn server(&self, account: &KeyPair) -> NatsServer {
         let system = self.vouch_for(&self.system, &json!({}));
         let room = json!({ "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1 });
-        let own = json!({ "type": "operator", "version": 2, "system_account": self.system.public_key() });
+        let own =
+            json!({ "type": "operator", "version": 2, "system_account": self.system.public_key() });
         NatsServer::with(&format!(
             "operator: {}\nsystem_account: {}\nresolver: MEMORY\nresolver_preload: {{ {}: {system}, {}: {} }}",
             signed(&self.key, &self.key, None, &own),
@@ -52,7 +58,12 @@ impl Operator {
         for (name, limit) in room.as_object().expect("names and limits") {
             limits[name] = limit.clone();
         }
-        signed(&self.key, account, None, &json!({ "type": "account", "version": 2, "limits": limits }))
+        signed(
+            &self.key,
+            account,
+            None,
+            &json!({ "type": "account", "version": 2, "limits": limits }),
+        )
     }
 }
 
@@ -68,12 +79,18 @@ impl Credentials {
     pub(crate) fn forged(account: &KeyPair) -> Self {
         let user = KeyPair::new_user();
         let claims = claims(&account.public_key(), &user, None, &rights());
-        Self { token: token(&KeyPair::new_account(), &claims), user }
+        Self {
+            token: token(&KeyPair::new_account(), &claims),
+            user,
+        }
     }
 
     /// Credentials whose key does not match the token.
     pub(crate) fn stolen(account: &KeyPair) -> Self {
-        Self { user: KeyPair::new_user(), ..Self::of(account, None) }
+        Self {
+            user: KeyPair::new_user(),
+            ..Self::of(account, None)
+        }
     }
 
     pub(crate) fn seed(&self) -> String {
@@ -105,7 +122,11 @@ fn signed(by: &KeyPair, about: &KeyPair, until: Option<SystemTime>, what: &Value
 }
 
 fn claims(by: &str, about: &KeyPair, until: Option<SystemTime>, what: &Value) -> Value {
-    let seconds = |at: SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).expect("a time of ours").as_secs();
+    let seconds = |at: SystemTime| {
+        at.duration_since(SystemTime::UNIX_EPOCH)
+            .expect("a time of ours")
+            .as_secs()
+    };
     let (issued, about) = (seconds(SystemTime::now()), about.public_key());
     let mut claims = json!({ "jti": about, "iat": issued, "iss": by, "sub": about, "name": about, "nats": what });
     if let Some(until) = until {
@@ -116,7 +137,11 @@ fn claims(by: &str, about: &KeyPair, until: Option<SystemTime>, what: &Value) ->
 
 fn token(key: &KeyPair, claims: &Value) -> String {
     let encoded = |value: &Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
-    let signed = format!("{}.{}", encoded(&json!({ "typ": "JWT", "alg": "ed25519-nkey" })), encoded(claims));
+    let signed = format!(
+        "{}.{}",
+        encoded(&json!({ "typ": "JWT", "alg": "ed25519-nkey" })),
+        encoded(claims)
+    );
     let signature = key.sign(signed.as_bytes()).expect("it has its seed");
     format!("{signed}.{}", BASE64URL_NOPAD.encode(&signature))
 }

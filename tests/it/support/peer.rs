@@ -15,12 +15,16 @@ pub(crate) struct Peer(BufReader<UnixStream>);
 
 /// The socket of session `s`, if its file exists.
 pub(crate) fn socket_of(project: &Project) -> Option<PathBuf> {
-    project.read(".creel/sessions/s/socket").strip_suffix('\n').map(PathBuf::from)
+    project
+        .read(".creel/sessions/s/socket")
+        .strip_suffix('\n')
+        .map(PathBuf::from)
 }
 
 impl Peer {
     pub(crate) fn of(project: &Project) -> Self {
-        let stream = UnixStream::connect(socket_of(project).expect("it says where it is")).expect("somebody listens");
+        let stream = UnixStream::connect(socket_of(project).expect("it says where it is"))
+            .expect("somebody listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         Self(BufReader::new(stream))
     }

@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use super::PATIENCE;
 
-/// The interval between two looks at a condition. A busy loop would take the processor from what it waits for.
+/// The interval between two looks at a condition. A busy loop would take the processor from what it
+/// waits for.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// A project with its own home directory.
@@ -55,7 +56,11 @@ impl Project {
     }
 
     pub(crate) fn root(&self) -> PathBuf {
-        self.dir.path().canonicalize().expect("it is there").join("p")
+        self.dir
+            .path()
+            .canonicalize()
+            .expect("it is there")
+            .join("p")
     }
 
     pub(crate) fn read(&self, name: &str) -> String {
@@ -126,21 +131,32 @@ impl Project {
 
     /// The records of one kind.
     pub(crate) fn kind(&self, kind: &str) -> Vec<Value> {
-        self.records().into_iter().filter(|record| record["kind"] == kind).collect()
+        self.records()
+            .into_iter()
+            .filter(|record| record["kind"] == kind)
+            .collect()
     }
 
     /// The prompts in order, each with its reason and its text, without the completion note.
     pub(crate) fn prompts(&self) -> Vec<(String, String)> {
-        let note = format!("\n\n{}", include_str!("../../../assets/prompts/completion.md").trim_end());
+        let note = format!(
+            "\n\n{}",
+            include_str!("../../../assets/prompts/completion.md").trim_end()
+        );
         let text = |value: &Value| {
             let text = value.as_str().unwrap_or_default();
             text.strip_suffix(&note).unwrap_or(text).to_owned()
         };
-        self.kind("prompt_sent").iter().map(|record| (text(&record["reason"]), text(&record["text"]))).collect()
+        self.kind("prompt_sent")
+            .iter()
+            .map(|record| (text(&record["reason"]), text(&record["text"])))
+            .collect()
     }
 
     pub(crate) fn outcome(&self) -> Option<String> {
-        self.kind("session_ended").last().and_then(|record| record["outcome"].as_str().map(str::to_owned))
+        self.kind("session_ended")
+            .last()
+            .and_then(|record| record["outcome"].as_str().map(str::to_owned))
     }
 }
 
@@ -155,7 +171,9 @@ impl Ran {
 }
 
 pub(crate) fn lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a record is JSON"))
+        .collect()
 }
 
 /// A running creel that prints its records.
@@ -167,7 +185,11 @@ pub(crate) struct Started {
 impl Started {
     /// Starts a creel that prints lines of JSON.
     pub(crate) fn of(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("creel starts");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("creel starts");
         let records = BufReader::new(child.stdout.take().expect("it is piped"));
         Self { child, records }
     }
@@ -187,7 +209,10 @@ impl Started {
         let mut line = String::new();
         loop {
             line.clear();
-            let read = self.records.read_line(&mut line).expect("creel prints text");
+            let read = self
+                .records
+                .read_line(&mut line)
+                .expect("creel prints text");
             assert_ne!(read, 0, "creel ended before any {what}");
             let record: Value = serde_json::from_str(&line).expect("a record is JSON");
             if is_wanted(&record) {
@@ -214,7 +239,9 @@ impl Started {
     /// Waits for its end, and reads the rest of its output.
     pub(crate) fn end(mut self) -> Ran {
         let mut out = String::new();
-        self.records.read_to_string(&mut out).expect("creel prints text");
+        self.records
+            .read_to_string(&mut out)
+            .expect("creel prints text");
         let ended = Ran::of(&self.child.wait_with_output().expect("it ended"));
         Ran { out, ..ended }
     }
@@ -228,7 +255,11 @@ pub(crate) fn eventually_in(path: &Path) -> String {
         if text.ends_with('\n') {
             return text.trim().to_owned();
         }
-        assert!(Instant::now() < deadline, "nothing came into {}", path.display());
+        assert!(
+            Instant::now() < deadline,
+            "nothing came into {}",
+            path.display()
+        );
         std::thread::sleep(LOOK_AGAIN);
     }
 }

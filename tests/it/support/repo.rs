@@ -29,7 +29,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Memory, folder, fresh_mark};
 
-/// The stand-in for `gh`: it records its arguments and the file that it gets, and answers as configured.
+/// The stand-in for `gh`: it records its arguments and the file that it gets, and answers as
+/// configured.
 const GH: &str = r#"#!/bin/sh
 calls=$(dirname "$0")/../gh
 n=$(ls "$calls" | grep -c '^call-')
@@ -78,7 +79,16 @@ impl Repo {
     pub fn new() -> Self {
         let repo = Self::without_remote();
         let remote = repo.remote();
-        repo.git_in(repo.folder.path(), &["init", "--quiet", "--bare", "--initial-branch=main", &shown(&remote)]);
+        repo.git_in(
+            repo.folder.path(),
+            &[
+                "init",
+                "--quiet",
+                "--bare",
+                "--initial-branch=main",
+                &shown(&remote),
+            ],
+        );
         repo.git(&["remote", "add", "origin", &shown(&remote)]);
         repo.git(&["push", "--quiet", "origin", "main"]);
         repo.git(&["fetch", "--quiet", "origin"]);
@@ -91,7 +101,8 @@ impl Repo {
             fs::create_dir(folder.path().join(name)).expect("a folder");
         }
         let repo = Self::at_home(folder, fresh_mark());
-        let config = "[user]\n name = Test\n email = test@example.com\n[commit]\n gpgSign = false\n";
+        let config =
+            "[user]\n name = Test\n email = test@example.com\n[commit]\n gpgSign = false\n";
         fs::write(repo.at("gitconfig"), config).expect("a config");
         repo.git(&["init", "--quiet", "--initial-branch=main"]);
         repo.commit("a.txt", "one\n", "first");
@@ -108,7 +119,12 @@ impl Repo {
         let work = folder.path().join("work");
         let system = std::env::var("PATH").expect("a PATH");
         let path = format!("{}:{system}", folder.path().join("bin").display());
-        Self { folder, work, mark, path }
+        Self {
+            folder,
+            work,
+            mark,
+            path,
+        }
     }
 
     /// With a `gh` that knows no pull request.
@@ -122,7 +138,11 @@ impl Repo {
 
     /// From now on only git is on the `PATH`.
     pub fn bare_path(&mut self) {
-        let git = Command::new("sh").args(["-c", "command -v git"]).output().expect("a shell").stdout;
+        let git = Command::new("sh")
+            .args(["-c", "command -v git"])
+            .output()
+            .expect("a shell")
+            .stdout;
         symlink(String::from_utf8_lossy(&git).trim(), self.at("bin/git")).expect("a link");
         self.path = shown(&self.at("bin"));
     }
@@ -149,14 +169,21 @@ impl Repo {
         let call = |n: usize| fs::read(self.at("gh").join(format!("call-{n}"))).ok();
         let words = |bytes: Vec<u8>| {
             let text = String::from_utf8(bytes).expect("text");
-            text.strip_suffix('\0').unwrap_or(&text).split('\0').map(str::to_owned).collect()
+            text.strip_suffix('\0')
+                .unwrap_or(&text)
+                .split('\0')
+                .map(str::to_owned)
+                .collect()
         };
         (0..).map_while(call).map(words).collect()
     }
 
     /// The calls that begin with these two words.
     pub fn gh_called(&self, words: [&str; 2]) -> Vec<Vec<String>> {
-        self.gh_calls().into_iter().filter(|call| call.iter().take(2).eq(words)).collect()
+        self.gh_calls()
+            .into_iter()
+            .filter(|call| call.iter().take(2).eq(words))
+            .collect()
     }
 
     /// The content of the last body file.
@@ -175,9 +202,21 @@ impl Repo {
     }
 
     pub fn try_git(&self, folder: &Path, args: &[&str]) -> (bool, String) {
-        let out = Command::new("git").args(args).current_dir(folder).envs(self.env()).output().expect("git runs");
-        let text = if out.status.success() { &out.stdout } else { &out.stderr };
-        (out.status.success(), String::from_utf8_lossy(text).trim_end().to_owned())
+        let out = Command::new("git")
+            .args(args)
+            .current_dir(folder)
+            .envs(self.env())
+            .output()
+            .expect("git runs");
+        let text = if out.status.success() {
+            &out.stdout
+        } else {
+            &out.stderr
+        };
+        (
+            out.status.success(),
+            String::from_utf8_lossy(text).trim_end().to_owned(),
+        )
     }
 
     pub fn commit(&self, file: &str, text: &str, message: &str) -> String {
@@ -194,7 +233,17 @@ impl Repo {
     /// Commits to a branch of the remote from another clone.
     pub fn elsewhere(&self, branch: &str, file: &str, text: &str) -> String {
         let other = tempfile::tempdir_in(self.folder.path()).expect("a folder");
-        self.git_in(other.path(), &["clone", "--quiet", "--branch", branch, &shown(&self.remote()), "clone"]);
+        self.git_in(
+            other.path(),
+            &[
+                "clone",
+                "--quiet",
+                "--branch",
+                branch,
+                &shown(&self.remote()),
+                "clone",
+            ],
+        );
         let clone = other.path().join("clone");
         let commit = self.commit_in(&clone, file, text, "from elsewhere");
         self.git_in(&clone, &["push", "--quiet", "origin", branch]);
@@ -203,7 +252,10 @@ impl Repo {
 
     /// The commit of a branch on the remote.
     pub fn on_remote(&self, branch: &str) -> Option<String> {
-        let (ok, text) = self.try_git(&self.remote(), &["rev-parse", "--verify", &format!("refs/heads/{branch}")]);
+        let (ok, text) = self.try_git(
+            &self.remote(),
+            &["rev-parse", "--verify", &format!("refs/heads/{branch}")],
+        );
         ok.then_some(text)
     }
 
@@ -213,21 +265,43 @@ impl Repo {
     }
 
     pub fn before(&self) -> Before {
-        let commits = self.git(&["rev-list", "--all"]).lines().map(str::to_owned).collect();
-        Before { head: self.git(&["rev-parse", "HEAD"]), branch: self.git(&["symbolic-ref", "HEAD"]), commits }
+        let commits = self
+            .git(&["rev-list", "--all"])
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        Before {
+            head: self.git(&["rev-parse", "HEAD"]),
+            branch: self.git(&["symbolic-ref", "HEAD"]),
+            commits,
+        }
     }
 
     /// Asserts that nothing is in progress, no commit is lost, and the branch has not moved.
     pub fn is_as(&self, before: &Before) {
         self.lost_nothing_since(before);
-        assert_eq!(self.git(&["rev-parse", "HEAD"]), before.head, "the branch has moved");
+        assert_eq!(
+            self.git(&["rev-parse", "HEAD"]),
+            before.head,
+            "the branch has moved"
+        );
     }
 
     /// Asserts that nothing is in progress and no commit is lost.
     pub fn lost_nothing_since(&self, before: &Before) {
         assert_eq!(self.git(&["symbolic-ref", "HEAD"]), before.branch);
-        for state in ["rebase-merge", "rebase-apply", "MERGE_HEAD", "index.lock", "HEAD.lock", "creel-rebase.json"] {
-            assert!(!self.work.join(".git").join(state).exists(), "{state} is left");
+        for state in [
+            "rebase-merge",
+            "rebase-apply",
+            "MERGE_HEAD",
+            "index.lock",
+            "HEAD.lock",
+            "creel-rebase.json",
+        ] {
+            assert!(
+                !self.work.join(".git").join(state).exists(),
+                "{state} is left"
+            );
         }
         let all = self.git(&["rev-list", "--all", "--reflog"]);
         let all: BTreeSet<&str> = all.lines().collect();
@@ -244,7 +318,10 @@ impl Repo {
 
     /// Asserts that no tracked file has changes. A killed merge driver leaves untracked files.
     pub fn is_unchanged(&self) {
-        assert_eq!(self.git(&["status", "--porcelain", "--untracked-files=no"]), "");
+        assert_eq!(
+            self.git(&["status", "--porcelain", "--untracked-files=no"]),
+            ""
+        );
     }
 
     pub async fn run(&self, name: &str) -> RunResult {
@@ -253,7 +330,8 @@ impl Repo {
 
     pub async fn run_with(&self, name: &str, submission: SubmissionFacts) -> RunResult {
         let job = job(name, submission);
-        self.run_job(&job, &mut Memory::default(), &CancellationToken::new()).await
+        self.run_job(&job, &mut Memory::default(), &CancellationToken::new())
+            .await
     }
 
     pub async fn run_job(
@@ -265,9 +343,25 @@ impl Repo {
         let session_dir = self.at("session");
         let journal = session_dir.join("journal.jsonl");
         let session_id = "id-1".into();
-        let place = HookWorkspace { cwd: self.work.clone(), session_dir, session_id, journal, mark: self.mark.clone() };
+        let place = HookWorkspace {
+            cwd: self.work.clone(),
+            session_dir,
+            session_id,
+            journal,
+            mark: self.mark.clone(),
+        };
         let env = self.env();
-        builtin::run(&job.hook.name, BuiltinJob { job, place: &place, env: &env }, watch, cancel).await
+        builtin::run(
+            &job.hook.name,
+            BuiltinJob {
+                job,
+                place: &place,
+                env: &env,
+            },
+            watch,
+            cancel,
+        )
+        .await
     }
 
     pub fn env(&self) -> Vec<(String, String)> {
@@ -297,7 +391,11 @@ pub fn job(name: &str, submission: SubmissionFacts) -> HookJob {
             retry: RetryOptions::default(),
         },
         output_limit: 16 * 1024,
-        facts: HookFacts { session: "s".into(), submission: Some(Box::new(submission)), ..HookFacts::default() },
+        facts: HookFacts {
+            session: "s".into(),
+            submission: Some(Box::new(submission)),
+            ..HookFacts::default()
+        },
     }
 }
 

@@ -2,14 +2,16 @@
 
 use creel::engine::{
     conversation::{
-        AgentPermissionRequest, AgentUpdate, ContextUsage, FileLocation, ForbiddenChanges, PermissionOption,
-        PermissionOptionKind, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd, TurnFailure, TurnUsage,
-        UsageLimit,
+        AgentPermissionRequest, AgentUpdate, ContextUsage, FileLocation, ForbiddenChanges,
+        PermissionOption, PermissionOptionKind, PlanEntry, StopReason, ToolCall, ToolKind,
+        ToolStatus, TurnEnd, TurnFailure, TurnUsage, UsageLimit,
     },
     gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     input::{GateAnswer, Input, SessionCommand},
-    policy::{BackoffPolicy, Budget, DeliveryPolicy, HookFailurePolicy, ProposalPlan, UsageLimitPolicy},
+    policy::{
+        BackoffPolicy, Budget, DeliveryPolicy, HookFailurePolicy, ProposalPlan, UsageLimitPolicy,
+    },
     submit::kind::PipelineKind,
     time::TimeSpan,
 };
@@ -17,8 +19,7 @@ use creel::engine::{
 use super::world::*;
 
 const REPORT: &str = "# The parser\n\nI rewrote `parse` in two steps:\n\n- the **lexer** gives tokens with their places, so that every message can name the line and the column\n- the parser reads them\n\n```rust\nfn parse(text: &str) -> Result<Tree, Error> {\n\tlexer(text).collect()\n}\n```\nThe tests come next.";
-const RED: &str =
-    "test parser::empty ... FAILED\ntest parser::nested ... FAILED\n\n2 failed; 31 passed\nThe empty text is no error.";
+const RED: &str = "test parser::empty ... FAILED\ntest parser::nested ... FAILED\n\n2 failed; 31 passed\nThe empty text is no error.";
 const ONE_RED: &str = "test parser::nested ... FAILED\n\n1 failed; 32 passed";
 const LINT: &str = "warning: unused variable: `depth`\n --> src/parser.rs:41:9\nwarning: this function is too long\n --> src/parser.rs:80:1";
 
@@ -33,7 +34,9 @@ pub fn until(mut world: World, holds: impl Fn(&World) -> bool) -> World {
 
 /// Runs until a gate is open.
 pub fn at_gate(script: Script) -> World {
-    until(World::begin(script), |world| world.state.gates.open.is_some())
+    until(World::begin(script), |world| {
+        world.state.gates.open.is_some()
+    })
 }
 
 /// The agent does something in its turn.
@@ -43,30 +46,68 @@ pub fn agent(world: &mut World, update: AgentUpdate) {
 }
 
 fn tool(call: &str, title: &str, status: ToolStatus, output: Option<&str>) -> ToolCall {
-    ToolCall { call: call.into(), title: title.into(), status, output: output.map(Into::into), ..ToolCall::default() }
+    ToolCall {
+        call: call.into(),
+        title: title.into(),
+        status,
+        output: output.map(Into::into),
+        ..ToolCall::default()
+    }
 }
 
 /// The agent thinks, reads a file, runs a command that fails, and begins another.
 pub fn thinks_and_acts(world: &mut World) {
-    agent(world, AgentUpdate::Thought("The empty text is a case of its own.\nFirst the lexer.".into()));
-    agent(world, AgentUpdate::ToolCalled(tool("a", "Read src/parser.rs", ToolStatus::Pending, None)));
-    let read = tool("a", "Read src/parser.rs", ToolStatus::Completed, Some("120 lines"));
+    agent(
+        world,
+        AgentUpdate::Thought("The empty text is a case of its own.\nFirst the lexer.".into()),
+    );
+    agent(
+        world,
+        AgentUpdate::ToolCalled(tool("a", "Read src/parser.rs", ToolStatus::Pending, None)),
+    );
+    let read = tool(
+        "a",
+        "Read src/parser.rs",
+        ToolStatus::Completed,
+        Some("120 lines"),
+    );
     agent(world, AgentUpdate::ToolUpdated(read));
-    agent(world, AgentUpdate::ToolCalled(tool("b", "cargo build", ToolStatus::InProgress, None)));
-    let failed = tool("b", "cargo build", ToolStatus::Failed, Some("error[E0425]: cannot find value `tree`"));
+    agent(
+        world,
+        AgentUpdate::ToolCalled(tool("b", "cargo build", ToolStatus::InProgress, None)),
+    );
+    let failed = tool(
+        "b",
+        "cargo build",
+        ToolStatus::Failed,
+        Some("error[E0425]: cannot find value `tree`"),
+    );
     agent(world, AgentUpdate::ToolUpdated(failed));
-    agent(world, AgentUpdate::ToolCalled(tool("c", "Edit src/parser.rs", ToolStatus::InProgress, None)));
+    agent(
+        world,
+        AgentUpdate::ToolCalled(tool(
+            "c",
+            "Edit src/parser.rs",
+            ToolStatus::InProgress,
+            None,
+        )),
+    );
 }
 
 const DIFF: &str = "--- a/src/parser.rs\n+++ b/src/parser.rs\n@@ -38,7 +38,9 @@ impl Parser {\n     /// The next list.\n     fn list(&mut self) -> Result<Tree, Error> {\n-        let depth = self.depth;\n-        self.items(depth + 1)\n+        if self.depth > DEEPEST {\n+            return Err(Error::TooDeep(self.place()));\n+        }\n+        self.deeper(Self::items)\n     }\n \n     /// The items of a list.\n";
 
 /// In a first turn, without hooks.
 pub fn works() -> World {
-    until(World::begin(Script::new().attended(&[])), |world| world.turn.is_some())
+    until(World::begin(Script::new().attended(&[])), |world| {
+        world.turn.is_some()
+    })
 }
 
 fn at(path: &str, line: Option<u32>) -> FileLocation {
-    FileLocation { path: path.into(), line }
+    FileLocation {
+        path: path.into(),
+        line,
+    }
 }
 
 /// The change that the agent wants to make.
@@ -75,7 +116,10 @@ fn change() -> ToolCall {
         call: "edit".into(),
         title: "Edit src/parser.rs".into(),
         kind: Some(ToolKind::Edit),
-        locations: vec![at("/project/src/parser.rs", Some(38)), at("/tmp/notes.md", None)],
+        locations: vec![
+            at("/project/src/parser.rs", Some(38)),
+            at("/tmp/notes.md", None),
+        ],
         input: Some("{\"file_path\": \"/project/src/parser.rs\", \"replace_all\": false}".into()),
         diff: Some(DIFF.into()),
         ..ToolCall::default()
@@ -87,12 +131,30 @@ pub fn uses_tools(world: &mut World) {
     let read = ToolCall {
         kind: Some(ToolKind::Read),
         locations: vec![at("/project/src/parser.rs", Some(41))],
-        ..tool("a", "Read the parser", ToolStatus::Completed, Some("120 lines"))
+        ..tool(
+            "a",
+            "Read the parser",
+            ToolStatus::Completed,
+            Some("120 lines"),
+        )
     };
-    agent(world, AgentUpdate::ToolCalled(ToolCall { status: ToolStatus::Pending, output: None, ..read.clone() }));
+    agent(
+        world,
+        AgentUpdate::ToolCalled(ToolCall {
+            status: ToolStatus::Pending,
+            output: None,
+            ..read.clone()
+        }),
+    );
     agent(world, AgentUpdate::ToolUpdated(read));
     agent(world, AgentUpdate::ToolCalled(change()));
-    agent(world, AgentUpdate::ToolUpdated(ToolCall { status: ToolStatus::Completed, ..change() }));
+    agent(
+        world,
+        AgentUpdate::ToolUpdated(ToolCall {
+            status: ToolStatus::Completed,
+            ..change()
+        }),
+    );
     let test = ToolCall {
         kind: Some(ToolKind::Execute),
         input: Some("{\"command\": \"cargo test --lib parser\", \"timeout\": 120}".into()),
@@ -100,16 +162,35 @@ pub fn uses_tools(world: &mut World) {
     };
     agent(world, AgentUpdate::ToolCalled(test.clone()));
     let output = Some("-- 1 failed\n++ 32 passed".to_owned());
-    agent(world, AgentUpdate::ToolUpdated(ToolCall { status: ToolStatus::Failed, output, ..test }));
+    agent(
+        world,
+        AgentUpdate::ToolUpdated(ToolCall {
+            status: ToolStatus::Failed,
+            output,
+            ..test
+        }),
+    );
 }
 
 /// A session in which everything happens once.
 pub fn eventful() -> Script {
     Script::new()
-        .piped(HookPoint::SessionStart, "git log", [prints("4f2a1c parser: keep the places")])
+        .piped(
+            HookPoint::SessionStart,
+            "git log",
+            [prints("4f2a1c parser: keep the places")],
+        )
         .hook(HookPoint::PreIteration, "disk space", [breaks(), passes()])
-        .hook(HookPoint::Stop, "cargo test", [blocks(RED), blocks(ONE_RED), prints("33 passed")])
-        .piped(HookPoint::PostIteration, "cargo clippy", [prints(LINT), prints("warning: one is left")])
+        .hook(
+            HookPoint::Stop,
+            "cargo test",
+            [blocks(RED), blocks(ONE_RED), prints("33 passed")],
+        )
+        .piped(
+            HookPoint::PostIteration,
+            "cargo clippy",
+            [prints(LINT), prints("warning: one is left")],
+        )
         .agent([
             Answer::Says(REPORT),
             Answer::Says("The empty text is an empty tree now."),
@@ -129,7 +210,9 @@ pub fn first_turn() -> World {
 
 /// After the first hook has sent the turn back twice.
 pub fn sent_back_twice() -> World {
-    until(first_turn(), |world| world.state.retry.used == 2 && world.turn.is_some())
+    until(first_turn(), |world| {
+        world.state.retry.used == 2 && world.turn.is_some()
+    })
 }
 
 /// The loop has ended, and output is pending.
@@ -138,21 +221,33 @@ pub fn final_delivery() -> World {
 }
 
 pub fn ended() -> World {
-    until(final_delivery(), |world| world.state.phase.outcome().is_some())
+    until(final_delivery(), |world| {
+        world.state.phase.outcome().is_some()
+    })
 }
 
 /// A hook is running.
 pub fn hook_runs() -> World {
-    until(first_turn(), |world| world.jobs.iter().any(|job| job.hook.name == "cargo test"))
+    until(first_turn(), |world| {
+        world.jobs.iter().any(|job| job.hook.name == "cargo test")
+    })
 }
 
 /// Before a prompt that carries the output of two hooks.
 pub fn delivery() -> World {
     at_gate(
         Script::new()
-            .piped(HookPoint::SessionStart, "git log", [prints("4f2a1c parser: keep the places")])
+            .piped(
+                HookPoint::SessionStart,
+                "git log",
+                [prints("4f2a1c parser: keep the places")],
+            )
             .piped(HookPoint::SessionStart, "cargo clippy", [prints(LINT)])
-            .piped(HookPoint::SessionStart, "todo list", [prints("- the lexer\n- the parser")])
+            .piped(
+                HookPoint::SessionStart,
+                "todo list",
+                [prints("- the lexer\n- the parser")],
+            )
             .plan(|plan| plan.gates.delivery = DeliveryPolicy::Ask)
             .attended(&[(GateKind::Delivery, GateChoice::Approve)]),
     )
@@ -162,7 +257,16 @@ pub fn delivery() -> World {
 pub fn retry_limit() -> World {
     at_gate(
         Script::new()
-            .hook(HookPoint::Stop, "cargo test", [blocks(RED), blocks(ONE_RED), blocks(ONE_RED), blocks(ONE_RED)])
+            .hook(
+                HookPoint::Stop,
+                "cargo test",
+                [
+                    blocks(RED),
+                    blocks(ONE_RED),
+                    blocks(ONE_RED),
+                    blocks(ONE_RED),
+                ],
+            )
             .plan(|plan| plan.max_hook_retries = 3)
             .agent([Answer::Says("I think that it works."), DONE])
             .attended(&[(GateKind::RetryLimit, GateChoice::Continue)]),
@@ -173,15 +277,25 @@ pub fn retry_limit() -> World {
 pub fn escalation() -> World {
     at_gate(
         Script::new()
-            .hook_with(HookPoint::SessionStart, "git pull", [exits(1, "", "conflict in src/parser.rs")], |spec| {
-                spec.on_failure = Some(HookFailurePolicy::Escalate);
-            })
+            .hook_with(
+                HookPoint::SessionStart,
+                "git pull",
+                [exits(1, "", "conflict in src/parser.rs")],
+                |spec| {
+                    spec.on_failure = Some(HookFailurePolicy::Escalate);
+                },
+            )
             .attended(&[(GateKind::Escalation, GateChoice::Continue)]),
     )
 }
 
 fn failing() -> Script {
-    let backoff = BackoffPolicy { base: TimeSpan::secs(20), factor: 2.0, max: TimeSpan::secs(60), jitter: 0.0 };
+    let backoff = BackoffPolicy {
+        base: TimeSpan::secs(20),
+        factor: 2.0,
+        max: TimeSpan::secs(60),
+        jitter: 0.0,
+    };
     Script::new()
         .agent([Answer::Fails("connection reset by the server")])
         .plan(|plan| plan.backoff = Some(backoff))
@@ -195,7 +309,9 @@ pub fn errors() -> World {
 
 /// A turn has failed, and the session waits before the next.
 pub fn backoff() -> World {
-    until(World::begin(failing()), |world| world.state.next_wake().is_some() && world.turn.is_none())
+    until(World::begin(failing()), |world| {
+        world.state.next_wake().is_some() && world.turn.is_none()
+    })
 }
 
 /// A hook has failed to run twice.
@@ -209,15 +325,27 @@ pub fn broken_hook() -> World {
 }
 
 fn option(id: &str, name: &str, kind: PermissionOptionKind) -> PermissionOption {
-    PermissionOption { id: id.into(), name: name.into(), kind }
+    PermissionOption {
+        id: id.into(),
+        name: name.into(),
+        kind,
+    }
 }
 
 /// The options that agents usually offer.
 pub fn usual_options() -> Vec<PermissionOption> {
     vec![
         option("once", "Yes", PermissionOptionKind::AllowOnce),
-        option("always", "Yes, and don't ask again", PermissionOptionKind::AllowAlways),
-        option("no", "No, and tell the agent what to do differently", PermissionOptionKind::RejectOnce),
+        option(
+            "always",
+            "Yes, and don't ask again",
+            PermissionOptionKind::AllowAlways,
+        ),
+        option(
+            "no",
+            "No, and tell the agent what to do differently",
+            PermissionOptionKind::RejectOnce,
+        ),
     ]
 }
 
@@ -225,8 +353,16 @@ pub fn usual_options() -> Vec<PermissionOption> {
 pub fn options_alike() -> Vec<PermissionOption> {
     vec![
         option("once", "Yes", PermissionOptionKind::AllowOnce),
-        option("file", "Yes, always for src/parser.rs", PermissionOptionKind::AllowAlways),
-        option("all", "Yes, always for every file of this project", PermissionOptionKind::AllowAlways),
+        option(
+            "file",
+            "Yes, always for src/parser.rs",
+            PermissionOptionKind::AllowAlways,
+        ),
+        option(
+            "all",
+            "Yes, always for every file of this project",
+            PermissionOptionKind::AllowAlways,
+        ),
         option("no", "No", PermissionOptionKind::RejectOnce),
     ]
 }
@@ -237,7 +373,10 @@ pub fn asks(world: &mut World, tool: ToolCall, options: Vec<PermissionOption>) {
     world.asking.1 = world.asking.1.next();
     let ask = world.asking.1;
     world.asking.0.push(ask);
-    world.input(Input::PermissionAsked { turn, ask: Box::new(AgentPermissionRequest::new(ask, tool, options)) });
+    world.input(Input::PermissionAsked {
+        turn,
+        ask: Box::new(AgentPermissionRequest::new(ask, tool, options)),
+    });
 }
 
 /// The agent wants to change a file, and two more requests wait behind this one.
@@ -248,10 +387,17 @@ pub fn permission() -> World {
 /// The same, with other options.
 pub fn permission_with(options: Vec<PermissionOption>) -> World {
     let mut world = works();
-    agent(&mut world, AgentUpdate::Said("The parser goes too deep. I will limit that.".into()));
+    agent(
+        &mut world,
+        AgentUpdate::Said("The parser goes too deep. I will limit that.".into()),
+    );
     asks(&mut world, change(), options);
     for path in ["src/lib.rs", "src/lexer.rs"] {
-        let tool = ToolCall { title: format!("Edit {path}"), kind: Some(ToolKind::Edit), ..ToolCall::default() };
+        let tool = ToolCall {
+            title: format!("Edit {path}"),
+            kind: Some(ToolKind::Edit),
+            ..ToolCall::default()
+        };
         asks(&mut world, tool, usual_options());
     }
     world
@@ -261,8 +407,15 @@ pub fn permission_with(options: Vec<PermissionOption>) -> World {
 pub fn long_command() -> World {
     let mut world = works();
     let parts = (1..=12).map(|n| format!("cp target/release/part-{n} /srv/www/downloads/part-{n}"));
-    let command = parts.chain(["rm -rf ~/.ssh".into()]).collect::<Vec<_>>().join(" && ");
-    let tool = ToolCall { title: command, kind: Some(ToolKind::Execute), ..ToolCall::default() };
+    let command = parts
+        .chain(["rm -rf ~/.ssh".into()])
+        .collect::<Vec<_>>()
+        .join(" && ");
+    let tool = ToolCall {
+        title: command,
+        kind: Some(ToolKind::Execute),
+        ..ToolCall::default()
+    };
     asks(&mut world, tool, usual_options());
     world
 }
@@ -271,11 +424,21 @@ pub fn long_command() -> World {
 pub fn budget() -> World {
     let script = Script::new()
         .plan(|plan| {
-            plan.budget = Budget { tokens: Some(20_000), cost: Some(2.0), time: None };
+            plan.budget = Budget {
+                tokens: Some(20_000),
+                cost: Some(2.0),
+                time: None,
+            };
         })
         .attended(&[(GateKind::Budget, GateChoice::Continue)]);
     let mut world = until(World::begin(script), |world| world.turn.is_some());
-    spends(&mut world, TurnUsage { tokens: Some(21_345), cost: Some(0.42) });
+    spends(
+        &mut world,
+        TurnUsage {
+            tokens: Some(21_345),
+            cost: Some(0.42),
+        },
+    );
     until(world, |world| world.state.gates.open.is_some())
 }
 
@@ -284,20 +447,40 @@ pub fn tampered() -> World {
     let script = Script::new().attended(&[(GateKind::Tampered, GateChoice::Ignore)]);
     let mut world = until(World::begin(script), |world| world.turn.is_some());
     let turn = world.turn.take().expect("the agent works").0;
-    let tampered = [".git/config", ".git/hooks/pre-commit", "creel.yaml"].map(str::to_owned).to_vec();
-    let forbidden = ForbiddenChanges { tampered, ..ForbiddenChanges::default() };
-    world.input(Input::TurnEnded { turn, end: TurnEnd { forbidden, ..TurnEnd::new(StopReason::EndTurn) } });
+    let tampered = [".git/config", ".git/hooks/pre-commit", "creel.yaml"]
+        .map(str::to_owned)
+        .to_vec();
+    let forbidden = ForbiddenChanges {
+        tampered,
+        ..ForbiddenChanges::default()
+    };
+    world.input(Input::TurnEnded {
+        turn,
+        end: TurnEnd {
+            forbidden,
+            ..TurnEnd::new(StopReason::EndTurn)
+        },
+    });
     until(world, |world| world.state.gates.open.is_some())
 }
 
 /// The turn ends, with this usage.
 pub fn spends(world: &mut World, spent: TurnUsage) {
     let turn = world.turn.take().expect("the agent works").0;
-    world.input(Input::TurnEnded { turn, end: TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) } });
+    world.input(Input::TurnEnded {
+        turn,
+        end: TurnEnd {
+            spent,
+            ..TurnEnd::new(StopReason::EndTurn)
+        },
+    });
 }
 
 pub fn plan(entries: &[(&str, ToolStatus)]) -> AgentUpdate {
-    let entry = |(content, status): &(&str, ToolStatus)| PlanEntry { content: (*content).into(), status: *status };
+    let entry = |(content, status): &(&str, ToolStatus)| PlanEntry {
+        content: (*content).into(),
+        status: *status,
+    };
     AgentUpdate::Planned(entries.iter().map(entry).collect())
 }
 
@@ -305,19 +488,58 @@ pub fn plan(entries: &[(&str, ToolStatus)]) -> AgentUpdate {
 pub fn talkative() -> World {
     use ToolStatus::{Completed, InProgress, Pending};
     let mut world = works();
-    spends(&mut world, TurnUsage { tokens: Some(12_345), cost: Some(0.42) });
+    spends(
+        &mut world,
+        TurnUsage {
+            tokens: Some(12_345),
+            cost: Some(0.42),
+        },
+    );
     let mut world = until(world, |world| world.turn.is_some());
     agent(&mut world, AgentUpdate::Opened("0199-a2f4".into()));
-    agent(&mut world, AgentUpdate::Noted { what: "mode".into(), text: "ask before changes".into() });
-    agent(&mut world, AgentUpdate::Noted { what: "commands".into(), text: "/compact\n/review\n/init".into() });
-    agent(&mut world, plan(&[("Limit the depth", InProgress), ("Test it", Pending)]));
+    agent(
+        &mut world,
+        AgentUpdate::Noted {
+            what: "mode".into(),
+            text: "ask before changes".into(),
+        },
+    );
+    agent(
+        &mut world,
+        AgentUpdate::Noted {
+            what: "commands".into(),
+            text: "/compact\n/review\n/init".into(),
+        },
+    );
+    agent(
+        &mut world,
+        plan(&[("Limit the depth", InProgress), ("Test it", Pending)]),
+    );
     uses_tools(&mut world);
-    agent(&mut world, plan(&[("Limit the depth", Completed), ("Test it", InProgress), ("Tell", Pending)]));
+    agent(
+        &mut world,
+        plan(&[
+            ("Limit the depth", Completed),
+            ("Test it", InProgress),
+            ("Tell", Pending),
+        ]),
+    );
     asks(&mut world, change(), usual_options());
     let gate = world.state.gates.open.as_ref().expect("it asks").id;
-    let answer = GateAnswer { gate, choice: GateChoice::AllowAlways, text: Some("always".into()), items: None };
+    let answer = GateAnswer {
+        gate,
+        choice: GateChoice::AllowAlways,
+        text: Some("always".into()),
+        items: None,
+    };
     world.command(SessionCommand::AnswerGate(answer));
-    agent(&mut world, AgentUpdate::Used(ContextUsage { used: 86_000, size: 200_000 }));
+    agent(
+        &mut world,
+        AgentUpdate::Used(ContextUsage {
+            used: 86_000,
+            size: 200_000,
+        }),
+    );
     world
 }
 
@@ -329,15 +551,27 @@ fn submitted() -> Script {
         .built_in(
             HookPoint::BeforeSubmit,
             "run_tests",
-            [wants(Some("2 tests are red:\nparser::empty, parser::nested")), wants(Some("parser::nested is red"))],
+            [
+                wants(Some("2 tests are red:\nparser::empty, parser::nested")),
+                wants(Some("parser::nested is red")),
+            ],
         )
-        .built_in(HookPoint::BeforeSubmit, "create_pr", [does("https://forge.example/parser/pull/7")])
+        .built_in(
+            HookPoint::BeforeSubmit,
+            "create_pr",
+            [does("https://forge.example/parser/pull/7")],
+        )
         .attended(&[(GateKind::Submit, GateChoice::Skip)])
 }
 
 /// A check has failed, and the agent is repairing that.
 pub fn repair() -> World {
-    let repairs = |world: &World| world.turn.as_ref().is_some_and(|(_, text)| text.contains("are red"));
+    let repairs = |world: &World| {
+        world
+            .turn
+            .as_ref()
+            .is_some_and(|(_, text)| text.contains("are red"))
+    };
     until(World::begin(submitted()), repairs)
 }
 
@@ -353,10 +587,13 @@ pub fn submit_done() -> World {
 
 /// A check has failed before a merge.
 pub fn merge_held() -> World {
-    let script = Script { errand: Some(PipelineKind::Merge), ..Script::new() }
-        .hook(HookPoint::BeforeMerge, "cargo test", [blocks(ONE_RED)])
-        .built_in(HookPoint::BeforeMerge, "merge", [does("merged")])
-        .attended(&[(GateKind::Merge, GateChoice::Leave)]);
+    let script = Script {
+        errand: Some(PipelineKind::Merge),
+        ..Script::new()
+    }
+    .hook(HookPoint::BeforeMerge, "cargo test", [blocks(ONE_RED)])
+    .built_in(HookPoint::BeforeMerge, "merge", [does("merged")])
+    .attended(&[(GateKind::Merge, GateChoice::Leave)]);
     at_gate(script)
 }
 
@@ -385,8 +622,17 @@ pub fn proposal() -> World {
 /// The agent has reached a usage limit that resets in an hour.
 fn reaches_a_limit(mut world: World) -> World {
     let (turn, _) = world.turn.take().expect("the agent works");
-    let limit = Some(UsageLimit { resets_in: Some(TimeSpan::secs(3_600)), ..UsageLimit::default() });
-    world.input(Input::TurnFailed { turn, failure: TurnFailure { limit, ..TurnFailure::new("429") } });
+    let limit = Some(UsageLimit {
+        resets_in: Some(TimeSpan::secs(3_600)),
+        ..UsageLimit::default()
+    });
+    world.input(Input::TurnFailed {
+        turn,
+        failure: TurnFailure {
+            limit,
+            ..TurnFailure::new("429")
+        },
+    });
     until(world, |world| world.state.limits.hold.is_some())
 }
 

@@ -1,4 +1,5 @@
-//! The screen without a terminal: a world's events go in as records, keys and clicks follow, frames come out as text.
+//! The screen without a terminal: a world's events go in as records, keys and clicks follow, frames
+//! come out as text.
 //!
 //! The clock stands still unless a test moves it.
 
@@ -57,7 +58,11 @@ impl Screen {
     }
 
     fn empty(mode: ScreenMode, size: (u16, u16)) -> Self {
-        let mut model = ScreenModel::new(Keymap::standard(), ScreenTheme::chosen(Choice::Dark, false), mode);
+        let mut model = ScreenModel::new(
+            Keymap::standard(),
+            ScreenTheme::chosen(Choice::Dark, false),
+            mode,
+        );
         model.size = size;
         Self { model, taken: 0 }
     }
@@ -101,7 +106,12 @@ impl Screen {
     }
 
     fn area(&self) -> Rect {
-        Rect { x: 0, y: 0, width: self.model.size.0, height: self.model.size.1 }
+        Rect {
+            x: 0,
+            y: 0,
+            width: self.model.size.0,
+            height: self.model.size.1,
+        }
     }
 
     /// Sends an event to the screen.
@@ -113,13 +123,18 @@ impl Screen {
 
     /// Presses keys, by name, separated by spaces.
     pub fn press(&mut self, keys: &str) -> Vec<ScreenRequest> {
-        keys.split_whitespace().flat_map(|name| self.told(ScreenEvent::Key(key(name)))).collect()
+        keys.split_whitespace()
+            .flat_map(|name| self.told(ScreenEvent::Key(key(name))))
+            .collect()
     }
 
     /// Types a text, character by character.
     pub fn type_text(&mut self, text: &str) {
         for c in text.chars() {
-            self.told(ScreenEvent::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)));
+            self.told(ScreenEvent::Key(KeyEvent::new(
+                KeyCode::Char(c),
+                KeyModifiers::NONE,
+            )));
         }
     }
 
@@ -136,7 +151,11 @@ impl Screen {
         let wanted: Vec<String> = text.chars().map(String::from).collect();
         for row in 0..buffer.area.height {
             for column in 0..width {
-                let here = |n: usize| buffer.cell((column + u16::try_from(n).unwrap_or(width), row)).map(Cell::symbol);
+                let here = |n: usize| {
+                    buffer
+                        .cell((column + u16::try_from(n).unwrap_or(width), row))
+                        .map(Cell::symbol)
+                };
                 if wanted.iter().enumerate().all(|(n, c)| here(n) == Some(c)) {
                     return (column, row);
                 }
@@ -147,7 +166,12 @@ impl Screen {
 
     /// Sends a mouse event.
     pub fn mouse(&mut self, kind: MouseEventKind, column: u16, row: u16) -> Vec<ScreenRequest> {
-        self.told(ScreenEvent::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }))
+        self.told(ScreenEvent::Mouse(MouseEvent {
+            kind,
+            column,
+            row,
+            modifiers: KeyModifiers::NONE,
+        }))
     }
 
     pub fn draw(&mut self) -> Buffer {
@@ -167,7 +191,8 @@ impl Screen {
     pub fn row(&mut self, holds: &str) -> String {
         let frame = self.frame();
         let row = frame.lines().find(|line| line.contains(holds));
-        row.unwrap_or_else(|| panic!("`{holds}` is not on the screen:\n{frame}")).to_owned()
+        row.unwrap_or_else(|| panic!("`{holds}` is not on the screen:\n{frame}"))
+            .to_owned()
     }
 
     /// Every run of cells with the same style, one per line, without the sides of frames.
@@ -180,8 +205,13 @@ impl Screen {
 fn cells(buffer: &Buffer, row: u16) -> Vec<Cell> {
     let mut found = Vec::new();
     let mut column = 0;
-    while let Some(cell) = buffer.cell((column, row)).filter(|_| column < buffer.area.width) {
-        column += u16::try_from(unicode_width::UnicodeWidthStr::width(cell.symbol())).unwrap_or(1).max(1);
+    while let Some(cell) = buffer
+        .cell((column, row))
+        .filter(|_| column < buffer.area.width)
+    {
+        column += u16::try_from(unicode_width::UnicodeWidthStr::width(cell.symbol()))
+            .unwrap_or(1)
+            .max(1);
         found.push(cell.clone());
     }
     found
@@ -206,8 +236,17 @@ pub fn look(cell: &Cell) -> String {
         (Modifier::REVERSED, "reversed"),
         (Modifier::UNDERLINED, "underlined"),
     ];
-    words.extend(modifiers.iter().filter(|(one, _)| cell.modifier.contains(*one)).map(|(_, name)| (*name).to_owned()));
-    if words.is_empty() { "-".into() } else { words.join(" ") }
+    words.extend(
+        modifiers
+            .iter()
+            .filter(|(one, _)| cell.modifier.contains(*one))
+            .map(|(_, name)| (*name).to_owned()),
+    );
+    if words.is_empty() {
+        "-".into()
+    } else {
+        words.join(" ")
+    }
 }
 
 pub fn records(world: &World) -> Vec<Record> {
@@ -223,12 +262,20 @@ pub fn records(world: &World) -> Vec<Record> {
 }
 
 pub fn spot(record: &Record) -> RecordSpan {
-    RecordSpan { offset: record.seq, length: 1 }
+    RecordSpan {
+        offset: record.seq,
+        length: 1,
+    }
 }
 
 fn key(name: &str) -> KeyEvent {
-    let held = [("ctrl-", KeyModifiers::CONTROL), ("alt-", KeyModifiers::ALT)];
-    let held = held.into_iter().find_map(|(prefix, modifier)| Some((modifier, name.strip_prefix(prefix)?)));
+    let held = [
+        ("ctrl-", KeyModifiers::CONTROL),
+        ("alt-", KeyModifiers::ALT),
+    ];
+    let held = held
+        .into_iter()
+        .find_map(|(prefix, modifier)| Some((modifier, name.strip_prefix(prefix)?)));
     let (modifiers, name) = held.unwrap_or((KeyModifiers::NONE, name));
     let code = match name {
         "enter" => KeyCode::Enter,
@@ -245,7 +292,9 @@ fn key(name: &str) -> KeyEvent {
         "page-up" => KeyCode::PageUp,
         "page-down" => KeyCode::PageDown,
         "backspace" => KeyCode::Backspace,
-        one if one.chars().count() == 1 => KeyCode::Char(one.chars().next().expect("one character")),
+        one if one.chars().count() == 1 => {
+            KeyCode::Char(one.chars().next().expect("one character"))
+        }
         other => panic!("`{other}` is not a key"),
     };
     KeyEvent::new(code, modifiers)
@@ -253,7 +302,9 @@ fn key(name: &str) -> KeyEvent {
 
 /// A frame as text.
 pub fn frame_of(buffer: &Buffer) -> String {
-    (0..buffer.area.height).map(|row| text(&cells(buffer, row)).trim_end().to_owned() + "\n").collect()
+    (0..buffer.area.height)
+        .map(|row| text(&cells(buffer, row)).trim_end().to_owned() + "\n")
+        .collect()
 }
 
 /// Every run of cells with the same style, one per line, without the sides of frames.

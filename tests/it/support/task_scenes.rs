@@ -12,15 +12,30 @@ use super::{scenes, world::World};
 
 /// Adds a task, in the form that a user writes.
 pub fn add(world: &mut World, text: &str) {
-    tell(world, TaskCommand::Add(form::read(text).expect("it can be understood")));
+    tell(
+        world,
+        TaskCommand::Add(form::read(text).expect("it can be understood")),
+    );
 }
 
 pub fn start(world: &mut World, id: &str) {
-    tell(world, TaskCommand::Start { id: id.into(), context: None });
+    tell(
+        world,
+        TaskCommand::Start {
+            id: id.into(),
+            context: None,
+        },
+    );
 }
 
 pub fn depend(world: &mut World, id: &str, on: &str) {
-    tell(world, TaskCommand::Depend { id: id.into(), on: on.into() });
+    tell(
+        world,
+        TaskCommand::Depend {
+            id: id.into(),
+            on: on.into(),
+        },
+    );
 }
 
 /// Sends a command that must not be refused.
@@ -38,14 +53,26 @@ pub fn planned() -> World {
          deliverable: src/parser.rs without the old recursion\ndeliverable: tests for empty and nested lists",
     );
     add(&mut world, "Write the lexer\nparent: parser\nlabels: core");
-    add(&mut world, "Read nested lists\nparent: parser\ndepends: task_1");
+    add(
+        &mut world,
+        "Read nested lists\nparent: parser\ndepends: task_1",
+    );
     add(&mut world, "Limit the depth\nparent: parser\npriority: 1");
     for child in ["task_1", "task_2", "task_3"] {
         depend(&mut world, "parser", child);
     }
-    add(&mut world, "Tell the users what is different\npriority: 3\nlabels: docs\ndepends: parser");
-    add(&mut world, "Measure 1 MB of brackets\npriority: 0\nlabels: bench");
-    add(&mut world, "Publish 日本語 examples\npriority: 4\ndepends: task_4, task_5");
+    add(
+        &mut world,
+        "Tell the users what is different\npriority: 3\nlabels: docs\ndepends: parser",
+    );
+    add(
+        &mut world,
+        "Measure 1 MB of brackets\npriority: 0\nlabels: bench",
+    );
+    add(
+        &mut world,
+        "Publish 日本語 examples\npriority: 4\ndepends: task_4, task_5",
+    );
     start(&mut world, "task_1");
     tell(
         &mut world,

@@ -49,16 +49,24 @@ impl Shown {
     /// The screen as text, one line per row.
     pub(crate) fn text(&self) -> String {
         let width = self.parser.screen().size().1.get();
-        self.parser.screen().rows(0, width).fold(String::new(), |text, row| text + &row + "\n")
+        self.parser
+            .screen()
+            .rows(0, width)
+            .fold(String::new(), |text, row| text + &row + "\n")
     }
 
     pub(crate) fn has(&self, text: &str) -> bool {
         self.text().contains(text)
     }
 
-    /// Whether no frame is incomplete: the last one that began has ended. A title or a bell may have followed it.
+    /// Whether no frame is incomplete: the last one that began has ended. A title or a bell may
+    /// have followed it.
     fn is_whole(&self) -> bool {
-        let last = |mark: &[u8]| self.bytes.windows(mark.len()).rposition(|bytes| bytes == mark);
+        let last = |mark: &[u8]| {
+            self.bytes
+                .windows(mark.len())
+                .rposition(|bytes| bytes == mark)
+        };
         !self.screen().alternate_screen() || last(b"\x1b[?2026l") > last(b"\x1b[?2026h")
     }
 
@@ -97,7 +105,11 @@ impl Seen {
     }
 
     /// The output once the condition is true or the time is over; and whether it is true.
-    fn wait(&self, patience: Duration, wanted: impl Fn(&Shown) -> bool) -> (MutexGuard<'_, Shown>, bool) {
+    fn wait(
+        &self,
+        patience: Duration,
+        wanted: impl Fn(&Shown) -> bool,
+    ) -> (MutexGuard<'_, Shown>, bool) {
         let wanted = |shown: &Shown| shown.is_whole() && wanted(shown);
         let deadline = Instant::now() + patience;
         let mut shown = self.look();
@@ -107,7 +119,11 @@ impl Seen {
                 let came = wanted(&shown);
                 return (shown, came);
             }
-            shown = self.news.wait_timeout(shown, left).unwrap_or_else(PoisonError::into_inner).0;
+            shown = self
+                .news
+                .wait_timeout(shown, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         (shown, true)
     }
@@ -140,21 +156,40 @@ impl Terminal {
         pty.resize(Size::new(height, width)).expect("it has a size");
         let pty = Arc::new(pty);
         let before = settings(&pty);
-        command.env("TERM", "xterm-256color").env_remove("NO_COLOR").env_remove("VISUAL");
+        command
+            .env("TERM", "xterm-256color")
+            .env_remove("NO_COLOR")
+            .env_remove("VISUAL");
         let child = PtyCommand::from(command).spawn(inside).expect("it starts");
         let parser = vt100::Parser::new(cells(height), cells(width), 0);
-        let shown = Mutex::new(Shown { parser, bytes: Vec::new(), closed: false });
-        let seen = Arc::new(Seen { shown, news: Condvar::new() });
+        let shown = Mutex::new(Shown {
+            parser,
+            bytes: Vec::new(),
+            closed: false,
+        });
+        let seen = Arc::new(Seen {
+            shown,
+            news: Condvar::new(),
+        });
         let (reader, input) = (seen.clone(), pty.clone());
         std::thread::spawn(move || reader.read(&input));
-        Self { pty, child, seen, before }
+        Self {
+            pty,
+            child,
+            seen,
+            before,
+        }
     }
 
     /// Waits until a condition is true for the screen.
     #[track_caller]
     pub(crate) fn wait_for(&self, what: &str, wanted: impl Fn(&Shown) -> bool) {
         let (shown, came) = self.seen.wait(PATIENCE, wanted);
-        assert!(came, "waited in vain for {what}; the screen shows:\n{}", shown.text());
+        assert!(
+            came,
+            "waited in vain for {what}; the screen shows:\n{}",
+            shown.text()
+        );
     }
 
     /// Waits for a text on the screen.
@@ -166,10 +201,13 @@ impl Terminal {
     /// Waits for a text in the status line.
     #[track_caller]
     pub(crate) fn wait_for_status(&self, text: &str) {
-        self.wait_for(text, |shown| shown.screen().alternate_screen() && shown.status().contains(text));
+        self.wait_for(text, |shown| {
+            shown.screen().alternate_screen() && shown.status().contains(text)
+        });
     }
 
-    /// Whether the condition becomes true within a moment, as when a typing user looks at the screen.
+    /// Whether the condition becomes true within a moment, as when a typing user looks at the
+    /// screen.
     pub(crate) fn glance(&self, wanted: impl Fn(&Shown) -> bool) -> bool {
         self.seen.wait(Duration::from_millis(20), wanted).1
     }
@@ -203,8 +241,13 @@ impl Terminal {
 
     /// Resizes the terminal, and the emulator that reads it.
     pub(crate) fn resize(&self, (width, height): Cells) {
-        self.seen.look().parser.set_size(cells(height), cells(width));
-        self.pty.resize(Size::new(height, width)).expect("it has a size");
+        self.seen
+            .look()
+            .parser
+            .set_size(cells(height), cells(width));
+        self.pty
+            .resize(Size::new(height, width))
+            .expect("it has a size");
     }
 
     pub(crate) fn text(&self) -> String {
@@ -252,16 +295,34 @@ impl Terminal {
     pub(crate) fn is_as_it_was(&self) {
         assert_eq!(self.settings(), self.before);
         let bytes = self.bytes();
-        for mode in ["1049", "1000", "1002", "1003", "1006", "1015", "1004", "2004"] {
+        for mode in [
+            "1049", "1000", "1002", "1003", "1006", "1015", "1004", "2004",
+        ] {
             let (on, off) = (format!("\u{1b}[?{mode}h"), format!("\u{1b}[?{mode}l"));
-            let last = |text: &str| bytes.windows(text.len()).rposition(|window| window == text.as_bytes());
-            assert!(last(&off).is_some() && last(&off) > last(&on), "mode {mode} was left on");
+            let last = |text: &str| {
+                bytes
+                    .windows(text.len())
+                    .rposition(|window| window == text.as_bytes())
+            };
+            assert!(
+                last(&off).is_some() && last(&off) > last(&on),
+                "mode {mode} was left on"
+            );
         }
         self.look(|shown| {
-            assert!(!shown.screen().alternate_screen(), "the alternate screen was left on");
+            assert!(
+                !shown.screen().alternate_screen(),
+                "the alternate screen was left on"
+            );
             assert!(!shown.screen().hide_cursor(), "the cursor is hidden");
-            assert!(!shown.screen().bracketed_paste(), "bracketed paste was left on");
-            assert_eq!(shown.screen().mouse_protocol_mode(), vt100::MouseProtocolMode::None);
+            assert!(
+                !shown.screen().bracketed_paste(),
+                "bracketed paste was left on"
+            );
+            assert_eq!(
+                shown.screen().mouse_protocol_mode(),
+                vt100::MouseProtocolMode::None
+            );
         });
     }
 }
@@ -288,6 +349,11 @@ fn at_home(project: &Project, args: &[&str]) -> Command {
 /// The settings of a terminal, for comparison.
 fn settings(pty: &Pty) -> String {
     let mut text = String::new();
-    write!(text, "{:#?}", tcgetattr(pty).expect("a terminal has settings")).expect("text takes everything");
+    write!(
+        text,
+        "{:#?}",
+        tcgetattr(pty).expect("a terminal has settings")
+    )
+    .expect("text takes everything");
     text
 }

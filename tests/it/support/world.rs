@@ -1,7 +1,9 @@
-//! A world without processes: it performs the engine's effects from a script, so that a whole session is one value.
+//! A world without processes: it performs the engine's effects from a script, so that a whole
+//! session is one value.
 //!
-//! The answer of a hook or the agent depends only on the number of its earlier answers, which is counted in the
-//! records; so a world that was killed and resumed continues as the uncut one would have.
+//! The answer of a hook or the agent depends only on the number of its earlier answers, which is
+//! counted in the records; so a world that was killed and resumed continues as the uncut one would
+//! have.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +12,13 @@ use creel::{
         self, SessionState,
         conversation::{
             AgentPermissionRequest, AgentUpdate, FileLocation, PermissionAnswer, PermissionOption,
-            PermissionOptionKind, StopReason, ToolCall, ToolKind, TurnEnd, TurnFailure, TurnUsage, WorktreeChanges,
+            PermissionOptionKind, StopReason, ToolCall, ToolKind, TurnEnd, TurnFailure, TurnUsage,
+            WorktreeChanges,
         },
         effect::{Effect, ExitReason, HookJob, RuleJob},
         event::{
-            ActorKind, Event, GateEvent, HookEvent, HookFinished, PendingEvent, PipelineEvent, RetryEvent,
-            SessionEvent, SessionStarted, StopEvent, TurnEvent, UserPresence,
+            ActorKind, Event, GateEvent, HookEvent, HookFinished, PendingEvent, PipelineEvent,
+            RetryEvent, SessionEvent, SessionStarted, StopEvent, TurnEvent, UserPresence,
         },
         gate::kind::{GateChoice, GateKind},
         hooks::{
@@ -26,10 +29,10 @@ use creel::{
         input::{Input, ResumeAnswer, SessionCommand},
         output::EngineOutput,
         policy::{
-            AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy, GatePolicies, Gatekeeper,
-            HookAction, HookSpec, LimitsPlan, MERGE, OpenTasksPolicy, PipeOutput, RetryLimitPolicy, RetryOptions,
-            RuleCheck, RuleSpec, SessionPlan, SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan,
-            StopPreset, SubmitPlan,
+            AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy, GatePolicies,
+            Gatekeeper, HookAction, HookSpec, LimitsPlan, MERGE, OpenTasksPolicy, PipeOutput,
+            RetryLimitPolicy, RetryOptions, RuleCheck, RuleSpec, SessionPlan, SettledPolicy,
+            StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset, SubmitPlan,
         },
         stop::rule::RuleCheckResult,
         submit::kind::PipelineKind,
@@ -46,8 +49,16 @@ use creel::{
 
 /// A stop hook that is a command.
 pub fn stop_command(name: &str) -> StopHook {
-    let judge = StopHookKind::Command { command: name.to_owned(), timeout: TimeSpan::secs(60) };
-    StopHook { name: name.to_owned(), judge, when: StopHookCondition::default(), enabled: true }
+    let judge = StopHookKind::Command {
+        command: name.to_owned(),
+        timeout: TimeSpan::secs(60),
+    };
+    StopHook {
+        name: name.to_owned(),
+        judge,
+        when: StopHookCondition::default(),
+        enabled: true,
+    }
 }
 
 /// How a hook answers.
@@ -72,7 +83,14 @@ pub enum Deed {
 }
 
 pub fn exits(code: i32, stdout: &'static str, stderr: &'static str) -> Ran {
-    Ran { end: RunEnd::Exit(code), stdout, stderr, reply: None, outcome: None, deeds: &[] }
+    Ran {
+        end: RunEnd::Exit(code),
+        stdout,
+        stderr,
+        reply: None,
+        outcome: None,
+        deeds: &[],
+    }
 }
 
 pub fn passes() -> Ran {
@@ -97,7 +115,10 @@ pub fn does(message: &str) -> Ran {
         merged: None,
         read: None,
     };
-    Ran { outcome: Some(outcome), ..passes() }
+    Ran {
+        outcome: Some(outcome),
+        ..passes()
+    }
 }
 
 /// A built-in hook that failed, and what the agent can do about it.
@@ -107,16 +128,25 @@ pub fn wants(remediation: Option<&str>) -> Ran {
         remediation: remediation.map(Into::into),
         ..does("red").outcome.expect("one")
     };
-    Ran { outcome: Some(outcome), ..exits(1, "", "red") }
+    Ran {
+        outcome: Some(outcome),
+        ..exits(1, "", "red")
+    }
 }
 
 /// Prints something for the agent, and does this meanwhile.
 pub fn acts(deeds: &'static [Deed]) -> Ran {
-    Ran { deeds, ..prints("acted") }
+    Ran {
+        deeds,
+        ..prints("acted")
+    }
 }
 
 pub fn breaks() -> Ran {
-    Ran { end: RunEnd::TimedOut, ..exits(0, "", "") }
+    Ran {
+        end: RunEnd::TimedOut,
+        ..exits(0, "", "")
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -139,8 +169,14 @@ pub enum Answer {
 pub const DONE: Answer = Answer::Says("All done. <promise>COMPLETE</promise>");
 
 pub fn completes(id: &str, content: &str) -> SessionCommand {
-    let completion = TaskCompletion { id: id.into(), content: Some(content.into()), ..TaskCompletion::default() };
-    SessionCommand::Task { task: TaskCommand::Complete(completion) }
+    let completion = TaskCompletion {
+        id: id.into(),
+        content: Some(content.into()),
+        ..TaskCompletion::default()
+    };
+    SessionCommand::Task {
+        task: TaskCommand::Complete(completion),
+    }
 }
 
 /// What the world will do.
@@ -160,7 +196,8 @@ pub struct Script {
     pub gatekeepers: BTreeMap<String, Vec<Answer>>,
     /// The pipeline that is all the session does, if it has no iterations.
     pub errand: Option<PipelineKind>,
-    /// How often something changes the work beside the turns: the lower, the more often. Zero: never.
+    /// How often something changes the work beside the turns: the lower, the more often. Zero:
+    /// never.
     pub unrest: usize,
     /// How many turns change a file before the rest changes nothing. None: creel cannot tell.
     pub works: Option<u32>,
@@ -197,7 +234,9 @@ pub fn plan() -> SessionPlan {
         config_files: Vec::new(),
         budget: Budget::default(),
         agent: "demo".into(),
-        agent_spec: AgentSpec::Scripted { script: String::new() },
+        agent_spec: AgentSpec::Scripted {
+            script: String::new(),
+        },
         task_type: None,
         task_types: BTreeMap::new(),
         submit: SubmitPlan::default(),
@@ -250,9 +289,18 @@ impl Script {
 
     /// Adds a rule, and whether it passes each time.
     pub fn rule(mut self, name: &str, passed: &[bool]) -> Self {
-        let check =
-            RuleCheck::Command { command: name.to_owned(), expected_exit: 0, folder: None, env: BTreeMap::new() };
-        let rule = RuleSpec { name: name.to_owned(), check, timeout: TimeSpan::secs(60), enabled: true };
+        let check = RuleCheck::Command {
+            command: name.to_owned(),
+            expected_exit: 0,
+            folder: None,
+            env: BTreeMap::new(),
+        };
+        let rule = RuleSpec {
+            name: name.to_owned(),
+            check,
+            timeout: TimeSpan::secs(60),
+            enabled: true,
+        };
         self.plan.stop.rules.push(rule);
         self.rules.insert(name.to_owned(), passed.to_vec());
         self
@@ -276,7 +324,9 @@ impl Script {
     }
 
     pub fn piped(self, point: HookPoint, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
-        self.hook_with(point, name, runs, |spec| spec.pipe_output = PipeOutput::Always)
+        self.hook_with(point, name, runs, |spec| {
+            spec.pipe_output = PipeOutput::Always;
+        })
     }
 
     pub fn hook_with(
@@ -296,19 +346,29 @@ impl Script {
     /// Adds a built-in hook; the merge is last.
     pub fn built_in(self, point: HookPoint, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
         self.hook_with(point, name, runs, |spec| {
-            *spec = if name == MERGE { HookSpec::merge() } else { HookSpec::builtin(name) };
+            *spec = if name == MERGE {
+                HookSpec::merge()
+            } else {
+                HookSpec::builtin(name)
+            };
         })
     }
 
     /// Adds a review by agents, each with its answers.
     pub fn review(mut self, point: HookPoint, answers: &[(&str, &[Answer])]) -> Self {
         for (name, answers) in answers {
-            let gatekeeper = Gatekeeper { agent: (*name).into(), spec: self.plan.agent_spec.clone(), prompt: None };
+            let gatekeeper = Gatekeeper {
+                agent: (*name).into(),
+                spec: self.plan.agent_spec.clone(),
+                prompt: None,
+            };
             self.plan.gatekeepers.insert((*name).into(), gatekeeper);
             self.gatekeepers.insert((*name).into(), answers.to_vec());
         }
         let names = answers.iter().map(|(name, _)| (*name).to_owned()).collect();
-        self.hook_with(point, "review", [prints("+ line")], |spec| spec.action = HookAction::Gatekeeper(names))
+        self.hook_with(point, "review", [prints("+ line")], |spec| {
+            spec.action = HookAction::Gatekeeper(names);
+        })
     }
 
     /// Submits the work when the session is complete.
@@ -325,7 +385,10 @@ impl Script {
                 enabled: preset.enabled,
                 ..command(preset.name)
             };
-            self.plan.automation.push(AutomationHook { events: preset.events.to_vec(), spec });
+            self.plan.automation.push(AutomationHook {
+                events: preset.events.to_vec(),
+                spec,
+            });
         }
         self
     }
@@ -338,8 +401,14 @@ impl Script {
         events: &[TaskEventKind],
         runs: impl Into<Vec<Ran>>,
     ) -> Self {
-        let spec = HookSpec { priority, ..command(name) };
-        self.plan.automation.push(AutomationHook { events: events.to_vec(), spec });
+        let spec = HookSpec {
+            priority,
+            ..command(name)
+        };
+        self.plan.automation.push(AutomationHook {
+            events: events.to_vec(),
+            spec,
+        });
         self.hooks.insert(name.into(), runs.into());
         self
     }
@@ -389,7 +458,10 @@ impl World {
             order: None,
             worktree: None,
         };
-        Self::from_events(script, &[Event::Session(SessionEvent::Started(Box::new(began)))])
+        Self::from_events(
+            script,
+            &[Event::Session(SessionEvent::Started(Box::new(began)))],
+        )
     }
 
     /// A world in which this much was recorded when creel was killed.
@@ -427,7 +499,10 @@ impl World {
     }
 
     pub fn command(&mut self, command: SessionCommand) {
-        self.input(Input::Command { by: ActorKind::Tui.into(), command });
+        self.input(Input::Command {
+            by: ActorKind::Tui.into(),
+            command,
+        });
     }
 
     pub fn settle(&mut self) {
@@ -441,7 +516,11 @@ impl World {
             if let Some(by) = self.measured.take() {
                 let measured = Input::WorkMeasured(self.measurement(by));
                 let step = engine::decide(&self.state, self.now, measured);
-                assert!(!step.is_empty(), "the engine does not use what it asked for: {:?}", self.state.phase);
+                assert!(
+                    !step.is_empty(),
+                    "the engine does not use what it asked for: {:?}",
+                    self.state.phase
+                );
                 self.commit(step);
             }
         }
@@ -454,9 +533,16 @@ impl World {
             0 => Some(MeasuredChanges::default()),
             unrest if !self.events.len().is_multiple_of(unrest) => Some(MeasuredChanges::default()),
             _ if self.events.len().is_multiple_of(7) => None,
-            _ => Some(MeasuredChanges { tracked: vec!["a.rs".into()], untracked: vec!["log".into()] }),
+            _ => Some(MeasuredChanges {
+                tracked: vec!["a.rs".into()],
+                untracked: vec!["log".into()],
+            }),
         };
-        WorkMeasurement { by, changes, missing: Vec::new() }
+        WorkMeasurement {
+            by,
+            changes,
+            missing: Vec::new(),
+        }
     }
 
     fn commit(&mut self, step: EngineOutput) {
@@ -464,7 +550,8 @@ impl World {
             self.state.apply(self.now, &event);
             self.events.push(event);
         }
-        self.refused.extend(step.refusal.as_ref().map(refusals::text));
+        self.refused
+            .extend(step.refusal.as_ref().map(refusals::text));
         for effect in step.effects {
             match effect {
                 Effect::RunHook(job) => self.jobs.push(*job),
@@ -497,7 +584,11 @@ impl World {
             Some(runs) => runs[before.count().min(runs.len() - 1)].clone(),
             None => passes(),
         };
-        let end = if self.cancelled.contains(&job.run) { RunEnd::Cut } else { ran.end };
+        let end = if self.cancelled.contains(&job.run) {
+            RunEnd::Cut
+        } else {
+            ran.end
+        };
         self.act(ActorKind::Hook, ran.deeds);
         let result = RunResult {
             end,
@@ -510,7 +601,10 @@ impl World {
             answer: Some(ran.stdout.into()),
             outcome: ran.outcome,
         };
-        self.input(Input::HookFinished { run: job.run, result: Box::new(result) });
+        self.input(Input::HookFinished {
+            run: job.run,
+            result: Box::new(result),
+        });
     }
 
     /// A hook or the agent does something; the session may refuse it.
@@ -518,9 +612,14 @@ impl World {
         for deed in deeds {
             let command = match deed {
                 Deed::CompletesTask => completes(&format!("task-{}", self.events.len()), "more"),
-                Deed::SendsMessage => SessionCommand::Message { text: "Again.".into() },
+                Deed::SendsMessage => SessionCommand::Message {
+                    text: "Again.".into(),
+                },
             };
-            self.input(Input::Command { by: by.into(), command });
+            self.input(Input::Command {
+                by: by.into(),
+                command,
+            });
         }
     }
 
@@ -532,30 +631,55 @@ impl World {
             .events
             .iter()
             .filter(|event| matches!(event, Event::Stop(StopEvent::RuleChecked { rule, .. }) if rule == name));
-        let given = self.script.rules.get(name).map_or(&[true][..], Vec::as_slice);
-        let passed = given[before.count().min(given.len() - 1)] && !self.cancelled.contains(&job.run);
-        let message = if passed { "as it should be" } else { "exit 101, expected 0" };
-        let result = RuleCheckResult { passed, ..RuleCheckResult::not_judged(message.into()) };
-        self.input(Input::RuleChecked { run: job.run, result: Box::new(result) });
+        let given = self
+            .script
+            .rules
+            .get(name)
+            .map_or(&[true][..], Vec::as_slice);
+        let passed =
+            given[before.count().min(given.len() - 1)] && !self.cancelled.contains(&job.run);
+        let message = if passed {
+            "as it should be"
+        } else {
+            "exit 101, expected 0"
+        };
+        let result = RuleCheckResult {
+            passed,
+            ..RuleCheckResult::not_judged(message.into())
+        };
+        self.input(Input::RuleChecked {
+            run: job.run,
+            result: Box::new(result),
+        });
     }
 
     pub fn finish_turn(&mut self) {
-        let Some((turn, _)) = self.turn.clone() else { return };
+        let Some((turn, _)) = self.turn.clone() else {
+            return;
+        };
         let answered = self.events.iter().filter(|event| match event {
             Event::Turn(TurnEvent::Failed { turn, .. }) => self.is_of(*turn, self.asked.as_ref()),
-            Event::Turn(TurnEvent::Ended { turn, stop_reason, .. }) => {
-                *stop_reason != StopReason::Cancelled && self.is_of(*turn, self.asked.as_ref())
-            }
+            Event::Turn(TurnEvent::Ended {
+                turn, stop_reason, ..
+            }) => *stop_reason != StopReason::Cancelled && self.is_of(*turn, self.asked.as_ref()),
             _ => false,
         });
-        let answers = self.asked.as_ref().map_or(&self.script.agent, |name| &self.script.gatekeepers[name]);
+        let answers = self
+            .asked
+            .as_ref()
+            .map_or(&self.script.agent, |name| &self.script.gatekeepers[name]);
         let answer = answers[answered.count().min(answers.len() - 1)].clone();
-        if let (Answer::Asks(files), true, false) = (&answer, self.asking.0.is_empty(), self.turn_cancelled) {
+        if let (Answer::Asks(files), true, false) =
+            (&answer, self.asking.0.is_empty(), self.turn_cancelled)
+        {
             return self.ask(turn, files);
         }
         self.turn = None;
         if self.turn_cancelled {
-            return self.input(Input::TurnEnded { turn, end: TurnEnd::new(StopReason::Cancelled) });
+            return self.input(Input::TurnEnded {
+                turn,
+                end: TurnEnd::new(StopReason::Cancelled),
+            });
         }
         match answer {
             Answer::Says(text) => self.say(turn, text, TurnEnd::new(StopReason::EndTurn)),
@@ -563,17 +687,43 @@ impl World {
             Answer::Refuses => self.say(turn, "I will not.", TurnEnd::new(StopReason::Refusal)),
             Answer::CutShort(text) => self.say(turn, text, TurnEnd::new(StopReason::MaxTokens)),
             Answer::Spends(tokens) => {
-                let spent = TurnUsage { tokens: Some(tokens), cost: None };
-                self.say(turn, "Working.", TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) });
+                let spent = TurnUsage {
+                    tokens: Some(tokens),
+                    cost: None,
+                };
+                self.say(
+                    turn,
+                    "Working.",
+                    TurnEnd {
+                        spent,
+                        ..TurnEnd::new(StopReason::EndTurn)
+                    },
+                );
             }
             Answer::Acts(deeds, tokens) => {
                 self.act(ActorKind::Agent, deeds);
-                let spent = TurnUsage { tokens: Some(tokens), cost: None };
-                self.say(turn, "Working.", TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) });
+                let spent = TurnUsage {
+                    tokens: Some(tokens),
+                    cost: None,
+                };
+                self.say(
+                    turn,
+                    "Working.",
+                    TurnEnd {
+                        spent,
+                        ..TurnEnd::new(StopReason::EndTurn)
+                    },
+                );
             }
-            Answer::Fails(why) => self.input(Input::TurnFailed { turn, failure: TurnFailure::new(why) }),
+            Answer::Fails(why) => self.input(Input::TurnFailed {
+                turn,
+                failure: TurnFailure::new(why),
+            }),
             Answer::Overloads(ms) => {
-                let failure = TurnFailure { retry_after: Some(TimeSpan(ms)), ..TurnFailure::new("429") };
+                let failure = TurnFailure {
+                    retry_after: Some(TimeSpan(ms)),
+                    ..TurnFailure::new("429")
+                };
                 self.input(Input::TurnFailed { turn, failure });
             }
         }
@@ -586,16 +736,31 @@ impl World {
     }
 
     fn say(&mut self, turn: TurnId, text: &str, mut end: TurnEnd) {
-        let files = |works: u32| if turn.0 <= works.into() { vec!["work.rs".to_owned()] } else { Vec::new() };
-        let work =
-            self.script.works.map(|works| WorktreeChanges { files_modified: files(works), ..Default::default() });
+        let files = |works: u32| {
+            if turn.0 <= works.into() {
+                vec!["work.rs".to_owned()]
+            } else {
+                Vec::new()
+            }
+        };
+        let work = self.script.works.map(|works| WorktreeChanges {
+            files_modified: files(works),
+            ..Default::default()
+        });
         end.work = work.map(Box::new);
-        self.input(Input::Agent { turn, update: AgentUpdate::Said(text.into()) });
+        self.input(Input::Agent {
+            turn,
+            update: AgentUpdate::Said(text.into()),
+        });
         self.input(Input::TurnEnded { turn, end });
     }
 
     fn ask(&mut self, turn: TurnId, files: &[&str]) {
-        let option = |id: &str, kind| PermissionOption { id: id.into(), name: id.into(), kind };
+        let option = |id: &str, kind| PermissionOption {
+            id: id.into(),
+            name: id.into(),
+            kind,
+        };
         for file in files {
             self.asking.1 = self.asking.1.next();
             let ask = self.asking.1;
@@ -604,7 +769,10 @@ impl World {
                 call: format!("call {ask}"),
                 title: format!("Edit {file}"),
                 kind: Some(ToolKind::Edit),
-                locations: vec![FileLocation { path: (*file).into(), line: None }],
+                locations: vec![FileLocation {
+                    path: (*file).into(),
+                    line: None,
+                }],
                 ..ToolCall::default()
             };
             let options = vec![
@@ -612,7 +780,10 @@ impl World {
                 option("always", PermissionOptionKind::AllowAlways),
                 option("no", PermissionOptionKind::RejectOnce),
             ];
-            self.input(Input::PermissionAsked { turn, ask: Box::new(AgentPermissionRequest::new(ask, tool, options)) });
+            self.input(Input::PermissionAsked {
+                turn,
+                ask: Box::new(AgentPermissionRequest::new(ask, tool, options)),
+            });
         }
     }
 
@@ -625,11 +796,26 @@ impl World {
             .filter(|event| matches!(event, Event::Gate(GateEvent::Answered { by, .. }) if by.by == ActorKind::Tui))
             .count();
         let person = &self.script.person;
-        assert!(!person.is_empty(), "the script has no answer for {:?}", gate.kind());
+        assert!(
+            !person.is_empty(),
+            "the script has no answer for {:?}",
+            gate.kind()
+        );
         let (about, choice) = person[given.min(person.len() - 1)];
-        assert_eq!(about, gate.kind(), "another gate than the script expects: {}", gate.reason);
-        let text = matches!(choice, GateChoice::Send | GateChoice::Message).then(|| "Try another way.".to_owned());
-        let answer = creel::engine::input::GateAnswer { gate: gate.id, choice, text, items: None };
+        assert_eq!(
+            about,
+            gate.kind(),
+            "another gate than the script expects: {}",
+            gate.reason
+        );
+        let text = matches!(choice, GateChoice::Send | GateChoice::Message)
+            .then(|| "Try another way.".to_owned());
+        let answer = creel::engine::input::GateAnswer {
+            gate: gate.id,
+            choice,
+            text,
+            items: None,
+        };
         self.command(SessionCommand::AnswerGate(answer));
     }
 
@@ -676,13 +862,22 @@ impl World {
 
     fn resume_with(mut self, answer: Option<ResumeAnswer>) -> Self {
         let presence = self.script.presence;
-        self.input(Input::Resume { presence, max_iterations: None, checkpoint: None, answer });
+        self.input(Input::Resume {
+            presence,
+            max_iterations: None,
+            checkpoint: None,
+            answer,
+        });
         self.run()
     }
 
     /// What happened, one line each, without details for programs.
     pub fn story(&self) -> String {
-        self.events.iter().filter_map(line).map(|line| line + "\n").collect()
+        self.events
+            .iter()
+            .filter_map(line)
+            .map(|line| line + "\n")
+            .collect()
     }
 }
 
@@ -694,61 +889,124 @@ fn line(event: &Event) -> Option<String> {
         | Event::Hook(HookEvent::Due { .. } | HookEvent::Started { .. })
         | Event::Stop(StopEvent::RulesDue { .. } | StopEvent::RuleStarted { .. })
         | Event::Turn(TurnEvent::AgentSaid { .. }) => return None,
-        Event::Session(SessionEvent::IterationStarted { iteration }) => format!("iteration {iteration}"),
+        Event::Session(SessionEvent::IterationStarted { iteration }) => {
+            format!("iteration {iteration}")
+        }
         Event::Session(SessionEvent::IterationCompleted { iteration, outcome }) => {
             format!("iteration {iteration} {outcome:?}").to_lowercase()
         }
         Event::Hook(HookEvent::Finished(done)) => finished(done),
-        Event::Pending(PendingEvent::Added { item, text, .. }) => format!("  held {item} {}", quoted(text)),
+        Event::Pending(PendingEvent::Added { item, text, .. }) => {
+            format!("  held {item} {}", quoted(text))
+        }
         Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.agent.is_some() => {
-            format!("  prompt {:?} for {}", prompt.reason, prompt.agent.as_deref().unwrap_or_default())
+            format!(
+                "  prompt {:?} for {}",
+                prompt.reason,
+                prompt.agent.as_deref().unwrap_or_default()
+            )
         }
         Event::Turn(TurnEvent::PromptSent(prompt)) => {
-            let items =
-                if prompt.items.is_empty() { String::new() } else { format!(" items {:?}", numbers(&prompt.items)) };
-            format!("  prompt {:?}{items} {}", prompt.reason, quoted(&prompt.text)).replace("prompt I", "prompt i")
+            let items = if prompt.items.is_empty() {
+                String::new()
+            } else {
+                format!(" items {:?}", numbers(&prompt.items))
+            };
+            format!(
+                "  prompt {:?}{items} {}",
+                prompt.reason,
+                quoted(&prompt.text)
+            )
+            .replace("prompt I", "prompt i")
         }
-        Event::Turn(TurnEvent::Ended { stop_reason, .. }) => format!("  turn ended {stop_reason:?}"),
+        Event::Turn(TurnEvent::Ended { stop_reason, .. }) => {
+            format!("  turn ended {stop_reason:?}")
+        }
         Event::Turn(TurnEvent::Failed { error, .. }) => format!("  turn failed {error}"),
-        Event::Pending(PendingEvent::Delivered { items }) => format!("  delivered {:?}", numbers(items)),
-        Event::Retry(RetryEvent::Counted { used, limit, no_progress, .. }) => {
-            format!("  retry {used}/{limit}{}", if *no_progress { " no progress" } else { "" })
+        Event::Pending(PendingEvent::Delivered { items }) => {
+            format!("  delivered {:?}", numbers(items))
         }
-        Event::Retry(RetryEvent::LimitReached { used, limit, .. }) => format!("  retry limit {used}/{limit}"),
-        Event::Gate(GateEvent::Opened { gate, about, .. }) => format!("  gate {gate} {}", about.name()),
-        Event::Gate(GateEvent::Answered { gate, choice, by, .. }) => {
+        Event::Retry(RetryEvent::Counted {
+            used,
+            limit,
+            no_progress,
+            ..
+        }) => {
+            format!(
+                "  retry {used}/{limit}{}",
+                if *no_progress { " no progress" } else { "" }
+            )
+        }
+        Event::Retry(RetryEvent::LimitReached { used, limit, .. }) => {
+            format!("  retry limit {used}/{limit}")
+        }
+        Event::Gate(GateEvent::Opened { gate, about, .. }) => {
+            format!("  gate {gate} {}", about.name())
+        }
+        Event::Gate(GateEvent::Answered {
+            gate, choice, by, ..
+        }) => {
             format!("  gate {gate} {} by {:?}", choice.name(), by.by)
         }
-        Event::Turn(TurnEvent::PermissionAsked { ask, .. }) => format!("  asks {}", quoted(&ask.tool.title)),
+        Event::Turn(TurnEvent::PermissionAsked { ask, .. }) => {
+            format!("  asks {}", quoted(&ask.tool.title))
+        }
         Event::Retry(RetryEvent::BackoffStarted { wait_ms, .. }) => format!("  waits {wait_ms}"),
         Event::Stop(StopEvent::Decided(decided)) => format!("  decided {:?}", decided.action),
         Event::Stop(StopEvent::RuleChecked { rule, passed, .. }) => {
-            format!("  rule {rule} {}", if *passed { "passed" } else { "failed" })
+            format!(
+                "  rule {rule} {}",
+                if *passed { "passed" } else { "failed" }
+            )
         }
         Event::Session(SessionEvent::Warning { text }) => format!("  warning {text}"),
         Event::Pipeline(PipelineEvent::Started { pipeline, .. }) => pipeline.name().into(),
-        Event::Pipeline(PipelineEvent::RemediationCounted { used, limit, hook, .. }) => {
+        Event::Pipeline(PipelineEvent::RemediationCounted {
+            used, limit, hook, ..
+        }) => {
             format!("  repair {used}/{limit} of {hook}")
         }
         Event::Pipeline(PipelineEvent::Reviewed { said, .. }) => {
             format!("  review by {}: {}", said.gatekeeper, said.verdict.name())
         }
-        Event::Pipeline(PipelineEvent::Ended { pipeline, outcome, reason, pull_request, .. }) => {
-            let link = pull_request.as_ref().map(|link| format!(" {link}")).unwrap_or_default();
+        Event::Pipeline(PipelineEvent::Ended {
+            pipeline,
+            outcome,
+            reason,
+            pull_request,
+            ..
+        }) => {
+            let link = pull_request
+                .as_ref()
+                .map(|link| format!(" {link}"))
+                .unwrap_or_default();
             format!("{} {outcome:?}{link} ({reason})", pipeline.name()).to_lowercase()
         }
-        Event::Session(SessionEvent::Ended { outcome, reason, .. }) => format!("ended {} ({reason})", outcome.name()),
+        Event::Session(SessionEvent::Ended {
+            outcome, reason, ..
+        }) => format!("ended {} ({reason})", outcome.name()),
         other => {
             let record = serde_json::to_value(other).expect("a record");
             let words = record["kind"].as_str().unwrap_or("unknown").split('_');
-            format!("  {}", words.map(|word| word[..1].to_uppercase() + &word[1..]).collect::<String>())
+            format!(
+                "  {}",
+                words
+                    .map(|word| word[..1].to_uppercase() + &word[1..])
+                    .collect::<String>()
+            )
         }
     })
 }
 
 fn finished(done: &HookFinished) -> String {
     let piped = if done.piped { " piped" } else { "" };
-    format!("  {} {} {} -> {:?}{piped}", done.point, done.hook, done.end.describe(), done.verdict)
+    format!(
+        "  {} {} {} -> {:?}{piped}",
+        done.point,
+        done.hook,
+        done.end.describe(),
+        done.verdict
+    )
 }
 
 fn numbers(items: &[creel::engine::ids::ItemId]) -> Vec<u64> {

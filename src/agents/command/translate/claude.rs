@@ -1,8 +1,8 @@
-//! Translates the output of Claude Code: `claude -p --output-format stream-json --verbose`. Qwen Code uses the same
-//! format.
+//! Translates the output of Claude Code: `claude -p --output-format stream-json --verbose`. Qwen
+//! Code uses the same format.
 //!
-//! The stream has one line per block of a message, and a `result` at the end. With `--include-partial-messages` each
-//! block comes in chunks first, and then whole.
+//! The stream has one line per block of a message, and a `result` at the end. With
+//! `--include-partial-messages` each block comes in chunks first, and then whole.
 //!
 //! # Invariants
 //! - Text that came in chunks, and the result that repeats the last message, is forwarded once.
@@ -11,7 +11,8 @@
 use serde_json::Value;
 
 use super::{
-    ReportedUsage, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, list, number, sum, text, tools,
+    ReportedUsage, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, list, number, sum,
+    text, tools,
 };
 use crate::{
     agents::command::translate::translated_output::ToolCallEnd,
@@ -36,7 +37,14 @@ pub(super) struct ClaudeTranslator {
 
 impl ClaudeTranslator {
     pub(super) fn new(before: Option<ReportedUsage>) -> Self {
-        Self { before, end: StreamEnd::default(), said: 0, suspect: None, context: 0, of_messages: 0 }
+        Self {
+            before,
+            end: StreamEnd::default(),
+            said: 0,
+            suspect: None,
+            context: 0,
+            of_messages: 0,
+        }
     }
 
     fn system(line: &Value, told: &mut TranslatedOutput) {
@@ -46,11 +54,17 @@ impl ClaudeTranslator {
             _ => return,
         };
         let number = |key: &str| number(line, &format!("{count}{key}"));
-        let why = text(line, "/error").map(|error| format!(" ({error})")).unwrap_or_default();
+        let why = text(line, "/error")
+            .map(|error| format!(" ({error})"))
+            .unwrap_or_default();
         let wait = TimeSpan(number(wait));
         told.note(
             "retry",
-            &format!("attempt {} of {} failed{why}. Next attempt in {wait}", number(attempt), number(most)),
+            &format!(
+                "attempt {} of {} failed{why}. Next attempt in {wait}",
+                number(attempt),
+                number(most)
+            ),
         );
     }
 
@@ -64,7 +78,9 @@ impl ClaudeTranslator {
             match text(block, "/type") {
                 Some("text") => match text(block, "/text").unwrap_or_default() {
                     words if !is_own => told.think(words),
-                    words if is_error || is_api_error(words) => self.suspect = Some(words.to_owned()),
+                    words if is_error || is_api_error(words) => {
+                        self.suspect = Some(words.to_owned());
+                    }
                     words => self.say(words, told),
                 },
                 Some("thinking") => told.think(text(block, "/thinking").unwrap_or_default()),
@@ -73,7 +89,9 @@ impl ClaudeTranslator {
             }
         }
         let usage = &message["usage"];
-        self.of_messages = self.of_messages.saturating_add(number(usage, "/total_tokens"));
+        self.of_messages = self
+            .of_messages
+            .saturating_add(number(usage, "/total_tokens"));
         if is_own && !is_error && usage.is_object() {
             self.context = counted(usage);
         }
@@ -133,31 +151,65 @@ impl ClaudeTranslator {
     fn error(&mut self, line: &Value, result: Option<&str>, subtype: &str) -> String {
         let errors: Vec<&str> = list(line, "/errors").filter_map(Value::as_str).collect();
         let errors = (!errors.is_empty()).then(|| errors.join("; "));
-        let words = result.or_else(|| text(line, "/error/message")).map(str::to_owned);
-        let words = words.or(errors).or_else(|| self.suspect.take()).unwrap_or_else(|| subtype.to_owned());
+        let words = result
+            .or_else(|| text(line, "/error/message"))
+            .map(str::to_owned);
+        let words = words
+            .or(errors)
+            .or_else(|| self.suspect.take())
+            .unwrap_or_else(|| subtype.to_owned());
         match number(line, "/api_error_status") {
-            status @ 400..600 if !words.contains(&status.to_string()) => format!("{words} (status {status})"),
+            status @ 400..600 if !words.contains(&status.to_string()) => {
+                format!("{words} (status {status})")
+            }
             _ => words,
         }
     }
 
     fn count(&mut self, line: &Value, told: &mut TranslatedOutput) {
-        let models: Vec<&Value> =
-            line.get("modelUsage").and_then(Value::as_object).into_iter().flat_map(|models| models.values()).collect();
-        // Qwen Code counts the whole conversation again each time it is resumed, but its counts per message are right.
-        let tokens = if self.of_messages > 0 { self.of_messages } else { counted(&line["usage"]) };
+        let models: Vec<&Value> = line
+            .get("modelUsage")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(|models| models.values())
+            .collect();
+        // Qwen Code counts the whole conversation again each time it is resumed, but its counts per
+        // message are right.
+        let tokens = if self.of_messages > 0 {
+            self.of_messages
+        } else {
+            counted(&line["usage"])
+        };
         let cost = line["total_cost_usd"].as_f64();
-        self.end.spent = TurnUsage { tokens: (!line["usage"].is_null()).then_some(tokens), cost };
+        self.end.spent = TurnUsage {
+            tokens: (!line["usage"].is_null()).then_some(tokens),
+            cost,
+        };
         if let Some(total) = cost.filter(|_| !models.is_empty()) {
-            let counts = ["inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"];
-            let of_model = |model: &&Value| sum(counts.iter().map(|key| model[*key].as_u64().unwrap_or(0)));
-            let tally = ReportedUsage { tokens: sum(models.iter().map(of_model)), cost: total };
+            let counts = [
+                "inputTokens",
+                "outputTokens",
+                "cacheReadInputTokens",
+                "cacheCreationInputTokens",
+            ];
+            let of_model =
+                |model: &&Value| sum(counts.iter().map(|key| model[*key].as_u64().unwrap_or(0)));
+            let tally = ReportedUsage {
+                tokens: sum(models.iter().map(of_model)),
+                cost: total,
+            };
             self.end.spent.cost = cost_of_turn(tokens, tally, self.before);
             self.end.tally = Some(tally);
         }
-        let size = models.iter().filter_map(|model| model["contextWindow"].as_u64()).max();
+        let size = models
+            .iter()
+            .filter_map(|model| model["contextWindow"].as_u64())
+            .max();
         if let Some(size) = size.filter(|size| *size > 0 && self.context > 0) {
-            told.used(ContextUsage { used: self.context, size });
+            told.used(ContextUsage {
+                used: self.context,
+                size,
+            });
         }
     }
 }
@@ -181,7 +233,10 @@ impl StreamTranslator for ClaudeTranslator {
 
     fn end(self: Box<Self>) -> StreamEnd {
         let complaint = self.suspect.or(self.end.complaint);
-        StreamEnd { complaint, ..self.end }
+        StreamEnd {
+            complaint,
+            ..self.end
+        }
     }
 }
 
@@ -196,7 +251,9 @@ fn is_api_error(words: &str) -> bool {
 }
 
 fn use_tool(block: &Value, told: &mut TranslatedOutput) {
-    let (Some(id), Some(name)) = (text(block, "/id"), text(block, "/name")) else { return };
+    let (Some(id), Some(name)) = (text(block, "/id"), text(block, "/name")) else {
+        return;
+    };
     let input = &block["input"];
     told.began(tools::call(id, name, input));
     if let Some(plan) = tools::plan(input) {
@@ -206,10 +263,22 @@ fn use_tool(block: &Value, told: &mut TranslatedOutput) {
 
 fn answer_tools(line: &Value, told: &mut TranslatedOutput) {
     for block in list(line, "/message/content") {
-        if let (Some("tool_result"), Some(id)) = (text(block, "/type"), text(block, "/tool_use_id")) {
-            let status = if block["is_error"] == true { ToolStatus::Failed } else { ToolStatus::Completed };
+        if let (Some("tool_result"), Some(id)) = (text(block, "/type"), text(block, "/tool_use_id"))
+        {
+            let status = if block["is_error"] == true {
+                ToolStatus::Failed
+            } else {
+                ToolStatus::Completed
+            };
             let diff = patch(&line["tool_use_result"]);
-            told.ended(id, ToolCallEnd { status, output: printed(&block["content"]), diff });
+            told.ended(
+                id,
+                ToolCallEnd {
+                    status,
+                    output: printed(&block["content"]),
+                    diff,
+                },
+            );
         }
     }
 }
@@ -219,10 +288,13 @@ fn printed(content: &Value) -> Option<String> {
     if let Some(text) = content.as_str() {
         return Some(text.to_owned());
     }
-    let blocks = content.as_array()?.iter().map(|block| match text(block, "/text") {
-        Some(words) => words.to_owned(),
-        None => format!("[{}]", text(block, "/type").unwrap_or("something")),
-    });
+    let blocks = content
+        .as_array()?
+        .iter()
+        .map(|block| match text(block, "/text") {
+            Some(words) => words.to_owned(),
+            None => format!("[{}]", text(block, "/type").unwrap_or("something")),
+        });
     Some(blocks.collect::<Vec<_>>().join("\n"))
 }
 
@@ -230,9 +302,22 @@ fn printed(content: &Value) -> Option<String> {
 fn patch(result: &Value) -> Option<String> {
     let path = text(result, "/filePath")?;
     let hunk = |hunk: &Value| {
-        let at = |side: &str| format!("{},{}", hunk[format!("{side}Start")], hunk[format!("{side}Lines")]);
-        let lines = list(hunk, "/lines").filter_map(Value::as_str).map(|line| format!("{line}\n"));
-        format!("@@ -{} +{} @@\n{}", at("old"), at("new"), lines.collect::<String>())
+        let at = |side: &str| {
+            format!(
+                "{},{}",
+                hunk[format!("{side}Start")],
+                hunk[format!("{side}Lines")]
+            )
+        };
+        let lines = list(hunk, "/lines")
+            .filter_map(Value::as_str)
+            .map(|line| format!("{line}\n"));
+        format!(
+            "@@ -{} +{} @@\n{}",
+            at("old"),
+            at("new"),
+            lines.collect::<String>()
+        )
     };
     let hunks: String = list(result, "/structuredPatch").map(hunk).collect();
     (!hunks.is_empty()).then(|| format!("--- {path}\n+++ {path}\n{hunks}"))
@@ -243,15 +328,23 @@ fn counted(usage: &Value) -> u64 {
     if let Some(total) = usage.get("total_tokens").and_then(Value::as_u64) {
         return total;
     }
-    let keys = ["/input_tokens", "/cache_creation_input_tokens", "/cache_read_input_tokens", "/output_tokens"];
+    let keys = [
+        "/input_tokens",
+        "/cache_creation_input_tokens",
+        "/cache_read_input_tokens",
+        "/output_tokens",
+    ];
     sum(keys.iter().map(|key| number(usage, key)))
 }
 
-/// The cost of this turn. A resumed conversation continues the count, unless the program was used for another one in
-/// between. The token counts, which are also known per turn, show which case it is.
+/// The cost of this turn. A resumed conversation continues the count, unless the program was used
+/// for another one in between. The token counts, which are also known per turn, show which case it
+/// is.
 fn cost_of_turn(tokens: u64, now: ReportedUsage, before: Option<ReportedUsage>) -> Option<f64> {
     match before {
-        Some(before) if now.tokens >= before.tokens.saturating_add(tokens) => Some((now.cost - before.cost).max(0.0)),
+        Some(before) if now.tokens >= before.tokens.saturating_add(tokens) => {
+            Some((now.cost - before.cost).max(0.0))
+        }
         Some(_) => Some(now.cost),
         None => (now.tokens <= tokens).then_some(now.cost),
     }
@@ -267,8 +360,9 @@ fn stop_reason(told: Option<&str>) -> StopReason {
 
 /// When unattended, such an agent denies permissions by itself, and its result is often incomplete.
 fn warn_of_denials(line: &Value, told: &mut TranslatedOutput) {
-    let mut tools: Vec<&str> =
-        list(line, "/permission_denials").filter_map(|denial| text(denial, "/tool_name")).collect();
+    let mut tools: Vec<&str> = list(line, "/permission_denials")
+        .filter_map(|denial| text(denial, "/tool_name"))
+        .collect();
     tools.sort_unstable();
     tools.dedup();
     if !tools.is_empty() {

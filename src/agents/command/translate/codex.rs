@@ -1,14 +1,19 @@
 //! Translates the output of Codex: `codex exec --json`.
 //!
-//! The stream is a thread with items that start and complete, and ends with `turn.completed` or `turn.failed`. An
-//! `error` before that is not the end: Codex retries.
+//! The stream is a thread with items that start and complete, and ends with `turn.completed` or
+//! `turn.failed`. An `error` before that is not the end: Codex retries.
 
 use serde_json::Value;
 
-use super::{ReportedUsage, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, list, number, text, tools};
+use super::{
+    ReportedUsage, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, list, number,
+    text, tools,
+};
 use crate::{
     agents::command::translate::translated_output::ToolCallEnd,
-    engine::conversation::{FileLocation, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage},
+    engine::conversation::{
+        FileLocation, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage,
+    },
 };
 
 pub(super) struct CodexTranslator {
@@ -18,15 +23,24 @@ pub(super) struct CodexTranslator {
 
 impl CodexTranslator {
     pub(super) fn new(before: Option<ReportedUsage>) -> Self {
-        Self { before, end: StreamEnd::default() }
+        Self {
+            before,
+            end: StreamEnd::default(),
+        }
     }
 
-    /// Codex counts over all turns of a thread. After a restart creel does not know the previous count, and reports no
-    /// usage rather than too much.
+    /// Codex counts over all turns of a thread. After a restart creel does not know the previous
+    /// count, and reports no usage rather than too much.
     fn count(&mut self, line: &Value) {
-        let tokens = number(line, "/usage/input_tokens").saturating_add(number(line, "/usage/output_tokens"));
-        let spent = self.before.map(|before| tokens.checked_sub(before.tokens).unwrap_or(tokens));
-        self.end.spent = TurnUsage { tokens: spent, cost: None };
+        let tokens = number(line, "/usage/input_tokens")
+            .saturating_add(number(line, "/usage/output_tokens"));
+        let spent = self
+            .before
+            .map(|before| tokens.checked_sub(before.tokens).unwrap_or(tokens));
+        self.end.spent = TurnUsage {
+            tokens: spent,
+            cost: None,
+        };
         self.end.tally = Some(ReportedUsage { tokens, cost: 0.0 });
     }
 
@@ -82,7 +96,11 @@ fn completed(item: &Value, told: &mut TranslatedOutput) -> Option<()> {
         "todo_list" => plan(item, told),
         _ => {
             let call = call(item)?;
-            let ending = ToolCallEnd { status: status(item), output: printed(item), diff: None };
+            let ending = ToolCallEnd {
+                status: status(item),
+                output: printed(item),
+                diff: None,
+            };
             if told.is_open(&call.call) {
                 told.ended(&call.call, ending);
             } else {
@@ -116,10 +134,18 @@ fn call(item: &Value) -> Option<ToolCall> {
         "file_change" => file_change(id, item),
         "web_search" => {
             let title = format!("web search {}", text(item, "/query").unwrap_or_default());
-            ToolCall { call: id.into(), title, kind: Some(ToolKind::Fetch), ..ToolCall::default() }
+            ToolCall {
+                call: id.into(),
+                title,
+                kind: Some(ToolKind::Fetch),
+                ..ToolCall::default()
+            }
         }
         "mcp_tool_call" => {
-            let (server, tool) = (text(item, "/server").unwrap_or("?"), text(item, "/tool").unwrap_or("?"));
+            let (server, tool) = (
+                text(item, "/server").unwrap_or("?"),
+                text(item, "/tool").unwrap_or("?"),
+            );
             tools::call(id, &format!("{server}.{tool}"), &item["arguments"])
         }
         _ => return None,
@@ -127,15 +153,27 @@ fn call(item: &Value) -> Option<ToolCall> {
 }
 
 fn file_change(id: &str, item: &Value) -> ToolCall {
-    let paths: Vec<&str> = list(item, "/changes").filter_map(|change| text(change, "/path")).collect();
+    let paths: Vec<&str> = list(item, "/changes")
+        .filter_map(|change| text(change, "/path"))
+        .collect();
     let removes = |change: &Value| text(change, "/kind") == Some("delete");
     let only_removes = !paths.is_empty() && list(item, "/changes").all(removes);
-    let (verb, kind) = if only_removes { ("delete", ToolKind::Delete) } else { ("edit", ToolKind::Edit) };
+    let (verb, kind) = if only_removes {
+        ("delete", ToolKind::Delete)
+    } else {
+        ("edit", ToolKind::Edit)
+    };
     ToolCall {
         call: id.to_owned(),
         title: format!("{verb} {}", paths.join(", ")),
         kind: Some(kind),
-        locations: paths.into_iter().map(|path| FileLocation { path: path.to_owned(), line: None }).collect(),
+        locations: paths
+            .into_iter()
+            .map(|path| FileLocation {
+                path: path.to_owned(),
+                line: None,
+            })
+            .collect(),
         ..ToolCall::default()
     }
 }
@@ -152,14 +190,23 @@ fn printed(item: &Value) -> Option<String> {
     let texts = list(item, "/result/content").filter_map(|block| text(block, "/text"));
     let result = texts.collect::<Vec<_>>().join("\n");
     let printed = text(item, "/aggregated_output").or_else(|| text(item, "/error/message"));
-    printed.map(str::to_owned).or_else(|| (!result.is_empty()).then_some(result))
+    printed
+        .map(str::to_owned)
+        .or_else(|| (!result.is_empty()).then_some(result))
 }
 
 fn plan(item: &Value, told: &mut TranslatedOutput) {
     if text(item, "/type") == Some("todo_list") {
         let entry = |todo: &Value| {
-            let status = if todo["completed"] == true { ToolStatus::Completed } else { ToolStatus::Pending };
-            Some(PlanEntry { content: text(todo, "/text")?.to_owned(), status })
+            let status = if todo["completed"] == true {
+                ToolStatus::Completed
+            } else {
+                ToolStatus::Pending
+            };
+            Some(PlanEntry {
+                content: text(todo, "/text")?.to_owned(),
+                status,
+            })
         };
         told.planned(list(item, "/items").filter_map(entry));
     }
@@ -173,7 +220,10 @@ fn unwrapped(command: &str) -> String {
         ["sh", "bash", "zsh"].contains(&shell).then_some(rest)
     });
     match inner {
-        Some(rest) => match rest.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
+        Some(rest) => match rest
+            .strip_prefix('\'')
+            .and_then(|rest| rest.strip_suffix('\''))
+        {
             Some(quoted) => quoted.replace(r"'\''", "'"),
             None => rest.to_owned(),
         },

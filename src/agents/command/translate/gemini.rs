@@ -1,7 +1,7 @@
 //! Translates the output of Gemini CLI: `gemini --output-format stream-json`.
 //!
-//! The stream has text in chunks, tool calls with their results, and a `result` at the end. It contains no thoughts and
-//! no costs.
+//! The stream has text in chunks, tool calls with their results, and a `result` at the end. It
+//! contains no thoughts and no costs.
 
 use serde_json::Value;
 
@@ -21,7 +21,11 @@ impl GeminiTranslator {
         // Gemini repeats the prompt, which is not part of the answer.
         if text(line, "/role")? == "assistant" {
             let words = text(line, "/content")?;
-            if line["delta"] == true { told.say(words) } else { told.message(words) }
+            if line["delta"] == true {
+                told.say(words);
+            } else {
+                told.message(words);
+            }
         }
         Some(())
     }
@@ -37,7 +41,9 @@ impl GeminiTranslator {
     fn result(&mut self, line: &Value) {
         let failed = text(line, "/status") == Some("error");
         self.end.verdict = if failed {
-            let words = text(line, "/error/message").or(self.end.complaint.as_deref()).unwrap_or("it gave no reason");
+            let words = text(line, "/error/message")
+                .or(self.end.complaint.as_deref())
+                .unwrap_or("it gave no reason");
             StreamOutcome::Failed(words.to_owned())
         } else {
             StreamOutcome::Ended(StopReason::EndTurn)
@@ -53,16 +59,33 @@ impl StreamTranslator for GeminiTranslator {
             "message" => Self::message(line, told)?,
             "tool_use" => {
                 let input = &line["parameters"];
-                told.began(tools::call(text(line, "/tool_id")?, text(line, "/tool_name")?, input));
+                told.began(tools::call(
+                    text(line, "/tool_id")?,
+                    text(line, "/tool_name")?,
+                    input,
+                ));
                 if let Some(plan) = tools::plan(input) {
                     told.planned(plan);
                 }
             }
             "tool_result" => {
                 let failed = text(line, "/status") == Some("error");
-                let status = if failed { ToolStatus::Failed } else { ToolStatus::Completed };
-                let output = text(line, "/output").or_else(|| text(line, "/error/message")).map(str::to_owned);
-                told.ended(text(line, "/tool_id")?, ToolCallEnd { status, output, diff: None });
+                let status = if failed {
+                    ToolStatus::Failed
+                } else {
+                    ToolStatus::Completed
+                };
+                let output = text(line, "/output")
+                    .or_else(|| text(line, "/error/message"))
+                    .map(str::to_owned);
+                told.ended(
+                    text(line, "/tool_id")?,
+                    ToolCallEnd {
+                        status,
+                        output,
+                        diff: None,
+                    },
+                );
             }
             "error" => self.error(line, told),
             "result" => self.result(line),

@@ -1,11 +1,13 @@
 //! Translates the output of opencode: `opencode run --format json`.
 //!
-//! The stream is a list of steps, each with whole texts, finished tool calls and usage. There is no last line: the
-//! reason of the last step says how it ended.
+//! The stream is a list of steps, each with whole texts, finished tool calls and usage. There is no
+//! last line: the reason of the last step says how it ended.
 
 use serde_json::Value;
 
-use super::{StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, number, sum, text, tools};
+use super::{
+    StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, number, sum, text, tools,
+};
 use crate::{
     agents::command::translate::translated_output::ToolCallEnd,
     engine::conversation::{StopReason, ToolStatus, TurnUsage},
@@ -50,11 +52,27 @@ impl OpencodeTranslator {
             call.diff = text(state, "/metadata/diff").map(str::to_owned);
         }
         // opencode reports a failed command as a completed tool, so check the exit code.
-        let exit = state.pointer("/metadata/exit").and_then(Value::as_i64).unwrap_or(0);
+        let exit = state
+            .pointer("/metadata/exit")
+            .and_then(Value::as_i64)
+            .unwrap_or(0);
         let failed = text(state, "/status") == Some("error") || exit != 0;
-        let status = if failed { ToolStatus::Failed } else { ToolStatus::Completed };
-        let output = text(state, "/output").or_else(|| text(state, "/error")).map(str::to_owned);
-        told.happened(call, ToolCallEnd { status, output, diff: None });
+        let status = if failed {
+            ToolStatus::Failed
+        } else {
+            ToolStatus::Completed
+        };
+        let output = text(state, "/output")
+            .or_else(|| text(state, "/error"))
+            .map(str::to_owned);
+        told.happened(
+            call,
+            ToolCallEnd {
+                status,
+                output,
+                diff: None,
+            },
+        );
         if let Some(plan) = tools::plan(input) {
             told.planned(plan);
         }
@@ -63,8 +81,8 @@ impl OpencodeTranslator {
 
     fn error(&mut self, error: &Value) {
         let name = text(error, "/name").unwrap_or("an error");
-        let mut words =
-            text(error, "/data/message").map_or_else(|| name.to_owned(), |words| format!("{name}: {words}"));
+        let mut words = text(error, "/data/message")
+            .map_or_else(|| name.to_owned(), |words| format!("{name}: {words}"));
         if let Some(status) = error.pointer("/data/statusCode").and_then(Value::as_u64) {
             words += &format!(" (status {status})");
         }
@@ -106,6 +124,14 @@ fn tokens(part: &Value) -> u64 {
     if let Some(total) = part.pointer("/tokens/total").and_then(Value::as_u64) {
         return total;
     }
-    let keys = ["/input", "/output", "/reasoning", "/cache/read", "/cache/write"];
-    sum(keys.iter().map(|key| number(part, &format!("/tokens{key}"))))
+    let keys = [
+        "/input",
+        "/output",
+        "/reasoning",
+        "/cache/read",
+        "/cache/write",
+    ];
+    sum(keys
+        .iter()
+        .map(|key| number(part, &format!("/tokens{key}"))))
 }

@@ -22,24 +22,40 @@ fn played(format: OutputFormat, before: Option<ReportedUsage>, lines: &[Value]) 
         if translator.line(line, &mut told).is_none() {
             shown.push_str("unknown\n");
         }
-        told.take().iter().for_each(|update| shown.push_str(&show(update)));
+        told.take()
+            .iter()
+            .for_each(|update| shown.push_str(&show(update)));
     }
     if let Some(why) = told.hopeless() {
         shown.push_str(&format!("hopeless: {why}\n"));
     }
     let end = translator.end();
-    shown.push_str(&format!("{:?} {:?} {:?}\n", end.verdict, end.spent.tokens, end.spent.cost));
-    end.complaint.iter().for_each(|complaint| shown.push_str(&format!("complaint: {complaint}\n")));
+    shown.push_str(&format!(
+        "{:?} {:?} {:?}\n",
+        end.verdict, end.spent.tokens, end.spent.cost
+    ));
+    end.complaint
+        .iter()
+        .for_each(|complaint| shown.push_str(&format!("complaint: {complaint}\n")));
     shown
 }
 
 fn show(update: &AgentUpdate) -> String {
     let call = |what: &str, call: &ToolCall| {
         let files: Vec<&str> = call.locations.iter().map(|at| at.path.as_str()).collect();
-        let kind = call.kind.map_or("-", crate::engine::conversation::ToolKind::name);
-        let mut text = format!("{what} {} {kind} {:?} {:?} {files:?}", call.call, call.status, call.title);
-        call.output.iter().for_each(|output| text.push_str(&format!(" {output:?}")));
-        call.diff.iter().for_each(|diff| text.push_str(&format!(" diff {diff:?}")));
+        let kind = call
+            .kind
+            .map_or("-", crate::engine::conversation::ToolKind::name);
+        let mut text = format!(
+            "{what} {} {kind} {:?} {:?} {files:?}",
+            call.call, call.status, call.title
+        );
+        call.output
+            .iter()
+            .for_each(|output| text.push_str(&format!(" {output:?}")));
+        call.diff
+            .iter()
+            .for_each(|diff| text.push_str(&format!(" diff {diff:?}")));
         text
     };
     let text = match update {
@@ -48,7 +64,12 @@ fn show(update: &AgentUpdate) -> String {
         AgentUpdate::ToolCalled(tool) => call("called", tool),
         AgentUpdate::ToolUpdated(tool) => call("updated", tool),
         AgentUpdate::Planned(plan) => {
-            format!("planned {:?}", plan.iter().map(|entry| (&entry.content, entry.status)).collect::<Vec<_>>())
+            format!(
+                "planned {:?}",
+                plan.iter()
+                    .map(|entry| (&entry.content, entry.status))
+                    .collect::<Vec<_>>()
+            )
         }
         AgentUpdate::Used(context) => format!("used {} of {}", context.used, context.size),
         AgentUpdate::Opened(name) => format!("opened {name}"),
@@ -75,14 +96,22 @@ fn what_is_not_known_is_left_out() {
     ];
     for format in FORMATS {
         let shown = played(format, None, &strange);
-        assert!(!shown.contains("said \"") && shown.contains("unknown"), "{shown}");
+        assert!(
+            !shown.contains("said \"") && shown.contains("unknown"),
+            "{shown}"
+        );
     }
 }
 
 #[test]
 fn a_name_that_could_be_an_option_is_not_taken() {
-    let started =
-        |name: &str| played(OutputFormat::Codex, None, &[json!({ "type": "thread.started", "thread_id": name })]);
+    let started = |name: &str| {
+        played(
+            OutputFormat::Codex,
+            None,
+            &[json!({ "type": "thread.started", "thread_id": name })],
+        )
+    };
     assert!(started("01a1-ddc3").contains("opened 01a1-ddc3"));
     for name in ["", "--yolo", "a b", "a;b", "$(x)", &"x".repeat(300)] {
         assert!(!started(name).contains("opened"), "{name}");
@@ -93,13 +122,20 @@ fn a_name_that_could_be_an_option_is_not_taken() {
 fn half_a_character_does_not_cost_the_line() {
     let text = |line: &str| parse(line).and_then(|value| value["a"].as_str().map(str::to_owned));
     assert_eq!(text(r#"{"a":"x\ud83d"}"#).as_deref(), Some("x\u{fffd}"));
-    assert_eq!(text(r#"{"a":"\ud83d\ude00 \ude00 \\ud83d \u00e9"}"#).as_deref(), Some("😀 \u{fffd} \\ud83d é"));
+    assert_eq!(
+        text(r#"{"a":"\ud83d\ude00 \ude00 \\ud83d \u00e9"}"#).as_deref(),
+        Some("😀 \u{fffd} \\ud83d é")
+    );
     assert_eq!(text(r#"{"a":"€\"#), None);
     assert_eq!((parse("[1]"), parse("{"), parse("x")), (None, None, None));
 }
 
-const FORMATS: [OutputFormat; 4] =
-    [OutputFormat::Claude, OutputFormat::Codex, OutputFormat::Gemini, OutputFormat::Opencode];
+const FORMATS: [OutputFormat; 4] = [
+    OutputFormat::Claude,
+    OutputFormat::Codex,
+    OutputFormat::Gemini,
+    OutputFormat::Opencode,
+];
 
 /// Objects with the keys and kinds of all formats, in every wrong combination.
 fn objects() -> impl Strategy<Value = Value> {

@@ -1,7 +1,7 @@
 //! Collects what a translator read from an agent's output.
 //!
-//! Owns how messages are separated, which tool calls are open, and the size limits of each. Does not know any format:
-//! see [`super`].
+//! Owns how messages are separated, which tool calls are open, and the size limits of each. Does
+//! not know any format: see [`super`].
 //!
 //! # Invariants
 //! - Text is forwarded unchanged, except that a message without a final newline gets one.
@@ -17,7 +17,8 @@ use crate::{
     },
 };
 
-/// How many calls can be open at once. For further ones, the end is reported without the details of the start.
+/// How many calls can be open at once. For further ones, the end is reported without the details of
+/// the start.
 const OPEN_MAX: usize = 256;
 /// How many steps a plan, or files a call, can have.
 const LIST_MAX: usize = 100;
@@ -113,7 +114,8 @@ impl TranslatedOutput {
 
     pub(super) fn think(&mut self, text: &str) {
         if !text.is_empty() {
-            self.updates.push(AgentUpdate::Thought(limited(text, LONG_MAX)));
+            self.updates
+                .push(AgentUpdate::Thought(limited(text, LONG_MAX)));
         }
     }
 
@@ -129,15 +131,28 @@ impl TranslatedOutput {
 
     /// A tool call ended. `id` is from its start.
     pub(super) fn ended(&mut self, id: &str, ending: ToolCallEnd) {
-        let unknown = || ToolCall { call: id.to_owned(), title: "a tool".into(), ..ToolCall::default() };
+        let unknown = || ToolCall {
+            call: id.to_owned(),
+            title: "a tool".into(),
+            ..ToolCall::default()
+        };
         if !self.open.contains_key(&self.name(id)) {
             self.began(unknown());
         }
-        let call = self.open.remove(&self.name(id)).unwrap_or_else(|| self.in_turn(unknown()));
+        let call = self
+            .open
+            .remove(&self.name(id))
+            .unwrap_or_else(|| self.in_turn(unknown()));
         let ended = ToolCall {
             status: ending.status,
-            output: ending.output.filter(|text| !text.is_empty()).map(|text| limited(&text, OUTPUT_MAX)),
-            diff: ending.diff.map(|text| limited(&text, LONG_MAX)).or(call.diff),
+            output: ending
+                .output
+                .filter(|text| !text.is_empty())
+                .map(|text| limited(&text, OUTPUT_MAX)),
+            diff: ending
+                .diff
+                .map(|text| limited(&text, LONG_MAX))
+                .or(call.diff),
             ..call
         };
         self.updates.push(AgentUpdate::ToolUpdated(ended));
@@ -155,8 +170,13 @@ impl TranslatedOutput {
     }
 
     pub(super) fn planned(&mut self, plan: impl IntoIterator<Item = PlanEntry>) {
-        let short = |entry: PlanEntry| PlanEntry { content: limited(&entry.content, NOTE_MAX), ..entry };
-        self.updates.push(AgentUpdate::Planned(plan.into_iter().take(LIST_MAX).map(short).collect()));
+        let short = |entry: PlanEntry| PlanEntry {
+            content: limited(&entry.content, NOTE_MAX),
+            ..entry
+        };
+        self.updates.push(AgentUpdate::Planned(
+            plan.into_iter().take(LIST_MAX).map(short).collect(),
+        ));
     }
 
     pub(super) fn used(&mut self, context: ContextUsage) {
@@ -165,20 +185,29 @@ impl TranslatedOutput {
 
     /// A note about the agent's own state.
     pub(super) fn note(&mut self, what: &str, text: &str) {
-        self.updates.push(AgentUpdate::Noted { what: what.to_owned(), text: limited(text, NOTE_MAX) });
+        self.updates.push(AgentUpdate::Noted {
+            what: what.to_owned(),
+            text: limited(text, NOTE_MAX),
+        });
     }
 
     pub(super) fn warn(&mut self, text: &str) {
-        self.updates.push(AgentUpdate::Warned(limited(text, NOTE_MAX)));
+        self.updates
+            .push(AgentUpdate::Warned(limited(text, NOTE_MAX)));
     }
 
-    /// Sets the agent's id for the conversation. The id becomes an argument of a later command, so it must not look
-    /// like an option.
+    /// Sets the agent's id for the conversation. The id becomes an argument of a later command, so
+    /// it must not look like an option.
     pub(super) fn opened(&mut self, name: &str) {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
-        if name.len() > NAME_MAX || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || !name.chars().all(is_name)
+        if name.len() > NAME_MAX
+            || !name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            || !name.chars().all(is_name)
         {
-            tracing::debug!(name, "creel cannot use the conversation id that the agent reported");
+            tracing::debug!(
+                name,
+                "creel cannot use the conversation id that the agent reported"
+            );
         } else if self.conversation.as_deref() != Some(name) {
             self.conversation = Some(name.to_owned());
             self.updates.push(AgentUpdate::Opened(name.to_owned()));
@@ -200,7 +229,12 @@ impl TranslatedOutput {
             call: self.name(&call.call),
             title: limited(&call.title, NOTE_MAX),
             status: ToolStatus::InProgress,
-            locations: call.locations.into_iter().filter(|at| at.path.len() <= PATH_MAX).take(LIST_MAX).collect(),
+            locations: call
+                .locations
+                .into_iter()
+                .filter(|at| at.path.len() <= PATH_MAX)
+                .take(LIST_MAX)
+                .collect(),
             input: call.input.map(|text| limited(&text, INPUT_MAX)),
             diff: call.diff.map(|text| limited(&text, LONG_MAX)),
             ..call

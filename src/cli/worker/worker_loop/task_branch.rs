@@ -41,8 +41,8 @@ pub(super) enum TaskStart {
 }
 
 impl WorkerLoop<'_> {
-    /// Waits for the start of a task, and keeps renewing the lease: a remote can be slow. An error if a signal ends the
-    /// worker, or if another worker has the task by then.
+    /// Waits for the start of a task, and keeps renewing the lease: a remote can be slow. An error
+    /// if a signal ends the worker, or if another worker has the task by then.
     pub(super) async fn prepared(
         &mut self,
         start: impl Future<Output = TaskStart>,
@@ -64,7 +64,9 @@ impl WorkerLoop<'_> {
 
     /// Whether a signal ends this worker. Waits a moment for it: git can end first.
     pub(super) async fn is_stopped(&mut self) -> bool {
-        tokio::time::timeout(SIGNAL_LAG, self.signals.next()).await.is_ok()
+        tokio::time::timeout(SIGNAL_LAG, self.signals.next())
+            .await
+            .is_ok()
     }
 }
 
@@ -76,17 +78,26 @@ pub(super) struct TaskGit<'a> {
 }
 
 impl TaskGit<'_> {
-    /// The branches that a task starts from: all of its dependencies must be here or at the remote. Its own earlier
-    /// branch may be gone.
-    pub(super) async fn start_of(self, sessions: &SessionsDir, task: &QueuedTask, before: &[QueuedTask]) -> TaskStart {
+    /// The branches that a task starts from: all of its dependencies must be here or at the remote.
+    /// Its own earlier branch may be gone.
+    pub(super) async fn start_of(
+        self,
+        sessions: &SessionsDir,
+        task: &QueuedTask,
+        before: &[QueuedTask],
+    ) -> TaskStart {
         let mut before = before.to_vec();
         before.sort_by_key(completed_at);
         // A worker that died could not say where its work is.
-        let task = &task
-            .clone()
-            .on_branch(task.branch.clone().or_else(|| earlier_branches(sessions, task).into_iter().next()));
+        let task = &task.clone().on_branch(
+            task.branch
+                .clone()
+                .or_else(|| earlier_branches(sessions, task).into_iter().next()),
+        );
         let (wanted, own) = (task.joined_branches(&before), task.branch.clone());
-        let Some(repository) = self.site.repository.clone() else { return TaskStart::Branches(Vec::new()) };
+        let Some(repository) = self.site.repository.clone() else {
+            return TaskStart::Branches(Vec::new());
+        };
         let remote = self.site.remote.clone();
         if wanted.is_empty() {
             return TaskStart::Branches(wanted);
@@ -100,7 +111,9 @@ impl TaskGit<'_> {
             if let Some(own) = &own
                 && let Err(error) = repository.save_unfinished(own, &unfinished)
             {
-                say(&format!("creel: the task starts from what is committed on `{own}`: {error}"));
+                say(&format!(
+                    "creel: the task starts from what is committed on `{own}`: {error}"
+                ));
             }
             for branch in wanted {
                 if repository.newest(&branch, remote.as_deref())?.is_some() {
@@ -121,11 +134,19 @@ impl TaskGit<'_> {
         }
     }
 
-    /// Removes the worktrees of completed tasks that a killed worker left behind, and the branches of their earlier runs.
-    /// Nothing goes that is not committed, and no branch whose work the task's own branch does not have.
-    pub(super) async fn clear_leftovers(self, sessions: &SessionsDir, tasks: impl Iterator<Item = &QueuedTask>) {
-        let Some(repository) = self.site.repository.clone() else { return };
-        let is_done = |task: &&QueuedTask| matches!(task.standing, QueuedTaskState::Completed { .. });
+    /// Removes the worktrees of completed tasks that a killed worker left behind, and the branches
+    /// of their earlier runs. Nothing goes that is not committed, and no branch whose work the
+    /// task's own branch does not have.
+    pub(super) async fn clear_leftovers(
+        self,
+        sessions: &SessionsDir,
+        tasks: impl Iterator<Item = &QueuedTask>,
+    ) {
+        let Some(repository) = self.site.repository.clone() else {
+            return;
+        };
+        let is_done =
+            |task: &&QueuedTask| matches!(task.standing, QueuedTaskState::Completed { .. });
         let all: Vec<&QueuedTask> = tasks.collect();
         let in_use: BTreeSet<String> = all.iter().filter_map(|task| task.branch.clone()).collect();
         let tasks: Vec<QueuedTask> = all.into_iter().filter(is_done).cloned().collect();
@@ -134,29 +155,52 @@ impl TaskGit<'_> {
         let sessions = sessions.clone();
         let cleared = in_background(move || {
             let alone = repository.lock().map_err(|error| error.to_string())?;
-            repository.clear_half_made().map_err(|error| error.to_string())?;
+            repository
+                .clear_half_made()
+                .map_err(|error| error.to_string())?;
             drop(alone);
             for owned in repository.worktrees().map_err(|error| error.to_string())? {
-                let Some(folder) = owned.session.as_ref().map(|session| sessions.folder(session)) else { continue };
+                let Some(folder) = owned
+                    .session
+                    .as_ref()
+                    .map(|session| sessions.folder(session))
+                else {
+                    continue;
+                };
                 let can_go = match journal::fold(&folder.journal()) {
                     Ok(SessionState { began, .. }) => {
-                        let can_go = began.plan.worktree.clone().unwrap_or_default().keep.lets_go(true);
+                        let can_go = began
+                            .plan
+                            .worktree
+                            .clone()
+                            .unwrap_or_default()
+                            .keep
+                            .lets_go(true);
                         can_go && began.order.is_some_and(|mark| done.contains(&mark))
                     }
                     // creel was killed before the session had a record.
                     Err(_) => !folder.exists() && named.contains(&folder.name),
                 };
                 if can_go {
-                    repository.remove(&owned, BranchRemoval::Keep).map_err(|error| error.to_string())?;
+                    repository
+                        .remove(&owned, BranchRemoval::Keep)
+                        .map_err(|error| error.to_string())?;
                 }
             }
-            for (branch, task) in tasks.iter().filter_map(|task| Some((task.branch.as_deref()?, task))) {
+            for (branch, task) in tasks
+                .iter()
+                .filter_map(|task| Some((task.branch.as_deref()?, task)))
+            {
                 let mut earlier = earlier_branches(&sessions, task);
                 let mut never_began = task.all_sessions();
                 never_began.retain(|session| !sessions.folder(session).exists());
-                let made = repository.branches_made_for(&never_began).map_err(|error| error.to_string())?;
+                let made = repository
+                    .branches_made_for(&never_began)
+                    .map_err(|error| error.to_string())?;
                 earlier.extend(made.into_iter().filter(|branch| !in_use.contains(branch)));
-                repository.forget_branches(&earlier, branch).map_err(|error| error.to_string())?;
+                repository
+                    .forget_branches(&earlier, branch)
+                    .map_err(|error| error.to_string())?;
             }
             Ok(())
         });
@@ -165,8 +209,8 @@ impl TaskGit<'_> {
         }
     }
 
-    /// Hands in the work of a session that has ended: commits what is left, checks and pushes its branch. Returns the
-    /// branch; if the work is not finished, the task is blocked.
+    /// Hands in the work of a session that has ended: commits what is left, checks and pushes its
+    /// branch. Returns the branch; if the work is not finished, the task is blocked.
     pub(super) async fn hand_in(
         self,
         task: &QueuedTask,
@@ -175,13 +219,17 @@ impl TaskGit<'_> {
         parting: WorkerTaskEnd,
     ) -> (WorkerTaskEnd, Option<String>) {
         let state = journal::fold(&folder.journal()).ok();
-        let Some((worktree, plan)) = state
-            .and_then(|state| Some((state.began.worktree.clone()?, state.plan().worktree.clone().unwrap_or_default())))
-        else {
+        let Some((worktree, plan)) = state.and_then(|state| {
+            Some((
+                state.began.worktree.clone()?,
+                state.plan().worktree.clone().unwrap_or_default(),
+            ))
+        }) else {
             return (parting, None);
         };
         let is_done = match &parting {
-            WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, _)) | WorkerTaskEnd::Leaves(Some(upshot)) => {
+            WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, _))
+            | WorkerTaskEnd::Leaves(Some(upshot)) => {
                 matches!(upshot, TaskOutcome::Done(_))
             }
             WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan | ChildSessionEnd::Died)
@@ -192,7 +240,16 @@ impl TaskGit<'_> {
         if !is_done {
             return (parting, branch);
         }
-        match self.finish(task, folder, worktree, joined.to_vec(), plan.keep.lets_go(true)).await {
+        match self
+            .finish(
+                task,
+                folder,
+                worktree,
+                joined.to_vec(),
+                plan.keep.lets_go(true),
+            )
+            .await
+        {
             Ok(branch) => (parting, Some(branch)),
             Err(why) => {
                 let stuck = TaskOutcome::Stuck(why);
@@ -201,9 +258,9 @@ impl TaskGit<'_> {
                     WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(_, outcome)) => {
                         WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(stuck, outcome))
                     }
-                    WorkerTaskEnd::Ended(end @ (ChildSessionEnd::NeverBegan | ChildSessionEnd::Died)) => {
-                        WorkerTaskEnd::Ended(end)
-                    }
+                    WorkerTaskEnd::Ended(
+                        end @ (ChildSessionEnd::NeverBegan | ChildSessionEnd::Died),
+                    ) => WorkerTaskEnd::Ended(end),
                     WorkerTaskEnd::TakenAway => WorkerTaskEnd::TakenAway,
                 };
                 (parting, branch)
@@ -219,7 +276,9 @@ impl TaskGit<'_> {
         joined: Vec<String>,
         can_go: bool,
     ) -> Result<String, String> {
-        let Some(repository) = self.site.repository.clone() else { return Ok(worktree.branch) };
+        let Some(repository) = self.site.repository.clone() else {
+            return Ok(worktree.branch);
+        };
         let (remote, message, kept) = (self.site.remote.clone(), message(task), worktree.clone());
         let name = queue_table::name(&task.order);
         let here = repository.clone();
@@ -244,9 +303,13 @@ impl TaskGit<'_> {
             return Ok(branch);
         }
         let session = folder.name.clone();
-        // It is committed. A folder that cannot be removed now goes with the next `creel worktree prune`.
-        let removed =
-            in_background(move || here.remove_of(&kept, &session).map(drop).map_err(|error| error.to_string()));
+        // It is committed. A folder that cannot be removed now goes with the next `creel worktree
+        // prune`.
+        let removed = in_background(move || {
+            here.remove_of(&kept, &session)
+                .map(drop)
+                .map_err(|error| error.to_string())
+        });
         if let Err(why) = removed.await {
             tracing::warn!("a worktree stays: {why}");
         }
@@ -254,23 +317,44 @@ impl TaskGit<'_> {
     }
 }
 
-/// The branches that creel made for the sessions here that worked on the task in earlier runs, the last one first.
+/// The branches that creel made for the sessions here that worked on the task in earlier runs, the
+/// last one first.
 fn earlier_branches(sessions: &SessionsDir, task: &QueuedTask) -> Vec<String> {
-    let runs = (1..task.run).rev().map(|run| PriorSession::of(sessions, &QueuedTask { run, ..task.clone() }));
-    runs.filter_map(|session| branch_of(session.folder()?)).collect()
+    let runs = (1..task.run).rev().map(|run| {
+        PriorSession::of(
+            sessions,
+            &QueuedTask {
+                run,
+                ..task.clone()
+            },
+        )
+    });
+    runs.filter_map(|session| branch_of(session.folder()?))
+        .collect()
 }
 
 /// The branch that creel made for the session in this folder. The agent may have left it.
 pub(super) fn branch_of(folder: &SessionDir) -> Option<String> {
-    Some(journal::fold(&folder.journal()).ok()?.began.worktree?.branch)
+    Some(
+        journal::fold(&folder.journal())
+            .ok()?
+            .began
+            .worktree?
+            .branch,
+    )
 }
 
 /// Says that work of the last run is on another branch than the one that the task continues.
 fn say_if_left(repository: &ProjectRepository, branch: &str) {
     let made = |path: &Path| checked_out(path).flatten().filter(|now| now != branch);
     let worktrees = repository.worktrees().unwrap_or_default();
-    let of_branch = |worktree: &&OwnedWorktree| branch.rsplit('/').next() == Some(worktree.name.as_str());
-    if let Some((other, worktree)) = worktrees.iter().find(of_branch).and_then(|one| Some((made(&one.path)?, one))) {
+    let of_branch =
+        |worktree: &&OwnedWorktree| branch.rsplit('/').next() == Some(worktree.name.as_str());
+    if let Some((other, worktree)) = worktrees
+        .iter()
+        .find(of_branch)
+        .and_then(|one| Some((made(&one.path)?, one)))
+    {
         say(&format!(
             "creel: the task continues on `{branch}`; what its last session did on `{other}`, in {}, is not part of that",
             worktree.path.display()
@@ -282,7 +366,9 @@ fn say_if_left(repository: &ProjectRepository, branch: &str) {
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err("git did not answer".to_owned()))
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|_| Err("git did not answer".to_owned()))
 }
 
 fn completed_at(task: &QueuedTask) -> String {
@@ -298,5 +384,9 @@ fn message(task: &QueuedTask) -> String {
     let goal = task.order.goal.trim();
     let first = goal.lines().next().unwrap_or_default();
     let subject = plain_line(first, SUBJECT);
-    if subject == goal { subject } else { format!("{subject}\n\n{goal}") }
+    if subject == goal {
+        subject
+    } else {
+        format!("{subject}\n\n{goal}")
+    }
 }

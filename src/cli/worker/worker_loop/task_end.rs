@@ -10,8 +10,8 @@ use crate::{
         error::CliError,
         output::say,
         worker::worker_loop::{
-            AGAIN, ChildSessionEnd, INTERRUPTED, QueueTaskKey, QueuedTask, TaskLease, TaskRevision, WorkerError,
-            WorkerLoop, watch,
+            AGAIN, ChildSessionEnd, INTERRUPTED, QueueTaskKey, QueuedTask, TaskLease, TaskRevision,
+            WorkerError, WorkerLoop, watch,
         },
     },
     engine::queue::{TaskOutcome, worker_rules::FAILURES},
@@ -36,7 +36,8 @@ impl WorkerTaskEnd {
     pub(super) const fn is_stuck(&self) -> bool {
         matches!(
             self,
-            Self::Ended(ChildSessionEnd::Upshot(TaskOutcome::Stuck(_), _)) | Self::Leaves(Some(TaskOutcome::Stuck(_)))
+            Self::Ended(ChildSessionEnd::Upshot(TaskOutcome::Stuck(_), _))
+                | Self::Leaves(Some(TaskOutcome::Stuck(_)))
         )
     }
 }
@@ -71,8 +72,15 @@ impl WorkerLoop<'_> {
                 Err(WorkerError::Failure(CliError::failed(why)))
             }
             WorkerTaskEnd::Ended(ChildSessionEnd::Died) => {
-                say(&format!("creel: the session of task {id} crashed; another worker will continue it"));
-                let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order)).await?;
+                say(&format!(
+                    "creel: the session of task {id} crashed; another worker will continue it"
+                ));
+                let seen = self
+                    .queue
+                    .queue
+                    .board
+                    .get(&QueueTaskKey::of(&task.order))
+                    .await?;
                 // A worker must not return a task that another one has.
                 if self.is_ours(seen.as_ref()) {
                     lot.back(AGAIN).await?;
@@ -107,8 +115,10 @@ impl WorkerLoop<'_> {
                 let ended = task.ended(&self.me.worker, upshot.clone(), now());
                 ended.map(|task| task.on_branch(branch.clone()))
             };
-            // A client that is not connected may only buffer the request, so the wait needs a limit.
-            let changed = tokio::time::timeout(ANSWER, self.queue.queue.board.change(&key, ended)).await;
+            // A client that is not connected may only buffer the request, so the wait needs a
+            // limit.
+            let changed =
+                tokio::time::timeout(ANSWER, self.queue.queue.board.change(&key, ended)).await;
             let why = match changed {
                 Err(_) => "the server does not answer".to_owned(),
                 Ok(Ok(Some(seen))) => {
@@ -147,21 +157,43 @@ impl WorkerLoop<'_> {
         Ok(None)
     }
 
-    /// This worker does not have the task any more. The message stays in the stream for the worker that has it:
-    /// otherwise the task would not be handed out again if that worker died.
-    async fn let_go(&mut self, task: &QueuedTask, lot: &dyn TaskLease) -> std::result::Result<(), WorkerError> {
-        let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order)).await?;
-        let (id, session) = (&task.order.id, task.standing.by().map_or("", |by| by.session.as_str()));
+    /// This worker does not have the task any more. The message stays in the stream for the worker
+    /// that has it: otherwise the task would not be handed out again if that worker died.
+    async fn let_go(
+        &mut self,
+        task: &QueuedTask,
+        lot: &dyn TaskLease,
+    ) -> std::result::Result<(), WorkerError> {
+        let seen = self
+            .queue
+            .queue
+            .board
+            .get(&QueueTaskKey::of(&task.order))
+            .await?;
+        let (id, session) = (
+            &task.order.id,
+            task.standing.by().map_or("", |by| by.session.as_str()),
+        );
         let Some(seen) = seen else {
-            say(&format!("creel: the queue does not have task {id} any more; its work is in session {session}"));
+            say(&format!(
+                "creel: the queue does not have task {id} any more; its work is in session {session}"
+            ));
             return Ok(());
         };
         let is_settled = seen.task.is_settled();
-        if seen.task.standing.by().is_none_or(|by| by.worker == self.me.worker) {
-            // The user decided, or the server stored this worker's report although the answer was lost.
+        if seen
+            .task
+            .standing
+            .by()
+            .is_none_or(|by| by.worker == self.me.worker)
+        {
+            // The user decided, or the server stored this worker's report although the answer was
+            // lost.
             self.tell(seen)?;
         } else {
-            say(&format!("creel: another worker has task {id} now; the work of this worker does not count"));
+            say(&format!(
+                "creel: another worker has task {id} now; the work of this worker does not count"
+            ));
         }
         if is_settled {
             lot.done().await?;
@@ -175,9 +207,15 @@ impl WorkerLoop<'_> {
 
     /// Returns the task to the queue for another worker.
     async fn give_back(&mut self, task: &QueuedTask, lot: &dyn TaskLease) {
-        let (board, key) = (self.queue.queue.board.clone(), QueueTaskKey::of(&task.order));
+        let (board, key) = (
+            self.queue.queue.board.clone(),
+            QueueTaskKey::of(&task.order),
+        );
         let giving = async {
-            if let Ok(Some(seen)) = board.change(&key, |task| task.given_back(&self.me.worker)).await {
+            if let Ok(Some(seen)) = board
+                .change(&key, |task| task.given_back(&self.me.worker))
+                .await
+            {
                 let _ = self.tell(seen);
                 let _ = lot.back(Duration::ZERO).await;
                 self.place.flush().await;

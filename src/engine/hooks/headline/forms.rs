@@ -1,4 +1,5 @@
-//! What lines of output look like: one list of forms for each family of tools, and where the place of a failure is.
+//! What lines of output look like: one list of forms for each family of tools, and where the place
+//! of a failure is.
 
 use std::sync::LazyLock;
 
@@ -11,7 +12,8 @@ pub(super) enum LineKind {
     Head,
     /// It names the failure and its reason.
     Explained,
-    /// Progress, success, source code, differences, stack frames, advice, and what a tool adds to the failure of another.
+    /// Progress, success, source code, differences, stack frames, advice, and what a tool adds to
+    /// the failure of another.
     Noise,
     /// It reports that something failed, but not what.
     Summary,
@@ -47,7 +49,10 @@ impl LineKind {
 const FORMS: &[(LineKind, &[&str])] = &[
     // rust
     (LineKind::Head, &[r" panicked at \S+:$"]),
-    (LineKind::Explained, &[r"^note: panic did not contain expected string"]),
+    (
+        LineKind::Explained,
+        &[r"^note: panic did not contain expected string"],
+    ),
     (
         LineKind::Summary,
         &[
@@ -64,17 +69,40 @@ const FORMS: &[(LineKind, &[&str])] = &[
             r"^(-->|note:|help:|\d+ \|)",
         ],
     ),
-    (LineKind::Cause, &[r"^error(\[[\w-]+\])?: ", r" panicked at ", r"^Error: ", r"^Diff in "]),
-    (LineKind::Named, &[r"\.\.\. FAILED$", r"^(TRY \d+ )?FAIL \["]),
+    (
+        LineKind::Cause,
+        &[
+            r"^error(\[[\w-]+\])?: ",
+            r" panicked at ",
+            r"^Error: ",
+            r"^Diff in ",
+        ],
+    ),
+    (
+        LineKind::Named,
+        &[r"\.\.\. FAILED$", r"^(TRY \d+ )?FAIL \["],
+    ),
     // python
     (
         LineKind::Explained,
-        &[r"^(FAILED|ERROR) \S+ - .*[^.]$", r"^E +[\w.]*(Error|Exception): ", r"^FAIL Required test coverage"],
+        &[
+            r"^(FAILED|ERROR) \S+ - .*[^.]$",
+            r"^E +[\w.]*(Error|Exception): ",
+            r"^FAIL Required test coverage",
+        ],
     ),
-    (LineKind::Noise, &[r"\[ *\d+%\]$", r#"^E +(File "|\^|~)"#, r"\bPASSED\b"]),
+    (
+        LineKind::Noise,
+        &[r"\[ *\d+%\]$", r#"^E +(File "|\^|~)"#, r"\bPASSED\b"],
+    ),
     (
         LineKind::Summary,
-        &[r"^Traceback", r"^ImportError: Failed to import", r"^(Import|Load)Error while", r"^[_!=-]{3,}"],
+        &[
+            r"^Traceback",
+            r"^ImportError: Failed to import",
+            r"^(Import|Load)Error while",
+            r"^[_!=-]{3,}",
+        ],
     ),
     (
         LineKind::Cause,
@@ -102,7 +130,14 @@ const FORMS: &[(LineKind, &[&str])] = &[
             r"^> ?\d* ?\|",
         ],
     ),
-    (LineKind::Summary, &[r"^(FAIL|FAILED:?)\s+[^\[]", r"^● (Test suite failed|Console)", r"^✖ failing tests"]),
+    (
+        LineKind::Summary,
+        &[
+            r"^(FAIL|FAILED:?)\s+[^\[]",
+            r"^● (Test suite failed|Console)",
+            r"^✖ failing tests",
+        ],
+    ),
     (
         LineKind::Cause,
         &[
@@ -117,8 +152,14 @@ const FORMS: &[(LineKind, &[&str])] = &[
     ),
     (LineKind::Named, &[r"^not ok "]),
     // go
-    (LineKind::Noise, &[r"^=== (RUN|PAUSE|CONT|NAME)", r"^--- (PASS|SKIP)", r"^ok\s"]),
-    (LineKind::Cause, &[r"^panic: ", r"^(vet: )?\S+\.go:\d+(:\d+)?: "]),
+    (
+        LineKind::Noise,
+        &[r"^=== (RUN|PAUSE|CONT|NAME)", r"^--- (PASS|SKIP)", r"^ok\s"],
+    ),
+    (
+        LineKind::Cause,
+        &[r"^panic: ", r"^(vet: )?\S+\.go:\d+(:\d+)?: "],
+    ),
     (LineKind::Named, &[r"^--- FAIL:"]),
     // java
     (
@@ -131,20 +172,46 @@ const FORMS: &[(LineKind, &[&str])] = &[
     ),
     (LineKind::Cause, &[r"\.java:\[\d+,\d+\]"]),
     // php, ruby
-    (LineKind::Head, &[r"^\d+\) \S+::\S+$", r"^\S+ \[\S+:\d+\]:$", r"^(\w+::)*[A-Z]\w*Error:$"]),
+    (
+        LineKind::Head,
+        &[
+            r"^\d+\) \S+::\S+$",
+            r"^\S+ \[\S+:\d+\]:$",
+            r"^(\w+::)*[A-Z]\w*Error:$",
+        ],
+    ),
     (LineKind::Explained, &[r"^(│ )?Failed asserting"]),
-    (LineKind::Cause, &[r"^PHP \w+ error: ", r"^Expected(:| .* to )"]),
+    (
+        LineKind::Cause,
+        &[r"^PHP \w+ error: ", r"^Expected(:| .* to )"],
+    ),
     (LineKind::Named, &[r"^Failure/Error: "]),
     // c
     (LineKind::Noise, &[r"^Start\s+\d+:"]),
-    (LineKind::Summary, &[r"^collect2: error: ld returned", r"^ninja: build stopped"]),
+    (
+        LineKind::Summary,
+        &[r"^collect2: error: ld returned", r"^ninja: build stopped"],
+    ),
     (LineKind::Warning, &[r":\d+: (\w*[wW]arning|note|info)\b"]),
-    (LineKind::Cause, &[r"(:\d+(:\d+)?|\(\d+,\d+\)): (fatal )?error\b", r": undefined reference to", r"^CMake Error"]),
+    (
+        LineKind::Cause,
+        &[
+            r"(:\d+(:\d+)?|\(\d+,\d+\)): (fatal )?error\b",
+            r": undefined reference to",
+            r"^CMake Error",
+        ],
+    ),
     (LineKind::Named, &[r"^\d+/\d+ Test +#\d+:.*\*\*\*"]),
     // kotlin, scala, elixir, haskell, and tools around them
     (
         LineKind::Head,
-        &[r"\*\*\* FAILED \*\*\*$", r":\d+: Failure$", r":\d+: FAILED:$", r"^ERROR in \S+", r"^error: \|-?$"],
+        &[
+            r"\*\*\* FAILED \*\*\*$",
+            r":\d+: Failure$",
+            r":\d+: FAILED:$",
+            r"^ERROR in \S+",
+            r"^error: \|-?$",
+        ],
     ),
     (LineKind::Explained, &[r"^FAIL - "]),
     (
@@ -160,9 +227,23 @@ const FORMS: &[(LineKind, &[&str])] = &[
             r"^> Task :.* FAILED$",
         ],
     ),
-    (LineKind::Cause, &[r"^\*\* \(", r"^e: \S", r"^Module not found", r"^(Type|Syntax|Parse) error: "]),
+    (
+        LineKind::Cause,
+        &[
+            r"^\*\* \(",
+            r"^e: \S",
+            r"^Module not found",
+            r"^(Type|Syntax|Parse) error: ",
+        ],
+    ),
     // make, just, shells
-    (LineKind::Noise, &[r"^make(\[\d+\])?: (\*\*\* \[|Target |\w+ing directory )", r"^error: Recipe "]),
+    (
+        LineKind::Noise,
+        &[
+            r"^make(\[\d+\])?: (\*\*\* \[|Target |\w+ing directory )",
+            r"^error: Recipe ",
+        ],
+    ),
     (
         LineKind::Cause,
         &[
@@ -204,7 +285,10 @@ const FORMS: &[(LineKind, &[&str])] = &[
             r"(?i)^[\w./-]+\.\w+:\d+(:\d+)?: ",
         ],
     ),
-    (LineKind::Named, &[r"^[✕✗✖✘×❌●]", r"^(fail|FAIL):", r" FAILED$"]),
+    (
+        LineKind::Named,
+        &[r"^[✕✗✖✘×❌●]", r"^(fail|FAIL):", r" FAILED$"],
+    ),
     (LineKind::Remark, &[r"(?i)\bwarn(ing)?\b"]),
     (
         LineKind::Mention,
@@ -225,16 +309,25 @@ const FORMS: &[(LineKind, &[&str])] = &[
 
 pub(super) fn kind_of(line: &str) -> LineKind {
     static SET: LazyLock<(Vec<LineKind>, RegexSet)> = LazyLock::new(|| {
-        let all = || FORMS.iter().flat_map(|(kind, forms)| forms.iter().map(move |form| (*kind, *form)));
-        let set = RegexSet::new(all().map(|(_, form)| form)).expect("the forms are regular expressions");
+        let all = || {
+            FORMS
+                .iter()
+                .flat_map(|(kind, forms)| forms.iter().map(move |form| (*kind, *form)))
+        };
+        let set =
+            RegexSet::new(all().map(|(_, form)| form)).expect("the forms are regular expressions");
         (all().map(|(kind, _)| kind).collect(), set)
     });
     let (kinds, set) = &*SET;
-    set.matches(line).iter().map(|n| kinds[n]).min().unwrap_or(LineKind::Other)
+    set.matches(line)
+        .iter()
+        .map(|n| kinds[n])
+        .min()
+        .unwrap_or(LineKind::Other)
 }
 
-/// Where a line about a failure has its place: how many lines after it (before it, if negative), at most, and the form of
-/// that line.
+/// Where a line about a failure has its place: how many lines after it (before it, if negative), at
+/// most, and the form of that line.
 const PLACES: [(isize, &str); 6] = [
     (-1, r" panicked at (\S+:\d+:\d+):$"),
     (-1, r"^\S+ \[(\S+:\d+)\]:$"),
@@ -251,32 +344,55 @@ const FINDINGS_MAX: isize = -20;
 pub(super) fn place_of(lines: &[&str], at: usize) -> Option<String> {
     static FORMS: LazyLock<Vec<(isize, Regex)>> = LazyLock::new(|| {
         let all = PLACES.iter().copied().chain([(FINDINGS_MAX, FILE)]);
-        all.map(|(within, form)| (within, Regex::new(form).expect("a regular expression"))).collect()
+        all.map(|(within, form)| (within, Regex::new(form).expect("a regular expression")))
+            .collect()
     });
     static HAS_PLACE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\w\.\w+(:\d|\(\d|:\[)").expect("a regular expression"));
-    static FINDING: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+:\d+\s").expect("a regular expression"));
+    static FINDING: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"^\d+:\d+\s").expect("a regular expression"));
     if HAS_PLACE.is_match(lines[at]) {
         return None;
     }
     let is_finding = FINDING.is_match(lines[at]);
-    let mut forms = FORMS.iter().filter(|(within, _)| (*within == FINDINGS_MAX) == is_finding);
+    let mut forms = FORMS
+        .iter()
+        .filter(|(within, _)| (*within == FINDINGS_MAX) == is_finding);
     forms.find_map(|(within, form)| nearby(lines, at, *within, form))
 }
 
 /// What a place in a library has in its path.
-const FOREIGN: [&str; 6] = ["node_modules", "node:", "https://", ".cargo/registry", "/rustc/", "site-packages"];
+const FOREIGN: [&str; 6] = [
+    "node_modules",
+    "node:",
+    "https://",
+    ".cargo/registry",
+    "/rustc/",
+    "site-packages",
+];
 
-/// The place in the nearest line of this form. A ruler ends the search, and frames of libraries are not the place.
+/// The place in the nearest line of this form. A ruler ends the search, and frames of libraries are
+/// not the place.
 fn nearby(lines: &[&str], at: usize, within: isize, form: &Regex) -> Option<String> {
     let is_ruler = |line: &&str| line.starts_with("___") || line.starts_with("===");
     let is_foreign = |line: &str| FOREIGN.iter().any(|part| line.contains(part));
     let near = (1..=within.unsigned_abs()).map_while(|n| {
-        let at = if within < 0 { at.checked_sub(n)? } else { at + n };
+        let at = if within < 0 {
+            at.checked_sub(n)?
+        } else {
+            at + n
+        };
         lines.get(at).copied()
     });
-    let mut near = near.take_while(|line| !is_ruler(line)).filter(|line| !is_foreign(line));
+    let mut near = near
+        .take_while(|line| !is_ruler(line))
+        .filter(|line| !is_foreign(line));
     let found = near.find_map(|line| form.captures(line))?;
-    let parts: Vec<&str> = found.iter().skip(1).flatten().map(|part| part.as_str()).collect();
+    let parts: Vec<&str> = found
+        .iter()
+        .skip(1)
+        .flatten()
+        .map(|part| part.as_str())
+        .collect();
     Some(parts.join(":"))
 }

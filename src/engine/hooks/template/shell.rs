@@ -1,17 +1,19 @@
 //! Parses a command line as a POSIX shell would, as far as needed to quote a placeholder.
 //!
-//! Owns the contexts of the shell's grammar: bare words, '…', "…", `$(…)`, `$((…))`, `${…}`, `` `…` ``, comments and
-//! here-documents. [`super::simple_command`] knows which words are code for another program. Where shells differ, the
-//! reader marks the rest of the command line as unclear, and every later placeholder is refused.
+//! Owns the contexts of the shell's grammar: bare words, '…', "…", `$(…)`, `$((…))`, `${…}`, `` `…`
+//! ``, comments and here-documents. [`super::simple_command`] knows which words are code for
+//! another program. Where shells differ, the reader marks the rest of the command line as unclear,
+//! and every later placeholder is refused.
 //!
-//! Whether a program reads its argument or input as code may be known only when its command has ended (`<<E bash`,
-//! `echo x | sh`). So the first agent value in a pipeline is remembered, and refused then: see [`super::taint`].
+//! Whether a program reads its argument or input as code may be known only when its command has
+//! ended (`<<E bash`, `echo x | sh`). So the first agent value in a pipeline is remembered, and
+//! refused then: see [`super::taint`].
 
 use std::{iter::Peekable, vec::IntoIter};
 
 use crate::engine::hooks::template::{
-    Placeholder, TemplateError, UnsafePosition, placeholders, simple_command::SimpleCommand, taint::TaintTracker,
-    variable,
+    Placeholder, TemplateError, UnsafePosition, placeholders, simple_command::SimpleCommand,
+    taint::TaintTracker, variable,
 };
 
 /// Names whose values contain only letters, digits, `-` and `_`: they are harmless even as code.
@@ -191,7 +193,9 @@ impl ShellReader<'_> {
             return self.refuse(UnsafePosition::AfterDollar);
         }
         if self.reach.mention(&self.text[self.at..]) {
-            self.commands.iter_mut().for_each(|command| command.has_value = true);
+            self.commands
+                .iter_mut()
+                .for_each(|command| command.has_value = true);
         }
         let rest = self.rest();
         if rest.starts_with("((") {
@@ -206,7 +210,8 @@ impl ShellReader<'_> {
         } else if rest.starts_with("\\\n")
             || (rest.starts_with('\'') && self.frames.last() != Some(&ShellContext::Double))
         {
-            // A line continuation joins `$` with the next line; `$'…'` has escapes in some shells only.
+            // A line continuation joins `$` with the next line; `$'…'` has escapes in some shells
+            // only.
             self.lost = true;
         }
         Ok(())
@@ -214,8 +219,15 @@ impl ShellReader<'_> {
 
     fn arithmetic(&mut self, open: usize) -> ShellResult {
         if self.placeholder_here() {
-            let number = self.waiting.peek().is_some_and(|p| NUMBERS.contains(&p.name.as_str()));
-            return if number { self.put_plain() } else { self.refuse(UnsafePosition::Arithmetic) };
+            let number = self
+                .waiting
+                .peek()
+                .is_some_and(|p| NUMBERS.contains(&p.name.as_str()));
+            return if number {
+                self.put_plain()
+            } else {
+                self.refuse(UnsafePosition::Arithmetic)
+            };
         }
         match self.take() {
             '(' => self.set(ShellContext::Arithmetic(open + 1)),
@@ -272,8 +284,10 @@ impl ShellReader<'_> {
         if self.at < self.text.len() {
             let next = self.take();
             if next == '\n' {
-                // A line continuation. After one of these characters, the two lines would form one operator.
-                self.lost |= self.text[..self.at - 2].ends_with(['$', '<', '(']) || !self.heres.is_empty();
+                // A line continuation. After one of these characters, the two lines would form one
+                // operator.
+                self.lost |=
+                    self.text[..self.at - 2].ends_with(['$', '<', '(']) || !self.heres.is_empty();
             } else {
                 self.word().push(next);
             }
@@ -307,7 +321,12 @@ impl ShellReader<'_> {
         while self.rest().starts_with([' ', '\t']) {
             self.skip(1);
         }
-        let mut here = HereDocument { delimiter: String::new(), quoted: false, strip_tabs, is_code: false };
+        let mut here = HereDocument {
+            delimiter: String::new(),
+            quoted: false,
+            strip_tabs,
+            is_code: false,
+        };
         let mut open = None;
         while self.at < self.text.len() && (open.is_some() || !self.rest().starts_with(ENDS_WORD)) {
             if self.placeholder_here() {
@@ -321,7 +340,8 @@ impl ShellReader<'_> {
                 // Escapes and expansions in an end mark are too rare to support.
                 ('$' | '`' | '\n', _) | ('\\', Some(_)) => self.lost = true,
                 ('\\', None) => {
-                    self.lost |= self.rest().starts_with(['\'', '"', '\\']) || self.rest().starts_with(ENDS_WORD);
+                    self.lost |= self.rest().starts_with(['\'', '"', '\\'])
+                        || self.rest().starts_with(ENDS_WORD);
                 }
                 (other, _) => here.delimiter.push(other),
             }
@@ -358,7 +378,11 @@ impl ShellReader<'_> {
         let mut line_at = start;
         for line in self.text[start..].split_inclusive('\n') {
             let bare = line.strip_suffix('\n').unwrap_or(line);
-            let bare = if here.strip_tabs { bare.trim_start_matches('\t') } else { bare };
+            let bare = if here.strip_tabs {
+                bare.trim_start_matches('\t')
+            } else {
+                bare
+            };
             if bare == here.delimiter {
                 end = line_at;
                 break;
@@ -369,12 +393,20 @@ impl ShellReader<'_> {
         // A line continuation may hide the end mark.
         self.lost |= !here.quoted && body.contains("\\\n");
         if here.is_code && !here.quoted {
-            let held = body.match_indices('$').find_map(|(i, _)| self.reach.held(&body[i + 1..]));
+            let held = body
+                .match_indices('$')
+                .find_map(|(i, _)| self.reach.held(&body[i + 1..]));
             if let Some(placeholder) = held.cloned() {
-                return Err(TemplateError { placeholder, place: UnsafePosition::OtherShell });
+                return Err(TemplateError {
+                    placeholder,
+                    place: UnsafePosition::OtherShell,
+                });
             }
         }
-        let mixed = body.contains('`') || body.match_indices('$').any(|(i, _)| body[i + 1..].starts_with(['(', '{']));
+        let mixed = body.contains('`')
+            || body
+                .match_indices('$')
+                .any(|(i, _)| body[i + 1..].starts_with(['(', '{']));
         while self.at < end {
             if !self.placeholder_here() {
                 self.take();
@@ -411,7 +443,9 @@ impl ShellReader<'_> {
     }
 
     fn next_placeholder(&mut self) -> Placeholder {
-        self.waiting.next().expect("asked for only where one stands")
+        self.waiting
+            .next()
+            .expect("asked for only where one stands")
     }
 
     fn put(&mut self, before: char, after: char) -> ShellResult {
@@ -450,8 +484,15 @@ impl ShellReader<'_> {
     }
 
     fn refuse(&mut self, place: UnsafePosition) -> ShellResult {
-        let place = if self.lost { UnsafePosition::Unclear } else { place };
-        Err(TemplateError { placeholder: self.next_placeholder(), place })
+        let place = if self.lost {
+            UnsafePosition::Unclear
+        } else {
+            place
+        };
+        Err(TemplateError {
+            placeholder: self.next_placeholder(),
+            place,
+        })
     }
 }
 
@@ -508,11 +549,13 @@ impl ShellReader<'_> {
         self.command().redirect();
     }
 
-    /// After a `)`. One that closes nothing belongs to a `case`. For some shells, a here-document whose body has not
-    /// started ends here.
+    /// After a `)`. One that closes nothing belongs to a `case`. For some shells, a here-document
+    /// whose body has not started ends here.
     fn close(&mut self) {
         self.lost |= !self.heres.is_empty();
-        let Some(frame) = self.frames.pop() else { return };
+        let Some(frame) = self.frames.pop() else {
+            return;
+        };
         self.commands.pop();
         self.reach.close();
         if frame == ShellContext::Subshell {
@@ -527,7 +570,9 @@ impl ShellReader<'_> {
     }
 
     fn command(&mut self) -> &mut SimpleCommand {
-        self.commands.last_mut().expect("the one of the top is never popped")
+        self.commands
+            .last_mut()
+            .expect("the one of the top is never popped")
     }
 
     fn word(&mut self) -> &mut String {
@@ -551,7 +596,16 @@ impl ShellReader<'_> {
         if reads_code {
             self.heres.iter_mut().for_each(|here| here.is_code = true);
         }
-        let spoken = if reads_code || calculates { self.reach.spoken().cloned() } else { None };
-        spoken.map_or(Ok(()), |placeholder| Err(TemplateError { placeholder, place: UnsafePosition::OtherShell }))
+        let spoken = if reads_code || calculates {
+            self.reach.spoken().cloned()
+        } else {
+            None
+        };
+        spoken.map_or(Ok(()), |placeholder| {
+            Err(TemplateError {
+                placeholder,
+                place: UnsafePosition::OtherShell,
+            })
+        })
     }
 }

@@ -1,10 +1,11 @@
-//! One simple command of a command line: its words, and which of them, or which input, another program reads as code.
+//! One simple command of a command line: its words, and which of them, or which input, another
+//! program reads as code.
 //!
 //! Owns the list of such programs. Does not parse the shell's grammar: see [`super::shell`].
 //!
 //! # Invariants
-//! - When in doubt it is code: an option that can have a value is assumed to have one, and a program named by a
-//!   variable is assumed to be a shell.
+//! - When in doubt it is code: an option that can have a value is assumed to have one, and a
+//!   program named by a variable is assumed to be a shell.
 
 /// Which arguments a program reads as code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +15,8 @@ enum CodeArguments {
     First,
     /// The value of one of its flags, at any position.
     Flagged,
-    /// The value of one of its flags before the script. Arguments after the script belong to the script.
+    /// The value of one of its flags before the script. Arguments after the script belong to the
+    /// script.
     BeforeScript,
     /// The script argument, if a flag before it says so.
     FlaggedScript,
@@ -39,34 +41,89 @@ struct InterpreterSpec {
     input: CodeInput,
 }
 
-/// Recognized at any position in a command, because `sudo`, `env` and many others run their arguments.
+/// Recognized at any position in a command, because `sudo`, `env` and many others run their
+/// arguments.
 const ANYWHERE: &[InterpreterSpec] = &[
-    InterpreterSpec { code: CodeArguments::FlaggedScript, ..SHELL },
-    InterpreterSpec { names: &["fish"], flags: "cC", ..SHELL },
-    InterpreterSpec { names: &["pwsh", "powershell"], ..SHELL },
-    InterpreterSpec { names: &["su", "runuser"], takes: "gGsw", input: CodeInput::Always, ..SHELL },
-    InterpreterSpec { names: &["eval"], code: CodeArguments::All, input: CodeInput::Never, ..SHELL },
-    InterpreterSpec { names: &["ssh", "mosh", "rsh"], code: CodeArguments::All, input: CodeInput::Always, ..SHELL },
-    InterpreterSpec { names: &["python", "pypy"], takes: "WX", ..INTERPRETER },
-    InterpreterSpec { names: &["perl", "ruby"], flags: "eE", takes: "Ir", ..INTERPRETER },
+    InterpreterSpec {
+        code: CodeArguments::FlaggedScript,
+        ..SHELL
+    },
+    InterpreterSpec {
+        names: &["fish"],
+        flags: "cC",
+        ..SHELL
+    },
+    InterpreterSpec {
+        names: &["pwsh", "powershell"],
+        ..SHELL
+    },
+    InterpreterSpec {
+        names: &["su", "runuser"],
+        takes: "gGsw",
+        input: CodeInput::Always,
+        ..SHELL
+    },
+    InterpreterSpec {
+        names: &["eval"],
+        code: CodeArguments::All,
+        input: CodeInput::Never,
+        ..SHELL
+    },
+    InterpreterSpec {
+        names: &["ssh", "mosh", "rsh"],
+        code: CodeArguments::All,
+        input: CodeInput::Always,
+        ..SHELL
+    },
+    InterpreterSpec {
+        names: &["python", "pypy"],
+        takes: "WX",
+        ..INTERPRETER
+    },
+    InterpreterSpec {
+        names: &["perl", "ruby"],
+        flags: "eE",
+        takes: "Ir",
+        ..INTERPRETER
+    },
     InterpreterSpec {
         names: &["node", "nodejs", "bun", "julia", "Rscript"],
         flags: "eEp",
         takes: "rCtJL",
         ..INTERPRETER
     },
-    InterpreterSpec { names: &["php"], flags: "rBRE", takes: "dc", ..INTERPRETER },
-    InterpreterSpec { names: &["lua", "luajit", "osascript"], flags: "e", takes: "l", ..INTERPRETER },
+    InterpreterSpec {
+        names: &["php"],
+        flags: "rBRE",
+        takes: "dc",
+        ..INTERPRETER
+    },
+    InterpreterSpec {
+        names: &["lua", "luajit", "osascript"],
+        flags: "e",
+        takes: "l",
+        ..INTERPRETER
+    },
 ];
 
-const INTERPRETER: InterpreterSpec = InterpreterSpec { code: CodeArguments::BeforeScript, ..SHELL };
+const INTERPRETER: InterpreterSpec = InterpreterSpec {
+    code: CodeArguments::BeforeScript,
+    ..SHELL
+};
 
 /// Only the shell itself can do this.
-const SOURCE: InterpreterSpec = InterpreterSpec { names: &[".", "source"], flags: "", takes: "", ..SHELL };
+const SOURCE: InterpreterSpec = InterpreterSpec {
+    names: &[".", "source"],
+    flags: "",
+    takes: "",
+    ..SHELL
+};
 
 /// Any shell; also assumed for a program that a variable names.
 const SHELL: InterpreterSpec = InterpreterSpec {
-    names: &["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh"],
+    names: &[
+        "sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh",
+    ],
     code: CodeArguments::Flagged,
     flags: "c",
     takes: "oO",
@@ -82,12 +139,37 @@ const IN_PLACE: &[InterpreterSpec] = &[
         input: CodeInput::Never,
         ..SHELL
     },
-    InterpreterSpec { names: &["parallel"], code: CodeArguments::All, input: CodeInput::Always, ..SHELL },
-    InterpreterSpec { names: &["at", "batch", "crontab"], flags: "", input: CodeInput::Always, ..SHELL },
+    InterpreterSpec {
+        names: &["parallel"],
+        code: CodeArguments::All,
+        input: CodeInput::Always,
+        ..SHELL
+    },
+    InterpreterSpec {
+        names: &["at", "batch", "crontab"],
+        flags: "",
+        input: CodeInput::Always,
+        ..SHELL
+    },
     SOURCE,
-    InterpreterSpec { names: &["script", "flock", "sg", "expect"], input: CodeInput::Never, ..SHELL },
-    InterpreterSpec { names: &["env"], flags: "S", takes: "uC", input: CodeInput::Never, ..SHELL },
-    InterpreterSpec { names: &["nix-shell"], flags: "", input: CodeInput::Never, ..SHELL },
+    InterpreterSpec {
+        names: &["script", "flock", "sg", "expect"],
+        input: CodeInput::Never,
+        ..SHELL
+    },
+    InterpreterSpec {
+        names: &["env"],
+        flags: "S",
+        takes: "uC",
+        input: CodeInput::Never,
+        ..SHELL
+    },
+    InterpreterSpec {
+        names: &["nix-shell"],
+        flags: "",
+        input: CodeInput::Never,
+        ..SHELL
+    },
     InterpreterSpec {
         names: &["awk", "gawk", "mawk", "nawk", "sed", "gsed"],
         code: CodeArguments::First,
@@ -156,17 +238,24 @@ const WRAPPERS: &[&str] = &[
 const WITH_OPERAND: &[&str] = &["flock", "chroot", "gosu", "coproc"];
 
 /// Wrappers that run a program only after one of [`RUN`].
-const WITH_VERB: &[&str] = &["find", "docker", "podman", "kubectl", "poetry", "uv", "pipenv", "direnv"];
+const WITH_VERB: &[&str] = &[
+    "find", "docker", "podman", "kubectl", "poetry", "uv", "pipenv", "direnv",
+];
 const RUN: &[&str] = &["-exec", "-execdir", "-ok", "-okdir", "exec", "run", "debug"];
 
 /// They run nothing: after one of these, a shell's name is only a word.
-const TELLERS: &[&str] = &["echo", "printf", "grep", "egrep", "rg", "cat", "tee", "logger", "test", "["];
+const TELLERS: &[&str] = &[
+    "echo", "printf", "grep", "egrep", "rg", "cat", "tee", "logger", "test", "[",
+];
 
-/// Operators for which `[[` evaluates arithmetic, which runs command substitutions inside an operand.
+/// Operators for which `[[` evaluates arithmetic, which runs command substitutions inside an
+/// operand.
 const CALCULATING: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
 /// Words that can precede a command.
-const KEYWORDS: &[&str] = &["if", "then", "elif", "else", "while", "until", "do", "!", "{", "time"];
+const KEYWORDS: &[&str] = &[
+    "if", "then", "elif", "else", "while", "until", "do", "!", "{", "time",
+];
 
 const STANDARD_INPUT: &[&str] = &["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
 
@@ -218,7 +307,10 @@ impl SimpleCommand {
     /// The only word so far, or the last one if all words before it can precede a command.
     pub(super) fn leading(&self) -> Option<&str> {
         let (last, before) = self.words.split_last()?;
-        before.iter().all(|word| KEYWORDS.contains(&word.as_str())).then_some(last)
+        before
+            .iter()
+            .all(|word| KEYWORDS.contains(&word.as_str()))
+            .then_some(last)
     }
 
     /// The names of the variables that the current word assigns to.
@@ -226,11 +318,18 @@ impl SimpleCommand {
         let word = self.word.as_deref().unwrap_or_default();
         let at = self.place();
         match at.map(|at| self.words[at].as_str()) {
-            Some("for" | "select") => {
-                self.words.get(at.map_or(0, |at| at + 1)).map(String::as_str).into_iter().collect()
-            }
+            Some("for" | "select") => self
+                .words
+                .get(at.map_or(0, |at| at + 1))
+                .map(String::as_str)
+                .into_iter()
+                .collect(),
             Some("set") => vec!["@", "*", "1", "2", "3", "4", "5", "6", "7", "8", "9"],
-            Some(_) | None if is_assignment(word) => word.split_once('=').map(|(name, _)| name).into_iter().collect(),
+            Some(_) | None if is_assignment(word) => word
+                .split_once('=')
+                .map(|(name, _)| name)
+                .into_iter()
+                .collect(),
             Some(_) | None => Vec::new(),
         }
     }
@@ -242,29 +341,44 @@ impl SimpleCommand {
     /// Whether the current word is code for another program.
     pub(super) fn is_code(&self) -> bool {
         let word = self.word.as_deref().unwrap_or_default();
-        self.programs().any(|(at, program)| program.takes_as_code(&self.words[at + 1..], word))
+        self.programs()
+            .any(|(at, program)| program.takes_as_code(&self.words[at + 1..], word))
     }
 
     /// Whether the command evaluates arithmetic on a value that it contains.
     pub(super) fn calculates(&self) -> bool {
         // `&&` can occur inside `[[ … ]]`.
         let is_test = self.names("[[") || self.names("]]");
-        self.has_value && is_test && self.words.iter().any(|word| CALCULATING.contains(&word.as_str()))
+        self.has_value
+            && is_test
+            && self
+                .words
+                .iter()
+                .any(|word| CALCULATING.contains(&word.as_str()))
     }
 
     /// Whether another program reads this command's input, or the value that it was given, as code.
     pub(super) fn reads_code(&self) -> bool {
-        if self.place().is_some_and(|at| TELLERS.contains(&base(&self.words[at]))) {
+        if self
+            .place()
+            .is_some_and(|at| TELLERS.contains(&base(&self.words[at])))
+        {
             return false;
         }
-        // `xargs` turns its input into arguments of that shell, and with `-I` into a part of the code.
+        // `xargs` turns its input into arguments of that shell, and with `-I` into a part of the
+        // code.
         let by_xargs = |program: &InterpreterSpec| match program.code {
-            CodeArguments::Flagged | CodeArguments::BeforeScript | CodeArguments::FlaggedScript => self.names("xargs"),
+            CodeArguments::Flagged | CodeArguments::BeforeScript | CodeArguments::FlaggedScript => {
+                self.names("xargs")
+            }
             CodeArguments::All | CodeArguments::First => false,
         };
-        let reads =
-            |(at, program): (usize, &InterpreterSpec)| by_xargs(program) || program.reads_code(&self.words[at + 1..]);
-        self.programs().filter(|(at, _)| self.is_run(*at)).any(reads)
+        let reads = |(at, program): (usize, &InterpreterSpec)| {
+            by_xargs(program) || program.reads_code(&self.words[at + 1..])
+        };
+        self.programs()
+            .filter(|(at, _)| self.is_run(*at))
+            .any(reads)
     }
 
     fn names(&self, program: &str) -> bool {
@@ -279,7 +393,8 @@ impl SimpleCommand {
 
     /// Whether this word can be a program that is run.
     fn is_run(&self, at: usize) -> bool {
-        self.place().is_some_and(|place| place == at || (place < at && runs_next(&self.words[place..at])))
+        self.place()
+            .is_some_and(|place| place == at || (place < at && runs_next(&self.words[place..at])))
     }
 
     /// All words that can name a program that reads code, with their indices.
@@ -294,7 +409,9 @@ impl SimpleCommand {
 
 /// Whether the word after these can be a program that the first of them runs.
 fn runs_next(words: &[String]) -> bool {
-    let Some((wrapper, rest)) = words.split_first() else { return false };
+    let Some((wrapper, rest)) = words.split_first() else {
+        return false;
+    };
     let name = base(wrapper);
     if !WRAPPERS.contains(&name) {
         return false;
@@ -329,12 +446,19 @@ impl InterpreterSpec {
     fn takes_as_code(&self, before: &[String], word: &str) -> bool {
         let flagged = || {
             let after = |(at, _): (usize, &String)| self.operand(&before[at + 1..]).is_none();
-            self.is_flag(word) || before.iter().enumerate().filter(|(_, word)| self.is_flag(word)).any(after)
+            self.is_flag(word)
+                || before
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, word)| self.is_flag(word))
+                    .any(after)
         };
         match self.code {
             CodeArguments::All => true,
             CodeArguments::First => {
-                let is_value = before.last().is_some_and(|option| !option.starts_with("--") && self.takes_next(option));
+                let is_value = before
+                    .last()
+                    .is_some_and(|option| !option.starts_with("--") && self.takes_next(option));
                 flagged() || (!is_value && self.operand(before).is_none())
             }
             CodeArguments::Flagged => flagged(),
@@ -352,9 +476,14 @@ impl InterpreterSpec {
             }
             flagged |= self.is_flag(option);
             // `-oe pipefail`: the letter need not be the last.
-            let takes =
-                self.takes_next(option) || (!option.starts_with("--") && option.contains(|c| self.takes.contains(c)));
-            if takes && before.as_slice().first().is_some_and(|next| !is_option(next)) {
+            let takes = self.takes_next(option)
+                || (!option.starts_with("--") && option.contains(|c| self.takes.contains(c)));
+            if takes
+                && before
+                    .as_slice()
+                    .first()
+                    .is_some_and(|next| !is_option(next))
+            {
                 before.next();
             }
         }
@@ -371,7 +500,9 @@ impl InterpreterSpec {
             match before.as_slice().first() {
                 None => return is_flag || self.is_flag(word),
                 // An option with an optional value does not consume another option.
-                Some(next) if is_flag || (self.takes_next(option) && !is_option(next)) => drop(before.next()),
+                Some(next) if is_flag || (self.takes_next(option) && !is_option(next)) => {
+                    before.next();
+                }
                 Some(_) => {}
             }
         }
@@ -383,7 +514,8 @@ impl InterpreterSpec {
             CodeInput::Always => true,
             CodeInput::Never => false,
             CodeInput::WithoutScript => {
-                let from_input = |word: &String| STANDARD_INPUT.contains(&word.as_str()) || word == "-s";
+                let from_input =
+                    |word: &String| STANDARD_INPUT.contains(&word.as_str()) || word == "-s";
                 let flagged = rest.iter().any(|word| self.is_flag(word));
                 rest.iter().any(from_input) || (!flagged && self.operand(rest).is_none())
             }
@@ -392,11 +524,15 @@ impl InterpreterSpec {
 
     /// Whether this option passes code, in the word itself or in the next one.
     fn is_flag(&self, word: &str) -> bool {
-        if LONG.iter().any(|long| word.strip_prefix(long).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
-        {
+        if LONG.iter().any(|long| {
+            word.strip_prefix(long)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        }) {
             return true;
         }
-        word.starts_with('-') && !word.starts_with("--") && word.contains(|c| self.flags.contains(c))
+        word.starts_with('-')
+            && !word.starts_with("--")
+            && word.contains(|c| self.flags.contains(c))
     }
 
     /// The first word that is neither an option nor an option's value.
@@ -416,7 +552,9 @@ impl InterpreterSpec {
     /// Whether this option's value is the next word. Any long option can have one.
     fn takes_next(&self, word: &str) -> bool {
         if word.starts_with("--") {
-            return word != "--" && !word.contains('=') && !ALONE.iter().any(|alone| word.starts_with(alone));
+            return word != "--"
+                && !word.contains('=')
+                && !ALONE.iter().any(|alone| word.starts_with(alone));
         }
         is_option(word) && word.ends_with(|c| self.takes.contains(c))
     }
@@ -430,7 +568,8 @@ fn find(word: &str, expected: bool) -> Option<&'static InterpreterSpec> {
     }
     // `python3.11`.
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let known = |program: &&InterpreterSpec| program.names.contains(&name) || program.names.contains(&bare);
+    let known =
+        |program: &&InterpreterSpec| program.names.contains(&name) || program.names.contains(&bare);
     let in_place = IN_PLACE.iter().filter(|_| expected);
     ANYWHERE.iter().chain(in_place).find(known)
 }
@@ -445,5 +584,6 @@ fn base(word: &str) -> &str {
 
 fn is_assignment(word: &str) -> bool {
     let name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    word.split_once('=').is_some_and(|(before, _)| !before.is_empty() && before.chars().all(name))
+    word.split_once('=')
+        .is_some_and(|(before, _)| !before.is_empty() && before.chars().all(name))
 }

@@ -1,12 +1,12 @@
 //! Tracks how far a placeholder's value gets in a command line: which commands can read it.
 //!
-//! Owns the groups of the shell's grammar, `(…)`, `{ …; }`, `if`, loops and `case`, as far as a pipe leads into them or
-//! out of them, and the variables that contain a value. Does not know which command reads code: see
-//! [`super::simple_command`].
+//! Owns the groups of the shell's grammar, `(…)`, `{ …; }`, `if`, loops and `case`, as far as a
+//! pipe leads into them or out of them, and the variables that contain a value. Does not know which
+//! command reads code: see [`super::simple_command`].
 //!
 //! # Invariants
-//! - A pipeline's commands can read a value that is in the pipeline, in an earlier part of an enclosing pipeline, or
-//!   anywhere in a group of it.
+//! - A pipeline's commands can read a value that is in the pipeline, in an earlier part of an
+//!   enclosing pipeline, or anywhere in a group of it.
 //! - A variable that was assigned a value counts as that value wherever it is used.
 //! - Files are not tracked: a value that is written to a file and read again is not followed.
 
@@ -43,20 +43,30 @@ pub(super) struct TaintTracker {
 
 impl Default for TaintTracker {
     fn default() -> Self {
-        Self { groups: vec![ShellGroup::new(GroupOpener::Parenthesis)], held: Vec::new() }
+        Self {
+            groups: vec![ShellGroup::new(GroupOpener::Parenthesis)],
+            held: Vec::new(),
+        }
     }
 }
 
 impl ShellGroup {
     const fn new(opener: GroupOpener) -> Self {
-        Self { opener, pipeline: None, before: None, piped: false }
+        Self {
+            opener,
+            pipeline: None,
+            before: None,
+            piped: false,
+        }
     }
 }
 
 impl TaintTracker {
     /// A value occurs at this position.
     pub(super) fn speak(&mut self, placeholder: &Placeholder) {
-        self.group().pipeline.get_or_insert_with(|| placeholder.clone());
+        self.group()
+            .pipeline
+            .get_or_insert_with(|| placeholder.clone());
     }
 
     /// The first value that a command ending here can read.
@@ -66,21 +76,38 @@ impl TaintTracker {
 
     /// These variables are assigned the value.
     pub(super) fn hold(&mut self, names: &[&str], placeholder: &Placeholder) {
-        self.held.extend(names.iter().map(|name| ((*name).to_owned(), placeholder.clone())));
+        self.held.extend(
+            names
+                .iter()
+                .map(|name| ((*name).to_owned(), placeholder.clone())),
+        );
     }
 
     /// The value in the variable whose name follows a `$`.
     pub(super) fn held(&self, after: &str) -> Option<&Placeholder> {
-        let after = after.strip_prefix('{').unwrap_or(after).trim_start_matches(['#', '!']);
-        let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
-        let name = if end == 0 { after.get(..1).unwrap_or_default() } else { &after[..end] };
-        self.held.iter().find(|(held, _)| held == name).map(|(_, placeholder)| placeholder)
+        let after = after
+            .strip_prefix('{')
+            .unwrap_or(after)
+            .trim_start_matches(['#', '!']);
+        let end = after
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(after.len());
+        let name = if end == 0 {
+            after.get(..1).unwrap_or_default()
+        } else {
+            &after[..end]
+        };
+        self.held
+            .iter()
+            .find(|(held, _)| held == name)
+            .map(|(_, placeholder)| placeholder)
     }
 
     /// After a `$`: whether a variable with a value follows. If so, the value occurs here.
     pub(super) fn mention(&mut self, after: &str) -> bool {
         let held = self.held(after).cloned();
-        held.inspect(|placeholder| self.speak(placeholder)).is_some()
+        held.inspect(|placeholder| self.speak(placeholder))
+            .is_some()
     }
 
     /// After a `|`.
@@ -113,7 +140,9 @@ impl TaintTracker {
 
     /// Whether the next `)` ends a pattern of a `case`.
     pub(super) fn in_case(&self) -> bool {
-        self.groups.last().is_some_and(|group| group.opener == GroupOpener::Case)
+        self.groups
+            .last()
+            .is_some_and(|group| group.opener == GroupOpener::Case)
     }
 
     /// After a word. If it leads its command, it may be a keyword.
@@ -143,7 +172,9 @@ impl TaintTracker {
     }
 
     fn leave(&mut self) -> GroupOpener {
-        let Some(group) = self.groups.pop() else { return GroupOpener::Parenthesis };
+        let Some(group) = self.groups.pop() else {
+            return GroupOpener::Parenthesis;
+        };
         if let Some(placeholder) = group.before.or(group.pipeline) {
             self.speak(&placeholder);
         }
@@ -151,6 +182,8 @@ impl TaintTracker {
     }
 
     fn group(&mut self) -> &mut ShellGroup {
-        self.groups.last_mut().expect("the one around all is never left")
+        self.groups
+            .last_mut()
+            .expect("the one around all is never left")
     }
 }

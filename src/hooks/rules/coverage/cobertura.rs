@@ -117,7 +117,13 @@ impl CoberturaReport {
 
 /// The value of an attribute as it is written: a number needs no entities.
 fn number<T: std::str::FromStr>(tag: &BytesStart<'_>, name: &str) -> Option<T> {
-    tag.try_get_attribute(name).ok().flatten()?.value.trim().parse().ok()
+    tag.try_get_attribute(name)
+        .ok()
+        .flatten()?
+        .value
+        .trim()
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -145,8 +151,15 @@ mod tests {
 
     #[test]
     fn the_counts_of_the_root_are_taken_before_its_rate() {
-        let root = |attributes: &str| read(&format!("{HEAD}<coverage {attributes}>\n\t<sources/>\n</coverage>"));
-        assert_eq!(root(r#"version="7.6" lines-valid="8" lines-covered="5" line-rate="0.63""#), Ok(62.5));
+        let root = |attributes: &str| {
+            read(&format!(
+                "{HEAD}<coverage {attributes}>\n\t<sources/>\n</coverage>"
+            ))
+        };
+        assert_eq!(
+            root(r#"version="7.6" lines-valid="8" lines-covered="5" line-rate="0.63""#),
+            Ok(62.5)
+        );
         assert_eq!(root("branch-rate='0' line-rate = '0.5'"), Ok(50.0));
         assert_eq!(
             root(r#"lines-valid="0" lines-covered="0" line-rate="1.0""#),
@@ -169,30 +182,57 @@ mod tests {
             <!ENTITY a "<coverage line-rate='1'/>"> <!ENTITY b "&a;&a;&a;&a;"> <!ENTITY r "1.0"> <!-- ' > -->
             <!ENTITY file SYSTEM "file:///etc/passwd"> ]>"#;
         assert_eq!(read(&format!("{bomb}{LINES}")), Ok(50.0));
-        assert_eq!(read(&format!("{bomb}<coverage line-rate='&r;'>&b;</coverage>")), Err("it reports no lines".into()));
+        assert_eq!(
+            read(&format!("{bomb}<coverage line-rate='&r;'>&b;</coverage>")),
+            Err("it reports no lines".into())
+        );
     }
 
     #[test]
     fn what_is_no_whole_report_is_told() {
         let why = |text: &str| read(text).expect_err("no report");
         assert_eq!(why(""), "it contains no `coverage` element");
-        assert_eq!(why("<report name='jacoco'></report>"), "it begins with `report`, not with `coverage`");
-        assert_eq!(why("<!DOCTYPE coverage ["), "it ends in the middle of a tag");
-        assert_eq!(why("<coverage line-rate='0.9"), "it ends in the middle of a tag");
-        assert_eq!(why("<coverage line-rate='0.9'><packages>"), "it ends before `</coverage>`");
-        assert_eq!(why("<coverage></coverage><!-- "), "it ends in the middle of a tag");
+        assert_eq!(
+            why("<report name='jacoco'></report>"),
+            "it begins with `report`, not with `coverage`"
+        );
+        assert_eq!(
+            why("<!DOCTYPE coverage ["),
+            "it ends in the middle of a tag"
+        );
+        assert_eq!(
+            why("<coverage line-rate='0.9"),
+            "it ends in the middle of a tag"
+        );
+        assert_eq!(
+            why("<coverage line-rate='0.9'><packages>"),
+            "it ends before `</coverage>`"
+        );
+        assert_eq!(
+            why("<coverage></coverage><!-- "),
+            "it ends in the middle of a tag"
+        );
         assert_eq!(why("<coverage></coverage>"), "it reports no lines");
         assert_eq!(
             why("<coverage line-rate='0.9'><packages></coverage>"),
             "ill-formed document: expected `</packages>`, but `</coverage>` was found"
         );
-        assert_eq!(why("</methods>"), "ill-formed document: close tag `</methods>` does not match any open tag");
+        assert_eq!(
+            why("</methods>"),
+            "ill-formed document: close tag `</methods>` does not match any open tag"
+        );
     }
 
     #[test]
     fn nesting_costs_no_memory_beyond_its_limit() {
         let deep = "<coverage line-rate='1'>".to_owned() + &"<a>".repeat(1 << 20);
-        assert_eq!(read(&deep), Err("its elements are nested more than 64 levels deep".into()));
-        assert_eq!(read("<coverage line-rate='0.5'>R & D &amp; &lt;line hits='1'/></coverage>"), Ok(50.0));
+        assert_eq!(
+            read(&deep),
+            Err("its elements are nested more than 64 levels deep".into())
+        );
+        assert_eq!(
+            read("<coverage line-rate='0.5'>R & D &amp; &lt;line hits='1'/></coverage>"),
+            Ok(50.0)
+        );
     }
 }

@@ -59,19 +59,31 @@ pub(super) fn percent(bytes: &[u8]) -> Result<f64, CoverageError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let report: CoverageReport = serde_json::from_slice(bytes)?;
     if let Some(lines) = report.total.and_then(|total| total.lines) {
-        return by_count(lines.covered, lines.total, lines.pct.and_then(|pct| pct.as_f64()));
+        return by_count(
+            lines.covered,
+            lines.total,
+            lines.pct.and_then(|pct| pct.as_f64()),
+        );
     }
     let first = report.data.and_then(|data| data.into_iter().next());
     if let Some(lines) = first.and_then(|data| data.totals?.lines) {
         return by_count(lines.covered, lines.count, lines.percent);
     }
     if let Some(totals) = report.totals {
-        return by_count(None, totals.num_statements.filter(|count| *count == 0), totals.percent_covered);
+        return by_count(
+            None,
+            totals.num_statements.filter(|count| *count == 0),
+            totals.percent_covered,
+        );
     }
     Err(CoverageError::NoTotals)
 }
 
-fn by_count(covered: Option<u64>, count: Option<u64>, percent: Option<f64>) -> Result<f64, CoverageError> {
+fn by_count(
+    covered: Option<u64>,
+    count: Option<u64>,
+    percent: Option<f64>,
+) -> Result<f64, CoverageError> {
     match (covered, count, percent) {
         (_, Some(0), _) => share(0, 0),
         (Some(covered), Some(count), _) => share(covered, count),
@@ -120,8 +132,14 @@ mod tests {
             why(r#"{"/src/a.ts":{"path":"/src/a.ts","s":{"0":1}}}"#),
             "it contains neither `total.lines` nor `data[0].totals.lines` nor `totals.percent_covered`"
         );
-        assert_eq!(why(r#"{"totals":{"percent_covered":120.5}}"#), "it reports 120.5 %");
-        assert_eq!(why(r#"{"totals":{}}"#), "its totals report no share of lines");
+        assert_eq!(
+            why(r#"{"totals":{"percent_covered":120.5}}"#),
+            "it reports 120.5 %"
+        );
+        assert_eq!(
+            why(r#"{"totals":{}}"#),
+            "its totals report no share of lines"
+        );
         assert!(why(r#"{"total":{"lines":{"pct":7"#).starts_with("EOF while parsing"));
     }
 }

@@ -17,7 +17,10 @@ impl LcovFile {
     fn counts(&self) -> (u64, u64) {
         match (self.hit, self.found) {
             (Some(hit), Some(found)) => (hit, found),
-            _ => (self.lines.values().filter(|hit| **hit).count() as u64, self.lines.len() as u64),
+            _ => (
+                self.lines.values().filter(|hit| **hit).count() as u64,
+                self.lines.len() as u64,
+            ),
         }
     }
 }
@@ -44,7 +47,10 @@ pub(super) fn percent(bytes: &[u8]) -> Result<f64, CoverageError> {
 }
 
 fn note(open: &mut Option<LcovFile>, key: &str, value: &str) -> Result<(), CoverageError> {
-    let not_a_number = || CoverageError::NotANumber { key: key.to_owned(), value: value.to_owned() };
+    let not_a_number = || CoverageError::NotANumber {
+        key: key.to_owned(),
+        value: value.to_owned(),
+    };
     let number = |text: &str| text.trim().parse::<u64>().map_err(|_| not_a_number());
     match key {
         "SF" => *open = Some(LcovFile::default()),
@@ -53,8 +59,11 @@ fn note(open: &mut Option<LcovFile>, key: &str, value: &str) -> Result<(), Cover
         "DA" => {
             let mut parts = value.split(',');
             let line = number(parts.next().unwrap_or_default())?;
-            // Some compilers write a negative count when a counter overflows. Any count but zero means covered.
-            let hit = parts.next().is_some_and(|count| !matches!(count.trim(), "" | "0"));
+            // Some compilers write a negative count when a counter overflows. Any count but zero
+            // means covered.
+            let hit = parts
+                .next()
+                .is_some_and(|count| !matches!(count.trim(), "" | "0"));
             let seen = open.get_or_insert_default().lines.entry(line).or_default();
             *seen |= hit;
         }
@@ -107,8 +116,17 @@ end_of_record
         let why = |text: &str| percent(text.as_bytes()).expect_err("no report");
         assert_eq!(why(""), "it reports no lines");
         assert_eq!(why("{\"total\": 1}"), "it reports no lines");
-        assert_eq!(why("SF:a\nLF:0\nLH:0\nend_of_record\n"), "it reports no lines");
-        assert_eq!(why("SF:a\nLF:10\nLH:1"), "it ends in the middle of a record");
-        assert_eq!(why("SF:a\nLF:ten\nend_of_record"), "`LF:ten` contains no number");
+        assert_eq!(
+            why("SF:a\nLF:0\nLH:0\nend_of_record\n"),
+            "it reports no lines"
+        );
+        assert_eq!(
+            why("SF:a\nLF:10\nLH:1"),
+            "it ends in the middle of a record"
+        );
+        assert_eq!(
+            why("SF:a\nLF:ten\nend_of_record"),
+            "`LF:ten` contains no number"
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! The answers of a gate as a numbered list.
 //!
 //! # Invariants
-//! - At a permission gate, the agent's options appear in its own words and order. Only "always", which creel remembers
-//!   itself, has creel's words and appears once.
+//! - At a permission gate, the agent's options appear in its own words and order. Only "always",
+//!   which creel remembers itself, has creel's words and appears once.
 //! - A letter stands for at most one answer, and for none that shares it with another.
 //! - An answer that also applies to later requests is never preselected if there is another.
 
@@ -30,21 +30,41 @@ pub(super) struct AnswerOption {
     pub(super) option: Option<String>,
 }
 
-pub(super) fn options(gate: &Gate, ask: Option<&AgentPermissionRequest>, figures: GateFigures) -> Vec<AnswerOption> {
+pub(super) fn options(
+    gate: &Gate,
+    ask: Option<&AgentPermissionRequest>,
+    figures: GateFigures,
+) -> Vec<AnswerOption> {
     let words = |choice| choice_words(gate.kind(), choice, figures);
-    let offers = ask.map(AgentPermissionRequest::offers).unwrap_or_default().into_iter().map(|offer| {
-        let (name, own) = (plain_line(&offer.name, LABEL), words(offer.choice));
-        let words = if name.is_empty() {
-            own
-        } else {
-            let effect = own_effect(&own);
-            ChoiceWording { label: name.into(), effect, ..own }
-        };
-        AnswerOption { words, choice: offer.choice, option: Some(offer.id) }
-    });
+    let offers = ask
+        .map(AgentPermissionRequest::offers)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|offer| {
+            let (name, own) = (plain_line(&offer.name, LABEL), words(offer.choice));
+            let words = if name.is_empty() {
+                own
+            } else {
+                let effect = own_effect(&own);
+                ChoiceWording {
+                    label: name.into(),
+                    effect,
+                    ..own
+                }
+            };
+            AnswerOption {
+                words,
+                choice: offer.choice,
+                option: Some(offer.id),
+            }
+        });
     let offered = |choice: GateChoice| ask.is_some_and(|ask| ask.option(choice, None).is_some());
     let own = gate.choices.iter().filter(|choice| !offered(**choice));
-    let own = own.map(|choice| AnswerOption { words: words(*choice), choice: *choice, option: None });
+    let own = own.map(|choice| AnswerOption {
+        words: words(*choice),
+        choice: *choice,
+        option: None,
+    });
     offers.chain(own).collect()
 }
 
@@ -58,8 +78,16 @@ fn own_effect(words: &ChoiceWording) -> Cow<'static, str> {
 
 /// The preselected answer: the first that does not apply to later requests, or else the first.
 pub(super) fn first(options: &[AnswerOption]) -> usize {
-    let for_ever = |option: &AnswerOption| matches!(option.choice, GateChoice::AllowAlways | GateChoice::RejectAlways);
-    options.iter().position(|option| !for_ever(option)).unwrap_or(0)
+    let for_ever = |option: &AnswerOption| {
+        matches!(
+            option.choice,
+            GateChoice::AllowAlways | GateChoice::RejectAlways
+        )
+    };
+    options
+        .iter()
+        .position(|option| !for_ever(option))
+        .unwrap_or(0)
 }
 
 /// The answer with this number or letter.
@@ -68,7 +96,10 @@ pub(super) fn at_key(options: &[AnswerOption], key: char) -> Option<usize> {
         let n = usize::try_from(digit).ok()?.checked_sub(1)?;
         return (n < options.len()).then_some(n);
     }
-    let mut with_letter = options.iter().enumerate().filter(|(_, option)| option.words.letter == key);
+    let mut with_letter = options
+        .iter()
+        .enumerate()
+        .filter(|(_, option)| option.words.letter == key);
     let (n, _) = with_letter.next()?;
     with_letter.next().is_none().then_some(n)
 }
@@ -83,12 +114,21 @@ mod tests {
     use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
     fn option(choice: GateChoice) -> AnswerOption {
-        AnswerOption { words: choice_words(GateKind::Permission, choice, GateFigures::default()), choice, option: None }
+        AnswerOption {
+            words: choice_words(GateKind::Permission, choice, GateFigures::default()),
+            choice,
+            option: None,
+        }
     }
 
     #[test]
     fn a_digit_or_a_letter_finds_its_answer_and_a_shared_letter_finds_none() {
-        let all = [GateChoice::AllowOnce, GateChoice::AllowOnce, GateChoice::RejectOnce].map(option);
+        let all = [
+            GateChoice::AllowOnce,
+            GateChoice::AllowOnce,
+            GateChoice::RejectOnce,
+        ]
+        .map(option);
         let found = ['1', '3', '4', '0', 'n', 'y', 'x'].map(|key| at_key(&all, key));
         assert_eq!(found, [Some(0), Some(2), None, None, Some(2), None, None]);
     }
@@ -100,7 +140,11 @@ mod tests {
             for choice in kind.choices() {
                 let letter = choice_words(kind, choice, GateFigures::default()).letter;
                 let key = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE);
-                assert_eq!(keymap.action(key, &[KeyContext::Gate]), None, "{kind:?}: {letter}");
+                assert_eq!(
+                    keymap.action(key, &[KeyContext::Gate]),
+                    None,
+                    "{kind:?}: {letter}"
+                );
                 assert!(!"q?".contains(letter));
             }
         }

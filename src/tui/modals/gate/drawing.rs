@@ -34,17 +34,35 @@ pub(super) const OPTION_MARGIN: usize = 4;
 const NAME: usize = 40;
 
 impl GateModal {
-    /// Draws the gate where the last [`GateModal::prepare`] has laid it out, over a dimmed background.
+    /// Draws the gate where the last [`GateModal::prepare`] has laid it out, over a dimmed
+    /// background.
     pub fn draw(&self, model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer) {
         let layout = &self.layout;
         let screen = buffer.area;
-        // The header and the last line stay: they say that the session needs the user, and which keys help.
-        let behind = Rect { y: screen.y + 1, height: screen.height.saturating_sub(2), ..screen };
+        // The header and the last line stay: they say that the session needs the user, and which
+        // keys help.
+        let behind = Rect {
+            y: screen.y + 1,
+            height: screen.height.saturating_sub(2),
+            ..screen
+        };
         buffer.set_style(behind, Style::default().add_modifier(Modifier::DIM));
-        framed(layout.frame, &format!("◆ {}", self.fitting_title()), ThemeRole::Gate, theme, buffer);
+        framed(
+            layout.frame,
+            &format!("◆ {}", self.fitting_title()),
+            ThemeRole::Gate,
+            theme,
+            buffer,
+        );
         self.draw_since(theme, buffer);
         Paragraph::new(layout.reason.clone()).render(layout.head, buffer);
-        let shown: Vec<Line<'_>> = layout.body.lines.iter().skip(self.scroll).cloned().collect();
+        let shown: Vec<Line<'_>> = layout
+            .body
+            .lines
+            .iter()
+            .skip(self.scroll)
+            .cloned()
+            .collect();
         Paragraph::new(shown).render(layout.body.area, buffer);
         if self.has_items() {
             self.draw_items(model, theme, buffer);
@@ -53,7 +71,8 @@ impl GateModal {
         }
         self.draw_options(theme, buffer);
         let width = usize::from(layout.hints.width);
-        Line::styled(self.hints(model, width), theme.style(ThemeRole::Faint)).render(layout.hints, buffer);
+        Line::styled(self.hints(model, width), theme.style(ThemeRole::Faint))
+            .render(layout.hints, buffer);
         self.draw_place(theme, layout.frame, buffer);
         if self.standing == GateAvailability::Waits {
             draw_deadline(&self.gate, model, layout.frame, buffer);
@@ -61,7 +80,10 @@ impl GateModal {
     }
 
     fn fitting_title(&self) -> String {
-        fit(&self.layout.title, usize::from(self.layout.frame.width).saturating_sub(6))
+        fit(
+            &self.layout.title,
+            usize::from(self.layout.frame.width).saturating_sub(6),
+        )
     }
 
     /// Since when the session waits, at the right of the title.
@@ -70,24 +92,43 @@ impl GateModal {
         let width = u16::try_from(text.width()).unwrap_or(u16::MAX);
         let title = u16::try_from(self.fitting_title().width()).unwrap_or(u16::MAX);
         if title.saturating_add(width).saturating_add(8) <= frame.width {
-            let area = Rect { x: frame.right() - width - 2, y: frame.y, width, height: 1 };
+            let area = Rect {
+                x: frame.right() - width - 2,
+                y: frame.y,
+                width,
+                height: 1,
+            };
             Line::styled(text, theme.style(ThemeRole::Gate)).render(area, buffer);
         }
     }
 
     /// The row of an item without its cursor: tick, name, origin and size.
     pub(super) fn item_row(&self, n: usize, model: &ScreenModel) -> String {
-        let Some((id, mark)) = self.items.get(n) else { return String::new() };
-        let Some(item) = model.session.as_ref().and_then(|state| state.pending.get(*id)) else { return String::new() };
+        let Some((id, mark)) = self.items.get(n) else {
+            return String::new();
+        };
+        let Some(item) = model
+            .session
+            .as_ref()
+            .and_then(|state| state.pending.get(*id))
+        else {
+            return String::new();
+        };
         let (tick, skipped) = match mark {
             ItemMark::Approved => ("☑", ""),
             ItemMark::LeftOut => ("☐", ""),
             ItemMark::Skipped => ("☐", "skipped · "),
         };
         let edited = if item.edited { "~" } else { " " };
-        let (hook, size) = (plain_line(&item.source.hook, NAME), readable_size(item.text.len() as u64));
+        let (hook, size) = (
+            plain_line(&item.source.hook, NAME),
+            readable_size(item.text.len() as u64),
+        );
         let gap = " ".repeat(widest_name(&self.items, model).saturating_sub(hook.width()) + 2);
-        format!("{tick}{edited}{hook}{gap}{skipped}{} · {size}", item.source.point)
+        format!(
+            "{tick}{edited}{hook}{gap}{skipped}{} · {size}",
+            item.source.point
+        )
     }
 
     fn draw_items(&self, model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer) {
@@ -101,35 +142,82 @@ impl GateModal {
                     ItemMark::Approved | ItemMark::LeftOut => ThemeRole::Text,
                     ItemMark::Skipped => ThemeRole::Faint,
                 };
-                let text = fit(&self.item_row(n, model), usize::from(area.width).saturating_sub(1));
-                Line::from(vec![cursor(chosen, theme), Span::styled(text, theme.style(role))])
+                let text = fit(
+                    &self.item_row(n, model),
+                    usize::from(area.width).saturating_sub(1),
+                );
+                Line::from(vec![
+                    cursor(chosen, theme),
+                    Span::styled(text, theme.style(role)),
+                ])
             })
             .collect();
         Paragraph::new(lines).render(area, buffer);
-        let line = Rect { x: area.right() + 1, y: area.y, width: 1, height: area.height };
+        let line = Rect {
+            x: area.right() + 1,
+            y: area.y,
+            width: 1,
+            height: area.height,
+        };
         vertical(line, theme, buffer);
     }
 
-    /// The history beside the output: which runs there were, why they failed, and `=` where nothing changed.
+    /// The history beside the output: which runs there were, why they failed, and `=` where nothing
+    /// changed.
     fn draw_runs(&self, model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer) {
         let (text, list, heads) = (self.layout.body.area, self.layout.list, self.layout.heads);
         if heads.height > 0 {
             let shown = &self.runs[self.run];
-            let when = if self.run == 0 { "now".to_owned() } else { time_of_day(shown.at, &model.zone) };
-            titled(&format!("Run {}, {when}", shown.number), Rect { width: text.width, ..heads }, theme, buffer);
-            titled("History", Rect { x: list.x, width: list.width, ..heads }, theme, buffer);
+            let when = if self.run == 0 {
+                "now".to_owned()
+            } else {
+                time_of_day(shown.at, &model.zone)
+            };
+            titled(
+                &format!("Run {}, {when}", shown.number),
+                Rect {
+                    width: text.width,
+                    ..heads
+                },
+                theme,
+                buffer,
+            );
+            titled(
+                "History",
+                Rect {
+                    x: list.x,
+                    width: list.width,
+                    ..heads
+                },
+                theme,
+                buffer,
+            );
         }
-        let line = Rect { x: list.x.saturating_sub(GAP - 1), y: heads.y, width: 1, height: heads.height + list.height };
+        let line = Rect {
+            x: list.x.saturating_sub(GAP - 1),
+            y: heads.y,
+            width: 1,
+            height: heads.height + list.height,
+        };
         vertical(line, theme, buffer);
         let width = usize::from(list.width);
-        let rows = self.runs.iter().enumerate().skip(self.first_run()).take(usize::from(list.height));
+        let rows = self
+            .runs
+            .iter()
+            .enumerate()
+            .skip(self.first_run())
+            .take(usize::from(list.height));
         let lines: Vec<Line<'_>> = rows
             .map(|(n, run)| {
                 let number = format!("{:>2}  ", run.number);
                 let room = width.saturating_sub(number.width() + 3);
                 let reason = fit(&run.reason, room);
                 let gap = " ".repeat(room.saturating_sub(reason.width()));
-                let role = if n == self.run { ThemeRole::Heading } else { ThemeRole::Text };
+                let role = if n == self.run {
+                    ThemeRole::Heading
+                } else {
+                    ThemeRole::Text
+                };
                 let same = if run.same { " =" } else { "" };
                 Line::from(vec![
                     cursor(n == self.run, theme),
@@ -145,30 +233,58 @@ impl GateModal {
     fn draw_options(&self, theme: &ScreenTheme, buffer: &mut Buffer) {
         let area = self.layout.options;
         let width = usize::from(area.width);
-        let shown = self.options.iter().enumerate().skip(self.layout.first_option).take(usize::from(area.height));
+        let shown = self
+            .options
+            .iter()
+            .enumerate()
+            .skip(self.layout.first_option)
+            .take(usize::from(area.height));
         let lines: Vec<Line<'_>> = shown
             .map(|(n, option)| {
                 let chosen = n == self.choice;
-                let role = if chosen { ThemeRole::Selected } else { ThemeRole::Text };
-                let number = if n < 9 { format!("{}  ", n + 1) } else { "   ".to_owned() };
+                let role = if chosen {
+                    ThemeRole::Selected
+                } else {
+                    ThemeRole::Text
+                };
+                let number = if n < 9 {
+                    format!("{}  ", n + 1)
+                } else {
+                    "   ".to_owned()
+                };
                 let label = fit(&option.words.label, width.saturating_sub(OPTION_MARGIN));
-                let mut spans = vec![cursor(chosen, theme), Span::styled(number, theme.style(ThemeRole::Key))];
+                let mut spans = vec![
+                    cursor(chosen, theme),
+                    Span::styled(number, theme.style(ThemeRole::Key)),
+                ];
                 let used = label.width();
                 spans.extend(with_letter(label, option.words.letter, theme.style(role)));
                 if let Some(labels) = self.layout.label_width {
                     let gap = " ".repeat(labels.saturating_sub(used) + 3);
                     spans.push(Span::raw(gap));
-                    spans.push(Span::styled(option.words.effect.to_string(), theme.style(ThemeRole::Text)));
+                    spans.push(Span::styled(
+                        option.words.effect.to_string(),
+                        theme.style(ThemeRole::Text),
+                    ));
                 } else if chosen && self.layout.effect.height == 0 {
-                    let effect = fit(&option.words.effect, width.saturating_sub(OPTION_MARGIN + used + 3));
-                    spans.push(Span::styled(format!("   {effect}"), theme.style(ThemeRole::Accent)));
+                    let effect = fit(
+                        &option.words.effect,
+                        width.saturating_sub(OPTION_MARGIN + used + 3),
+                    );
+                    spans.push(Span::styled(
+                        format!("   {effect}"),
+                        theme.style(ThemeRole::Accent),
+                    ));
                 }
                 Line::from(spans)
             })
             .collect();
         Paragraph::new(lines).render(area, buffer);
         if self.layout.effect.height > 0 {
-            let effect = self.options.get(self.choice).map_or("", |option| option.words.effect.as_ref());
+            let effect = self
+                .options
+                .get(self.choice)
+                .map_or("", |option| option.words.effect.as_ref());
             let text = fit(effect, usize::from(self.layout.effect.width));
             Line::styled(text, theme.style(ThemeRole::Accent)).render(self.layout.effect, buffer);
         }
@@ -178,18 +294,33 @@ impl GateModal {
         let key = |action| key_sign(&model.keymap.key(action));
         if self.standing == GateAvailability::Past {
             let close = format!("{} close", key(KeyAction::Aside));
-            return keys_that_fit(&["A past gate: you cannot answer it any more".into(), close], width);
+            return keys_that_fit(
+                &["A past gate: you cannot answer it any more".into(), close],
+                width,
+            );
         }
         if !self.is_armed(model.now) {
-            let words = ["One moment: creel ignores keys that you meant for something else", "One moment …"];
+            let words = [
+                "One moment: creel ignores keys that you meant for something else",
+                "One moment …",
+            ];
             return first_that_fits(&words, width);
         }
         if self.sure {
             let number = self.choice + 1;
-            return fit(&format!("{} or {number} again aborts the session", key(KeyAction::Answer)), width);
+            return fit(
+                &format!(
+                    "{} or {number} again aborts the session",
+                    key(KeyAction::Answer)
+                ),
+                width,
+            );
         }
         let mut hints = vec![format!("{} answer", key(KeyAction::Answer))];
-        hints.extend(self.more_text().map(|action| format!("{} more", key(action))));
+        hints.extend(
+            self.more_text()
+                .map(|action| format!("{} more", key(action))),
+        );
         hints.push(format!("1-{} choose", self.options.len()));
         let up_down = format!("{}{}", key(KeyAction::ItemUp), key(KeyAction::ItemDown));
         if self.has_items() {
@@ -202,7 +333,11 @@ impl GateModal {
             hints.push(format!("{} edit", key(KeyAction::EditItem)));
         }
         if self.has_runs() {
-            hints.push(format!("{}{} other runs", key(KeyAction::OlderRun), key(KeyAction::NewerRun)));
+            hints.push(format!(
+                "{}{} other runs",
+                key(KeyAction::OlderRun),
+                key(KeyAction::NewerRun)
+            ));
         }
         if !self.has_items() {
             hints.push(format!("{up_down} move"));
@@ -219,30 +354,56 @@ impl GateModal {
         if rows <= height || width + 4 > area.width {
             return;
         }
-        let edge = Rect { x: area.right() - width - 2, y: area.bottom().saturating_sub(1), width, height: 1 };
+        let edge = Rect {
+            x: area.right() - width - 2,
+            y: area.bottom().saturating_sub(1),
+            width,
+            height: 1,
+        };
         Line::styled(text, theme.style(ThemeRole::Gate)).render(edge, buffer);
     }
 }
 
 /// When creel decides without the user, at the edge, where the smallest gate has room for it.
 fn draw_deadline(gate: &Gate, model: &ScreenModel, frame: Rect, buffer: &mut Buffer) {
-    let Some(deadline) = model.session.as_ref().and_then(|state| gate.deadline(state.plan())) else { return };
-    let text = format!(" creel decides at {} ", time_with_seconds(deadline, &model.zone));
+    let Some(deadline) = model
+        .session
+        .as_ref()
+        .and_then(|state| gate.deadline(state.plan()))
+    else {
+        return;
+    };
+    let text = format!(
+        " creel decides at {} ",
+        time_with_seconds(deadline, &model.zone)
+    );
     let width = u16::try_from(text.width()).unwrap_or(u16::MAX);
     if width + 4 <= frame.width {
-        let edge = Rect { x: frame.x + 2, y: frame.bottom().saturating_sub(1), width, height: 1 };
+        let edge = Rect {
+            x: frame.x + 2,
+            y: frame.bottom().saturating_sub(1),
+            width,
+            height: 1,
+        };
         Line::styled(text, model.theme.style(ThemeRole::Gate)).render(edge, buffer);
     }
 }
 
 fn cursor(chosen: bool, theme: &ScreenTheme) -> Span<'static> {
-    Span::styled(if chosen { "▌" } else { " " }, theme.style(ThemeRole::BorderFocused))
+    Span::styled(
+        if chosen { "▌" } else { " " },
+        theme.style(ThemeRole::BorderFocused),
+    )
 }
 
 /// The label with its letter underlined, if the letter is part of it.
 fn with_letter(label: String, letter: char, style: Style) -> Vec<Span<'static>> {
-    let found = label.char_indices().find(|(_, c)| c.to_lowercase().eq([letter]));
-    let Some((at, c)) = found else { return vec![Span::styled(label, style)] };
+    let found = label
+        .char_indices()
+        .find(|(_, c)| c.to_lowercase().eq([letter]));
+    let Some((at, c)) = found else {
+        return vec![Span::styled(label, style)];
+    };
     let (before, rest) = label.split_at(at);
     let (key, after) = rest.split_at(c.len_utf8());
     vec![
@@ -287,5 +448,8 @@ fn vertical(area: Rect, theme: &ScreenTheme, buffer: &mut Buffer) {
 fn widest_name(items: &[(ItemId, ItemMark)], model: &ScreenModel) -> usize {
     let pending = model.session.as_ref().map(|state| &state.pending);
     let items = items.iter().filter_map(|(id, _)| pending?.get(*id));
-    items.map(|item| plain_line(&item.source.hook, NAME).width()).max().unwrap_or(0)
+    items
+        .map(|item| plain_line(&item.source.hook, NAME).width())
+        .max()
+        .unwrap_or(0)
 }

@@ -1,4 +1,5 @@
-//! The runs behind a retry limit: what each one printed, and whether it differs from the run before.
+//! The runs behind a retry limit: what each one printed, and whether it differs from the run
+//! before.
 
 use crate::{
     engine::{
@@ -36,15 +37,27 @@ pub struct GateRun {
 
 impl GateRun {
     /// The runs of the hook since its retries began, newest first. Empty at other gates.
-    pub fn list(gate: &Gate, state: &SessionState, runs: &RunList, attempts: &[RetryAttempt]) -> Vec<Self> {
-        let GateSubject::RetryLimit { hook } = &gate.subject else { return Vec::new() };
+    pub fn list(
+        gate: &Gate,
+        state: &SessionState,
+        runs: &RunList,
+        attempts: &[RetryAttempt],
+    ) -> Vec<Self> {
+        let GateSubject::RetryLimit { hook } = &gate.subject else {
+            return Vec::new();
+        };
         let known = runs.of(HookPoint::Stop, RunSubject::Hook, hook);
-        let ended = known.into_iter().flat_map(HookRuns::newest_first).filter(|run| run.ended.is_some());
+        let ended = known
+            .into_iter()
+            .flat_map(HookRuns::newest_first)
+            .filter(|run| run.ended.is_some());
         let mut list: Vec<Self> = Vec::new();
         let mut later: Option<&RunEntry> = None;
         for run in ended {
             // A higher count belongs to an earlier message, which has its own retries.
-            if run.iteration != state.iterations.current || later.is_some_and(|later| run.attempt > later.attempt) {
+            if run.iteration != state.iterations.current
+                || later.is_some_and(|later| run.attempt > later.attempt)
+            {
                 break;
             }
             list.push(Self::of_run(run));
@@ -63,18 +76,29 @@ impl GateRun {
 
     fn of_run(run: &RunEntry) -> Self {
         let reason = first_line(&run.reason, REASON);
-        Self { number: run.attempt + 1, at: run.started, reason, text: coloured_run_text(run), same: false }
+        Self {
+            number: run.attempt + 1,
+            at: run.started,
+            reason,
+            text: coloured_run_text(run),
+            same: false,
+        }
     }
 
-    /// creel itself blocked the turns, because of protected paths: the feedback is all that there is.
+    /// creel itself blocked the turns, because of protected paths: the feedback is all that there
+    /// is.
     fn without_runs(gate: &Gate, state: &SessionState, attempts: &[RetryAttempt]) -> Vec<Self> {
-        let now = state.phase.dispatch().and_then(|dispatch| state.retries().feedback(dispatch)).map(|feedback| Self {
-            number: state.retry.used + 1,
-            at: gate.opened,
-            reason: plain_line(&feedback.reason, REASON),
-            text: feedback.text,
-            same: false,
-        });
+        let now = state
+            .phase
+            .dispatch()
+            .and_then(|dispatch| state.retries().feedback(dispatch))
+            .map(|feedback| Self {
+                number: state.retry.used + 1,
+                at: gate.opened,
+                reason: plain_line(&feedback.reason, REASON),
+                text: feedback.text,
+                same: false,
+            });
         let before = attempts.iter().rev().map(|attempt| Self {
             number: attempt.used,
             at: attempt.at,

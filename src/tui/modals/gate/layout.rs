@@ -21,7 +21,10 @@ use crate::{
         gate_words::{GateFigures, gate_reason, gate_title},
         text::grouped,
     },
-    tui::{modals::middle, model::ScreenModel, printed_rows::PrintedRows, text::plain_lines, theme::ThemeRole},
+    tui::{
+        modals::middle, model::ScreenModel, printed_rows::PrintedRows, text::plain_lines,
+        theme::ThemeRole,
+    },
 };
 
 /// How many lines of the reason are shown.
@@ -34,8 +37,8 @@ const WIDEST: u16 = 132;
 pub(super) const GAP: u16 = 3;
 /// On screens that are narrower than this, a gate has no margin.
 const MARGIN_FROM: u16 = 60;
-/// If all of the text or this many rows of it are visible, blank rows set the answers off, and the effect of the chosen
-/// answer has its own row. The text matters more than both.
+/// If all of the text or this many rows of it are visible, blank rows set the answers off, and the
+/// effect of the chosen answer has its own row. The text matters more than both.
 const AIR: u16 = 8;
 
 /// The areas of a gate, and the texts in them.
@@ -58,7 +61,8 @@ pub(super) struct GateLayout {
     pub(super) options: Rect,
     /// The first visible answer.
     pub(super) first_option: usize,
-    /// The width of the labels if the effects stand beside them. None: only the chosen answer has room for its effect.
+    /// The width of the labels if the effects stand beside them. None: only the chosen answer has
+    /// room for its effect.
     pub(super) label_width: Option<usize>,
     /// The effect of the chosen answer, where the list has no room for all.
     pub(super) effect: Rect,
@@ -80,11 +84,20 @@ impl GateLayout {
         inside.then(|| self.first_option + usize::from(row - self.options.y))
     }
 
-    /// The lines of the text that are visible from this row on, and how many there are: `1–13 of 22`.
+    /// The lines of the text that are visible from this row on, and how many there are: `1–13 of
+    /// 22`.
     pub(super) fn place_from(&self, scroll: usize) -> String {
         let number = |row: usize| self.body.numbers.get(row).copied().unwrap_or(row + 1);
-        let (last, all) = ((scroll + self.rows_shown).min(self.rows), number(self.rows.saturating_sub(1)));
-        format!("{}–{} of {}", grouped(number(scroll)), grouped(number(last.saturating_sub(1))), grouped(all))
+        let (last, all) = (
+            (scroll + self.rows_shown).min(self.rows),
+            number(self.rows.saturating_sub(1)),
+        );
+        format!(
+            "{}–{} of {}",
+            grouped(number(scroll)),
+            grouped(number(last.saturating_sub(1))),
+            grouped(all)
+        )
     }
 
     /// The first row of the text's last page.
@@ -110,42 +123,96 @@ struct GateContent {
 impl GateModal {
     /// Lays the gate out for the next frame.
     pub fn prepare(&mut self, model: &ScreenModel, area: Rect) {
-        let figures = model.session.as_ref().map(GateFigures::of).unwrap_or_default();
+        let figures = model
+            .session
+            .as_ref()
+            .map(GateFigures::of)
+            .unwrap_or_default();
         let bytes = self.ticked().map(|ticked| size_of(&ticked, model));
-        self.options = answers::options(&self.gate, self.ask.as_ref(), GateFigures { bytes, ..figures });
+        self.options = answers::options(
+            &self.gate,
+            self.ask.as_ref(),
+            GateFigures { bytes, ..figures },
+        );
         self.layout = self.laid_out(model, area);
         self.scroll = self.scroll.min(self.layout.last_page());
     }
 
     fn content(&self, model: &ScreenModel, most: usize) -> GateContent {
         let state = model.session.as_ref();
-        let title = state.map(|state| gate_title(state, &self.gate)).unwrap_or_default();
+        let title = state
+            .map(|state| gate_title(state, &self.gate))
+            .unwrap_or_default();
         let since = format!("since {}", time_of_day(self.gate.opened, &model.zone));
-        let reason = state.map(|state| gate_reason(state, &self.gate, &model.zone)).unwrap_or_default();
+        let reason = state
+            .map(|state| gate_reason(state, &self.gate, &model.zone))
+            .unwrap_or_default();
         let (list, natural) = self.list_size(model);
-        let widest = if self.has_items() { most * 3 / 5 } else { most * 2 / 5 };
+        let widest = if self.has_items() {
+            most * 3 / 5
+        } else {
+            most * 2 / 5
+        };
         let list_width = u16::try_from(natural.min(widest)).unwrap_or(0);
-        let beside = if list == 0 { 0 } else { usize::from(list_width + GAP) };
-        let text = self.text_rows(model, most.saturating_sub(beside).max(1)).rows;
+        let beside = if list == 0 {
+            0
+        } else {
+            usize::from(list_width + GAP)
+        };
+        let text = self
+            .text_rows(model, most.saturating_sub(beside).max(1))
+            .rows;
         let text = text.iter().map(Line::width).max().unwrap_or(0);
-        let labels = self.options.iter().map(|option| option.words.label.width()).max().unwrap_or(0);
-        let effects = self.options.iter().map(|option| option.words.effect.width()).max().unwrap_or(0);
+        let labels = self
+            .options
+            .iter()
+            .map(|option| option.words.label.width())
+            .max()
+            .unwrap_or(0);
+        let effects = self
+            .options
+            .iter()
+            .map(|option| option.words.effect.width())
+            .max()
+            .unwrap_or(0);
         let options_width = labels + effects + drawing::OPTION_MARGIN + 3;
         let reason_width = reason.lines().map(str::width).max().unwrap_or(0);
-        let width = [beside + text, title.width() + since.width() + 8, options_width, reason_width, NARROWEST];
+        let width = [
+            beside + text,
+            title.width() + since.width() + 8,
+            options_width,
+            reason_width,
+            NARROWEST,
+        ];
         let width = width.into_iter().max().unwrap_or(NARROWEST).min(most);
-        GateContent { title, since, reason, list, list_width, width, options_width }
+        GateContent {
+            title,
+            since,
+            reason,
+            list,
+            list_width,
+            width,
+            options_width,
+        }
     }
 
     /// How many rows the list beside the text has, and how wide it would like to be.
     fn list_size(&self, model: &ScreenModel) -> (usize, usize) {
         if self.has_items() {
-            let widest = (0..self.items.len()).map(|n| self.item_row(n, model).width()).max().unwrap_or(0);
+            let widest = (0..self.items.len())
+                .map(|n| self.item_row(n, model).width())
+                .max()
+                .unwrap_or(0);
             (self.items.len(), widest + 1)
         } else if self.runs.is_empty() {
             (0, 0)
         } else {
-            let widest = self.runs.iter().map(|run| run.reason.width()).max().unwrap_or(0);
+            let widest = self
+                .runs
+                .iter()
+                .map(|run| run.reason.width())
+                .max()
+                .unwrap_or(0);
             (self.runs.len(), widest + 10)
         }
     }
@@ -153,12 +220,23 @@ impl GateModal {
     fn laid_out(&self, model: &ScreenModel, area: Rect) -> GateLayout {
         let margin = u16::from(area.width >= MARGIN_FROM);
         let edge = 2 * margin + 2;
-        let most = if area.width < MARGIN_FROM { area.width } else { (area.width * 19 / 20).min(WIDEST) };
+        let most = if area.width < MARGIN_FROM {
+            area.width
+        } else {
+            (area.width * 19 / 20).min(WIDEST)
+        };
         let content = self.content(model, usize::from(most.saturating_sub(edge)).max(1));
         let width = u16::try_from(content.width).unwrap_or(most);
-        let beside = if content.list == 0 { 0 } else { content.list_width + GAP };
+        let beside = if content.list == 0 {
+            0
+        } else {
+            content.list_width + GAP
+        };
         let text_width = width.saturating_sub(beside).max(1);
-        let PrintedRows { rows: lines, numbers } = self.text_rows(model, usize::from(text_width));
+        let PrintedRows {
+            rows: lines,
+            numbers,
+        } = self.text_rows(model, usize::from(text_width));
         let reason = reason_lines(&content.reason, model, usize::from(width));
         let heads = u16::from(!self.runs.is_empty());
         let counted = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
@@ -168,8 +246,14 @@ impl GateModal {
         let wide = content.options_width <= usize::from(width);
         let effect = u16::from(!wide);
         let blanks = u16::from(reason_rows > 0) + u16::from(body > 0);
-        let height = reason_rows.saturating_add(body).saturating_add(options + effect + blanks + 1 + 2);
-        let highest = if area.height < 16 { area.height } else { area.height - 2 };
+        let height = reason_rows
+            .saturating_add(body)
+            .saturating_add(options + effect + blanks + 1 + 2);
+        let highest = if area.height < 16 {
+            area.height
+        } else {
+            area.height - 2
+        };
         let frame = middle(area, width + edge, height.min(highest));
         let inside = Rect {
             x: frame.x + 1 + margin,
@@ -182,9 +266,19 @@ impl GateModal {
             title: content.title,
             since: content.since,
             reason,
-            label_width: wide.then(|| self.options.iter().map(|o| o.words.label.width()).max().unwrap_or(0)),
+            label_width: wide.then(|| {
+                self.options
+                    .iter()
+                    .map(|o| o.words.label.width())
+                    .max()
+                    .unwrap_or(0)
+            }),
             rows: lines.len(),
-            body: TextColumn { area: Rect::default(), lines, numbers },
+            body: TextColumn {
+                area: Rect::default(),
+                lines,
+                numbers,
+            },
             ..GateLayout::default()
         };
         self.with_areas(
@@ -209,10 +303,21 @@ impl GateModal {
         let text = wanted.body.saturating_sub(wanted.heads);
         let blanks = u16::from(wanted.reason > 0) + u16::from(wanted.body > 0);
         let blank = u16::from(height >= fixed.saturating_add(blanks + text.min(AIR)));
-        let effect = if wanted.body == 0 { wanted.effect } else { wanted.effect.min(blank) };
-        let options = wanted.options.min((height * 2 / 3).max(1)).min(height.saturating_sub(hints + 1).max(1));
+        let effect = if wanted.body == 0 {
+            wanted.effect
+        } else {
+            wanted.effect.min(blank)
+        };
+        let options = wanted
+            .options
+            .min((height * 2 / 3).max(1))
+            .min(height.saturating_sub(hints + 1).max(1));
         let left = height.saturating_sub(options + hints + effect + blank);
-        let reason = if wanted.body == 0 { wanted.reason.min(left) } else { wanted.reason.min(left.div_ceil(3)) };
+        let reason = if wanted.body == 0 {
+            wanted.reason.min(left)
+        } else {
+            wanted.reason.min(left.div_ceil(3))
+        };
         let after_reason = if reason > 0 { blank } else { 0 };
         let (body, after_body) = if wanted.body == 0 { (0, 0) } else { (1, blank) };
         let rows = Layout::vertical([
@@ -226,7 +331,8 @@ impl GateModal {
         ]);
         let [head, _, body, _, options, effect, hints] = rows.areas(inside);
         let heads_rows = wanted.heads.min(body.height.saturating_sub(1));
-        let [heads, body] = Layout::vertical([Constraint::Length(heads_rows), Constraint::Min(0)]).areas(body);
+        let [heads, body] =
+            Layout::vertical([Constraint::Length(heads_rows), Constraint::Min(0)]).areas(body);
         let (text, list) = if wanted.list == 0 {
             (body, Rect::default())
         } else if self.has_items() {
@@ -247,9 +353,23 @@ impl GateModal {
             (text, list)
         };
         let first_option = (self.choice + 1).saturating_sub(usize::from(options.height));
-        let body = TextColumn { area: text, ..layout.body };
+        let body = TextColumn {
+            area: text,
+            ..layout.body
+        };
         let rows_shown = usize::from(text.height);
-        GateLayout { head, body, list, heads, rows_shown, options, first_option, effect, hints, ..layout }
+        GateLayout {
+            head,
+            body,
+            list,
+            heads,
+            rows_shown,
+            options,
+            first_option,
+            effect,
+            hints,
+            ..layout
+        }
     }
 
     /// The text of the gate: of the chosen item, of the chosen run, or what the gate is about.
@@ -259,24 +379,38 @@ impl GateModal {
         }
         let style = model.theme.style(ThemeRole::Text);
         let rows = if let Some((id, _)) = self.items.get(self.item) {
-            let item = model.session.as_ref().and_then(|state| state.pending.get(*id));
-            item.map(|item| plain_lines(&item.text, style, width)).unwrap_or_default()
+            let item = model
+                .session
+                .as_ref()
+                .and_then(|state| state.pending.get(*id));
+            item.map(|item| plain_lines(&item.text, style, width))
+                .unwrap_or_default()
         } else {
             text::lines(&self.gate, self.ask.as_ref(), model, &model.theme, width)
         };
-        PrintedRows { rows, numbers: Vec::new() }
+        PrintedRows {
+            rows,
+            numbers: Vec::new(),
+        }
     }
 }
 
 /// The size of these items together.
 fn size_of(items: &[ItemId], model: &ScreenModel) -> u64 {
     let pending = model.session.as_ref().map(|state| &state.pending);
-    let item = |id| pending.and_then(|pending| pending.get(id)).map_or(0, |item| item.text.len() as u64);
+    let item = |id| {
+        pending
+            .and_then(|pending| pending.get(id))
+            .map_or(0, |item| item.text.len() as u64)
+    };
     items.iter().map(|id| item(*id)).sum()
 }
 
 fn reason_lines(reason: &str, model: &ScreenModel, width: usize) -> Vec<Line<'static>> {
-    plain_lines(reason, model.theme.style(ThemeRole::Text), width.max(1)).into_iter().take(REASON).collect()
+    plain_lines(reason, model.theme.style(ThemeRole::Text), width.max(1))
+        .into_iter()
+        .take(REASON)
+        .collect()
 }
 
 /// How many rows each part would like to have.

@@ -1,4 +1,5 @@
-//! The content of a gate as text: a permission request, a budget, proposed tasks, or what a hook printed.
+//! The content of a gate as text: a permission request, a budget, proposed tasks, or what a hook
+//! printed.
 
 use ratatui::text::Line;
 use unicode_width::UnicodeWidthStr as _;
@@ -44,28 +45,49 @@ pub(super) fn lines(
         (_, Some(state)) if gate.kind() == GateKind::Tampered => tampered(state, theme, width),
         (_, Some(_)) if gate.kind() == GateKind::Proposal => proposal(gate, theme, width),
         (_, state) => {
-            let said = state.as_ref().map(|state| Promise::removed_from(&state.turns.said)).unwrap_or_default();
-            let said = if gate.reason.ends_with(said.trim()) { "" } else { said.trim() };
+            let said = state
+                .as_ref()
+                .map(|state| Promise::removed_from(&state.turns.said))
+                .unwrap_or_default();
+            let said = if gate.reason.ends_with(said.trim()) {
+                ""
+            } else {
+                said.trim()
+            };
             let said = || plain_lines(said, theme.style(ThemeRole::Text), width);
             last_run(gate, model).map_or_else(said, |run| hook_run(run, theme, width))
         }
     }
 }
 
-/// What the agent wants to do, in full: the user can read a long command to its end before allowing it.
-fn request(ask: &AgentPermissionRequest, project: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
+/// What the agent wants to do, in full: the user can read a long command to its end before allowing
+/// it.
+fn request(
+    ask: &AgentPermissionRequest,
+    project: &str,
+    theme: &ScreenTheme,
+    width: usize,
+) -> Vec<Line<'static>> {
     let call = &ask.tool;
     // Most titles begin with what the call does.
-    let kind = call.kind.map(|kind| sentence_case(&kind.name().replace('_', " ")));
+    let kind = call
+        .kind
+        .map(|kind| sentence_case(&kind.name().replace('_', " ")));
     let kind = kind.filter(|kind| !call.title.to_lowercase().starts_with(&kind.to_lowercase()));
     let kind = kind.map(|kind| format!("{kind}: ")).unwrap_or_default();
     let mut lines = Vec::new();
     for (n, line) in plain(&call.title).lines().enumerate() {
         let kind = if n == 0 { kind.clone() } else { String::new() };
-        let pieces = [(kind, theme.style(ThemeRole::Accent)), (line.to_owned(), theme.style(ThemeRole::Heading))];
+        let pieces = [
+            (kind, theme.style(ThemeRole::Accent)),
+            (line.to_owned(), theme.style(ThemeRole::Heading)),
+        ];
         lines.extend(wrap(&pieces, width, 2));
     }
-    let file_diff = call.diff.as_deref().and_then(|diff| FileDiff::of(diff, project, theme, width));
+    let file_diff = call
+        .diff
+        .as_deref()
+        .and_then(|diff| FileDiff::of(diff, project, theme, width));
     let files = tool_calls::files(call, project);
     // The title of the change names its file.
     let is_named = matches!((&files[..], &file_diff), ([one], Some(diff)) if diff.is_of(one));
@@ -73,34 +95,59 @@ fn request(ask: &AgentPermissionRequest, project: &str, theme: &ScreenTheme, wid
         let files = format!("Files: {}", files.join(", "));
         lines.extend(wrap(&[(files, theme.style(ThemeRole::Accent))], width, 2));
     }
-    let arguments = call.input.as_deref().map(tool_calls::arguments).unwrap_or_default();
+    let arguments = call
+        .input
+        .as_deref()
+        .map(tool_calls::arguments)
+        .unwrap_or_default();
     let arguments = plain_lines(&arguments, theme.style(ThemeRole::Text), width);
     let (head, change) = match file_diff {
         Some(FileDiff { path, hunk, lines }) => (format!("{path}  {hunk}"), lines),
-        None => ("Changes".to_owned(), diff::lines(call.diff.as_deref().unwrap_or_default(), theme, width)),
+        None => (
+            "Changes".to_owned(),
+            diff::lines(call.diff.as_deref().unwrap_or_default(), theme, width),
+        ),
     };
     if change.is_empty() && arguments.is_empty() {
         lines.push(Line::default());
-        lines.extend(plain_lines("The agent gives no more details.", theme.style(ThemeRole::Faint), width));
+        lines.extend(plain_lines(
+            "The agent gives no more details.",
+            theme.style(ThemeRole::Faint),
+            width,
+        ));
     }
     // The change first: the arguments often repeat it in a form that is hard to read.
     if !change.is_empty() {
-        lines.push(Line::styled(fit(&head, width), theme.style(ThemeRole::Accent)));
+        lines.push(Line::styled(
+            fit(&head, width),
+            theme.style(ThemeRole::Accent),
+        ));
         lines.extend(change);
     }
     if !arguments.is_empty() {
-        lines.extend([Line::default(), Line::styled("Arguments", theme.style(ThemeRole::Faint))]);
+        lines.extend([
+            Line::default(),
+            Line::styled("Arguments", theme.style(ThemeRole::Faint)),
+        ]);
         lines.extend(arguments);
     }
     lines
 }
 
 /// The checks, the text for the agent, and what the failed check printed.
-fn held(gate: &Gate, state: &SessionState, model: &ScreenModel, width: usize) -> Vec<Line<'static>> {
+fn held(
+    gate: &Gate,
+    state: &SessionState,
+    model: &ScreenModel,
+    width: usize,
+) -> Vec<Line<'static>> {
     let theme = &model.theme;
     let mut lines: Vec<Line<'static>> = pipeline::line(state, theme, width).into_iter().collect();
     if let Some(text) = state.pipeline().remediation() {
-        lines.extend([Line::default(), Line::styled("For the agent", theme.style(ThemeRole::Faint))]);
+        lines.extend([
+            Line::default(),
+            Line::styled("For the agent", theme.style(ThemeRole::Faint)),
+        ]);
         lines.extend(plain_lines(&text, theme.style(ThemeRole::Text), width));
     }
     if let Some(run) = last_run(gate, model) {
@@ -112,17 +159,23 @@ fn held(gate: &Gate, state: &SessionState, model: &ScreenModel, width: usize) ->
 
 /// The proposed tasks as a tree, each with its whole goal.
 fn proposal(gate: &Gate, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
-    let tasks = gate.subject.proposal().map(|proposal| proposal.tasks.as_slice()).unwrap_or_default();
+    let tasks = gate
+        .subject
+        .proposal()
+        .map(|proposal| proposal.tasks.as_slice())
+        .unwrap_or_default();
     let in_full = |goal: &str| plain(goal).split_whitespace().collect::<Vec<_>>().join(" ");
-    let rows = tree_rows(tasks, in_full).into_iter().flat_map(|TreeRow { indent, id, text }| {
-        let below = indent.width() + 2;
-        let pieces = [
-            (indent, theme.style(ThemeRole::Faint)),
-            (id, theme.style(ThemeRole::Accent)),
-            (text, theme.style(ThemeRole::Text)),
-        ];
-        wrap(&pieces, width, below.min(width / 2))
-    });
+    let rows = tree_rows(tasks, in_full)
+        .into_iter()
+        .flat_map(|TreeRow { indent, id, text }| {
+            let below = indent.width() + 2;
+            let pieces = [
+                (indent, theme.style(ThemeRole::Faint)),
+                (id, theme.style(ThemeRole::Accent)),
+                (text, theme.style(ThemeRole::Text)),
+            ];
+            wrap(&pieces, width, below.min(width / 2))
+        });
     rows.collect()
 }
 
@@ -130,8 +183,17 @@ fn proposal(gate: &Gate, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>
 fn tampered(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let unsettled = &state.unsettled;
-    for name in unsettled.tampered.iter().chain(&unsettled.protected).chain(&unsettled.unchecked) {
-        lines.extend(wrap(&[(plain(name), theme.style(ThemeRole::Bad))], width, 2));
+    for name in unsettled
+        .tampered
+        .iter()
+        .chain(&unsettled.protected)
+        .chain(&unsettled.unchecked)
+    {
+        lines.extend(wrap(
+            &[(plain(name), theme.style(ThemeRole::Bad))],
+            width,
+            2,
+        ));
     }
     lines.push(Line::default());
     lines.extend(plain_lines(
@@ -146,25 +208,48 @@ fn tampered(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line
 fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let (account, budget) = (&state.account, &state.plan().budget);
     let times = u64::from(account.granted) + 1;
-    #[expect(clippy::cast_precision_loss, reason = "a user does not grant 2^53 budgets")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a user does not grant 2^53 budgets"
+    )]
     let cost = budget.cost.map(|cost| cost * times as f64);
     let tokens = budget.tokens.map(|tokens| tokens.saturating_mul(times));
-    let time = budget.time.map(|time| TimeSpan(time.0.saturating_mul(times)));
+    let time = budget
+        .time
+        .map(|time| TimeSpan(time.0.saturating_mul(times)));
     let row = |name: &str, used: String, limit: Option<(String, bool)>| {
         let (limit, role) = match limit {
             Some((limit, true)) => (format!(" of {limit}: used up"), ThemeRole::Bad),
             Some((limit, false)) => (format!(" of {limit}"), ThemeRole::Text),
             None => (", no limit".into(), ThemeRole::Text),
         };
-        Line::styled(fit(&format!("{name:11}{used}{limit}"), width), theme.style(role))
+        Line::styled(
+            fit(&format!("{name:11}{used}{limit}"), width),
+            theme.style(role),
+        )
     };
     let count = |tokens: u64| grouped(usize::try_from(tokens).unwrap_or(usize::MAX));
     let iterations = format!("{} of {}", state.iterations.current, state.max_iterations());
     vec![
-        row("tokens", count(account.tokens), tokens.map(|all| (count(all), account.tokens >= all))),
-        row("cost", usage_totals::money(account.cost), cost.map(|all| (usage_totals::money(all), account.cost >= all))),
-        row("time", brief_span(account.time), time.map(|all| (brief_span(all), account.time >= all))),
-        Line::styled(fit(&format!("{:11}{iterations}", "iterations"), width), theme.style(ThemeRole::Faint)),
+        row(
+            "tokens",
+            count(account.tokens),
+            tokens.map(|all| (count(all), account.tokens >= all)),
+        ),
+        row(
+            "cost",
+            usage_totals::money(account.cost),
+            cost.map(|all| (usage_totals::money(all), account.cost >= all)),
+        ),
+        row(
+            "time",
+            brief_span(account.time),
+            time.map(|all| (brief_span(all), account.time >= all)),
+        ),
+        Line::styled(
+            fit(&format!("{:11}{iterations}", "iterations"), width),
+            theme.style(ThemeRole::Faint),
+        ),
     ]
 }
 
@@ -175,13 +260,25 @@ fn last_run<'a>(gate: &Gate, model: &'a ScreenModel) -> Option<&'a RunEntry> {
 
 /// How a run ended, and what it printed.
 fn hook_run(run: &RunEntry, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
-    let end =
-        run.ended.as_ref().map(|finished| format!(" · {} · {}", finished.end.describe(), brief_span(finished.took_ms)));
+    let end = run.ended.as_ref().map(|finished| {
+        format!(
+            " · {} · {}",
+            finished.end.describe(),
+            brief_span(finished.took_ms)
+        )
+    });
     let head = format!("{} {}{}", run.point, run.name(), end.unwrap_or_default());
-    let mut lines = vec![Line::styled(fit(&head, width), theme.style(ThemeRole::Warning))];
+    let mut lines = vec![Line::styled(
+        fit(&head, width),
+        theme.style(ThemeRole::Warning),
+    )];
     let printed = coloured_run_text(run);
     if printed.trim().is_empty() {
-        lines.extend(plain_lines("It printed nothing.", theme.style(ThemeRole::Faint), width));
+        lines.extend(plain_lines(
+            "It printed nothing.",
+            theme.style(ThemeRole::Faint),
+            width,
+        ));
     } else {
         lines.extend(PrintedRows::of(&printed, theme, width).rows);
     }

@@ -35,10 +35,18 @@ fn claude_thinks_uses_tools_and_answers() {
         json!({ "type": "user", "message": { "content": [{ "type": "tool_result", "tool_use_id": "t1", "content": "ok" }] },
             "tool_use_result": { "filePath": "a.py", "structuredPatch": [
                 { "oldStart": 3, "oldLines": 2, "newStart": 3, "newLines": 2, "lines": [" x", "-1", "+2"] }] } }),
-        block(&json!({ "type": "tool_use", "id": "t2", "name": "Bash", "input": { "command": "make" } })),
-        tool_result("t2", &json!([{ "type": "text", "text": "no rule" }, { "type": "image" }]), true),
-        block(&json!({ "type": "tool_use", "id": "t3", "name": "TodoWrite",
-            "input": { "todos": [{ "content": "test", "status": "in_progress" }] } })),
+        block(
+            &json!({ "type": "tool_use", "id": "t2", "name": "Bash", "input": { "command": "make" } }),
+        ),
+        tool_result(
+            "t2",
+            &json!([{ "type": "text", "text": "no rule" }, { "type": "image" }]),
+            true,
+        ),
+        block(
+            &json!({ "type": "tool_use", "id": "t3", "name": "TodoWrite",
+            "input": { "todos": [{ "content": "test", "status": "in_progress" }] } }),
+        ),
         words("Done. <promise>COMPLETE</promise>"),
         json!({ "stop_reason": "end_turn", "session_id": "5f-1", "total_cost_usd": 0.5, "type": "result", "subtype": "success",
             "is_error": false, "result": "Done. <promise>COMPLETE</promise>",
@@ -105,8 +113,7 @@ fn claude_says_once_what_comes_in_pieces_and_whole() {
 
 #[test]
 fn an_answer_that_is_only_in_claudes_result_is_said() {
-    let result =
-        json!({ "type": "result", "subtype": "success", "is_error": false, "result": "Hi", "session_id": "5f-1" });
+    let result = json!({ "type": "result", "subtype": "success", "is_error": false, "result": "Hi", "session_id": "5f-1" });
     becomes(
         OutputFormat::Claude,
         &[result],
@@ -124,7 +131,9 @@ fn claudes_helpers_promise_nothing() {
     let mut helper = words("<promise>COMPLETE</promise>");
     helper["parent_tool_use_id"] = json!("t1");
     let lines = [
-        block(&json!({ "type": "tool_use", "id": "t1", "name": "Task", "input": { "description": "look around" } })),
+        block(
+            &json!({ "type": "tool_use", "id": "t1", "name": "Task", "input": { "description": "look around" } }),
+        ),
         helper,
         tool_result("t1", &json!("found"), false),
         words("Not done."),
@@ -195,8 +204,10 @@ fn qwen_is_read_like_claude() {
             complaint: [API Error: 401 wrong key]
         "#]],
     );
-    let quoted =
-        [words("[API Error: as I was asked to say]"), json!({ "type": "result", "is_error": false, "result": "x" })];
+    let quoted = [
+        words("[API Error: as I was asked to say]"),
+        json!({ "type": "result", "is_error": false, "result": "x" }),
+    ];
     becomes(
         OutputFormat::Claude,
         &quoted,
@@ -212,7 +223,8 @@ fn qwen_is_read_like_claude() {
 #[test]
 fn what_qwen_counts_is_taken_from_its_messages() {
     let mut message = words("Done.");
-    message["message"]["usage"] = json!({ "input_tokens": 120, "output_tokens": 20, "total_tokens": 140 });
+    message["message"]["usage"] =
+        json!({ "input_tokens": 120, "output_tokens": 20, "total_tokens": 140 });
     let result = json!({ "type": "result", "is_error": false, "usage": { "input_tokens": 810, "output_tokens": 140, "total_tokens": 950 } });
     becomes(
         OutputFormat::Claude,
@@ -239,9 +251,28 @@ fn the_cost_of_a_turn_of_claudes_is_what_came_on_top() {
         translator.line(result, &mut TranslatedOutput::new(TurnId(3), None));
         translator.end().spent.cost
     };
-    let before = Some(ReportedUsage { tokens: 330, cost: 0.25 });
-    assert_eq!(cost(before, &result(120, 450, 0.375)), Some(0.125), "it counts on");
-    assert_eq!(cost(before, &result(120, 120, 0.125)), Some(0.125), "it began anew");
-    assert_eq!(cost(None, &result(120, 120, 0.125)), Some(0.125), "there was nothing before");
-    assert_eq!(cost(None, &result(120, 450, 0.375)), None, "what was before is not known");
+    let before = Some(ReportedUsage {
+        tokens: 330,
+        cost: 0.25,
+    });
+    assert_eq!(
+        cost(before, &result(120, 450, 0.375)),
+        Some(0.125),
+        "it counts on"
+    );
+    assert_eq!(
+        cost(before, &result(120, 120, 0.125)),
+        Some(0.125),
+        "it began anew"
+    );
+    assert_eq!(
+        cost(None, &result(120, 120, 0.125)),
+        Some(0.125),
+        "there was nothing before"
+    );
+    assert_eq!(
+        cost(None, &result(120, 450, 0.375)),
+        None,
+        "what was before is not known"
+    );
 }

@@ -78,18 +78,37 @@ fn codex_tries_again_and_then_fails() {
 
 #[test]
 fn codex_counts_over_all_turns_of_a_thread() {
-    let end = json!({ "type": "turn.completed", "usage": { "input_tokens": 450, "output_tokens": 80 } });
+    let end =
+        json!({ "type": "turn.completed", "usage": { "input_tokens": 450, "output_tokens": 80 } });
     let spent = |before: Option<ReportedUsage>| {
         let mut translator = translator(OutputFormat::Codex, before).expect("a format of lines");
         translator.line(&end, &mut TranslatedOutput::new(TurnId(3), None));
         translator.end()
     };
-    let before = Some(ReportedUsage { tokens: 390, cost: 0.0 });
+    let before = Some(ReportedUsage {
+        tokens: 390,
+        cost: 0.0,
+    });
     assert_eq!(
         (spent(before).spent.tokens, spent(before).tally),
-        (Some(140), Some(ReportedUsage { tokens: 530, cost: 0.0 }))
+        (
+            Some(140),
+            Some(ReportedUsage {
+                tokens: 530,
+                cost: 0.0
+            })
+        )
     );
-    assert_eq!((spent(None).spent.tokens, spent(None).tally), (None, Some(ReportedUsage { tokens: 530, cost: 0.0 })));
+    assert_eq!(
+        (spent(None).spent.tokens, spent(None).tally),
+        (
+            None,
+            Some(ReportedUsage {
+                tokens: 530,
+                cost: 0.0
+            })
+        )
+    );
 }
 
 #[test]
@@ -166,9 +185,15 @@ fn opencode_tells_tools_when_they_are_over_and_counts_by_step() {
             "input": { "filePath": "a.py" }, "output": "ok", "title": "a.py", "metadata": { "diff": "-1\n+2\n" } } } }),
         json!({ "type": "tool_use", "sessionID": "ses_1", "part": { "tool": "bash", "callID": "c_2", "state": { "status": "error",
             "input": { "command": "ls" }, "error": "not allowed" } } }),
-        step("tool-calls", &json!({ "total": 120, "input": 50, "output": 20, "cache": { "read": 50 } })),
+        step(
+            "tool-calls",
+            &json!({ "total": 120, "input": 50, "output": 20, "cache": { "read": 50 } }),
+        ),
         text("Done. <promise>COMPLETE</promise>"),
-        step("stop", &json!({ "input": 60, "output": 15, "reasoning": 5, "cache": { "read": 50, "write": 0 } })),
+        step(
+            "stop",
+            &json!({ "input": 60, "output": 15, "reasoning": 5, "cache": { "read": 50, "write": 0 } }),
+        ),
     ];
     becomes(
         OutputFormat::Opencode,
