@@ -284,7 +284,31 @@ impl FarmSoak {
             .lines()
             .filter(|branch| !is_known(branch))
             .collect();
-        assert_eq!(unknown, Vec::<&str>::new(), "seed {seed}: branches");
+        assert_eq!(
+            unknown,
+            Vec::<&str>::new(),
+            "seed {seed}: branches{}",
+            self.described(&unknown)
+        );
+    }
+}
+
+impl FarmSoak {
+    /// Where branches come from, and the tasks.
+    fn described(&self, branches: &[&str]) -> String {
+        let mut text = String::new();
+        for branch in branches {
+            let name = branch.trim_start_matches("creel/");
+            let folder = self.project.root().join(".creel/sessions").join(name);
+            text += &format!(
+                "\n{branch}, session exists: {}\n{}\n{}",
+                folder.exists(),
+                git(&self.project, &["reflog", "show", branch]),
+                fs::read_to_string(folder.join("journal.jsonl")).unwrap_or_default(),
+            );
+        }
+        let graph = git(&self.project, &["log", "--all", "--graph", "--oneline"]);
+        format!("{text}\n{graph}\n{:#?}", self.listed())
     }
 }
 
