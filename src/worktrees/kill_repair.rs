@@ -128,7 +128,8 @@ pub(super) fn is_bare(worktree: &Path) -> bool {
         .all(|file| file.file_name() == ".git" && file.file_type().is_ok_and(|sort| sort.is_file()))
 }
 
-/// Waits while a git that outlived its creel makes the worktree: if its checkout was killed, it removes the folder.
+/// Waits while a git that outlived its creel makes the worktree: if its checkout was killed, it
+/// removes the folder.
 pub(super) fn wait_until_made(worktree: &Path) {
     if worktree.exists() {
         wait_for_git(worktree, || has_process_in(worktree) != Some(true));

@@ -11,7 +11,7 @@ use super::{
     inventory::OwnedWorktree,
     kill_repair::wait_until_made,
     occupancy,
-    repository::{ProjectRepository, WorktreeError, entry_of, told_there},
+    repository::{ProjectRepository, WorktreeError, entry_of, git_there, told_there},
 };
 use crate::{
     engine::{
@@ -118,8 +118,17 @@ impl WorktreeRequest<'_> {
         self.repository
             .repair(&path, branch.as_deref().unwrap_or_default())?;
         self.repository.hand_to(&path, self.session)?;
-        let commit = told_there(&path, &["rev-parse", "HEAD"])?;
         let branch = branch.unwrap_or_default();
+        // The session was killed before it began, and may start from more by now: its last run may
+        // have left work.
+        if is_new
+            && let Some(base) = self.base
+            && let Some(session) = &session
+            && self.repository.is_made_for(&branch, session)
+        {
+            git_there(&path, &["reset", "--quiet", "--keep", &base.commit])?;
+        }
+        let commit = told_there(&path, &["rev-parse", "HEAD"])?;
         let on = if branch.is_empty() { &commit } else { &branch };
         (self.say)(&format!(
             "creel: continuing in the worktree {} on `{on}`",

@@ -99,22 +99,21 @@ impl ProjectRepository {
     /// The branches that creel made for these sessions, by their logs. It may have been killed
     /// before a session began.
     pub fn branches_made_for(&self, sessions: &[String]) -> Result<Vec<String>, WorktreeError> {
-        let reasons: Vec<String> = sessions
-            .iter()
-            .map(|session| self.lock_reason(session))
-            .collect();
         let all = self.tell(&["for-each-ref", "--format=%(refname:short)", "refs/heads"])?;
         let is_theirs = |branch: &&str| {
-            let log = fs::read_to_string(self.common_dir.join("logs/refs/heads").join(branch));
-            let first = log
-                .as_deref()
-                .unwrap_or_default()
-                .lines()
-                .next()
-                .and_then(|line| line.split_once('\t'));
-            first.is_some_and(|(_, reason)| reasons.iter().any(|own| own == reason))
+            sessions
+                .iter()
+                .any(|session| self.is_made_for(branch, session))
         };
         Ok(all.lines().filter(is_theirs).map(str::to_owned).collect())
+    }
+
+    /// Whether creel made the branch for this session.
+    pub(super) fn is_made_for(&self, branch: &str, session: &str) -> bool {
+        let log = fs::read_to_string(self.common_dir.join("logs/refs/heads").join(branch));
+        let log = log.unwrap_or_default();
+        let first = log.lines().next().and_then(|line| line.split_once('\t'));
+        first.is_some_and(|(_, reason)| reason == self.lock_reason(session))
     }
 
     /// Deletes these branches if `kept` has all their commits.

@@ -395,6 +395,32 @@ fn a_removal_that_is_cut_off_does_not_count_as_work() {
 
 #[test]
 fn a_task_whose_workers_died_continues_their_work() {
+    continues_after(|_| ());
+}
+
+#[test]
+fn a_session_that_was_killed_before_it_began_starts_from_the_work_of_the_last_one() {
+    continues_after(|project| {
+        let reason = format!("creel session task-1-2 in {}", project.root().display());
+        let (branch, folder) = ("refs/heads/creel/task-1-2", ".creel/worktrees/task-1-2");
+        git(
+            project,
+            &[
+                "update-ref",
+                "--create-reflog",
+                "-m",
+                &reason,
+                branch,
+                "main",
+            ],
+        );
+        let add = ["worktree", "add", "--quiet", "--lock", "--reason", &reason];
+        git(project, &[&add[..], &[folder, "creel/task-1-2"]].concat());
+    });
+}
+
+/// Does something after the first run of a task, and looks whether the second one continues it.
+fn continues_after(interlude: impl Fn(&Project)) {
     // Each time, the session dies with uncommitted work.
     let kills = "echo $CREEL_SESSION >> begun.txt; [ -e $HOME/well ] || { kill -9 $PPID; sleep 9; }; wc -l < begun.txt; \
                  echo '<promise>COMPLETE</promise>'";
@@ -409,6 +435,7 @@ fn a_task_whose_workers_died_continues_their_work() {
         "{seen}"
     );
     fs::write(project.root().with_file_name("well"), "").expect("a file");
+    interlude(&project);
     assert_eq!(project.creel(&["task", "start", "--queue", &one]).code, 0);
     drain(&project, "1");
     let seen = task(&project, &one);
@@ -573,7 +600,7 @@ fn a_killed_git_is_asked_again() {
     let two = add(&project, "write two.txt", &[&one]);
     // Every question is killed once.
     let bin = tempfile::tempdir().expect("a folder");
-    let dies = "case \" $* \" in *' rev-parse '*|*' fetch '*|*' merge-base '*|*' symbolic-ref '*|*' ls-remote '*) \
+    let dies = "case \" $* \" in *' rev-parse '*|*' fetch '*|*' merge-base '*|*' symbolic-ref '*|*' ls-remote '*|*' config '*) \
                 asked=\"$0.$(printf '%s' \"$*\" | cksum | tr -d ' ')\"; [ -e \"$asked\" ] || { : > \"$asked\"; kill -9 $$; } ;; esac";
     let path = git_that(bin.path(), dies);
     let mut worker = project.command(&["worker", "--drain", "--headless"]);

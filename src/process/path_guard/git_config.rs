@@ -4,11 +4,15 @@
 //! bytes.
 
 use std::{
+    os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use crate::process::{children::output_under, git_environment};
+
+/// How often creel runs a git that is killed.
+const ATTEMPTS: usize = 3;
 
 /// The names in `[core]` that `git init` writes.
 const WRITTEN_BY_INIT: [&str; 7] = [
@@ -65,9 +69,16 @@ impl GitConfig {
             .arg(config)
             .current_dir("/")
             .stdin(Stdio::null());
-        let read = output_under(mark, &mut git)
-            .ok()
-            .filter(|read| read.status.success())?;
+        let mut read = output_under(mark, &mut git).ok()?;
+        for _ in 1..ATTEMPTS {
+            // A killed git has not answered.
+            if read.status.signal().is_some() {
+                read = output_under(mark, &mut git).ok()?;
+            }
+        }
+        if !read.status.success() {
+            return None;
+        }
         let text = String::from_utf8(read.stdout).ok()?;
         let mut found = Self::default();
         for entry in text.split_terminator('\0') {
