@@ -25,10 +25,10 @@ use crate::{
         verb_outcome::VerbOutcome,
     },
     config::paths,
-    engine::nearest_name::nearest,
     journal::snapshot_key,
     logging,
     present::text::plain,
+    text::nearest,
     tui::model::CloseBehavior,
 };
 

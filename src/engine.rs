@@ -34,7 +34,6 @@
 
 pub mod actor;
 pub mod budget;
-pub mod comparable_text;
 pub(crate) mod consequences;
 pub mod conversation;
 pub mod creel_tools;
@@ -45,13 +44,9 @@ pub mod hooks;
 pub mod ids;
 pub mod input;
 pub(crate) mod known_or_none;
-pub mod line_diff;
-pub(crate) mod nearest_name;
-pub mod omitted_output;
 pub mod output;
 pub mod pending;
 pub mod permission;
-pub mod plain_text;
 pub mod policy;
 pub mod protect;
 pub mod queue;
@@ -65,10 +60,8 @@ pub mod submit;
 pub mod tasks;
 pub mod time;
 pub mod turn;
-pub(crate) mod unquoted_text;
 pub mod usage_limit;
 pub mod verify;
-pub mod wording;
 
 use crate::engine::{
     conversation::ToolStatus,

@@ -88,5 +88,6 @@ pub mod queue;
 pub mod runtime;
 pub mod sessions;
 pub mod socket;
+pub mod text;
 pub mod tui;
 pub mod worktrees;

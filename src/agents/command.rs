@@ -29,11 +29,11 @@ use crate::{
             AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure, TurnUsage,
         },
         ids::TurnId,
-        plain_text::{CarriageReturnMode, PlainTextFilter},
         policy::{AgentFacts, AgentSpec, OutputFormat},
         time::TimeSpan,
     },
     process::run::{self, OutputStream, ProcessEnd, ProcessObserver as _, ProcessSpec},
+    text::{CarriageReturnMode, PlainTextFilter},
 };
 
 mod answer_reader;

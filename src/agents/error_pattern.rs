@@ -13,7 +13,7 @@
 use regex::{Regex, RegexBuilder};
 
 use super::AgentError;
-use crate::engine::{policy::AgentFacts, unquoted_text::fence_after};
+use crate::{engine::policy::AgentFacts, text::fence_after};
 
 /// How many lines can follow an error. Agents add advice for the user, or the usage.
 const LINES_AFTER: usize = 5;

@@ -13,8 +13,9 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 use super::usage_limit;
-use crate::engine::{
-    conversation::TurnFailure, hooks::headline::telling_line, policy::AgentFacts, time::TimeSpan,
+use crate::{
+    engine::{conversation::TurnFailure, policy::AgentFacts, time::TimeSpan},
+    text::telling_line,
 };
 
 /// Bytes of the agent's messages that are searched and shown. The end, because the last error is

@@ -1,6 +1,6 @@
 //! Size limits for what an agent reports, and diffs of its changes.
 
-use crate::{engine::line_diff::unified_diff, process::output};
+use crate::{process::output, text::unified_diff};
 
 /// Bytes of a call's title, or of a note.
 pub(super) const NOTE_MAX: usize = 2 << 10;

@@ -14,8 +14,8 @@ use crate::{
         error::{CliError, CliResult},
         output::print,
     },
-    engine::nearest_name::nearest,
     present::style::ColourMode,
+    text::nearest,
 };
 
 /// What to explain.

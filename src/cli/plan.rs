@@ -29,12 +29,12 @@ use crate::{
         task_proposal::{ProposalMistake, TaskProposal},
         task_spec::TaskSpec,
     },
-    engine::wording::counted,
     present::{
         proposals::{as_yaml, read_form, tree, with_mistakes},
         text::plain_line,
     },
     process::{children::output_of, editor::EditorFile},
+    text::counted,
 };
 
 /// The exit code when the user has to decide.

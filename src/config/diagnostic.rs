@@ -13,7 +13,7 @@ use std::{fmt, sync::Arc};
 
 use unicode_width::UnicodeWidthChar as _;
 
-pub(super) use crate::engine::nearest_name::nearest;
+pub(super) use crate::text::nearest;
 
 /// Columns of a line that are shown.
 const SHOWN_COLUMNS: usize = 120;

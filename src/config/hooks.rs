@@ -31,9 +31,9 @@ use crate::{
         protect::PROTECT,
         retry::feedback::FEEDBACK_VALUES,
         time::TimeSpan,
-        wording::command_line,
     },
     process::programs::unclosed_quote,
+    text::command_line,
 };
 
 pub const BUILTIN_HOOKS: [&str; 4] = ["rebase_on_main", "run_tests", "create_pr", "merge_pr"];

@@ -16,7 +16,6 @@ pub(crate) mod apply;
 pub mod beside;
 pub mod dispatch;
 pub mod event;
-pub mod headline;
 pub mod point;
 pub mod resolve;
 pub mod side_jobs;

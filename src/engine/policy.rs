@@ -20,8 +20,8 @@ use super::{
     hooks::{point::HookPoint, verdict::Verdict},
     tasks::record::TaskEventKind,
     time::TimeSpan,
-    wording::command_line,
 };
+use crate::text::command_line;
 pub use limits::{FallbackAgent, LimitsPlan, OutagePlan, UsageLimitPolicy};
 pub use rules::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleSpec};
 pub use stop::{

@@ -16,19 +16,21 @@ pub(crate) mod apply;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    conversation::ForbiddenChanges,
-    effect::ProtectBaseline,
-    event::{Event, SessionOutcome, VerifyEvent},
-    gate::{SessionGates, subject::GateSubject},
-    hooks::{
-        dispatch::{HookDispatch, HookFeedback},
-        point::HookPoint,
-        resolve::{HookRef, HookState},
+use crate::{
+    engine::{
+        conversation::ForbiddenChanges,
+        effect::ProtectBaseline,
+        event::{Event, SessionOutcome, VerifyEvent},
+        gate::{SessionGates, subject::GateSubject},
+        hooks::{
+            dispatch::{HookDispatch, HookFeedback},
+            point::HookPoint,
+            resolve::{HookRef, HookState},
+        },
+        output::EngineOutput,
+        session::phase::{LoopEnd, Phase},
     },
-    output::EngineOutput,
-    session::phase::{LoopEnd, Phase},
-    wording::{bulleted, some_names},
+    text::{bulleted, some_names},
 };
 
 /// The name of the check of protected paths, where hooks are named.

@@ -16,12 +16,14 @@ pub mod event;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    event::{Actor, ActorKind, Event, StopTiming},
-    ids::TurnId,
-    policy::SessionPlan,
-    session::iteration::IterationState,
-    wording::counted,
+use crate::{
+    engine::{
+        event::{Actor, ActorKind, Event, StopTiming},
+        ids::TurnId,
+        policy::SessionPlan,
+        session::iteration::IterationState,
+    },
+    text::counted,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

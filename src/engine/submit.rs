@@ -21,39 +21,41 @@ pub mod kind;
 pub mod review;
 pub mod state;
 
-use crate::engine::{
-    effect::{Effect, ExitReason},
-    event::{
-        Actor, ActorKind, Event, HookEvent, HookFinished, PipelineEvent, SessionEvent,
-        SessionOutcome, UserPresence,
+use crate::{
+    engine::{
+        effect::{Effect, ExitReason},
+        event::{
+            Actor, ActorKind, Event, HookEvent, HookFinished, PipelineEvent, SessionEvent,
+            SessionOutcome, UserPresence,
+        },
+        gate::{SessionGates, kind::GateChoice, subject::GateSubject},
+        hooks::{
+            beside::BesideWork,
+            dispatch::{FinishedRun, HookDispatch},
+            point::HookPoint,
+            resolve::{self, HookState},
+            verdict::Verdict,
+        },
+        output::EngineOutput,
+        policy::{HookAction, HookSpec, SessionPlan},
+        refusal::Refusal,
+        session::{
+            iteration::IterationState,
+            phase::{LoopEnd, Phase, STOPPED},
+        },
+        steering::ControlState,
+        stop::{promise::Promise, settled::agent_words},
+        submit::{
+            kind::{PipelineKind, PipelineOutcome},
+            state::{PipelineRun, PipelineState, PipelineStepState, ReturnTo},
+        },
+        turn::{TurnState, prompt::PromptRules},
+        verify::{
+            WorkMeasurement,
+            rules::{VerificationStep, VerifyRules},
+        },
     },
-    gate::{SessionGates, kind::GateChoice, subject::GateSubject},
-    hooks::{
-        beside::BesideWork,
-        dispatch::{FinishedRun, HookDispatch},
-        point::HookPoint,
-        resolve::{self, HookState},
-        verdict::Verdict,
-    },
-    output::EngineOutput,
-    policy::{HookAction, HookSpec, SessionPlan},
-    refusal::Refusal,
-    session::{
-        iteration::IterationState,
-        phase::{LoopEnd, Phase, STOPPED},
-    },
-    steering::ControlState,
-    stop::{promise::Promise, settled::agent_words},
-    submit::{
-        kind::{PipelineKind, PipelineOutcome},
-        state::{PipelineRun, PipelineState, PipelineStepState, ReturnTo},
-    },
-    turn::{TurnState, prompt::PromptRules},
-    verify::{
-        WorkMeasurement,
-        rules::{VerificationStep, VerifyRules},
-    },
-    wording::shortened,
+    text::shortened,
 };
 
 /// The longest title of a pull request, in characters.

@@ -23,11 +23,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    conversation::{ContextUsage, ConversationMode, ToolCall, ToolStatus, WorktreeChanges},
-    event::PromptSent,
-    ids::TurnId,
-    unquoted_text::open_fence,
+use crate::{
+    engine::{
+        conversation::{ContextUsage, ConversationMode, ToolCall, ToolStatus, WorktreeChanges},
+        event::PromptSent,
+        ids::TurnId,
+    },
+    text::open_fence,
 };
 
 /// How many bytes of the agent's last message are kept, counted from its end, where promises are.

@@ -18,22 +18,24 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    conversation::{LimitCause, UsageLimit},
-    event::{
-        Actor, Event, LimitAction, LimitReached, SessionStarted, UsageLimitEvent, UserPresence,
+use crate::{
+    engine::{
+        conversation::{LimitCause, UsageLimit},
+        event::{
+            Actor, Event, LimitAction, LimitReached, SessionStarted, UsageLimitEvent, UserPresence,
+        },
+        gate::{
+            Gate, SessionGates,
+            kind::{GateChoice, GateKind},
+            subject::GateSubject,
+        },
+        output::EngineOutput,
+        policy::{BackoffPolicy, OutagePlan, SessionPlan, UsageLimitPolicy},
+        refusal::Refusal,
+        retry::wait_for,
+        time::{TimeSpan, UnixTime},
     },
-    gate::{
-        Gate, SessionGates,
-        kind::{GateChoice, GateKind},
-        subject::GateSubject,
-    },
-    output::EngineOutput,
-    policy::{BackoffPolicy, OutagePlan, SessionPlan, UsageLimitPolicy},
-    refusal::Refusal,
-    retry::wait_for,
-    time::{TimeSpan, UnixTime},
-    wording::first_line,
+    text::first_line,
 };
 
 /// The wait where the agent does not report a reset time, unless the config has its own backoff.

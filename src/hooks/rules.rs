@@ -24,13 +24,13 @@ use crate::{
         policy::RuleCheck,
         stop::rule::{OFFERED, RuleCheckResult},
         time::TimeSpan,
-        wording::first_line,
     },
     hooks::HookCommandError,
     process::{
         project_dir::{OpenError, ProjectDir},
         run::{self, ProcessObserver, ProcessSpec},
     },
+    text::first_line,
 };
 
 /// Bytes of a command's output in the message. The agent can read the rest in the file.

@@ -1,11 +1,9 @@
 //! Tasks of the queue as text for a terminal: a table of many, or the details of one.
 
 use crate::{
-    engine::{
-        queue::{QueuedTask, QueuedTaskState, task_spec::TaskSpec},
-        wording::some_names,
-    },
+    engine::queue::{QueuedTask, QueuedTaskState, task_spec::TaskSpec},
     present::task_table::{columns, facts, short},
+    text::some_names,
 };
 
 /// How many tasks a sentence names.

@@ -1,14 +1,16 @@
 //! The text of every refusal.
 
-use crate::engine::{
-    actor::{ActorKind, UserCommand},
-    event::SessionOutcome,
-    gate::kind::GateChoice,
-    ids::{GateId, ItemId},
-    refusal::{ByHandObstacle, Refusal},
-    stop::{loop_refusal::LoopRefusal, promise::Promise},
-    submit::kind::PipelineKind,
-    wording::counted,
+use crate::{
+    engine::{
+        actor::{ActorKind, UserCommand},
+        event::SessionOutcome,
+        gate::kind::GateChoice,
+        ids::{GateId, ItemId},
+        refusal::{ByHandObstacle, Refusal},
+        stop::{loop_refusal::LoopRefusal, promise::Promise},
+        submit::kind::PipelineKind,
+    },
+    text::counted,
 };
 
 /// Why the session refused a command, for people.

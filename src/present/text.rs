@@ -6,11 +6,10 @@
 
 use std::borrow::Cow;
 
-use crate::engine::plain_text::plain_text;
-pub use crate::engine::wording::{counted, first_line, listed, plural, some_names};
-use crate::engine::{
-    event::{PromptReason, PromptSent},
-    hooks::headline::telling_line,
+pub use crate::text::{counted, first_line, listed, plural, some_names};
+use crate::{
+    engine::event::{PromptReason, PromptSent},
+    text::{plain_text, telling_line},
 };
 
 /// The text without what only a terminal understands. Characters that change the direction of those

@@ -26,12 +26,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::file_error::in_words,
-    engine::{queue::QueuedTask, tasks::command::is_name, wording::some_names},
+    engine::{queue::QueuedTask, tasks::command::is_name},
     journal::{
         open,
         session_dir::{PRIVATE_DIR, create_ignored},
     },
     queue::backend::{ChangeFeed, QueueFuture, QueueTaskKey, TaskRevision, TaskStore},
+    text::some_names,
 };
 
 /// How long another process may hold the lock. It takes milliseconds, unless the process is

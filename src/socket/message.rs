@@ -32,7 +32,6 @@ use crate::{
     engine::{
         event::{Event, StopEvent, TaskEvent},
         input::SessionCommand,
-        nearest_name::nearest,
     },
     present::task_view::TaskView,
     socket::{
@@ -40,6 +39,7 @@ use crate::{
         request_refusal::{RefusedRequest, RequestRefusal},
         stop_view::{CheckpointView, JudgementView, LoopView, StopHookView},
     },
+    text::nearest,
 };
 
 /// The version of these words.

@@ -13,14 +13,8 @@ use super::{
     text::window,
     theme::{ScreenTheme, ThemeRole},
 };
-use crate::{
-    engine::{
-        comparable_text::comparable_text,
-        line_diff::{LineChange, line_changes},
-        omitted_output::is_shortened,
-    },
-    present::text::plain,
-};
+use crate::present::text::plain;
+use crate::text::{LineChange, comparable_text, is_shortened, line_changes};
 
 /// In columns. From this width on, the outputs are beside each other.
 const WIDE: usize = 96;

@@ -35,7 +35,6 @@ use crate::{
         gate::Gate,
         ids::ItemId,
         input::SessionCommand,
-        omitted_output::is_shortened,
         tasks::{graph::TaskGraph, task::Task},
         time::UnixTime,
     },
@@ -49,6 +48,7 @@ use crate::{
         text::sentence_case,
     },
     process::playback_pace::{PlaybackMode, PlaybackPace},
+    text::is_shortened,
     tui::{
         journal_feed::RecordSpan,
         task_board::{self, TaskBoard},

@@ -11,8 +11,8 @@ use super::{
     theme::{ScreenTheme, ThemeRole},
 };
 use crate::{
-    engine::omitted_output::OmittedOutput,
     present::text::{grouped, plural},
+    text::OmittedOutput,
 };
 
 /// Rows, and for each the number of its line, from 1.

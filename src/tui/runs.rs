@@ -9,7 +9,6 @@ use crate::{
     engine::{
         event::{Event, HookEvent, HookFinished, StopEvent},
         hooks::{
-            headline::telling_line,
             point::HookPoint,
             verdict::{RunEnd, Verdict},
         },
@@ -19,6 +18,7 @@ use crate::{
     journal::Record,
     present::text::{plain, plain_line},
     socket::running_output::SHOWN,
+    text::telling_line,
     tui::ansi::only_colours,
 };
 

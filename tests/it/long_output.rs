@@ -6,7 +6,6 @@ use creel::{
         event::{Event, HookEvent, RetryEvent},
         gate::kind::{GateChoice, GateKind},
         hooks::point::HookPoint,
-        omitted_output::printed_lines,
     },
     process::{output::OutputCapture, run::OutputStream},
     tui::{
@@ -21,6 +20,7 @@ use crate::support::{
     screen::Screen,
     world::{Answer, Ran, Script, World, blocks},
 };
+use creel::text::printed_lines;
 
 const LINES: usize = 100_101;
 const SMALL: (u16, u16) = (80, 24);

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use creel::engine::{
     conversation::{AgentUpdate, ToolCall, ToolStatus},
-    hooks::{headline::telling_line, point::HookPoint},
+    hooks::point::HookPoint,
 };
 
 use crate::support::{
@@ -14,6 +14,7 @@ use crate::support::{
     screen::Screen,
     world::{Script, exits},
 };
+use creel::text::telling_line;
 
 const STDOUT: &str = include_str!("../fixtures/hook_output/cargo_test.stdout.txt");
 const STDERR: &str = include_str!("../fixtures/hook_output/cargo_test.stderr.txt");

@@ -41,8 +41,8 @@ use crate::{
             PermissionSource, ToolCall, ToolKind, ToolStatus,
         },
         policy::{AgentFacts, ServicePolicy},
-        wording::counted,
     },
+    text::counted,
 };
 
 /// The protocol's error code for a missing resource.

@@ -18,15 +18,12 @@ use crate::{
             line_splitter::{LineSplitter, SplitLine},
         },
     },
-    engine::{
-        hooks::headline::looks_like_failure,
-        ids::TurnId,
-        plain_text::{CarriageReturnMode, PlainTextFilter},
-    },
+    engine::ids::TurnId,
     process::{
         output::TailBuffer,
         run::{OutputStream, ProcessGroup, ProcessObserver},
     },
+    text::{CarriageReturnMode, PlainTextFilter, looks_like_failure},
 };
 
 /// Bytes of standard error that are stored to explain a failure.

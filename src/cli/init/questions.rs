@@ -10,8 +10,9 @@ use crate::{
         init::{InitChoices, config_text::on_limit_name},
     },
     config::known_agents::KnownAgents,
-    engine::{nearest_name::nearest, policy::RetryLimitPolicy},
+    engine::policy::RetryLimitPolicy,
     present::text::plain,
+    text::nearest,
 };
 
 /// Whether the user can answer.

@@ -28,10 +28,10 @@ use crate::{
             StopHook, StopHookKind, WorkflowStep,
         },
         session::SessionState,
-        wording::shell_word,
     },
     hooks,
     process::programs::{self, MissingProgram},
+    text::shell_word,
 };
 
 struct PlannedCommand<'a> {

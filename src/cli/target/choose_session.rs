@@ -9,8 +9,8 @@ use crate::{
         error::{CliError, CliResult},
         target::project,
     },
-    engine::nearest_name::nearest,
     journal::{self, JournalError, SessionDir, SessionsDir},
+    text::nearest,
 };
 
 /// A session that appears to run. Connecting to it shows whether it does.

@@ -1,17 +1,19 @@
 //! Stores changes of proposed tasks, and carries out the answer about them.
 
 use super::proposal_rules::{EDITED, reason};
-use crate::engine::{
-    event::SessionOutcome,
-    gate::{Gate, response::ProposalAnswer, subject::GateSubject},
-    hooks::apply::hold_what_stop_hooks_piped,
-    queue::task_proposal::{ProposedTask, TaskProposal},
-    session::{
-        SessionState,
-        phase::{LoopEnd, Phase},
+use crate::{
+    engine::{
+        event::SessionOutcome,
+        gate::{Gate, response::ProposalAnswer, subject::GateSubject},
+        hooks::apply::hold_what_stop_hooks_piped,
+        queue::task_proposal::{ProposedTask, TaskProposal},
+        session::{
+            SessionState,
+            phase::{LoopEnd, Phase},
+        },
+        turn::DuePrompt,
     },
-    turn::DuePrompt,
-    wording::counted,
+    text::counted,
 };
 
 pub(crate) fn proposal_edited(session: &mut SessionState, tasks: &[ProposedTask]) {

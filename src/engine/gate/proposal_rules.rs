@@ -9,14 +9,18 @@
 //!   changed tasks.
 //! - A new prompt discards change and approval, because its answer is a new proposal.
 
-use crate::engine::{
-    event::{Actor, Event, GateEvent, SessionStarted, UserPresence},
-    gate::{Gate, SessionGates, kind::GateChoice, proposal::ProposalState, subject::GateSubject},
-    output::EngineOutput,
-    queue::task_proposal::{ProposalMistake, ProposedTask, TaskProposal},
-    refusal::Refusal,
-    turn::TurnState,
-    wording::{counted, some_names},
+use crate::{
+    engine::{
+        event::{Actor, Event, GateEvent, SessionStarted, UserPresence},
+        gate::{
+            Gate, SessionGates, kind::GateChoice, proposal::ProposalState, subject::GateSubject,
+        },
+        output::EngineOutput,
+        queue::task_proposal::{ProposalMistake, ProposedTask, TaskProposal},
+        refusal::Refusal,
+        turn::TurnState,
+    },
+    text::{counted, some_names},
 };
 
 /// How many tasks the reason names.

@@ -12,18 +12,20 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    effect::{GateFacts, TaskFacts},
-    event::HookFinished,
-    hooks::{
-        point::{AfterFailure, HookPoint, PipeTarget},
-        resolve::HookRef,
-        verdict::{self, RunEnd, RunJudgement, RunView, Verdict},
+use crate::{
+    engine::{
+        effect::{GateFacts, TaskFacts},
+        event::HookFinished,
+        hooks::{
+            point::{AfterFailure, HookPoint, PipeTarget},
+            resolve::HookRef,
+            verdict::{self, RunEnd, RunJudgement, RunView, Verdict},
+        },
+        ids::{ItemId, RunId},
+        policy::{HookAction, HookSpec},
+        time::TimeSpan,
     },
-    ids::{ItemId, RunId},
-    policy::{HookAction, HookSpec},
-    time::TimeSpan,
-    wording::first_line,
+    text::first_line,
 };
 
 /// How many characters of a name or a command the feedback contains. Either can be a whole script.

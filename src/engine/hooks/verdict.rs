@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    hooks::{
-        headline::telling_line,
-        point::{BrokenHookPolicy, DecisionMode, HookPoint},
+use crate::{
+    engine::{
+        hooks::point::{BrokenHookPolicy, DecisionMode, HookPoint},
+        policy::{HookFailurePolicy, HookSpec},
+        time::TimeSpan,
     },
-    policy::{HookFailurePolicy, HookSpec},
-    time::TimeSpan,
+    text::telling_line,
 };
 
 /// The warning for a reply that older journals recorded as unreadable without a reason.

@@ -7,25 +7,25 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    comparable_text::{comparable_text, same_text},
-    event::{Event, IterationOutcome, RetryEvent, SessionStarted, UserPresence},
-    gate::{SessionGates, proposal_rules::ProposalRules, subject::GateSubject},
-    hooks::{
-        dispatch::{DispatchQuestion, HookDispatch, HookFeedback, TemplateFeedback},
-        point::HookPoint,
-        resolve::HookState,
-        template::fill,
+use crate::{
+    engine::{
+        event::{Event, IterationOutcome, RetryEvent, SessionStarted, UserPresence},
+        gate::{SessionGates, proposal_rules::ProposalRules, subject::GateSubject},
+        hooks::{
+            dispatch::{DispatchQuestion, HookDispatch, HookFeedback, TemplateFeedback},
+            point::HookPoint,
+            resolve::HookState,
+            template::fill,
+        },
+        output::EngineOutput,
+        policy::{RetryLimitPolicy, SessionPlan},
+        protect::ProtectRules,
+        retry::{RetryState, RetryWait},
+        session::iteration::IterationState,
+        time::UnixTime,
+        turn::TurnState,
     },
-    line_diff::line_changes,
-    output::EngineOutput,
-    policy::{RetryLimitPolicy, SessionPlan},
-    protect::ProtectRules,
-    retry::{RetryState, RetryWait},
-    session::iteration::IterationState,
-    time::UnixTime,
-    turn::TurnState,
-    wording::counted,
+    text::{comparable_text, counted, line_changes, same_text},
 };
 
 /// The placeholders of feedback templates.

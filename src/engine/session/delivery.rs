@@ -12,38 +12,40 @@
 
 use std::collections::BTreeSet;
 
-use crate::engine::{
-    effect::{Effect, ExitReason},
-    event::{
-        Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, VerifyEvent,
+use crate::{
+    engine::{
+        effect::{Effect, ExitReason},
+        event::{
+            Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, VerifyEvent,
+        },
+        gate::{SessionGates, subject::GateSubject},
+        hooks::{
+            beside::BesideWork, point::HookPoint, side_jobs::SideJobs, side_rules::SideRules,
+            start::HookRules,
+        },
+        ids::ItemId,
+        output::EngineOutput,
+        pending::PendingItems,
+        policy::SessionPlan,
+        retry::feedback::RetryRules,
+        session::{
+            iteration::IterationState,
+            phase::{LoopEnd, STOPPED},
+        },
+        steering::ControlState,
+        submit::{
+            PipelineRules,
+            kind::{PipelineKind, PipelineOutcome},
+            state::PipelineState,
+        },
+        time::UnixTime,
+        turn::prompt::PromptRules,
+        verify::{
+            WorkChangedBy, WorkMeasurement,
+            rules::{VerificationStep, VerifyRules},
+        },
     },
-    gate::{SessionGates, subject::GateSubject},
-    hooks::{
-        beside::BesideWork, point::HookPoint, side_jobs::SideJobs, side_rules::SideRules,
-        start::HookRules,
-    },
-    ids::ItemId,
-    output::EngineOutput,
-    pending::PendingItems,
-    policy::SessionPlan,
-    retry::feedback::RetryRules,
-    session::{
-        iteration::IterationState,
-        phase::{LoopEnd, STOPPED},
-    },
-    steering::ControlState,
-    submit::{
-        PipelineRules,
-        kind::{PipelineKind, PipelineOutcome},
-        state::PipelineState,
-    },
-    time::UnixTime,
-    turn::prompt::PromptRules,
-    verify::{
-        WorkChangedBy, WorkMeasurement,
-        rules::{VerificationStep, VerifyRules},
-    },
-    wording::{counted, plural, some_names},
+    text::{counted, plural, some_names},
 };
 
 /// How many times the agent gets pending items after the loop. Its turns can cause new ones.

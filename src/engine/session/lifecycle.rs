@@ -5,26 +5,28 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::{
-    effect::Effect,
-    event::{Event, IterationOutcome, SessionEvent, SessionOutcome, VerifyEvent},
-    gate::subject::{FailedHook, GateSubject},
-    hooks::{
-        dispatch::{FinishedRun, HookDispatch, is_broken_again},
-        point::HookPoint,
+use crate::{
+    engine::{
+        effect::Effect,
+        event::{Event, IterationOutcome, SessionEvent, SessionOutcome, VerifyEvent},
+        gate::subject::{FailedHook, GateSubject},
+        hooks::{
+            dispatch::{FinishedRun, HookDispatch, is_broken_again},
+            point::HookPoint,
+        },
+        output::EngineOutput,
+        policy::DeliveryPolicy,
+        session::{
+            SessionState,
+            phase::{LoopEnd, STOPPED},
+        },
+        stop::evaluation::StopEvaluation,
+        submit::kind::PipelineKind,
+        time::UnixTime,
+        turn::DuePrompt,
+        verify::{MissingCheck, PassFeedback, WorkChangedBy, WorkMeasurement, rules::VerifyRules},
     },
-    output::EngineOutput,
-    policy::DeliveryPolicy,
-    session::{
-        SessionState,
-        phase::{LoopEnd, STOPPED},
-    },
-    stop::evaluation::StopEvaluation,
-    submit::kind::PipelineKind,
-    time::UnixTime,
-    turn::DuePrompt,
-    verify::{MissingCheck, PassFeedback, WorkChangedBy, WorkMeasurement, rules::VerifyRules},
-    wording::counted,
+    text::counted,
 };
 
 impl SessionState {

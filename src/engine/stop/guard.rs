@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    comparable_text::{comparable_text, same_text},
-    policy::StopPlan,
-    stop::{
-        context::RuleOutcome,
-        file_history::{ChangedFiles, FileHistory},
+use crate::{
+    engine::{
+        policy::StopPlan,
+        stop::{
+            context::RuleOutcome,
+            file_history::{ChangedFiles, FileHistory},
+        },
     },
-    wording::{counted, shortened},
+    text::{comparable_text, counted, same_text, shortened},
 };
 
 /// What the guards have seen. All counts are of consecutive iterations.

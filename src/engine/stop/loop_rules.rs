@@ -3,30 +3,32 @@
 
 use serde_json::Value;
 
-use crate::engine::{
-    event::{Actor, Event, StopEvent},
-    nearest_name::nearest,
-    output::EngineOutput,
-    policy::{SessionPlan, StopHook},
-    refusal::Refusal,
-    stop::{
-        StopState,
-        checkpoint::{Checkpoint, NewCheckpoint},
-        loop_command::LoopCommand,
-        loop_refusal::LoopRefusal,
-        promise::Promise,
-        registry::StopHookRegistration,
+use crate::{
+    engine::{
+        event::{Actor, Event, StopEvent},
+        output::EngineOutput,
+        policy::{SessionPlan, StopHook},
+        refusal::Refusal,
+        stop::{
+            StopState,
+            checkpoint::{Checkpoint, NewCheckpoint},
+            loop_command::LoopCommand,
+            loop_refusal::LoopRefusal,
+            promise::Promise,
+            registry::StopHookRegistration,
+        },
+        tasks::{
+            SessionTasks,
+            command::{TaskCommand, TaskCompletion},
+            record::ChangeOrigin,
+            refusal::TaskRefusal,
+            task::{Task, TaskState},
+            task_rules::TaskRules,
+        },
+        time::UnixTime,
+        turn::TurnState,
     },
-    tasks::{
-        SessionTasks,
-        command::{TaskCommand, TaskCompletion},
-        record::ChangeOrigin,
-        refusal::TaskRefusal,
-        task::{Task, TaskState},
-        task_rules::TaskRules,
-    },
-    time::UnixTime,
-    turn::TurnState,
+    text::nearest,
 };
 
 #[derive(Debug, Clone, Copy)]

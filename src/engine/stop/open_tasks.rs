@@ -2,18 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use crate::engine::{
-    policy::OpenTasksPolicy,
-    stop::{
-        chain::StopVerdict,
-        decision::{StopAction, StopResult},
-        stop_rules::StopRules,
+use crate::{
+    engine::{
+        policy::OpenTasksPolicy,
+        stop::{
+            chain::StopVerdict,
+            decision::{StopAction, StopResult},
+            stop_rules::StopRules,
+        },
+        tasks::{
+            SessionTasks,
+            task::{Task, TaskState},
+        },
     },
-    tasks::{
-        SessionTasks,
-        task::{Task, TaskState},
-    },
-    wording::counted,
+    text::counted,
 };
 
 /// The hook name in decisions about open tasks.

@@ -1,13 +1,15 @@
 //! The built-in stop hooks.
 
-use crate::engine::{
-    policy::StopPreset,
-    stop::{
-        context::AgentContext,
-        decision::{StopAction, StopResult},
-        promise::Promise,
+use crate::{
+    engine::{
+        policy::StopPreset,
+        stop::{
+            context::AgentContext,
+            decision::{StopAction, StopResult},
+            promise::Promise,
+        },
     },
-    wording::plural,
+    text::plural,
 };
 
 pub fn judge(preset: StopPreset, context: &AgentContext) -> StopResult {

@@ -1,13 +1,12 @@
 //! The promises in an agent's last message: `<promise>COMPLETE</promise>` and others.
 //!
 //! A promise counts at the beginning or the end of a line. In code, in quotations, or repeated from
-//! the prompt it is ignored: see [`crate::engine::unquoted_text`].
+//! the prompt it is ignored: see [`crate::text`].
 
 use std::fmt;
 
+use crate::text::{LetterCase, UnquotedText};
 use serde::{Deserialize, Serialize};
-
-use crate::engine::unquoted_text::{LetterCase, UnquotedText};
 
 /// Strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

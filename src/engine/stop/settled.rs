@@ -11,19 +11,21 @@
 //! - While a message waits for the agent or tasks are open, an iteration does not settle.
 //! - A hook that the agent registered can still ask to continue.
 
-use crate::engine::{
-    event::IterationOutcome,
-    policy::{OpenTasksPolicy, SettledPolicy},
-    session::iteration::StopHookSigns,
-    stop::{
-        chain::StopVerdict,
-        decision::{StopAction, StopResult},
-        evaluation::StopEvaluation,
-        promise::Promise,
-        stop_rules::StopRules,
+use crate::{
+    engine::{
+        event::IterationOutcome,
+        policy::{OpenTasksPolicy, SettledPolicy},
+        session::iteration::StopHookSigns,
+        stop::{
+            chain::StopVerdict,
+            decision::{StopAction, StopResult},
+            evaluation::StopEvaluation,
+            promise::Promise,
+            stop_rules::StopRules,
+        },
+        time::UnixTime,
     },
-    time::UnixTime,
-    wording::shortened,
+    text::shortened,
 };
 
 /// The hook names in decisions about iterations without work.

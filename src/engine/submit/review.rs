@@ -13,24 +13,26 @@
 
 use serde::Deserialize;
 
-use crate::engine::{
-    conversation::ConversationMode,
-    event::{Event, HookEvent, HookFinished, PipelineEvent, PromptReason, PromptSent},
-    hooks::{
-        dispatch::{self, HookDispatch},
-        verdict::{self, BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
+use crate::{
+    engine::{
+        conversation::ConversationMode,
+        event::{Event, HookEvent, HookFinished, PipelineEvent, PromptReason, PromptSent},
+        hooks::{
+            dispatch::{self, HookDispatch},
+            verdict::{self, BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
+        },
+        ids::RunId,
+        output::EngineOutput,
+        policy::HookAction,
+        submit::{
+            PipelineRules,
+            gatekeeper::{GatekeeperReview, ReviewVerdict},
+            state::{PipelineRun, ReviewRun},
+        },
+        time::UnixTime,
+        turn::prompt::PromptRules,
     },
-    ids::RunId,
-    output::EngineOutput,
-    policy::HookAction,
-    submit::{
-        PipelineRules,
-        gatekeeper::{GatekeeperReview, ReviewVerdict},
-        state::{PipelineRun, ReviewRun},
-    },
-    time::UnixTime,
-    turn::prompt::PromptRules,
-    unquoted_text::{LetterCase, UnquotedText},
+    text::{LetterCase, UnquotedText},
 };
 
 /// How many bytes of a change a gatekeeper sees.

@@ -7,12 +7,12 @@
 //! - The background contains no promise, so an agent that repeats its own last words makes the
 //!   promise again.
 
-use crate::engine::{
-    conversation::ConversationMode,
-    event::PromptReason,
-    stop::promise::Promise,
-    turn::prompt::PromptRules,
-    wording::{shortened, some_names},
+use crate::{
+    engine::{
+        conversation::ConversationMode, event::PromptReason, stop::promise::Promise,
+        turn::prompt::PromptRules,
+    },
+    text::{shortened, some_names},
 };
 
 /// How many characters of each of the agent's last two lines the summary contains.

@@ -5,31 +5,33 @@
 //!   own content.
 //! - A prompt that begins a new conversation stands on its own: see `turn/background.rs`.
 
-use crate::engine::{
-    budget::BudgetCheck,
-    conversation::ConversationMode,
-    effect::Effect,
-    event::{
-        ActorKind, Event, PromptReason, PromptSent, SessionOutcome, SessionStarted, TurnEvent,
+use crate::{
+    engine::{
+        budget::BudgetCheck,
+        conversation::ConversationMode,
+        effect::Effect,
+        event::{
+            ActorKind, Event, PromptReason, PromptSent, SessionOutcome, SessionStarted, TurnEvent,
+        },
+        hooks::dispatch::HookDispatch,
+        ids::ItemId,
+        output::EngineOutput,
+        pending::PendingItems,
+        policy::{ContextPolicy, SessionPlan},
+        protect::UnsettledChanges,
+        retry::RetryState,
+        session::{
+            iteration::IterationState,
+            phase::{LoopEnd, Phase},
+        },
+        steering::ControlState,
+        submit::state::PipelineState,
+        tasks::SessionTasks,
+        time::TimeSpan,
+        turn::TurnState,
+        usage_limit::{AgentChoice, UsageLimitState},
     },
-    hooks::dispatch::HookDispatch,
-    ids::ItemId,
-    output::EngineOutput,
-    pending::PendingItems,
-    policy::{ContextPolicy, SessionPlan},
-    protect::UnsettledChanges,
-    retry::RetryState,
-    session::{
-        iteration::IterationState,
-        phase::{LoopEnd, Phase},
-    },
-    steering::ControlState,
-    submit::state::PipelineState,
-    tasks::SessionTasks,
-    time::TimeSpan,
-    turn::TurnState,
-    usage_limit::{AgentChoice, UsageLimitState},
-    wording::shortened,
+    text::shortened,
 };
 
 /// How many characters of an error the recovery prompt contains.

@@ -2,28 +2,30 @@
 
 use std::collections::BTreeSet;
 
-use crate::engine::{
-    effect::Effect,
-    event::{CheckOutcome, CheckRunResult, Event, SessionOutcome, VerifyEvent},
-    hooks::{
-        dispatch::HookFeedback,
-        point::HookPoint,
-        resolve::{HookRef, HookState, due_or_disabled},
+use crate::{
+    engine::{
+        effect::Effect,
+        event::{CheckOutcome, CheckRunResult, Event, SessionOutcome, VerifyEvent},
+        hooks::{
+            dispatch::HookFeedback,
+            point::HookPoint,
+            resolve::{HookRef, HookState, due_or_disabled},
+        },
+        output::EngineOutput,
+        policy::SessionPlan,
+        protect::{PROTECT, UnsettledChanges},
+        session::{
+            iteration::IterationState,
+            phase::{LoopEnd, Phase},
+        },
+        steering::ControlState,
+        stop::context::RuleOutcome,
+        verify::{
+            CheckAcceptance, CheckKind, CheckRef, MeasuredChanges, PASSES, PassFeedback, REWRITES,
+            VerificationState, WorkChangedBy, WorkMeasurement, event::AfterPass,
+        },
     },
-    output::EngineOutput,
-    policy::SessionPlan,
-    protect::{PROTECT, UnsettledChanges},
-    session::{
-        iteration::IterationState,
-        phase::{LoopEnd, Phase},
-    },
-    steering::ControlState,
-    stop::context::RuleOutcome,
-    verify::{
-        CheckAcceptance, CheckKind, CheckRef, MeasuredChanges, PASSES, PassFeedback, REWRITES,
-        VerificationState, WorkChangedBy, WorkMeasurement, event::AfterPass,
-    },
-    wording::{counted, first_line, listed, some_names},
+    text::{counted, first_line, listed, some_names},
 };
 
 /// How many files a record names.

@@ -16,13 +16,13 @@ use crate::{
         effect::SubmissionFacts,
         hooks::point::HookPoint,
         policy::{HookAction, HookSpec, SessionPlan},
-        wording::counted,
     },
     hooks::builtin::{
         builtin_run::BuiltinRun,
         quoting::{files, named, quoted, short, some},
         undo_rebase,
     },
+    text::counted,
 };
 
 #[derive(Debug, Clone)]

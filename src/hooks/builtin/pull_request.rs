@@ -14,13 +14,14 @@ use super::{
     push,
 };
 use crate::{
-    engine::{effect::SubmissionFacts, hooks::template, wording::counted},
+    engine::{effect::SubmissionFacts, hooks::template},
     hooks::builtin::{
         branch_status::{BranchStatus, commit_prompt},
         builtin_run::BuiltinRun,
         quoting::{self, named},
     },
     process::{environment::for_variable, output::create},
+    text::counted,
 };
 
 /// The text between these lines is creel's.

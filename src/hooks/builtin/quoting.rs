@@ -4,12 +4,9 @@
 //! - Text for a shell is one word there, whatever it contains.
 //! - Shown text has no control characters except creel's own line breaks.
 
-use crate::engine::{
-    plain_text::{CarriageReturnMode, PlainTextFilter},
-    wording::{bulleted, shortened, some_names},
-};
+use crate::text::{CarriageReturnMode, PlainTextFilter, bulleted, shortened, some_names};
 
-pub(super) use crate::engine::wording::shell_word as quoted;
+pub(super) use crate::text::shell_word as quoted;
 
 /// How many files to list.
 const NAMED: usize = 40;

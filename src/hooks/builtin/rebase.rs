@@ -10,13 +10,13 @@ use super::{
     program::{ProgramResult, ProgramRunner},
 };
 use crate::{
-    engine::wording::counted,
     hooks::builtin::{
         branch_status::BranchStatus,
         builtin_run::BuiltinRun,
         quoting::{files, named, quoted, short},
         undo_rebase::{self, RebaseNote, RebaseUndo},
     },
+    text::counted,
 };
 
 pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {

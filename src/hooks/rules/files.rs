@@ -4,8 +4,9 @@ use std::path::Path;
 
 use super::{RuleFinding, shown};
 use crate::{
-    engine::{policy::FileRequirement, wording::some_names},
+    engine::policy::FileRequirement,
     process::project_dir::{OpenError, ProjectDir},
+    text::some_names,
 };
 
 /// How many names to list.

@@ -11,11 +11,9 @@ use tui_textarea::{TextArea, WrapMode};
 
 use super::{first_that_fits, framed, keys_that_fit, middle};
 use crate::{
-    engine::{
-        ids::{GateId, ItemId},
-        line_diff::{diff_groups, whole_lines},
-    },
+    engine::ids::{GateId, ItemId},
     present::text::plain,
+    text::{diff_groups, whole_lines},
     tui::theme::{ScreenTheme, ThemeRole},
 };
 

@@ -4,11 +4,11 @@ use ratatui::text::Line;
 
 use super::BlockFold;
 use crate::{
-    engine::omitted_output::printed_lines,
     present::{
         describe::{DetailKind, DetailText},
         text::{grouped, plural},
     },
+    text::printed_lines,
     tui::{
         ansi::coloured_lines,
         diff,

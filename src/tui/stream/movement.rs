@@ -12,7 +12,7 @@ use super::{
     BlockBody, BlockFold, BlockKind, SessionStream, StreamBlock, StreamPlace, StreamPosition,
     StreamViewport,
 };
-use crate::engine::{ids::RunId, omitted_output::OmittedOutput};
+use crate::{engine::ids::RunId, text::OmittedOutput};
 
 /// Where a jump to the next or previous block has led.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,13 +4,12 @@
 use crate::{
     engine::{
         SessionState,
-        comparable_text::same_text,
         gate::{Gate, subject::GateSubject},
         hooks::point::HookPoint,
-        omitted_output::is_shortened,
         time::UnixTime,
     },
     present::text::{first_line, plain_line},
+    text::{is_shortened, same_text},
     tui::{
         model::RetryAttempt,
         runs::{HookRuns, RunEntry, RunList, RunSubject},

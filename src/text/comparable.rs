@@ -9,7 +9,7 @@
 //!   sequences, the amount of white space, and the size and the place of output that creel left out
 //!   are ignored. Line numbers, counts, versions and file names stay.
 
-use super::{omitted_output::OmittedOutput, plain_text::plain_text};
+use super::{omitted::OmittedOutput, plain::plain_text};
 
 const TIME: &str = "<time>";
 const ID: &str = "<id>";

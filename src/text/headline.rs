@@ -13,7 +13,7 @@ mod forms;
 
 use forms::{LineKind, kind_of, place_of};
 
-use crate::engine::{plain_text::plain_text, wording::shortened};
+use super::{plain::plain_text, wording::shortened};
 
 /// In characters.
 const LINE_MAX: usize = 300;

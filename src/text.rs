@@ -1,4 +1,24 @@
-//! Finds the known name that the user probably meant by an unknown one.
+//! Texts of terminals, tools and agents: made plain, compared, shortened, searched.
+//!
+//! A leaf: it knows nothing of sessions, and is as pure as the engine, which uses it.
+
+mod comparable;
+mod diff;
+mod headline;
+mod omitted;
+mod plain;
+mod unquoted;
+mod wording;
+
+pub use comparable::{comparable_text, same_text};
+pub use diff::{DiffGroup, LineChange, diff_groups, line_changes, unified_diff, whole_lines};
+pub use headline::{looks_like_failure, telling_line};
+pub use omitted::{OmittedOutput, is_shortened, printed_lines};
+pub use plain::{CarriageReturnMode, PlainTextFilter, plain_text};
+pub(crate) use unquoted::{LetterCase, UnquotedText, fence_after, open_fence};
+pub use wording::{
+    bulleted, command_line, counted, first_line, listed, plural, shell_word, shortened, some_names,
+};
 
 /// The nearest known name, if the difference is small enough for a typing mistake.
 pub(crate) fn nearest<'a>(

@@ -2,7 +2,7 @@
 //! gatekeepers.
 //!
 //! Owns which parts of a message count. Does not know what a tag means: see
-//! [`super::stop::promise`] and [`super::submit::review`].
+//! `engine::stop::promise` and `engine::submit::review`.
 //!
 //! # Invariants
 //! - A tag in a fenced block, in inline code, in a quotation, in the middle of a line, or repeated
@@ -14,14 +14,14 @@ const QUOTES: [(char, char); 5] = [('"', '"'), ('“', '”'), ('‘', '’'), (
 
 /// Which spellings of a tag count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::engine) enum LetterCase {
+pub(crate) enum LetterCase {
     Exact,
     Any,
 }
 
 /// The lines of a message that are neither in a fenced block nor in a block quotation.
 #[derive(Debug)]
-pub(in crate::engine) struct UnquotedText<'a> {
+pub(crate) struct UnquotedText<'a> {
     lines: Vec<UnquotedLine<'a>>,
     prompt: &'a str,
 }
@@ -35,7 +35,7 @@ struct UnquotedLine<'a> {
 
 impl<'a> UnquotedText<'a> {
     /// Reads a message that answers this prompt.
-    pub(in crate::engine) fn of(message: &'a str, prompt: &'a str) -> Self {
+    pub(crate) fn of(message: &'a str, prompt: &'a str) -> Self {
         let mut lines = Vec::new();
         let mut paragraph: Vec<&str> = Vec::new();
         let mut fence: Option<&str> = None;
@@ -56,7 +56,7 @@ impl<'a> UnquotedText<'a> {
     }
 
     /// Whether the agent writes this tag at the beginning or the end of a line.
-    pub(in crate::engine) fn say(&self, tag: &str, case: LetterCase) -> bool {
+    pub(crate) fn say(&self, tag: &str, case: LetterCase) -> bool {
         let says = |line: &UnquotedLine<'_>| match case {
             LetterCase::Exact => is_said(&line.shown, tag),
             LetterCase::Any => is_said(&line.shown.to_ascii_lowercase(), &tag.to_ascii_lowercase()),
@@ -68,7 +68,7 @@ impl<'a> UnquotedText<'a> {
     }
 
     /// The lines as the agent wrote them, without those that begin with inline code.
-    pub(in crate::engine) fn lines(&self) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &'a str> {
         let own = self
             .lines
             .iter()
@@ -100,7 +100,7 @@ impl<'a> UnquotedText<'a> {
 }
 
 /// The fence of the code block that a text ends in, if any.
-pub(in crate::engine) fn open_fence(text: &str) -> Option<&str> {
+pub(crate) fn open_fence(text: &str) -> Option<&str> {
     text.lines().fold(None, fence_after)
 }
 
