@@ -9,7 +9,7 @@ use super::{
     inventory::{GOING, OwnedWorktree, UnsavedWork},
     kill_repair::{discard_half_made, is_half_made},
     occupancy,
-    repository::{ProjectRepository, WorktreeError, entry_of},
+    repository::{ProjectRepository, WorktreeError, entry_of, git_there, told_there},
 };
 use crate::engine::event::SessionWorktree;
 
@@ -94,6 +94,41 @@ impl ProjectRepository {
             path,
         };
         self.remove(&owned, BranchRemoval::Keep)
+    }
+
+    /// Forgets what is not committed in a worktree whose session never began, if `kept` has it,
+    /// too: git was killed while it merged the work of earlier runs.
+    pub fn forget_merged(&self, worktree: &OwnedWorktree, kept: &str) -> Result<(), WorktreeError> {
+        let _alone = self.lock()?;
+        let path = &worktree.path;
+        if worktree.is_missing || occupancy::is_occupied(path) {
+            return Ok(());
+        }
+        self.repair(path, worktree.branch.as_deref().unwrap_or_default())?;
+        told_there(path, &["add", "--all"])?;
+        let list = [
+            "diff",
+            "--cached",
+            "--name-only",
+            "--diff-filter=d",
+            "-z",
+            "HEAD",
+        ];
+        let changed = told_there(path, &list)?;
+        let kept = format!("refs/heads/{kept}");
+        let mut compare = vec![
+            "--literal-pathspecs",
+            "diff",
+            "--cached",
+            "--quiet",
+            &kept,
+            "--",
+        ];
+        compare.extend(changed.split_terminator('\0'));
+        if changed.is_empty() || git_there(path, &compare)?.is_ok {
+            told_there(path, &["reset", "--quiet", "--hard"])?;
+        }
+        Ok(())
     }
 
     /// The branches that creel made for these sessions, by their logs. It may have been killed

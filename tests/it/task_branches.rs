@@ -508,6 +508,25 @@ fn the_branch_of_a_session_that_never_began_goes_with_the_completed_task() {
     drain(&project, "1");
     let branches = git(&project, &["branch", "--format=%(refname:short)"]);
     assert_eq!(branches, "creel/task-1-2\ncreel/task-1-3\nmain");
+    // A merge into its worktree was killed. What the task's branch has, too, goes.
+    let folder = ".creel/worktrees/task-1";
+    let add = ["worktree", "add", "--quiet", "--lock", "--reason", &reason];
+    git(
+        &project,
+        &[&add[..], &["-b", "creel/task-1", folder, "main"]].concat(),
+    );
+    let text = git(&project, &["show", "creel/task-1-2:one.txt"]);
+    project.write(&format!("{folder}/one.txt"), &format!("{text}more\n"));
+    drain(&project, "1");
+    assert!(
+        project
+            .creel(&["worktree", "list"])
+            .out
+            .contains("uncommitted changes (one.txt)")
+    );
+    project.write(&format!("{folder}/one.txt"), &format!("{text}\n"));
+    drain(&project, "1");
+    assert_eq!(project.creel(&["worktree", "list"]).out, "");
 }
 
 #[test]
