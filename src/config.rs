@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! - All mistakes are reported at once, and nothing of an invalid config is used.
-//! - One table ([`shape`]) contains every key. The validation, the defaults and the JSON schema
+//! - One table ([`keys`]) contains every key. The validation, the defaults and the JSON schema
 //!   follow from it.
 
 mod advice;
@@ -16,6 +16,8 @@ pub mod diagnostic;
 mod fields;
 pub mod file_error;
 mod hooks;
+#[rustfmt::skip]
+pub mod keys;
 pub mod known_agents;
 mod load;
 pub mod nats;

@@ -608,7 +608,7 @@ const FIXED_TEXTS: [(&str, &str, &str); 10] = [
 ];
 
 /// Files with texts for users that are not Rust. The descriptions in the config's schema come from
-/// `src/config/shape`.
+/// `src/config/keys.rs`.
 const TEXT_FILES: [&str; 9] = [
     "assets/agents.yaml",
     "assets/help/environment.txt",

@@ -10,9 +10,9 @@ use super::{
     diagnostic::{SourceSpan, names, nearest, quoted},
     fields::ConfigFields,
     hooks::check_template,
+    keys::AUTOMATION_HOOK,
     node::{ConfigNode, NodeKind},
     report::DiagnosticReport,
-    shape::AUTOMATION_HOOK,
 };
 use crate::engine::{
     hooks::point::HookPoint,

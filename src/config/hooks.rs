@@ -12,11 +12,10 @@ use super::{
     advice,
     diagnostic::{SourceSpan, names, nearest, quoted},
     fields::ConfigFields,
+    keys::{BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK},
     node::{ConfigNode, NodeKind},
     report::DiagnosticReport,
-    shape::{
-        BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK, MapShape,
-    },
+    shape::MapShape,
 };
 use crate::{
     engine::{

@@ -16,9 +16,10 @@ use super::{
     agents::{self, AgentCommand, AgentDescription, AgentEntry, program_of},
     diagnostic::{SourceSpan, nearest, quoted},
     fields::ConfigFields,
+    keys::{KNOWN_AGENT, WAY},
     node::{self, ConfigKey, ConfigNode, NodeKind},
     report::DiagnosticReport,
-    shape::{KNOWN_AGENT, ValueType, WAY},
+    shape::ValueType,
     validate,
 };
 use crate::{

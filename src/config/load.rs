@@ -18,6 +18,7 @@ use super::{
     diagnostic::{self, Diagnostic, Severity, SourceFile, quoted, suggest},
     fields::ConfigFields,
     hooks::{self, HookLists, HookNodes},
+    keys::{AGENT, GATES, RETRY, ROOT, STOP, SUBMIT, UI},
     known_agents::{AgentOrigin, KnownAgents},
     nats,
     node::{self, ConfigKey, ConfigNode, FileReadError, NodeKind},
@@ -28,7 +29,6 @@ use super::{
         AgentOverrides, ConfigDocument, DESCRIBE, PlanDraft, Settings, TaskType, UiSettings,
         agent_names,
     },
-    shape::{AGENT, GATES, RETRY, ROOT, STOP, SUBMIT, UI},
     stop, validate, workflows, worktree,
 };
 use crate::{

@@ -15,10 +15,10 @@ use std::{
 use super::{
     diagnostic::quoted,
     fields::ConfigFields,
+    keys::{NATS, NATS_TLS},
     node::{ConfigNode, NodeKind},
     paths,
     report::DiagnosticReport,
-    shape::{NATS, NATS_TLS},
 };
 use crate::engine::time::TimeSpan;
 

@@ -12,9 +12,9 @@ use super::{
     diagnostic::quoted,
     fields::{ConfigFields, as_name},
     hooks,
+    keys::{BUDGET, LIMITS, OUTAGE, PERMISSION},
     node::{ConfigNode, NodeKind},
     report::DiagnosticReport,
-    shape::{BUDGET, LIMITS, OUTAGE, PERMISSION},
 };
 use crate::engine::{
     actor::UserCommand,

@@ -18,9 +18,10 @@ use super::{
     diagnostic::{SourceSpan, names, quoted},
     fields::ConfigFields,
     hooks::check_placeholders,
+    keys::{COMMAND_RULE, COVERAGE_RULE, FILES_RULE, PATTERN_RULE},
     node::{ConfigNode, NodeKind},
     report::DiagnosticReport,
-    shape::{COMMAND_RULE, COVERAGE_RULE, FILES_RULE, MapShape, PATTERN_RULE},
+    shape::MapShape,
 };
 use crate::engine::{
     policy::{CoverageFormat, PatternTarget, RuleCheck, RuleSpec},

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{
+    keys::ROOT,
     node::{camel, pascal},
-    shape::{DefaultValue, FieldShape, KeyPolicy, MapShape, ROOT, ValueType},
+    shape::{DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType},
 };
 
 /// The JSON schema of the config, draft 2020-12.
@@ -119,7 +120,7 @@ fn of_type(ty: &ValueType, defs: &mut SchemaDefs) -> Value {
             json!({ "$ref": pointer(shape) })
         }
         ValueType::Either(alternatives) => {
-            json!({ "anyOf": alternatives.iter().map(|(_, ty)| of_type(ty, defs)).collect::<Vec<_>>() })
+            json!({ "anyOf": alternatives.iter().map(|ty| of_type(ty, defs)).collect::<Vec<_>>() })
         }
         ValueType::Anything => json!({}),
     }

@@ -1,38 +1,9 @@
-//! Every key of the config: its name, its type, its default and a description.
+//! What the table of config keys consists of: the types of values, defaults, and the functions
+//! that make its rows.
 //!
-//! Owns the one table. Validation, the JSON schema, the defaults and the test of
-//! `config.example.yaml` all read it. Does not know what keys mean together: see
-//! [`mod@super::load`].
-//!
-//! # Invariants
-//! - A key that is not in the table is a mistake. A key in the table is validated and documented.
+//! Owns how a default and an alternative read. Does not know any key: see [`super::keys`].
 
-mod agents;
-mod automation;
-mod hooks;
-mod nats;
-mod permissions;
-mod root;
-mod rules;
-mod stop;
-mod submit;
-mod workflow;
-mod worktree;
-
-pub use crate::config::shape::permissions::{BUDGET, LIMITS, OUTAGE, PERMISSION};
-pub use agents::{AGENT, KNOWN_AGENT, WAY};
-pub use automation::{AUTOMATION, AUTOMATION_HOOK};
-pub use hooks::{
-    BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK, HOOKS,
-    MATCHER_GROUP,
-};
-pub use nats::{NATS, NATS_TLS};
-pub use root::{GATES, RETRY, ROOT, STOP, UI};
-pub use rules::{COMMAND_RULE, COVERAGE_RULE, FILES_RULE, PATTERN_RULE};
-pub use stop::{STOP_ACTION, STOP_ALL, STOP_ANY, STOP_COMMAND, STOP_PRESET, STOP_WHEN};
-pub use submit::{SUBMIT, TASK_TYPE, TYPE_STOP};
-pub use workflow::{PART, STEP};
-pub use worktree::WORKTREE;
+use std::ops::RangeInclusive;
 
 use super::{
     diagnostic::names,
@@ -59,7 +30,7 @@ pub enum ValueType {
     /// A map with known keys.
     Object(&'static MapShape),
     /// The first alternative that matches.
-    Either(&'static [(AlternativeMatch, ValueType)]),
+    Either(&'static [ValueType]),
     /// Not validated.
     Anything,
 }
@@ -69,20 +40,6 @@ pub enum ZeroDuration {
     /// The key's description says what zero means.
     Allowed,
     Refused,
-}
-
-/// How to choose an alternative.
-#[derive(Debug, Clone, Copy)]
-pub enum AlternativeMatch {
-    Bool,
-    Text,
-    Number,
-    List,
-    /// A map with one of these keys.
-    With(&'static [&'static str]),
-    /// A map in which a key has this value.
-    Where(&'static str, &'static str),
-    Map,
 }
 
 /// The value of a key that the config omits.
@@ -127,7 +84,28 @@ pub struct MapShape {
     /// The word for one of its keys in messages.
     pub noun: &'static str,
     pub keys: KeyPolicy,
+    /// As an alternative, which maps it is for.
+    recognition: MapRecognition,
     pub fields: &'static [FieldShape],
+}
+
+#[derive(Debug, Clone, Copy)]
+enum MapRecognition {
+    AnyMap,
+    /// A map with one of these keys.
+    OneOfKeys(&'static [&'static str]),
+    /// A map in which `type` has this value.
+    TypeKey(&'static str),
+}
+
+pub(super) const fn shape(name: &'static str, fields: &'static [FieldShape]) -> MapShape {
+    MapShape {
+        name,
+        noun: "key",
+        keys: KeyPolicy::Known,
+        recognition: MapRecognition::AnyMap,
+        fields,
+    }
 }
 
 impl MapShape {
@@ -136,6 +114,138 @@ impl MapShape {
         self.fields
             .iter()
             .find(|field| super::node::is_spelling(written, field.name))
+    }
+
+    pub(super) const fn noun(self, noun: &'static str) -> Self {
+        Self { noun, ..self }
+    }
+
+    pub(super) const fn free_keys(self) -> Self {
+        Self {
+            keys: KeyPolicy::Free,
+            ..self
+        }
+    }
+
+    pub(super) const fn with_one_of(self, keys: &'static [&'static str]) -> Self {
+        Self {
+            recognition: MapRecognition::OneOfKeys(keys),
+            ..self
+        }
+    }
+
+    pub(super) const fn with_type(self, name: &'static str) -> Self {
+        Self {
+            recognition: MapRecognition::TypeKey(name),
+            ..self
+        }
+    }
+}
+
+pub(super) const fn key(name: &'static str, ty: ValueType, doc: &'static str) -> FieldShape {
+    FieldShape {
+        name,
+        doc,
+        ty,
+        default: DefaultValue::Absent,
+    }
+}
+
+pub(super) const fn text(name: &'static str, doc: &'static str) -> FieldShape {
+    key(name, ValueType::SomeText, doc)
+}
+
+pub(super) const fn flag(name: &'static str, default: bool, doc: &'static str) -> FieldShape {
+    key(name, ValueType::Bool, doc).or(DefaultValue::Bool(default))
+}
+
+pub(super) const fn integer(
+    name: &'static str,
+    range: RangeInclusive<i64>,
+    doc: &'static str,
+) -> FieldShape {
+    key(name, ValueType::Integer(*range.start(), *range.end()), doc)
+}
+
+pub(super) const fn number(
+    name: &'static str,
+    range: RangeInclusive<f64>,
+    doc: &'static str,
+) -> FieldShape {
+    key(name, ValueType::Number(*range.start(), *range.end()), doc)
+}
+
+pub(super) const fn duration(name: &'static str, doc: &'static str) -> FieldShape {
+    key(name, ValueType::Duration(ZeroDuration::Refused), doc)
+}
+
+/// The description says what zero means.
+pub(super) const fn duration_or_zero(name: &'static str, doc: &'static str) -> FieldShape {
+    key(name, ValueType::Duration(ZeroDuration::Allowed), doc)
+}
+
+pub(super) const fn one_of(
+    name: &'static str,
+    words: &'static [&'static str],
+    doc: &'static str,
+) -> FieldShape {
+    key(name, ValueType::OneOf(words), doc)
+}
+
+/// A list, by default an empty one.
+pub(super) const fn list(
+    name: &'static str,
+    item: &'static ValueType,
+    doc: &'static str,
+) -> FieldShape {
+    key(name, ValueType::List(item), doc).or(DefaultValue::Names(&[]))
+}
+
+pub(super) const fn texts(name: &'static str, doc: &'static str) -> FieldShape {
+    list(name, &ValueType::SomeText, doc)
+}
+
+/// A map with names of the user's own, by default an empty one.
+pub(super) const fn map(
+    name: &'static str,
+    value: &'static ValueType,
+    doc: &'static str,
+) -> FieldShape {
+    key(name, ValueType::Map(value), doc).or(DefaultValue::EmptyMap)
+}
+
+/// A map with known keys, by default with their defaults.
+pub(super) const fn section(
+    name: &'static str,
+    shape: &'static MapShape,
+    doc: &'static str,
+) -> FieldShape {
+    key(name, ValueType::Object(shape), doc).or(DefaultValue::OfItsKeys)
+}
+
+impl FieldShape {
+    pub(super) const fn or(self, default: DefaultValue) -> Self {
+        Self { default, ..self }
+    }
+
+    pub(super) const fn or_text(self, default: &'static str) -> Self {
+        self.or(DefaultValue::Text(default))
+    }
+
+    pub(super) const fn or_int(self, default: i64) -> Self {
+        self.or(DefaultValue::Int(default))
+    }
+
+    pub(super) const fn or_null(self) -> Self {
+        self.or(DefaultValue::Null)
+    }
+
+    pub(super) const fn optional(self) -> Self {
+        self.or(DefaultValue::Absent)
+    }
+
+    pub(super) const fn required(self) -> Self {
+        self.or(DefaultValue::Required)
     }
 }
 
@@ -163,21 +273,29 @@ impl DefaultValue {
     }
 }
 
-impl AlternativeMatch {
-    pub fn holds(self, node: &ConfigNode) -> bool {
+impl ValueType {
+    /// Whether an alternative of this type is the one for a value.
+    pub fn is_for(&self, node: &ConfigNode) -> bool {
         match self {
             Self::Bool => matches!(node.kind, NodeKind::Bool(_)),
-            Self::Text => matches!(node.kind, NodeKind::Text(_)),
-            Self::Number => matches!(node.kind, NodeKind::Int(_) | NodeKind::Float(_)),
-            Self::List => matches!(node.kind, NodeKind::List(_)),
-            Self::Map => matches!(node.kind, NodeKind::Map(_)),
-            Self::With(keys) => keys.iter().any(|key| node.get(key).is_some()),
-            Self::Where(key, value) => node.get(key).and_then(ConfigNode::text) == Some(value),
+            Self::Integer(..) | Self::Number(..) => {
+                matches!(node.kind, NodeKind::Int(_) | NodeKind::Float(_))
+            }
+            Self::Text | Self::SomeText | Self::OneOf(_) => matches!(node.kind, NodeKind::Text(_)),
+            Self::List(_) => matches!(node.kind, NodeKind::List(_)),
+            Self::Map(_) => matches!(node.kind, NodeKind::Map(_)),
+            Self::Object(shape) => match shape.recognition {
+                MapRecognition::AnyMap => matches!(node.kind, NodeKind::Map(_)),
+                MapRecognition::OneOfKeys(keys) => keys.iter().any(|key| node.get(key).is_some()),
+                MapRecognition::TypeKey(name) => {
+                    node.get("type").and_then(ConfigNode::text) == Some(name)
+                }
+            },
+            Self::Either(alternatives) => alternatives.iter().any(|ty| ty.is_for(node)),
+            Self::Duration(_) | Self::BoolOr(_) | Self::Anything => true,
         }
     }
-}
 
-impl ValueType {
     /// For messages, after "must be".
     pub fn describe(&self) -> String {
         match self {
@@ -193,8 +311,7 @@ impl ValueType {
             Self::List(_) => "a list".to_owned(),
             Self::Map(_) | Self::Object(_) => "a map".to_owned(),
             Self::Either(alternatives) => {
-                let mut all: Vec<String> =
-                    alternatives.iter().map(|(_, ty)| ty.describe()).collect();
+                let mut all: Vec<String> = alternatives.iter().map(Self::describe).collect();
                 all.dedup();
                 all.join(" or ")
             }

@@ -14,9 +14,10 @@ use super::{
     diagnostic::{quoted, suggest},
     fields::ConfigFields,
     hooks::check_placeholders,
+    keys::{STOP_ACTION, STOP_ALL, STOP_ANY, STOP_COMMAND, STOP_PRESET, STOP_WHEN},
     node::{ConfigNode, NodeKind},
     report::DiagnosticReport,
-    shape::{MapShape, STOP_ACTION, STOP_ALL, STOP_ANY, STOP_COMMAND, STOP_PRESET, STOP_WHEN},
+    shape::MapShape,
 };
 use crate::engine::{
     hooks::{point::HookPoint, template},

@@ -150,8 +150,8 @@ pub(super) fn check(report: &mut DiagnosticReport, ty: &ValueType, node: &Config
         }
         (ValueType::Object(of), NodeKind::Map(_)) => shape(report, of, node),
         (ValueType::Either(alternatives), _) => {
-            match alternatives.iter().find(|(when, _)| when.holds(node)) {
-                Some((_, ty)) => check(report, ty, node, name),
+            match alternatives.iter().find(|ty| ty.is_for(node)) {
+                Some(ty) => check(report, ty, node, name),
                 None => wrong_type(report, ty, node, name),
             }
         }

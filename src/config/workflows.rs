@@ -14,9 +14,10 @@ use super::{
     diagnostic::{SourceSpan, names, nearest, quoted, suggest},
     fields::ConfigFields,
     hooks::{check_names, check_placeholders, unknown_name},
+    keys::{PART, STEP},
     node::{ConfigNode, NodeKind},
     report::DiagnosticReport,
-    shape::{MapShape, PART, STEP},
+    shape::MapShape,
 };
 use crate::engine::{
     hooks::{

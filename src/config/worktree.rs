@@ -3,9 +3,9 @@
 use super::{
     fields::ConfigFields,
     hooks,
+    keys::WORKTREE,
     node::{ConfigNode, NodeKind},
     report::DiagnosticReport,
-    shape::WORKTREE,
 };
 use crate::engine::{hooks::point::HookPoint, policy::WorktreePlan};
 

@@ -7,8 +7,9 @@ use serde_json::json;
 use super::{good, read, schema_check::objections};
 use crate::config::{
     Settings, json_schema,
+    keys::ROOT,
     node::camel,
-    shape::{MapShape, ROOT, ValueType},
+    shape::{MapShape, ValueType},
 };
 
 fn example() -> String {
@@ -21,7 +22,7 @@ fn shapes_of(ty: &ValueType, found: &mut Vec<&'static MapShape>) {
         ValueType::Object(shape) => shapes_below(shape, found),
         ValueType::List(inner) | ValueType::Map(inner) => shapes_of(inner, found),
         ValueType::Either(alternatives) => {
-            alternatives.iter().for_each(|(_, ty)| shapes_of(ty, found));
+            alternatives.iter().for_each(|ty| shapes_of(ty, found));
         }
         ValueType::Bool
         | ValueType::Integer(..)
