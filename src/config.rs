@@ -50,7 +50,7 @@ pub use nats::NatsConfig;
 pub use resolve::{HookOrigin, PlanRequest, ResolvedHook};
 pub use schema::json_schema;
 pub use settings::{
-    AgentOverrides, ConfigDocument, HintMode, MotionMode, PlanDraft, PlanError, Settings,
+    AgentOverrides, ConfigDocument, HintMode, MotionMode, PlanError, Settings,
     SignChoice, TaskAgents, TaskType, ThemeName, UiSettings,
 };
 

@@ -101,7 +101,7 @@ pub(super) fn check(args: CheckArgs) -> CliResult<VerbOutcome> {
     let hooks = settings.hooks_for(args.task_type.as_deref(), agent);
     let stop = plan
         .as_ref()
-        .map_or(&settings.draft.stop, |plan| &plan.stop);
+        .map_or(&settings.base_plan.stop, |plan| &plan.stop);
     let advice = settings.advice_for(&hooks, stop);
     if !advice.is_empty() {
         say(&config::render(&advice));
@@ -150,7 +150,18 @@ impl CheckReport {
             Err(error) => json!({ "name": settings.agent, "error": error.to_string() }),
         };
         let warnings: Vec<&String> = warnings.iter().chain(keymap_mistakes).collect();
-        let mut follows = json!(settings.draft);
+        let mut follows = json!(settings.base_plan);
+        if let Some(fields) = follows.as_object_mut() {
+            // These are beside the plan, or known only once the session has its agent.
+            for key in ["agent", "agent_spec", "gatekeepers", "task_types"] {
+                fields.remove(key);
+            }
+        }
+        let SessionPlan {
+            protect, worktree, ..
+        } = &settings.base_plan;
+        (follows["protect"], follows["worktree"]) = (json!(protect), json!(worktree));
+        follows["fallback"] = json!(settings.fallback);
         follows["hooks"] = json!(settings.project_hooks());
         if let Ok(plan) = plan {
             // The settings of the task type count.
@@ -208,7 +219,7 @@ impl CheckReport {
         text += &points(settings, hooks, paint);
         let stop = plan
             .as_ref()
-            .map_or(&settings.draft.stop, |plan| &plan.stop);
+            .map_or(&settings.base_plan.stop, |plan| &plan.stop);
         text + &deciding(stop, paint) + &rules(stop, paint) + &automation(settings, paint)
     }
 }
@@ -284,13 +295,13 @@ fn forgetful_agents(plan: &SessionPlan) -> Vec<String> {
 }
 
 fn limits(settings: &Settings, plan: Option<&SessionPlan>) -> String {
-    let draft = &settings.draft;
+    let base = &settings.base_plan;
     // A task type can have its own limits.
     let (iterations, retries, turn) = plan.map_or(
         (
-            draft.max_iterations,
-            draft.max_hook_retries,
-            draft.turn_timeout,
+            base.max_iterations,
+            base.max_hook_retries,
+            base.turn_timeout,
         ),
         |plan| {
             (
@@ -305,7 +316,7 @@ fn limits(settings: &Settings, plan: Option<&SessionPlan>) -> String {
     } else {
         turn.to_string()
     };
-    let wait = draft.backoff.as_ref().map_or_else(
+    let wait = base.backoff.as_ref().map_or_else(
         || "without a wait".to_owned(),
         |backoff| {
             format!(
@@ -314,7 +325,7 @@ fn limits(settings: &Settings, plan: Option<&SessionPlan>) -> String {
             )
         },
     );
-    let delivery = match draft.gates.final_delivery {
+    let delivery = match base.gates.final_delivery {
         None => "asks you, or sends pending items when unattended",
         Some(FinalDeliveryPolicy::Ask) => "asks you",
         Some(FinalDeliveryPolicy::Auto) => "sends pending items",
@@ -326,40 +337,40 @@ fn limits(settings: &Settings, plan: Option<&SessionPlan>) -> String {
          errors     at most {} in a row\n\
          output     the agent gets at most {} B of a hook's output\n\
          delivery   at the end: {delivery}\n",
-        retry_limit_policy(draft.on_limit),
-        draft.max_consecutive_errors,
-        draft.output_limit,
+        retry_limit_policy(base.on_limit),
+        base.max_consecutive_errors,
+        base.output_limit,
     )
 }
 
 /// The permissions and the budget, if the config has any.
 fn allowance(settings: &Settings) -> String {
     let mut text = String::new();
-    for rule in &settings.draft.permissions {
+    for rule in &settings.base_plan.permissions {
         text += &format!("may        {}\n", permission(rule));
     }
-    if !settings.draft.permissions.is_empty() {
+    if !settings.base_plan.permissions.is_empty() {
         text += &format!(
             "may        {}: everything else\n",
-            says(settings.draft.gates.permissions)
+            says(settings.base_plan.gates.permissions)
         );
     }
-    if !settings.draft.protect.is_empty() {
+    if !settings.base_plan.protect.is_empty() {
         text += &format!(
             "protect    no turn may change {}\n",
-            settings.draft.protect.join(", ")
+            settings.base_plan.protect.join(", ")
         );
     }
-    if !settings.draft.agent_may.is_empty() {
+    if !settings.base_plan.agent_may.is_empty() {
         let commands: Vec<&str> = settings
-            .draft
+            .base_plan
             .agent_may
             .iter()
             .map(|command| command.name())
             .collect();
         text += &format!("agent_may  {}\n", commands.join(", "));
     }
-    let Budget { tokens, cost, time } = settings.draft.budget;
+    let Budget { tokens, cost, time } = settings.base_plan.budget;
     let limits = [
         tokens.map(|tokens| format!("{tokens} tokens")),
         cost.map(|cost| format!("a cost of {cost}")),
@@ -440,7 +451,7 @@ fn uses_submit(settings: &Settings) -> bool {
     let mut lists = std::iter::once(&settings.hooks)
         .chain(of_agents)
         .chain(of_types);
-    settings.draft.submit != SubmitPlan::default()
+    settings.base_plan.submit != SubmitPlan::default()
         || lists.any(|lists| {
             SUBMITTING
                 .iter()
@@ -562,14 +573,14 @@ fn rules(stop: &StopPlan, paint: ColourMode) -> String {
 /// The automation hooks, without built-in ones that are off, and the workflows. Nothing if the
 /// config changes neither.
 fn automation(settings: &Settings, paint: ColourMode) -> String {
-    if settings.draft.workflows.is_empty()
-        && settings.draft.automation == Settings::default().draft.automation
+    if settings.base_plan.workflows.is_empty()
+        && settings.base_plan.automation == Settings::default().base_plan.automation
     {
         return String::new();
     }
     let built_in = |hook: &AutomationHook| matches!(hook.spec.action, HookAction::Builtin(_));
     let listed = settings
-        .draft
+        .base_plan
         .automation
         .iter()
         .filter(|hook| hook.spec.enabled || !built_in(hook));
@@ -585,7 +596,7 @@ fn automation(settings: &Settings, paint: ColourMode) -> String {
         };
         text += &format!("  {}. {what} on {}\n", n + 1, events.join(", "));
     }
-    for (name, workflow) in &settings.draft.workflows {
+    for (name, workflow) in &settings.base_plan.workflows {
         text += &format!(
             "\n{}\n",
             paint.paint(TextRole::Heading, format!("workflow {}", plain(name)))

@@ -118,14 +118,14 @@ fn known(session: &SessionArgs) -> CliResult<Vec<HookView>> {
         && choose_session::all_running(&sessions)?.is_empty()
     {
         let project = Project::load_existing(&session.config)?;
-        let draft = &project.settings.draft;
+        let base = &project.settings.base_plan;
         let lifecycle =
             view::hooks(&project.settings.project_hooks(), &HookState::default()).into_iter();
         let all = lifecycle.chain(view::automation_hooks(
-            &draft.automation,
+            &base.automation,
             &HookState::default(),
         ));
-        return Ok(all.chain(view::stop_hooks(&draft.stop, None)).collect());
+        return Ok(all.chain(view::stop_hooks(&base.stop, None)).collect());
     }
     let Some(ReplyData::Hooks(hooks)) = told(session, SessionQuery::HookList)? else {
         return Err(other_answer());

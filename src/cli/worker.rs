@@ -143,7 +143,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
     if let Some(nats) = &mut nats {
         name_queue(nats, None, &root)?;
     }
-    let needs_worktrees = args.jobs > 1 || project.settings.draft.worktree.is_some();
+    let needs_worktrees = args.jobs > 1 || project.settings.base_plan.worktree.is_some();
     // Better now than in every session.
     let found = ProjectRepository::of(&root);
     let has_none = matches!(
@@ -158,7 +158,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
     if let Some(repository) = &repository {
         repository.check_worktrees()?;
     }
-    let configured = project.settings.draft.submit.remote.as_deref();
+    let configured = project.settings.base_plan.submit.remote.as_deref();
     let remote = repository
         .as_ref()
         .map(|repository| repository.remote(configured))
@@ -174,7 +174,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
             "creel cannot read the load of this machine; leave out --max-load",
         ));
     }
-    let submits = repository.is_some() && project.settings.draft.submit.on_complete;
+    let submits = repository.is_some() && project.settings.base_plan.submit.on_complete;
     if wants_screen(args) {
         let worker = Some(ScreenedWorker::start(&root)?);
         let (nats, ui) = (NatsArgs::default(), project.settings.ui);

@@ -26,7 +26,7 @@ use super::{
     report::DiagnosticReport,
     rules,
     settings::{
-        AgentOverrides, ConfigDocument, DESCRIBE, PlanDraft, Settings, TaskType, UiSettings,
+        AgentOverrides, ConfigDocument, DESCRIBE, Settings, TaskType, UiSettings,
         agent_names,
     },
     stop, validate, workflows, worktree,
@@ -36,8 +36,8 @@ use crate::{
     engine::{
         hooks::{point::HookPoint, template},
         policy::{
-            AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies, SettledPolicy,
-            StopHook, StopPlan, StopPreset, SubmitPlan,
+            AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies, LimitsPlan,
+            SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset, SubmitPlan,
         },
     },
 };
@@ -189,8 +189,9 @@ impl ConfigLoader {
         let agents = self.agents(&root);
         let agent = self.agent(&root, &agents);
         let hooks = self.hooks(&root);
-        let draft = self.draft(&root);
-        let task_types = self.task_types(&root, &draft.stop.rules, &hooks);
+        let (limits, fallback) = permissions::limits(&mut self.report, &root);
+        let base_plan = self.base_plan(&root, limits);
+        let task_types = self.task_types(&root, &base_plan.stop.rules, &hooks);
         let notes = self.notes(&root, &checks_of_all(&hooks, &task_types));
         hooks::check_mentioned(
             &mut self.report,
@@ -203,7 +204,8 @@ impl ConfigLoader {
             agent,
             agents,
             known: self.known.clone(),
-            draft,
+            base_plan,
+            fallback,
             hooks,
             task_types,
             notes,
@@ -395,12 +397,10 @@ impl ConfigLoader {
         lists
     }
 
-    fn draft(&mut self, root: &ConfigFields<'_>) -> PlanDraft {
+    fn base_plan(&mut self, root: &ConfigFields<'_>, limits: LimitsPlan) -> SessionPlan {
         let gates = root.below("gates", &GATES);
-        let (limits, fallback) = permissions::limits(&mut self.report, root);
-        PlanDraft {
+        SessionPlan {
             limits,
-            fallback,
             max_iterations: root.int("max_iterations"),
             instructions: CompletionInstructions::of(
                 &root.some_text("instructions").unwrap_or_default(),
@@ -427,6 +427,15 @@ impl ConfigLoader {
             budget: permissions::budget(root),
             submit: submit(&mut self.report, root),
             worktree: worktree::worktree(&mut self.report, root),
+            agent: "outside".to_owned(),
+            agent_spec: AgentSpec::Outside,
+            // These depend on the agent and the type of the task.
+            hooks: BTreeMap::new(),
+            gatekeepers: BTreeMap::new(),
+            task_type: None,
+            task_types: BTreeMap::new(),
+            config_files: Vec::new(),
+            proposal: None,
         }
     }
 

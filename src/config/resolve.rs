@@ -19,7 +19,7 @@ use super::{
 use crate::engine::{
     hooks::point::HookPoint,
     policy::{
-        AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, LimitsPlan, SessionPlan,
+        AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, SessionPlan,
         TypeNotAllowed,
     },
 };
@@ -116,7 +116,7 @@ impl Settings {
     /// The fallback agents of the config. Skips those that are not installed, because they can be
     /// meant for another machine.
     fn fallbacks(&self, agent: &str, path: &OsStr) -> Vec<FallbackAgent> {
-        let others = self.draft.fallback.iter().filter(|name| *name != agent);
+        let others = self.fallback.iter().filter(|name| *name != agent);
         others
             .filter_map(|name| self.fallback_agent(name, path).ok())
             .collect()
@@ -129,7 +129,8 @@ impl Settings {
             task_type,
             ..PlanRequest::default()
         };
-        self.plan_of(wanted, ("outside".into(), AgentSpec::Outside), &path)
+        let agent = (self.base_plan.agent.clone(), AgentSpec::Outside);
+        self.plan_of(wanted, agent, &path)
     }
 
     fn plan_of(
@@ -139,58 +140,22 @@ impl Settings {
         path: &OsStr,
     ) -> SessionPlan {
         let chosen = self.hooks_for(wanted.task_type, Some(&agent));
-        let draft = self.draft.clone();
         let of_type = wanted.task_type.and_then(|name| self.task_types.get(name));
-        let limit = |limit: fn(&TaskType) -> Option<u32>| of_type.and_then(limit);
-        let mut submit = draft.submit;
-        submit.remediation_attempts =
-            limit(|it| it.remediation_attempts).unwrap_or(submit.remediation_attempts);
-        let mut stop = draft.stop;
-        if let Some(hooks) = of_type.and_then(|it| it.stop_hooks.clone()) {
-            stop.hooks = hooks;
-            stop.settled = of_type.and_then(|it| it.settled).unwrap_or(stop.settled);
-        }
-        if let Some(rules) = of_type.and_then(|it| it.rules.clone()) {
-            stop.rules = rules;
-        }
-        SessionPlan {
-            max_iterations: wanted
-                .max_iterations
-                .or_else(|| limit(|it| it.max_iterations))
-                .unwrap_or(draft.max_iterations),
-            instructions: draft.instructions,
-            context: draft.context,
-            max_hook_retries: limit(|it| it.max_hook_retries).unwrap_or(draft.max_hook_retries),
-            on_limit: draft.on_limit,
-            max_consecutive_errors: draft.max_consecutive_errors,
-            turn_timeout: of_type
-                .and_then(|it| it.turn_timeout)
-                .unwrap_or(draft.turn_timeout),
-            output_limit: draft.output_limit,
-            backoff: draft.backoff,
-            gates: draft.gates,
-            proposal: None,
+        let mut plan = SessionPlan {
             gatekeepers: self.gatekeepers(&chosen, of_type, path),
             hooks: given(chosen),
-            automation: draft.automation,
-            workflows: draft.workflows,
-            stop,
-            permissions: draft.permissions,
-            agent_may: draft.agent_may,
-            protect: draft.protect,
             config_files: self.config_files(),
-            budget: draft.budget,
-            limits: LimitsPlan {
-                fallback: self.fallbacks(&agent, path),
-                ..draft.limits
-            },
-            agent,
-            agent_spec,
             task_type: wanted.task_type.map(str::to_owned),
             task_types: self.restricted(),
-            submit,
-            worktree: draft.worktree,
+            ..self.base_plan.clone()
+        };
+        plan.limits.fallback = self.fallbacks(&agent, path);
+        (plan.agent, plan.agent_spec) = (agent, agent_spec);
+        if let Some(of_type) = of_type {
+            of_type.override_plan(&mut plan);
         }
+        plan.max_iterations = wanted.max_iterations.unwrap_or(plan.max_iterations);
+        plan
     }
 
     /// The absolute paths of all config files.
@@ -234,7 +199,7 @@ impl Settings {
 
     /// The hooks of a point from the first layer that has a list for it.
     fn choose(&self, point: HookPoint, layers: &[HookLayer<'_>]) -> Option<Vec<ResolvedHook>> {
-        let usual = self.draft.submit.usual.get(&point);
+        let usual = self.base_plan.submit.usual.get(&point);
         let as_usual = |spec: &HookSpec| ResolvedHook {
             spec: spec.clone(),
             origin: HookOrigin::Usual,

@@ -19,12 +19,7 @@ use super::{
 };
 use crate::{
     engine::{
-        actor::UserCommand,
-        policy::{
-            AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions,
-            ContextPolicy, GatePolicies, LimitsPlan, PermissionRule, RetryLimitPolicy, RuleSpec,
-            SettledPolicy, StopHook, StopPlan, SubmitPlan, TypeNotAllowed, Workflow, WorktreePlan,
-        },
+        policy::{AgentSpec, RuleSpec, SessionPlan, SettledPolicy, StopHook, TypeNotAllowed},
         time::TimeSpan,
     },
     process::programs::{self, MissingProgram},
@@ -42,8 +37,10 @@ pub struct Settings {
     pub agents: BTreeMap<String, AgentSpec>,
     /// The agents that need no entry.
     pub known: KnownAgents,
-    /// The session's plan without the agent.
-    pub draft: PlanDraft,
+    /// The plan of a session of no task type, before an agent and its hooks are chosen.
+    pub base_plan: SessionPlan,
+    /// The names of the agents that take over at a usage limit.
+    pub fallback: Vec<String>,
     /// The project's hooks and checks.
     pub hooks: HookLists,
     pub task_types: BTreeMap<String, TaskType>,
@@ -56,34 +53,6 @@ pub struct Settings {
     pub warnings: Vec<Diagnostic>,
     /// Further warnings, which only `creel check` shows.
     pub advice: Vec<Diagnostic>,
-}
-
-/// A [`Plan`](crate::engine::policy::SessionPlan) without its agent and its hooks. It has the same
-/// fields.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct PlanDraft {
-    pub max_iterations: u32,
-    pub context: ContextPolicy,
-    pub max_hook_retries: u32,
-    pub instructions: CompletionInstructions,
-    pub on_limit: RetryLimitPolicy,
-    pub max_consecutive_errors: u32,
-    pub turn_timeout: TimeSpan,
-    pub output_limit: usize,
-    pub backoff: Option<BackoffPolicy>,
-    pub gates: GatePolicies,
-    pub automation: Vec<AutomationHook>,
-    pub workflows: BTreeMap<String, Workflow>,
-    pub stop: StopPlan,
-    pub permissions: Vec<PermissionRule>,
-    pub agent_may: Vec<UserCommand>,
-    pub protect: Vec<String>,
-    pub budget: Budget,
-    pub limits: LimitsPlan,
-    /// The names of the agents that take over at a usage limit.
-    pub fallback: Vec<String>,
-    pub submit: SubmitPlan,
-    pub worktree: Option<WorktreePlan>,
 }
 
 /// The settings in an agent's entry besides its launch method.
@@ -130,6 +99,22 @@ impl TaskType {
             .as_ref()
             .map(|agents| agents.implementer.as_slice())
             .filter(|names| !names.is_empty())
+    }
+
+    pub(super) fn override_plan(&self, plan: &mut SessionPlan) {
+        plan.max_iterations = self.max_iterations.unwrap_or(plan.max_iterations);
+        plan.max_hook_retries = self.max_hook_retries.unwrap_or(plan.max_hook_retries);
+        plan.turn_timeout = self.turn_timeout.unwrap_or(plan.turn_timeout);
+        plan.submit.remediation_attempts = self
+            .remediation_attempts
+            .unwrap_or(plan.submit.remediation_attempts);
+        if let Some(hooks) = &self.stop_hooks {
+            plan.stop.hooks.clone_from(hooks);
+            plan.stop.settled = self.settled.unwrap_or(plan.stop.settled);
+        }
+        if let Some(rules) = &self.rules {
+            plan.stop.rules.clone_from(rules);
+        }
     }
 }
 

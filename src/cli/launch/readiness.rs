@@ -233,7 +233,6 @@ fn missing_helpers(settings: &Settings, plan: &SessionPlan, asked: Option<&str>)
     // `--agent A,B` replaces the fallback agents of the config.
     let replaced = asked.is_some_and(|names| names.contains(','));
     let fallbacks = settings
-        .draft
         .fallback
         .iter()
         .filter(|name| !replaced && **name != plan.agent);

@@ -560,7 +560,7 @@ fn hand_in(session: &SessionArgs, task: &QueuedTask) -> CliResult<Option<String>
     }
     let configured = Project::load(&session.config)
         .ok()
-        .and_then(|project| project.settings.draft.submit.remote.clone());
+        .and_then(|project| project.settings.base_plan.submit.remote.clone());
     let remote = repository.remote(configured.as_deref())?;
     let (Some(remote), Some(_)) = (remote, repository.branch(branch)?) else {
         return Ok(None);

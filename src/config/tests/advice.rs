@@ -7,7 +7,7 @@ const CHECKED: &str = "checks: [./test]\n";
 /// The advice about a config, without a task type.
 fn advised(text: &str) -> String {
     let settings = good(text);
-    render(&settings.advice_for(&settings.hooks_for(None, None), &settings.draft.stop))
+    render(&settings.advice_for(&settings.hooks_for(None, None), &settings.base_plan.stop))
 }
 
 #[test]

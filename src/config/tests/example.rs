@@ -143,7 +143,7 @@ fn the_schema_and_the_loader_refuse_the_same_mistakes() {
 fn spellings_are_what_other_tools_write() {
     assert_eq!(camel("max_hook_retries"), "maxHookRetries");
     for key in ["max_hook_retries", "maxHookRetries", "MaxHookRetries"] {
-        assert_eq!(good(&format!("{key}: 2")).draft.max_hook_retries, 2);
+        assert_eq!(good(&format!("{key}: 2")).base_plan.max_hook_retries, 2);
     }
 }
 

@@ -619,9 +619,9 @@ fn hooks_run_by_priority_and_then_as_written() {
 
 #[test]
 fn backoff_is_on_when_one_of_its_keys_is_given() {
-    assert_eq!(good("retry: { backoff: none }").draft.backoff, None);
+    assert_eq!(good("retry: { backoff: none }").base_plan.backoff, None);
     let backoff = good("retry: { base: 500ms }")
-        .draft
+        .base_plan
         .backoff
         .expect("a backoff");
     assert_eq!(
@@ -630,7 +630,7 @@ fn backoff_is_on_when_one_of_its_keys_is_given() {
     );
     assert_eq!(
         good("retry: { backoff: exponential }")
-            .draft
+            .base_plan
             .backoff
             .expect("a backoff")
             .base,

@@ -22,7 +22,7 @@ permissions:
         action,
     };
     assert_eq!(
-        good(text).draft.permissions,
+        good(text).base_plan.permissions,
         [
             rule(&[ToolKind::Edit], &["src/**"], PermissionPolicy::Allow),
             rule(
@@ -48,7 +48,7 @@ fn every_kind_of_tool_can_be_named() {
         good(&format!(
             "permissions: [{{ kind: [{names}], action: ask }}]"
         ))
-        .draft
+        .base_plan
         .permissions[0]
             .kinds,
         all
@@ -133,7 +133,7 @@ fn a_rule_below_one_that_fits_everything_is_a_warning() {
 
 #[test]
 fn a_budget_is_of_tokens_money_and_time() {
-    let budget = |text: &str| good(&format!("budget: {text}")).draft.budget;
+    let budget = |text: &str| good(&format!("budget: {text}")).base_plan.budget;
     assert_eq!(
         budget("{ tokens: 2000000, cost: 2.5, time: 2h }"),
         Budget {

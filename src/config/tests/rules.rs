@@ -68,7 +68,7 @@ stop:
         env: [("CI".to_owned(), "1".to_owned())].into(),
     };
     assert_eq!(
-        good(text).draft.stop.rules,
+        good(text).base_plan.stop.rules,
         [
             rule("tests", command("cargo test {{iteration}}", 0)),
             RuleSpec {
@@ -199,7 +199,7 @@ stop:
 
 #[test]
 fn open_tasks_start_another_iteration_unless_the_config_ignores_them() {
-    let policy = |text: &str| good(text).draft.stop.open_tasks;
+    let policy = |text: &str| good(text).base_plan.stop.open_tasks;
     assert_eq!(policy(""), OpenTasksPolicy::Continue);
     assert_eq!(
         policy("stop: { open_tasks: continue }"),
@@ -214,7 +214,7 @@ fn open_tasks_start_another_iteration_unless_the_config_ignores_them() {
 #[test]
 fn the_guards_have_defaults_and_can_be_switched_off() {
     let guards = |text: &str| {
-        let stop = good(text).draft.stop;
+        let stop = good(text).base_plan.stop;
         (stop.circuit_breaker, stop.thrashing, stop.no_progress)
     };
     assert_eq!(guards(""), (3, 5, 5));

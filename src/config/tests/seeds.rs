@@ -72,7 +72,7 @@ fn the_tracer_bullet_loads() {
 fn stop_hooks_in_groups_load_flattened() {
     let settings = seed("stop_retries.json");
     assert_eq!(warnings(&settings), [""; 0]);
-    assert_eq!(settings.draft.max_hook_retries, 5);
+    assert_eq!(settings.base_plan.max_hook_retries, 5);
     let [hook] = &settings.hooks.hooks[&HookPoint::Stop][..] else {
         panic!("one hook")
     };
@@ -126,7 +126,7 @@ fn a_file_of_automation_hooks_switches_and_reorders_the_users_own() {
     std::fs::write(dir.path().join("hooks.json"), file).expect("a file");
     let settings = load(&dir.path().join("creel.yaml"), None).expect("a config");
     let hooks: Vec<_> = settings
-        .draft
+        .base_plan
         .automation
         .iter()
         .map(|hook| {
@@ -149,7 +149,7 @@ fn a_file_of_automation_hooks_switches_and_reorders_the_users_own() {
         ]
     );
     assert_eq!(
-        settings.draft.automation[4].spec.action,
+        settings.base_plan.automation[4].spec.action,
         HookAction::Command("./deploy".into())
     );
 }
@@ -158,10 +158,10 @@ fn a_file_of_automation_hooks_switches_and_reorders_the_users_own() {
 fn automation_loads_from_its_own_file_and_from_the_config() {
     let from_file = seed("automation_file.yaml");
     let inline = seed("automation_inline.yaml");
-    assert_eq!(from_file.draft.automation, inline.draft.automation);
+    assert_eq!(from_file.base_plan.automation, inline.base_plan.automation);
     assert_eq!(
-        from_file.draft.automation,
-        Settings::default().draft.automation
+        from_file.base_plan.automation,
+        Settings::default().base_plan.automation
     );
     assert_eq!(warnings(&from_file), [""; 0]);
     let documents: Vec<_> = from_file
@@ -175,12 +175,12 @@ fn automation_loads_from_its_own_file_and_from_the_config() {
 #[test]
 fn stop_decisions_load() {
     assert_eq!(
-        seed("stop_default.yaml").draft.stop.hooks,
+        seed("stop_default.yaml").base_plan.stop.hooks,
         [StopHook::preset(StopPreset::Default)]
     );
     let settings = seed("stop_hooks.yaml");
     assert_eq!(
-        settings.draft.stop.hooks,
+        settings.base_plan.stop.hooks,
         [
             StopPreset::Validation,
             StopPreset::Promise,
@@ -189,7 +189,7 @@ fn stop_decisions_load() {
         .map(StopHook::preset)
     );
     let rules: Vec<_> = settings
-        .draft
+        .base_plan
         .stop
         .rules
         .iter()

@@ -14,7 +14,7 @@ fn hooks(text: &str) -> Vec<StopHook> {
     good(&format!(
         "stop:\n  rules: [{{ name: tests, type: command, command: x }}]\n  hooks:\n{text}"
     ))
-    .draft
+    .base_plan
     .stop
     .hooks
 }

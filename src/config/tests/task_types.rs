@@ -244,12 +244,12 @@ fn every_hook_tells_where_it_is_written() {
 
 #[test]
 fn submit_is_one_word_or_all_there_is_to_say() {
-    assert!(!good("").draft.submit.on_complete);
-    assert!(good("submit: true").draft.submit.on_complete);
+    assert!(!good("").base_plan.submit.on_complete);
+    assert!(good("submit: true").base_plan.submit.on_complete);
     let submit = good(
         "submit: { base_branch: trunk, test_command: make, remote: up }\nremediation_attempts: 3",
     )
-    .draft
+    .base_plan
     .submit;
     assert_eq!(
         (
