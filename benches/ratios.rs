@@ -40,9 +40,9 @@ use creel::{
         ids::TurnId,
         input::Input,
         policy::{
-            AgentSpec, Budget, CompletionInstructions, ContextPolicy, GatePolicies, HookAction,
-            HookSpec, LimitsPlan, OpenTasksPolicy, PipeOutput, RetryLimitPolicy, RetryOptions,
-            SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset,
+            AgentAccess, AgentSpec, Budget, CompletionInstructions, ContextPolicy, GatePolicies,
+            HookAction, HookSpec, LimitsPlan, OpenTasksPolicy, PipeOutput, RetryLimitPolicy,
+            RetryOptions, SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset,
         },
         time::{TimeSpan, UnixTime},
     },
@@ -430,7 +430,6 @@ fn plan(
     hooks: BTreeMap<HookPoint, Vec<HookSpec>>,
 ) -> SessionPlan {
     SessionPlan {
-        agent_may: Vec::new(),
         instructions: CompletionInstructions::None,
         limits: LimitsPlan::default(),
         max_iterations,
@@ -459,9 +458,7 @@ fn plan(
             no_progress: 0,
         },
         agent: "bench".into(),
-        permissions: Vec::new(),
-        protect: Vec::new(),
-        config_files: Vec::new(),
+        access: AgentAccess::default(),
         budget: Budget::default(),
         agent_spec: AgentSpec::command(agent),
         task_type: None,

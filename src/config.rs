@@ -50,8 +50,8 @@ pub use nats::NatsConfig;
 pub use resolve::{HookOrigin, PlanRequest, ResolvedHook};
 pub use schema::json_schema;
 pub use settings::{
-    AgentOverrides, ConfigDocument, HintMode, MotionMode, PlanError, Settings,
-    SignChoice, TaskAgents, TaskType, ThemeName, UiSettings,
+    AgentOverrides, ConfigDocument, HintMode, MotionMode, PlanError, Settings, SignChoice,
+    TaskAgents, TaskType, ThemeName, UiSettings,
 };
 
 /// The maximum number of messages to show.

@@ -583,11 +583,17 @@ fn agent_place(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) -
 fn path_guard(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) -> PathGuard {
     let config: Vec<PathBuf> = state
         .plan()
+        .access
         .config_files
         .iter()
         .map(PathBuf::from)
         .collect();
-    let guard = PathGuard::new(&scene.cwd, &folder.path, &config, &state.plan().protect);
+    let guard = PathGuard::new(
+        &scene.cwd,
+        &folder.path,
+        &config,
+        &state.plan().access.protect,
+    );
     guard.of_session(sweep::session_mark(&state.began.id))
 }
 

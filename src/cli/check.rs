@@ -158,9 +158,9 @@ impl CheckReport {
             }
         }
         let SessionPlan {
-            protect, worktree, ..
+            access, worktree, ..
         } = &settings.base_plan;
-        (follows["protect"], follows["worktree"]) = (json!(protect), json!(worktree));
+        (follows["protect"], follows["worktree"]) = (json!(access.protect), json!(worktree));
         follows["fallback"] = json!(settings.fallback);
         follows["hooks"] = json!(settings.project_hooks());
         if let Ok(plan) = plan {
@@ -346,24 +346,25 @@ fn limits(settings: &Settings, plan: Option<&SessionPlan>) -> String {
 /// The permissions and the budget, if the config has any.
 fn allowance(settings: &Settings) -> String {
     let mut text = String::new();
-    for rule in &settings.base_plan.permissions {
+    for rule in &settings.base_plan.access.permissions {
         text += &format!("may        {}\n", permission(rule));
     }
-    if !settings.base_plan.permissions.is_empty() {
+    if !settings.base_plan.access.permissions.is_empty() {
         text += &format!(
             "may        {}: everything else\n",
             says(settings.base_plan.gates.permissions)
         );
     }
-    if !settings.base_plan.protect.is_empty() {
+    if !settings.base_plan.access.protect.is_empty() {
         text += &format!(
             "protect    no turn may change {}\n",
-            settings.base_plan.protect.join(", ")
+            settings.base_plan.access.protect.join(", ")
         );
     }
-    if !settings.base_plan.agent_may.is_empty() {
+    if !settings.base_plan.access.agent_may.is_empty() {
         let commands: Vec<&str> = settings
             .base_plan
+            .access
             .agent_may
             .iter()
             .map(|command| command.name())

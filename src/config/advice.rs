@@ -179,7 +179,7 @@ impl Settings {
             .flatten()
             .any(|hook| counts(&hook.spec))
             || stop.rules.iter().any(|rule| rule.enabled)
-            || !self.base_plan.protect.is_empty();
+            || !self.base_plan.access.protect.is_empty();
         let missing = (!has_check).then(|| {
             let name = self
                 .path

@@ -26,8 +26,7 @@ use super::{
     report::DiagnosticReport,
     rules,
     settings::{
-        AgentOverrides, ConfigDocument, DESCRIBE, Settings, TaskType, UiSettings,
-        agent_names,
+        AgentOverrides, ConfigDocument, DESCRIBE, Settings, TaskType, UiSettings, agent_names,
     },
     stop, validate, workflows, worktree,
 };
@@ -36,8 +35,8 @@ use crate::{
     engine::{
         hooks::{point::HookPoint, template},
         policy::{
-            AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies, LimitsPlan,
-            SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset, SubmitPlan,
+            AgentAccess, AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies,
+            LimitsPlan, SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset, SubmitPlan,
         },
     },
 };
@@ -421,9 +420,12 @@ impl ConfigLoader {
             automation: self.automation(root),
             workflows: workflows::lower(&mut self.report, root.given("workflows")),
             stop: self.stop(root),
-            permissions: permissions::permissions(&mut self.report, root.given("permissions")),
-            agent_may: permissions::agent_may(root),
-            protect: permissions::protect(&mut self.report, root.given("protect")),
+            access: AgentAccess {
+                permissions: permissions::permissions(&mut self.report, root.given("permissions")),
+                agent_may: permissions::agent_may(root),
+                protect: permissions::protect(&mut self.report, root.given("protect")),
+                config_files: Vec::new(),
+            },
             budget: permissions::budget(root),
             submit: submit(&mut self.report, root),
             worktree: worktree::worktree(&mut self.report, root),
@@ -434,7 +436,6 @@ impl ConfigLoader {
             gatekeepers: BTreeMap::new(),
             task_type: None,
             task_types: BTreeMap::new(),
-            config_files: Vec::new(),
             proposal: None,
         }
     }

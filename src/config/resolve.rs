@@ -19,8 +19,7 @@ use super::{
 use crate::engine::{
     hooks::point::HookPoint,
     policy::{
-        AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, SessionPlan,
-        TypeNotAllowed,
+        AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, SessionPlan, TypeNotAllowed,
     },
 };
 
@@ -144,11 +143,11 @@ impl Settings {
         let mut plan = SessionPlan {
             gatekeepers: self.gatekeepers(&chosen, of_type, path),
             hooks: given(chosen),
-            config_files: self.config_files(),
             task_type: wanted.task_type.map(str::to_owned),
             task_types: self.restricted(),
             ..self.base_plan.clone()
         };
+        plan.access.config_files = self.config_files();
         plan.limits.fallback = self.fallbacks(&agent, path);
         (plan.agent, plan.agent_spec) = (agent, agent_spec);
         if let Some(of_type) = of_type {

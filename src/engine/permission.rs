@@ -293,7 +293,7 @@ impl<'a> PermissionRules<'a> {
 
     /// Whether creel serves the request, if that is decided without the user.
     pub(crate) fn served(self, ask: &AgentPermissionRequest) -> Option<bool> {
-        let ruled = first_that_fits(&self.plan.permissions, &self.began.cwd, &ask.tool);
+        let ruled = first_that_fits(&self.plan.access.permissions, &self.began.cwd, &ask.tool);
         // A gate for each file that an agent reads would be unusable; a rule can still ask for one.
         let reads = ask.tool.kind == Some(ToolKind::Read) && ruled.is_none();
         let granted = || {
@@ -343,7 +343,7 @@ impl<'a> PermissionRules<'a> {
 
     /// The answer that is known before the user is asked.
     pub(crate) fn standing_permission(self, ask: &AgentPermissionRequest) -> Option<GateChoice> {
-        let ruled = first_that_fits(&self.plan.permissions, &self.began.cwd, &ask.tool);
+        let ruled = first_that_fits(&self.plan.access.permissions, &self.began.cwd, &ask.tool);
         let said = match ruled.unwrap_or(self.plan.gates.permissions) {
             PermissionPolicy::Allow => Some(true),
             PermissionPolicy::Deny => Some(false),

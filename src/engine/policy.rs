@@ -59,18 +59,8 @@ pub struct SessionPlan {
     #[serde(default)]
     pub workflows: BTreeMap<String, Workflow>,
     pub stop: StopPlan,
-    /// Rules for the agent's permission requests. The first match decides.
-    #[serde(default)]
-    pub permissions: Vec<PermissionRule>,
-    /// The user's commands that agents and hooks can give as well.
-    #[serde(default)]
-    pub agent_may: Vec<UserCommand>,
-    /// Patterns of paths that no turn is allowed to change.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub protect: Vec<String>,
-    /// The files that the config was read from.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub config_files: Vec<String>,
+    #[serde(flatten)]
+    pub access: AgentAccess,
     #[serde(default)]
     pub budget: Budget,
     #[serde(default)]
@@ -95,6 +85,23 @@ pub struct SessionPlan {
     /// Set if the agent only proposes tasks for the queue, and the user approves them at a gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal: Option<ProposalPlan>,
+}
+
+/// What the agent may do, and the files that it may not change.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AgentAccess {
+    /// Rules for the agent's permission requests. The first match decides.
+    #[serde(default)]
+    pub permissions: Vec<PermissionRule>,
+    /// The user's commands that agents and hooks can give as well.
+    #[serde(default)]
+    pub agent_may: Vec<UserCommand>,
+    /// Patterns of paths that no turn is allowed to change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protect: Vec<String>,
+    /// The files that the config was read from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config_files: Vec<String>,
 }
 
 /// How proposed tasks are checked.

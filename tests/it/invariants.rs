@@ -199,7 +199,7 @@ fn a_script() -> impl Strategy<Value = Script> {
                 plan.gates.permissions = policies.6;
                 plan.budget.tokens = policies.7;
                 plan.proposal = policies.8;
-                plan.permissions = vec![PermissionRule {
+                plan.access.permissions = vec![PermissionRule {
                     kinds: vec![ToolKind::Edit],
                     paths: vec!["secret".into()],
                     action: PermissionPolicy::Deny,

@@ -250,7 +250,7 @@ fn services_of_creel_are_decided_like_any_request() {
         action,
     };
     let mut ruled = works(|plan| {
-        plan.permissions = vec![
+        plan.access.permissions = vec![
             rule(".env", PermissionPolicy::Deny),
             rule("src/**", PermissionPolicy::Allow),
         ];

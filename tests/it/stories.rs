@@ -1688,7 +1688,7 @@ fn rules_answer_before_the_user_and_the_first_match_decides() {
         ])
         .plan(|plan| {
             plan.gates.permissions = PermissionPolicy::Deny;
-            plan.permissions = vec![
+            plan.access.permissions = vec![
                 rule(&[ToolKind::Edit], &["**/secret*"], PermissionPolicy::Deny),
                 rule(&[ToolKind::Edit], &["src/**"], PermissionPolicy::Allow),
             ];

@@ -364,7 +364,7 @@ fn a_change_in_a_turn_that_failed_is_not_forgotten() {
         .agent([Answer::Says(DONE)])
         .attended(&[(GateKind::RetryLimit, GateChoice::Disable)])
         .plan(|plan| {
-            plan.protect = vec!["tests/**".into()];
+            plan.access.protect = vec!["tests/**".into()];
             plan.max_hook_retries = 0;
         });
     let forbidden = ForbiddenChanges {
@@ -817,7 +817,7 @@ fn paths_that_cannot_be_compared_are_asked_about_and_the_end_is_not_verified() {
     let script = Script::new()
         .agent([Answer::Says(DONE)])
         .attended(&[(GateKind::Tampered, GateChoice::Ignore)])
-        .plan(|plan| plan.protect = vec!["tests/**".into()]);
+        .plan(|plan| plan.access.protect = vec!["tests/**".into()]);
     let mut world = World::begin(script);
     world.input(unchecked());
     assert_ne!(

@@ -240,6 +240,7 @@ fn allowed(plan: &SessionPlan) -> Vec<String> {
     let everything = (plan.gates.permissions == PermissionPolicy::Allow)
         .then(|| "(permissions) allows every request of the agent".to_owned());
     let rules = plan
+        .access
         .permissions
         .iter()
         .filter(|rule| rule.action == PermissionPolicy::Allow)
@@ -258,6 +259,7 @@ fn allowed(plan: &SessionPlan) -> Vec<String> {
             format!("(permissions) allows this without asking you: {what}{place}")
         });
     let commands: Vec<&str> = plan
+        .access
         .agent_may
         .iter()
         .map(|command| command.name())

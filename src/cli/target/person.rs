@@ -20,7 +20,8 @@ pub(crate) fn require(command: UserCommand) -> CliResult<()> {
     };
     let journals = journals_of(files);
     let allows = |journal: &PathBuf| {
-        journal::fold(journal).is_ok_and(|state| command.is_allowed_by(&state.plan().agent_may))
+        journal::fold(journal)
+            .is_ok_and(|state| command.is_allowed_by(&state.plan().access.agent_may))
     };
     if !journals.is_empty() && journals.iter().all(allows) {
         return Ok(());

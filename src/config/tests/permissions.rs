@@ -22,7 +22,7 @@ permissions:
         action,
     };
     assert_eq!(
-        good(text).base_plan.permissions,
+        good(text).base_plan.access.permissions,
         [
             rule(&[ToolKind::Edit], &["src/**"], PermissionPolicy::Allow),
             rule(
@@ -49,6 +49,7 @@ fn every_kind_of_tool_can_be_named() {
             "permissions: [{{ kind: [{names}], action: ask }}]"
         ))
         .base_plan
+        .access
         .permissions[0]
             .kinds,
         all

@@ -63,7 +63,7 @@ impl CommandRules<'_> {
         let first_message = wanted == UserCommand::Message
             && actor.by != ActorKind::OtherSession
             && !self.steering.queued_in.has(actor.by, self.turns.last);
-        if first_message || wanted.is_allowed_by(&self.plan.agent_may) {
+        if first_message || wanted.is_allowed_by(&self.plan.access.agent_may) {
             return None;
         }
         Some(Refusal::NotAllowed {
@@ -289,7 +289,7 @@ impl CommandRules<'_> {
             .chain(asked);
         let protect = hook == PROTECT
             && at.is_none_or(|at| at == HookPoint::Stop)
-            && !self.plan.protect.is_empty();
+            && !self.plan.access.protect.is_empty();
         let found = found.chain(protect.then_some(HookPoint::Stop));
         let step = found.fold(EngineOutput::default(), |step, point| {
             step.and(event(point, hook.to_owned()))

@@ -80,7 +80,7 @@ impl AfterTurnRules<'_> {
     /// Whether a turn after the loop has something to judge: by a check, or a question in it.
     fn is_judged(self) -> bool {
         let has_checks =
-            !self.plan.hooks_at(HookPoint::Stop).is_empty() || !self.plan.protect.is_empty();
+            !self.plan.hooks_at(HookPoint::Stop).is_empty() || !self.plan.access.protect.is_empty();
         let asks = Promise::made_in(&self.turns.said, &self.turns.prompt)
             .iter()
             .any(|promise| *promise != Promise::Complete);

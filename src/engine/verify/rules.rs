@@ -69,8 +69,8 @@ impl VerifyRules<'_> {
     /// The checks that count, in the order in which they run. Advisory checks and those that the
     /// config disables do not count.
     pub fn counted(self) -> Vec<CheckRef> {
-        let protect =
-            (!self.plan.protect.is_empty()).then(|| CheckRef::new(CheckKind::Protect, PROTECT));
+        let protect = (!self.plan.access.protect.is_empty())
+            .then(|| CheckRef::new(CheckKind::Protect, PROTECT));
         let hooks = due_or_disabled(self.plan, self.hooks, HookPoint::Stop);
         let hooks = hooks.into_iter().filter(|spec| !spec.is_advisory());
         let hooks = hooks.map(|spec| CheckRef::new(CheckKind::Hook, &spec.name));

@@ -29,10 +29,11 @@ use creel::{
         input::{Input, ResumeAnswer, SessionCommand},
         output::EngineOutput,
         policy::{
-            AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy, GatePolicies,
-            Gatekeeper, HookAction, HookSpec, LimitsPlan, MERGE, OpenTasksPolicy, PipeOutput,
-            RetryLimitPolicy, RetryOptions, RuleCheck, RuleSpec, SessionPlan, SettledPolicy,
-            StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset, SubmitPlan,
+            AgentAccess, AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy,
+            GatePolicies, Gatekeeper, HookAction, HookSpec, LimitsPlan, MERGE, OpenTasksPolicy,
+            PipeOutput, RetryLimitPolicy, RetryOptions, RuleCheck, RuleSpec, SessionPlan,
+            SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset,
+            SubmitPlan,
         },
         stop::rule::RuleCheckResult,
         submit::kind::PipelineKind,
@@ -205,7 +206,6 @@ pub struct Script {
 
 pub fn plan() -> SessionPlan {
     SessionPlan {
-        agent_may: Vec::new(),
         instructions: CompletionInstructions::None,
         limits: LimitsPlan::default(),
         max_iterations: 20,
@@ -229,9 +229,7 @@ pub fn plan() -> SessionPlan {
             thrashing: 0,
             no_progress: 0,
         },
-        permissions: Vec::new(),
-        protect: Vec::new(),
-        config_files: Vec::new(),
+        access: AgentAccess::default(),
         budget: Budget::default(),
         agent: "demo".into(),
         agent_spec: AgentSpec::Scripted {
