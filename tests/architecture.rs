@@ -290,6 +290,41 @@ fn is_pure(path: &[&str], dependencies: &BTreeSet<String>) -> bool {
     }
 }
 
+/// `apply` stores what an event says. What decides it or words it is not used there.
+#[test]
+fn apply_decides_nothing() {
+    let decides = |words: &[&str]| {
+        words.iter().any(|word| {
+            word.ends_with("Rules")
+                || ["text", "grants", "due", "feedback", "template"].contains(word)
+        })
+    };
+    let calls = [
+        "_rules()",
+        ".retries()",
+        ".pipeline()",
+        ".verification()",
+        ".after_turn()",
+    ];
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let (file, module) = place(&path);
+        if module != "engine" || !file.ends_with("/apply.rs") {
+            continue;
+        }
+        let text = source(&path);
+        let named = paths(&tokens(&text))
+            .into_iter()
+            .filter(|path| decides(&path.words));
+        wrong.extend(
+            named.map(|path| format!("{file}:{} uses {}", path.line, path.words.join("::"))),
+        );
+        let called = calls.iter().filter(|call| text.contains(**call));
+        wrong.extend(called.map(|call| format!("{file} calls {call}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn the_engine_is_pure() {
     let dependencies = dependencies();

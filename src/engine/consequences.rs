@@ -6,8 +6,11 @@
 //! a run ([`super::hooks::verdict`]) are recorded in the same way.
 
 use crate::engine::{
-    event::{Event, GateEvent, SessionEvent},
-    gate::grants::granted,
+    event::{Event, GateEvent, PipelineEvent, RetryEvent, SessionEvent, StopEvent, TurnEvent},
+    gate::{
+        grants::granted,
+        proposal_rules::{EDITED, reason as proposal_reason},
+    },
     output::EngineOutput,
     session::{SessionState, recovery::resume_decision},
     tasks::due::due_hooks,
@@ -40,6 +43,7 @@ fn has_consequences(event: &Event) -> bool {
         Event::Task(_)
             | Event::Gate(GateEvent::Answered { .. })
             | Event::Session(SessionEvent::Resumed { .. })
+            | Event::Stop(StopEvent::Decided(_))
     )
 }
 
@@ -57,5 +61,51 @@ fn decide_one(session: &SessionState, event: &mut Event) {
     }) = event
     {
         *decision = Some(resume_decision(session, *max_iterations, *checkpoint));
+    } else if let Event::Stop(StopEvent::Decided(decided)) = event {
+        decided.streaks = session.stop_rules().streaks(decided.of.as_deref());
     }
+}
+
+/// An event of an earlier version, with the decisions that it lacks, by today's rules. None if it
+/// lacks none.
+pub(crate) fn completed(session: &SessionState, event: &Event) -> Option<Event> {
+    let lacks_one = matches!(
+        event,
+        Event::Gate(
+            GateEvent::Answered { grants: None, .. }
+                | GateEvent::ProposalEdited { reason: None, .. }
+        ) | Event::Session(SessionEvent::Resumed { decision: None, .. })
+            | Event::Turn(
+                TurnEvent::Ended { next: None, .. } | TurnEvent::Failed { next: None, .. }
+            )
+            | Event::Retry(RetryEvent::Counted { feedback: None, .. })
+            | Event::Pipeline(PipelineEvent::RemediationCounted { text: None, .. })
+    ) || matches!(event, Event::Task(event) if event.news().origin.due.is_none())
+        || matches!(event, Event::Stop(StopEvent::Decided(decided)) if decided.streaks.is_none());
+    if !lacks_one {
+        return None;
+    }
+    let mut event = event.clone();
+    if let Event::Turn(TurnEvent::Ended {
+        stop_reason, next, ..
+    }) = &mut event
+    {
+        *next = session.after_turn().ended(*stop_reason);
+    } else if let Event::Turn(TurnEvent::Failed {
+        usage_limit, next, ..
+    }) = &mut event
+    {
+        *next = session.after_turn().failed(*usage_limit);
+    } else if let Event::Retry(RetryEvent::Counted { feedback, .. }) = &mut event {
+        let dispatch = session.phase.dispatch();
+        let due = dispatch.and_then(|dispatch| session.retries().feedback(dispatch));
+        *feedback = due.map(|due| Box::new(due.into()));
+    } else if let Event::Gate(GateEvent::ProposalEdited { tasks, reason, .. }) = &mut event {
+        *reason = Some(proposal_reason(EDITED, tasks));
+    } else if let Event::Pipeline(PipelineEvent::RemediationCounted { text, .. }) = &mut event {
+        *text = session.pipeline().remediation();
+    } else {
+        decide_one(session, &mut event);
+    }
+    Some(event)
 }

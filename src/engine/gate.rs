@@ -13,14 +13,11 @@
 
 pub mod answer;
 pub(crate) mod apply;
-pub(crate) mod apply_notices;
-pub(crate) mod apply_proposal;
 pub mod event;
 pub(crate) mod grants;
 pub mod kind;
 pub mod notices;
-pub mod proposal;
-pub(crate) mod proposal_rules;
+pub mod proposal_rules;
 pub mod response;
 pub mod subject;
 

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     gate::event::GateGrants,
-    hooks::dispatch::HookFeedback,
     policy::BackoffPolicy,
+    retry::event::RecordedFeedback,
     time::{TimeSpan, UnixTime},
 };
 
@@ -130,18 +130,21 @@ fn share(seed: u64) -> f64 {
 }
 
 impl RetryState {
-    /// Counts a retry for each hook that blocked, and remembers the output that `{{changed}}` is
-    /// compared with.
-    pub(crate) fn count_retries(&mut self, feedback: &HookFeedback) {
+    /// Counts a retry for each hook that blocked, and remembers what the next feedback is compared
+    /// with.
+    pub(crate) fn feedback_due(&mut self, nth: u32, feedback: &RecordedFeedback) {
         for hook in &feedback.blocked {
             let known = self.by_hook.entry(hook.clone()).or_default();
             known.used = known.used.saturating_add(1);
-            known.output = feedback
-                .own
-                .iter()
-                .find(|own| own.hook == *hook)
-                .map(|own| own.output.clone());
+            known.output = feedback.outputs.get(hook).cloned();
         }
+        let usual = feedback.usual.as_ref().unwrap_or(&feedback.text);
+        self.last_usual = Some(usual.clone());
+        self.last_feedback = Some(feedback.text.clone());
+        self.wait = RetryWait::Due {
+            nth,
+            at_least: TimeSpan::default(),
+        };
     }
 }
 

@@ -31,7 +31,7 @@ use crate::engine::{
     budget::BudgetUsage,
     effect::Effect,
     event::{SessionOutcome, SessionStarted, UserPresence},
-    gate::{SessionGates, notices::GateHooks, proposal::ProposalState, subject::GateSubject},
+    gate::{SessionGates, notices::GateHooks, proposal_rules::ProposalState, subject::GateSubject},
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
@@ -246,7 +246,7 @@ impl SessionState {
     /// Whether a pause keeps the next step from starting. What runs goes on, and a session that
     /// leaves for another reason than its own completion still ends.
     fn is_held(&self) -> bool {
-        let leaves = self.ending.is_some() && !self.end_rules().ends_well();
+        let leaves = self.ending.is_some() && !self.ending.as_ref().is_some_and(LoopEnd::ends_well);
         let holds = match &self.phase {
             Phase::Hooks(dispatch) => {
                 dispatch.running.is_none() && dispatch.point != HookPoint::SessionEnd

@@ -9,7 +9,7 @@ use super::{
     inventory::{GOING, OwnedWorktree, UnsavedWork},
     kill_repair::{discard_half_made, is_half_made},
     occupancy,
-    repository::{ProjectRepository, WorktreeError, entry_of, git_there, told_there},
+    repository::{ProjectRepository, WorktreeError, entry_of, told_there},
 };
 use crate::engine::event::SessionWorktree;
 
@@ -96,9 +96,9 @@ impl ProjectRepository {
         self.remove(&owned, BranchRemoval::Keep)
     }
 
-    /// Forgets what is not committed in a worktree whose session never began, if `kept` has it,
+    /// Forgets what is not committed in a worktree whose session never began, if a branch has it,
     /// too: git was killed while it merged the work of earlier runs.
-    pub fn forget_merged(&self, worktree: &OwnedWorktree, kept: &str) -> Result<(), WorktreeError> {
+    pub fn forget_merged(&self, worktree: &OwnedWorktree) -> Result<(), WorktreeError> {
         let _alone = self.lock()?;
         let path = &worktree.path;
         if worktree.is_missing || occupancy::is_occupied(path) {
@@ -106,29 +106,29 @@ impl ProjectRepository {
         }
         self.repair(path, worktree.branch.as_deref().unwrap_or_default())?;
         told_there(path, &["add", "--all"])?;
-        let list = [
-            "diff",
-            "--cached",
-            "--name-only",
-            "--diff-filter=d",
-            "-z",
-            "HEAD",
-        ];
-        let changed = told_there(path, &list)?;
-        let kept = format!("refs/heads/{kept}");
-        let mut compare = vec![
-            "--literal-pathspecs",
-            "diff",
-            "--cached",
-            "--quiet",
-            &kept,
-            "--",
-        ];
-        compare.extend(changed.split_terminator('\0'));
-        if changed.is_empty() || git_there(path, &compare)?.is_ok {
-            told_there(path, &["reset", "--quiet", "--hard"])?;
+        let changed = told_there(
+            path,
+            &[
+                "diff",
+                "--cached",
+                "--raw",
+                "--no-abbrev",
+                "--no-renames",
+                "--diff-filter=d",
+                "HEAD",
+            ],
+        )?;
+        // Each line has the modes and contents before and now: `:100644 100644 OLD NEW M	name`.
+        for content in changed.lines().filter_map(|line| line.split(' ').nth(3)) {
+            let find = format!("--find-object={content}");
+            if self
+                .tell(&["log", "-1", "--format=%H", "--branches", &find])?
+                .is_empty()
+            {
+                return Ok(());
+            }
         }
-        Ok(())
+        told_there(path, &["reset", "--quiet", "--hard"]).map(drop)
     }
 
     /// The branches that creel made for these sessions, by their logs. It may have been killed

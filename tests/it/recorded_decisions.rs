@@ -72,10 +72,14 @@ fn without_decisions(events: &[Event]) -> Vec<Event> {
     let forget = |event: &Event| {
         let mut record = serde_json::to_value(event).expect("an event is JSON");
         let fields = record.as_object_mut().expect("an event is an object");
-        for field in ["next", "judged", "grants", "decision", "due"] {
+        let kind = fields["kind"].as_str().expect("a kind").to_owned();
+        let common = [
+            "next", "judged", "grants", "decision", "due", "feedback", "streaks",
+        ];
+        let text = (kind == "remediation_counted").then_some("text");
+        for field in common.into_iter().chain(text) {
             fields.remove(field);
         }
-        let kind = fields["kind"].as_str().expect("a kind").to_owned();
         Event::read(&kind, &record.to_string()).expect("the field is optional")
     };
     events.iter().map(forget).collect()
@@ -96,6 +100,75 @@ fn assert_rules_matter(world: &World) {
         "no rule that changed decides anything here:\n{}",
         world.story()
     );
+}
+
+/// What a later version would not have written.
+const OTHER: &str = "as another version worded it";
+
+/// Changes what these records decided, and looks whether the state after each is what it says.
+fn assert_counts_as_recorded(world: &World, kind: &str, pointer: &str, other: &serde_json::Value) {
+    let read = |event: &Event| {
+        let mut record = serde_json::to_value(event).expect("an event is JSON");
+        let field = record
+            .pointer_mut(pointer)
+            .unwrap_or_else(|| panic!("{event:?} has no {pointer}"));
+        *field = other.clone();
+        Event::read(kind, &record.to_string()).expect("a record")
+    };
+    let is_meant =
+        |event: &&Event| serde_json::to_value(event).is_ok_and(|record| record["kind"] == kind);
+    assert!(
+        world.events.iter().any(|event| is_meant(&event)),
+        "{}",
+        world.story()
+    );
+    for (at, event) in world
+        .events
+        .iter()
+        .enumerate()
+        .filter(|(_, event)| is_meant(event))
+    {
+        let events = [&world.events[..at], &[read(event)]].concat();
+        let state = serde_json::to_string(&folded(&events, |_| {})).expect("a state is JSON");
+        assert!(
+            state.contains(&other.to_string()),
+            "{kind} {pointer}: {state}"
+        );
+    }
+}
+
+#[test]
+fn a_changed_wording_or_comparison_changes_nothing_that_is_recorded() {
+    let blocked = Script::new().hook(
+        HookPoint::Stop,
+        "tests",
+        [
+            blocks("1 failed in 3 s"),
+            blocks("1 failed in 4 s"),
+            passes(),
+        ],
+    );
+    let blocked = World::begin(blocked).run();
+    assert_counts_as_recorded(&blocked, "retry_counted", "/feedback/text", &OTHER.into());
+    let same = Script::new().agent([Answer::Says("On it."), Answer::Says("On it."), DONE]);
+    let same = World::begin(same).run();
+    assert_counts_as_recorded(&same, "stop_decided", "/streaks/repeated", &4711.into());
+    let submits = Script::new().submits().piped(
+        HookPoint::BeforeSubmit,
+        "lint",
+        [exits(1, "unused", ""), passes()],
+    );
+    let submits = World::begin(submits).run();
+    assert_counts_as_recorded(&submits, "remediation_counted", "/text", &OTHER.into());
+    for world in [blocked, same, submits] {
+        assert_reads_the_same(&world);
+        let (now, before) = (&world.events, without_decisions(&world.events));
+        assert_eq!(
+            folded(&before, |_| {}),
+            folded(now, |_| {}),
+            "as earlier versions wrote it"
+        );
+    }
 }
 
 fn add(goal: &str) -> SessionCommand {

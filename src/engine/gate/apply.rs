@@ -1,16 +1,14 @@
 //! Stores the open gate, and carries out its answer.
 
-use super::grants::granted;
 use crate::engine::{
     event::{Actor, ActorKind, FinalDeliveryMode, GateEvent, IterationOutcome, SessionOutcome},
     gate::{
         Gate,
-        apply_proposal::{proposal_answered, proposal_edited},
         event::GateGrants,
         kind::{GateChoice, GateKind},
         response::{
             BrokenHookAnswer, BudgetAnswer, DeliveryAnswer, ErrorsAnswer, EscalationAnswer,
-            GateResponse, RetryLimitAnswer,
+            GateResponse, ProposalAnswer, RetryLimitAnswer,
         },
         subject::{GateSubject, RecordedSubject},
     },
@@ -19,6 +17,7 @@ use crate::engine::{
         dispatch::{DispatchQuestion, HookDispatch},
     },
     protect::apply::{changes_answered, tampered_answered},
+    queue::task_proposal::{ProposedTask, TaskProposal},
     session::{
         SessionState,
         phase::{AskedGate, LoopEnd, Phase},
@@ -69,15 +68,13 @@ pub(crate) fn apply_gate(session: &mut SessionState, at: UnixTime, event: &GateE
                 opened: at,
             });
         }
-        GateEvent::ProposalEdited { tasks, .. } => proposal_edited(session, tasks),
+        GateEvent::ProposalEdited { tasks, reason, .. } => {
+            proposal_edited(session, tasks, reason.as_deref().unwrap_or_default());
+        }
         GateEvent::Answered {
             choice, by, grants, ..
         } => {
-            let grants = grants
-                .as_deref()
-                .cloned()
-                .or_else(|| granted(session, *choice))
-                .unwrap_or_default();
+            let grants = grants.as_deref().cloned().unwrap_or_default();
             gate_answered(session, at, *choice, by, &grants);
         }
     }
@@ -174,7 +171,9 @@ fn gate_answered(
         }
         GateResponse::Tampered(answer) => tampered_answered(session, answer),
         GateResponse::Pipeline(answer) => pipeline_answered(session, answer, by, &gate),
-        GateResponse::Proposal(answer) => proposal_answered(session, answer, gate),
+        GateResponse::Proposal(answer) => {
+            proposal_answered(session, answer, gate, grants.ending.as_deref());
+        }
     }
 }
 
@@ -270,5 +269,39 @@ fn budget_stopped(session: &mut SessionState, by: &Actor, gate: &Gate) {
         session.phase = Phase::Delivering;
     } else {
         session.phase = Phase::Exit(LoopEnd::undelivered(SessionOutcome::Limit, &gate.reason));
+    }
+}
+
+fn proposal_edited(session: &mut SessionState, tasks: &[ProposedTask], reason: &str) {
+    let proposal = TaskProposal {
+        tasks: tasks.to_vec(),
+    };
+    let gate = session.gates.open.as_mut();
+    if let Some(gate) = gate.filter(|gate| gate.subject.proposal().is_some()) {
+        reason.clone_into(&mut gate.reason);
+        gate.subject = GateSubject::Proposal(proposal.clone());
+    }
+    session.proposal.edited = Some(proposal);
+}
+
+fn proposal_answered(
+    session: &mut SessionState,
+    answer: ProposalAnswer,
+    gate: Gate,
+    ending: Option<&str>,
+) {
+    session.proposal.is_approved |= answer == ProposalAnswer::Approve;
+    match answer {
+        ProposalAnswer::Approve | ProposalAnswer::Leave => {
+            hold_what_stop_hooks_piped(session);
+            let reason = ending.unwrap_or_default();
+            session.phase = Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, reason));
+        }
+        ProposalAnswer::Send => {
+            hold_what_stop_hooks_piped(session);
+            session.phase = Phase::Due(DuePrompt::Message);
+        }
+        // A change has a record of its own, and the gate stays open.
+        ProposalAnswer::Edit => session.gates.open = Some(gate),
     }
 }

@@ -47,6 +47,9 @@ pub enum GateEvent {
         tasks: Vec<ProposedTask>,
         #[serde(flatten)]
         by: Actor,
+        /// What the gate says about them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     #[serde(rename = "gate_answered")]
     Answered {
@@ -88,6 +91,9 @@ pub struct GateGrants {
     /// More retries for hooks with a limit of their own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hooks: BTreeMap<String, u32>,
+    /// Why the loop ends with this answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<String>,
 }
 
 impl GateGrants {

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::{
-    event::{CheckRunResult, GateGrants},
-    gate::{
-        kind::GateChoice,
-        response::{
-            BudgetAnswer, EscalationAnswer, GateResponse, PipelineAnswer, RetryLimitAnswer,
+use crate::{
+    engine::{
+        event::{CheckRunResult, GateGrants},
+        gate::{
+            kind::GateChoice,
+            response::{
+                BudgetAnswer, EscalationAnswer, GateResponse, PipelineAnswer, ProposalAnswer,
+                RetryLimitAnswer,
+            },
         },
+        session::SessionState,
+        verify::{CheckRef, rules::CheckStatus},
     },
-    session::SessionState,
-    verify::{CheckRef, rules::CheckStatus},
+    text::counted,
 };
 
 /// What this answer to the open gate grants. None if it grants nothing.
@@ -69,6 +73,18 @@ pub(crate) fn granted(session: &SessionState, choice: GateChoice) -> Option<Gate
         };
         Some(GateGrants {
             accepted,
+            ..GateGrants::default()
+        })
+    } else if let GateResponse::Proposal(answer) = answer {
+        let proposal = session.gates.open.as_ref()?.subject.proposal();
+        let tasks = proposal.map_or(0, |proposal| proposal.tasks.len());
+        let ending = match answer {
+            ProposalAnswer::Approve => format!("the user approved {}", counted(tasks, "task")),
+            ProposalAnswer::Leave => "the user queued none of the proposed tasks".to_owned(),
+            ProposalAnswer::Send | ProposalAnswer::Edit => return None,
+        };
+        Some(GateGrants {
+            ending: Some(ending),
             ..GateGrants::default()
         })
     } else {

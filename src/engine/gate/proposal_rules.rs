@@ -9,12 +9,12 @@
 //!   changed tasks.
 //! - A new prompt discards change and approval, because its answer is a new proposal.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     engine::{
         event::{Actor, Event, GateEvent, SessionStarted, UserPresence},
-        gate::{
-            Gate, SessionGates, kind::GateChoice, proposal::ProposalState, subject::GateSubject,
-        },
+        gate::{Gate, SessionGates, kind::GateChoice, subject::GateSubject},
         output::EngineOutput,
         queue::task_proposal::{ProposalMistake, ProposedTask, TaskProposal},
         refusal::Refusal,
@@ -25,7 +25,25 @@ use crate::{
 
 /// How many tasks the reason names.
 const NAMED: usize = 10;
-pub(super) const EDITED: &str = "the changed proposal has";
+pub(crate) const EDITED: &str = "the changed proposal has";
+
+/// What the user has done with the tasks that an agent proposes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProposalState {
+    /// The tasks as the user has changed them.
+    pub edited: Option<TaskProposal>,
+    /// Whether the user has approved the tasks.
+    pub is_approved: bool,
+}
+
+impl ProposalState {
+    /// The proposed tasks: as the user has changed them, or else as the agent's answer has them.
+    pub fn of_answer(&self, said: &str) -> Result<TaskProposal, ProposalMistake> {
+        self.edited
+            .clone()
+            .map_or_else(|| TaskProposal::in_answer(said), Ok)
+    }
+}
 
 /// The context in which a proposal becomes a gate.
 #[derive(Debug, Clone, Copy)]
@@ -102,6 +120,7 @@ impl ProposalRules<'_> {
                 gate: gate.id,
                 tasks: tasks.clone(),
                 by: by.clone(),
+                reason: Some(reason(EDITED, &tasks)),
             })
         };
         Ok((tasks != before.tasks).then(event))
@@ -134,7 +153,7 @@ impl ProposalRules<'_> {
     }
 }
 
-pub(super) fn reason(begins: &str, tasks: &[ProposedTask]) -> String {
+pub(crate) fn reason(begins: &str, tasks: &[ProposedTask]) -> String {
     let names: Vec<&str> = tasks.iter().map(|task| task.id.as_str()).collect();
     format!(
         "{begins} {}: {}",

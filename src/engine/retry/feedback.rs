@@ -223,13 +223,13 @@ impl RetryRules<'_> {
                 .last_usual
                 .as_deref()
                 .is_some_and(|last| same_text(last, &feedback.usual));
-            let HookFeedback { hook, reason, .. } = feedback;
             return EngineOutput::record(Event::Retry(RetryEvent::Counted {
                 used: used + 1,
                 limit,
-                hook,
-                reason,
+                hook: feedback.hook.clone(),
+                reason: feedback.reason.clone(),
                 no_progress,
+                feedback: Some(Box::new(feedback.into())),
             }));
         }
         if !dispatch.was_asked(DispatchQuestion::Limit) {

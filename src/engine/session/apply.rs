@@ -6,8 +6,9 @@
 use super::SessionState;
 use crate::engine::{
     budget::ConversationUsage,
+    consequences,
     event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, StopTiming},
-    gate::{apply::apply_gate, apply_notices::note_gate_change},
+    gate::{apply::apply_gate, notices::note_gate_change},
     hooks::{
         apply::{apply_hook, hold_what_stop_hooks_piped},
         dispatch::{DispatchCause, HookDispatch},
@@ -18,7 +19,7 @@ use crate::engine::{
     session::{
         iteration::StopHookSigns,
         phase::{LoopEnd, Phase},
-        recovery::{resume_decision, resumed},
+        recovery::resumed,
     },
     steering::apply::apply_steering,
     stop::apply::apply_stop,
@@ -36,6 +37,8 @@ use crate::engine::{
 
 impl SessionState {
     pub fn apply(&mut self, at: UnixTime, event: &Event) {
+        let completed = consequences::completed(self, event);
+        let event = completed.as_ref().unwrap_or(event);
         store(self, at, event);
         note_gate_change(self, event);
     }
@@ -75,8 +78,7 @@ fn apply_session(session: &mut SessionState, at: UnixTime, event: &SessionEvent)
             decision,
             ..
         } => {
-            let decision =
-                decision.unwrap_or_else(|| resume_decision(session, *max_iterations, *checkpoint));
+            let Some(decision) = *decision else { return };
             session.steering.paused = *paused;
             session.retry.resumed(at);
             session.verify.forget_the_work();
@@ -228,7 +230,8 @@ fn loop_ended(
     if asked.is_none() && stopped_at.is_none() {
         session.stop.promised = None;
     }
-    let cut_short = session.end_rules().ends_well() && outcome == SessionOutcome::Escalated;
+    let cut_short = session.ending.as_ref().is_some_and(LoopEnd::ends_well)
+        && outcome == SessionOutcome::Escalated;
     let before = session.ending.take().filter(|_| cut_short).map(Box::new);
     session.ending = Some(LoopEnd {
         delivery,

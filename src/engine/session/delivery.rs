@@ -161,7 +161,13 @@ impl EndRules<'_> {
                 .take_up_a_loop()
                 .or_else(|| self.side_rules.take_up_trouble())
         };
-        if let Some(step) = self.ends_well().then(to_look_at).flatten() {
+        if let Some(step) = self
+            .ending
+            .as_ref()
+            .is_some_and(LoopEnd::ends_well)
+            .then(to_look_at)
+            .flatten()
+        {
             return step;
         }
         if let Some(step) = self.answer_late_message(now) {
@@ -312,22 +318,6 @@ impl EndRules<'_> {
         let ran = has_hooks(HookPoint::SessionEnd)
             || (self.pipelines.followed && has_hooks(HookPoint::AfterSubmit));
         ran && !self.verification.counted().is_empty()
-    }
-
-    /// Whether nothing needs the user's attention.
-    pub(crate) fn ends_well(self) -> bool {
-        self.ending
-            .as_ref()
-            .is_some_and(|ending| match ending.outcome {
-                SessionOutcome::Complete
-                | SessionOutcome::Limit
-                | SessionOutcome::Forced
-                | SessionOutcome::Unverified => !ending.interrupted,
-                SessionOutcome::Escalated
-                | SessionOutcome::Aborted
-                | SessionOutcome::Failed
-                | SessionOutcome::Cancelled => false,
-            })
     }
 
     pub(crate) fn reach_session_end(self, measured: Option<&WorkMeasurement>) -> EngineOutput {

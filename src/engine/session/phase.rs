@@ -83,6 +83,20 @@ pub struct AskedGate {
 }
 
 impl LoopEnd {
+    /// Whether nothing needs the user's attention.
+    pub(crate) fn ends_well(&self) -> bool {
+        match self.outcome {
+            SessionOutcome::Complete
+            | SessionOutcome::Limit
+            | SessionOutcome::Forced
+            | SessionOutcome::Unverified => !self.interrupted,
+            SessionOutcome::Escalated
+            | SessionOutcome::Aborted
+            | SessionOutcome::Failed
+            | SessionOutcome::Cancelled => false,
+        }
+    }
+
     /// Pending items can still be sent.
     pub(crate) fn offering(outcome: SessionOutcome, reason: &str) -> Self {
         Self {

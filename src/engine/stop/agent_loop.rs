@@ -17,7 +17,7 @@ use crate::engine::stop::{
     context::RuleOutcome,
     decision::{StopAction, StopResult},
     evaluation::StopEvaluation,
-    guard::{GuardState, IterationFacts},
+    guard::{GuardState, GuardStreaks, IterationFacts},
     promise::Promise,
 };
 
@@ -52,12 +52,18 @@ pub struct LoopGuards {
 
 impl LoopGuards {
     /// The state of the guards after this evaluation.
-    pub(super) fn with(&self, sight: IterationFacts<'_>) -> GuardState {
-        self.before.after(sight)
+    pub(super) fn with(&self, facts: IterationFacts<'_>) -> GuardState {
+        self.before.after(facts)
     }
 
-    pub(super) fn judge(&mut self, sight: IterationFacts<'_>) {
-        self.now = self.with(sight);
+    /// What repeats itself with this evaluation.
+    pub(crate) fn streaks(&self, facts: IterationFacts<'_>) -> GuardStreaks {
+        self.before.streaks(facts)
+    }
+
+    pub(super) fn store(&mut self, facts: IterationFacts<'_>, streaks: GuardStreaks) {
+        self.now.clone_from(&self.before);
+        self.now.store(facts, streaks);
     }
 
     pub(super) fn advance(&mut self) {

@@ -1,7 +1,10 @@
 //! Applies the events of stop decisions to the state.
 
 use super::{
-    checkpoint::TimedCheckpoint, context::RuleOutcome, guard::GuardState,
+    checkpoint::TimedCheckpoint,
+    context::RuleOutcome,
+    file_history::ChangedFiles,
+    guard::{GuardState, IterationFacts},
     registry::RegisteredStopHook,
 };
 use crate::engine::{
@@ -250,10 +253,14 @@ fn stop_decided(session: &mut SessionState, decided: &StopDecided) {
         .judging_here()
         .map(|judging| judging.results.clone())
         .unwrap_or_default();
-    session.stop.guards = session
-        .stop
-        .guards
-        .after(session.stop_rules().iteration_sight(&results));
+    if let Some(streaks) = &decided.streaks {
+        let facts = IterationFacts {
+            rules: &results,
+            files: ChangedFiles::Seen(&session.iterations.contents),
+            said: &session.turns.said,
+        };
+        session.stop.guards.store(facts, streaks.clone());
+    }
     session.stop.promised = None;
     session.stop.escalated = None;
     session.stop.blocked.clone_from(&decided.blocked);
@@ -276,7 +283,10 @@ fn loop_decided(session: &mut SessionState, id: &str, decided: &StopDecided) {
         return;
     };
     if let Some(judging) = known.judging.take() {
-        known.guards.judge(judging.facts(&judging.results));
+        if let Some(streaks) = &decided.streaks {
+            let facts = judging.facts(&judging.results);
+            known.guards.store(facts, streaks.clone());
+        }
         known.results = judging.results;
     }
     let (action, reason, task) = (decided.action, decided.reason.clone(), known.task.clone());

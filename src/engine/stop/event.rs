@@ -10,8 +10,8 @@ use crate::engine::{
     ids::RunId,
     policy::StopHook,
     stop::{
-        checkpoint::Checkpoint, decision::StopAction, loop_command::EvaluationRequest,
-        promise::Promise,
+        checkpoint::Checkpoint, decision::StopAction, guard::GuardStreaks,
+        loop_command::EvaluationRequest, promise::Promise,
     },
     time::TimeSpan,
 };
@@ -166,4 +166,7 @@ pub struct StopDecided {
     /// The open tasks that the next prompt reminds the agent of, because it said that it is done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open_tasks: Vec<String>,
+    /// What repeats itself, for the guards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streaks: Option<GuardStreaks>,
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::conversation::FileContent;
+use crate::engine::{conversation::FileContent, stored_form::is_default};
 
 /// How many iterations the history covers.
 const REMEMBERED: usize = 20;
@@ -27,42 +27,32 @@ pub enum ChangedFiles<'a> {
 pub struct FileHistory {
     /// The digests of the files that each of the latest iterations changed, newest last.
     past: VecDeque<BTreeMap<String, Option<String>>>,
-    /// The files that the last iteration rewrote, each with the number of consecutive iterations
-    /// that rewrote it.
-    rewritten: BTreeMap<String, u32>,
-    /// The same for files that returned to content of an earlier iteration.
-    returned: BTreeMap<String, u32>,
+}
+
+/// In how many consecutive iterations the agent rewrote a file, by file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FileStreaks {
+    #[serde(skip_serializing_if = "is_default")]
+    pub rewritten: BTreeMap<String, u32>,
+    /// Files that returned to content of an earlier iteration.
+    #[serde(skip_serializing_if = "is_default")]
+    pub returned: BTreeMap<String, u32>,
 }
 
 impl FileHistory {
-    /// The history after one more iteration.
-    #[must_use]
-    pub fn after(&self, changed: ChangedFiles<'_>) -> Self {
+    /// Which files one more iteration rewrites.
+    pub fn streaks(&self, changed: ChangedFiles<'_>, before: &FileStreaks) -> FileStreaks {
+        let mut after = FileStreaks::default();
         let contents = match changed {
             ChangedFiles::Seen(contents) => contents,
             ChangedFiles::Named(names) => {
-                let rewritten = names
-                    .iter()
-                    .map(|name| (name.clone(), next(&self.rewritten, name)))
-                    .collect();
-                return Self {
-                    rewritten,
-                    ..Self::default()
-                };
+                let longer = |name: &String| (name.clone(), next(&before.rewritten, name));
+                after.rewritten = names.iter().map(longer).collect();
+                return after;
             }
         };
-        let mut after = Self {
-            past: self.past.clone(),
-            ..Self::default()
-        };
-        for (name, _) in contents.iter().filter(|(_, content)| content.committed) {
-            after
-                .past
-                .iter_mut()
-                .for_each(|iteration| drop(iteration.remove(name)));
-        }
-        let in_work = || contents.iter().filter(|(_, content)| !content.committed);
-        for (name, content) in in_work() {
+        for (name, content) in in_work(contents) {
             let mut earlier = self
                 .past
                 .iter()
@@ -73,47 +63,44 @@ impl FileHistory {
             }
             let returned = earlier.any(|digest| *digest == content.digest);
             if returned || !content.appended {
-                after
-                    .rewritten
-                    .insert(name.clone(), next(&self.rewritten, name));
+                let times = next(&before.rewritten, name);
+                after.rewritten.insert(name.clone(), times);
             }
             if returned {
-                after
-                    .returned
-                    .insert(name.clone(), next(&self.returned, name));
+                let times = next(&before.returned, name);
+                after.returned.insert(name.clone(), times);
             }
-        }
-        after.past.push_back(
-            in_work()
-                .map(|(name, content)| (name.clone(), content.digest.clone()))
-                .collect(),
-        );
-        while after.past.len() > REMEMBERED {
-            after.past.pop_front();
         }
         after
     }
 
-    /// The file that was rewritten in most consecutive iterations, and in how many.
-    pub fn most_rewritten(&self) -> Option<(&str, u32)> {
-        most(&self.rewritten)
+    pub fn store(&mut self, changed: ChangedFiles<'_>) {
+        let ChangedFiles::Seen(contents) = changed else {
+            self.past.clear();
+            return;
+        };
+        for (name, _) in contents.iter().filter(|(_, content)| content.committed) {
+            self.past
+                .iter_mut()
+                .for_each(|iteration| drop(iteration.remove(name)));
+        }
+        let digests =
+            in_work(contents).map(|(name, content)| (name.clone(), content.digest.clone()));
+        self.past.push_back(digests.collect());
+        while self.past.len() > REMEMBERED {
+            self.past.pop_front();
+        }
     }
+}
 
-    /// The file that returned to earlier content in most consecutive iterations, and in how many.
-    pub fn most_returned(&self) -> Option<(&str, u32)> {
-        most(&self.returned)
-    }
+fn in_work(
+    contents: &BTreeMap<String, FileContent>,
+) -> impl Iterator<Item = (&String, &FileContent)> {
+    contents.iter().filter(|(_, content)| !content.committed)
 }
 
 fn next(streaks: &BTreeMap<String, u32>, name: &str) -> u32 {
     streaks.get(name).map_or(1, |times| times.saturating_add(1))
-}
-
-fn most(streaks: &BTreeMap<String, u32>) -> Option<(&str, u32)> {
-    streaks
-        .iter()
-        .max_by_key(|(_, times)| **times)
-        .map(|(name, times)| (name.as_str(), *times))
 }
 
 #[cfg(test)]
@@ -129,21 +116,15 @@ mod tests {
 
     /// How often `f` returned and was rewritten, in a row, after iterations with these contents.
     fn streaks(iterations: impl IntoIterator<Item = Option<FileContent>>) -> (u32, u32) {
-        let history = iterations
-            .into_iter()
-            .fold(FileHistory::default(), |history, content| {
-                history.after(ChangedFiles::Seen(
-                    &content
-                        .map(|content| ("f".to_owned(), content))
-                        .into_iter()
-                        .collect(),
-                ))
-            });
-        let times = |most: Option<(&str, u32)>| most.map_or(0, |(_, times)| times);
-        (
-            times(history.most_returned()),
-            times(history.most_rewritten()),
-        )
+        let (mut history, mut streaks) = (FileHistory::default(), FileStreaks::default());
+        for content in iterations {
+            let contents = content.map(|content| ("f".to_owned(), content));
+            let contents = contents.into_iter().collect();
+            streaks = history.streaks(ChangedFiles::Seen(&contents), &streaks);
+            history.store(ChangedFiles::Seen(&contents));
+        }
+        let times = |of: &BTreeMap<String, u32>| of.values().max().copied().unwrap_or(0);
+        (times(&streaks.returned), times(&streaks.rewritten))
     }
 
     #[test]
@@ -240,12 +221,10 @@ mod tests {
     #[test]
     fn the_history_is_bounded() {
         let name = |n: usize| format!("f{n}");
-        let history = (0..100).fold(FileHistory::default(), |history, n| {
-            history.after(ChangedFiles::Seen(&BTreeMap::from([(name(n), seen("A"))])))
-        });
-        assert_eq!(
-            (history.past.len(), history.rewritten.len()),
-            (REMEMBERED, 1)
-        );
+        let mut history = FileHistory::default();
+        for n in 0..100 {
+            history.store(ChangedFiles::Seen(&BTreeMap::from([(name(n), seen("A"))])));
+        }
+        assert_eq!(history.past.len(), REMEMBERED);
     }
 }

@@ -13,32 +13,40 @@ use crate::{
         policy::StopPlan,
         stop::{
             context::RuleOutcome,
-            file_history::{ChangedFiles, FileHistory},
+            file_history::{ChangedFiles, FileHistory, FileStreaks},
         },
+        stored_form::is_default,
     },
-    text::{comparable_text, counted, same_text, shortened},
+    text::{counted, same_text, shortened},
 };
 
-/// What the guards have seen. All counts are of consecutive iterations.
+/// What the guards have seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardState {
-    /// Iterations with failed rules.
-    failing: u32,
-    /// The rules that failed in the last iteration.
-    failures: BTreeMap<String, RepeatedFailure>,
+    streaks: GuardStreaks,
+    /// The rules that failed in the last iteration, with their messages.
+    failures: BTreeMap<String, String>,
     files: FileHistory,
     /// The last message.
     message: String,
-    /// Iterations that ended with this message.
-    repeated: u32,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct RepeatedFailure {
-    /// In the form in which messages are compared.
-    message: String,
-    /// Consecutive iterations in which it failed with this message.
-    times: u32,
+/// What repeats itself, in consecutive iterations. Recorded with the decision, because texts are
+/// compared loosely: a later version may find others to be the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GuardStreaks {
+    /// Iterations with failed rules.
+    #[serde(skip_serializing_if = "is_default")]
+    pub failing: u32,
+    /// Iterations in which a rule failed with the same message, by rule.
+    #[serde(skip_serializing_if = "is_default")]
+    pub failures: BTreeMap<String, u32>,
+    /// Iterations that ended with the same message of the agent.
+    #[serde(skip_serializing_if = "is_default")]
+    pub repeated: u32,
+    #[serde(flatten)]
+    pub files: FileStreaks,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,57 +64,64 @@ pub struct GuardAlarm {
 }
 
 impl GuardState {
-    /// The state after one more iteration.
-    #[must_use]
-    pub fn after(&self, sight: IterationFacts<'_>) -> Self {
-        let IterationFacts { rules, files, said } = sight;
-        let failing = if rules.iter().all(|rule| rule.passed) {
-            0
-        } else {
-            self.failing + 1
+    /// What repeats itself with one more iteration.
+    pub fn streaks(&self, facts: IterationFacts<'_>) -> GuardStreaks {
+        let before = &self.streaks;
+        let failed_again = |rule: &RuleOutcome| {
+            let is_same = self
+                .failures
+                .get(&rule.rule_name)
+                .is_some_and(|message| same_text(message, &rule.message));
+            let times = before.failures.get(&rule.rule_name).filter(|_| is_same);
+            let times = times.map_or(1, |times| times.saturating_add(1));
+            (rule.rule_name.clone(), times)
         };
-        let failures = rules
-            .iter()
-            .filter(|rule| !rule.passed)
-            .map(|rule| self.failed_again(rule))
-            .collect();
-        let message = said.trim().to_owned();
-        let repeated = match message.as_str() {
-            "" => 0,
-            same if same_text(same, &self.message) => self.repeated + 1,
-            _ => 1,
-        };
-        Self {
-            failing,
+        let failures: BTreeMap<String, u32> = failed(facts.rules).map(failed_again).collect();
+        GuardStreaks {
+            failing: if failures.is_empty() {
+                0
+            } else {
+                before.failing + 1
+            },
             failures,
-            files: self.files.after(files),
-            message,
-            repeated,
+            repeated: match facts.said.trim() {
+                "" => 0,
+                same if same_text(same, &self.message) => before.repeated + 1,
+                _ => 1,
+            },
+            files: self.files.streaks(facts.files, &before.files),
         }
     }
 
-    fn failed_again(&self, rule: &RuleOutcome) -> (String, RepeatedFailure) {
-        let message = comparable_text(&rule.message);
-        let before = self
-            .failures
-            .get(&rule.rule_name)
-            .filter(|before| before.message == message);
-        let times = before.map_or(1, |before| before.times.saturating_add(1));
-        (rule.rule_name.clone(), RepeatedFailure { message, times })
+    /// Stores an iteration, and what repeats itself with it.
+    pub fn store(&mut self, facts: IterationFacts<'_>, streaks: GuardStreaks) {
+        self.failures = failed(facts.rules)
+            .map(|rule| (rule.rule_name.clone(), rule.message.clone()))
+            .collect();
+        self.files.store(facts.files);
+        facts.said.trim().clone_into(&mut self.message);
+        self.streaks = streaks;
+    }
+
+    /// The state after one more iteration.
+    #[must_use]
+    pub fn after(&self, facts: IterationFacts<'_>) -> Self {
+        let mut after = self.clone();
+        after.store(facts, self.streaks(facts));
+        after
     }
 
     /// The alarm for the user, if a guard has reached its limit.
     pub fn alarm(&self, plan: &StopPlan, rules: &[RuleOutcome]) -> Option<GuardAlarm> {
         let reached = |limit: u32, seen: u32| limit > 0 && seen >= limit;
-        if reached(plan.circuit_breaker, self.failing) {
-            let failed = rules.iter().filter(|rule| !rule.passed);
-            let names = failed
+        if reached(plan.circuit_breaker, self.streaks.failing) {
+            let names = failed(rules)
                 .map(|rule| format!("`{}`", rule.rule_name))
                 .collect::<Vec<_>>()
                 .join(", ");
             let reason = format!(
                 "rules failed in {} in a row; now: {names}",
-                counted(self.failing, "iteration")
+                counted(self.streaks.failing, "iteration")
             );
             return Some(GuardAlarm {
                 guard: "circuit_breaker",
@@ -119,11 +134,11 @@ impl GuardState {
                 reason,
             });
         }
-        reached(plan.no_progress, self.repeated).then(|| {
+        reached(plan.no_progress, self.streaks.repeated).then(|| {
             let said = excerpt(&self.message);
             let reason = format!(
                 "the agent ended {} in a row with the same message: {said}",
-                counted(self.repeated, "iteration")
+                counted(self.streaks.repeated, "iteration")
             );
             GuardAlarm {
                 guard: "no_progress",
@@ -134,30 +149,36 @@ impl GuardState {
 
     /// Which file is rewritten back and forth, if `reached` accepts the number of iterations.
     fn thrashes(&self, rules: &[RuleOutcome], reached: impl Fn(u32) -> bool) -> Option<String> {
-        if let Some((file, times)) = self
-            .files
-            .most_returned()
-            .filter(|(_, times)| reached(*times))
+        let streaks = &self.streaks;
+        if let Some((file, times)) =
+            most(&streaks.files.returned).filter(|(_, times)| reached(*times))
         {
             let times = counted(times, "iteration");
             return Some(format!(
                 "`{file}` returned to content that it had before in {times} in a row"
             ));
         }
-        let (file, rewritten) = self.files.most_rewritten()?;
-        let (rule, failure) = self
-            .failures
-            .iter()
-            .max_by_key(|(_, failure)| failure.times)?;
-        let times = rewritten.min(failure.times);
+        let (file, rewritten) = most(&streaks.files.rewritten)?;
+        let (rule, failed) = most(&streaks.failures)?;
+        let times = rewritten.min(failed);
         reached(times).then(|| {
-            let said = rules.iter().find(|known| known.rule_name == *rule).map_or("", |known| &known.message);
+            let said = rules.iter().find(|known| known.rule_name == rule).map_or("", |known| &known.message);
             let (times, said) = (counted(times, "iteration"), excerpt(said));
             format!(
                 "the agent rewrote `{file}` in {times} in a row, and `{rule}` still fails with the same message: {said}"
             )
         })
     }
+}
+
+fn failed(rules: &[RuleOutcome]) -> impl Iterator<Item = &RuleOutcome> {
+    rules.iter().filter(|rule| !rule.passed)
+}
+
+/// The longest of these streaks.
+fn most(streaks: &BTreeMap<String, u32>) -> Option<(&str, u32)> {
+    let longest = streaks.iter().max_by_key(|(_, times)| **times);
+    longest.map(|(name, times)| (name.as_str(), *times))
 }
 
 /// The beginning of a text, in one line.

@@ -32,7 +32,7 @@ use crate::engine::{
         decision::{StopAction, StopResult},
         evaluation::StopEvaluation,
         file_history::ChangedFiles,
-        guard::{GuardState, IterationFacts},
+        guard::{GuardState, GuardStreaks, IterationFacts},
         loop_rules::LoopRules,
         promise::Promise,
         rule::RuleCheckResult,
@@ -374,6 +374,7 @@ impl<'a> StopRules<'a> {
             said,
             idle,
             open_tasks,
+            streaks: None,
         }))));
         events
             .into_iter()
@@ -453,6 +454,7 @@ impl<'a> StopRules<'a> {
             said: agent_words(&self.turns.said),
             idle: false,
             open_tasks: Vec::new(),
+            streaks: None,
         }))));
         Some(
             events
@@ -503,6 +505,21 @@ impl<'a> StopRules<'a> {
             },
             &judging.results,
         )
+    }
+
+    /// What repeats itself, in the session's own iteration or in that loop of the agent. None
+    /// outside of iterations.
+    pub(crate) fn streaks(self, of: Option<&str>) -> Option<GuardStreaks> {
+        if let Some(id) = of {
+            let known = self.stop.loops.iter().find(|known| known.id == id)?;
+            let judging = known.judging.as_ref()?;
+            return Some(known.guards.streaks(judging.facts(&judging.results)));
+        }
+        let results = self
+            .phase
+            .judging_here()
+            .map_or(&[][..], |judging| &judging.results);
+        Some(self.stop.guards.streaks(self.iteration_sight(results)))
     }
 
     /// The facts for the guards, from the session's own iteration.

@@ -87,7 +87,6 @@ fn pipeline_started(session: &mut SessionState, pipeline: PipelineKind, presence
 }
 
 fn remediation_counted(session: &mut SessionState, used: u32, text: Option<String>) {
-    let text = text.or_else(|| session.pipeline().remediation());
     if let Some(course) = &mut session.pipelines.course {
         course.used = used;
         course.repaired = true;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::due::due_hooks;
 use super::{follow_up::waiting_for, record::TaskRecordData};
 use crate::engine::{
     event::{ActorKind, TaskEvent, WorkflowEvent},
@@ -24,7 +23,7 @@ pub(crate) fn apply_task(session: &mut SessionState, at: UnixTime, event: &TaskE
         depth,
         automation,
         on_complete,
-    } = news.origin.due.unwrap_or_else(|| due_hooks(session, event));
+    } = news.origin.due.unwrap_or_default();
     let waited = waiting_for(&session.tasks.graph, &news);
     session.tasks.graph.take(at, &news);
     loops_go_on(session, news.task);

@@ -4,7 +4,7 @@ use crate::engine::{
     budget::ConversationUsage,
     conversation::StopReason,
     event::{AfterTurn, FinalDeliveryMode, IterationOutcome, PromptReason, PromptSent, TurnEvent},
-    gate::proposal::ProposalState,
+    gate::proposal_rules::ProposalState,
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
@@ -54,7 +54,6 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             next,
             ..
         } => {
-            let next = next.or_else(|| session.after_turn().ended(*stop_reason));
             session.account.book(at, *spent);
             // A reviewer's turn is measured like everything else that should change no files.
             if !session.phase.gatekeeper_works() {
@@ -70,19 +69,17 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             }
             forbidden_changes(session, forbidden);
             session.asks.waiting.clear();
-            turn_stopped(session, *stop_reason, next);
+            turn_stopped(session, *stop_reason, *next);
         }
         TurnEvent::Failed {
             error,
             retry_after_ms,
-            usage_limit,
             spent,
             work,
             forbidden,
             next,
             ..
         } => {
-            let next = next.or_else(|| session.after_turn().failed(*usage_limit));
             session.account.book(at, *spent);
             forbidden_changes(session, forbidden);
             session.asks.waiting.clear();
@@ -94,10 +91,10 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             } else {
                 session.iterations.signs.unknown_work = true;
             }
-            if next == Some(AfterTurn::Again) {
+            if *next == Some(AfterTurn::Again) {
                 send_again(session);
             } else {
-                turn_failed(session, error, *retry_after_ms, next);
+                turn_failed(session, error, *retry_after_ms, *next);
             }
         }
         TurnEvent::AgentThought { .. }

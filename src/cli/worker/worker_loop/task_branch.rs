@@ -1,10 +1,6 @@
 //! The branch of a task: where its work starts, and how it is handed in.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use crate::{
     cli::{
@@ -155,14 +151,7 @@ impl TaskGit<'_> {
         let in_use: BTreeSet<String> = all.iter().filter_map(|task| task.branch.clone()).collect();
         let tasks: Vec<QueuedTask> = all.into_iter().filter(is_done).cloned().collect();
         let done: BTreeSet<String> = tasks.iter().flat_map(QueuedTask::all_marks).collect();
-        let named: BTreeMap<String, Option<String>> = tasks
-            .iter()
-            .flat_map(|task| {
-                task.all_sessions()
-                    .into_iter()
-                    .map(|one| (one, task.branch.clone()))
-            })
-            .collect();
+        let named: BTreeSet<String> = tasks.iter().flat_map(QueuedTask::all_sessions).collect();
         let sessions = sessions.clone();
         let cleared = in_background(move || {
             let alone = repository.lock().map_err(|error| error.to_string())?;
@@ -190,17 +179,15 @@ impl TaskGit<'_> {
                         can_go && began.order.is_some_and(|mark| done.contains(&mark))
                     }
                     // creel was killed before the session had a record.
-                    Err(_) => match named.get(&folder.name) {
-                        Some(branch) if !folder.exists() => {
-                            if let Some(branch) = branch {
-                                repository
-                                    .forget_merged(&owned, branch)
-                                    .map_err(|error| error.to_string())?;
-                            }
-                            true
+                    Err(_) => {
+                        let never_began = !folder.exists() && named.contains(&folder.name);
+                        if never_began {
+                            repository
+                                .forget_merged(&owned)
+                                .map_err(|error| error.to_string())?;
                         }
-                        Some(_) | None => false,
-                    },
+                        never_began
+                    }
                 };
                 if can_go {
                     repository
