@@ -1,11 +1,20 @@
 //! Agents, which answer the prompts.
 //!
-//! Owns the interface between the runtime and any agent, and the list of kinds. Does not decide
+//! Owns the interface between the runtime and any agent, the list of kinds, and the size limits for
+//! what an agent reports. Does not decide
 //! what to send or what an answer means: see [`crate::engine`].
 //!
 //! # Invariants
 //! - A cancelled turn ends as `Cancelled`, is not a failure, and leaves nothing running.
 //! - The memory for an answer is bounded, however long it is.
+
+pub mod acp;
+pub mod command;
+mod error_pattern;
+mod failure;
+mod mcp_tools;
+pub mod scripted;
+mod usage_limit;
 
 use std::{collections::BTreeMap, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
@@ -24,18 +33,9 @@ use crate::{
         policy::AgentSpec,
         time::TimeSpan,
     },
-    process::{environment::project, path_guard::PathGuard, run::ProcessGroup},
+    process::{environment::project, output, path_guard::PathGuard, run::ProcessGroup},
+    text::unified_diff,
 };
-
-pub mod acp;
-pub mod command;
-mod error_pattern;
-mod failure;
-mod mcp_tools;
-pub mod scripted;
-mod self_driven;
-mod tool_limits;
-mod usage_limit;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -170,7 +170,7 @@ pub fn start(
             scripted::ScriptedAgent::new(script, place, past.prompts)
                 .map_err(AgentError::Script)?,
         )),
-        AgentSpec::Outside => Ok(Box::new(self_driven::SelfDrivenAgent)),
+        AgentSpec::Outside => Ok(Box::new(SelfDrivenAgent)),
     }
 }
 
@@ -200,4 +200,51 @@ fn too_late(timeout: TimeSpan) -> TurnFailure {
         silent: true,
         ..TurnFailure::new(message)
     }
+}
+
+/// Never receives a prompt: the engine sends none to a self-driven agent.
+#[derive(Debug)]
+pub struct SelfDrivenAgent;
+
+impl Agent for SelfDrivenAgent {
+    fn turn<'a>(
+        &'a mut self,
+        _request: TurnRequest,
+        _updates: &'a mut dyn AgentObserver,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<TurnEnd, TurnFailure>> {
+        let why = "the agent of this session drives itself: creel sends it no prompts, only the results of its tool calls";
+        Box::pin(async move { Err(TurnFailure::new(why)) })
+    }
+
+    fn shutdown(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// Bytes of a call's title, or of a note.
+const NOTE_MAX: usize = 2 << 10;
+/// Bytes of a call's arguments.
+const INPUT_MAX: usize = 4 << 10;
+/// Bytes of a call's output.
+const OUTPUT_MAX: usize = 8 << 10;
+/// Bytes of a diff, or of one thought.
+const LONG_MAX: usize = 16 << 10;
+/// Texts that are longer together are not compared line by line.
+const COMPARE_MAX: usize = 1 << 20;
+
+/// Cuts a text to its beginning and its end.
+fn limited(text: &str, most: usize) -> String {
+    output::limited(text.to_owned(), most, None)
+}
+
+fn unified(path: &str, old: &str, new: &str) -> String {
+    if old.len() + new.len() > COMPARE_MAX {
+        return format!(
+            "--- {path}\n+++ {path}\n{} B become {} B\n",
+            old.len(),
+            new.len()
+        );
+    }
+    unified_diff(path, old, new)
 }

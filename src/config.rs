@@ -10,23 +10,19 @@
 //!   follow from it.
 
 mod advice;
-mod agents;
+pub mod agents;
 mod automation;
 pub mod diagnostic;
 mod fields;
-pub mod file_error;
 mod hooks;
 #[rustfmt::skip]
 pub mod keys;
-pub mod known_agents;
 mod load;
 pub mod nats;
 pub mod node;
 pub mod paths;
-mod permissions;
-mod report;
+mod plan;
 mod resolve;
-mod rules;
 mod schema;
 mod settings;
 pub mod shape;
@@ -34,7 +30,6 @@ mod stop;
 pub mod trust;
 mod validate;
 mod workflows;
-mod worktree;
 mod yaml_quotes;
 
 #[cfg(test)]

@@ -381,18 +381,18 @@ impl HookCommandContext<'_> {
             .values
             .iter()
             .map(|(name, value)| (template::variable(name), value.clone()));
-        let told = facts
+        let fields = facts
             .chain(values)
             .chain(about)
             .map(|(name, value)| (name, for_variable(&value)));
-        told.chain(project(&place.session_dir)).collect()
+        fields.chain(project(&place.session_dir)).collect()
     }
 
     /// One JSON object on one line, so that `read` in a shell can read it.
     fn standard_input(&self, place: &HookWorkspace) -> Vec<u8> {
         let facts = self.facts;
         let attempt = facts.attempt.unwrap_or(0);
-        let mut told = json!({
+        let mut fields = json!({
             "session": facts.session,
             "session_id": place.session_id,
             "hook_event_name": self.point,
@@ -428,12 +428,13 @@ impl HookCommandContext<'_> {
             .into_iter()
             .filter_map(|(key, value)| Some((key, value?)));
         for (key, value) in by_point.chain(facts.gate.iter().flat_map(|gate| gate_fields(gate))) {
-            told[key] = value;
+            fields[key] = value;
         }
-        if let (Value::Object(told), Some(Value::Object(context))) = (&mut told, &facts.context) {
-            told.extend(context.clone());
+        if let (Value::Object(fields), Some(Value::Object(context))) = (&mut fields, &facts.context)
+        {
+            fields.extend(context.clone());
         }
-        format!("{told}\n").into_bytes()
+        format!("{fields}\n").into_bytes()
     }
 }
 

@@ -14,7 +14,6 @@ mod connection;
 mod exchange;
 mod failure_messages;
 mod files;
-mod output_reading;
 mod reader;
 mod service;
 mod terminals;
@@ -22,7 +21,7 @@ mod translate;
 
 use std::time::Duration;
 
-pub use crate::agents::acp::output_reading::{AcpOutputReading, read_output};
+pub use reader::{AcpOutputReading, read_output};
 
 use agent_client_protocol::{
     schema::ProtocolVersion,
@@ -359,13 +358,11 @@ impl AcpAgent {
 
     /// The session's tools, as a server that the agent starts itself.
     fn tools(&self) -> Vec<s::McpServer> {
-        let server =
-            ToolServer::of(&self.place, &self.known).filter(|_| self.known.tools.is_none());
-        let told = |ToolServer { command, args }| {
-            s::McpServerStdio::new(mcp_tools::NAME, command).args(args.to_vec())
-        };
-        server
-            .map(told)
+        ToolServer::of(&self.place, &self.known)
+            .filter(|_| self.known.tools.is_none())
+            .map(|ToolServer { command, args }| {
+                s::McpServerStdio::new(mcp_tools::NAME, command).args(args.to_vec())
+            })
             .map(s::McpServer::Stdio)
             .into_iter()
             .collect()
@@ -531,13 +528,13 @@ impl AcpAgent {
             Ok(_) | Err(_) => None,
         };
         let Some(stop) = late else {
-            let heard = stage.heard.clone();
+            let answer = stage.answer.clone();
             return match answered {
-                Ok(response) => self.conclude(&response, &heard),
+                Ok(response) => self.conclude(&response, &answer),
                 Err(broken) => Err(self.fail(broken, "failed during its turn").await),
             };
         };
-        let silent = !stage.heard.anything && !stage.has_calls();
+        let silent = !stage.answer.anything && !stage.has_calls();
         let complaints = failure_messages::newer(&complained, stage.link.complaints());
         stage.link.cancel(&conversation);
         stage.unask();
@@ -568,7 +565,7 @@ impl AcpAgent {
     fn conclude(
         &mut self,
         response: &s::PromptResponse,
-        heard: &AcpAnswer,
+        answer: &AcpAnswer,
     ) -> Result<TurnEnd, TurnAbortReason> {
         let spent = self
             .services
@@ -577,14 +574,17 @@ impl AcpAgent {
         let mut stop_reason = translate::stop_reason(response.stop_reason);
         let failed =
             |failure: TurnFailure| Err(TurnAbortReason::Failed(TurnFailure { spent, ..failure }));
-        if let Some(said) = self
+        if let Some(message) = self
             .disguise
             .as_ref()
-            .and_then(|pattern| pattern.find(&heard.last))
+            .and_then(|pattern| pattern.find(&answer.last))
         {
-            let failure =
-                failure::explain("the agent's answer was an error message", said, &self.known);
-            self.forget_if_full(said);
+            let failure = failure::explain(
+                "the agent's answer was an error message",
+                message,
+                &self.known,
+            );
+            self.forget_if_full(message);
             return failed(failure);
         }
         if stop_reason == StopReason::Cancelled {
@@ -597,7 +597,7 @@ impl AcpAgent {
             }
             stop_reason = StopReason::EndTurn;
         }
-        if stop_reason == StopReason::EndTurn && !heard.anything && !self.services.book.has_calls()
+        if stop_reason == StopReason::EndTurn && !answer.anything && !self.services.book.has_calls()
         {
             let complaints = self
                 .running
@@ -614,8 +614,8 @@ impl AcpAgent {
     }
 
     /// A full conversation cannot be continued.
-    fn forget_if_full(&mut self, said: &str) {
-        if FailureKind::of(said) == FailureKind::ContextFull {
+    fn forget_if_full(&mut self, message: &str) {
+        if FailureKind::of(message) == FailureKind::ContextFull {
             self.forget();
         }
     }

@@ -46,17 +46,17 @@ pub(super) enum FailureKind {
 }
 
 /// Builds the failure of a turn: what happened, what the agent said about it, and what to do.
-pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure {
-    let sent = end_of(said, WORDS_MAX);
-    let said = end_of(&readable(said), WORDS_MAX);
-    let happened = match said.as_str() {
+pub(super) fn explain(what: &str, text: &str, known: &AgentFacts) -> TurnFailure {
+    let sent = end_of(text, WORDS_MAX);
+    let text = end_of(&readable(text), WORDS_MAX);
+    let happened = match text.as_str() {
         "" => format!("{what} and gave no reason"),
-        said => format!("{what}: {}", telling_first(said)),
+        text => format!("{what}: {}", telling_first(text)),
     };
-    let trouble = FailureKind::of(&said);
+    let kind = FailureKind::of(&text);
     // What a server says about the wait can be in a part of its error that is not for people.
-    let limit = usage_limit::of(&sent, trouble, known, &jiff::Zoned::now());
-    let retry_after = match trouble {
+    let limit = usage_limit::of(&sent, kind, known, &jiff::Zoned::now());
+    let retry_after = match kind {
         FailureKind::RateLimit | FailureKind::Overloaded | FailureKind::Server => {
             retry_after(&sent)
         }
@@ -68,10 +68,7 @@ pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure
         | FailureKind::Other => None,
     };
     // creel reports separately what it does about a usage limit.
-    let message = match trouble
-        .advice(known, retry_after)
-        .filter(|_| limit.is_none())
-    {
+    let message = match kind.advice(known, retry_after).filter(|_| limit.is_none()) {
         Some(advice) => format!("{advice}\n{happened}"),
         None => happened,
     };
@@ -83,33 +80,33 @@ pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure
 }
 
 /// The failure of a scripted agent, without any advice.
-pub(super) fn plainly(said: &str) -> TurnFailure {
+pub(super) fn plainly(text: &str) -> TurnFailure {
     let limit = usage_limit::of(
-        said,
-        FailureKind::of(said),
+        text,
+        FailureKind::of(text),
         &AgentFacts::default(),
         &jiff::Zoned::now(),
     );
     TurnFailure {
         limit,
-        ..TurnFailure::new(said)
+        ..TurnFailure::new(text)
     }
 }
 
 /// Puts the most informative line first: rows and gates show only one line, and agents print
 /// warnings and progress before the error.
-fn telling_first(said: &str) -> String {
-    let is_one_line = said.lines().nth(1).is_none();
-    match telling_line(&[said]).filter(|line| !is_one_line && !said.starts_with(line.as_str())) {
-        Some(line) => format!("{line}\n{said}"),
-        None => said.to_owned(),
+fn telling_first(text: &str) -> String {
+    let is_one_line = text.lines().nth(1).is_none();
+    match telling_line(&[text]).filter(|line| !is_one_line && !text.starts_with(line.as_str())) {
+        Some(line) => format!("{line}\n{text}"),
+        None => text.to_owned(),
     }
 }
 
 /// Adds a server error to a timeout, if the agent reported one meanwhile: a longer timeout would
 /// not help then.
-pub(super) fn after_server_errors(late: TurnFailure, said: &str) -> TurnFailure {
-    let reported = end_of(said, WORDS_MAX);
+pub(super) fn after_server_errors(late: TurnFailure, text: &str) -> TurnFailure {
+    let reported = end_of(text, WORDS_MAX);
     let Some(line) = reported
         .lines()
         .rev()
@@ -128,7 +125,7 @@ pub(super) fn after_server_errors(late: TurnFailure, said: &str) -> TurnFailure 
 pub(super) fn not_installed(
     what: &str,
     command: &str,
-    said: &str,
+    text: &str,
     known: &AgentFacts,
 ) -> TurnFailure {
     let install = known
@@ -136,21 +133,21 @@ pub(super) fn not_installed(
         .as_ref()
         .map(|how| format!(" ({how})"))
         .unwrap_or_default();
-    let said = end_of(said, WORDS_MAX);
-    let said = if said.is_empty() {
-        said
+    let text = end_of(text, WORDS_MAX);
+    let text = if text.is_empty() {
+        text
     } else {
-        format!(": {said}")
+        format!(": {text}")
     };
     TurnFailure::new(format!(
         "{what}: the program of `{command}` is not installed or not on PATH. Install it{install}, or change the agent \
-         in the config{said}"
+         in the config{text}"
     ))
 }
 
 /// The HTTP status codes and words that identify a kind of failure.
 struct FailurePattern {
-    trouble: FailureKind,
+    kind: FailureKind,
     states: &'static [&'static str],
     words: &'static [&'static str],
 }
@@ -159,7 +156,7 @@ struct FailurePattern {
 /// 429.
 const SIGNS: [FailurePattern; 9] = [
     FailurePattern {
-        trouble: FailureKind::ContextFull,
+        kind: FailureKind::ContextFull,
         states: &[],
         words: &[
             r"context.?(length|window|overflow|limit)",
@@ -169,7 +166,7 @@ const SIGNS: [FailurePattern; 9] = [
         ],
     },
     FailurePattern {
-        trouble: FailureKind::Login,
+        kind: FailureKind::Login,
         states: &["401"],
         words: &[
             r"unauthorized|unauthenticated|not (logged in|authenticated)",
@@ -182,7 +179,7 @@ const SIGNS: [FailurePattern; 9] = [
         ],
     },
     FailurePattern {
-        trouble: FailureKind::NoCredit,
+        kind: FailureKind::NoCredit,
         states: &["402"],
         words: &[
             r"insufficient.{0,10}(quota|funds|balance|credits?|tokens)|credit balance|credits? (exhausted|depleted)",
@@ -191,7 +188,7 @@ const SIGNS: [FailurePattern; 9] = [
         ],
     },
     FailurePattern {
-        trouble: FailureKind::Quota,
+        kind: FailureKind::Quota,
         states: &[],
         words: &[
             r"(exceed|exhaust|out of|used|reached).{0,30}quota|quota.{0,20}(exceed|exhaust|reached)|out of (extra )?usage\b",
@@ -199,14 +196,14 @@ const SIGNS: [FailurePattern; 9] = [
         ],
     },
     FailurePattern {
-        trouble: FailureKind::RateLimit,
+        kind: FailureKind::RateLimit,
         states: &["429"],
         words: &[
             r"rate.?limit(s|ed|ing|_error|error)?\b|too many requests|resource.?exhausted|throttled|throttling",
         ],
     },
     FailurePattern {
-        trouble: FailureKind::Overloaded,
+        kind: FailureKind::Overloaded,
         states: &[
             "502", "503", "504", "520", "521", "522", "523", "524", "529",
         ],
@@ -216,12 +213,12 @@ const SIGNS: [FailurePattern; 9] = [
         ],
     },
     FailurePattern {
-        trouble: FailureKind::Server,
+        kind: FailureKind::Server,
         states: &["500"],
         words: &[r"(internal )?server.?error"],
     },
     FailurePattern {
-        trouble: FailureKind::Network,
+        kind: FailureKind::Network,
         states: &[],
         words: &[
             r"\bE(CONNREFUSED|CONNRESET|TIMEDOUT|NOTFOUND|AI_AGAIN|HOSTUNREACH|NETUNREACH)\b|UND_ERR_(CONNECT_TIMEOUT|SOCKET)",
@@ -233,24 +230,24 @@ const SIGNS: [FailurePattern; 9] = [
         ],
     },
     FailurePattern {
-        trouble: FailureKind::RateLimit,
+        kind: FailureKind::RateLimit,
         states: &[],
         words: &[r"retry.after"],
     },
 ];
 
 impl FailureKind {
-    pub(super) fn of(said: &str) -> Self {
+    pub(super) fn of(text: &str) -> Self {
         static WORDS: LazyLock<[Regex; SIGNS.len()]> =
             LazyLock::new(|| SIGNS.map(|sign| words(&sign.words.join("|"))));
-        let said = &without_work(said);
-        let mut signs = SIGNS.iter().zip(&*WORDS);
+        let text = &without_work(text);
+        let mut patterns = SIGNS.iter().zip(&*WORDS);
         let found =
-            signs.find(|(sign, words)| has_status(said, sign.states) || words.is_match(said));
-        match found.map(|(sign, _)| sign.trouble) {
+            patterns.find(|(sign, words)| has_status(text, sign.states) || words.is_match(text));
+        match found.map(|(sign, _)| sign.kind) {
             // A quota that resets soon is a rate limit.
-            Some(Self::Quota | Self::NoCredit) if retry_after(said).is_some() => Self::RateLimit,
-            Some(trouble) => trouble,
+            Some(Self::Quota | Self::NoCredit) if retry_after(text).is_some() => Self::RateLimit,
+            Some(kind) => kind,
             None => Self::Other,
         }
     }
@@ -301,13 +298,13 @@ impl FailureKind {
 }
 
 /// Whether the conversation cannot be continued: it is full, or the agent does not know it.
-pub(super) fn ends_conversation(said: &str) -> bool {
+pub(super) fn ends_conversation(text: &str) -> bool {
     static UNKNOWN: LazyLock<Regex> = LazyLock::new(|| {
         words(
             r"no (conversation|session|thread|rollout)s?\b.{0,20}found|(conversation|session|thread)\b.{0,60}not found",
         )
     });
-    FailureKind::of(said) == FailureKind::ContextFull || UNKNOWN.is_match(said)
+    FailureKind::of(text) == FailureKind::ContextFull || UNKNOWN.is_match(text)
 }
 
 /// The server's requested wait. The last one in the text counts.
@@ -391,7 +388,7 @@ pub(super) fn has_status(text: &str, states: &[&str]) -> bool {
 
 /// What the agent says about its work is not about its server: names of tests and of files, and
 /// lines of test reports.
-pub(super) fn without_work(said: &str) -> String {
+pub(super) fn without_work(text: &str) -> String {
     static RESULT: LazyLock<Regex> = LazyLock::new(|| {
         words(concat!(
             r"^\s*(test .* \.\.\. |(---|===) |(?-i:FAILED|FAIL|PASS|PASSED|ok|not ok)\b|thread '|> |\+ )",
@@ -403,7 +400,7 @@ pub(super) fn without_work(said: &str) -> String {
             r"[\w/.-]*(::|\.(rs|py|[jt]sx?|go|rb|java|php|cs|c|cpp|h)\b)[\w:./-]*|`[^`\n]*`|\btest_\w+|\w+_test\b",
         )
     });
-    let lines = said.lines().filter(|line| !RESULT.is_match(line));
+    let lines = text.lines().filter(|line| !RESULT.is_match(line));
     lines
         .map(|line| NAME.replace_all(line, "…"))
         .collect::<Vec<_>>()
@@ -412,12 +409,12 @@ pub(super) fn without_work(said: &str) -> String {
 
 /// Extracts the message from an error in JSON or in brackets, because programs often print what
 /// their server sent.
-pub(super) fn readable(said: &str) -> String {
-    let said = said.trim();
-    let inner = said
+pub(super) fn readable(text: &str) -> String {
+    let text = text.trim();
+    let inner = text
         .strip_prefix("[API Error:")
         .and_then(|rest| rest.strip_suffix(']'))
-        .unwrap_or(said)
+        .unwrap_or(text)
         .trim();
     let Some(error) = serde_json::from_str::<Value>(inner)
         .ok()
@@ -539,8 +536,8 @@ mod tests {
             ("broken", FailureKind::Other),
             ("", FailureKind::Other),
         ];
-        for (said, trouble) in cases {
-            assert_eq!(FailureKind::of(said), trouble, "{said}");
+        for (text, kind) in cases {
+            assert_eq!(FailureKind::of(text), kind, "{text}");
         }
     }
 
@@ -633,11 +630,11 @@ mod tests {
 
     #[test]
     fn the_line_that_says_why_comes_before_the_noise_around_it() {
-        let said = "npm warn deprecated glob@7\n(node:4711) ExperimentalWarning: odd\nError: the model is unknown\n    at run (a.js:3:1)";
-        let message = explain("the agent ended with exit 1", said, &AgentFacts::default()).message;
+        let text = "npm warn deprecated glob@7\n(node:4711) ExperimentalWarning: odd\nError: the model is unknown\n    at run (a.js:3:1)";
+        let message = explain("the agent ended with exit 1", text, &AgentFacts::default()).message;
         assert_eq!(
             message,
-            format!("the agent ended with exit 1: Error: the model is unknown (a.js:3:1)\n{said}")
+            format!("the agent ended with exit 1: Error: the model is unknown (a.js:3:1)\n{text}")
         );
         let first = "Error: no\nmore of it";
         assert_eq!(
@@ -649,10 +646,10 @@ mod tests {
     #[test]
     fn a_turn_that_took_too_long_names_the_errors_of_the_server() {
         let late = || TurnFailure::new("too late");
-        let said = "request failed: 503 Service Unavailable, retrying\nstill here";
+        let text = "request failed: 503 Service Unavailable, retrying\nstill here";
         let expected = "the model's server reported errors while the agent waited: request failed: 503 Service \
                         Unavailable, retrying\ntoo late";
-        assert_eq!(after_server_errors(late(), said).message, expected);
+        assert_eq!(after_server_errors(late(), text).message, expected);
         assert_eq!(
             after_server_errors(late(), "reading src/main.rs").message,
             "too late"
@@ -683,8 +680,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_words_are_explained(said in ".*") {
-            let failure = explain("it failed", &said, &AgentFacts::default());
+        fn any_words_are_explained(text in ".*") {
+            let failure = explain("it failed", &text, &AgentFacts::default());
             prop_assert!(failure.message.contains("it failed"));
         }
     }

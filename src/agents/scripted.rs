@@ -378,7 +378,7 @@ impl TurnPlayback<'_> {
         };
         let end = run::run(spec, &mut tool, self.stop).await;
         let printed = tool.capture.finish();
-        let (status, said) = match end {
+        let (status, ending) = match end {
             ProcessEnd::Exit(0) => (ToolStatus::Completed, String::new()),
             ProcessEnd::Exit(code) => (ToolStatus::Failed, format!("exit {code}")),
             ProcessEnd::Signal(signal) => {
@@ -389,7 +389,7 @@ impl TurnPlayback<'_> {
             }
             ProcessEnd::SpawnFailed(why) => (ToolStatus::Failed, why),
         };
-        let parts = [printed.stdout, printed.stderr, said].map(|part| part.trim_end().to_owned());
+        let parts = [printed.stdout, printed.stderr, ending].map(|part| part.trim_end().to_owned());
         let output = parts
             .into_iter()
             .filter(|part| !part.is_empty())
@@ -572,7 +572,7 @@ mod tests {
         ScriptedAgent::new(script, place, &past).expect("a good script")
     }
 
-    fn said(agent: &mut ScriptedAgent, prompt: &str) -> String {
+    fn ending(agent: &mut ScriptedAgent, prompt: &str) -> String {
         agent.answer_to(prompt).say.unwrap_or_default()
     }
 
@@ -598,7 +598,7 @@ otherwise: { say: "nothing to do" }
             "go",
             "[Hook feedback]: red",
         ];
-        let answers = prompts.map(|prompt| said(&mut agent, prompt));
+        let answers = prompts.map(|prompt| ending(&mut agent, prompt));
         assert_eq!(
             answers,
             ["fixed", "first", "second", "nothing to do", "nothing to do"]
@@ -608,7 +608,7 @@ otherwise: { say: "nothing to do" }
     #[test]
     fn a_resumed_session_goes_on_where_it_was() {
         let mut agent = agent(SCRIPT, &["go", "[Hook feedback]: red"]);
-        assert_eq!(said(&mut agent, "[Hook feedback]: red"), "second");
+        assert_eq!(ending(&mut agent, "[Hook feedback]: red"), "second");
     }
 
     #[test]

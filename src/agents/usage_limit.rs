@@ -33,8 +33,8 @@ const JUST_PASSED: jiff::SignedDuration = jiff::SignedDuration::from_mins(30);
 
 /// The limit or the outage that a message is about, if any.
 pub(super) fn of(
-    said: &str,
-    trouble: FailureKind,
+    text: &str,
+    kind: FailureKind,
     known: &AgentFacts,
     now: &Zoned,
 ) -> Option<UsageLimit> {
@@ -43,15 +43,15 @@ pub(super) fn of(
             r"(usage|session|weekly|daily|hourly|monthly|request|token|message|\d+.?hour|rate).{0,12}(limit|cap\b)|limit.{0,20}(reached|hit|reset|exceeded)|(reached|hit|exceeded|exhausted|used up).{0,30}(limit|quota|requests)|quota.{0,40}(exceeded|exhausted|reset|per (day|minute|hour))|resource.?exhausted|too many requests",
         )
     });
-    let resets_in = resets_in(said, now);
-    let about_server = without_work(said);
+    let resets_in = resets_in(text, now);
+    let about_server = without_work(text);
     let own = known
         .limit_pattern
         .as_deref()
         .map(|pattern| RegexBuilder::new(pattern).multi_line(true).build());
     let is_own_limit =
-        own.is_some_and(|pattern| pattern.is_ok_and(|pattern| pattern.is_match(said)));
-    let is_limit = match trouble {
+        own.is_some_and(|pattern| pattern.is_ok_and(|pattern| pattern.is_match(text)));
+    let is_limit = match kind {
         FailureKind::RateLimit => {
             resets_in.is_some()
                 || LIMIT.is_match(&about_server)
@@ -64,7 +64,7 @@ pub(super) fn of(
             resets_in.is_some() && LIMIT.is_match(&about_server)
         }
     };
-    let cause = match trouble {
+    let cause = match kind {
         FailureKind::NoCredit if resets_in.is_none() => LimitCause::NoCredit,
         FailureKind::Overloaded | FailureKind::Network if !is_own_limit => LimitCause::Outage,
         FailureKind::NoCredit
@@ -81,27 +81,27 @@ pub(super) fn of(
 }
 
 /// The time until the reset in a message.
-fn resets_in(said: &str, now: &Zoned) -> Option<TimeSpan> {
+fn resets_in(text: &str, now: &Zoned) -> Option<TimeSpan> {
     let until = |at: Timestamp| {
         let span =
             u64::try_from(at.as_millisecond() - now.timestamp().as_millisecond()).unwrap_or(0);
         Some(TimeSpan(span)).filter(|span| *span <= FARTHEST)
     };
-    let absolute = epoch(said)
-        .or_else(|| written_out(said))
-        .or_else(|| clock_time(said, now));
+    let absolute = epoch(text)
+        .or_else(|| written_out(text))
+        .or_else(|| clock_time(text, now));
     let absolute = absolute.and_then(until);
     // A date that has passed may be that of the message.
     let is_over = absolute.is_none_or(TimeSpan::is_zero);
-    retry_after(said).filter(|_| is_over).or(absolute)
+    retry_after(text).filter(|_| is_over).or(absolute)
 }
 
 /// Seconds or milliseconds since 1970: `limit reached|1749924000`, `"resets_at": 1749924000`.
-fn epoch(said: &str) -> Option<Timestamp> {
+fn epoch(text: &str) -> Option<Timestamp> {
     static EPOCH: LazyLock<Regex> = LazyLock::new(|| {
         words(r#"(?:\||reset[\w-]*["']?\s*[:=]?\s*["']?|retry-after\s*:\s*)(\d{13}|\d{10})\b"#)
     });
-    let digits = EPOCH.captures_iter(said).last()?.get(1)?.as_str();
+    let digits = EPOCH.captures_iter(text).last()?.get(1)?.as_str();
     let number: i64 = digits.parse().ok()?;
     if digits.len() == 13 {
         Timestamp::from_millisecond(number)
@@ -113,7 +113,7 @@ fn epoch(said: &str) -> Option<Timestamp> {
 
 /// A whole date with a zone: `2026-11-16T20:00:00Z`, `2026-11-16 20:00 UTC`, `Wed, 18 Nov 2026
 /// 07:28:00 GMT`.
-fn written_out(said: &str) -> Option<Timestamp> {
+fn written_out(text: &str) -> Option<Timestamp> {
     static ISO: LazyLock<Regex> = LazyLock::new(|| {
         words(
             r"(?:reset|until|retry|again|available)[^\n]{0,25}?(?P<date>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d)?)(?:\.\d+)?\s*(?P<zone>Z|UTC|GMT|[+-]\d\d:?\d\d)",
@@ -124,12 +124,12 @@ fn written_out(said: &str) -> Option<Timestamp> {
             r"(?:reset|until|retry|again|available)[^\n]{0,25}?((?:mon|tue|wed|thu|fri|sat|sun), \d{1,2} [a-z]{3} \d{4} \d\d:\d\d:\d\d GMT)",
         )
     });
-    if let Some(found) = HTTP.captures_iter(said).last() {
+    if let Some(found) = HTTP.captures_iter(text).last() {
         return jiff::fmt::rfc2822::parse(&found[1])
             .ok()
             .map(|at| at.timestamp());
     }
-    let found = ISO.captures_iter(said).last()?;
+    let found = ISO.captures_iter(text).last()?;
     let date: Date = found["date"].parse().ok()?;
     let time: Time = found["time"].parse().ok()?;
     let zone = match &found["zone"] {
@@ -158,7 +158,7 @@ fn end_of_minute(at: Timestamp) -> Option<Timestamp> {
 
 /// A time of day: `resets 8pm (America/New_York)`, `resets Nov 20 at 8:30am`, `try again at 3:04
 /// PM`, `resets Monday 9am`, `resets tomorrow at 6am`.
-fn clock_time(said: &str, now: &Zoned) -> Option<Timestamp> {
+fn clock_time(text: &str, now: &Zoned) -> Option<Timestamp> {
     static CLOCK: LazyLock<Regex> = LazyLock::new(|| {
         words(concat!(
             r"(?:resets?|try again|retry|available(?: again)?|until|wait)(?:\s+(?:at|on|after|is|will be|time:?))*\s+",
@@ -169,7 +169,7 @@ fn clock_time(said: &str, now: &Zoned) -> Option<Timestamp> {
         ))
     });
     let found = CLOCK
-        .captures_iter(said)
+        .captures_iter(text)
         .filter(|found| is_clock(found))
         .last()?;
     let number = |name: &str| {
@@ -283,7 +283,7 @@ mod tests {
     use LimitCause::{NoCredit, Outage, Usage};
 
     use super::*;
-    use crate::config::known_agents::KnownAgents;
+    use crate::config::agents::KnownAgents;
 
     /// Monday, 16 November 2026, 17:00 in New York; 22:00 in UTC.
     fn now() -> Zoned {
@@ -292,8 +292,8 @@ mod tests {
             .expect("a time")
     }
 
-    fn limit(said: &str, known: &AgentFacts) -> Option<UsageLimit> {
-        of(said, FailureKind::of(said), known, &now())
+    fn limit(text: &str, known: &AgentFacts) -> Option<UsageLimit> {
+        of(text, FailureKind::of(text), known, &now())
     }
 
     #[test]
@@ -303,14 +303,14 @@ mod tests {
             Some(TimeSpan(0))
         );
         assert_eq!(resets_in("usage limit reached|1999999999", &now()), None);
-        for said in [
+        for text in [
             "try again later",
             "resets soon",
             "in 5 of 8 tests",
             "at line 12:30",
             "since 1999-01-01",
         ] {
-            assert_eq!(resets_in(said, &now()), None, "{said}");
+            assert_eq!(resets_in(text, &now()), None, "{text}");
         }
     }
 
@@ -643,8 +643,8 @@ mod tests {
     fn limits_and_outages_are_read_with_the_instant_in_every_zone() {
         for zone in ["America/New_York", "Asia/Kolkata", "UTC"] {
             let now = now().with_time_zone(TimeZone::get(zone).expect("a zone"));
-            for (said, cause, at) in TEXTS {
-                let found = of(said, FailureKind::of(said), &AgentFacts::default(), &now);
+            for (text, cause, at) in TEXTS {
+                let found = of(text, FailureKind::of(text), &AgentFacts::default(), &now);
                 let found = found.map(|limit| (limit.cause, limit.resets_in));
                 let at = at.map(|at| {
                     at.parse::<Timestamp>()
@@ -654,7 +654,7 @@ mod tests {
                 let wait = at.map(|at| {
                     TimeSpan(u64::try_from(at - now.timestamp().as_millisecond()).expect("a wait"))
                 });
-                assert_eq!(found, Some((*cause, wait)), "{zone}: {said}");
+                assert_eq!(found, Some((*cause, wait)), "{zone}: {text}");
             }
         }
     }
@@ -690,7 +690,7 @@ mod tests {
 
     #[test]
     fn what_the_agent_says_about_its_work_is_no_limit() {
-        for said in [
+        for text in [
             "Not logged in · Please run /login",
             "prompt is too long: 210000 tokens, limit 200000",
             "thread 'main' panicked at src/throttle.rs:12:5: called `unwrap` on `None`",
@@ -719,7 +719,7 @@ mod tests {
             "Request too large for gpt-5: Limit 30000, Requested 45000",
             "",
         ] {
-            assert_eq!(limit(said, &AgentFacts::default()), None, "{said}");
+            assert_eq!(limit(text, &AgentFacts::default()), None, "{text}");
         }
     }
 
@@ -827,16 +827,16 @@ mod tests {
             ("pi", "429 Rate limit reached, try again in 20s", Some(0)),
         ];
         let known = KnownAgents::built_in();
-        for (agent, said, wanted) in cases {
+        for (agent, text, wanted) in cases {
             let facts = known
                 .named(agent)
                 .and_then(|agent| agent.ways[0].spec.facts())
                 .expect(agent);
-            let found = limit(said, facts).unwrap_or_else(|| panic!("{agent}: {said}"));
+            let found = limit(text, facts).unwrap_or_else(|| panic!("{agent}: {text}"));
             assert_eq!(
                 found.resets_in.map(|span| span.0 / 60_000),
                 wanted,
-                "{agent}: {said}"
+                "{agent}: {text}"
             );
         }
     }

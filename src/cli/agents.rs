@@ -16,16 +16,16 @@ use clap::Args;
 use serde_json::{Value, json};
 use version::{VersionAnswer, VersionQuery};
 
+use super::{
+    arguments::ConfigArgs,
+    error::CliResult,
+    output::{print, say},
+    target::project::Project,
+};
 use crate::{
-    cli::{
-        arguments::ConfigArgs,
-        error::CliResult,
-        output::{print, say},
-        target::project::Project,
-    },
     config::{
         PlanError, Settings,
-        known_agents::{AgentOrigin, KnownAgent, LaunchMethod, find_program, how_to_install},
+        agents::{AgentOrigin, KnownAgent, LaunchMethod, find_program, how_to_install},
         program_of,
     },
     engine::policy::{AgentSpec, ToolAccess},

@@ -16,19 +16,19 @@ use std::{
 
 use clap::Args;
 
+use super::{
+    error::{CliError, CliResult},
+    output::say,
+    target::project,
+};
 use crate::{
-    cli::{
-        error::{CliError, CliResult},
-        init::config_text::ConfigText,
-        output::say,
-        target::project,
-    },
-    config::{self, known_agents::KnownAgents, paths},
+    config::{self, agents::KnownAgents, paths},
     engine::policy::RetryLimitPolicy,
     hooks::test_suites,
     present::text::some_names,
     process::programs,
 };
+use config_text::ConfigText;
 
 /// What to write.
 #[derive(Debug, Args)]

@@ -7,14 +7,12 @@ use std::{
 
 use clap::{Arg, Args, Command};
 
-use crate::{
-    cli::{
-        error::{CliError, CliResult},
-        help,
-        output::{print, say},
-    },
-    config::file_error::in_words,
+use super::{
+    error::{CliError, CliResult},
+    help,
+    output::{print, say},
 };
+use crate::config::paths::in_words;
 
 /// Where to write the pages.
 #[derive(Debug, Args)]

@@ -4,27 +4,25 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::{
-    cli::{
-        arguments::{
-            ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name, worktree_name,
-        },
-        error::{CliError, CliResult},
-        launch::{
-            detach, readiness,
-            session_name_lock::SessionNameLock,
-            session_names::{dated_name, first_free},
-            shared_folder::{FolderRequest, FolderUse},
-            surface::SessionSurface,
-            trust_prompt::{self, TrustFlag},
-            worktree,
-        },
-        plan::proposal_session::{ProposalApproval, only_propose, types},
-        target::{choose_session, project::Project, remote_sessions::on_command_line},
-        task,
-        verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
+use super::{
+    arguments::{ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name, worktree_name},
+    error::{CliError, CliResult},
+    launch::{
+        detach, readiness,
+        session_name_lock::SessionNameLock,
+        session_names::{dated_name, first_free},
+        shared_folder::{FolderRequest, FolderUse},
+        surface::SessionSurface,
+        trust_prompt::{self, TrustFlag},
+        worktree,
     },
-    config::{PlanRequest, file_error::in_words},
+    plan::proposal_session::{ProposalApproval, only_propose, types},
+    target::{choose_session, project::Project, remote_sessions::on_command_line},
+    task,
+    verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
+};
+use crate::{
+    config::{PlanRequest, paths::in_words},
     engine::{policy::SessionPlan, tasks::graph::TaskGraph},
     journal::{self, JournalError, SessionDir, SessionsDir},
 };

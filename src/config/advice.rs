@@ -7,9 +7,8 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use super::{
-    diagnostic::{Diagnostic, SourceFile, SourceSpan, quoted},
+    diagnostic::{Diagnostic, DiagnosticReport, SourceFile, SourceSpan, quoted},
     fields::ConfigFields,
-    report::DiagnosticReport,
     resolve::ResolvedHook,
     settings::Settings,
 };

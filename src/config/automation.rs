@@ -7,12 +7,11 @@
 //! - The hooks are in the order in which they run, and names are unique.
 
 use super::{
-    diagnostic::{SourceSpan, names, nearest, quoted},
+    diagnostic::{DiagnosticReport, SourceSpan, names, nearest, quoted},
     fields::ConfigFields,
     hooks::check_template,
     keys::AUTOMATION_HOOK,
     node::{ConfigNode, NodeKind},
-    report::DiagnosticReport,
 };
 use crate::engine::{
     hooks::point::HookPoint,

@@ -10,11 +10,10 @@ use std::{collections::BTreeMap, ops::Range};
 
 use super::{
     advice,
-    diagnostic::{SourceSpan, names, nearest, quoted},
+    diagnostic::{DiagnosticReport, SourceSpan, names, nearest, quoted},
     fields::ConfigFields,
     keys::{BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK},
     node::{ConfigNode, NodeKind},
-    report::DiagnosticReport,
     shape::MapShape,
 };
 use crate::{

@@ -1,10 +1,9 @@
 //! Converts a tree to settings.
 //!
-//! Owns what keys mean together, and the files that a config names. Does not check single values:
+//! Owns the files that a config names: prompts, scripts, automation. Does not read the keys of the
+//! plan (see [`super::plan`]) and does not check single values:
 //! [`super::validate`] has reported those. An invalid value reads as its default here, so that all
 //! mistakes are reported at once.
-
-mod tasks;
 
 use std::{
     collections::BTreeMap,
@@ -14,31 +13,25 @@ use std::{
 
 use super::{
     ConfigErrors,
-    agents::{AgentDescription, AgentEntry},
-    diagnostic::{self, Diagnostic, Severity, SourceFile, quoted, suggest},
+    agents::{AgentDescription, AgentEntry, AgentOrigin, KnownAgents},
+    automation,
+    diagnostic::{self, Diagnostic, DiagnosticReport, Severity, SourceFile, quoted, suggest},
     fields::ConfigFields,
     hooks::{self, HookLists, HookNodes},
-    keys::{AGENT, GATES, RETRY, ROOT, STOP, SUBMIT, UI},
-    known_agents::{AgentOrigin, KnownAgents},
+    keys::{AGENT, AUTOMATION, ROOT, STOP, TASK_TYPE, TYPE_STOP, UI},
     nats,
     node::{self, ConfigKey, ConfigNode, FileReadError, NodeKind},
-    paths,
-    report::DiagnosticReport,
-    rules,
+    paths, plan,
     settings::{
-        AgentOverrides, ConfigDocument, DESCRIBE, Settings, TaskType, UiSettings, agent_names,
+        AgentOverrides, ConfigDocument, DESCRIBE, Settings, TaskAgents, TaskType, UiSettings,
+        agent_names,
     },
-    stop, validate, workflows, worktree,
+    shape::ValueType,
+    stop, validate,
 };
-use crate::{
-    config::permissions,
-    engine::{
-        hooks::{point::HookPoint, template},
-        policy::{
-            AgentAccess, AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies,
-            LimitsPlan, SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset, SubmitPlan,
-        },
-    },
+use crate::engine::{
+    hooks::point::HookPoint,
+    policy::{AgentSpec, AutomationHook, RuleSpec, SettledPolicy},
 };
 
 const FORMAT: i64 = 1;
@@ -188,8 +181,8 @@ impl ConfigLoader {
         let agents = self.agents(&root);
         let agent = self.agent(&root, &agents);
         let hooks = self.hooks(&root);
-        let (limits, fallback) = permissions::limits(&mut self.report, &root);
-        let base_plan = self.base_plan(&root, limits);
+        let automation = self.automation(&root);
+        let (base_plan, fallback) = plan::base_plan(&mut self.report, &root, automation);
         let task_types = self.task_types(&root, &base_plan.stop.rules, &hooks);
         let notes = self.notes(&root, &checks_of_all(&hooks, &task_types));
         hooks::check_mentioned(
@@ -395,98 +388,6 @@ impl ConfigLoader {
         lists.checks = lists.checks.filter(|checks| !checks.is_empty());
         lists
     }
-
-    fn base_plan(&mut self, root: &ConfigFields<'_>, limits: LimitsPlan) -> SessionPlan {
-        let gates = root.below("gates", &GATES);
-        SessionPlan {
-            limits,
-            max_iterations: root.int("max_iterations"),
-            instructions: CompletionInstructions::of(
-                &root.some_text("instructions").unwrap_or_default(),
-            ),
-            context: root.one_of("context"),
-            max_hook_retries: root.int("max_hook_retries"),
-            on_limit: root.one_of("on_limit"),
-            max_consecutive_errors: root.int("max_consecutive_errors"),
-            turn_timeout: root.duration("turn_timeout"),
-            output_limit: root.int("output_limit"),
-            backoff: self.backoff(root),
-            gates: GatePolicies {
-                final_delivery: gates.maybe_one_of("final_delivery"),
-                delivery: gates.one_of("delivery"),
-                permissions: gates.one_of("permissions"),
-                timeout: gates.duration("timeout"),
-            },
-            automation: self.automation(root),
-            workflows: workflows::lower(&mut self.report, root.given("workflows")),
-            stop: self.stop(root),
-            access: AgentAccess {
-                permissions: permissions::permissions(&mut self.report, root.given("permissions")),
-                agent_may: permissions::agent_may(root),
-                protect: permissions::protect(&mut self.report, root.given("protect")),
-                config_files: Vec::new(),
-            },
-            budget: permissions::budget(root),
-            submit: submit(&mut self.report, root),
-            worktree: worktree::worktree(&mut self.report, root),
-            agent: "outside".to_owned(),
-            agent_spec: AgentSpec::Outside,
-            // These depend on the agent and the type of the task.
-            hooks: BTreeMap::new(),
-            gatekeepers: BTreeMap::new(),
-            task_type: None,
-            task_types: BTreeMap::new(),
-            proposal: None,
-        }
-    }
-
-    fn backoff(&mut self, root: &ConfigFields<'_>) -> Option<BackoffPolicy> {
-        let retry = root.below("retry", &RETRY);
-        let backoff = retry.given("backoff");
-        let number = ["base", "factor", "max", "jitter"]
-            .into_iter()
-            .find_map(|key| retry.given(key));
-        if let (Some("none"), Some(number)) = (backoff.and_then(ConfigNode::text), number) {
-            let message = "this has no effect with `backoff: none`";
-            self.report
-                .error_hint(number.at, message, "remove one of the two".to_owned());
-        }
-        (number.is_some() || backoff.and_then(ConfigNode::text) == Some("exponential")).then(|| {
-            BackoffPolicy {
-                base: retry.duration("base"),
-                factor: retry.number("factor"),
-                max: retry.duration("max"),
-                jitter: retry.number("jitter"),
-            }
-        })
-    }
-
-    fn stop(&mut self, root: &ConfigFields<'_>) -> StopPlan {
-        let stop = root.below("stop", &STOP);
-        let given = stop
-            .given("hooks")
-            .filter(|list| matches!(list.kind, NodeKind::List(_)));
-        let rules = rules::lower(&mut self.report, stop.given("rules"));
-        let known: Vec<&str> = rules.iter().map(|rule| rule.name.as_str()).collect();
-        let hooks = match given {
-            Some(list) => stop::hooks(&mut self.report, list.items(), &known),
-            None => vec![StopHook::preset(StopPreset::Default)],
-        };
-        let usually = if given.is_some() {
-            SettledPolicy::Continue
-        } else {
-            SettledPolicy::Complete
-        };
-        StopPlan {
-            hooks,
-            rules,
-            settled: stop.maybe_one_of("settled").unwrap_or(usually),
-            open_tasks: stop.one_of("open_tasks"),
-            circuit_breaker: stop.int("circuit_breaker"),
-            thrashing: stop.int("thrashing"),
-            no_progress: stop.int("no_progress"),
-        }
-    }
 }
 
 /// The checks that can run beside the hooks of an agent: the project's, and those of every task
@@ -503,37 +404,6 @@ fn checks_of_all(project: &HookLists, types: &BTreeMap<String, TaskType>) -> Hoo
     }
 }
 
-fn submit(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> SubmitPlan {
-    let submit = root.below("submit", &SUBMIT);
-    if let (Some(node), Some(command)) =
-        (submit.given("pr_command"), submit.some_text("pr_command"))
-    {
-        hooks::check_placeholders(
-            report,
-            "`pr_command`",
-            template::PULL_REQUEST,
-            &command,
-            node.at,
-        );
-    }
-    let at_once = matches!(
-        root.given("submit"),
-        Some(ConfigNode {
-            kind: NodeKind::Bool(true),
-            ..
-        })
-    );
-    SubmitPlan {
-        on_complete: at_once || submit.bool("on_complete"),
-        base_branch: submit.some_text("base_branch"),
-        remote: submit.some_text("remote"),
-        pr_command: submit.some_text("pr_command"),
-        test_command: submit.some_text("test_command"),
-        remediation_attempts: root.int("remediation_attempts"),
-        usual: SubmitPlan::default().usual,
-    }
-}
-
 fn ui(root: &ConfigFields<'_>) -> UiSettings {
     let ui = root.below("ui", &UI);
     UiSettings {
@@ -543,5 +413,136 @@ fn ui(root: &ConfigFields<'_>) -> UiSettings {
         motion: ui.one_of("motion"),
         signs: ui.one_of("signs"),
         hints: ui.one_of("hints"),
+    }
+}
+
+impl ConfigLoader {
+    pub(super) fn automation(&mut self, root: &ConfigFields<'_>) -> Vec<AutomationHook> {
+        let fields = root.below("automation", &AUTOMATION);
+        let mut hooks = automation::builtin();
+        let file = fields
+            .given("file")
+            .and_then(|file| self.automation_file(file));
+        let (mut others, root) = file.unzip();
+        let in_file = others.as_mut().zip(root.as_ref());
+        let list = in_file
+            .map(|(report, root)| automation::describe(report, root.get("hooks"), &mut hooks));
+        let own = automation::describe(&mut self.report, fields.given("hooks"), &mut hooks);
+        // Each list can change hooks that the other one defines.
+        if let (Some(report), Some(list)) = (&mut others, list) {
+            automation::change(report, list, &mut hooks);
+        }
+        automation::change(&mut self.report, own, &mut hooks);
+        self.others.extend(others);
+        automation::in_order(hooks)
+    }
+
+    /// Reads a file of automation hooks, with its own report.
+    fn automation_file(&mut self, file: &ConfigNode) -> Option<(DiagnosticReport, ConfigNode)> {
+        let (path, text) = self.read_beside(file, "automation file")?;
+        self.documents.push(ConfigDocument {
+            name: file.text().unwrap_or_default().to_owned(),
+            text: text.clone(),
+        });
+        let source = Arc::new(SourceFile::new(display(&path), &text));
+        let mut report = DiagnosticReport::new(Arc::clone(&source));
+        let root = match node::parse(&source) {
+            Ok(root) => root,
+            Err(diagnostic) => {
+                report.diagnostics.push(diagnostic);
+                self.others.push(report);
+                return None;
+            }
+        };
+        validate::check(
+            &mut report,
+            &ValueType::Object(&AUTOMATION),
+            &root,
+            "automation",
+        );
+        if let Some(again) = root.get("file").filter(|node| !node.is_null()) {
+            report.error(
+                again.at,
+                "a file of automation hooks cannot include another file",
+            );
+        }
+        Some((report, root))
+    }
+
+    /// `rules` and `hooks` are the project's, which apply where a type has none.
+    pub(super) fn task_types(
+        &mut self,
+        root: &ConfigFields<'_>,
+        rules: &[RuleSpec],
+        hooks: &HookLists,
+    ) -> BTreeMap<String, TaskType> {
+        let given = root
+            .given("task_types")
+            .map(ConfigNode::entries)
+            .unwrap_or_default();
+        let settled = root.below("stop", &STOP).maybe_one_of("settled");
+        let mut of_type = |node| self.task_type(node, (rules, hooks), settled);
+        given
+            .iter()
+            .map(|(key, node)| (key.name.clone(), of_type(node)))
+            .collect()
+    }
+
+    fn task_type(
+        &mut self,
+        node: &ConfigNode,
+        (common, outer): (&[RuleSpec], &HookLists),
+        settled: Option<SettledPolicy>,
+    ) -> TaskType {
+        let fields = ConfigFields::of(&TASK_TYPE, Some(node));
+        let deciding = fields.below("stop", &TYPE_STOP);
+        let own = deciding
+            .given("rules")
+            .map(|list| stop::rules(&mut self.report, Some(list)));
+        let known: Vec<&str> = own
+            .as_deref()
+            .unwrap_or(common)
+            .iter()
+            .map(|rule| rule.name.as_str())
+            .collect();
+        let nodes = HookNodes {
+            hooks: fields.given("hooks"),
+            checks: fields.given("checks"),
+        };
+        TaskType {
+            hooks: hooks::lower(&mut self.report, nodes, outer),
+            agents: fields
+                .given("agents")
+                .map(|agents| self.task_agents(agents)),
+            settled: deciding
+                .given("hooks")
+                .map(|_| settled.unwrap_or(SettledPolicy::Continue)),
+            stop_hooks: deciding
+                .given("hooks")
+                .map(|list| stop::hooks(&mut self.report, list.items(), &known)),
+            rules: own,
+            max_iterations: fields.maybe_int("max_iterations"),
+            max_hook_retries: fields.maybe_int("max_hook_retries"),
+            remediation_attempts: fields.maybe_int("remediation_attempts"),
+            turn_timeout: fields.maybe_duration("turn_timeout"),
+        }
+    }
+
+    fn task_agents(&mut self, node: &ConfigNode) -> TaskAgents {
+        if matches!(node.kind, NodeKind::List(_)) {
+            return TaskAgents {
+                implementer: hooks::mention(&mut self.report, node),
+                gatekeeper: Vec::new(),
+            };
+        }
+        let mut role = |name| {
+            node.get(name)
+                .map(|list| hooks::mention(&mut self.report, list))
+                .unwrap_or_default()
+        };
+        TaskAgents {
+            implementer: role("implementer"),
+            gatekeeper: role("gatekeeper"),
+        }
     }
 }

@@ -13,12 +13,11 @@ use std::{
 };
 
 use super::{
-    diagnostic::quoted,
+    diagnostic::{DiagnosticReport, quoted},
     fields::ConfigFields,
     keys::{NATS, NATS_TLS},
     node::{ConfigNode, NodeKind},
     paths,
-    report::DiagnosticReport,
 };
 use crate::engine::time::TimeSpan;
 

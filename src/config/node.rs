@@ -18,7 +18,7 @@ use serde_yaml::{Location, Spanned};
 
 use super::{
     diagnostic::{Diagnostic, SourceFile, SourceSpan, quoted},
-    file_error::in_words,
+    paths::in_words,
     yaml_quotes,
 };
 

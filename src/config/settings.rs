@@ -11,9 +11,9 @@ use std::{collections::BTreeMap, ffi::OsStr, path::PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    agents::{KnownAgent, KnownAgents, how_to_install},
     diagnostic::{Diagnostic, names, quoted, suggest},
     hooks::HookLists,
-    known_agents::{KnownAgent, KnownAgents, how_to_install},
     nats::NatsConfig,
     paths,
 };

@@ -22,7 +22,7 @@ fn read(text: &str) -> Result<Settings, ConfigErrors> {
 }
 
 /// The messages about a config: errors or warnings.
-fn said(text: &str) -> String {
+fn errors_in(text: &str) -> String {
     match read(text) {
         Ok(settings) => render(&settings.warnings),
         Err(errors) => errors.to_string(),

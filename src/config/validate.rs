@@ -4,10 +4,9 @@
 //! Does not check values together: see [`mod@super::load`].
 
 use super::{
-    diagnostic::{is_secret, names, nearest, quoted, suggest},
+    diagnostic::{DiagnosticReport, is_secret, names, nearest, quoted, suggest},
     fields::{DurationError, as_number, duration},
     node::{ConfigKey, ConfigNode, NodeKind},
-    report::DiagnosticReport,
     shape::{DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration},
 };
 

@@ -11,12 +11,11 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{
-    diagnostic::{SourceSpan, names, nearest, quoted, suggest},
+    diagnostic::{DiagnosticReport, SourceSpan, names, nearest, quoted, suggest},
     fields::ConfigFields,
     hooks::{check_names, check_placeholders, unknown_name},
     keys::{PART, STEP},
     node::{ConfigNode, NodeKind},
-    report::DiagnosticReport,
     shape::MapShape,
 };
 use crate::engine::{

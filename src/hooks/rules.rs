@@ -9,28 +9,26 @@
 //! - No file outside the project is read, and none above its size limit.
 
 mod coverage;
-mod files;
-mod pattern;
 
-use std::{path::Path, time::Instant};
+use std::{borrow::Cow, path::Path, time::Instant};
 
+use regex::Regex;
 use tokio_util::sync::CancellationToken;
 
-use super::{HookCommandContext, HookCommandResult, HookProcess, HookWorkspace};
+use super::{HookCommandContext, HookCommandError, HookCommandResult, HookProcess, HookWorkspace};
 use crate::{
     engine::{
         effect::RuleJob,
         hooks::{template, verdict::RunEnd},
-        policy::RuleCheck,
+        policy::{FileRequirement, PatternTarget, RuleCheck},
         stop::rule::{OFFERED, RuleCheckResult},
         time::TimeSpan,
     },
-    hooks::HookCommandError,
     process::{
         project_dir::{OpenError, ProjectDir},
         run::{self, ProcessObserver, ProcessSpec},
     },
-    text::first_line,
+    text::{first_line, some_names},
 };
 
 /// Bytes of a command's output in the message. The agent can read the rest in the file.
@@ -87,27 +85,27 @@ async fn look(job: RuleJob, place: &HookWorkspace, cancel: &CancellationToken) -
     }
 }
 
-fn judge(job: &RuleJob, premises: &ProjectDir) -> RuleFinding {
+fn judge(job: &RuleJob, project_dir: &ProjectDir) -> RuleFinding {
     match &job.rule.check {
         RuleCheck::ContentPattern {
             pattern,
             target,
             must_match,
         } => {
-            let said = job.facts.agent_output.as_deref().unwrap_or_default();
-            pattern::judge(
+            let message = job.facts.agent_output.as_deref().unwrap_or_default();
+            judge_pattern(
                 pattern,
-                &pattern::text(target, said, premises).map_err(|why| why.to_string())?,
+                &searched_text(target, message, project_dir).map_err(|why| why.to_string())?,
                 target,
                 *must_match,
             )
         }
-        RuleCheck::FileExistence { files, need } => files::judge(files, *need, premises),
+        RuleCheck::FileExistence { files, need } => judge_files(files, *need, project_dir),
         RuleCheck::Coverage {
             file,
             format,
             minimum,
-        } => coverage::judge(file, *format, *minimum, premises),
+        } => coverage::judge(file, *format, *minimum, project_dir),
         RuleCheck::Command { .. } => {
             Err("creel looked at a command instead of running it. This is a bug in creel".into())
         }
@@ -213,7 +211,9 @@ fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, HookCommand
         None => place.cwd.clone(),
         Some(folder) => ProjectDir::new(&place.cwd)
             .folder(Some(Path::new(folder)))
-            .map_err(|why| HookCommandError::NoFolder(barred(folder, &why, "make the folder")))?,
+            .map_err(|why| {
+                HookCommandError::NoFolder(unreadable(folder, &why, "make the folder"))
+            })?,
     };
     let about = HookCommandContext {
         point: "rule",
@@ -239,7 +239,7 @@ fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, HookCommand
 }
 
 /// Why a file cannot be read, and what to do if it is missing.
-fn barred(path: &str, why: &OpenError, if_missing: &str) -> String {
+fn unreadable(path: &str, why: &OpenError, if_missing: &str) -> String {
     let path = shown(path);
     match why {
         OpenError::Outside => {
@@ -257,4 +257,113 @@ fn barred(path: &str, why: &OpenError, if_missing: &str) -> String {
 /// The first line of a text, shortened for a message.
 fn shown(text: &str) -> String {
     first_line(text, NAME_SHOWN).replace(char::is_control, "\u{fffd}")
+}
+
+/// How many names to list.
+const NAMED: usize = 20;
+
+/// Whether enough of the files exist. A folder counts too.
+fn judge_files(files: &[String], need: FileRequirement, project_dir: &ProjectDir) -> RuleFinding {
+    let missing: Vec<String> = files
+        .iter()
+        .filter_map(|file| absence(file, project_dir))
+        .collect();
+    let there = files.len() - missing.len();
+    let all = format!("{there} of {} exist", files.len());
+    match need {
+        FileRequirement::All if missing.is_empty() => Ok(all),
+        FileRequirement::All => Err(format!("missing: {} ({all})", some_names(&missing, NAMED))),
+        FileRequirement::Any if there > 0 => Ok(all),
+        FileRequirement::Any => Err(format!(
+            "one of these files must exist: {}",
+            some_names(&missing, NAMED)
+        )),
+    }
+}
+
+/// The name of a missing file, with the reason if it is not obvious.
+fn absence(file: &str, project_dir: &ProjectDir) -> Option<String> {
+    let name = shown(file);
+    match project_dir.inside(Path::new(file)) {
+        Ok(place) if place.exists() => None,
+        Ok(_) | Err(OpenError::Missing) => Some(name),
+        Err(OpenError::Outside) => Some(format!("{name} (leads out of the project folder)")),
+        Err(OpenError::Io(error)) => Some(format!("{name} ({error})")),
+        Err(OpenError::NotAFile | OpenError::TooLarge(_)) => None,
+    }
+}
+
+/// Larger files are not searched.
+const READ_MAX: u64 = 8 << 20;
+
+/// Why the file of a rule cannot be searched, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct UnreadableFile(String);
+
+/// The text to search: `message`, or the content of a file.
+fn searched_text<'a>(
+    target: &PatternTarget,
+    message: &'a str,
+    project_dir: &ProjectDir,
+) -> Result<Cow<'a, str>, UnreadableFile> {
+    match target {
+        PatternTarget::AgentOutput => Ok(Cow::Borrowed(message)),
+        PatternTarget::File(file) => {
+            let bytes = project_dir
+                .read(Path::new(file), READ_MAX)
+                .map_err(|why| UnreadableFile(unreadable(file, &why, "write it")))?;
+            Ok(Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()))
+        }
+    }
+}
+
+/// Whether the text contains the pattern if `must_match`, or does not contain it otherwise.
+fn judge_pattern(
+    pattern: &str,
+    text: &str,
+    target: &PatternTarget,
+    must_match: bool,
+) -> RuleFinding {
+    let regex = Regex::new(pattern).map_err(|_| {
+        format!(
+            "{} is not a regular expression: correct the rule",
+            shown(pattern)
+        )
+    })?;
+    let place = match target {
+        PatternTarget::AgentOutput => "the last message".to_owned(),
+        PatternTarget::File(file) => shown(file),
+    };
+    let wanted = shown(pattern);
+    match (regex.find(text), must_match) {
+        (Some(found), true) => Ok(format!(
+            "{place}, line {}: matches {wanted}",
+            line_of(text, found.start())
+        )),
+        (None, true) => Err(format!("{place}: nothing matches {wanted}")),
+        (None, false) => Ok(format!("{place}: nothing matches {wanted}, as required")),
+        (Some(found), false) => {
+            let (line, what) = (line_of(text, found.start()), around(text, found.start()));
+            Err(format!(
+                "{place}, line {line}: matches {wanted}, which must not match: {what}"
+            ))
+        }
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at].matches('\n').count() + 1
+}
+
+/// The line of a match, shortened.
+fn around(text: &str, at: usize) -> String {
+    let start = text[..at].rfind('\n').map_or(0, |i| i + 1);
+    // In a very long line, as in minified files, start at the match.
+    let start = if at - start > NAME_SHOWN / 2 {
+        at
+    } else {
+        start
+    };
+    shown(text[start..].lines().next().unwrap_or_default())
 }

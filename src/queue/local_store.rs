@@ -24,14 +24,14 @@ use std::{
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use super::backend::{ChangeFeed, QueueFuture, QueueTaskKey, TaskRevision, TaskStore};
 use crate::{
-    config::file_error::in_words,
+    config::paths::in_words,
     engine::{queue::QueuedTask, tasks::command::is_name},
     journal::{
         open,
         session_dir::{PRIVATE_DIR, create_ignored},
     },
-    queue::backend::{ChangeFeed, QueueFuture, QueueTaskKey, TaskRevision, TaskStore},
     text::some_names,
 };
 

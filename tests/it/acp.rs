@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{
     acp_agent, eventually, folder, in_folder,
-    listener::{Heard, again, ended, failure, place, request, turn},
+    listener::{TurnRecorder, again, ended, failure, place, request, turn},
     lives, pid_in,
 };
 
@@ -100,7 +100,7 @@ async fn a_prompt_is_answered_with_all_updates_of_the_agent() {
         {"end": "end_turn", "usage": {"totalTokens": 120, "inputTokens": 100, "outputTokens": 20}},
     ]]});
     let mut agent = agent(&script, dir.path());
-    let (end, heard) = turn(&mut *agent, request("do it")).await;
+    let (end, recorder) = turn(&mut *agent, request("do it")).await;
     let spent = TurnUsage {
         tokens: Some(120),
         cost: Some(0.25),
@@ -112,9 +112,9 @@ async fn a_prompt_is_answered_with_all_updates_of_the_agent() {
             ..TurnEnd::new(StopReason::EndTurn)
         })
     );
-    assert_eq!(heard.said(), "I will do it.\nDone.");
-    let [call] = &heard.calls()[..] else {
-        panic!("{:?}", heard.calls())
+    assert_eq!(recorder.text(), "I will do it.\nDone.");
+    let [call] = &recorder.calls()[..] else {
+        panic!("{:?}", recorder.calls())
     };
     assert_eq!(
         (call.title.as_str(), call.kind, call.status),
@@ -122,7 +122,7 @@ async fn a_prompt_is_answered_with_all_updates_of_the_agent() {
     );
     assert_eq!(call.locations[0].line, Some(2));
     assert!(call.diff.as_deref().is_some_and(|diff| diff.contains("+x")));
-    let all = heard.all();
+    let all = recorder.all();
     assert!(
         all.contains(&AgentUpdate::Opened("session-1".into())),
         "{all:?}"
@@ -176,11 +176,14 @@ async fn a_turn_that_the_agent_cancels_has_failed_unless_a_permission_was_refuse
         &json!({"turns": [[{"say": "I"}, end], [{"say": "I"}, ask, end]]}),
         dir.path(),
     );
-    let said = failure(&mut *agent, request("1")).await;
-    assert!(said.contains("without a request from creel"), "{said}");
-    let mut heard = Heard::answering("n");
+    let message = failure(&mut *agent, request("1")).await;
+    assert!(
+        message.contains("without a request from creel"),
+        "{message}"
+    );
+    let mut recorder = TurnRecorder::answering("n");
     let refused = agent
-        .turn(again("2"), &mut heard, &CancellationToken::new())
+        .turn(again("2"), &mut recorder, &CancellationToken::new())
         .await;
     assert_eq!(refused, Ok(ended(StopReason::EndTurn)));
 }
@@ -189,9 +192,9 @@ async fn a_turn_that_the_agent_cancels_has_failed_unless_a_permission_was_refuse
 async fn one_process_serves_all_turns_and_a_new_conversation_is_a_new_session() {
     let dir = folder();
     let mut agent = agent(&json!({"turns": [[{"say": "{session}"}]]}), dir.path());
-    assert_eq!(turn(&mut *agent, request("1")).await.1.said(), "session-1");
-    assert_eq!(turn(&mut *agent, again("2")).await.1.said(), "session-1");
-    assert_eq!(turn(&mut *agent, request("3")).await.1.said(), "session-2");
+    assert_eq!(turn(&mut *agent, request("1")).await.1.text(), "session-1");
+    assert_eq!(turn(&mut *agent, again("2")).await.1.text(), "session-1");
+    assert_eq!(turn(&mut *agent, request("3")).await.1.text(), "session-2");
     let prompts = ["session/new", "session/prompt"];
     let expected = [
         "initialize",
@@ -218,7 +221,7 @@ async fn a_new_message_is_separated_from_the_last_one() {
         turn(&mut *agent(&script, dir.path()), request(""))
             .await
             .1
-            .said(),
+            .text(),
         "<promise>COMPLETE</promise>\n\nDone."
     );
 }
@@ -232,17 +235,17 @@ async fn the_agent_gets_the_chosen_permission_option() {
     }});
     let script =
         json!({"turns": [[ask, {"if_allowed": [{"say": "yes"}], "else": [{"say": "no"}]}]]});
-    for (option, said) in [("y", "yes"), ("n", "no")] {
-        let mut heard = Heard::answering(option);
+    for (option, message) in [("y", "yes"), ("n", "no")] {
+        let mut recorder = TurnRecorder::answering(option);
         let mut agent = agent(&script, dir.path());
         let end = agent
-            .turn(request(""), &mut heard, &CancellationToken::new())
+            .turn(request(""), &mut recorder, &CancellationToken::new())
             .await;
         assert_eq!(
-            (end, heard.said().as_str()),
-            (Ok(ended(StopReason::EndTurn)), said)
+            (end, recorder.text().as_str()),
+            (Ok(ended(StopReason::EndTurn)), message)
         );
-        let [(tool, options)] = &heard.asked()[..] else {
+        let [(tool, options)] = &recorder.asked()[..] else {
             panic!("one request")
         };
         assert_eq!(
@@ -271,9 +274,9 @@ async fn a_cancelled_turn_answers_open_requests_as_cancelled() {
         &json!({"turns": [[{"ask": {}}, {"say": "{outcome}"}], [{"say": "on"}]]}),
         dir.path(),
     );
-    let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
-    let listening = heard.clone();
-    let (end, ()) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
+    let (cancel, mut recorder) = (CancellationToken::new(), TurnRecorder::default());
+    let listening = recorder.clone();
+    let (end, ()) = tokio::join!(agent.turn(request(""), &mut recorder, &cancel), async {
         eventually("it asks", || !listening.asked().is_empty()).await;
         cancel.cancel();
     });
@@ -284,7 +287,7 @@ async fn a_cancelled_turn_answers_open_requests_as_cancelled() {
         .expect("an answer");
     assert_eq!(answer["result"]["outcome"]["outcome"], "cancelled");
     assert!(methods(dir.path()).contains(&"session/cancel".to_owned()));
-    assert_eq!(turn(&mut *agent, again("and now?")).await.1.said(), "on");
+    assert_eq!(turn(&mut *agent, again("and now?")).await.1.text(), "on");
 }
 
 #[tokio::test]
@@ -301,15 +304,15 @@ async fn files_are_served_inside_the_project_only_and_shown() {
         {"write": {"path": "new/out.txt", "content": "new\n"}}, {"say": "|"},
         {"write": {"path": "../secret", "content": "gone"}},
     ]]});
-    let (_, heard) = turn(&mut *agent(&script, &dir), request("")).await;
-    let said = heard.said();
-    let parts: Vec<&str> = said.split('|').collect();
-    assert_eq!((parts[0], parts[3]), ("one\ntwo\n", "written"), "{said}");
+    let (_, recorder) = turn(&mut *agent(&script, &dir), request("")).await;
+    let message = recorder.text();
+    let parts: Vec<&str> = message.split('|').collect();
+    assert_eq!((parts[0], parts[3]), ("one\ntwo\n", "written"), "{message}");
     assert!(
         [1, 2, 4]
             .iter()
             .all(|n| parts[*n].starts_with("error") && !parts[*n].contains("secretsecret")),
-        "{said}"
+        "{message}"
     );
     assert_eq!(
         std::fs::read_to_string(in_folder(&outer, "secret")).expect("text"),
@@ -319,7 +322,7 @@ async fn files_are_served_inside_the_project_only_and_shown() {
         std::fs::read_to_string(dir.join("new/out.txt")).expect("text"),
         "new\n"
     );
-    let calls: Vec<(String, ToolStatus)> = heard
+    let calls: Vec<(String, ToolStatus)> = recorder
         .calls()
         .into_iter()
         .map(|call| (call.title, call.status))
@@ -330,7 +333,7 @@ async fn files_are_served_inside_the_project_only_and_shown() {
     assert_eq!(calls[1], shown("read link", failed));
     assert_eq!(calls[3], shown("write new/out.txt", done));
     assert!(
-        heard.calls()[3]
+        recorder.calls()[3]
             .diff
             .as_deref()
             .is_some_and(|diff| diff.contains("+new"))
@@ -347,23 +350,23 @@ async fn commands_are_run_for_the_agent_and_shown() {
         {"terminal": {"command": "sleep 1000", "then": "kill"}}, {"say": "\n"},
         {"terminal": {"command": "pwd", "cwd": "/", "then": "wait"}},
     ]]});
-    let (_, heard) = turn(&mut *agent(&script, dir.path()), request("")).await;
-    let said = heard.said();
-    let lines: Vec<&str> = said.lines().collect();
+    let (_, recorder) = turn(&mut *agent(&script, dir.path()), request("")).await;
+    let message = recorder.text();
+    let lines: Vec<&str> = message.lines().collect();
     assert_eq!(
         lines[..3],
         ["exit 0: a b|it's|", "exit 3: shell", ""],
-        "{said}"
+        "{message}"
     );
     assert!(
-        said.contains("exit 0, truncated: 6789abcdef\n") && said.contains("signal TERM: "),
-        "{said}"
+        message.contains("exit 0, truncated: 6789abcdef\n") && message.contains("signal TERM: "),
+        "{message}"
     );
     assert!(
         lines.last().is_some_and(|last| last.starts_with("error")),
-        "{said}"
+        "{message}"
     );
-    let calls = heard.calls();
+    let calls = recorder.calls();
     assert_eq!(
         (calls[0].title.as_str(), calls[0].status),
         ("printf %s| a b it's", ToolStatus::Completed)
@@ -394,10 +397,12 @@ async fn declined_capabilities_are_neither_offered_nor_served() {
         known,
     };
     let mut agent = start(&spec, place(dir.path()), AgentHistory::default()).expect("an agent");
-    let said = turn(&mut *agent, request("")).await.1.said();
+    let message = turn(&mut *agent, request("")).await.1.text();
     assert!(
-        said.split('|').all(|part| part.starts_with("error -32601")),
-        "{said}"
+        message
+            .split('|')
+            .all(|part| part.starts_with("error -32601")),
+        "{message}"
     );
     let capabilities = log(dir.path())[0]["params"]["clientCapabilities"].clone();
     assert_eq!(
@@ -433,10 +438,10 @@ async fn a_mode_is_set_and_the_agent_does_not_work_in_another_one() {
         known,
     };
     let mut agent = start(&spec, place(dir.path()), AgentHistory::default()).expect("an agent");
-    let said = failure(&mut *agent, request("")).await;
+    let message = failure(&mut *agent, request("")).await;
     assert!(
-        said.contains("turbo") && said.contains("no such mode"),
-        "{said}"
+        message.contains("turbo") && message.contains("no such mode"),
+        "{message}"
     );
     assert!(!methods(dir.path()).contains(&"session/prompt".to_owned()));
 }
@@ -456,7 +461,7 @@ async fn fails_within(timeout: TimeSpan, script: Value) -> String {
         facts.login = Some("agent login".into());
         facts.error_pattern = Some("^Error: ".into());
     });
-    let said = failure(
+    let message = failure(
         &mut *agent,
         TurnRequest {
             timeout,
@@ -464,14 +469,14 @@ async fn fails_within(timeout: TimeSpan, script: Value) -> String {
         },
     )
     .await;
-    let (end, heard) = turn(&mut *agent, request("again")).await;
+    let (end, recorder) = turn(&mut *agent, request("again")).await;
     assert_eq!(
-        (end, heard.said().as_str()),
+        (end, recorder.text().as_str()),
         (Ok(ended(StopReason::EndTurn)), "works"),
-        "after: {said}"
+        "after: {message}"
     );
     agent.shutdown().await;
-    said
+    message
 }
 
 fn first(steps: &Value) -> Value {
@@ -480,37 +485,37 @@ fn first(steps: &Value) -> Value {
 
 #[tokio::test]
 async fn an_agent_that_crashes_is_started_again() {
-    let said = fails_then_works(first(
+    let message = fails_then_works(first(
         &json!([{"say": "I"}, {"stderr": "out of memory\n"}, {"exit": 3}]),
     ))
     .await;
     assert!(
-        said.contains("exit 3") && said.contains("out of memory"),
-        "{said}"
+        message.contains("exit 3") && message.contains("out of memory"),
+        "{message}"
     );
-    let said = fails_then_works(first(&json!([{"exit": 0}]))).await;
+    let message = fails_then_works(first(&json!([{"exit": 0}]))).await;
     assert!(
-        said.contains("ended by itself") && said.contains("gave no reason"),
-        "{said}"
+        message.contains("ended by itself") && message.contains("gave no reason"),
+        "{message}"
     );
-    let said = fails_then_works(first(&json!([{"run": "kill -9 $PPID"}]))).await;
-    assert!(said.contains("signal 9"), "{said}");
+    let message = fails_then_works(first(&json!([{"run": "kill -9 $PPID"}]))).await;
+    assert!(message.contains("signal 9"), "{message}");
 }
 
 #[tokio::test]
 async fn a_crash_at_the_start_is_reported_with_the_agents_stderr() {
     let once = |steps: Value| json!([{"once": steps, "else": []}]);
     let script = json!({"on_start": once(json!([{"stderr": "no config\n"}, {"exit": 1}])), "turns": [[{"say": "works"}]]});
-    let said = fails_then_works(script).await;
+    let message = fails_then_works(script).await;
     assert!(
-        said.contains("did not complete the handshake")
-            && said.contains("exit 1")
-            && said.contains("no config"),
-        "{said}"
+        message.contains("did not complete the handshake")
+            && message.contains("exit 1")
+            && message.contains("no config"),
+        "{message}"
     );
     let script = json!({"on_start": once(json!([{"garbage": 2}, {"exit": 0}])), "turns": [[{"say": "works"}]]});
-    let said = fails_then_works(script).await;
-    assert!(said.contains("ended by itself"), "{said}");
+    let message = fails_then_works(script).await;
+    assert!(message.contains("ended by itself"), "{message}");
 }
 
 #[tokio::test]
@@ -525,11 +530,11 @@ async fn an_agents_last_output_is_read_before_its_end_is_reported() {
         AgentHistory::default(),
     )
     .expect("an agent");
-    let said = failure(&mut *agent, request("")).await;
+    let message = failure(&mut *agent, request("")).await;
     agent.shutdown().await;
     assert!(
-        said.contains("exit 1") && said.contains("no config"),
-        "{said}"
+        message.contains("exit 1") && message.contains("no config"),
+        "{message}"
     );
 }
 
@@ -546,12 +551,12 @@ async fn a_timeout_names_the_failing_server_that_the_agent_waits_for() {
             first(&json!([{"say": "I"}, retries, {"hang": true}]))
         ),
     );
-    for said in [silent, talking] {
+    for message in [silent, talking] {
         assert!(
-            said.contains("server reported errors") && said.contains("529: overloaded"),
-            "{said}"
+            message.contains("server reported errors") && message.contains("529: overloaded"),
+            "{message}"
         );
-        assert!(said.contains("turn_timeout"), "{said}");
+        assert!(message.contains("turn_timeout"), "{message}");
     }
 }
 
@@ -569,8 +574,8 @@ async fn an_agent_that_hangs_fails_in_time() {
         fails_within(soon, first(&json!([{"hang_deaf": true}]))),
         fails_within(soon, first(&json!([{"close_stdout": true}]))),
     );
-    for said in [before, within, deaf, mute] {
-        assert!(said.contains("turn_timeout"), "{said}");
+    for message in [before, within, deaf, mute] {
+        assert!(message.contains("turn_timeout"), "{message}");
     }
 }
 
@@ -610,13 +615,13 @@ async fn a_rate_limit_says_how_long_to_wait() {
 
 #[tokio::test]
 async fn an_error_in_disguise_and_an_empty_turn_are_failures() {
-    let said = fails_then_works(first(&json!([{"say": "Error: 401 invalid api key"}]))).await;
+    let message = fails_then_works(first(&json!([{"say": "Error: 401 invalid api key"}]))).await;
     assert!(
-        said.contains("Log in") && said.contains("invalid api key"),
-        "{said}"
+        message.contains("Log in") && message.contains("invalid api key"),
+        "{message}"
     );
-    let said = fails_then_works(first(&json!([{"end": "end_turn"}]))).await;
-    assert!(said.contains("without an answer"), "{said}");
+    let message = fails_then_works(first(&json!([{"end": "end_turn"}]))).await;
+    assert!(message.contains("without an answer"), "{message}");
     let dir = folder();
     let script = json!({"turns": [[{"tool": {"toolCallId": "c", "title": "Silent work"}}]]});
     assert!(
@@ -704,12 +709,12 @@ async fn tokens_reported_during_a_turn_are_added_up() {
     };
     let script = json!({"turns": [[{"say": "a"}, usage(10), usage(20)], [{"say": "b"}]]});
     let mut agent = agent(&script, dir.path());
-    let (end, heard) = turn(&mut *agent, request("1")).await;
+    let (end, recorder) = turn(&mut *agent, request("1")).await;
     assert_eq!(
-        (end.expect("a turn").spent.tokens, heard.said().as_str()),
+        (end.expect("a turn").spent.tokens, recorder.text().as_str()),
         (Some(40), "a")
     );
-    assert!(!heard.all().contains(&AgentUpdate::Said(String::new())));
+    assert!(!recorder.all().contains(&AgentUpdate::Said(String::new())));
     assert_eq!(
         turn(&mut *agent, again("2"))
             .await
@@ -738,21 +743,21 @@ async fn a_missing_agent_and_a_wrong_protocol_version_are_reported() {
     };
     let mut missing =
         start(&spec, place(dir.path()), AgentHistory::default()).expect("not started yet");
-    let said = failure(&mut *missing, request("")).await;
+    let message = failure(&mut *missing, request("")).await;
     assert!(
-        said.contains("not installed") && said.contains("npm install it"),
-        "{said}"
+        message.contains("not installed") && message.contains("npm install it"),
+        "{message}"
     );
-    let said = failure(&mut *agent(&json!({"version": 9}), dir.path()), request("")).await;
-    assert!(said.contains("version"), "{said}");
+    let message = failure(&mut *agent(&json!({"version": 9}), dir.path()), request("")).await;
+    assert!(message.contains("version"), "{message}");
     let script = json!({
         "auth_methods": [{"id": "oauth", "name": "Log in with Example"}],
         "on_new_session": [{"error": {"code": -32000, "message": "Authentication required"}}],
     });
-    let said = failure(&mut *agent(&script, dir.path()), request("")).await;
+    let message = failure(&mut *agent(&script, dir.path()), request("")).await;
     assert!(
-        said.contains("needs a login") && said.contains("Log in with Example"),
-        "{said}"
+        message.contains("needs a login") && message.contains("Log in with Example"),
+        "{message}"
     );
 }
 
@@ -768,17 +773,17 @@ async fn noise_between_messages_is_harmless() {
             {"request": {"method": "_ours/please", "params": {}}}, {"say": "b"},
         ]],
     });
-    let (end, heard) = turn(&mut *agent(&script, dir.path()), request("")).await;
+    let (end, recorder) = turn(&mut *agent(&script, dir.path()), request("")).await;
     assert_eq!(end, Ok(ended(StopReason::EndTurn)));
     assert!(
-        heard.said().starts_with('a') && heard.said().ends_with('b'),
+        recorder.text().starts_with('a') && recorder.text().ends_with('b'),
         "{}",
-        heard.said()
+        recorder.text()
     );
     assert!(
-        heard.said().contains("error -32601"),
+        recorder.text().contains("error -32601"),
         "an unknown request is declined: {}",
-        heard.said()
+        recorder.text()
     );
 }
 
@@ -805,9 +810,9 @@ async fn a_conversation_is_resumed_if_the_agent_can() {
         past,
     )
     .expect("an agent");
-    let (_, heard) = turn(&mut *after, again("go on")).await;
+    let (_, recorder) = turn(&mut *after, again("go on")).await;
     assert_eq!(
-        (heard.said().as_str(), heard.warned()),
+        (recorder.text().as_str(), recorder.warned()),
         ("two in session-1", vec![])
     );
     assert!(methods(dir.path()).contains(&"session/load".to_owned()));
@@ -833,7 +838,7 @@ async fn the_replay_of_a_resumed_conversation_is_not_shown_again() {
         past,
     )
     .expect("an agent");
-    assert_eq!(turn(&mut *after, again("go on")).await.1.said(), "two");
+    assert_eq!(turn(&mut *after, again("go on")).await.1.text(), "two");
 }
 
 #[tokio::test]
@@ -884,8 +889,8 @@ async fn a_command_of_the_agent_ends_with_a_cancelled_turn() {
         &json!({"turns": [[terminal, {"say": "ready"}, {"wait_cancel": true}]]}),
         dir.path(),
     );
-    let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
-    let (_, command) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
+    let (cancel, mut recorder) = (CancellationToken::new(), TurnRecorder::default());
+    let (_, command) = tokio::join!(agent.turn(request(""), &mut recorder, &cancel), async {
         let command = pid_in(&in_folder(&dir, "command.pid")).await;
         cancel.cancel();
         command
@@ -907,16 +912,16 @@ async fn a_lost_conversation_is_reported() {
         past,
     )
     .expect("an agent");
-    let (_, heard) = turn(&mut *agent, again("go on")).await;
+    let (_, recorder) = turn(&mut *agent, again("go on")).await;
     assert_eq!(
-        heard.said(),
+        recorder.text(),
         "session-1: GOAL\n\ngo on",
         "the goal goes in front"
     );
     assert!(
-        heard.warned()[0].contains("cannot resume"),
+        recorder.warned()[0].contains("cannot resume"),
         "{:?}",
-        heard.warned()
+        recorder.warned()
     );
 }
 
@@ -928,12 +933,12 @@ async fn a_dead_agent_is_noticed_even_if_its_child_keeps_the_output_open() {
     ]]});
     let mut agent = agent(&script, dir.path());
     let patience = std::time::Duration::from_secs(20);
-    let (end, heard) = tokio::time::timeout(patience, turn(&mut *agent, request("")))
+    let (end, recorder) = tokio::time::timeout(patience, turn(&mut *agent, request("")))
         .await
         .expect("it ends");
     let error = end.expect_err("a failure").message;
     assert!(error.ends_with("signal 6: out of memory"), "{error}");
-    assert_eq!(heard.said(), "a");
+    assert_eq!(recorder.text(), "a");
     agent.shutdown().await;
 }
 
@@ -951,10 +956,10 @@ async fn text_between_turns_belongs_to_no_turn() {
         json!({"run": "touch said"}),
     ]);
     let mut agent = agent(&json!({"turns": [first, [{"say": "two"}]]}), dir.path());
-    assert_eq!(turn(&mut *agent, request("")).await.1.said(), "one");
+    assert_eq!(turn(&mut *agent, request("")).await.1.text(), "one");
     std::fs::write(in_folder(&dir, "over"), "").expect("a file");
     eventually("it has said all", || in_folder(&dir, "said").exists()).await;
-    assert_eq!(turn(&mut *agent, again("")).await.1.said(), "two");
+    assert_eq!(turn(&mut *agent, again("")).await.1.text(), "two");
 }
 
 #[tokio::test]
@@ -965,12 +970,12 @@ async fn a_permission_request_between_turns_is_answered_in_the_next_one() {
         {"if_allowed": [{"run": "touch allowed"}]},
     ]);
     let mut agent = agent(&json!({"turns": [first, [{"say": "two"}]]}), dir.path());
-    assert_eq!(turn(&mut *agent, request("")).await.1.said(), "one");
+    assert_eq!(turn(&mut *agent, request("")).await.1.text(), "one");
     std::fs::write(in_folder(&dir, "over"), "").expect("a file");
     eventually("it has asked", || in_folder(&dir, "asked").exists()).await;
-    let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
-    let listening = heard.clone();
-    let (end, ()) = tokio::join!(agent.turn(again(""), &mut heard, &cancel), async {
+    let (cancel, mut recorder) = (CancellationToken::new(), TurnRecorder::default());
+    let listening = recorder.clone();
+    let (end, ()) = tokio::join!(agent.turn(again(""), &mut recorder, &cancel), async {
         eventually("a person is asked", || !listening.asked().is_empty()).await;
         let prompts = || {
             methods(dir.path())
@@ -982,7 +987,7 @@ async fn a_permission_request_between_turns_is_answered_in_the_next_one() {
         listening.answer("allow");
     });
     assert_eq!(
-        (end, heard.said().as_str()),
+        (end, recorder.text().as_str()),
         (Ok(ended(StopReason::EndTurn)), "two")
     );
     assert!(in_folder(&dir, "allowed").exists(), "the agent was told");
@@ -1021,8 +1026,8 @@ async fn no_process_is_left_however_the_agent_ends() {
 async fn leaves_nothing(way: &str, last: Value) {
     let dir = folder();
     let mut agent = agent(&with_children(&last), dir.path());
-    let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
-    let listening = heard.clone();
+    let (cancel, mut recorder) = (CancellationToken::new(), TurnRecorder::default());
+    let listening = recorder.clone();
     let timeout = if way == "timeout" {
         TimeSpan::secs(5)
     } else {
@@ -1034,12 +1039,12 @@ async fn leaves_nothing(way: &str, last: Value) {
                 timeout,
                 ..request("")
             },
-            &mut heard,
+            &mut recorder,
             &cancel
         ),
         async {
             let pids = pids(dir.path()).await;
-            eventually("it is ready", || listening.said() == "ready").await;
+            eventually("it is ready", || listening.text() == "ready").await;
             if matches!(way, "cancel" | "stubborn") {
                 cancel.cancel();
             }
@@ -1058,9 +1063,9 @@ async fn leaves_nothing(way: &str, last: Value) {
 async fn a_dropped_agent_leaves_no_process() {
     let dir = folder();
     let mut agent = agent(&with_children(&json!({"hang": true})), dir.path());
-    let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
+    let (cancel, mut recorder) = (CancellationToken::new(), TurnRecorder::default());
     let pids = tokio::select! {
-        end = agent.turn(request(""), &mut heard, &cancel) => panic!("it must not end: {end:?}"),
+        end = agent.turn(request(""), &mut recorder, &cancel) => panic!("it must not end: {end:?}"),
         pids = pids(dir.path()) => pids,
     };
     drop(agent);
@@ -1071,16 +1076,20 @@ async fn a_dropped_agent_leaves_no_process() {
 async fn a_flood_is_passed_on_completely_and_in_order() {
     let dir = folder();
     let script = json!({"turns": [[{"flood": {"updates": 20_000, "text": "{n} "}}]]});
-    let (end, heard) = turn(&mut *agent(&script, dir.path()), request("")).await;
+    let (end, recorder) = turn(&mut *agent(&script, dir.path()), request("")).await;
     assert_eq!(end, Ok(ended(StopReason::EndTurn)));
     assert!(
-        heard
-            .said()
+        recorder
+            .text()
             .split_whitespace()
             .map(str::to_owned)
             .eq((1..=20_000).map(|n: u32| n.to_string()))
     );
-    assert!(heard.all().len() < 5_000, "{} pieces", heard.all().len());
+    assert!(
+        recorder.all().len() < 5_000,
+        "{} pieces",
+        recorder.all().len()
+    );
 }
 
 /// What an agent can print in answer to a prompt; `{id}` is the request's id.
@@ -1097,7 +1106,7 @@ const ANSWERS: [&str; 6] = [
 async fn ends(steps: Vec<Value>, what: &str) {
     let dir = folder();
     let mut agent = agent(&json!({"turns": [steps]}), dir.path());
-    let mut heard = Heard::answering("y");
+    let mut recorder = TurnRecorder::answering("y");
     let cancel = CancellationToken::new();
     let limited = TurnRequest {
         timeout: TimeSpan::secs(30),
@@ -1105,7 +1114,7 @@ async fn ends(steps: Vec<Value>, what: &str) {
     };
     let ended = tokio::time::timeout(
         crate::support::PATIENCE,
-        agent.turn(limited, &mut heard, &cancel),
+        agent.turn(limited, &mut recorder, &cancel),
     )
     .await;
     let failed = ended

@@ -18,7 +18,7 @@ fn project(more: &str, script: &Value) -> Project {
     Project::with(&config).file("script.json", &script.to_string())
 }
 
-fn said(project: &Project) -> String {
+fn agent_text(project: &Project) -> String {
     project
         .kind("agent_said")
         .iter()
@@ -117,7 +117,11 @@ fn denied_requests_stay_denied_and_rules_come_first() {
     let rules = "gates: { permissions: deny }\npermissions: [{ kind: edit, path: 'src/**', action: allow }]";
     let project = project(rules, &script);
     assert_eq!(project.run().code, 0);
-    assert!(said(&project).starts_with("yes no "), "{}", said(&project));
+    assert!(
+        agent_text(&project).starts_with("yes no "),
+        "{}",
+        agent_text(&project)
+    );
 }
 
 #[test]
@@ -205,7 +209,7 @@ fn a_killed_session_is_resumed_in_the_conversation_that_it_was_in() {
     let child: i32 = eventually_in(&project.root().join("child.pid"))
         .parse()
         .expect("a pid");
-    until("the first words", || said(&project).contains("begun"));
+    until("the first words", || agent_text(&project).contains("begun"));
     creel.kill();
     let resumed = project.creel(&["resume", "s", "--headless"]);
     assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
@@ -215,7 +219,7 @@ fn a_killed_session_is_resumed_in_the_conversation_that_it_was_in() {
     };
     assert_eq!(load["params"]["sessionId"], "session-1");
     assert!(
-        !said(&project).contains("an old answer"),
+        !agent_text(&project).contains("an old answer"),
         "what is replayed is not told again"
     );
     let feedback = project

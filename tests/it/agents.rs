@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{
     eventually, folder, in_folder,
-    listener::{Heard, ended, failure, place, request, turn},
+    listener::{TurnRecorder, ended, failure, place, request, turn},
     lives, pid_in,
 };
 
@@ -38,9 +38,9 @@ fn scripted(script: &str, dir: &Path) -> Box<dyn Agent> {
 async fn the_prompt_is_on_standard_input_and_the_answer_on_standard_output() {
     let dir = folder();
     let mut agent = command("echo \"$CREEL_SESSION:\"; cat", dir.path());
-    let (end, heard) = turn(&mut *agent, request("do it\n")).await;
+    let (end, recorder) = turn(&mut *agent, request("do it\n")).await;
     assert_eq!(
-        (end, heard.said().as_str(), heard.groups()),
+        (end, recorder.text().as_str(), recorder.groups()),
         (Ok(ended(StopReason::EndTurn)), "s-1:\ndo it\n", 1)
     );
 }
@@ -53,8 +53,8 @@ async fn the_prompt_can_be_one_argument() {
         dir.path(),
     );
     let text = "it's $(touch pwned) \"x\"\n--help";
-    let (_, heard) = turn(&mut *agent, request(text)).await;
-    assert_eq!(heard.said(), format!("<{text}><{text}><s-1>"));
+    let (_, recorder) = turn(&mut *agent, request(text)).await;
+    assert_eq!(recorder.text(), format!("<{text}><{text}><s-1>"));
     let too_long = failure(&mut *agent, request(&"x".repeat(200_000))).await;
     assert!(too_long.contains("standard input"), "{too_long}");
 }
@@ -70,12 +70,12 @@ async fn later_turns_of_a_conversation_have_their_own_command() {
         known: AgentFacts::default(),
     };
     let mut agent = start(&spec, place(dir.path()), AgentHistory::default()).expect("an agent");
-    assert_eq!(turn(&mut *agent, request("")).await.1.said(), "first\n");
+    assert_eq!(turn(&mut *agent, request("")).await.1.text(), "first\n");
     let same = TurnRequest {
         conversation: ConversationMode::Same,
         ..request("")
     };
-    assert_eq!(turn(&mut *agent, same).await.1.said(), "later\n");
+    assert_eq!(turn(&mut *agent, same).await.1.text(), "later\n");
 }
 
 #[tokio::test]
@@ -85,15 +85,15 @@ async fn the_answer_is_passed_on_while_it_arrives() {
         "printf 'no line end'; while ! test -e go; do sleep 0.01; done; printf .",
         dir.path(),
     );
-    let mut heard = Heard::default();
-    let listening = heard.clone();
+    let mut recorder = TurnRecorder::default();
+    let listening = recorder.clone();
     let cancel = CancellationToken::new();
-    let (end, ()) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
-        eventually("live text", || listening.said() == "no line end").await;
+    let (end, ()) = tokio::join!(agent.turn(request(""), &mut recorder, &cancel), async {
+        eventually("live text", || listening.text() == "no line end").await;
         std::fs::write(in_folder(&dir, "go"), "").expect("a file");
     });
     assert_eq!(
-        (end, heard.said().as_str()),
+        (end, recorder.text().as_str()),
         (Ok(ended(StopReason::EndTurn)), "no line end.")
     );
 }
@@ -103,27 +103,30 @@ async fn a_character_in_two_pieces_is_joined() {
     let dir = folder();
     let line = "printf 'a\\342'; touch half; while ! test -e go; do sleep 0.01; done; printf '\\202\\254b\\377'";
     let mut agent = command(line, dir.path());
-    let mut heard = Heard::default();
-    let listening = heard.clone();
+    let mut recorder = TurnRecorder::default();
+    let listening = recorder.clone();
     let cancel = CancellationToken::new();
-    let (_, ()) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
-        eventually("the first piece", || listening.said() == "a").await;
+    let (_, ()) = tokio::join!(agent.turn(request(""), &mut recorder, &cancel), async {
+        eventually("the first piece", || listening.text() == "a").await;
         std::fs::write(in_folder(&dir, "go"), "").expect("a file");
     });
-    assert_eq!(heard.said(), "a€b\u{fffd}");
+    assert_eq!(recorder.text(), "a€b\u{fffd}");
 }
 
 #[tokio::test]
 async fn an_empty_answer_ends_well() {
     let dir = folder();
-    let (end, heard) = turn(&mut *command("true", dir.path()), request("")).await;
-    assert_eq!((end, heard.all()), (Ok(ended(StopReason::EndTurn)), vec![]));
+    let (end, recorder) = turn(&mut *command("true", dir.path()), request("")).await;
+    assert_eq!(
+        (end, recorder.all()),
+        (Ok(ended(StopReason::EndTurn)), vec![])
+    );
 }
 
 #[tokio::test]
 async fn a_failed_command_is_a_failed_turn_with_the_end_of_its_errors() {
     let dir = folder();
-    let said = failure(
+    let message = failure(
         &mut *command(
             "echo half; seq 1 10000 >&2; echo broken >&2; exit 3",
             dir.path(),
@@ -132,21 +135,21 @@ async fn a_failed_command_is_a_failed_turn_with_the_end_of_its_errors() {
     )
     .await;
     assert!(
-        said.starts_with("the agent ended with exit 3: ")
-            && said.ends_with("\nbroken")
-            && said.len() < 3000,
-        "{said}"
+        message.starts_with("the agent ended with exit 3: ")
+            && message.ends_with("\nbroken")
+            && message.len() < 3000,
+        "{message}"
     );
-    let said = failure(&mut *command("kill -9 $$", dir.path()), request("")).await;
-    assert!(said.contains("killed by signal 9"), "{said}");
-    let said = failure(
+    let message = failure(&mut *command("kill -9 $$", dir.path()), request("")).await;
+    assert!(message.contains("killed by signal 9"), "{message}");
+    let message = failure(
         &mut *command("no-such-agent-here --fast", dir.path()),
         request(""),
     )
     .await;
     assert!(
-        said.contains("not installed") && said.contains("no-such-agent-here --fast"),
-        "{said}"
+        message.contains("not installed") && message.contains("no-such-agent-here --fast"),
+        "{message}"
     );
 }
 
@@ -158,10 +161,10 @@ async fn a_turn_that_takes_too_long_fails_and_leaves_no_process() {
         timeout: TimeSpan::secs(4),
         ..request("")
     };
-    let (end, heard) = turn(&mut *agent, slow).await;
-    let said = end.expect_err("a failure").message;
-    assert!(said.contains("within 4 s (turn_timeout)"), "{said}");
-    assert_eq!(heard.said(), "begun\n");
+    let (end, recorder) = turn(&mut *agent, slow).await;
+    let message = end.expect_err("a failure").message;
+    assert!(message.contains("within 4 s (turn_timeout)"), "{message}");
+    assert_eq!(recorder.text(), "begun\n");
     assert!(!lives(pid_in(&in_folder(&dir, "pid")).await));
 }
 
@@ -182,8 +185,8 @@ async fn a_cancelled_turn_ends_as_cancelled_and_leaves_no_process() {
         ),
     ] {
         let cancel = CancellationToken::new();
-        let mut heard = Heard::default();
-        let (end, pid) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
+        let mut recorder = TurnRecorder::default();
+        let (end, pid) = tokio::join!(agent.turn(request(""), &mut recorder, &cancel), async {
             let pid = pid_in(&in_folder(&dir, &format!("pid-{kind}"))).await;
             cancel.cancel();
             pid
@@ -200,16 +203,16 @@ async fn a_very_long_answer_is_bounded_and_reported() {
         "echo start; head -c 100000000 /dev/zero | tr '\\0' x; echo; echo end",
         dir.path(),
     );
-    let (end, heard) = turn(&mut *agent, request("")).await;
+    let (end, recorder) = turn(&mut *agent, request("")).await;
     assert_eq!(end, Ok(ended(StopReason::EndTurn)));
-    let said = heard.said();
-    assert!(said.len() < 1024 * 1024 + 17 * 1024);
-    assert!(said.starts_with("start\nxxx") && said.ends_with("xxx\nend\n"));
-    assert!(said.contains("\n[… 98"));
+    let message = recorder.text();
+    assert!(message.len() < 1024 * 1024 + 17 * 1024);
+    assert!(message.starts_with("start\nxxx") && message.ends_with("xxx\nend\n"));
+    assert!(message.contains("\n[… 98"));
     assert!(
-        heard.warned()[0].contains("outputs/turn-3.log"),
+        recorder.warned()[0].contains("outputs/turn-3.log"),
         "{:?}",
-        heard.warned()
+        recorder.warned()
     );
     let file = std::fs::metadata(in_folder(&dir, "session/outputs/turn-3.log")).expect("the file");
     assert_eq!(file.len(), 64 * 1024 * 1024);
@@ -219,9 +222,9 @@ async fn a_very_long_answer_is_bounded_and_reported() {
 async fn an_answer_just_over_the_limit_is_complete() {
     let dir = folder();
     let mut agent = command("head -c 1050000 /dev/zero | tr '\\0' x", dir.path());
-    let (_, heard) = turn(&mut *agent, request("")).await;
+    let (_, recorder) = turn(&mut *agent, request("")).await;
     assert_eq!(
-        (heard.said(), heard.warned()),
+        (recorder.text(), recorder.warned()),
         ("x".repeat(1_050_000), vec![])
     );
 }
@@ -235,9 +238,9 @@ turns:
     say: "one\ntwo"
     run: ["echo hi > made; echo made it; echo $CREEL_SESSION", "exit 4"]
 "#;
-    let (end, heard) = turn(&mut *scripted(script, dir.path()), request("go")).await;
+    let (end, recorder) = turn(&mut *scripted(script, dir.path()), request("go")).await;
     assert_eq!(end, Ok(ended(StopReason::EndTurn)));
-    let shown: Vec<String> = heard
+    let shown: Vec<String> = recorder
         .all()
         .into_iter()
         .map(|update| match update {
@@ -275,9 +278,9 @@ async fn a_script_can_fail_crash_hang_and_run_out() {
     let dir = folder();
     let script = "turns: [{ fail: broken, say: hm }, { crash: true }, { hang: true }, { stop_reason: refusal }]";
     let mut agent = scripted(script, dir.path());
-    let (end, heard) = turn(&mut *agent, request("")).await;
+    let (end, recorder) = turn(&mut *agent, request("")).await;
     assert_eq!(
-        (end, heard.said().as_str()),
+        (end, recorder.text().as_str()),
         (Err(TurnFailure::new("broken")), "hm")
     );
     assert!(failure(&mut *agent, request("")).await.contains("crashed"));
@@ -294,8 +297,11 @@ async fn a_script_can_fail_crash_hang_and_run_out() {
         turn(&mut *agent, request("")).await.0,
         Ok(ended(StopReason::Refusal))
     );
-    let (end, heard) = turn(&mut *agent, request("")).await;
-    assert_eq!((end, heard.all()), (Ok(ended(StopReason::EndTurn)), vec![]));
+    let (end, recorder) = turn(&mut *agent, request("")).await;
+    assert_eq!(
+        (end, recorder.all()),
+        (Ok(ended(StopReason::EndTurn)), vec![])
+    );
 }
 
 #[tokio::test]
@@ -303,14 +309,14 @@ async fn a_hanging_script_can_be_cancelled() {
     let dir = folder();
     let mut agent = scripted("turns: [{ say: begun, hang: true }]", dir.path());
     let cancel = CancellationToken::new();
-    let mut heard = Heard::default();
-    let listening = heard.clone();
+    let mut recorder = TurnRecorder::default();
+    let listening = recorder.clone();
     let endless = TurnRequest {
         timeout: TimeSpan(0),
         ..request("")
     };
-    let (end, ()) = tokio::join!(agent.turn(endless, &mut heard, &cancel), async {
-        eventually("it hangs", || listening.said() == "begun").await;
+    let (end, ()) = tokio::join!(agent.turn(endless, &mut recorder, &cancel), async {
+        eventually("it hangs", || listening.text() == "begun").await;
         cancel.cancel();
     });
     assert_eq!(end, Ok(ended(StopReason::Cancelled)));

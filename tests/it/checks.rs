@@ -77,7 +77,7 @@ fn a_session_does_not_begin_while_the_program_of_a_check_is_missing() {
 #[test]
 fn a_session_begins_if_a_check_can_appear_or_does_not_count() {
     let turns = json!([{ "say": "Done. <promise>COMPLETE</promise>" }]);
-    for (config, said) in [
+    for (config, expected) in [
         ("checks: [{ command: no-such-linter, enabled: false }]", ""),
         ("checks: [./gone.sh]\nmax_hook_retries: 0", ""),
         (
@@ -101,7 +101,7 @@ fn a_session_begins_if_a_check_can_appear_or_does_not_count() {
             .split_inclusive('\n')
             .filter(|line| line.contains("PATH"))
             .collect();
-        assert_eq!(about_path, said, "{config}");
+        assert_eq!(about_path, expected, "{config}");
         assert_eq!(project.kind("session_started").len(), 1, "{config}");
     }
 }

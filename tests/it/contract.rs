@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{
     acp_agent, eventually, folder,
-    listener::{Heard, again, ended, failure, place, request, turn},
+    listener::{TurnRecorder, again, ended, failure, place, request, turn},
     lives, pid_in,
 };
 
@@ -92,15 +92,15 @@ async fn text_arrives_unchanged() {
         let dir = folder();
         let text = "Zeile 1\nünï €  <promise>COMPLETE</promise>\n\ttab";
         let mut agent = begin(kind, dir.path(), &[Act::Says(text), Act::Says("two")]);
-        let (end, heard) = turn(&mut *agent, request("go")).await;
+        let (end, recorder) = turn(&mut *agent, request("go")).await;
         assert_eq!(
-            (end, heard.said().as_str()),
+            (end, recorder.text().as_str()),
             (Ok(ended(StopReason::EndTurn)), text),
             "{}",
             kind.0
         );
         assert_eq!(
-            turn(&mut *agent, again("and")).await.1.said(),
+            turn(&mut *agent, again("and")).await.1.text(),
             "two",
             "{}",
             kind.0
@@ -118,10 +118,14 @@ async fn a_failure_has_a_message_and_the_next_turn_works() {
             dir.path(),
             &[Act::Fails("reactor meltdown"), Act::Says("fine")],
         );
-        let said = failure(&mut *agent, request("go")).await;
-        assert!(said.contains("reactor meltdown"), "{}: {said}", kind.0);
+        let message = failure(&mut *agent, request("go")).await;
+        assert!(
+            message.contains("reactor meltdown"),
+            "{}: {message}",
+            kind.0
+        );
         assert_eq!(
-            turn(&mut *agent, request("again")).await.1.said(),
+            turn(&mut *agent, request("again")).await.1.text(),
             "fine",
             "{}",
             kind.0
@@ -135,17 +139,17 @@ async fn a_cancelled_turn_is_no_failure_and_leaves_no_process() {
     for kind in KINDS {
         let dir = folder();
         let mut agent = begin(kind, dir.path(), &[Act::Hangs, Act::Says("fine")]);
-        let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
-        let listening = heard.clone();
-        let (end, child) = tokio::join!(agent.turn(request("go"), &mut heard, &cancel), async {
+        let (cancel, mut recorder) = (CancellationToken::new(), TurnRecorder::default());
+        let listening = recorder.clone();
+        let (end, child) = tokio::join!(agent.turn(request("go"), &mut recorder, &cancel), async {
             let child = pid_in(&dir.path().join("child.pid")).await;
-            eventually("it is ready", || listening.said() == "ready").await;
+            eventually("it is ready", || listening.text() == "ready").await;
             cancel.cancel();
             child
         });
         assert_eq!(end, Ok(ended(StopReason::Cancelled)), "{}", kind.0);
         assert_eq!(
-            turn(&mut *agent, request("again")).await.1.said(),
+            turn(&mut *agent, request("again")).await.1.text(),
             "fine",
             "{}",
             kind.0
@@ -168,11 +172,11 @@ async fn a_turn_that_is_too_long_fails_and_the_next_one_works() {
             },
         )
         .await;
-        let said = end.expect_err("a failure").message;
-        assert!(said.contains("turn_timeout"), "{}: {said}", kind.0);
+        let message = end.expect_err("a failure").message;
+        assert!(message.contains("turn_timeout"), "{}: {message}", kind.0);
         let child = pid_in(&dir.path().join("child.pid")).await;
         assert_eq!(
-            turn(&mut *agent, request("again")).await.1.said(),
+            turn(&mut *agent, request("again")).await.1.text(),
             "fine",
             "{}",
             kind.0
@@ -187,11 +191,11 @@ async fn a_turn_that_is_cancelled_before_it_begins_does_nothing() {
     for kind in KINDS {
         let dir = folder();
         let mut agent = begin(kind, dir.path(), &[Act::Says("never")]);
-        let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
+        let (cancel, mut recorder) = (CancellationToken::new(), TurnRecorder::default());
         cancel.cancel();
-        let end = agent.turn(request("go"), &mut heard, &cancel).await;
+        let end = agent.turn(request("go"), &mut recorder, &cancel).await;
         assert_eq!(
-            (end, heard.said().as_str()),
+            (end, recorder.text().as_str()),
             (Ok(ended(StopReason::Cancelled)), ""),
             "{}",
             kind.0

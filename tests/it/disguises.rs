@@ -4,7 +4,7 @@ use std::path::Path;
 
 use creel::{
     agents::{Agent, AgentHistory, start},
-    config::known_agents::KnownAgents,
+    config::agents::KnownAgents,
     engine::{
         conversation::StopReason,
         policy::{AgentFacts, AgentSpec},
@@ -158,10 +158,10 @@ async fn an_error_in_an_agents_own_words_is_a_failed_turn() {
         ("codex", "{\"error\": {\"message\": \"no\"}}", "no"),
     ];
     for (name, answer, words) in cases {
-        let said = failure(&mut *prints(name, answer, dir.path()), request("")).await;
+        let message = failure(&mut *prints(name, answer, dir.path()), request("")).await;
         assert!(
-            said.contains("answer was an error message") && said.contains(words),
-            "{name}: {said}"
+            message.contains("answer was an error message") && message.contains(words),
+            "{name}: {message}"
         );
     }
 }
@@ -170,18 +170,18 @@ async fn an_error_in_an_agents_own_words_is_a_failed_turn() {
 async fn text_before_an_error_does_not_hide_it_over_the_protocol() {
     let dir = folder();
     let error = "Error: Failed to get response from the AI model; retried 5 times";
-    let said = failure(
+    let message = failure(
         &mut *says("copilot", &["I'll look", " at the fi", error], dir.path()),
         request(""),
     )
     .await;
-    assert!(said.contains("retried 5 times"), "{said}");
+    assert!(message.contains("retried 5 times"), "{message}");
     let retries = [
         "Retrying (attempt 3/3, waiting 8s)...",
         "Retry finished, resuming.",
     ];
-    let said = failure(&mut *says("pi", &retries, dir.path()), request("")).await;
-    assert!(said.contains("answer was an error message"), "{said}");
+    let message = failure(&mut *says("pi", &retries, dir.path()), request("")).await;
+    assert!(message.contains("answer was an error message"), "{message}");
 }
 
 #[tokio::test]

@@ -46,14 +46,14 @@ fn a_value_of_an_agent_is_one_argument_whatever_it_holds() {
     let project = project(hooks, &format!("  - {}\n", fails[0]));
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
-    let told = project.kind("turn_failed")[0]["error"]
+    let error = project.kind("turn_failed")[0]["error"]
         .as_str()
         .expect("a text")
         .to_owned();
-    assert!(told.contains(NASTY), "{told}");
+    assert!(error.contains(NASTY), "{error}");
     assert_eq!(
         project.read("arguments"),
-        format!("[{told}][error: {told}]")
+        format!("[{error}][error: {error}]")
     );
     assert!(!project.root().join("pwned").exists());
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{
     eventually, folder, in_folder,
-    listener::{Heard, again, ended, failure, place, request, turn},
+    listener::{TurnRecorder, again, ended, failure, place, request, turn},
     lives, pid_in,
 };
 
@@ -132,15 +132,15 @@ fn spent(tokens: u64, cost: Option<f64>) -> TurnEnd {
 async fn every_format_reports_text_tools_tokens_and_the_conversation() {
     for (format, lines) in FORMATS {
         let dir = folder();
-        let (end, heard) = turn(&mut *prints(lines, format, dir.path()), request("go")).await;
+        let (end, recorder) = turn(&mut *prints(lines, format, dir.path()), request("go")).await;
         let cost = matches!(format, OutputFormat::Claude | OutputFormat::Opencode).then_some(0.5);
         assert_eq!(end, Ok(spent(7, cost)), "{format:?}");
         assert_eq!(
-            heard.said(),
+            recorder.text(),
             "Schön. \n<promise>COMPLETE</promise>\n",
             "{format:?}"
         );
-        let calls: Vec<_> = heard
+        let calls: Vec<_> = recorder
             .calls()
             .into_iter()
             .map(|c| (c.call, c.title, c.status, c.output))
@@ -153,10 +153,10 @@ async fn every_format_reports_text_tools_tokens_and_the_conversation() {
         );
         assert_eq!(calls, [done], "{format:?}");
         assert!(
-            heard.all().contains(&AgentUpdate::Opened("5f-1".into())),
+            recorder.all().contains(&AgentUpdate::Opened("5f-1".into())),
             "{format:?}"
         );
-        assert_eq!(heard.warned(), [""; 0], "{format:?}");
+        assert_eq!(recorder.warned(), [""; 0], "{format:?}");
     }
 }
 
@@ -173,17 +173,17 @@ async fn lines_are_passed_on_while_they_arrive_wherever_they_are_split() {
             cut + 1
         );
         let mut agent = Spec::new(&command, format).agent(dir.path());
-        let mut heard = Heard::default();
-        let listening = heard.clone();
+        let mut recorder = TurnRecorder::default();
+        let listening = recorder.clone();
         let cancel = CancellationToken::new();
-        let (_, ()) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
+        let (_, ()) = tokio::join!(agent.turn(request(""), &mut recorder, &cancel), async {
             if cut > first_line {
                 eventually("the first line", || !listening.all().is_empty()).await;
             }
             std::fs::write(in_folder(&dir, "go"), "").expect("a file");
         });
         assert_eq!(
-            heard.said(),
+            recorder.text(),
             "Schön. \n<promise>COMPLETE</promise>\n",
             "{format:?}"
         );
@@ -244,17 +244,17 @@ async fn non_json_is_text_and_unreadable_json_is_reported() {
     let lines = format!(
         "Loading…\n\n{{\"type\":\"new\"}}\n{{\"type\": torn\nnull\n{CODEX}{{\"type\":\"item.comp"
     );
-    let (end, heard) = turn(
+    let (end, recorder) = turn(
         &mut *prints(&lines, OutputFormat::Codex, dir.path()),
         request(""),
     )
     .await;
     assert_eq!(end, Ok(spent(7, None)));
     assert_eq!(
-        heard.said(),
+        recorder.text(),
         "Loading…\n\nnull\nSchön. \n<promise>COMPLETE</promise>\n"
     );
-    let warned = heard.warned();
+    let warned = recorder.warned();
     assert!(
         warned.len() == 1 && warned[0].contains("{\"type\": torn"),
         "{warned:?}"
@@ -269,38 +269,38 @@ async fn truncated_output_is_reported() {
         .take(2)
         .map(|line| format!("{line}\n"))
         .collect();
-    let (end, heard) = turn(
+    let (end, recorder) = turn(
         &mut *prints(&lines, OutputFormat::Codex, dir.path()),
         request(""),
     )
     .await;
     assert_eq!(
-        (end, heard.said().as_str()),
+        (end, recorder.text().as_str()),
         (Ok(ended(StopReason::EndTurn)), "Schön. \n")
     );
     assert!(
-        heard.warned()[0].contains("ends abruptly"),
+        recorder.warned()[0].contains("ends abruptly"),
         "{:?}",
-        heard.warned()
+        recorder.warned()
     );
 }
 
 #[tokio::test]
 async fn plain_text_instead_of_json_lines_is_shown_with_advice() {
     let dir = folder();
-    let (end, heard) = turn(
+    let (end, recorder) = turn(
         &mut *prints("Hello.\n\nDone.\n", OutputFormat::Claude, dir.path()),
         request(""),
     )
     .await;
     assert_eq!(
-        (end, heard.said().as_str()),
+        (end, recorder.text().as_str()),
         (Ok(ended(StopReason::EndTurn)), "Hello.\n\nDone.\n")
     );
     assert!(
-        heard.warned()[0].contains("`--output-format stream-json --verbose`"),
+        recorder.warned()[0].contains("`--output-format stream-json --verbose`"),
         "{:?}",
-        heard.warned()
+        recorder.warned()
     );
 }
 
@@ -309,19 +309,19 @@ async fn a_line_that_is_too_long_is_omitted_and_reported() {
     let dir = folder();
     let command = "head -c 9000000 /dev/zero | tr '\\0' '{'; echo; cat lines";
     std::fs::write(in_folder(&dir, "lines"), CODEX).expect("a file");
-    let (end, heard) = turn(
+    let (end, recorder) = turn(
         &mut *Spec::new(command, OutputFormat::Codex).agent(dir.path()),
         request(""),
     )
     .await;
     assert_eq!(
-        (end, heard.said().as_str()),
+        (end, recorder.text().as_str()),
         (Ok(spent(7, None)), "Schön. \n<promise>COMPLETE</promise>\n")
     );
     assert!(
-        heard.warned()[0].contains("9000000 B"),
+        recorder.warned()[0].contains("9000000 B"),
         "{:?}",
-        heard.warned()
+        recorder.warned()
     );
 }
 
@@ -331,17 +331,17 @@ async fn a_flood_of_lines_is_bounded() {
     let message = r#"{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}}"#;
     let command =
         format!("yes '{message}' | head -n 60000; echo '{{\"type\":\"turn.completed\"}}'");
-    let (end, heard) = turn(
+    let (end, recorder) = turn(
         &mut *Spec::new(&command, OutputFormat::Codex).agent(dir.path()),
         request(""),
     )
     .await;
     assert!(end.is_ok(), "{end:?}");
-    assert!(heard.said().len() < 1024 * 1024 + 17 * 1024);
+    assert!(recorder.text().len() < 1024 * 1024 + 17 * 1024);
     assert!(
-        heard.warned()[0].contains("too long to keep"),
+        recorder.warned()[0].contains("too long to keep"),
         "{:?}",
-        heard.warned()
+        recorder.warned()
     );
 }
 
@@ -352,10 +352,10 @@ async fn an_agent_that_asks_a_broken_server_for_ever_is_stopped() {
         r#"{"type":"step_finish","part":{"reason":"unknown","tokens":{"input":0,"output":0}}}"#;
     let command = format!("echo $$ > pid; while :; do echo '{empty}'; sleep 0.01; done");
     let mut agent = Spec::new(&command, OutputFormat::Opencode).agent(dir.path());
-    let said = failure(&mut *agent, request("")).await;
+    let message = failure(&mut *agent, request("")).await;
     assert!(
-        said.contains("empty answers") && said.ends_with("creel stopped it"),
-        "{said}"
+        message.contains("empty answers") && message.ends_with("creel stopped it"),
+        "{message}"
     );
     assert!(!lives(pid_in(&in_folder(&dir, "pid")).await));
 }
@@ -375,20 +375,20 @@ async fn the_message_of_a_failure_is_found_in_either_stream() {
         };
         failure(&mut *spec.agent(dir.path()), request("")).await
     };
-    let said = fails("no-such-agent-here").await;
+    let message = fails("no-such-agent-here").await;
     assert!(
-        said.contains("not installed") && said.contains("npm install -g mine"),
-        "{said}"
+        message.contains("not installed") && message.contains("npm install -g mine"),
+        "{message}"
     );
-    let said = fails("echo half an answer; echo 'error: 401 Unauthorized' >&2; exit 1").await;
+    let message = fails("echo half an answer; echo 'error: 401 Unauthorized' >&2; exit 1").await;
     assert!(
-        said.contains("Log in (mine login)") && said.ends_with("error: 401 Unauthorized"),
-        "{said}"
+        message.contains("Log in (mine login)") && message.ends_with("error: 401 Unauthorized"),
+        "{message}"
     );
-    let said = fails("echo 'Not logged in · Please run /login'; exit 1").await;
+    let message = fails("echo 'Not logged in · Please run /login'; exit 1").await;
     assert!(
-        said.contains("Log in (mine login)") && said.ends_with("Please run /login"),
-        "{said}"
+        message.contains("Log in (mine login)") && message.ends_with("Please run /login"),
+        "{message}"
     );
     assert_eq!(
         fails("exit 1").await,
@@ -455,13 +455,13 @@ async fn colours_and_progress_are_not_part_of_an_answer() {
     let command = "printf '\\033[1;3'; while ! test -e go; do sleep 0.01; done; \
                    printf '1mred\\033[0m\\r\\n 10%%\\r 50%%\\r100%%\\n\\033]8;;http://x\\033\\\\link\\033]8;;\\007'";
     let mut agent = Spec::new(command, OutputFormat::Text).agent(dir.path());
-    let mut heard = Heard::default();
+    let mut recorder = TurnRecorder::default();
     let cancel = CancellationToken::new();
-    let (end, ()) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
+    let (end, ()) = tokio::join!(agent.turn(request(""), &mut recorder, &cancel), async {
         std::fs::write(in_folder(&dir, "go"), "").expect("a file");
     });
     assert_eq!(
-        (end, heard.said().as_str()),
+        (end, recorder.text().as_str()),
         (Ok(ended(StopReason::EndTurn)), "red\n100%\nlink")
     );
 }
@@ -476,14 +476,14 @@ async fn a_conversation_is_resumed_by_the_name_that_the_agent_reported() {
             .then(&format!("echo {{{{conversation}}}} >> names; {later}"))
     };
     let mut agent = spec().agent(dir.path());
-    let (end, heard) = turn(&mut *agent, request("one")).await;
+    let (end, recorder) = turn(&mut *agent, request("one")).await;
     assert_eq!(
-        (end, heard.all()),
+        (end, recorder.all()),
         (Ok(spent(5, None)), vec![AgentUpdate::Opened("5f-1".into())])
     );
-    let (end, heard) = turn(&mut *agent, again("two\n")).await;
+    let (end, recorder) = turn(&mut *agent, again("two\n")).await;
     assert_eq!(
-        (end, heard.all()),
+        (end, recorder.all()),
         (Ok(spent(7, None)), vec![AgentUpdate::Said("two\n".into())])
     );
     // After a restart of creel.
@@ -511,12 +511,12 @@ async fn a_conversation_without_a_name_starts_again_with_a_warning() {
         .then("echo later {{conversation}}")
         .agent(dir.path());
     turn(&mut *agent, request("")).await.0.expect("an end");
-    let (_, heard) = turn(&mut *agent, again("")).await;
-    assert_eq!(heard.said(), "first\n");
+    let (_, recorder) = turn(&mut *agent, again("")).await;
+    assert_eq!(recorder.text(), "first\n");
     assert!(
-        heard.warned()[0].contains("starts a new one"),
+        recorder.warned()[0].contains("starts a new one"),
         "{:?}",
-        heard.warned()
+        recorder.warned()
     );
 }
 
@@ -526,17 +526,17 @@ async fn a_full_conversation_is_not_resumed() {
     let mut agent = Spec::new("echo first", OutputFormat::Text)
         .then("echo 'Prompt is too long'; exit 1")
         .agent(dir.path());
-    let said = failure(&mut *agent, again("")).await;
-    assert!(said.contains("context: fresh"), "{said}");
-    let (end, heard) = turn(&mut *agent, again("")).await;
+    let message = failure(&mut *agent, again("")).await;
+    assert!(message.contains("context: fresh"), "{message}");
+    let (end, recorder) = turn(&mut *agent, again("")).await;
     assert_eq!(
-        (end, heard.said().as_str()),
+        (end, recorder.text().as_str()),
         (Ok(ended(StopReason::EndTurn)), "first\n")
     );
     assert!(
-        heard.warned()[0].contains("cannot continue"),
+        recorder.warned()[0].contains("cannot continue"),
         "{:?}",
-        heard.warned()
+        recorder.warned()
     );
 }
 
@@ -545,13 +545,13 @@ async fn an_agent_can_have_its_own_terminal() {
     let dir = folder();
     let command =
         "test -t 0 && test -t 1 && test -t 2 && stty size && : > /dev/tty && cat && echo err >&2";
-    let (end, heard) = turn(
+    let (end, recorder) = turn(
         &mut *Spec::on_terminal(command).agent(dir.path()),
         request("one\ntwo"),
     )
     .await;
     assert_eq!(
-        (end, heard.said().as_str()),
+        (end, recorder.text().as_str()),
         (Ok(ended(StopReason::EndTurn)), "40 120\none\ntwoerr\n")
     );
 }
@@ -569,18 +569,18 @@ async fn a_long_prompt_is_typed_completely() {
         })
         .collect();
     let mut agent = Spec::on_terminal("cat > typed; printf 'read'").agent(dir.path());
-    let (end, heard) = turn(&mut *agent, request(&text)).await;
+    let (end, recorder) = turn(&mut *agent, request(&text)).await;
     assert_eq!(
-        (end, heard.said().as_str()),
+        (end, recorder.text().as_str()),
         (Ok(ended(StopReason::EndTurn)), "read")
     );
     let typed = std::fs::read_to_string(in_folder(&dir, "typed")).expect("what was typed");
     assert_eq!(typed.len(), text.len());
     assert!(typed == text, "what is typed arrives as it is");
-    let said = failure(&mut *agent, request(&"x".repeat(5000))).await;
+    let message = failure(&mut *agent, request(&"x".repeat(5000))).await;
     assert!(
-        said.contains("{{prompt}}") && said.contains("tty"),
-        "{said}"
+        message.contains("{{prompt}}") && message.contains("tty"),
+        "{message}"
     );
 }
 
@@ -590,9 +590,9 @@ async fn a_prompt_that_is_an_argument_is_not_typed() {
     let mut agent =
         Spec::on_terminal("printf '<%s>' {{prompt}}; tput cols 2>/dev/null || echo 120")
             .agent(dir.path());
-    let (end, heard) = turn(&mut *agent, request(&"x".repeat(5000))).await;
+    let (end, recorder) = turn(&mut *agent, request(&"x".repeat(5000))).await;
     assert_eq!(end, Ok(ended(StopReason::EndTurn)));
-    assert_eq!(heard.said(), format!("<{}>120\n", "x".repeat(5000)));
+    assert_eq!(recorder.text(), format!("<{}>120\n", "x".repeat(5000)));
 }
 
 #[tokio::test]
@@ -604,9 +604,9 @@ async fn lines_can_also_come_from_a_terminal() {
         format: OutputFormat::Codex,
         ..Spec::on_terminal(command)
     };
-    let (end, heard) = turn(&mut *spec.agent(dir.path()), request("go")).await;
+    let (end, recorder) = turn(&mut *spec.agent(dir.path()), request("go")).await;
     assert_eq!(
-        (end, heard.said().as_str()),
+        (end, recorder.text().as_str()),
         (Ok(spent(7, None)), "Schön. \n<promise>COMPLETE</promise>\n")
     );
 }
@@ -618,8 +618,8 @@ async fn processes_on_a_terminal_are_ended_too() {
         "echo $$ > pid; trap '' HUP; (setsid sh -c 'echo $$ > away; exec sleep 1000') & sleep 1000";
     let mut agent = Spec::on_terminal(command).agent(dir.path());
     let cancel = CancellationToken::new();
-    let mut heard = Heard::default();
-    let (end, pids) = tokio::join!(agent.turn(request("x"), &mut heard, &cancel), async {
+    let mut recorder = TurnRecorder::default();
+    let (end, pids) = tokio::join!(agent.turn(request("x"), &mut recorder, &cancel), async {
         let pids = [
             pid_in(&in_folder(&dir, "pid")).await,
             pid_in(&in_folder(&dir, "away")).await,
@@ -635,15 +635,15 @@ async fn processes_on_a_terminal_are_ended_too() {
         timeout: TimeSpan::secs(4),
         ..request("")
     };
-    let (end, heard) = turn(&mut *agent, slow).await;
+    let (end, recorder) = turn(&mut *agent, slow).await;
     assert!(end.expect_err("a failure").message.contains("turn_timeout"));
-    assert_eq!(heard.said(), "begun\n");
+    assert_eq!(recorder.text(), "begun\n");
     assert!(!lives(pid_in(&in_folder(&dir, "slow")).await));
 
-    let said = failure(
+    let message = failure(
         &mut *Spec::on_terminal("echo broken; exit 3").agent(dir.path()),
         request(""),
     )
     .await;
-    assert_eq!(said, "the agent ended with exit 3: broken");
+    assert_eq!(message, "the agent ended with exit 3: broken");
 }

@@ -161,11 +161,11 @@ fn nothing_that_a_config_names_is_run_to_list_it() {
 #[test]
 fn a_program_that_does_not_answer_in_time_is_listed_with_that_and_is_ended() {
     let project = Project::new();
-    let told = project.root().join("pid");
+    let pid_file = project.root().join("pid");
     install(
         &project,
         "gemini",
-        &format!("echo $$ > '{}'; exec /bin/sleep 600", told.display()),
+        &format!("echo $$ > '{}'; exec /bin/sleep 600", pid_file.display()),
     );
     install(
         &project,
@@ -183,7 +183,7 @@ fn a_program_that_does_not_answer_in_time_is_listed_with_that_and_is_ended() {
             ran.out
         );
     }
-    let pid = eventually_in(&told);
+    let pid = eventually_in(&pid_file);
     until("it is ended", || !is_running(&pid));
 }
 

@@ -67,7 +67,7 @@ async fn checked(job: RuleJob, dir: &Path) -> RuleCheckResult {
     .await
 }
 
-async fn said(check: RuleCheck, dir: &Path) -> (bool, String) {
+async fn finding(check: RuleCheck, dir: &Path) -> (bool, String) {
     let result = checked(job(check), dir).await;
     (result.passed, result.message)
 }
@@ -90,9 +90,9 @@ async fn a_command_passes_with_the_code_that_is_expected() {
     )
     .await;
     assert!(!fails.passed);
-    let told =
+    let expected =
         "echo one test failed; echo why >&2; exit 101: exit 101, expected 0\none test failed\nwhy";
-    assert_eq!(fails.message, told);
+    assert_eq!(fails.message, expected);
     let three = RuleCheck::Command {
         command: "exit 3".into(),
         expected_exit: 3,
@@ -100,7 +100,7 @@ async fn a_command_passes_with_the_code_that_is_expected() {
         env: BTreeMap::new(),
     };
     assert_eq!(
-        said(three, dir.path()).await,
+        finding(three, dir.path()).await,
         (true, "exit 3: exit 3".into())
     );
 }
@@ -117,7 +117,7 @@ async fn a_command_gets_its_session_and_its_variables() {
         folder: Some("web".into()),
         env: [("CI".to_owned(), "yes".to_owned())].into(),
     };
-    let (passed, message) = said(all, dir.path()).await;
+    let (passed, message) = finding(all, dir.path()).await;
     assert!(
         !passed && message.contains("\nyes 3 rule checked\n{"),
         "{message}"
@@ -131,16 +131,16 @@ async fn a_command_gets_its_session_and_its_variables() {
 #[tokio::test]
 async fn a_command_that_cannot_be_judged_has_not_passed_and_says_what_to_do() {
     let dir = folder();
-    let (passed, message) = said(command("no-such-program-anywhere"), dir.path()).await;
+    let (passed, message) = finding(command("no-such-program-anywhere"), dir.path()).await;
     assert!(!passed);
-    let told = "no-such-program-anywhere: exit 127, expected 0: the command was not found; install it or correct the rule\n";
-    assert!(message.starts_with(told), "{message}");
+    let expected = "no-such-program-anywhere: exit 127, expected 0: the command was not found; install it or correct the rule\n";
+    assert!(message.starts_with(expected), "{message}");
     let mut slow = job(command("echo begun; sleep 1000"));
     slow.rule.timeout = TimeSpan::secs(3);
     let slow = checked(slow, dir.path()).await;
     assert_eq!((slow.passed, slow.end), (false, Some(RunEnd::TimedOut)));
-    let told = "echo begun; sleep 1000: timed out after 3 s: make it faster, or give the rule a longer `timeout`\nbegun";
-    assert_eq!(slow.message, told);
+    let expected = "echo begun; sleep 1000: timed out after 3 s: make it faster, or give the rule a longer `timeout`\nbegun";
+    assert_eq!(slow.message, expected);
     let killed = checked(job(command("kill -9 $$")), dir.path()).await;
     assert_eq!(
         killed.message,
@@ -152,8 +152,8 @@ async fn a_command_that_cannot_be_judged_has_not_passed_and_says_what_to_do() {
         folder: Some("web".into()),
         env: BTreeMap::new(),
     };
-    let told = "true: web is missing: make the folder, or correct the rule";
-    assert_eq!(said(nowhere, dir.path()).await, (false, told.into()));
+    let expected = "true: web is missing: make the folder, or correct the rule";
+    assert_eq!(finding(nowhere, dir.path()).await, (false, expected.into()));
 }
 
 #[tokio::test]
@@ -218,27 +218,27 @@ async fn a_pattern_is_looked_for_in_the_last_message_or_in_a_file() {
         "fn main() {\n    // TODO: later\n}\n",
     )
     .expect("a file");
-    let said = async |check| said(check, dir.path()).await;
+    let finding = async |check| finding(check, dir.path()).await;
     let fine = |text: &str| (true, text.to_owned());
     let not = |text: &str| (false, text.to_owned());
     assert_eq!(
-        said(pattern("[0-9]+ tests pass", None, true)).await,
+        finding(pattern("[0-9]+ tests pass", None, true)).await,
         fine("the last message, line 2: matches [0-9]+ tests pass")
     );
     assert_eq!(
-        said(pattern("failed", None, true)).await,
+        finding(pattern("failed", None, true)).await,
         not("the last message: nothing matches failed")
     );
     assert_eq!(
-        said(pattern("failed", None, false)).await,
+        finding(pattern("failed", None, false)).await,
         fine("the last message: nothing matches failed, as required")
     );
     assert_eq!(
-        said(pattern("TODO|FIXME", Some("main.rs"), false)).await,
+        finding(pattern("TODO|FIXME", Some("main.rs"), false)).await,
         not("main.rs, line 2: matches TODO|FIXME, which must not match: // TODO: later")
     );
     assert_eq!(
-        said(pattern("x", Some("lib.rs"), false)).await,
+        finding(pattern("x", Some("lib.rs"), false)).await,
         not("lib.rs is missing: write it, or correct the rule")
     );
 }
@@ -252,21 +252,21 @@ async fn all_or_any_of_the_files_must_exist() {
         files: files.iter().map(|&file| file.into()).collect(),
         need,
     };
-    let said = async |names: &[&str], need| said(files(names, need), dir.path()).await;
+    let finding = async |names: &[&str], need| finding(files(names, need), dir.path()).await;
     assert_eq!(
-        said(&["README.md", "docs"], FileRequirement::All).await,
+        finding(&["README.md", "docs"], FileRequirement::All).await,
         (true, "2 of 2 exist".into())
     );
     assert_eq!(
-        said(&["README.md", "a", "b/c"], FileRequirement::All).await,
+        finding(&["README.md", "a", "b/c"], FileRequirement::All).await,
         (false, "missing: a, b/c (1 of 3 exist)".into())
     );
     assert_eq!(
-        said(&["a", "README.md"], FileRequirement::Any).await,
+        finding(&["a", "README.md"], FileRequirement::Any).await,
         (true, "1 of 2 exist".into())
     );
     assert_eq!(
-        said(&["a", "b"], FileRequirement::Any).await,
+        finding(&["a", "b"], FileRequirement::Any).await,
         (false, "one of these files must exist: a, b".into())
     );
 }
@@ -285,30 +285,34 @@ async fn nothing_outside_of_the_project_counts_whatever_links_there_are() {
     symlink(outside.join("lcov.info"), project.join("lcov.info")).expect("a link");
     symlink(&outside, project.join("out")).expect("a link");
     let away = |name: &str| {
-        let told = format!("{name} leads out of the project folder; a rule reads only files in it");
-        (false, told)
+        let expected =
+            format!("{name} leads out of the project folder; a rule reads only files in it");
+        (false, expected)
     };
     let lcov = |file: &str| RuleCheck::Coverage {
         file: file.into(),
         format: CoverageFormat::Lcov,
         minimum: 1.0,
     };
-    assert_eq!(said(lcov("lcov.info"), dir.path()).await, away("lcov.info"));
     assert_eq!(
-        said(lcov("out/lcov.info"), dir.path()).await,
+        finding(lcov("lcov.info"), dir.path()).await,
+        away("lcov.info")
+    );
+    assert_eq!(
+        finding(lcov("out/lcov.info"), dir.path()).await,
         away("out/lcov.info")
     );
     assert_eq!(
-        said(pattern("SF", Some("lcov.info"), true), dir.path()).await,
+        finding(pattern("SF", Some("lcov.info"), true), dir.path()).await,
         away("lcov.info")
     );
     let there = RuleCheck::FileExistence {
         files: vec!["lcov.info".into(), "out".into()],
         need: FileRequirement::Any,
     };
-    let told = "one of these files must exist: lcov.info (leads out of the project folder), out (leads out \
+    let expected = "one of these files must exist: lcov.info (leads out of the project folder), out (leads out \
                 of the project folder)";
-    assert_eq!(said(there, dir.path()).await, (false, told.into()));
+    assert_eq!(finding(there, dir.path()).await, (false, expected.into()));
     let run = RuleCheck::Command {
         command: "true".into(),
         expected_exit: 0,
@@ -316,7 +320,7 @@ async fn nothing_outside_of_the_project_counts_whatever_links_there_are() {
         env: BTreeMap::new(),
     };
     assert_eq!(
-        said(run, dir.path()).await.1,
+        finding(run, dir.path()).await.1,
         format!("true: {}", away("out").1)
     );
 }

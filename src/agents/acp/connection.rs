@@ -106,7 +106,7 @@ impl AcpServiceRequest {
 pub(super) struct AcpConnection {
     pub(super) companion: PipedProcess,
     connection: ConnectionTo<Agent>,
-    pub(super) heard: mpsc::Receiver<AcpEvent>,
+    pub(super) events: mpsc::Receiver<AcpEvent>,
     /// For events that do not come from the agent's output.
     pub(super) hear: mpsc::Sender<AcpEvent>,
     pub(super) attention: ActiveTurnFlag,
@@ -123,7 +123,7 @@ impl AcpConnection {
     /// Starts the agent. Sends nothing yet.
     pub(super) async fn open(spec: PipedProcessSpec) -> Result<Self, StartError> {
         let (companion, streams) = PipedProcess::start(spec)?;
-        let (hear, heard) = mpsc::channel(BACKLOG);
+        let (hear, events) = mpsc::channel(BACKLOG);
         let (near, far) = tokio::io::duplex(PIPE);
         let (noise, complaints, gone) = (
             SharedTail::new(),
@@ -132,10 +132,10 @@ impl AcpConnection {
         );
         let attention = ActiveTurnFlag::default();
         let reading = tokio::spawn({
-            let (heard, noise, gone) = (hear.clone(), noise.clone(), gone.clone());
+            let (events, noise, gone) = (hear.clone(), noise.clone(), gone.clone());
             let attention = attention.clone();
             async move {
-                reader::read(streams.stdout, near, (heard, attention), noise).await;
+                reader::read(streams.stdout, near, (events, attention), noise).await;
                 gone.cancel();
             }
         });
@@ -149,7 +149,7 @@ impl AcpConnection {
         Ok(Self {
             companion,
             connection,
-            heard,
+            events,
             hear,
             attention,
             gone,

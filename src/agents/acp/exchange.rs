@@ -64,7 +64,7 @@ pub(super) struct AcpExchange<'a> {
     listening: UpdateOrigin,
     /// Only updates of this conversation count. If None, all do.
     conversation: Option<SessionId>,
-    pub(super) heard: AcpAnswer,
+    pub(super) answer: AcpAnswer,
     held: Option<BufferedText>,
     /// Cancels open permission requests when the exchange ends.
     stop: CancellationToken,
@@ -132,14 +132,14 @@ impl<'a> AcpExchange<'a> {
         conversation: Option<SessionId>,
     ) -> Self {
         let stop = CancellationToken::new();
-        let (heard, held, end) = (AcpAnswer::default(), None, stop.clone().drop_guard());
+        let (answer, held, end) = (AcpAnswer::default(), None, stop.clone().drop_guard());
         Self {
             link,
             updates,
             services,
             listening,
             conversation,
-            heard,
+            answer,
             held,
             stop,
             _end: end,
@@ -167,7 +167,7 @@ impl<'a> AcpExchange<'a> {
                 // A child of the agent can keep the output open indefinitely.
                 () = at(dead), if !gone.is_cancelled() => gone.cancel(),
                 () = self.link.companion.exited(), if dead.is_none() => dead = Some(Instant::now() + LAST_OUTPUT),
-                _ = self.link.heard.recv_many(&mut batch, BATCH) => self.take_in(&mut batch).await,
+                _ = self.link.events.recv_many(&mut batch, BATCH) => self.take_in(&mut batch).await,
                 answered = &mut answer => return self.answered(answered).await,
                 () = gone.cancelled() => {
                     let last = timeout(LAST_WORD, &mut answer).await;
@@ -194,7 +194,7 @@ impl<'a> AcpExchange<'a> {
     /// Forwards everything that the agent has sent so far.
     async fn drain(&mut self) {
         let mut batch = Vec::new();
-        while let Ok(one) = self.link.heard.try_recv() {
+        while let Ok(one) = self.link.events.try_recv() {
             batch.push(one);
         }
         self.take_in(&mut batch).await;
@@ -223,10 +223,10 @@ impl<'a> AcpExchange<'a> {
     async fn forget_the_past(&mut self) -> Vec<AcpEvent> {
         let (mut before, mut asked) = (0, Vec::new());
         for _ in 0..PAUSES {
-            let (mut said, mut batch) = (0, Vec::new());
-            while let Ok(one) = self.link.heard.try_recv() {
+            let (mut texts, mut batch) = (0, Vec::new());
+            while let Ok(one) = self.link.events.try_recv() {
                 match one {
-                    AcpEvent::Text(_) => said += 1,
+                    AcpEvent::Text(_) => texts += 1,
                     request @ AcpEvent::Permission(..) => asked.push(request),
                     other @ (AcpEvent::Update { .. }
                     | AcpEvent::Wants(_)
@@ -238,7 +238,7 @@ impl<'a> AcpExchange<'a> {
             }
             self.take_in(&mut batch).await;
             let missed = self.link.attention.missed();
-            if said == 0 && missed == before {
+            if texts == 0 && missed == before {
                 break;
             }
             before = missed;
@@ -257,7 +257,7 @@ impl<'a> AcpExchange<'a> {
         let end = Instant::now() + at_most;
         let mut batch = Vec::with_capacity(BATCH);
         while Instant::now() < end
-            && timeout(silence, self.link.heard.recv_many(&mut batch, BATCH))
+            && timeout(silence, self.link.events.recv_many(&mut batch, BATCH))
                 .await
                 .is_ok()
         {
@@ -303,7 +303,7 @@ impl<'a> AcpExchange<'a> {
         let mut text = chunk.text;
         // The text alone does not show where one message ends and the next begins.
         if chunk.kind == ChunkKind::Said
-            && self.heard.hear(&text, chunk.message) == MessageBoundary::Begins
+            && self.answer.hear(&text, chunk.message) == MessageBoundary::Begins
         {
             text.insert_str(0, "\n\n");
         }
@@ -342,8 +342,8 @@ impl<'a> AcpExchange<'a> {
             AcpEvent::Update { update, .. } => {
                 if let Some(update) = self.services.book.update(&update) {
                     match &update {
-                        AgentUpdate::Said(text) => drop(self.heard.hear(text, None)),
-                        AgentUpdate::ToolCalled(_) => self.heard.interrupt(),
+                        AgentUpdate::Said(text) => drop(self.answer.hear(text, None)),
+                        AgentUpdate::ToolCalled(_) => self.answer.interrupt(),
                         AgentUpdate::Thought(_)
                         | AgentUpdate::ToolUpdated(_)
                         | AgentUpdate::Planned(_)

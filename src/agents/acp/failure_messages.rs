@@ -7,15 +7,12 @@ use std::time::Duration;
 use agent_client_protocol::{Error, v1::schema as s};
 
 use super::{AcpAgent, TurnAbortReason};
+use super::{
+    connection::{AcpConnection, AcpProcessExit},
+    exchange::AcpRequestError,
+};
 use crate::{
-    agents::{
-        acp::{
-            connection::{AcpConnection, AcpProcessExit},
-            exchange::AcpRequestError,
-        },
-        failure,
-        tool_limits::limited,
-    },
+    agents::{failure, limited},
     engine::{conversation::TurnFailure, time::TimeSpan},
     process::run::ProcessEnd,
 };
@@ -87,24 +84,24 @@ impl AcpAgent {
                 words(error)
             ));
         }
-        let said = match (words(error), complaints) {
-            (said, "") => said,
+        let text = match (words(error), complaints) {
+            (text, "") => text,
             // A short error gets the end of the agent's standard error too, which can explain it.
-            (said, complaints) if said.len() < 40 => format!("{said}\n{complaints}"),
-            (said, _) => said,
+            (text, complaints) if text.len() < 40 => format!("{text}\n{complaints}"),
+            (text, _) => text,
         };
-        failure::explain(&format!("the agent {what}"), &said, &self.known)
+        failure::explain(&format!("the agent {what}"), &text, &self.known)
     }
 
     /// The agent ended unexpectedly.
     fn death(&self, obituary: &AcpProcessExit, what: &str) -> TurnFailure {
-        let said = obituary.last_words();
+        let text = obituary.last_words();
         let how = match &obituary.end {
             Some(ProcessEnd::Exit(127)) => {
                 return failure::not_installed(
                     "the agent was not found",
                     &self.command,
-                    said,
+                    text,
                     &self.known,
                 );
             }
@@ -120,7 +117,7 @@ impl AcpAgent {
                 "closed its output".to_owned()
             }
         };
-        failure::explain(&format!("the agent {what}: it {how}"), said, &self.known)
+        failure::explain(&format!("the agent {what}: it {how}"), text, &self.known)
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 use rustix::fs::OFlags;
 
 use crate::{
-    agents::tool_limits::unified,
+    agents::unified,
     process::{
         path_guard::{GuardRefusal, PathGuard},
         project_dir::{self, OpenError, ProjectDir},
@@ -47,14 +47,14 @@ pub(super) enum ServedFileError {
 /// The project's folder, the only one that an agent gets access to.
 #[derive(Debug, Clone)]
 pub(super) struct GuardedProjectDir {
-    premises: ProjectDir,
+    project_dir: ProjectDir,
     guard: Arc<PathGuard>,
 }
 
 impl GuardedProjectDir {
     pub(super) fn new(root: &Path, guard: Arc<PathGuard>) -> Self {
         Self {
-            premises: ProjectDir::new(root),
+            project_dir: ProjectDir::new(root),
             guard,
         }
     }
@@ -67,7 +67,7 @@ impl GuardedProjectDir {
         limit: Option<u32>,
     ) -> Result<String, ServedFileError> {
         let bytes = self
-            .premises
+            .project_dir
             .read(path, READ_MAX)
             .map_err(|why| self.because(path, why))?;
         let text =
@@ -85,7 +85,7 @@ impl GuardedProjectDir {
     /// The diff of a write, or why creel refuses it even if the user allows it.
     pub(super) fn preview(&self, path: &Path, text: &str) -> Result<String, ServedFileError> {
         let real = self.real(path);
-        if !real.starts_with(self.premises.root()) {
+        if !real.starts_with(self.project_dir.root()) {
             return Err(self.because(path, OpenError::Outside));
         }
         self.permit(path, &real)?;
@@ -100,7 +100,7 @@ impl GuardedProjectDir {
         self.make_folders(path)
             .map_err(|why| self.because(path, why))?;
         let place = self
-            .premises
+            .project_dir
             .inside(path)
             .map_err(|why| self.because(path, why))?;
         // Check again: a link can have appeared.
@@ -121,7 +121,9 @@ impl GuardedProjectDir {
     }
 
     fn overwrite(&self, place: &Path, text: &str) -> Result<(), OpenError> {
-        let mut file = self.premises.open(place, OFlags::WRONLY | OFlags::CREATE)?;
+        let mut file = self
+            .project_dir
+            .open(place, OFlags::WRONLY | OFlags::CREATE)?;
         project_dir::size(&file)?;
         file.set_len(0)?;
         file.write_all(text.as_bytes())?;
@@ -130,7 +132,7 @@ impl GuardedProjectDir {
 
     /// A folder in which an agent can run a command.
     pub(super) fn folder(&self, path: Option<&Path>) -> Result<PathBuf, ServedFileError> {
-        self.premises
+        self.project_dir
             .folder(path)
             .map_err(|why| self.because(path.unwrap_or(Path::new(".")), why))
     }
@@ -142,7 +144,7 @@ impl GuardedProjectDir {
     }
 
     fn real(&self, path: &Path) -> PathBuf {
-        let wanted = self.premises.root().join(path);
+        let wanted = self.project_dir.root().join(path);
         let resolved = |ancestor: &Path| {
             let rest = wanted.strip_prefix(ancestor).ok()?;
             Some(ancestor.canonicalize().ok()?.join(rest))
@@ -155,7 +157,7 @@ impl GuardedProjectDir {
 
     fn relative(&self, place: &Path) -> String {
         place
-            .strip_prefix(self.premises.root())
+            .strip_prefix(self.project_dir.root())
             .unwrap_or(place)
             .display()
             .to_string()
@@ -166,7 +168,7 @@ impl GuardedProjectDir {
         match why {
             OpenError::Outside => ServedFileError::Outside {
                 path,
-                root: self.premises.root().to_owned(),
+                root: self.project_dir.root().to_owned(),
             },
             OpenError::Missing => ServedFileError::Missing(path),
             OpenError::NotAFile => ServedFileError::NotAFile(path),
@@ -176,7 +178,7 @@ impl GuardedProjectDir {
     }
 
     fn make_folders(&self, path: &Path) -> Result<(), OpenError> {
-        let wanted = self.premises.root().join(path);
+        let wanted = self.project_dir.root().join(path);
         let mut missing = Vec::new();
         let mut parent = wanted.parent();
         while let Some(folder) = parent
@@ -192,7 +194,7 @@ impl GuardedProjectDir {
             return Err(OpenError::Outside);
         }
         for folder in missing.iter().rev() {
-            let place = self.premises.inside(folder)?;
+            let place = self.project_dir.inside(folder)?;
             match std::fs::create_dir(&place) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(error.into());
@@ -210,13 +212,13 @@ mod tests {
 
     use super::*;
 
-    struct Scene {
+    struct TestFolders {
         _whole: tempfile::TempDir,
         project: PathBuf,
         elsewhere: PathBuf,
     }
 
-    fn scene() -> Scene {
+    fn folders() -> TestFolders {
         let whole = tempfile::tempdir().expect("a folder");
         let (project, elsewhere) = (whole.path().join("project"), whole.path().join("elsewhere"));
         fs::create_dir_all(project.join("src")).expect("a folder");
@@ -227,7 +229,7 @@ mod tests {
         symlink(elsewhere.join("secret"), project.join("leak")).expect("a link");
         symlink(elsewhere.join("new"), project.join("dangling")).expect("a link");
         symlink(project.join("src"), project.join("in")).expect("a link");
-        Scene {
+        TestFolders {
             _whole: whole,
             project,
             elsewhere,
@@ -236,26 +238,29 @@ mod tests {
 
     #[test]
     fn what_is_inside_is_read_and_written() {
-        let scene = scene();
-        let premises = GuardedProjectDir::new(&scene.project, Arc::default());
-        let read =
-            |path: &str, line, limit| premises.read(Path::new(path), line, limit).expect("text");
+        let folders = folders();
+        let project_dir = GuardedProjectDir::new(&folders.project, Arc::default());
+        let read = |path: &str, line, limit| {
+            project_dir
+                .read(Path::new(path), line, limit)
+                .expect("text")
+        };
         assert_eq!(read("src/a.txt", None, None), "one\ntwo\nthree\n");
         assert_eq!(read("in/a.txt", Some(2), Some(1)), "two\n");
         assert_eq!(
-            premises
-                .read(&scene.project.join("src/../src/a.txt"), Some(3), None)
+            project_dir
+                .read(&folders.project.join("src/../src/a.txt"), Some(3), None)
                 .expect("text"),
             "three\n"
         );
-        let diff = premises
+        let diff = project_dir
             .write(Path::new("in/a.txt"), "one\ntwo\n")
             .expect("written");
         assert!(
             diff.contains("-three") && diff.starts_with("--- src/a.txt"),
             "{diff}"
         );
-        premises
+        project_dir
             .write(Path::new("new/folder/b.txt"), "new\n")
             .expect("written");
         assert_eq!(read("new/folder/b.txt", None, None), "new\n");
@@ -263,9 +268,9 @@ mod tests {
 
     #[test]
     fn nothing_outside_is_touched_by_any_way() {
-        let scene = scene();
-        let premises = GuardedProjectDir::new(&scene.project, Arc::default());
-        let secret = scene.elsewhere.join("secret");
+        let folders = folders();
+        let project_dir = GuardedProjectDir::new(&folders.project, Arc::default());
+        let secret = folders.elsewhere.join("secret");
         let ways = [
             "../elsewhere/secret",
             "out/secret",
@@ -282,53 +287,56 @@ mod tests {
             .chain([secret.clone(), PathBuf::from("/etc/passwd")])
         {
             assert!(
-                premises.read(&path, None, None).is_err(),
+                project_dir.read(&path, None, None).is_err(),
                 "read {}",
                 path.display()
             );
             assert!(
-                premises.write(&path, "overwritten").is_err(),
+                project_dir.write(&path, "overwritten").is_err(),
                 "wrote {}",
                 path.display()
             );
         }
         assert_eq!(fs::read_to_string(&secret).expect("text"), "secret");
-        assert_eq!(fs::read_dir(&scene.elsewhere).expect("a folder").count(), 1);
-        assert!(premises.write(Path::new("out/deep/er/x"), "x").is_err());
+        assert_eq!(
+            fs::read_dir(&folders.elsewhere).expect("a folder").count(),
+            1
+        );
+        assert!(project_dir.write(Path::new("out/deep/er/x"), "x").is_err());
         assert!(
-            premises
+            project_dir
                 .write(Path::new("missing/../../elsewhere/x"), "x")
                 .is_err()
         );
-        assert!(premises.folder(Some(Path::new("out"))).is_err());
-        assert!(premises.folder(Some(Path::new("src"))).is_ok());
+        assert!(project_dir.folder(Some(Path::new("out"))).is_err());
+        assert!(project_dir.folder(Some(Path::new("src"))).is_ok());
     }
 
     #[test]
     fn what_is_no_text_file_is_told() {
-        let scene = scene();
-        let premises = GuardedProjectDir::new(&scene.project, Arc::default());
-        fs::write(scene.project.join("binary"), [0xff, 0xfe]).expect("a file");
-        let said = |path: &str| {
-            premises
+        let folders = folders();
+        let project_dir = GuardedProjectDir::new(&folders.project, Arc::default());
+        fs::write(folders.project.join("binary"), [0xff, 0xfe]).expect("a file");
+        let error = |path: &str| {
+            project_dir
                 .read(Path::new(path), None, None)
                 .expect_err("not served")
                 .to_string()
         };
-        assert_eq!(said("binary"), "binary is not text");
+        assert_eq!(error("binary"), "binary is not text");
         assert_eq!(
-            said("nothing"),
+            error("nothing"),
             "Resource not found: nothing does not exist"
         );
-        assert_eq!(said("src"), "src is not a regular file");
+        assert_eq!(error("src"), "src is not a regular file");
         rustix::fs::mknodat(
             rustix::fs::CWD,
-            scene.project.join("pipe"),
+            folders.project.join("pipe"),
             rustix::fs::FileType::Fifo,
             rustix::fs::Mode::from_raw_mode(0o600),
             0,
         )
         .expect("a pipe");
-        assert_eq!(said("pipe"), "pipe is not a regular file");
+        assert_eq!(error("pipe"), "pipe is not a regular file");
     }
 }

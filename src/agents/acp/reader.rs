@@ -20,6 +20,7 @@ use std::{
     },
 };
 
+use agent_client_protocol::v1::schema as s;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::{
@@ -27,8 +28,15 @@ use tokio::{
     sync::mpsc,
 };
 
+use super::{
+    connection::{AcpEvent, BACKLOG, PIPE},
+    translate::{self, AcpConversation},
+};
 use crate::{
-    agents::acp::connection::AcpEvent,
+    engine::{
+        conversation::{AgentUpdate, PermissionOption, ToolCall, TurnUsage},
+        policy::UsageScope,
+    },
     process::{json_repair::mended, output::TailBuffer},
 };
 
@@ -213,7 +221,7 @@ struct ReceiverClosed;
 async fn pass_on(
     lines: &[u8],
     protocol: &mut (impl AsyncWrite + Unpin),
-    (heard, attention): &(mpsc::Sender<AcpEvent>, ActiveTurnFlag),
+    (events, attention): &(mpsc::Sender<AcpEvent>, ActiveTurnFlag),
     noise: &SharedTail,
 ) -> Result<(), ReceiverClosed> {
     let mut held: Option<TextChunk> = None;
@@ -237,7 +245,7 @@ async fn pass_on(
             AcpOutputLine::Chunk(_) if attention.misses() => {}
             AcpOutputLine::Chunk(chunk) => {
                 if let Some(finished) = add(&mut held, chunk) {
-                    send(heard, AcpEvent::Text(finished)).await?;
+                    send(events, AcpEvent::Text(finished)).await?;
                 }
             }
             AcpOutputLine::Noise => {
@@ -250,13 +258,13 @@ async fn pass_on(
             }
             AcpOutputLine::Update { session, update } => {
                 if let Some(chunk) = held.take() {
-                    send(heard, AcpEvent::Text(chunk)).await?;
+                    send(events, AcpEvent::Text(chunk)).await?;
                 }
-                send(heard, AcpEvent::Update { session, update }).await?;
+                send(events, AcpEvent::Update { session, update }).await?;
             }
             AcpOutputLine::Message => {
                 if let Some(chunk) = held.take() {
-                    send(heard, AcpEvent::Text(chunk)).await?;
+                    send(events, AcpEvent::Text(chunk)).await?;
                 }
                 let sent = async {
                     protocol.write_all(line).await?;
@@ -267,13 +275,13 @@ async fn pass_on(
         }
     }
     match held {
-        Some(chunk) => send(heard, AcpEvent::Text(chunk)).await,
+        Some(chunk) => send(events, AcpEvent::Text(chunk)).await,
         None => Ok(()),
     }
 }
 
-async fn send(heard: &mpsc::Sender<AcpEvent>, what: AcpEvent) -> Result<(), ReceiverClosed> {
-    heard.send(what).await.map_err(|_| ReceiverClosed)
+async fn send(events: &mpsc::Sender<AcpEvent>, what: AcpEvent) -> Result<(), ReceiverClosed> {
+    events.send(what).await.map_err(|_| ReceiverClosed)
 }
 
 /// Adds text to the stored chunk. If the text belongs to another chunk, returns the stored one.
@@ -330,11 +338,113 @@ fn sort(line: &[u8]) -> AcpOutputLine<'_> {
     AcpOutputLine::Update { session, update }
 }
 
+#[derive(Debug, Default, PartialEq)]
+pub struct AcpOutputReading {
+    /// Adjacent text is one update.
+    pub updates: Vec<AgentUpdate>,
+    /// The permission requests, each with the answers that the agent offers.
+    pub permissions: Vec<(ToolCall, Vec<PermissionOption>)>,
+    /// The usage in the agent's responses to prompts.
+    pub spent: Vec<TurnUsage>,
+    /// The lines for the protocol library: requests, responses and unknown notifications.
+    pub messages: Vec<u8>,
+    /// The end of the output that was not a message.
+    pub noise: String,
+}
+
+pub async fn read_output(output: impl AsyncRead + Unpin) -> AcpOutputReading {
+    let (hear, events) = mpsc::channel(BACKLOG);
+    let (near, mut far) = tokio::io::duplex(PIPE);
+    let noise = SharedTail::new();
+    let mut messages = Vec::new();
+    let reading = read(
+        output,
+        near,
+        (hear, ActiveTurnFlag::default()),
+        noise.clone(),
+    );
+    let ((), updates, copied) =
+        tokio::join!(reading, collect(events), far.read_to_end(&mut messages));
+    if let Err(error) = copied {
+        tracing::debug!("cannot read the agent's messages any further: {error}");
+    }
+    let mut book = AcpConversation::default();
+    let mut reading = AcpOutputReading {
+        noise: noise.text(),
+        ..AcpOutputReading::default()
+    };
+    for update in updates {
+        match update {
+            AcpReaderItem::Text(update) => push(&mut reading.updates, update),
+            AcpReaderItem::Update(value) => {
+                book.update(&value)
+                    .into_iter()
+                    .for_each(|it| push(&mut reading.updates, it));
+            }
+        }
+    }
+    for line in messages.split(|byte| *byte == b'\n') {
+        let Ok(value) = serde_json::from_slice::<Value>(line) else {
+            continue;
+        };
+        if let Ok(request) = s::RequestPermissionRequest::deserialize(&value["params"]) {
+            let (tool, _) = book.asked(request.tool_call);
+            reading
+                .permissions
+                .push((tool, translate::options(request.options)));
+        }
+        if let Ok(response) = s::PromptResponse::deserialize(&value["result"]) {
+            reading.spent.extend(
+                [UsageScope::Turn, UsageScope::Conversation]
+                    .map(|about| book.spent(&response, about)),
+            );
+        }
+    }
+    reading.messages = messages;
+    reading
+}
+
+enum AcpReaderItem {
+    Text(AgentUpdate),
+    Update(Value),
+}
+
+async fn collect(mut events: mpsc::Receiver<AcpEvent>) -> Vec<AcpReaderItem> {
+    let mut all = Vec::new();
+    while let Some(one) = events.recv().await {
+        match one {
+            AcpEvent::Text(chunk) => all.push(AcpReaderItem::Text(match chunk.kind {
+                ChunkKind::Said => AgentUpdate::Said(chunk.text),
+                ChunkKind::Thought => AgentUpdate::Thought(chunk.text),
+            })),
+            AcpEvent::Update { update, .. } => all.push(AcpReaderItem::Update(update)),
+            // Only the protocol library creates these, and it is not used here.
+            AcpEvent::Permission(..)
+            | AcpEvent::Wants(_)
+            | AcpEvent::Decided(_)
+            | AcpEvent::Terminal(_) => {}
+        }
+    }
+    all
+}
+
+/// Adds an update. Joins adjacent text, so that the result does not depend on how the output was
+/// split.
+fn push(updates: &mut Vec<AgentUpdate>, update: AgentUpdate) {
+    match (updates.last_mut(), update) {
+        (Some(AgentUpdate::Said(before)), AgentUpdate::Said(text))
+        | (Some(AgentUpdate::Thought(before)), AgentUpdate::Thought(text)) => {
+            before.push_str(&text);
+        }
+        (_, update) => updates.push(update),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    async fn heard(bytes: &[u8]) -> (Vec<String>, String, String) {
+    async fn events(bytes: &[u8]) -> (Vec<String>, String, String) {
         let (sender, mut receiver) = mpsc::channel(1_000);
         let (near, mut far) = tokio::io::duplex(1 << 20);
         let noise = SharedTail::new();
@@ -381,7 +491,7 @@ mod tests {
             chunk("agent_message_chunk", "d"),
             "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n".into(),
         ];
-        let (seen, forwarded, noise) = heard(lines.concat().as_bytes()).await;
+        let (seen, forwarded, noise) = events(lines.concat().as_bytes()).await;
         assert_eq!(
             seen,
             [
@@ -402,7 +512,7 @@ mod tests {
         let half = chunk("agent_message_chunk", "cut HALF").replace("HALF", "\\ud83d");
         let request =
             b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"\\ud83d \xff\"}\n";
-        let (seen, forwarded, noise) = heard(&[half.as_bytes(), request].concat()).await;
+        let (seen, forwarded, noise) = events(&[half.as_bytes(), request].concat()).await;
         assert_eq!(seen, ["Said cut \u{fffd}"]);
         let mended =
             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"\u{fffd} \u{fffd}\"}\n";
@@ -412,7 +522,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_message_is_noise() {
         let bytes = b"Loading...\n\xff\xfe{\n{\"half\": \n[1,2]\nnull\n\n   \n{\"method\":\"session/update\",\"params\":7}\nlast";
-        let (seen, forwarded, noise) = heard(bytes).await;
+        let (seen, forwarded, noise) = events(bytes).await;
         assert_eq!(seen, ["update null"]);
         assert_eq!(forwarded, "[1,2]\n");
         assert!(

@@ -21,6 +21,7 @@ use agent_client_protocol::{
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::connection::{AcpEvent, AcpServiceRequest};
 use super::{
     files::{GuardedProjectDir, ServedFileError},
     serves,
@@ -29,11 +30,8 @@ use super::{
 };
 use crate::{
     agents::{
-        AgentObserver, AgentWorkspace, PermissionRequest,
-        acp::connection::{AcpEvent, AcpServiceRequest},
-        environment,
+        AgentObserver, AgentWorkspace, LONG_MAX, PermissionRequest, environment, limited,
         mcp_tools::ToolServer,
-        tool_limits::{LONG_MAX, limited},
     },
     engine::{
         conversation::{
@@ -102,7 +100,7 @@ pub(super) struct AcpServices {
     place: AgentWorkspace,
     /// Whether the agent gets creel's own tools.
     offers_tools: bool,
-    premises: GuardedProjectDir,
+    project_dir: GuardedProjectDir,
     terminals: AcpTerminals,
     /// The agent's tool calls.
     pub(super) book: AcpConversation,
@@ -122,7 +120,7 @@ impl AcpServices {
             offers_tools: ToolServer::of(place, known).is_some(),
             files,
             commands,
-            premises: GuardedProjectDir::new(&place.cwd, place.guard.clone()),
+            project_dir: GuardedProjectDir::new(&place.cwd, place.guard.clone()),
             place: place.clone(),
             terminals: AcpTerminals::default(),
             book: AcpConversation::default(),
@@ -322,8 +320,8 @@ impl AcpServices {
             ServiceSubject::Read(path, line) => Ok((self.call(ToolKind::Read, &path, line), false)),
             ServiceSubject::Write(path, text) => {
                 let call = self.call(ToolKind::Edit, &path, None);
-                let premises = self.premises.clone();
-                match off_the_loop(move || premises.preview(&path, &text)).await {
+                let project_dir = self.project_dir.clone();
+                match off_the_loop(move || project_dir.preview(&path, &text)).await {
                     Ok(diff) => Ok((
                         ToolCall {
                             diff: Some(limited(&diff, LONG_MAX)),
@@ -395,9 +393,10 @@ impl AcpServices {
         request: s::ReadTextFileRequest,
         updates: &mut dyn AgentObserver,
     ) -> Result<String, Error> {
-        let premises = self.premises.clone();
+        let project_dir = self.project_dir.clone();
         let read =
-            off_the_loop(move || premises.read(&request.path, request.line, request.limit)).await;
+            off_the_loop(move || project_dir.read(&request.path, request.line, request.limit))
+                .await;
         tell(
             call,
             read.as_ref().map(|text| (None, Some(size(text)))),
@@ -413,8 +412,9 @@ impl AcpServices {
         request: s::WriteTextFileRequest,
         updates: &mut dyn AgentObserver,
     ) -> Result<(), Error> {
-        let premises = self.premises.clone();
-        let written = off_the_loop(move || premises.write(&request.path, &request.content)).await;
+        let project_dir = self.project_dir.clone();
+        let written =
+            off_the_loop(move || project_dir.write(&request.path, &request.content)).await;
         let shown = written
             .as_ref()
             .map(|diff| (Some(limited(diff, LONG_MAX)), None));
@@ -429,7 +429,7 @@ impl AcpServices {
         news: &mpsc::Sender<AcpEvent>,
     ) -> Result<s::TerminalId, Error> {
         let site = TerminalEnvironment {
-            premises: self.premises.clone(),
+            project_dir: self.project_dir.clone(),
             env: environment(&self.place).into_iter().collect(),
             mark: self.place.mark.clone(),
             news: news.clone(),
@@ -442,7 +442,7 @@ impl AcpServices {
     /// Lists the agent's path and, for a link, its target: rules apply to both.
     fn call(&mut self, kind: ToolKind, path: &Path, line: Option<u32>) -> ToolCall {
         self.served += 1;
-        let real = self.premises.leads_to(path);
+        let real = self.project_dir.leads_to(path);
         let path = path
             .strip_prefix(&self.place.cwd)
             .unwrap_or(path)

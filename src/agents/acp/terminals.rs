@@ -17,12 +17,10 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::connection::AcpEvent;
 use super::files::{GuardedProjectDir, ServedFileError};
 use crate::{
-    agents::{
-        acp::connection::AcpEvent,
-        tool_limits::{INPUT_MAX, NOTE_MAX, limited},
-    },
+    agents::{INPUT_MAX, NOTE_MAX, limited},
     engine::conversation::{AgentUpdate, ToolCall, ToolKind, ToolStatus},
     process::{
         output::{TailBuffer, torn_start},
@@ -92,7 +90,7 @@ impl SharedTerminalBuffer {
 
 #[derive(Debug, Clone)]
 pub(super) struct TerminalEnvironment {
-    pub(super) premises: GuardedProjectDir,
+    pub(super) project_dir: GuardedProjectDir,
     pub(super) env: Vec<(String, String)>,
     pub(super) mark: String,
     pub(super) news: mpsc::Sender<AcpEvent>,
@@ -110,7 +108,7 @@ impl AcpTerminals {
         request: s::CreateTerminalRequest,
         site: &TerminalEnvironment,
     ) -> Result<(s::TerminalId, AgentUpdate), TerminalError> {
-        let cwd = site.premises.folder(request.cwd.as_deref())?;
+        let cwd = site.project_dir.folder(request.cwd.as_deref())?;
         self.last += 1;
         let name = format!("terminal-{}", self.last);
         let line = command_line(&request.command, &request.args);
@@ -274,7 +272,7 @@ async fn run(
     };
     let ended = run::run(spec, &mut watch, &cancel).await;
     let (text, _) = printed.text();
-    let (status, said) = match &ended {
+    let (status, ending) = match &ended {
         ProcessEnd::Exit(0) => (ToolStatus::Completed, String::new()),
         ProcessEnd::Exit(code) => (ToolStatus::Failed, format!("exit {code}")),
         ProcessEnd::Signal(signal) => (ToolStatus::Failed, format!("killed by signal {signal}")),
@@ -284,7 +282,7 @@ async fn run(
         ProcessEnd::SpawnFailed(why) => (ToolStatus::Failed, why.clone()),
     };
     let start = text.ceil_char_boundary(text.len().saturating_sub(SHOWN));
-    let output = [text[start..].trim_end(), &said]
+    let output = [text[start..].trim_end(), &ending]
         .into_iter()
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>();

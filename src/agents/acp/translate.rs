@@ -20,8 +20,7 @@ use serde_json::Value;
 
 use crate::{
     agents::{
-        mcp_tools::ToolCallDetails,
-        tool_limits::{INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited, unified},
+        INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited, mcp_tools::ToolCallDetails, unified,
     },
     engine::{
         budget::ConversationUsage,
@@ -115,9 +114,9 @@ impl AcpConversation {
             }
             s::SessionUpdate::ConfigOptionUpdate(_) => self.note("settings", &settings(value)),
             s::SessionUpdate::SessionInfoUpdate(_) => {
-                match (value["title"].as_str(), trouble(value)) {
+                match (value["title"].as_str(), error(value)) {
                     (Some(title), _) => self.note("title", title),
-                    (None, Some(trouble)) => self.note("trouble", &trouble),
+                    (None, Some(error)) => self.note("trouble", &error),
                     (None, None) => None,
                 }
             }
@@ -223,12 +222,12 @@ impl AcpConversation {
 
     /// The usage of the turn, including what the agent reported before its end.
     pub(super) fn spent(&mut self, response: &s::PromptResponse, about: UsageScope) -> TurnUsage {
-        let told = tokens_told(response).or(self.in_turn);
+        let reported = tokens_told(response).or(self.in_turn);
         // The agent's counter can have restarted together with its process.
         let tokens = match about {
-            UsageScope::Turn => told,
+            UsageScope::Turn => reported,
             UsageScope::Conversation => {
-                told.map(|all| all.checked_sub(self.tally.tokens).unwrap_or(all))
+                reported.map(|all| all.checked_sub(self.tally.tokens).unwrap_or(all))
             }
         };
         let cost = self.cost.map(|all| {
@@ -241,7 +240,7 @@ impl AcpConversation {
         self.tally = ConversationUsage {
             tokens: match about {
                 UsageScope::Turn => self.tally.tokens.saturating_add(tokens.unwrap_or(0)),
-                UsageScope::Conversation => told.unwrap_or(self.tally.tokens),
+                UsageScope::Conversation => reported.unwrap_or(self.tally.tokens),
             },
             cost: self.cost.unwrap_or(self.tally.cost),
         };
@@ -380,30 +379,30 @@ fn entry(entry: &s::PlanEntry) -> PlanEntry {
 }
 
 /// The error that some agents report while they retry a request to their model.
-fn trouble(update: &Value) -> Option<String> {
+fn error(update: &Value) -> Option<String> {
     let mut errors = update["_meta"]
         .as_object()?
         .values()
         .filter_map(|theirs| theirs.get("error"));
-    let said = |error: &Value| {
+    let text = |error: &Value| {
         let parts = [&error["message"], &error["additionalDetails"]]
             .into_iter()
             .filter_map(Value::as_str);
         Some(parts.collect::<Vec<_>>().join(": ")).filter(|text| !text.is_empty())
     };
-    errors.find_map(said)
+    errors.find_map(text)
 }
 
 fn settings(update: &Value) -> String {
     let options = update["configOptions"].as_array().into_iter().flatten();
-    let said = options.filter_map(|option| {
+    let text = options.filter_map(|option| {
         Some(format!(
             "{} = {}",
             option["id"].as_str()?,
             option["currentValue"]
         ))
     });
-    said.collect::<Vec<_>>().join(", ")
+    text.collect::<Vec<_>>().join(", ")
 }
 
 fn tool_kind(kind: s::ToolKind) -> ToolKind {
@@ -485,7 +484,7 @@ mod tests {
 
     use super::*;
 
-    fn told(updates: &[Value]) -> Vec<AgentUpdate> {
+    fn reported(updates: &[Value]) -> Vec<AgentUpdate> {
         let mut book = AcpConversation::default();
         updates
             .iter()
@@ -495,7 +494,7 @@ mod tests {
 
     #[test]
     fn a_call_is_known_piece_by_piece_and_repetitions_are_not_passed_on() {
-        let updates = told(&[
+        let updates = reported(&[
             json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Preparing…", "kind": "edit", "rawInput": {}}),
             json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Write a.py",
                 "locations": [{"path": "/p/a.py", "line": 3}],
@@ -543,7 +542,7 @@ mod tests {
 
     #[test]
     fn a_call_that_was_never_announced_begins_with_its_first_update() {
-        let updates = told(&[
+        let updates = reported(&[
             json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "in_progress"}),
         ]);
         assert!(
@@ -553,7 +552,7 @@ mod tests {
 
     #[test]
     fn every_kind_is_told_and_an_unknown_one_is_kept() {
-        let updates = told(&[
+        let updates = reported(&[
             json!({"sessionUpdate": "plan", "entries": [{"content": "a", "priority": "high", "status": "completed"}]}),
             json!({"sessionUpdate": "usage_update", "used": 5, "size": 10, "cost": {"amount": 0.5, "currency": "USD"}}),
             json!({"sessionUpdate": "current_mode_update", "currentModeId": "plan"}),

@@ -6,18 +6,17 @@
 //! # Invariants
 //! - An unreadable line is dropped, counted and reported. It is never forwarded as text: it could
 //!   contain a promise that the agent did not make.
+//! - At most [`LINE_MAX`] of a line is stored. For a longer line, only its beginning and its length
+//!   are returned.
 
 use tokio_util::sync::CancellationToken;
 
-use super::translate::{self, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput};
+use super::{
+    answer_stream::{AnswerReceiver, AnswerStream},
+    translate::{self, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput},
+};
 use crate::{
-    agents::{
-        AgentWorkspace,
-        command::{
-            answer_stream::{AnswerReceiver, AnswerStream},
-            line_splitter::{LineSplitter, SplitLine},
-        },
-    },
+    agents::AgentWorkspace,
     engine::ids::TurnId,
     process::{
         output::TailBuffer,
@@ -35,7 +34,7 @@ const ANSWER_LINES: usize = 3;
 /// [`AnswerReceiver`].
 pub(super) struct AnswerReader {
     reader: OutputDecoder,
-    voice: AnswerStream,
+    answer: AnswerStream,
     errors: TailBuffer,
     /// Ends the process.
     stop: CancellationToken,
@@ -51,7 +50,7 @@ pub(super) struct JsonLineDecoder {
     plain: Option<PlainTextFilter>,
     lines: LineSplitter,
     translator: Box<dyn StreamTranslator>,
-    told: TranslatedOutput,
+    output: TranslatedOutput,
     counts: LineCounts,
 }
 
@@ -85,8 +84,8 @@ impl OutputSummary {
     /// otherwise from the end of its answer. The answer comes first if it ends in an error and
     /// standard error contains only warnings and progress.
     pub(super) fn words(&self) -> String {
-        if let Some(told) = self.told() {
-            return told.to_owned();
+        if let Some(words) = self.reported() {
+            return words.to_owned();
         }
         let answer = self.answer_end();
         let is_noise = !looks_like_failure(&self.errors);
@@ -105,12 +104,12 @@ impl OutputSummary {
         [
             &self.answer_end(),
             &self.errors,
-            self.told().unwrap_or_default(),
+            self.reported().unwrap_or_default(),
         ]
         .join("\n")
     }
 
-    fn told(&self) -> Option<&str> {
+    fn reported(&self) -> Option<&str> {
         self.stream
             .as_ref()
             .and_then(|stream| match &stream.end.verdict {
@@ -141,14 +140,14 @@ impl OutputDecoder {
 
     pub(super) fn json(
         translator: Box<dyn StreamTranslator>,
-        told: TranslatedOutput,
+        output: TranslatedOutput,
         plain: Option<PlainTextFilter>,
     ) -> Self {
         Self::Json(Box::new(JsonLineDecoder {
             plain,
             lines: LineSplitter::default(),
             translator,
-            told,
+            output,
             counts: LineCounts::default(),
         }))
     }
@@ -161,11 +160,11 @@ impl AnswerReader {
         turn: TurnId,
         stop: CancellationToken,
     ) -> (Self, AnswerReceiver) {
-        let (voice, pieces) = AnswerStream::new(place, turn);
+        let (answer, pieces) = AnswerStream::new(place, turn);
         (
             Self {
                 reader,
-                voice,
+                answer,
                 errors: TailBuffer::new(ERROR_END),
                 stop,
             },
@@ -177,7 +176,7 @@ impl AnswerReader {
     pub(super) fn finish(self) -> OutputSummary {
         let Self {
             reader,
-            mut voice,
+            mut answer,
             errors,
             ..
         } = self;
@@ -185,18 +184,18 @@ impl AnswerReader {
             OutputDecoder::Text(plain) => {
                 let mut text = Vec::new();
                 plain.finish(&mut text);
-                voice.say(&text);
+                answer.say(&text);
                 None
             }
-            OutputDecoder::Json(json) => Some(json.finish(&mut voice)),
+            OutputDecoder::Json(json) => Some(json.finish(&mut answer)),
         };
         let mut warnings: Vec<String> = stream
             .as_ref()
             .and_then(|stream| stream.counts.warning())
             .into_iter()
             .collect();
-        let last = lossy(&voice.last());
-        warnings.extend(voice.finish());
+        let last = lossy(&answer.last());
+        warnings.extend(answer.finish());
         OutputSummary {
             errors: lossy(&errors.bytes()),
             last,
@@ -208,7 +207,7 @@ impl AnswerReader {
 
 impl ProcessObserver for AnswerReader {
     fn started(&mut self, group: ProcessGroup) {
-        self.voice.started(group);
+        self.answer.started(group);
     }
 
     fn output(&mut self, stream: OutputStream, bytes: &[u8]) {
@@ -217,11 +216,11 @@ impl ProcessObserver for AnswerReader {
             (OutputStream::Stdout, OutputDecoder::Text(plain)) => {
                 let mut text = Vec::with_capacity(bytes.len());
                 plain.push(bytes, &mut text);
-                self.voice.say(&text);
+                self.answer.say(&text);
             }
             (OutputStream::Stdout, OutputDecoder::Json(json)) => {
-                json.read(bytes, &mut self.voice);
-                if json.told.hopeless().is_some() {
+                json.read(bytes, &mut self.answer);
+                if json.output.hopeless().is_some() {
                     self.stop.cancel();
                 }
             }
@@ -230,7 +229,7 @@ impl ProcessObserver for AnswerReader {
 }
 
 impl JsonLineDecoder {
-    fn read(&mut self, bytes: &[u8], voice: &mut AnswerStream) {
+    fn read(&mut self, bytes: &[u8], answer: &mut AnswerStream) {
         let mut text = Vec::new();
         let bytes = match &mut self.plain {
             Some(plain) => {
@@ -242,23 +241,24 @@ impl JsonLineDecoder {
         let Self {
             lines,
             translator,
-            told,
+            output,
             counts,
             ..
         } = self;
         lines.push(bytes, |line| {
-            counts.take_in(&line, &mut **translator, told);
-            told.take()
+            counts.take_in(&line, &mut **translator, output);
+            output
+                .take()
                 .into_iter()
-                .for_each(|update| voice.tell(update));
+                .for_each(|update| answer.tell(update));
         });
     }
 
-    fn finish(mut self: Box<Self>, voice: &mut AnswerStream) -> JsonStreamSummary {
+    fn finish(mut self: Box<Self>, answer: &mut AnswerStream) -> JsonStreamSummary {
         if let Some(plain) = self.plain.take() {
             let mut text = Vec::new();
             plain.finish(&mut text);
-            self.read(&text, voice);
+            self.read(&text, answer);
         }
         if let Some(SplitLine::Whole(bytes)) = self.lines.rest() {
             let torn = bytes.starts_with(b"{") && translate::parse(&lossy(bytes)).is_none();
@@ -268,18 +268,18 @@ impl JsonLineDecoder {
                 self.counts.take_in(
                     &SplitLine::Whole(bytes),
                     &mut *self.translator,
-                    &mut self.told,
+                    &mut self.output,
                 );
             }
         }
-        self.told
+        self.output
             .take()
             .into_iter()
-            .for_each(|update| voice.tell(update));
-        let hopeless = self.told.hopeless().map(str::to_owned);
+            .for_each(|update| answer.tell(update));
+        let hopeless = self.output.hopeless().map(str::to_owned);
         JsonStreamSummary {
             end: self.translator.end(),
-            conversation: self.told.conversation(),
+            conversation: self.output.conversation(),
             hopeless,
             counts: self.counts,
         }
@@ -291,7 +291,7 @@ impl LineCounts {
         &mut self,
         line: &SplitLine<'_>,
         translator: &mut dyn StreamTranslator,
-        told: &mut TranslatedOutput,
+        output: &mut TranslatedOutput,
     ) {
         let line = match line {
             SplitLine::Whole(bytes) => lossy(bytes),
@@ -304,7 +304,7 @@ impl LineCounts {
         };
         let line = line.trim_end_matches('\r');
         match translate::parse(line) {
-            Some(value) if translator.line(&value, told).is_some() => self.understood += 1,
+            Some(value) if translator.line(&value, output).is_some() => self.understood += 1,
             Some(_) => tracing::debug!(
                 line = &line[..line.floor_char_boundary(200)],
                 "a line of an unknown kind"
@@ -316,7 +316,7 @@ impl LineCounts {
             None if line.is_empty() && self.plain == 0 => {}
             None => {
                 self.plain += 1;
-                told.plain_line(line);
+                output.plain_line(line);
             }
         }
     }
@@ -347,6 +347,72 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The longest line in bytes. A line can contain whole files and pictures.
+const LINE_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of a longer line that are returned.
+const BEGINNING: usize = 80;
+
+#[derive(Debug, Default)]
+pub(super) struct LineSplitter {
+    held: Vec<u8>,
+    /// The length of the current line, including bytes that were not stored.
+    length: usize,
+}
+
+/// Without its newline.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum SplitLine<'a> {
+    Whole(&'a [u8]),
+    TooLong { beginning: &'a [u8], length: usize },
+}
+
+impl LineSplitter {
+    /// Calls `each` for every line that ends in this chunk.
+    pub(super) fn push(&mut self, piece: &[u8], mut each: impl FnMut(SplitLine<'_>)) {
+        let mut parts = piece.split(|byte| *byte == b'\n');
+        let last = parts.next_back().unwrap_or_default();
+        for part in parts {
+            if self.length == 0 && part.len() <= LINE_MAX {
+                each(SplitLine::Whole(part));
+            } else {
+                self.hold(part);
+                each(self.line());
+                self.held.clear();
+                self.length = 0;
+            }
+        }
+        self.hold(last);
+    }
+
+    /// The text after the last newline, if any.
+    pub(super) fn rest(&self) -> Option<SplitLine<'_>> {
+        (self.length > 0).then(|| self.line())
+    }
+
+    fn hold(&mut self, bytes: &[u8]) {
+        self.length += bytes.len();
+        if self.length <= LINE_MAX {
+            self.held.extend_from_slice(bytes);
+        } else {
+            let room = BEGINNING.saturating_sub(self.held.len()).min(bytes.len());
+            self.held.extend_from_slice(&bytes[..room]);
+            self.held.truncate(BEGINNING);
+            self.held.shrink_to_fit();
+        }
+    }
+
+    fn line(&self) -> SplitLine<'_> {
+        if self.length <= LINE_MAX {
+            SplitLine::Whole(&self.held)
+        } else {
+            SplitLine::TooLong {
+                beginning: &self.held,
+                length: self.length,
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -363,7 +429,7 @@ mod tests {
     ];
 
     /// The updates for these chunks of output.
-    fn said(format: OutputFormat, pieces: &[&[u8]]) -> String {
+    fn decoded(format: OutputFormat, pieces: &[&[u8]]) -> String {
         let place = AgentWorkspace {
             cwd: "/".into(),
             session: "s".into(),
@@ -373,9 +439,9 @@ mod tests {
             goal: String::new(),
             creel: None,
         };
-        let told = TranslatedOutput::new(TurnId(1), None);
+        let output = TranslatedOutput::new(TurnId(1), None);
         let reader = translate::translator(format, None).map_or_else(OutputDecoder::text, |it| {
-            OutputDecoder::json(it, told, None)
+            OutputDecoder::json(it, output, None)
         });
         let (mut answer, _pieces) =
             AnswerReader::new(reader, &place, TurnId(1), CancellationToken::new());
@@ -406,8 +472,57 @@ mod tests {
             let bytes: Vec<u8> = bytes.into_iter().filter(|byte| *byte != b'\r').collect();
             let (one, two) = bytes.split_at(cut.index(bytes.len() + 1));
             for format in FORMATS {
-                prop_assert_eq!(said(format, &[one, two]), said(format, &[&bytes]));
+                prop_assert_eq!(decoded(format, &[one, two]), decoded(format, &[&bytes]));
             }
         }
+    }
+
+    fn lines(pieces: &[&[u8]]) -> Vec<String> {
+        let mut lines = LineSplitter::default();
+        let mut seen = Vec::new();
+        let show = |line: SplitLine<'_>| match line {
+            SplitLine::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            SplitLine::TooLong { beginning, length } => format!("{} of {length}", beginning.len()),
+        };
+        for piece in pieces {
+            lines.push(piece, |line| seen.push(show(line)));
+        }
+        seen.extend(lines.rest().map(|line| format!("rest {}", show(line))));
+        seen
+    }
+
+    #[test]
+    fn lines_are_whole_however_they_come() {
+        assert_eq!(lines(&[b"one\ntwo\n"]), ["one", "two"]);
+        assert_eq!(
+            lines(&[b"o", b"ne", b"\n\nt", b"wo"]),
+            ["one", "", "rest two"]
+        );
+        assert_eq!(
+            lines(&[
+                "€".as_bytes().split_at(1).0,
+                "€".as_bytes().split_at(1).1,
+                b"\n"
+            ]),
+            ["€"]
+        );
+        assert_eq!(lines(&[b""]), [""; 0]);
+    }
+
+    #[test]
+    fn of_a_line_that_is_too_long_the_beginning_is_told() {
+        let half = vec![b'x'; LINE_MAX / 2 + 1];
+        assert_eq!(
+            lines(&[b"a\n", &half, &half, b"\nb\n"]),
+            ["a", "80 of 8388610", "b"]
+        );
+        assert_eq!(
+            lines(&[&[half.as_slice(), &half, b"\nb\n"].concat()]),
+            ["80 of 8388610", "b"]
+        );
+        assert_eq!(
+            lines(&[b"12", &vec![b'x'; LINE_MAX]]),
+            ["rest 80 of 8388610"]
+        );
     }
 }

@@ -74,7 +74,7 @@ impl AnswerStream {
         let (pieces, waiting) = unbounded_channel();
         let backlog = Arc::new(AtomicUsize::new(0));
         let path = place.session_dir.join(format!("outputs/turn-{turn}.log"));
-        let voice = Self {
+        let stream = Self {
             pieces,
             backlog: backlog.clone(),
             dropped: 0,
@@ -87,7 +87,7 @@ impl AnswerStream {
             path,
             spool: None,
         };
-        (voice, AnswerReceiver { waiting, backlog })
+        (stream, AnswerReceiver { waiting, backlog })
     }
 
     pub(super) fn started(&mut self, group: ProcessGroup) {

@@ -2,9 +2,9 @@
 
 use std::{ffi::OsStr, fmt};
 
+use super::{InitChoices, InitTemplate};
 use crate::{
-    cli::init::{InitChoices, InitTemplate},
-    config::known_agents::{KnownAgent, KnownAgents, LaunchMethod, how_to_install},
+    config::agents::{KnownAgent, KnownAgents, LaunchMethod, how_to_install},
     engine::policy::RetryLimitPolicy,
     present::text::plain,
 };

@@ -4,12 +4,10 @@
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 
+use super::{InitChoices, config_text::on_limit_name};
 use crate::{
-    cli::{
-        error::{CliError, CliResult},
-        init::{InitChoices, config_text::on_limit_name},
-    },
-    config::known_agents::KnownAgents,
+    cli::error::{CliError, CliResult},
+    config::agents::KnownAgents,
     engine::policy::RetryLimitPolicy,
     present::text::plain,
     text::nearest,

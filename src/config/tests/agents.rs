@@ -7,11 +7,11 @@ use std::{
     path::Path,
 };
 
-use super::{super::PlanRequest, good, said};
+use super::{super::PlanRequest, errors_in, good};
 use crate::{
     config::{
         ConfigErrors, Settings,
-        known_agents::{KnownAgents, how_to_install},
+        agents::{KnownAgents, how_to_install},
         load, without_config,
     },
     engine::policy::{AgentFacts, AgentSpec, OutputFormat, ServicePolicy, ToolPassing, UsageScope},
@@ -243,12 +243,13 @@ fn mistakes_in_the_config_and_in_the_table_are_told_at_once() {
         Some(&dir.path().join("agents.yaml")),
     )
     .expect_err("mistakes");
-    let said = errors.to_string();
+    let errors_in = errors.to_string();
     assert!(
-        said.contains("agents.yaml:1:9: unknown key `wyas`") && said.contains("creel.yaml:2:1"),
-        "{said}"
+        errors_in.contains("agents.yaml:1:9: unknown key `wyas`")
+            && errors_in.contains("creel.yaml:2:1"),
+        "{errors_in}"
     );
-    assert!(!said.contains("there is no agent"), "{said}");
+    assert!(!errors_in.contains("there is no agent"), "{errors_in}");
     let none = load(
         &dir.path().join("creel.yaml"),
         Some(&dir.path().join("missing.yaml")),
@@ -435,5 +436,5 @@ agents:
         creel.yaml:5:63: `tty` must be `true` or `false`, not text
         5 | …: { command: x, error_pattern: '[a-', format: cluade, tty: yes }
           |                                                             ^^^ did you mean `true`?"#]]
-    .assert_eq(&said(text));
+    .assert_eq(&errors_in(text));
 }

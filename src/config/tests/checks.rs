@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use super::{super::PlanRequest, good, said};
+use super::{super::PlanRequest, errors_in, good};
 use crate::{
     config::{Settings, trust::commands},
     engine::{
@@ -100,7 +100,7 @@ fn output_is_piped_always_never_or_on_failure() {
           |                               ^^^ did you mean `true`?
         creel.yaml:4:31: `pipe_output` must be `true`, `false` or `on_failure`, not a number
         4 |   - { exec: [c], pipe_output: 1 }
-          |                               ^"#]].assert_eq(&said(
+          |                               ^"#]].assert_eq(&errors_in(
         "checks:\n  - { command: a, pipe_output: on_failur }\n  - { command: b, pipeOutput: yes }\n  - { exec: [c], pipe_output: 1 }\n",
     ));
 }
@@ -187,7 +187,7 @@ task_types:
         creel.yaml:6:44: another hook at `stop` has the name `a`
         6 |   u: { hooks: { stop: [{ command: z, name: a }] } }
           |                                            ^ give one of them another `name`"#]]
-    .assert_eq(&said(text));
+    .assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn the_same_hook_twice_runs_once() {
         creel.yaml:3:28: warning: `a` appears twice at `stop` and runs once
         3 | hooks: { stop: [{ command: a, on_failure: block, timeout: 10m }] }
           |                            ^"#]]
-    .assert_eq(&said(&text));
+    .assert_eq(&errors_in(&text));
 }
 
 #[test]
@@ -252,7 +252,7 @@ task_types: { t: { checks: x } }
            |                 ^^^^^^^^^^ move it to `checks:`, or write `command: …`
         creel.yaml:12:28: `checks` must be a list, not text
         12 | task_types: { t: { checks: x } }
-           |                            ^ begin each item with `- `"#]].assert_eq(&said(text));
+           |                            ^ begin each item with `- `"#]].assert_eq(&errors_in(text));
 }
 
 #[test]

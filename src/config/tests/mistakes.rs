@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use proptest::prelude::*;
 
-use super::{good, read, said};
+use super::{errors_in, good, read};
 use crate::{
     config::{PlanRequest, load},
     engine::{hooks::point::HookPoint, time::TimeSpan},
@@ -78,7 +78,7 @@ hooks:
         creel.yaml:18:7: unknown key `comand`
         18 |     - comand: x
            |       ^^^^^^ did you mean `command`?"#]]
-    .assert_eq(&said(text));
+    .assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -95,7 +95,7 @@ hooks:
         creel.yaml:4:27: another hook at `stop` has the name `tests`
         4 |     - { command: b, name: tests }
           |                           ^^^^^ give one of them another `name`"#]]
-    .assert_eq(&said(text));
+    .assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -128,7 +128,7 @@ hooks:
           |                         ^^^^^^^ known here: `exec`, `name`, `timeout`, `pipe_output`, `priority`, `enabled`, `on_failure`, `retries`, `feedback`
         creel.yaml:8:13: `exec` must be a list, not text
         8 |     - exec: notify
-          |             ^^^^^^ begin each item with `- `"#]].assert_eq(&said(text));
+          |             ^^^^^^ begin each item with `- `"#]].assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -155,7 +155,7 @@ task_types: { t: { agents: [codx, somebody-else] } }
         creel.yaml:7:35: warning: `agents:` has no agent `somebody-else`
         7 | task_types: { t: { agents: [codx, somebody-else] } }
           |                                   ^^^^^^^^^^^^^"#]]
-    .assert_eq(&said(text));
+    .assert_eq(&errors_in(text));
     assert_eq!(good(text).hooks.hooks[&HookPoint::Stop].len(), 1);
 }
 
@@ -222,7 +222,7 @@ stop:
         creel.yaml:13:54: creel cannot derive the format of the report from the name `x`
         13 |     - { name: c, type: coverage, minimum: 120, file: x }
            |                                                      ^ set its `format`: `lcov`, `cobertura`, `json`"#]]
-    .assert_eq(&said(text));
+    .assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -245,7 +245,7 @@ hooks:
           |                                ^
         creel.yaml:4:31: a gatekeeper does not work at `session_end`
         4 |   session_end: [{ gatekeeper: [claude] }]
-          |                               ^ use it at `before_submit`, `after_submit`, `before_merge` or `after_merge`"#]].assert_eq(&said(text));
+          |                               ^ use it at `before_submit`, `after_submit`, `before_merge` or `after_merge`"#]].assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -276,7 +276,7 @@ prompt_file: b
         creel.yaml:8:14: the config has both `prompt` and `prompt_file`
         8 | prompt_file: b
           |              ^ keep one of them"#]]
-    .assert_eq(&said(text));
+    .assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -301,7 +301,7 @@ automation:
           |                                               ^^^^^^^^^^^^^ did you mean `task_completed`?
         creel.yaml:6:15: `check-dependency-satisfaction` is a built-in hook and runs no command
         6 |     - { name: check-dependency-satisfaction, command: x }
-          |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ give your hook another name"#]].assert_eq(&said(text));
+          |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ give your hook another name"#]].assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -327,7 +327,7 @@ hooks:
           |                                                      ^^^^^^^^^ did you mean `{{output}}`?
         creel.yaml:4:64: `feedback` has no `{{session}}`
         4 | …- { command: a, retries: -1, feedback: '{{hook}} {{ouput}} {{session}} {{.Go}}' }
-          |                                                             ^^^^^^^^^^^ `feedback` has `hook`, `reason`, `output`, `attempt`, `limit`, `changed`"#]].assert_eq(&said(text));
+          |                                                             ^^^^^^^^^^^ `feedback` has `hook`, `reason`, `output`, `attempt`, `limit`, `changed`"#]].assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -366,7 +366,7 @@ hooks:
           |                                                 ^ it always runs last, after all checks
         creel.yaml:8:64: `merge_pr` cannot ignore its own failure
         8 | …fore_merge: [{ builtin: merge_pr, priority: 1, on_failure: ignore }]
-          |                                                             ^^^^^^ a failed merge is never ignored; remove `on_failure`"#]].assert_eq(&said(text));
+          |                                                             ^^^^^^ a failed merge is never ignored; remove `on_failure`"#]].assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -432,7 +432,7 @@ workflows:
            |                                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ use them in different steps
         creel.yaml:13:9: these steps form a loop: `one`, `two`, `one`
         13 |       - { name: one, type: noop }
-           |         ^"#]].assert_eq(&said(text));
+           |         ^"#]].assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn a_step_that_is_several_at_once_is_at_least_one() {
         creel.yaml:1:72: `steps` is empty
         1 | … release: { steps: [{ name: checks, type: parallel, steps: [] }] } }
           |                                                             ^ use `type: noop` for a step that does nothing"#]]
-    .assert_eq(&said(text));
+    .assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -457,7 +457,7 @@ hooks:
         creel.yaml:4:21: warning: this matcher has no effect: the hooks of a point run every time
         4 |   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
           |                     ^^^^"#]]
-    .assert_eq(&said(text));
+    .assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -485,7 +485,7 @@ fn syntax_errors_have_a_place_too() {
         creel.yaml:3:1: a second document begins here
         3 | b: 2
           | ^ keep one document"#]]
-    .assert_eq(&all.map(said).join("\n"));
+    .assert_eq(&all.map(errors_in).join("\n"));
 }
 
 #[test]
@@ -494,7 +494,7 @@ fn two_spellings_of_a_key_are_one_key() {
         creel.yaml:2:1: `maxHookRetries` appears twice: it means the same as `max_hook_retries`
         2 | maxHookRetries: 2
           | ^^^^^^^^^^^^^^ keep one of them"#]]
-    .assert_eq(&said("max_hook_retries: 1\nmaxHookRetries: 2\n"));
+    .assert_eq(&errors_in("max_hook_retries: 1\nmaxHookRetries: 2\n"));
 }
 
 #[test]
@@ -511,12 +511,12 @@ fn an_alias_bomb_is_refused() {
         creel.yaml:5:10: aliases expand to more than 20000 values
         5 | a4: &a4 [*a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3]
           |          ^^^ use fewer `*aliases`"#]]
-    .assert_eq(&said(&bomb));
+    .assert_eq(&errors_in(&bomb));
     expect_test::expect![[r#"
         creel.yaml:1:35: this is nested deeper than 32 levels
         1 | a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]…
-          |                                   ^ check that this is the right file"#]].assert_eq(&said(&("a: ".to_owned() + &"[".repeat(60) + &"]".repeat(60))));
-    assert!(said(&"[".repeat(100_000)).contains("creel.yaml:1:"));
+          |                                   ^ check that this is the right file"#]].assert_eq(&errors_in(&("a: ".to_owned() + &"[".repeat(60) + &"]".repeat(60))));
+    assert!(errors_in(&"[".repeat(100_000)).contains("creel.yaml:1:"));
 }
 
 #[test]
@@ -524,8 +524,12 @@ fn a_file_full_of_mistakes_is_refused_in_good_time() {
     let keys: Vec<String> = (0..9_000)
         .map(|i| format!("a_rather_long_key_that_nobody_knows_at_all_{i}: 1"))
         .collect();
-    let said = said(&format!("{{{}}}", keys.join(", ")));
-    assert!(said.ends_with("more"), "{}", &said[said.len() - 200..]);
+    let errors_in = errors_in(&format!("{{{}}}", keys.join(", ")));
+    assert!(
+        errors_in.ends_with("more"),
+        "{}",
+        &errors_in[errors_in.len() - 200..]
+    );
 }
 
 #[test]
@@ -539,7 +543,7 @@ fn files_that_cannot_be_read_say_why() {
         let errors = load(&path, None).expect_err("a mistake").to_string();
         errors.replace(&dir.path().display().to_string(), "DIR")
     };
-    let said = [
+    let errors_in = [
         say("missing.yaml", None),
         say("latin.yaml", Some(b"prompt: a\nsession: \xe9\n")),
         say("large.yaml", Some(&vec![b' '; 10_000_000])),
@@ -554,7 +558,7 @@ fn files_that_cannot_be_read_say_why() {
           check that this is the right file
         DIR/: cannot be read: it is a folder
           name another file with --config, or write a config with `creel init`"#]]
-    .assert_eq(&said.join("\n"));
+    .assert_eq(&errors_in.join("\n"));
 }
 
 #[test]
@@ -732,7 +736,7 @@ fn a_command_that_opens_pull_requests_names_what_it_is_told() {
         creel.yaml:1:42: `pr_command` has no `{{titel}}`
         1 | submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }
           |                                          ^^^^^^^^^ did you mean `{{title}}`?"#]]
-    .assert_eq(&said(
+    .assert_eq(&errors_in(
         "submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }\n",
     ));
 }
@@ -743,5 +747,5 @@ fn a_stop_hook_cannot_take_the_name_of_creels_own_check() {
         creel.yaml:1:25: creel uses the name `protect` for its own check of the paths under `protect:`
         1 | hooks: { stop: [{ name: protect, command: c }] }
           |                         ^^^^^^^ give this hook another `name`"#]]
-    .assert_eq(&said("hooks: { stop: [{ name: protect, command: c }] }\n"));
+    .assert_eq(&errors_in("hooks: { stop: [{ name: protect, command: c }] }\n"));
 }

@@ -1,6 +1,6 @@
 //! Valid and invalid values of `nats:`.
 
-use super::{good, said};
+use super::{errors_in, good};
 use crate::{
     config::{
         NatsConfig,
@@ -118,7 +118,7 @@ nats:
         creel.yaml:9:13: `replicas` must be a whole number from 1 to 5
         9 |   replicas: 7
           |             ^"#]]
-    .assert_eq(&said(text));
+    .assert_eq(&errors_in(text));
     expect_test::expect![[r#"
         creel.yaml:1:14: creel does not support `ws`; begin the URL with `nats://` or `tls://`
         1 | nats: { url: 'ws://h', nkey: a, credentials: b, user: c }
@@ -129,7 +129,7 @@ nats:
         creel.yaml:1:55: `password` is missing
         1 | nats: { url: 'ws://h', nkey: a, credentials: b, user: c }
           |                                                       ^ add the password of `user`"#]]
-    .assert_eq(&said(
+    .assert_eq(&errors_in(
         "nats: { url: 'ws://h', nkey: a, credentials: b, user: c }",
     ));
 }

@@ -1,6 +1,6 @@
 //! The messages about permissions and budgets.
 
-use super::{good, said};
+use super::{errors_in, good};
 use crate::engine::{
     conversation::ToolKind,
     policy::{Budget, PermissionPolicy, PermissionRule},
@@ -34,7 +34,7 @@ permissions:
             rule(&[], &[], PermissionPolicy::Allow),
         ]
     );
-    assert_eq!(said(text), "");
+    assert_eq!(errors_in(text), "");
 }
 
 #[test]
@@ -119,7 +119,7 @@ permissions:
            |       ^^^^ did you mean `path`?
         creel.yaml:12:5: `permissions` must be a map, not text
         12 |   - edit
-           |     ^^^^"#]].assert_eq(&said(text));
+           |     ^^^^"#]].assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_rule_below_one_that_fits_everything_is_a_warning() {
         creel.yaml:3:5: warning: this rule has no effect: a rule above matches every request
         3 |   - { kind: read, action: allow }
           |     ^"#]]
-    .assert_eq(&said(text));
+    .assert_eq(&errors_in(text));
 }
 
 #[test]
@@ -164,5 +164,7 @@ fn a_budget_is_of_tokens_money_and_time() {
         creel.yaml:1:41: unknown limit `tokns`
         1 | budget: { tokens: 0, cost: -1, time: 0, tokns: 5 }
           |                                         ^^^^^ did you mean `tokens`?"#]]
-    .assert_eq(&said("budget: { tokens: 0, cost: -1, time: 0, tokns: 5 }"));
+    .assert_eq(&errors_in(
+        "budget: { tokens: 0, cost: -1, time: 0, tokns: 5 }",
+    ));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{good, said};
+use super::{errors_in, good};
 use crate::engine::{
     policy::{
         CoverageFormat, FileRequirement, OpenTasksPolicy, PatternTarget, RuleCheck, RuleSpec,
@@ -94,7 +94,7 @@ stop:
             rule("json", coverage("out.txt", CoverageFormat::Json, 0.0)),
         ]
     );
-    assert_eq!(said(text), "");
+    assert_eq!(errors_in(text), "");
 }
 
 #[test]
@@ -194,7 +194,7 @@ stop:
            |              ^^
         creel.yaml:16:15: `noProgress` must be a whole number from 0 to 1000000, not text
         16 |   noProgress: many
-           |               ^^^^"#]].assert_eq(&said(text));
+           |               ^^^^"#]].assert_eq(&errors_in(text));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use serde_json::json;
 
-use super::{good, said};
+use super::{errors_in, good};
 use crate::engine::{
     policy::{StopHook, StopHookCondition, StopHookKind, StopPreset},
     stop::decision::{StopAction, StopResult},
@@ -149,5 +149,5 @@ fn mistakes_in_stop_hooks_have_a_place_and_a_way_out() {
         creel.yaml:10:27: another stop hook has the name `one`
         10 |     - { command: x, name: one }
            |                           ^^^ give one of them another `name`"#]]
-    .assert_eq(&said(text));
+    .assert_eq(&errors_in(text));
 }

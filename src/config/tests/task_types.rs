@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, fs, os::unix::fs::PermissionsExt as _};
 
-use super::{super::PlanRequest, good, said};
+use super::{super::PlanRequest, errors_in, good};
 use crate::{
     config::{ResolvedHook, Settings},
     engine::{
@@ -118,7 +118,7 @@ fn the_merge_comes_after_every_check_whoever_wrote_the_list() {
         creel.yaml:1:25: `merge_pr` does not work at `after_submit`
         1 | hooks: { after_submit: [merge_pr] }
           |                         ^^^^^^^^ `creel merge` runs it when all hooks at `before_merge` have passed"#]]
-    .assert_eq(&said("hooks: { after_submit: [merge_pr] }"));
+    .assert_eq(&errors_in("hooks: { after_submit: [merge_pr] }"));
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_gatekeeper_is_an_agent_or_a_sort_of_review_that_one_of_the_types_does() {
 #[test]
 fn every_hook_tells_where_it_is_written() {
     let settings = good(CONFIG);
-    let told = |chosen: &ResolvedHook| {
+    let messages = |chosen: &ResolvedHook| {
         format!(
             "{} {} {:?}",
             chosen.spec.name,
@@ -234,7 +234,7 @@ fn every_hook_tells_where_it_is_written() {
         )
     };
     let hooks = settings.hooks_for(Some("product"), Some("bob"));
-    let all: Vec<String> = hooks.values().flatten().map(told).collect();
+    let all: Vec<String> = hooks.values().flatten().map(messages).collect();
     expect_test::expect![[r#"
         bobs agent `bob` Some(4)
         gatekeeper: qa, architecture task type `product` Some(13)

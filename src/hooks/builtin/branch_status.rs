@@ -7,20 +7,15 @@ use std::path::{Path, PathBuf};
 
 use super::{
     BuiltinError,
-    base::BaseBranch,
-    git::{self, UncommittedChanges},
+    git::{self, BaseBranch, UncommittedChanges},
     program::ProgramRunner,
 };
+use super::{BuiltinRun, files, named, quoted, rebase, short, some};
 use crate::{
     engine::{
         effect::SubmissionFacts,
         hooks::point::HookPoint,
         policy::{HookAction, HookSpec, SessionPlan},
-    },
-    hooks::builtin::{
-        builtin_run::BuiltinRun,
-        quoting::{files, named, quoted, short, some},
-        undo_rebase,
     },
     text::counted,
 };
@@ -54,7 +49,7 @@ pub async fn can_submit(folder: &Path, plan: &SessionPlan) -> bool {
     if !enabled().any(opens_a_request) {
         return enabled().next().is_some();
     }
-    let runner = undo_rebase::runner_in(folder);
+    let runner = rebase::runner_in(folder);
     let has_program = plan.submit.pr_command.is_some() || runner.finds("gh");
     has_program
         && runner
@@ -70,9 +65,9 @@ pub async fn refuse_on_base(
     submission: &SubmissionFacts,
     session: &str,
 ) -> Option<SubmitObstacle> {
-    let runner = undo_rebase::runner_in(folder);
-    let (standing, _) = BranchStatus::find(&runner, submission).await.ok()?;
-    standing
+    let runner = rebase::runner_in(folder);
+    let (status, _) = BranchStatus::find(&runner, submission).await.ok()?;
+    status
         .on_its_own_branch(session)
         .err()
         .map(|halt| SubmitObstacle(halt.message))
@@ -81,11 +76,11 @@ pub async fn refuse_on_base(
 impl BranchStatus {
     /// For a hook: prints why this base branch was chosen, if the remote did not answer.
     pub(super) async fn of(worker: &mut BuiltinRun<'_>) -> Result<Self, BuiltinError> {
-        let (standing, note) = Self::find(&worker.runner, worker.submission).await?;
+        let (status, note) = Self::find(&worker.runner, worker.submission).await?;
         if let Some(note) = note {
             worker.print(&format!("{note}\n"));
         }
-        Ok(standing)
+        Ok(status)
     }
 
     /// For a hook that prints only its result.
@@ -103,7 +98,7 @@ impl BranchStatus {
         submission: &SubmissionFacts,
     ) -> Result<(Self, Option<String>), BuiltinError> {
         let git_dir = runner.git_dir().await?;
-        if let Some(problem) = undo_rebase::undo(runner, &git_dir).await?.problem() {
+        if let Some(problem) = rebase::undo(runner, &git_dir).await?.problem() {
             return Err(BuiltinError::failed(problem));
         }
         if let Some(what) = git::in_progress(&git_dir) {
@@ -235,7 +230,7 @@ impl BranchStatus {
         }
         format!(
             "creel could not fetch {base} from {remote_name} ({}): check that `git fetch {}` works",
-            super::quoting::complaint(stderr),
+            super::complaint(stderr),
             quoted(remote)
         )
     }
@@ -306,10 +301,10 @@ pub(super) fn commit_prompt(branch: &str, changes: &UncommittedChanges) -> Strin
 async fn followed(runner: &ProgramRunner) -> Result<Option<String>, BuiltinError> {
     let branch = runner.git_says(&["branch", "--show-current"]).await?;
     let key = format!("branch.{}.remote", branch.trim());
-    let said = runner
+    let output = runner
         .git_says(&["config", "--default", "", "--get", &key])
         .await?;
-    Ok(Some(said.trim().to_owned()).filter(|name| !name.is_empty() && !branch.trim().is_empty()))
+    Ok(Some(output.trim().to_owned()).filter(|name| !name.is_empty() && !branch.trim().is_empty()))
 }
 
 /// The remote to use. None if the repository has none.
@@ -317,8 +312,8 @@ async fn remote(
     runner: &ProgramRunner,
     wanted: Option<&str>,
 ) -> Result<Option<String>, BuiltinError> {
-    let said = runner.git_says(&["remote"]).await?;
-    let all: Vec<&str> = said.lines().collect();
+    let output = runner.git_says(&["remote"]).await?;
+    let all: Vec<&str> = output.lines().collect();
     let names = || {
         all.iter()
             .map(|name| named(name))

@@ -17,10 +17,7 @@ use super::{
     BuiltinError,
     program::{ProgramCall, ProgramResult, ProgramRunner},
 };
-use crate::hooks::builtin::{
-    branch_status::BranchStatus,
-    quoting::{named, quoted},
-};
+use super::{branch_status::BranchStatus, named, quoted};
 
 const FIELDS: &str = "number,url,state,headRefOid,baseRefName,isDraft,body,isCrossRepository,mergeable,reviewDecision,mergeCommit";
 
@@ -104,10 +101,10 @@ impl ProgramRunner {
     /// commit. An open one to another branch is an error.
     pub(super) async fn pull_request(
         &self,
-        standing: &BranchStatus,
+        status: &BranchStatus,
     ) -> Result<ForgeLookup, BuiltinError> {
         let (head, fields) = (
-            format!("--head={}", standing.branch),
+            format!("--head={}", status.branch),
             format!("--json={FIELDS}"),
         );
         let ran = self
@@ -127,10 +124,10 @@ impl ProgramRunner {
         let all: Vec<PullRequest> = read(&ran.stdout, "gh pr list")?;
         let own = || all.iter().filter(|pull| !pull.is_cross_repository);
         let open = || own().filter(|pull| pull.state == PullRequestState::Open);
-        let fits = |pull: &&PullRequest| pull.goes_to(&standing.base);
-        let ended = || own().filter(fits).find(|pull| pull.head == standing.head);
+        let fits = |pull: &&PullRequest| pull.goes_to(&status.base);
+        let ended = || own().filter(fits).find(|pull| pull.head == status.head);
         match (open().find(fits), open().next()) {
-            (None, Some(other)) => Err(elsewhere(standing, other)),
+            (None, Some(other)) => Err(elsewhere(status, other)),
             (found, _) => Ok(ForgeLookup::Known(
                 found.or_else(ended).cloned().map(Box::new),
             )),
@@ -145,7 +142,7 @@ impl ProgramRunner {
         if ran.ok() {
             read(&ran.stdout, "gh pr view")
         } else {
-            Err(trouble("gh pr view", &ran))
+            Err(gh_error("gh pr view", &ran))
         }
     }
 
@@ -169,7 +166,7 @@ impl ProgramRunner {
         if ran.stderr.contains("no checks reported") {
             return Ok(Vec::new());
         }
-        Err(trouble("gh pr checks", &ran))
+        Err(gh_error("gh pr checks", &ran))
     }
 
     /// The repository's default merge method.
@@ -180,8 +177,8 @@ impl ProgramRunner {
                 None,
             )
             .await?;
-        let said: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
-        Ok(match said["viewerDefaultMergeMethod"].as_str() {
+        let output: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
+        Ok(match output["viewerDefaultMergeMethod"].as_str() {
             Some("SQUASH") => "--squash",
             Some("REBASE") => "--rebase",
             Some(_) | None => "--merge",
@@ -197,21 +194,21 @@ impl PullRequest {
 
 /// The error for a pull request to another branch. Its checks would be for that branch, and a merge
 /// would bring the work there.
-fn elsewhere(standing: &BranchStatus, pull: &PullRequest) -> BuiltinError {
+fn elsewhere(status: &BranchStatus, pull: &PullRequest) -> BuiltinError {
     let (to, base) = (
         named(pull.base.as_deref().unwrap_or_default()),
-        named(&standing.base),
+        named(&status.base),
     );
     BuiltinError::failed(format!(
         "{} goes to {to} and the work to {base}: set `base_branch`, or change it with `gh pr edit {} --base {}`",
         pull.url,
         pull.number,
-        quoted(&standing.base)
+        quoted(&status.base)
     ))
 }
 
 /// Why `gh` failed, and what to do.
-pub(super) fn trouble(what: &str, ran: &ProgramResult) -> BuiltinError {
+pub(super) fn gh_error(what: &str, ran: &ProgramResult) -> BuiltinError {
     let advice = match () {
         () if ran.code == 4 || ran.stderr.contains("auth login") => "log in with `gh auth login`",
         () if ran.stderr.contains("unknown flag") => "this `gh` is too old: update it",

@@ -1,24 +1,28 @@
 //! `merge_pr`: merges the work into the base branch.
 //!
-//! On a forge, only through its pull request; without a forge with a local merge, see
-//! [`super::local_merge`]. A repair that the agent made meanwhile is pushed to the pull request
-//! first, see [`super::repair`].
+//! On a forge, only through its pull request. A repair that the agent made meanwhile is pushed to
+//! the pull request first, see [`super::push`]. Without a forge, it creates a merge commit without
+//! a work tree and pushes it: `git merge-tree` merges in the object store alone. A temporary work
+//! tree would need all files of the project, and a kill would leave it behind. This way there is
+//! nothing to clean up: until the single step that moves the base branch, only unreferenced objects
+//! are added.
 //!
 //! # Invariants
 //! - Nothing is merged while a check has failed, still runs, or cannot be read.
 //! - Only the local commit is merged; after a review, only the reviewed one.
+//! - Without a forge, the base branch moves forward or not at all: nothing is forced. A checkout of
+//!   it is updated only if it has no changes, with git's own fast-forward.
+
+use std::path::PathBuf;
 
 use super::{
-    BuiltinError, BuiltinSuccess,
-    forge::{self, ForgeLookup, PullRequest, PullRequestCheck, PullRequestState},
-    local_merge,
-    program::ProgramRunner,
-    repair,
-};
-use crate::hooks::builtin::{
+    BuiltinError, BuiltinRun, BuiltinSuccess,
     branch_status::BranchStatus,
-    builtin_run::BuiltinRun,
-    quoting::{named, quoted},
+    files,
+    forge::{self, ForgeLookup, PullRequest, PullRequestCheck, PullRequestState},
+    git, named,
+    program::ProgramRunner,
+    push, quoted, short, some, title_line,
 };
 
 enum ForgeState {
@@ -28,10 +32,10 @@ enum ForgeState {
 }
 
 pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
-    let standing = BranchStatus::of(worker).await?;
-    standing.on_its_own_branch(&worker.errand.job.facts.session)?;
-    standing.as_reviewed(worker.submission)?;
-    standing.refuse_changes(&worker.runner.changes().await?, "it is not merged")?;
+    let status = BranchStatus::of(worker).await?;
+    status.on_its_own_branch(&worker.call.job.facts.session)?;
+    status.as_reviewed(worker.submission)?;
+    status.refuse_changes(&worker.runner.changes().await?, "it is not merged")?;
     if worker
         .submission
         .pr_command
@@ -43,22 +47,22 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
              hook that merges with that forge's own command after its checks have passed",
         ));
     }
-    match on_forge(&worker.runner, &standing).await? {
-        ForgeState::PullRequest(pull) => by_forge(worker, &standing, *pull).await,
-        ForgeState::NoForge => local_merge::run(worker, &standing).await,
+    match on_forge(&worker.runner, &status).await? {
+        ForgeState::PullRequest(pull) => by_forge(worker, &status, *pull).await,
+        ForgeState::NoForge => merge_locally(worker, &status).await,
         ForgeState::Unsubmitted => Err(BuiltinError::failed(format!(
             "{} has no pull request, and on a forge creel merges only by pull request: submit first with `creel \
             submit`, then run `creel merge` again",
-            named(&standing.branch)
+            named(&status.branch)
         ))),
     }
 }
 
 async fn on_forge(
     runner: &ProgramRunner,
-    standing: &BranchStatus,
+    status: &BranchStatus,
 ) -> Result<ForgeState, BuiltinError> {
-    let Some(remote) = &standing.remote else {
+    let Some(remote) = &status.remote else {
         return Ok(ForgeState::NoForge);
     };
     let url = runner
@@ -83,7 +87,7 @@ async fn on_forge(
     if !runner.finds("gh") {
         return unseen("`gh`, which shows its checks, is not on PATH: install it");
     }
-    match runner.pull_request(standing).await? {
+    match runner.pull_request(status).await? {
         ForgeLookup::Known(Some(pull)) => Ok(ForgeState::PullRequest(pull)),
         // `gh` answers for any remote that it knows. If the work goes to a folder, `gh` means
         // another remote.
@@ -95,7 +99,7 @@ async fn on_forge(
             unseen("`gh` does not know that host and sees no checks: log in with `gh auth login`")
         }
         ForgeLookup::Failed(_) if is_a_folder(&url) => Ok(ForgeState::NoForge),
-        ForgeLookup::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
+        ForgeLookup::Failed(ran) => Err(forge::gh_error("gh pr list", &ran)),
     }
 }
 
@@ -136,7 +140,7 @@ async fn has_a_remote_elsewhere(runner: &ProgramRunner) -> Result<bool, BuiltinE
 
 async fn by_forge(
     worker: &mut BuiltinRun<'_>,
-    standing: &BranchStatus,
+    status: &BranchStatus,
     pull: PullRequest,
 ) -> Result<BuiltinSuccess, BuiltinError> {
     if pull.state == PullRequestState::Merged {
@@ -151,21 +155,23 @@ async fn by_forge(
             pull.url
         )));
     }
-    let pull = if pull.head == standing.head {
+    let pull = if pull.head == status.head {
         pull
     } else {
-        repair::bring(worker, standing, &pull).await?
+        push::bring_repair(worker, status, &pull).await?
     };
-    refuse(standing, &pull)?;
+    refuse(status, &pull)?;
     let checks = worker.runner.checks(pull.number).await?;
     judge(&pull, &checks)?;
     let (number, method) = (pull.number.to_string(), worker.runner.merge_method().await?);
-    let commit = format!("--match-head-commit={}", standing.head);
+    let commit = format!("--match-head-commit={}", status.head);
     let ran = worker
         .show(&forge::call(&["pr", "merge", &number, method, &commit]))
         .await?;
     if !ran.ok() {
-        return Err(forge::trouble("gh pr merge", &ran).and(&format!("{} is not merged", pull.url)));
+        return Err(
+            forge::gh_error("gh pr merge", &ran).and(&format!("{} is not merged", pull.url))
+        );
     }
     let now = worker.runner.look_at(pull.number).await?;
     match now.state {
@@ -190,7 +196,7 @@ fn merged(pull: &PullRequest, done: BuiltinSuccess) -> BuiltinSuccess {
 }
 
 /// Reasons not to merge, other than checks.
-fn refuse(standing: &BranchStatus, pull: &PullRequest) -> Result<(), BuiltinError> {
+fn refuse(status: &BranchStatus, pull: &PullRequest) -> Result<(), BuiltinError> {
     let url = &pull.url;
     if pull.is_draft {
         return Err(BuiltinError::failed(format!(
@@ -204,12 +210,12 @@ fn refuse(standing: &BranchStatus, pull: &PullRequest) -> Result<(), BuiltinErro
         )));
     }
     if pull.mergeable == "CONFLICTING" {
-        let base = standing.base_name();
+        let base = status.base_name();
         return Err(BuiltinError::failed(format!(
             "{url} conflicts with {}: rebase it",
             named(&base)
         ))
-        .repaired_by(local_merge::prompt(standing, &[])));
+        .repaired_by(prompt(status, &[])));
     }
     Ok(())
 }
@@ -246,4 +252,247 @@ fn judge(pull: &PullRequest, checks: &[PullRequestCheck]) -> Result<(), BuiltinE
         pull.url,
         names(&waiting)
     )))
+}
+
+pub(super) async fn merge_locally(
+    worker: &mut BuiltinRun<'_>,
+    status: &BranchStatus,
+) -> Result<BuiltinSuccess, BuiltinError> {
+    let base = status.fetch_base(worker).await?;
+    let (branch, base_name) = (named(&status.branch), named(&status.base_name()));
+    if worker.runner.contains(&base, &status.head).await? {
+        return Ok(BuiltinSuccess::skip(format!(
+            "nothing to merge: {base_name} already has all of {branch}"
+        )));
+    }
+    let tree = merged_tree(&worker.runner, status, &base).await?;
+    let commit = commit(
+        &worker.runner,
+        status,
+        (&base, &tree),
+        &worker.submission.title,
+    )
+    .await?;
+    match &status.remote {
+        Some(remote) => push_base(worker, status, remote, &commit).await?,
+        None => move_base(worker, status, &base, &commit).await?,
+    }
+    let done = BuiltinSuccess::success(format!(
+        "merged {branch} into {base_name} as {}",
+        short(&commit)
+    ));
+    Ok(BuiltinSuccess {
+        merged: Some(commit),
+        ..done
+    })
+}
+
+/// The tree of the merge.
+async fn merged_tree(
+    runner: &ProgramRunner,
+    status: &BranchStatus,
+    base: &str,
+) -> Result<String, BuiltinError> {
+    let args = [
+        "merge-tree",
+        "--write-tree",
+        "--name-only",
+        "--no-messages",
+        "-z",
+        base,
+        &status.head,
+    ];
+    let ran = runner.git(&args).await?;
+    let mut parts = ran
+        .stdout
+        .split(['\0', '\n'])
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned);
+    match (ran.code, parts.next()) {
+        (0, Some(tree)) => Ok(tree),
+        (1, Some(_)) => {
+            let conflicts: Vec<String> = parts.collect();
+            let base = named(&status.base_name());
+            let message = format!(
+                "{} conflicts with {base} in {}",
+                named(&status.branch),
+                some(&conflicts)
+            );
+            Err(BuiltinError::failed(message).repaired_by(prompt(status, &conflicts)))
+        }
+        (129, _) => Err(BuiltinError::failed(
+            "this git cannot merge without a work tree: install version 2.38 or newer",
+        )),
+        (_, _) => Err(git::failed(&args, &ran)),
+    }
+}
+
+/// The agent's prompt for a merge with conflicts.
+pub(super) fn prompt(status: &BranchStatus, conflicts: &[String]) -> String {
+    let base = status.base_name();
+    let which = if conflicts.is_empty() {
+        String::new()
+    } else {
+        format!(" in:\n{}", files(conflicts))
+    };
+    let fetch = status.remote.as_ref().map_or_else(String::new, |remote| {
+        format!(
+            "`git fetch {} {}`, then ",
+            quoted(remote),
+            quoted(&status.base)
+        )
+    });
+    format!(
+        "The branch {} cannot be merged into {}: they conflict{which}\n\
+         1. Put the work on top of the newest state: {fetch}`git rebase {}`.\n\
+         2. Resolve the conflicts, keeping what both sides meant, with `git add -- FILE` and `GIT_EDITOR=true git rebase \
+         --continue`.\n\
+         3. Test, and see with `git status` that no rebase is in progress and nothing is uncommitted.\n\
+         Do not push, do not merge, and do not drop commits.",
+        named(&status.branch),
+        named(&base),
+        quoted(&base)
+    )
+}
+
+/// Creates an unreferenced merge commit.
+async fn commit(
+    runner: &ProgramRunner,
+    status: &BranchStatus,
+    (base, tree): (&str, &str),
+    title: &str,
+) -> Result<String, BuiltinError> {
+    let title = title_line(title);
+    let about = if title.is_empty() {
+        title
+    } else {
+        format!("\n\n{title}")
+    };
+    let message = format!(
+        "Merge branch '{}' into {}{about}\n",
+        status.branch, status.base
+    );
+    let mut args = vec!["commit-tree", "-p", base, "-p", &status.head, "-F", "-"];
+    if runner
+        .git(&["config", "--type=bool", "commit.gpgSign"])
+        .await?
+        .answer()
+        == "true"
+    {
+        args.push("-S");
+    }
+    args.push(tree);
+    let mut call = git::call(&args);
+    call.stdin = message.into_bytes();
+    let ran = runner.run(&call, None).await?;
+    if ran.ok() {
+        Ok(ran.answer().to_owned())
+    } else {
+        Err(git::failed(&args, &ran))
+    }
+}
+
+async fn push_base(
+    worker: &mut BuiltinRun<'_>,
+    status: &BranchStatus,
+    remote: &str,
+    commit: &str,
+) -> Result<(), BuiltinError> {
+    let refspec = format!("{commit}:refs/heads/{}", status.base);
+    let ran = worker
+        .show(&git::call(&[
+            "push",
+            "--porcelain",
+            "--no-follow-tags",
+            "--",
+            remote,
+            &refspec,
+        ]))
+        .await?;
+    if ran.ok() {
+        return Ok(());
+    }
+    let why = push::rejection(&ran.stdout).unwrap_or_else(|| ran.complaint());
+    Err(BuiltinError::failed(format!(
+        "creel could not push the merge to {}: {why}. It changed nothing. If {} moved meanwhile, try again",
+        named(remote),
+        named(&status.base_name())
+    )))
+}
+
+/// Without a remote, moves the local base branch.
+async fn move_base(
+    worker: &mut BuiltinRun<'_>,
+    status: &BranchStatus,
+    base: &str,
+    commit: &str,
+) -> Result<(), BuiltinError> {
+    let reference = status.base_ref();
+    let Some(folder) = checked_out(&worker.runner, &reference).await? else {
+        let why = format!("creel: merge {}", status.branch);
+        let ran = worker
+            .show(&git::call(&[
+                "update-ref",
+                "-m",
+                &why,
+                &reference,
+                commit,
+                base,
+            ]))
+            .await?;
+        return if ran.ok() {
+            Ok(())
+        } else {
+            Err(git::failed(&["update-ref"], &ran))
+        };
+    };
+    let there = ProgramRunner {
+        cwd: folder.clone(),
+        ..worker.runner.clone()
+    };
+    let dirty = there.changes().await?.tracked;
+    if !dirty.is_empty() || git::in_progress(&there.git_dir().await?).is_some() {
+        return Err(BuiltinError::failed(format!(
+            "{} is checked out in {} and has uncommitted changes: commit or stash them there, then try again",
+            named(&status.base),
+            folder.display()
+        )));
+    }
+    let folder = folder.to_string_lossy();
+    let ran = worker
+        .show(&git::call(&[
+            "-C",
+            &folder,
+            "merge",
+            "--ff-only",
+            "--quiet",
+            commit,
+        ]))
+        .await?;
+    if ran.ok() {
+        Ok(())
+    } else {
+        Err(git::failed(&["merge"], &ran))
+    }
+}
+
+/// The folder in which a branch is checked out, if any.
+async fn checked_out(
+    runner: &ProgramRunner,
+    reference: &str,
+) -> Result<Option<PathBuf>, BuiltinError> {
+    let output = runner
+        .git_says(&["worktree", "list", "--porcelain", "-z"])
+        .await?;
+    let is_there = |tree: &&str| {
+        tree.split('\0')
+            .any(|line| line.strip_prefix("branch ") == Some(reference))
+    };
+    let tree = output.split("\0\0").find(is_there);
+    Ok(tree
+        .and_then(|tree| {
+            tree.split('\0')
+                .find_map(|line| line.strip_prefix("worktree "))
+        })
+        .map(PathBuf::from))
 }

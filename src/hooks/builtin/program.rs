@@ -17,9 +17,9 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::BuiltinError;
+use super::{complaint, named, printed_text, quoted};
 use crate::{
     engine::hooks::verdict::RunEnd,
-    hooks::builtin::quoting,
     process::{
         git_environment::{QUIET, UNSET},
         output::TailBuffer,
@@ -76,12 +76,8 @@ impl ProgramCall {
 
     /// As the user would type it.
     pub(super) fn line(&self) -> String {
-        let args = self
-            .args
-            .iter()
-            .skip(self.unshown)
-            .map(|arg| quoting::quoted(arg));
-        std::iter::once(quoting::quoted(&self.program))
+        let args = self.args.iter().skip(self.unshown).map(|arg| quoted(arg));
+        std::iter::once(quoted(&self.program))
             .chain(args)
             .collect::<Vec<_>>()
             .join(" ")
@@ -112,7 +108,7 @@ impl ProgramResult {
 
     /// Why it failed, in a sentence.
     pub(super) fn complaint(&self) -> String {
-        quoting::complaint(if self.stderr.trim().is_empty() {
+        complaint(if self.stderr.trim().is_empty() {
             &self.stdout
         } else {
             &self.stderr
@@ -147,9 +143,9 @@ impl ProgramRunner {
             timeout: self.left(),
             mark: self.mark.clone(),
         };
-        let mut ear = ProgramObserver::new(watch);
-        let end = run::run_program(spec, &mut ear, &self.cancel).await;
-        ear.ran(end, &call.name())
+        let mut observer = ProgramObserver::new(watch);
+        let end = run::run_program(spec, &mut observer, &self.cancel).await;
+        observer.ran(end, &call.name())
     }
 
     /// Runs the user's own command line, like a command hook.
@@ -168,9 +164,9 @@ impl ProgramRunner {
             grace: run::GRACE,
             mark: self.mark.clone(),
         };
-        let mut ear = ProgramObserver::new(Some(watch));
-        let end = run::run(spec, &mut ear, &self.cancel).await;
-        ear.ran(end, &quoting::named(line))
+        let mut observer = ProgramObserver::new(Some(watch));
+        let end = run::run(spec, &mut observer, &self.cancel).await;
+        observer.ran(end, &named(line))
     }
 
     /// Waits, unless the hook is cancelled. Returns false if the hook would time out.
@@ -238,7 +234,7 @@ impl<'a> ProgramObserver<'a> {
     }
 
     fn ran(self, end: ProcessEnd, name: &str) -> Result<ProgramResult, BuiltinError> {
-        let printed = quoting::printed(&self.tail.bytes());
+        let printed = printed_text(&self.tail.bytes());
         let halt = |end, message| {
             Err(BuiltinError {
                 end,
@@ -258,7 +254,7 @@ impl<'a> ProgramObserver<'a> {
         Ok(ProgramResult {
             code,
             stdout: String::from_utf8_lossy(&self.stdout).into_owned(),
-            stderr: quoting::printed(&self.stderr.bytes()),
+            stderr: printed_text(&self.stderr.bytes()),
             tail: printed,
         })
     }

@@ -13,13 +13,13 @@ use super::{
     program::ProgramRunner,
     push,
 };
+use super::{
+    BuiltinRun,
+    branch_status::{BranchStatus, commit_prompt},
+    named, title_line,
+};
 use crate::{
     engine::{effect::SubmissionFacts, hooks::template},
-    hooks::builtin::{
-        branch_status::{BranchStatus, commit_prompt},
-        builtin_run::BuiltinRun,
-        quoting::{self, named},
-    },
     process::{environment::for_variable, output::create},
     text::counted,
 };
@@ -30,35 +30,35 @@ const MARKS: (&str, &str) = ("<!-- creel: begin -->", "<!-- creel: end -->");
 const BODY: usize = 60_000;
 
 pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
-    let standing = BranchStatus::of(worker).await?;
-    let Some(remote) = standing.remote.clone() else {
+    let status = BranchStatus::of(worker).await?;
+    let Some(remote) = status.remote.clone() else {
         return Err(BuiltinError::failed(
             "the repository has no remote to push to: add one with `git remote add origin URL`, or list `before_submit` \
              hooks without `create_pr` in the config",
         ));
     };
-    let base = standing.fetch_base(worker).await?;
+    let base = status.fetch_base(worker).await?;
     let changes = worker.runner.changes().await?;
-    let commits = worker.runner.ahead(&base, &standing.head).await?;
+    let commits = worker.runner.ahead(&base, &status.head).await?;
     let nothing = format!(
         "{} has no commits that {} does not have",
-        named(&standing.branch),
-        named(&standing.base_name())
+        named(&status.branch),
+        named(&status.base_name())
     );
     if commits == 0 && changes.is_empty() {
         return Ok(BuiltinSuccess::skip(format!(
             "nothing to submit: {nothing}, and nothing is uncommitted"
         )));
     }
-    standing.on_its_own_branch(&worker.errand.job.facts.session)?;
-    standing.as_reviewed(worker.submission)?;
+    status.on_its_own_branch(&worker.call.job.facts.session)?;
+    status.as_reviewed(worker.submission)?;
     if commits == 0 {
         let halt = BuiltinError::failed(format!(
             "{nothing}, but there are uncommitted changes: commit them"
         ));
-        return Err(halt.repaired_by(commit_prompt(&standing.branch, &changes)));
+        return Err(halt.repaired_by(commit_prompt(&status.branch, &changes)));
     }
-    let text = PullRequestText::of(&worker.runner, worker.submission, &standing, &base).await?;
+    let text = PullRequestText::of(&worker.runner, worker.submission, &status, &base).await?;
     let work = format!("{}{}", counted(commits, "commit"), changes.left_out());
     let done = match worker
         .submission
@@ -66,8 +66,8 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
         .clone()
         .filter(|line| !line.trim().is_empty())
     {
-        Some(line) => by_command(worker, &standing, &remote, &text, &line).await?,
-        None => by_gh(worker, &standing, &remote, &text).await?,
+        Some(line) => by_command(worker, &status, &remote, &text, &line).await?,
+        None => by_gh(worker, &status, &remote, &text).await?,
     };
     Ok(if done.skipped {
         done
@@ -81,7 +81,7 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
 
 async fn by_gh(
     worker: &mut BuiltinRun<'_>,
-    standing: &BranchStatus,
+    status: &BranchStatus,
     remote: &str,
     text: &PullRequestText,
 ) -> Result<BuiltinSuccess, BuiltinError> {
@@ -92,7 +92,7 @@ async fn by_gh(
         ));
     }
     // Check before anything is pushed, so that a missing login is reported first.
-    let there = existing(&worker.runner, standing, remote).await?;
+    let there = existing(&worker.runner, status, remote).await?;
     if let Some(pull) = there
         .as_ref()
         .filter(|pull| pull.state == PullRequestState::Merged)
@@ -103,7 +103,7 @@ async fn by_gh(
             ..done
         });
     }
-    let pushed = push::push(worker, standing, remote).await?;
+    let pushed = push::push(worker, status, remote).await?;
     if let Some(pull) = there.filter(|pull| pull.state == PullRequestState::Open) {
         return update(worker, text, &pull, &pushed).await;
     }
@@ -113,8 +113,8 @@ async fn by_gh(
         format!("--body-file={}", file.display()),
     );
     let (to, from) = (
-        format!("--base={}", standing.base),
-        format!("--head={}", standing.branch),
+        format!("--base={}", status.base),
+        format!("--head={}", status.branch),
     );
     let ran = worker
         .show(&forge::call(&["pr", "create", &title, &file, &to, &from]))
@@ -130,22 +130,22 @@ async fn by_gh(
         });
     }
     // Another process can have created one in the meantime.
-    match existing(&worker.runner, standing, remote).await? {
+    match existing(&worker.runner, status, remote).await? {
         Some(pull) if pull.state == PullRequestState::Open => {
             update(worker, text, &pull, &pushed).await
         }
-        Some(_) | None => Err(forge::trouble("gh pr create", &ran).and(&pushed)),
+        Some(_) | None => Err(forge::gh_error("gh pr create", &ran).and(&pushed)),
     }
 }
 
 async fn existing(
     runner: &ProgramRunner,
-    standing: &BranchStatus,
+    status: &BranchStatus,
     remote: &str,
 ) -> Result<Option<Box<PullRequest>>, BuiltinError> {
-    match runner.pull_request(standing).await? {
+    match runner.pull_request(status).await? {
         ForgeLookup::Known(pull) => Ok(pull),
-        ForgeLookup::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
+        ForgeLookup::Failed(ran) => Err(forge::gh_error("gh pr list", &ran)),
         ForgeLookup::NoForge => Err(BuiltinError::failed(format!(
             "{} is not on a forge that `gh` knows: set `pr_command` to the command of its forge, or remove `create_pr` \
              from the config",
@@ -172,7 +172,7 @@ async fn update(
             ]))
             .await?;
         if !ran.ok() {
-            return Err(forge::trouble("gh pr edit", &ran)
+            return Err(forge::gh_error("gh pr edit", &ran)
                 .and(&format!("{pushed}; the pull request is {}", pull.url)));
         }
     }
@@ -186,23 +186,23 @@ async fn update(
 /// Runs the user's own command. It gets everything in variables and prints the URL.
 async fn by_command(
     worker: &mut BuiltinRun<'_>,
-    standing: &BranchStatus,
+    status: &BranchStatus,
     remote: &str,
     text: &PullRequestText,
     line: &str,
 ) -> Result<BuiltinSuccess, BuiltinError> {
     let expanded = template::expand(line)
         .map_err(|error| BuiltinError::failed(format!("`pr_command`: {error}")))?;
-    let pushed = push::push(worker, standing, remote).await?;
+    let pushed = push::push(worker, status, remote).await?;
     let file = write(worker, &text.body)?;
     let values = [
         ("title", text.title.as_str()),
         ("body", &text.body),
         ("body_file", &file.to_string_lossy()),
-        ("base", &standing.base),
-        ("branch", &standing.branch),
+        ("base", &status.base),
+        ("branch", &status.branch),
         ("remote", remote),
-        ("commit", &standing.head),
+        ("commit", &status.head),
     ];
     let env = values.map(|(name, value)| (template::variable(name), for_variable(value)));
     let ran = worker.show_line(&expanded, env.to_vec()).await?;
@@ -233,7 +233,7 @@ impl PullRequestText {
     async fn of(
         runner: &ProgramRunner,
         submission: &SubmissionFacts,
-        standing: &BranchStatus,
+        status: &BranchStatus,
         base: &str,
     ) -> Result<Self, BuiltinError> {
         let subjects = runner
@@ -241,7 +241,7 @@ impl PullRequestText {
                 "log",
                 "--format=%s",
                 "--reverse",
-                &format!("{base}..{}", standing.head),
+                &format!("{base}..{}", status.head),
                 "--",
             ])
             .await?;
@@ -253,10 +253,10 @@ impl PullRequestText {
             submission.title.as_str(),
             task,
             subjects.lines().last().unwrap_or_default(),
-            &standing.branch,
+            &status.branch,
         ];
         let title = titles
-            .map(quoting::title)
+            .map(title_line)
             .into_iter()
             .find(|title| !title.is_empty())
             .unwrap_or_default();
@@ -291,7 +291,7 @@ impl PullRequestText {
 
 /// Writes the body to a file of the session, readable by the owner only.
 fn write(worker: &BuiltinRun<'_>, body: &str) -> Result<PathBuf, BuiltinError> {
-    let (job, place) = (worker.errand.job, worker.errand.place);
+    let (job, place) = (worker.call.job, worker.call.place);
     let path = place
         .session_dir
         .join(format!("outputs/run-{}.pull-request.md", job.run));

@@ -5,11 +5,7 @@
 //! - The repository's settings cannot hide text: the content of a file decides whether it is text.
 
 use super::{BuiltinError, BuiltinSuccess, git, program::ProgramRunner};
-use crate::hooks::builtin::{
-    branch_status::BranchStatus,
-    builtin_run::BuiltinRun,
-    quoting::{named, some},
-};
+use super::{BuiltinRun, branch_status::BranchStatus, named, some};
 
 /// Bytes of a file that decide whether it is text. The same as in git.
 const LOOKED_AT: usize = 8_000;
@@ -23,21 +19,21 @@ const PLAINLY: [&str; 5] = [
 ];
 
 pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
-    let standing = BranchStatus::silently(&worker.runner, worker.submission).await?;
-    let (known, local) = (standing.base_ref(), format!("refs/heads/{}", standing.base));
+    let status = BranchStatus::silently(&worker.runner, worker.submission).await?;
+    let (known, local) = (status.base_ref(), format!("refs/heads/{}", status.base));
     let base = match worker.runner.commit(&known).await? {
         Some(base) => base,
         None => worker.runner.commit(&local).await?.ok_or_else(|| {
             BuiltinError::failed(format!(
                 "the branch {} to compare with does not exist: set `base_branch`",
-                named(&standing.base)
+                named(&status.base)
             ))
         })?,
     };
-    if worker.runner.ahead(&base, &standing.head).await? == 0 {
+    if worker.runner.ahead(&base, &status.head).await? == 0 {
         return Ok(BuiltinSuccess::default());
     }
-    let range = format!("{base}..{}", standing.head);
+    let range = format!("{base}..{}", status.head);
     let commits = worker
         .runner
         .git_says(&["log", "--reverse", "--format=%h %s", &range, "--"])
@@ -51,14 +47,14 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
             some(&changes.tracked)
         )
     };
-    let (branch, goes_to) = (named(&standing.branch), named(&standing.base_name()));
+    let (branch, goes_to) = (named(&status.branch), named(&status.base_name()));
     worker.print(&format!(
         "Commits on {branch}, which goes to {goes_to}:\n{commits}\n\n{left_out}"
     ));
     // From the merge base: newer changes of the base branch are not part of the work.
-    let range = format!("{base}...{}", standing.head);
+    let range = format!("{base}...{}", status.head);
     show(worker, &["--stat", "--patch", &range, "--"]).await?;
-    let hidden = hidden(&worker.runner, &range, &standing.head).await?;
+    let hidden = hidden(&worker.runner, &range, &status.head).await?;
     if !hidden.is_empty() {
         worker.print("\nThe repository marks these files as binary, but they are text:\n");
         let names = hidden
@@ -76,7 +72,7 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
         .await?;
     }
     Ok(BuiltinSuccess {
-        read: Some(standing.head),
+        read: Some(status.head),
         ..BuiltinSuccess::default()
     })
 }

@@ -3,12 +3,10 @@
 //! A project with several kinds of tests sets `test_command`.
 
 use super::{BuiltinError, BuiltinSuccess, program::ProgramResult};
+use super::{BuiltinRun, named};
 use crate::{
     engine::hooks::verdict::RunEnd,
-    hooks::{
-        builtin::{builtin_run::BuiltinRun, quoting::named},
-        test_suites::{self, PYTEST},
-    },
+    hooks::test_suites::{self, PYTEST},
 };
 
 /// pytest exits with this code if it found no tests.
@@ -58,7 +56,7 @@ fn judged(
             ran.tail,
         ),
         Err(halt) if halt.end == RunEnd::TimedOut => {
-            let limit = worker.errand.job.hook.timeout.0 / 1_000;
+            let limit = worker.call.job.hook.timeout.0 / 1_000;
             let printed = halt.printed.clone();
             let message = format!(
                 "{name} did not end within {limit} s: a test hangs, or the hook's `timeout` is too short"
@@ -68,10 +66,10 @@ fn judged(
         Err(halt) => return Err(halt),
     };
     let all = worker
-        .errand
+        .call
         .place
         .session_dir
-        .join(worker.errand.job.run.output_file());
+        .join(worker.call.job.run.output_file());
     let prompt = format!(
         "The tests do not pass, so the work cannot be submitted: {}.\n\
          The end of what they printed (all of it: {}):\n\n{}\n\n\

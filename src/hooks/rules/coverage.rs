@@ -10,7 +10,7 @@ mod lcov;
 
 use std::path::Path;
 
-use super::{RuleFinding, barred, shown};
+use super::{RuleFinding, shown, unreadable};
 use crate::{engine::policy::CoverageFormat, process::project_dir::ProjectDir};
 
 /// Larger reports are not read.
@@ -23,12 +23,12 @@ pub(super) fn judge(
     file: &str,
     format: CoverageFormat,
     minimum: f64,
-    premises: &ProjectDir,
+    project_dir: &ProjectDir,
 ) -> RuleFinding {
     let write_it = "run the tests so that they write it";
-    let bytes = premises
+    let bytes = project_dir
         .read(Path::new(file), READ_MAX)
-        .map_err(|why| barred(file, &why, write_it))?;
+        .map_err(|why| unreadable(file, &why, write_it))?;
     let (name, read) = match format {
         CoverageFormat::Lcov => ("lcov", lcov::percent(&bytes)),
         CoverageFormat::Cobertura => ("cobertura", cobertura::percent(&bytes)),
@@ -123,13 +123,13 @@ mod tests {
     #[test]
     fn a_report_is_measured_against_the_minimum() {
         let folder = tempfile::tempdir().expect("a folder");
-        let premises = ProjectDir::new(folder.path());
+        let project_dir = ProjectDir::new(folder.path());
         fs::write(
             folder.path().join("a.info"),
             "SF:a\nLF:1000\nLH:714\nend_of_record\n",
         )
         .expect("a file");
-        let judged = |file, format, minimum| judge(file, format, minimum, &premises);
+        let judged = |file, format, minimum| judge(file, format, minimum, &project_dir);
         assert_eq!(
             judged("a.info", CoverageFormat::Lcov, 80.0),
             Err("coverage 71.4 % is below 80 % (a.info)".into())

@@ -23,7 +23,7 @@ use super::fresh_mark;
 
 /// Records what it heard; clones share the record.
 #[derive(Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<Seen>>);
+pub(crate) struct TurnRecorder(Arc<Mutex<Seen>>);
 
 #[derive(Default)]
 struct Seen {
@@ -35,27 +35,27 @@ struct Seen {
     unanswered: Vec<PermissionRequest>,
 }
 
-impl Heard {
+impl TurnRecorder {
     /// A listener that answers every permission request with this option.
     pub(crate) fn answering(option: &str) -> Self {
-        let heard = Self::default();
-        heard.with(|seen| seen.answer = Some(option.to_owned()));
-        heard
+        let recorder = Self::default();
+        recorder.with(|seen| seen.answer = Some(option.to_owned()));
+        recorder
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn said(&self) -> String {
-        let said = |update: &AgentUpdate| {
+    pub(crate) fn text(&self) -> String {
+        let text_of = |update: &AgentUpdate| {
             if let AgentUpdate::Said(text) = update {
                 Some(text.clone())
             } else {
                 None
             }
         };
-        self.with(|seen| seen.updates.iter().filter_map(said).collect())
+        self.with(|seen| seen.updates.iter().filter_map(text_of).collect())
     }
 
     pub(crate) fn warned(&self) -> Vec<String> {
@@ -105,7 +105,7 @@ impl Heard {
     }
 }
 
-impl AgentObserver for Heard {
+impl AgentObserver for TurnRecorder {
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
         self.with(|seen| seen.updates.push(update));
         Box::pin(std::future::ready(()))
@@ -169,12 +169,12 @@ pub(crate) fn again(text: &str) -> TurnRequest {
 pub(crate) async fn turn(
     agent: &mut dyn Agent,
     request: TurnRequest,
-) -> (Result<TurnEnd, TurnFailure>, Heard) {
-    let mut heard = Heard::default();
+) -> (Result<TurnEnd, TurnFailure>, TurnRecorder) {
+    let mut recorder = TurnRecorder::default();
     let end = agent
-        .turn(request, &mut heard, &CancellationToken::new())
+        .turn(request, &mut recorder, &CancellationToken::new())
         .await;
-    (end, heard)
+    (end, recorder)
 }
 
 pub(crate) const fn ended(stop_reason: StopReason) -> TurnEnd {

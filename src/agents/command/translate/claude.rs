@@ -10,23 +10,21 @@
 
 use serde_json::Value;
 
+use super::ToolCallEnd;
 use super::{
     ReportedUsage, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, list, number, sum,
     text, tools,
 };
-use crate::{
-    agents::command::translate::translated_output::ToolCallEnd,
-    engine::{
-        conversation::{ContextUsage, StopReason, ToolStatus, TurnUsage},
-        time::TimeSpan,
-    },
+use crate::engine::{
+    conversation::{ContextUsage, StopReason, ToolStatus, TurnUsage},
+    time::TimeSpan,
 };
 
 pub(super) struct ClaudeTranslator {
     before: Option<ReportedUsage>,
     end: StreamEnd,
     /// How many bytes of the current block came in chunks.
-    said: usize,
+    streamed: usize,
     /// Text that is an error if the result says so.
     suspect: Option<String>,
     /// The tokens of the last request.
@@ -40,14 +38,14 @@ impl ClaudeTranslator {
         Self {
             before,
             end: StreamEnd::default(),
-            said: 0,
+            streamed: 0,
             suspect: None,
             context: 0,
             of_messages: 0,
         }
     }
 
-    fn system(line: &Value, told: &mut TranslatedOutput) {
+    fn system(line: &Value, updates: &mut TranslatedOutput) {
         let (count, attempt, most, wait) = match text(line, "/subtype") {
             Some("api_retry") => ("", "/attempt", "/max_retries", "/retry_delay_ms"),
             Some("retry") => ("/data", "/attempt", "/maxRetries", "/delayMs"),
@@ -58,7 +56,7 @@ impl ClaudeTranslator {
             .map(|error| format!(" ({error})"))
             .unwrap_or_default();
         let wait = TimeSpan(number(wait));
-        told.note(
+        updates.note(
             "retry",
             &format!(
                 "attempt {} of {} failed{why}. Next attempt in {wait}",
@@ -68,7 +66,7 @@ impl ClaudeTranslator {
         );
     }
 
-    fn assistant(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
+    fn assistant(&mut self, line: &Value, updates: &mut TranslatedOutput) -> Option<()> {
         let message = line.get("message")?;
         let is_own = is_own(line);
         let is_error = line["is_api_error_message"] == true
@@ -77,14 +75,14 @@ impl ClaudeTranslator {
         for block in list(message, "/content") {
             match text(block, "/type") {
                 Some("text") => match text(block, "/text").unwrap_or_default() {
-                    words if !is_own => told.think(words),
+                    words if !is_own => updates.think(words),
                     words if is_error || is_api_error(words) => {
                         self.suspect = Some(words.to_owned());
                     }
-                    words => self.say(words, told),
+                    words => self.say(words, updates),
                 },
-                Some("thinking") => told.think(text(block, "/thinking").unwrap_or_default()),
-                Some("tool_use" | "server_tool_use") => use_tool(block, told),
+                Some("thinking") => updates.think(text(block, "/thinking").unwrap_or_default()),
+                Some("tool_use" | "server_tool_use") => use_tool(block, updates),
                 _ => {}
             }
         }
@@ -98,39 +96,39 @@ impl ClaudeTranslator {
         Some(())
     }
 
-    fn say(&mut self, words: &str, told: &mut TranslatedOutput) {
-        match std::mem::take(&mut self.said) {
-            0 => told.message(words),
-            said => {
-                told.say(words.get(said..).unwrap_or_default());
-                told.end_message();
+    fn say(&mut self, words: &str, updates: &mut TranslatedOutput) {
+        match std::mem::take(&mut self.streamed) {
+            0 => updates.message(words),
+            streamed => {
+                updates.say(words.get(streamed..).unwrap_or_default());
+                updates.end_message();
             }
         }
     }
 
     /// A chunk of a block. Skips thoughts and text of subagents, which also come whole later.
-    fn piece(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
+    fn piece(&mut self, line: &Value, updates: &mut TranslatedOutput) -> Option<()> {
         let event = line.get("event")?;
         if !is_own(line) {
             return Some(());
         }
         match text(event, "/type")? {
             "message_start" | "content_block_start" => {
-                self.said = 0;
-                told.end_message();
+                self.streamed = 0;
+                updates.end_message();
             }
             "content_block_delta" => {
                 let words = text(event, "/delta/text").unwrap_or_default();
-                self.said += words.len();
-                told.say(words);
+                self.streamed += words.len();
+                updates.say(words);
             }
             _ => {}
         }
         Some(())
     }
 
-    fn result(&mut self, line: &Value, told: &mut TranslatedOutput) {
-        self.count(line, told);
+    fn result(&mut self, line: &Value, updates: &mut TranslatedOutput) {
+        self.count(line, updates);
         let subtype = text(line, "/subtype").unwrap_or_default();
         let words = text(line, "/result").filter(|words| !words.is_empty());
         // Rely on `is_error`: Claude reports a server error with the subtype "success".
@@ -140,12 +138,12 @@ impl ClaudeTranslator {
             StreamOutcome::Failed(self.error(line, words, subtype))
         } else {
             let suspect = self.suspect.take();
-            if let Some(words) = suspect.as_deref().or(words).filter(|_| !told.has_said()) {
-                told.message(words);
+            if let Some(words) = suspect.as_deref().or(words).filter(|_| !updates.has_said()) {
+                updates.message(words);
             }
             StreamOutcome::Ended(stop_reason(text(line, "/stop_reason")))
         };
-        warn_of_denials(line, told);
+        warn_of_denials(line, updates);
     }
 
     fn error(&mut self, line: &Value, result: Option<&str>, subtype: &str) -> String {
@@ -166,7 +164,7 @@ impl ClaudeTranslator {
         }
     }
 
-    fn count(&mut self, line: &Value, told: &mut TranslatedOutput) {
+    fn count(&mut self, line: &Value, updates: &mut TranslatedOutput) {
         let models: Vec<&Value> = line
             .get("modelUsage")
             .and_then(Value::as_object)
@@ -206,7 +204,7 @@ impl ClaudeTranslator {
             .filter_map(|model| model["contextWindow"].as_u64())
             .max();
         if let Some(size) = size.filter(|size| *size > 0 && self.context > 0) {
-            told.used(ContextUsage {
+            updates.used(ContextUsage {
                 used: self.context,
                 size,
             });
@@ -215,17 +213,17 @@ impl ClaudeTranslator {
 }
 
 impl StreamTranslator for ClaudeTranslator {
-    fn line(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
+    fn line(&mut self, line: &Value, updates: &mut TranslatedOutput) -> Option<()> {
         let kind = text(line, "/type")?;
         if let Some(name) = text(line, "/session_id") {
-            told.opened(name);
+            updates.opened(name);
         }
         match kind {
-            "system" => Self::system(line, told),
-            "assistant" => self.assistant(line, told)?,
-            "user" => answer_tools(line, told),
-            "stream_event" => self.piece(line, told)?,
-            "result" => self.result(line, told),
+            "system" => Self::system(line, updates),
+            "assistant" => self.assistant(line, updates)?,
+            "user" => answer_tools(line, updates),
+            "stream_event" => self.piece(line, updates)?,
+            "result" => self.result(line, updates),
             _ => return None,
         }
         Some(())
@@ -250,18 +248,18 @@ fn is_api_error(words: &str) -> bool {
     words.starts_with("[API Error: ") && words.ends_with(']')
 }
 
-fn use_tool(block: &Value, told: &mut TranslatedOutput) {
+fn use_tool(block: &Value, updates: &mut TranslatedOutput) {
     let (Some(id), Some(name)) = (text(block, "/id"), text(block, "/name")) else {
         return;
     };
     let input = &block["input"];
-    told.began(tools::call(id, name, input));
+    updates.began(tools::call(id, name, input));
     if let Some(plan) = tools::plan(input) {
-        told.planned(plan);
+        updates.planned(plan);
     }
 }
 
-fn answer_tools(line: &Value, told: &mut TranslatedOutput) {
+fn answer_tools(line: &Value, updates: &mut TranslatedOutput) {
     for block in list(line, "/message/content") {
         if let (Some("tool_result"), Some(id)) = (text(block, "/type"), text(block, "/tool_use_id"))
         {
@@ -271,7 +269,7 @@ fn answer_tools(line: &Value, told: &mut TranslatedOutput) {
                 ToolStatus::Completed
             };
             let diff = patch(&line["tool_use_result"]);
-            told.ended(
+            updates.ended(
                 id,
                 ToolCallEnd {
                     status,
@@ -350,8 +348,8 @@ fn cost_of_turn(tokens: u64, now: ReportedUsage, before: Option<ReportedUsage>) 
     }
 }
 
-fn stop_reason(told: Option<&str>) -> StopReason {
-    match told {
+fn stop_reason(reason: Option<&str>) -> StopReason {
+    match reason {
         Some("max_tokens") => StopReason::MaxTokens,
         Some("refusal") => StopReason::Refusal,
         _ => StopReason::EndTurn,
@@ -359,14 +357,14 @@ fn stop_reason(told: Option<&str>) -> StopReason {
 }
 
 /// When unattended, such an agent denies permissions by itself, and its result is often incomplete.
-fn warn_of_denials(line: &Value, told: &mut TranslatedOutput) {
+fn warn_of_denials(line: &Value, updates: &mut TranslatedOutput) {
     let mut tools: Vec<&str> = list(line, "/permission_denials")
         .filter_map(|denial| text(denial, "/tool_name"))
         .collect();
     tools.sort_unstable();
     tools.dedup();
     if !tools.is_empty() {
-        told.warn(&format!(
+        updates.warn(&format!(
             "the agent has no permission to use {}. Allow it in the agent's own settings, or with an option of its \
              command",
             tools.join(", ")

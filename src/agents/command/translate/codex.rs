@@ -5,15 +5,13 @@
 
 use serde_json::Value;
 
+use super::ToolCallEnd;
 use super::{
     ReportedUsage, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, list, number,
     text, tools,
 };
-use crate::{
-    agents::command::translate::translated_output::ToolCallEnd,
-    engine::conversation::{
-        FileLocation, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage,
-    },
+use crate::engine::conversation::{
+    FileLocation, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage,
 };
 
 pub(super) struct CodexTranslator {
@@ -44,22 +42,22 @@ impl CodexTranslator {
         self.end.tally = Some(ReportedUsage { tokens, cost: 0.0 });
     }
 
-    fn error(&mut self, message: &str, told: &mut TranslatedOutput) {
+    fn error(&mut self, message: &str, updates: &mut TranslatedOutput) {
         if message.starts_with("Reconnecting") {
-            told.note("retry", message);
+            updates.note("retry", message);
         }
         self.end.complaint = Some(message.to_owned());
     }
 }
 
 impl StreamTranslator for CodexTranslator {
-    fn line(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
+    fn line(&mut self, line: &Value, updates: &mut TranslatedOutput) -> Option<()> {
         match text(line, "/type")? {
-            "thread.started" => told.opened(text(line, "/thread_id")?),
+            "thread.started" => updates.opened(text(line, "/thread_id")?),
             "turn.started" => {}
-            "item.started" => started(line.get("item")?, told)?,
-            "item.updated" => plan(line.get("item")?, told),
-            "item.completed" => completed(line.get("item")?, told)?,
+            "item.started" => started(line.get("item")?, updates)?,
+            "item.updated" => plan(line.get("item")?, updates),
+            "item.completed" => completed(line.get("item")?, updates)?,
             "turn.completed" => {
                 self.count(line);
                 self.end.verdict = StreamOutcome::Ended(StopReason::EndTurn);
@@ -68,7 +66,7 @@ impl StreamTranslator for CodexTranslator {
                 let words = text(line, "/error/message").unwrap_or("it gave no reason");
                 self.end.verdict = StreamOutcome::Failed(words.to_owned());
             }
-            "error" => self.error(text(line, "/message")?, told),
+            "error" => self.error(text(line, "/message")?, updates),
             _ => return None,
         }
         Some(())
@@ -79,21 +77,21 @@ impl StreamTranslator for CodexTranslator {
     }
 }
 
-fn started(item: &Value, told: &mut TranslatedOutput) -> Option<()> {
+fn started(item: &Value, updates: &mut TranslatedOutput) -> Option<()> {
     match call(item) {
-        Some(call) => told.began(call),
-        None => plan(item, told),
+        Some(call) => updates.began(call),
+        None => plan(item, updates),
     }
     is_known(item)
 }
 
-fn completed(item: &Value, told: &mut TranslatedOutput) -> Option<()> {
+fn completed(item: &Value, updates: &mut TranslatedOutput) -> Option<()> {
     let words = text(item, "/text").unwrap_or_default();
     match text(item, "/type")? {
-        "agent_message" => told.message(words),
-        "reasoning" => told.think(words),
-        "error" => told.quote(text(item, "/message")?),
-        "todo_list" => plan(item, told),
+        "agent_message" => updates.message(words),
+        "reasoning" => updates.think(words),
+        "error" => updates.quote(text(item, "/message")?),
+        "todo_list" => plan(item, updates),
         _ => {
             let call = call(item)?;
             let ending = ToolCallEnd {
@@ -101,10 +99,10 @@ fn completed(item: &Value, told: &mut TranslatedOutput) -> Option<()> {
                 output: printed(item),
                 diff: None,
             };
-            if told.is_open(&call.call) {
-                told.ended(&call.call, ending);
+            if updates.is_open(&call.call) {
+                updates.ended(&call.call, ending);
             } else {
-                told.happened(call, ending);
+                updates.happened(call, ending);
             }
         }
     }
@@ -195,7 +193,7 @@ fn printed(item: &Value) -> Option<String> {
         .or_else(|| (!result.is_empty()).then_some(result))
 }
 
-fn plan(item: &Value, told: &mut TranslatedOutput) {
+fn plan(item: &Value, updates: &mut TranslatedOutput) {
     if text(item, "/type") == Some("todo_list") {
         let entry = |todo: &Value| {
             let status = if todo["completed"] == true {
@@ -208,7 +206,7 @@ fn plan(item: &Value, told: &mut TranslatedOutput) {
                 status,
             })
         };
-        told.planned(list(item, "/items").filter_map(entry));
+        updates.planned(list(item, "/items").filter_map(entry));
     }
 }
 

@@ -5,11 +5,9 @@
 
 use serde_json::Value;
 
+use super::ToolCallEnd;
 use super::{StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, text, tools};
-use crate::{
-    agents::command::translate::translated_output::ToolCallEnd,
-    engine::conversation::{StopReason, ToolStatus},
-};
+use crate::engine::conversation::{StopReason, ToolStatus};
 
 #[derive(Default)]
 pub(super) struct GeminiTranslator {
@@ -17,24 +15,24 @@ pub(super) struct GeminiTranslator {
 }
 
 impl GeminiTranslator {
-    fn message(line: &Value, told: &mut TranslatedOutput) -> Option<()> {
+    fn message(line: &Value, updates: &mut TranslatedOutput) -> Option<()> {
         // Gemini repeats the prompt, which is not part of the answer.
         if text(line, "/role")? == "assistant" {
             let words = text(line, "/content")?;
             if line["delta"] == true {
-                told.say(words);
+                updates.say(words);
             } else {
-                told.message(words);
+                updates.message(words);
             }
         }
         Some(())
     }
 
-    fn error(&mut self, line: &Value, told: &mut TranslatedOutput) {
+    fn error(&mut self, line: &Value, updates: &mut TranslatedOutput) {
         let words = text(line, "/message").unwrap_or("it gave no reason");
         match text(line, "/severity") {
             Some("error") => self.end.complaint = Some(words.to_owned()),
-            _ => told.quote(words),
+            _ => updates.quote(words),
         }
     }
 
@@ -53,19 +51,19 @@ impl GeminiTranslator {
 }
 
 impl StreamTranslator for GeminiTranslator {
-    fn line(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
+    fn line(&mut self, line: &Value, updates: &mut TranslatedOutput) -> Option<()> {
         match text(line, "/type")? {
-            "init" => told.opened(text(line, "/session_id")?),
-            "message" => Self::message(line, told)?,
+            "init" => updates.opened(text(line, "/session_id")?),
+            "message" => Self::message(line, updates)?,
             "tool_use" => {
                 let input = &line["parameters"];
-                told.began(tools::call(
+                updates.began(tools::call(
                     text(line, "/tool_id")?,
                     text(line, "/tool_name")?,
                     input,
                 ));
                 if let Some(plan) = tools::plan(input) {
-                    told.planned(plan);
+                    updates.planned(plan);
                 }
             }
             "tool_result" => {
@@ -78,7 +76,7 @@ impl StreamTranslator for GeminiTranslator {
                 let output = text(line, "/output")
                     .or_else(|| text(line, "/error/message"))
                     .map(str::to_owned);
-                told.ended(
+                updates.ended(
                     text(line, "/tool_id")?,
                     ToolCallEnd {
                         status,
@@ -87,7 +85,7 @@ impl StreamTranslator for GeminiTranslator {
                     },
                 );
             }
-            "error" => self.error(line, told),
+            "error" => self.error(line, updates),
             "result" => self.result(line),
             _ => return None,
         }

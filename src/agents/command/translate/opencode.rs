@@ -5,13 +5,11 @@
 
 use serde_json::Value;
 
+use super::ToolCallEnd;
 use super::{
     StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, number, sum, text, tools,
 };
-use crate::{
-    agents::command::translate::translated_output::ToolCallEnd,
-    engine::conversation::{StopReason, ToolStatus, TurnUsage},
-};
+use crate::engine::conversation::{StopReason, ToolStatus, TurnUsage};
 
 /// After this many empty steps in a row, opencode would produce empty steps forever.
 const EMPTY_STEPS: u32 = 10;
@@ -24,7 +22,7 @@ pub(super) struct OpencodeTranslator {
 }
 
 impl OpencodeTranslator {
-    fn step_finished(&mut self, part: &Value, told: &mut TranslatedOutput) {
+    fn step_finished(&mut self, part: &Value, updates: &mut TranslatedOutput) {
         let tokens = tokens(part);
         let spent = &mut self.end.spent;
         *spent = TurnUsage {
@@ -39,11 +37,11 @@ impl OpencodeTranslator {
         };
         self.empty = if tokens == 0 { self.empty + 1 } else { 0 };
         if self.empty >= EMPTY_STEPS {
-            told.give_up("the agent's server keeps sending empty answers. Check the server address and the model");
+            updates.give_up("the agent's server keeps sending empty answers. Check the server address and the model");
         }
     }
 
-    fn tool(&mut self, part: &Value, told: &mut TranslatedOutput) -> Option<()> {
+    fn tool(&mut self, part: &Value, updates: &mut TranslatedOutput) -> Option<()> {
         self.empty = 0;
         let state = part.get("state")?;
         let input = &state["input"];
@@ -65,7 +63,7 @@ impl OpencodeTranslator {
         let output = text(state, "/output")
             .or_else(|| text(state, "/error"))
             .map(str::to_owned);
-        told.happened(
+        updates.happened(
             call,
             ToolCallEnd {
                 status,
@@ -74,7 +72,7 @@ impl OpencodeTranslator {
             },
         );
         if let Some(plan) = tools::plan(input) {
-            told.planned(plan);
+            updates.planned(plan);
         }
         Some(())
     }
@@ -95,20 +93,20 @@ impl OpencodeTranslator {
 }
 
 impl StreamTranslator for OpencodeTranslator {
-    fn line(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
+    fn line(&mut self, line: &Value, updates: &mut TranslatedOutput) -> Option<()> {
         let kind = text(line, "/type")?;
         if let Some(name) = text(line, "/sessionID") {
-            told.opened(name);
+            updates.opened(name);
         }
         match kind {
             "step_start" => {}
             "text" => {
                 self.empty = 0;
-                told.message(text(line, "/part/text")?);
+                updates.message(text(line, "/part/text")?);
             }
-            "reasoning" => told.think(text(line, "/part/text")?),
-            "tool_use" => self.tool(line.get("part")?, told)?,
-            "step_finish" => self.step_finished(line.get("part")?, told),
+            "reasoning" => updates.think(text(line, "/part/text")?),
+            "tool_use" => self.tool(line.get("part")?, updates)?,
+            "step_finish" => self.step_finished(line.get("part")?, updates),
             "error" => self.error(line.get("error")?),
             _ => return None,
         }

@@ -16,17 +16,18 @@ mod others;
 /// The updates, one per line, and the end.
 fn played(format: OutputFormat, before: Option<ReportedUsage>, lines: &[Value]) -> String {
     let mut translator = translator(format, before).expect("a format of lines");
-    let mut told = TranslatedOutput::new(TurnId(3), None);
+    let mut updates = TranslatedOutput::new(TurnId(3), None);
     let mut shown = String::new();
     for line in lines {
-        if translator.line(line, &mut told).is_none() {
+        if translator.line(line, &mut updates).is_none() {
             shown.push_str("unknown\n");
         }
-        told.take()
+        updates
+            .take()
             .iter()
             .for_each(|update| shown.push_str(&show(update)));
     }
-    if let Some(why) = told.hopeless() {
+    if let Some(why) = updates.hopeless() {
         shown.push_str(&format!("hopeless: {why}\n"));
     }
     let end = translator.end();

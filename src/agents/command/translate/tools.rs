@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{list, text};
 use crate::{
-    agents::tool_limits::unified,
+    agents::unified,
     engine::conversation::{FileLocation, PlanEntry, ToolCall, ToolKind, ToolStatus},
 };
 

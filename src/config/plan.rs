@@ -1,0 +1,411 @@
+//! Reads the keys of the session's plan that need no file, such as `retry:`, `permissions:`,
+//! `limits:` and `worktree:`.
+//!
+//! Owns file patterns, and what these keys mean together. Does not judge requests: see
+//! [`crate::engine::session`].
+//!
+//! # Invariants
+//! - A pattern that can never match a file is a mistake: a rule that protects nothing must not look
+//!   like one that does.
+
+use std::collections::BTreeMap;
+
+use fast_glob::ErrorKind;
+
+use super::{
+    diagnostic::{DiagnosticReport, quoted},
+    fields::{ConfigFields, as_name},
+    hooks,
+    keys::{BUDGET, GATES, LIMITS, OUTAGE, PERMISSION, RETRY, STOP, SUBMIT, WORKTREE},
+    node::{ConfigNode, NodeKind},
+    stop, workflows,
+};
+use crate::engine::{
+    actor::UserCommand,
+    hooks::{point::HookPoint, template},
+    policy::{
+        AgentAccess, AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions,
+        GatePolicies, LimitsPlan, OutagePlan, PermissionPolicy, PermissionRule, SessionPlan,
+        SettledPolicy, StopHook, StopPlan, StopPreset, SubmitPlan, WorktreePlan,
+    },
+};
+
+/// The plan of a session of no task type, before an agent and its hooks are chosen, and the names
+/// of the agents that take over at a usage limit.
+pub(super) fn base_plan(
+    report: &mut DiagnosticReport,
+    root: &ConfigFields<'_>,
+    automation: Vec<AutomationHook>,
+) -> (SessionPlan, Vec<String>) {
+    let gates = root.below("gates", &GATES);
+    let (limits, fallback) = limits(report, root);
+    let plan = SessionPlan {
+        limits,
+        max_iterations: root.int("max_iterations"),
+        instructions: CompletionInstructions::of(
+            &root.some_text("instructions").unwrap_or_default(),
+        ),
+        context: root.one_of("context"),
+        max_hook_retries: root.int("max_hook_retries"),
+        on_limit: root.one_of("on_limit"),
+        max_consecutive_errors: root.int("max_consecutive_errors"),
+        turn_timeout: root.duration("turn_timeout"),
+        output_limit: root.int("output_limit"),
+        backoff: backoff(report, root),
+        gates: GatePolicies {
+            final_delivery: gates.maybe_one_of("final_delivery"),
+            delivery: gates.one_of("delivery"),
+            permissions: gates.one_of("permissions"),
+            timeout: gates.duration("timeout"),
+        },
+        automation,
+        workflows: workflows::lower(report, root.given("workflows")),
+        stop: stop_plan(report, root),
+        access: AgentAccess {
+            permissions: permissions(report, root.given("permissions")),
+            agent_may: agent_may(root),
+            protect: protect(report, root.given("protect")),
+            config_files: Vec::new(),
+        },
+        budget: budget(root),
+        submit: submit(report, root),
+        worktree: worktree(report, root),
+        agent: "outside".to_owned(),
+        agent_spec: AgentSpec::Outside,
+        // These depend on the agent and the type of the task.
+        hooks: BTreeMap::new(),
+        gatekeepers: BTreeMap::new(),
+        task_type: None,
+        task_types: BTreeMap::new(),
+        proposal: None,
+    };
+    (plan, fallback)
+}
+
+fn backoff(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> Option<BackoffPolicy> {
+    let retry = root.below("retry", &RETRY);
+    let backoff = retry.given("backoff");
+    let number = ["base", "factor", "max", "jitter"]
+        .into_iter()
+        .find_map(|key| retry.given(key));
+    if let (Some("none"), Some(number)) = (backoff.and_then(ConfigNode::text), number) {
+        let message = "this has no effect with `backoff: none`";
+        report.error_hint(number.at, message, "remove one of the two".to_owned());
+    }
+    (number.is_some() || backoff.and_then(ConfigNode::text) == Some("exponential")).then(|| {
+        BackoffPolicy {
+            base: retry.duration("base"),
+            factor: retry.number("factor"),
+            max: retry.duration("max"),
+            jitter: retry.number("jitter"),
+        }
+    })
+}
+
+fn stop_plan(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> StopPlan {
+    let stop = root.below("stop", &STOP);
+    let given = stop
+        .given("hooks")
+        .filter(|list| matches!(list.kind, NodeKind::List(_)));
+    let rules = stop::rules(report, stop.given("rules"));
+    let known: Vec<&str> = rules.iter().map(|rule| rule.name.as_str()).collect();
+    let hooks = match given {
+        Some(list) => stop::hooks(report, list.items(), &known),
+        None => vec![StopHook::preset(StopPreset::Default)],
+    };
+    let usually = if given.is_some() {
+        SettledPolicy::Continue
+    } else {
+        SettledPolicy::Complete
+    };
+    StopPlan {
+        hooks,
+        rules,
+        settled: stop.maybe_one_of("settled").unwrap_or(usually),
+        open_tasks: stop.one_of("open_tasks"),
+        circuit_breaker: stop.int("circuit_breaker"),
+        thrashing: stop.int("thrashing"),
+        no_progress: stop.int("no_progress"),
+    }
+}
+
+fn submit(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> SubmitPlan {
+    let submit = root.below("submit", &SUBMIT);
+    if let (Some(node), Some(command)) =
+        (submit.given("pr_command"), submit.some_text("pr_command"))
+    {
+        hooks::check_placeholders(
+            report,
+            "`pr_command`",
+            template::PULL_REQUEST,
+            &command,
+            node.at,
+        );
+    }
+    let at_once = matches!(
+        root.given("submit"),
+        Some(ConfigNode {
+            kind: NodeKind::Bool(true),
+            ..
+        })
+    );
+    SubmitPlan {
+        on_complete: at_once || submit.bool("on_complete"),
+        base_branch: submit.some_text("base_branch"),
+        remote: submit.some_text("remote"),
+        pr_command: submit.some_text("pr_command"),
+        test_command: submit.some_text("test_command"),
+        remediation_attempts: root.int("remediation_attempts"),
+        usual: SubmitPlan::default().usual,
+    }
+}
+
+/// In the order in which they are tried.
+fn permissions(report: &mut DiagnosticReport, list: Option<&ConfigNode>) -> Vec<PermissionRule> {
+    let mut rules: Vec<PermissionRule> = Vec::new();
+    for node in list.map(ConfigNode::items).unwrap_or_default() {
+        let fields = ConfigFields::of(&PERMISSION, Some(node));
+        let kinds = one_or_more(report, fields.given("kind"), "kind");
+        let kinds = kinds.into_iter().filter_map(as_name).collect();
+        let paths = one_or_more(report, fields.given("path"), "path");
+        let paths = paths
+            .into_iter()
+            .filter_map(|path| pattern(report, path))
+            .collect();
+        let Some(action) = fields.maybe_one_of::<PermissionPolicy>("action") else {
+            continue;
+        };
+        if rules
+            .iter()
+            .any(|rule| rule.kinds.is_empty() && rule.paths.is_empty())
+        {
+            report.warning(
+                node.at,
+                "this rule has no effect: a rule above matches every request",
+            );
+        }
+        rules.push(PermissionRule {
+            kinds,
+            paths,
+            action,
+        });
+    }
+    rules
+}
+
+/// The patterns of paths that no turn can change.
+fn protect(report: &mut DiagnosticReport, list: Option<&ConfigNode>) -> Vec<String> {
+    let mut patterns = Vec::new();
+    for node in list.map(ConfigNode::items).unwrap_or_default() {
+        let Some(pattern) = pattern(report, node) else {
+            continue;
+        };
+        if pattern.starts_with('/') {
+            let hint = "write the path relative to the project folder".to_owned();
+            report.error_hint(
+                node.at,
+                format!("{} is outside the project", quoted(&pattern)),
+                hint,
+            );
+        } else {
+            patterns.push(pattern);
+        }
+    }
+    patterns
+}
+
+/// Accepts one value or a list.
+fn one_or_more<'a>(
+    report: &mut DiagnosticReport,
+    given: Option<&'a ConfigNode>,
+    name: &str,
+) -> Vec<&'a ConfigNode> {
+    let Some(node) = given else { return Vec::new() };
+    match &node.kind {
+        // A missing key means the opposite (everything), so an empty list is an error.
+        NodeKind::List(items) if items.is_empty() => {
+            let hint = "remove the key if the rule is for all of them".to_owned();
+            report.error_hint(
+                node.at,
+                format!("`{name}` is an empty list, so the rule matches nothing"),
+                hint,
+            );
+            Vec::new()
+        }
+        NodeKind::List(items) => items.iter().collect(),
+        NodeKind::Text(_) => vec![node],
+        NodeKind::Null
+        | NodeKind::Bool(_)
+        | NodeKind::Int(_)
+        | NodeKind::Float(_)
+        | NodeKind::Map(_) => Vec::new(),
+    }
+}
+
+/// Normalizes a pattern. It is matched against paths relative to the project, or absolute paths of
+/// files outside.
+fn pattern(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<String> {
+    let written = node.text().filter(|text| !text.trim().is_empty())?;
+    let plain = written.trim_start_matches('!');
+    let negation = &written[..written.len() - plain.len()];
+    let mut plain = plain;
+    while let Some(rest) = plain.strip_prefix("./") {
+        plain = rest;
+    }
+    let hint = if plain.is_empty() || plain == "." {
+        Some("write `**` for every file in the project".to_owned())
+    } else if plain.starts_with("~/") {
+        Some("write the whole path: creel does not expand `~` here".to_owned())
+    } else if plain.split('/').any(|part| part == "..") {
+        Some("write the whole path of a file outside the project".to_owned())
+    } else {
+        plain
+            .strip_suffix('/')
+            .map(|folder| format!("write `{folder}/**` for everything in the folder"))
+    };
+    if let Some(hint) = hint {
+        report.error_hint(
+            node.at,
+            format!("the pattern {} matches no file", quoted(written)),
+            hint,
+        );
+        return None;
+    }
+    let pattern = format!("{negation}{plain}");
+    if let Err(error) = fast_glob::validate(&pattern) {
+        let (what, hint) = reason(error.kind);
+        let at = report.within(node, written, error.index + (written.len() - pattern.len()));
+        report.error_hint(
+            at,
+            format!("{} is not a valid pattern: {what}", quoted(written)),
+            hint.to_owned(),
+        );
+        return None;
+    }
+    Some(pattern)
+}
+
+fn reason(kind: ErrorKind) -> (&'static str, &'static str) {
+    match kind {
+        ErrorKind::UnclosedBrace => ("this `{` is never closed", "write `[{]` for a literal `{`"),
+        ErrorKind::UnclosedBracket => ("this `[` is never closed", "write `[[]` for a literal `[`"),
+        ErrorKind::TrailingBackslash => (
+            "there is nothing after this `\\`",
+            "write `\\\\` for a literal `\\`",
+        ),
+        ErrorKind::BraceNestingTooDeep | ErrorKind::TooManyBraceGroups => {
+            ("it has too many braces", "write several patterns")
+        }
+        _ => (
+            "creel cannot parse it",
+            "use `*`, `**`, `?`, `[ab]` and `{a,b}`",
+        ),
+    }
+}
+
+/// The user's commands that agents and hooks can give too.
+fn agent_may(root: &ConfigFields<'_>) -> Vec<UserCommand> {
+    root.given("agent_may")
+        .map(ConfigNode::items)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(as_name)
+        .collect()
+}
+
+/// What happens at a usage limit, and the names of the fallback agents.
+fn limits(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> (LimitsPlan, Vec<String>) {
+    let limits = root.below("limits", &LIMITS);
+    let fallback = limits
+        .given("fallback")
+        .map(|list| hooks::mention(report, list))
+        .unwrap_or_default();
+    let (on_usage_limit, max_wait) = (limits.one_of("on_usage_limit"), limits.duration("max_wait"));
+    let outage = limits.below("outage", &OUTAGE);
+    let (base, max, total) = (
+        outage.duration("base"),
+        outage.duration("max"),
+        outage.duration("total"),
+    );
+    let (outage, silence) = (OutagePlan { base, max, total }, limits.duration("silence"));
+    (
+        LimitsPlan {
+            on_usage_limit,
+            max_wait,
+            outage,
+            silence,
+            fallback: Vec::new(),
+        },
+        fallback,
+    )
+}
+
+fn budget(root: &ConfigFields<'_>) -> Budget {
+    let budget = root.below("budget", &BUDGET);
+    Budget {
+        tokens: budget.maybe_int("tokens"),
+        cost: budget.maybe_number("cost"),
+        time: budget.maybe_duration("time"),
+    }
+}
+
+fn worktree(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> Option<WorktreePlan> {
+    let node = root.given("worktree")?;
+    match node.kind {
+        NodeKind::Bool(true) => return Some(WorktreePlan::default()),
+        NodeKind::Map(_) => {}
+        // Anything else is `false`, or was reported.
+        NodeKind::Null
+        | NodeKind::Bool(false)
+        | NodeKind::Int(_)
+        | NodeKind::Float(_)
+        | NodeKind::Text(_)
+        | NodeKind::List(_) => return None,
+    }
+    let fields = root.below("worktree", &WORKTREE);
+    let branch = fields.some_text("branch").unwrap_or_default();
+    if let Some(given) = fields
+        .given("branch")
+        .filter(|_| !branch.contains("{{session}}"))
+    {
+        let hint = "for example `creel/{{session}}`".to_owned();
+        report.error_hint(
+            given.at,
+            "each session needs a branch of its own: write `{{session}}` in the name",
+            hint,
+        );
+    }
+    for given in fields.given("copy").into_iter().flat_map(ConfigNode::items) {
+        let leaves = given
+            .text()
+            .is_some_and(|path| path.starts_with('/') || path.split('/').any(|part| part == ".."));
+        if leaves {
+            let hint = "name a file in the project, such as `.env`".to_owned();
+            report.error_hint(given.at, "creel copies only files of the project", hint);
+        }
+    }
+    for given in fields
+        .given("setup")
+        .into_iter()
+        .flat_map(ConfigNode::items)
+    {
+        let command = given.text().unwrap_or_default();
+        hooks::check_template(report, HookPoint::SessionStart, command, given.at);
+    }
+    Some(WorktreePlan {
+        base: fields.some_text("base"),
+        folder: fields.some_text("folder"),
+        branch,
+        setup: texts(&fields, "setup"),
+        copy: texts(&fields, "copy"),
+        keep: fields.one_of("keep"),
+    })
+}
+
+fn texts(fields: &ConfigFields<'_>, name: &str) -> Vec<String> {
+    let items = fields.given(name).into_iter().flat_map(ConfigNode::items);
+    items
+        .filter_map(ConfigNode::text)
+        .map(str::to_owned)
+        .collect()
+}
