@@ -1,12 +1,13 @@
 //! All sessions of a user: where they are, what each does, and what changes.
 //!
-//! Owns the list of projects, reading sessions for lists, following them, and removing one. Does
-//! not own order or words: see [`crate::present::session_list`].
+//! Owns the list of projects, reading sessions for lists, following them, sending them commands,
+//! and removing one. Does not own order or words: see [`crate::present::session_list`].
 
 pub mod fleet;
 mod folder_watch;
 pub mod project_list;
 pub mod removal;
+pub mod session_client;
 pub mod session_store;
 pub mod session_watcher;
 pub mod stored_session;

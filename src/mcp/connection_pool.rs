@@ -11,12 +11,8 @@ use super::tool::ToolError;
 use crate::{
     journal::SessionDir,
     present::task_view::TaskView,
-    socket::{
-        async_client::AsyncSocketClient,
-        client::{SessionRequestError, SocketClient},
-        message::{ClientKind, ReplyData, SessionRequest},
-        query::SessionQuery,
-    },
+    protocol::{ClientKind, ReplyData, SessionQuery, SessionRequest, SessionRequestError},
+    socket::client::SocketClient,
 };
 
 /// Why there is no session for the tools. Carries the text for the agent.
@@ -44,7 +40,7 @@ const AT_ONCE: usize = 16;
 /// several servers can share it.
 const KEPT: usize = 2;
 
-pub(super) struct PooledConnection(AsyncSocketClient);
+pub(super) struct PooledConnection(SocketClient);
 
 impl SessionConnectionPool {
     pub fn new(find: Box<SessionFinder>) -> Self {
@@ -68,11 +64,21 @@ impl SessionConnectionPool {
                 return Ok(line);
             }
         }
-        let reach = Arc::clone(self);
-        let connected = tokio::task::spawn_blocking(move || reach.connect()).await;
-        let client = connected
-            .map_err(|panic| ToolError::Job(format!("cannot look for sessions: {panic}")))??;
-        Ok(PooledConnection(AsyncSocketClient::new(client)?))
+        let known = lock(&self.found).clone();
+        if let Some(folder) = known {
+            let connected = SocketClient::connect(&folder).await;
+            if !matches!(connected, Err(SessionRequestError::NotRunning(_))) {
+                return Ok(PooledConnection(connected?));
+            }
+        }
+        let pool = Arc::clone(self);
+        let found = tokio::task::spawn_blocking(move || (pool.find)()).await;
+        let folder = found
+            .map_err(|panic| ToolError::Job(format!("cannot look for sessions: {panic}")))?
+            .map_err(|why| no_session(&why.to_string()))?;
+        let client = SocketClient::connect(&folder).await?;
+        *lock(&self.found) = Some(folder);
+        Ok(PooledConnection(client))
     }
 
     /// Returns the connection of a successful call to the pool.
@@ -81,21 +87,6 @@ impl SessionConnectionPool {
         if idle.len() < KEPT {
             idle.push(line);
         }
-    }
-
-    /// Blocks until it is connected, since a session may be about to start.
-    fn connect(&self) -> Result<SocketClient, ToolError> {
-        let found = lock(&self.found).clone();
-        if let Some(folder) = found {
-            let connected = SocketClient::connect(&folder);
-            if !matches!(connected, Err(SessionRequestError::NotRunning(_))) {
-                return Ok(connected?);
-            }
-        }
-        let folder = (self.find)().map_err(|why| no_session(&why.to_string()))?;
-        let client = SocketClient::connect(&folder)?;
-        *lock(&self.found) = Some(folder);
-        Ok(client)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
         stop::{loop_command::RuleCheckMode, registry::StopHookRegistration},
     },
     mcp::connection_pool::{PooledConnection, other_answer},
-    socket::{message::ReplyData, query::SessionQuery, stop_view::StopHookView},
+    protocol::{ReplyData, SessionQuery, view::StopHookView},
 };
 
 pub(super) fn tools() -> Vec<McpTool> {

@@ -16,11 +16,9 @@ use crate::{
         },
     },
     mcp::connection_pool::{PooledConnection, other_answer},
-    socket::{
-        client::SessionRequestError,
-        message::ReplyData,
-        query::SessionQuery,
-        stop_view::{JudgementView, LoopView, RuleView},
+    protocol::{
+        ReplyData, SessionQuery, SessionRequestError,
+        view::{JudgementView, LoopView, RuleView},
     },
 };
 

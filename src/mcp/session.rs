@@ -10,9 +10,8 @@ use crate::{
     engine::{input::SessionCommand, tasks::task::TaskState},
     mcp::connection_pool::{PooledConnection, other_answer},
     present::task_view::TaskView,
-    socket::{
-        message::ReplyData,
-        query::SessionQuery,
+    protocol::{
+        ReplyData, SessionQuery,
         view::{GateView, StatusView},
     },
 };

@@ -19,7 +19,7 @@ use crate::{
         task_view::{TaskView, state_names},
         text::some_names,
     },
-    socket::{client::SessionRequestError, message::ReplyData, query::SessionQuery},
+    protocol::{ReplyData, SessionQuery, SessionRequestError},
 };
 
 /// How many task names an error lists.

@@ -20,12 +20,12 @@ use serde_json::Value;
 
 use crate::{
     mcp::connection_pool::{PooledConnection, SessionConnectionPool},
-    socket::message::LONGEST,
+    protocol::LONGEST_REQUEST,
 };
 
 /// The most bytes that the arguments of a call can have, as JSON: they must fit into a request of
 /// the socket.
-const MOST: usize = LONGEST - 1024;
+const MOST: usize = LONGEST_REQUEST - 1024;
 
 /// Why a call failed, as text for the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -23,9 +23,9 @@ use crate::{
     journal::{self, SessionDir, SessionsDir, outbox::Outbox},
     nats::{
         record_sender::RecordSender,
-        status::NatsStatus,
         stream::{NatsStream, SessionIdentity},
     },
+    protocol::NatsStatus,
 };
 
 /// The fields of a session's first record that creel checks.

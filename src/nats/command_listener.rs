@@ -16,7 +16,6 @@ use serde_json::Value;
 
 use super::{
     connection::NatsError,
-    deadline::{self, DeadlineRefusal, TimedReply},
     subject::{SESSION, SessionSubjects},
 };
 use crate::{
@@ -32,14 +31,13 @@ use crate::{
     },
     nats::stream::{NatsStream, header},
     present::refusals,
-    runtime::{SessionHandle, now},
-    socket::{
-        answer::{RequestOutcome, answer},
-        caller::CallerInfo,
-        message::{self, LONGEST, RequestError, SessionReply, SessionRequest},
-        request_refusal::RequestRefusal,
-        session_mirror::QueryHandle,
+    protocol::{
+        LONGEST_REQUEST, RequestError, RequestRefusal, SessionReply, SessionRequest,
+        deadline::{self, DeadlineRefusal, TimedReply},
+        read_request,
     },
+    runtime::{SessionHandle, now},
+    socket::session_mirror::{QueryHandle, RequestOutcome, answer},
 };
 
 /// How many unreadable completions cause a warning. A program that floods the session with them
@@ -90,9 +88,9 @@ impl CommandListener {
         &mut self,
         client: &Client,
         store: &NatsStream,
-        desk: &QueryHandle,
+        query_handle: &QueryHandle,
     ) -> NatsError {
-        match self.hear(client, store, desk).await {
+        match self.hear(client, store, query_handle).await {
             Ok(()) => NatsError("the connection was lost".to_owned()),
             Err(trouble) => trouble,
         }
@@ -102,7 +100,7 @@ impl CommandListener {
         &mut self,
         client: &Client,
         store: &NatsStream,
-        desk: &QueryHandle,
+        query_handle: &QueryHandle,
     ) -> Result<(), NatsError> {
         let cannot =
             |error: async_nats::SubscribeError| NatsError(format!("cannot subscribe: {error}"));
@@ -118,7 +116,7 @@ impl CommandListener {
         loop {
             tokio::select! {
                 asked = next(&mut commands) => match asked {
-                    Some(asked) => self.answer(client, desk, asked).await?,
+                    Some(asked) => self.answer(client, query_handle, asked).await?,
                     None => return Ok(()),
                 },
                 told = next(&mut completions) => match told {
@@ -150,7 +148,7 @@ impl CommandListener {
     async fn answer(
         &self,
         client: &Client,
-        desk: &QueryHandle,
+        query_handle: &QueryHandle,
         asked: Message,
     ) -> Result<(), NatsError> {
         // Two sessions can have the same name. The id says which one is asked.
@@ -164,7 +162,12 @@ impl CommandListener {
         if let Err(late) = deadline::check(&asked.payload, now()) {
             return say(client, asked.reply, late.reply(), late.refusal()).await;
         }
-        let (caller, request) = match read(&asked.payload) {
+        let read = if asked.payload.len() > LONGEST_REQUEST {
+            Err(RequestError::TooLong)
+        } else {
+            read_request(&asked.payload)
+        };
+        let (caller, request) = match read {
             Ok(read) => read,
             Err(why) => {
                 return say(
@@ -176,16 +179,16 @@ impl CommandListener {
                 .await;
             }
         };
-        let (client, desk, handle, events) = (
+        let (client, query_handle, handle, events) = (
             client.clone(),
-            desk.clone(),
+            query_handle.clone(),
             self.handle.clone(),
             self.subjects.events(),
         );
         let (lasts, actor) = (waits(&request), caller.over_nats(&self.id));
         let answering = async move {
-            let reply = match answer(&handle, &desk, actor, request).await {
-                RequestOutcome::Say(reply) => reply,
+            let reply = match answer(&handle, &query_handle, actor, request).await {
+                RequestOutcome::Reply(reply) => reply,
                 RequestOutcome::Watch(..) => {
                     SessionReply::refused(&RequestRefusal::NoWatchOverNats(events))
                 }
@@ -273,13 +276,6 @@ fn text(value: Value) -> Option<String> {
             Some(value.to_string())
         }
     }
-}
-
-fn read(line: &[u8]) -> Result<(CallerInfo, SessionRequest), RequestError> {
-    if line.len() > LONGEST {
-        return Err(RequestError::TooLong);
-    }
-    message::read(line)
 }
 
 /// Whether the reply to a request may take long.

@@ -19,14 +19,13 @@ use crate::{
     engine::time::UnixTime,
     journal::record::rfc3339,
     nats::stream::{self, NatsStream},
-    runtime::now,
-    socket::{
+    protocol::{
+        ReplyData, SessionQuery,
         caller::{host, user},
-        message::ReplyData,
-        query::SessionQuery,
-        session_mirror::QueryHandle,
         view::StatusView,
     },
+    runtime::now,
+    socket::session_mirror::QueryHandle,
 };
 
 /// How long the list has a session that has ended, unless the config says it.
@@ -115,14 +114,21 @@ impl<'a> HeartbeatSender<'a> {
     /// Sends heartbeats until the caller drops the future. A server that does not store them is not
     /// an error, since only the records matter. It can store them later, when a cluster has a
     /// leader again.
-    pub(super) async fn keep(&self, id: &str, desk: &QueryHandle, warn: &mut impl FnMut(String)) {
+    pub(super) async fn keep(
+        &self,
+        id: &str,
+        query_handle: &QueryHandle,
+        warn: &mut impl FnMut(String),
+    ) {
         while let Err(NatsError(why)) = self.open(warn).await {
             tracing::warn!("nats: cannot add this session to the server's list of sessions: {why}");
             tokio::time::sleep(EVERY).await;
         }
-        let mut news = desk.news.clone();
+        let mut news = query_handle.news.clone();
         loop {
-            if let Some(ReplyData::Status(status)) = desk.ask(SessionQuery::Status).await.told {
+            if let Some(ReplyData::Status(status)) =
+                query_handle.ask(SessionQuery::Status).await.data
+            {
                 self.give(id, *status).await;
             }
             tokio::time::sleep(SOONEST).await;

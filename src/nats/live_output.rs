@@ -17,11 +17,8 @@ use super::subject::{SESSION, SessionSubjects};
 use crate::{
     engine::ids::RunId,
     nats::{command_listener::next, stream::header},
+    protocol::{ClientKind, LiveMessage, WatchRequest, request_line},
     runtime::HookOutputChunk,
-    socket::{
-        message::{ClientKind, ask, live_message::LiveMessage},
-        query::WatchRequest,
-    },
 };
 
 /// How often a viewer reports that it watches: before the session stops publishing.
@@ -93,13 +90,14 @@ impl LiveOutputReceiver {
     async fn say_so(&self) {
         let mut headers = HeaderMap::new();
         headers.insert(SESSION, self.id.as_str());
-        let line = ask(
+        let line = request_line(
             ClientKind::Tui,
             &WatchRequest {
                 from: None,
                 live: true,
             }
             .into(),
+            None,
         );
         let _ = self
             .client

@@ -23,10 +23,9 @@ use crate::{
     engine::ids::RunId,
     nats::{command_listener::next, stream::header},
     process::run::OutputStream,
+    protocol::{LiveMessage, ReplyData, SessionQuery, SessionRequest, WatchRequest, read_request},
     runtime::HookOutputChunk,
     socket::{
-        message::{self, ReplyData, SessionRequest, live_message::LiveMessage},
-        query::{SessionQuery, WatchRequest},
         running_output::{self, SHOWN},
         session_mirror::QueryHandle,
     },
@@ -47,7 +46,7 @@ pub(super) struct LiveOutputPublisher<'a> {
     pub(super) client: &'a Client,
     pub(super) subjects: &'a SessionSubjects,
     pub(super) id: &'a str,
-    pub(super) desk: &'a QueryHandle,
+    pub(super) query_handle: &'a QueryHandle,
     pub(super) live: &'a broadcast::Sender<HookOutputChunk>,
     pub(super) folder: &'a Path,
     /// The size limit of a message, in bytes.
@@ -112,7 +111,7 @@ impl LiveOutputPublisher<'_> {
             .and_then(|headers| header(headers, SESSION));
         let watches = || {
             matches!(
-                message::read(&asked.payload),
+                read_request(&asked.payload),
                 Ok((_, SessionRequest::Watch(WatchRequest { live: true, .. })))
             )
         };
@@ -121,7 +120,9 @@ impl LiveOutputPublisher<'_> {
 
     /// Adds what the running hooks have printed so far.
     async fn look_back(&self, waiting: &mut UnsentOutput) {
-        let Some(ReplyData::Status(status)) = self.desk.ask(SessionQuery::Status).await.told else {
+        let Some(ReplyData::Status(status)) =
+            self.query_handle.ask(SessionQuery::Status).await.data
+        else {
             return;
         };
         for run in status.running {

@@ -29,9 +29,9 @@ use crate::{
     nats::{
         publisher::{PublishOutcome, PublishRefusal, StreamPublisher},
         send_window::{InFlightRecord, RemainingRecords, SendWindow},
-        status::NatsStatus,
         stream::{NatsStream, StoredRecords},
     },
+    protocol::NatsStatus,
 };
 
 /// After how many records the position is saved and the status updated.

@@ -38,10 +38,10 @@ use crate::{
     nats::{
         live_output::LiveOutputReceiver,
         record_assembler::RecordAssembler,
-        status::NatsStatus,
         stream::{self, NatsStream, header},
     },
     present::text::plain,
+    protocol::NatsStatus,
     runtime::HookOutputChunk,
 };
 

@@ -13,19 +13,16 @@ use std::{
 use async_nats::{Client, HeaderMap, Request as Message, RequestErrorKind, connection::State};
 use jiff::tz::TimeZone;
 
-use super::{
-    deadline::{SessionClock, TimedReply},
-    subject::{SESSION, SessionSubjects},
-};
+use super::subject::{SESSION, SessionSubjects};
 use crate::{
     engine::time::TimeSpan,
     present::clock::time_with_seconds,
-    runtime::now,
-    socket::{
-        client::SessionRequestError,
-        message::{ClientKind, ReplyData, SessionRequest, ask, ask_until},
-        query::SessionQuery,
+    protocol::{
+        ClientKind, ReplyData, SessionQuery, SessionRequest, SessionRequestError,
+        deadline::{SessionClock, TimedReply},
+        request_line,
     },
+    runtime::now,
 };
 
 /// How long to wait for the session's answer.
@@ -62,27 +59,23 @@ impl NatsSessionClient {
         by: ClientKind,
         request: &SessionRequest,
     ) -> Result<Option<ReplyData>, SessionRequestError> {
-        let line = match request {
-            SessionRequest::Query(_) | SessionRequest::Watch(_) => ask(by, request),
+        let deadline = match request {
+            SessionRequest::Query(_) | SessionRequest::Watch(_) => None,
             SessionRequest::Command(_) => {
                 // The first command of a connection must learn the session's clock. A creel that
                 // does not report its clock does not know deadlines either.
                 if self.known_clock().is_none() {
-                    self.send(ask(by, &SessionQuery::Status.into())).await?;
+                    let status = SessionQuery::Status.into();
+                    self.send(request_line(by, &status, None)).await?;
                 }
-                match self.known_clock() {
-                    Some(clock) => {
-                        ask_until(by, request, &clock.deadline(Instant::now(), PATIENCE))
-                    }
-                    None => ask(by, request),
-                }
+                let clock = self.known_clock();
+                clock.map(|clock| clock.deadline(Instant::now(), PATIENCE))
             }
         };
-        self.send(line)
-            .await?
-            .reply
-            .outcome()
-            .map_err(SessionRequestError::Refused)
+        let answer = self
+            .send(request_line(by, request, deadline.as_deref()))
+            .await?;
+        answer.reply.outcome().map_err(SessionRequestError::Refused)
     }
 
     fn known_clock(&self) -> Option<SessionClock> {

@@ -25,8 +25,8 @@ use crate::{
         worker_list::{self, ListedWorker},
     },
     present::text::plain,
+    protocol::{ClientKind, ReplyData, SessionRequest},
     runtime::now,
-    socket::message::{ClientKind, ReplyData, SessionRequest},
 };
 
 pub(crate) struct NatsServerConnection {

@@ -20,8 +20,8 @@ use crate::{
         connection::{ReconnectPolicy, connect},
         worker_list::{ListedWorker, WorkerListEntry},
     },
+    protocol::caller::user,
     queue::place::QueuePlace,
-    socket::caller::user,
 };
 
 type LoopFuture<'a> = Pin<Box<dyn Future<Output = CliResult<WorkerLoopEnd>> + 'a>>;
