@@ -10,23 +10,16 @@
 //!   each connection first checks which records the stream has.
 //! - No secret leaves [`mod@connection`].
 
-mod backlog;
-pub mod command_listener;
-pub mod connect_problem;
+pub mod commands;
 pub mod connection;
 mod copy_dir;
-pub mod heartbeat;
 mod live_output;
-mod live_publisher;
-mod publisher;
-mod record_assembler;
+pub mod presence;
 mod record_sender;
 pub mod remote_journal;
 mod send_window;
-pub mod session_client;
 pub mod stream;
 pub mod subject;
-pub mod worker_list;
 
 use std::{
     io,
@@ -45,11 +38,10 @@ use crate::{
     config::NatsConfig,
     journal::{SessionDir, SessionsDir, outbox::Outbox},
     nats::{
-        backlog::BacklogSender,
-        command_listener::CommandListener,
-        heartbeat::HeartbeatSender,
-        live_publisher::LiveOutputPublisher,
-        record_sender::RecordSender,
+        commands::CommandListener,
+        live_output::LiveOutputPublisher,
+        presence::HeartbeatSender,
+        record_sender::{BacklogSender, RecordSender},
         stream::{NatsStream, SessionIdentity, StoredRecords},
     },
     protocol::{NatsStatus, view::StatusView},
@@ -395,7 +387,7 @@ impl NatsTask {
         }
         let last = ended.borrow().clone();
         if let Some(status) = last {
-            roster.give_last(id, status).await;
+            roster.send_last(id, status).await;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::{
         tokio_runtime,
     },
     config::{SignChoice, UiSettings, paths},
-    nats::{remote_journal::ViewerChannels, session_client::NatsSessionClient},
+    nats::{commands::NatsSessionClient, remote_journal::ViewerChannels},
     present::signs::SignSet,
     protocol::NatsStatus,
     sessions::session_client::{LIVE_BACKLOG, RemoteUpdates, SessionClient},

@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    app::{dead_sessions::DeadSessions, process_pair::ParentProcess, screens},
+    app::{process_pair::ParentProcess, screens, start_session::DeadSessions},
     cli::{
         error::{CliError, CliResult},
         headless::{self, ExitCleanup, PrintFormat, SessionPrinter},
@@ -38,8 +38,8 @@ use crate::{
     nats::NatsEndpoint,
     process::{
         children,
-        control_group::ControlGroup,
         playback_pace::{PaceFile, PlaybackPace},
+        process_table::ControlGroup,
         signals::survive_file_limits,
     },
     protocol::NatsStatus,

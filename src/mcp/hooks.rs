@@ -14,7 +14,7 @@ use crate::{
         policy::StopPreset,
         stop::{loop_command::RuleCheckMode, registry::StopHookRegistration},
     },
-    mcp::connection_pool::{PooledConnection, other_answer},
+    mcp::{PooledConnection, other_answer},
     protocol::{ReplyData, SessionQuery, view::StopHookView},
 };
 

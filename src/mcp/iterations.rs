@@ -15,7 +15,7 @@ use crate::{
             promise::Promise,
         },
     },
-    mcp::connection_pool::{PooledConnection, other_answer},
+    mcp::{PooledConnection, other_answer},
     protocol::{
         ReplyData, SessionQuery, SessionRequestError,
         view::{JudgementView, LoopView, RuleView},

@@ -14,7 +14,7 @@ use crate::{
             task::TaskState,
         },
     },
-    mcp::connection_pool::{PooledConnection, other_answer},
+    mcp::{PooledConnection, other_answer},
     present::{
         task_view::{TaskView, state_names},
         text::some_names,

@@ -19,7 +19,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    mcp::connection_pool::{PooledConnection, SessionConnectionPool},
+    mcp::{PooledConnection, SessionConnectionPool},
     protocol::LONGEST_REQUEST,
 };
 

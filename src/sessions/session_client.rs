@@ -11,7 +11,7 @@ use crate::{
         input::SessionCommand,
     },
     journal::SessionDir,
-    nats::session_client::NatsSessionClient,
+    nats::commands::NatsSessionClient,
     present::refusals,
     protocol::{
         ClientKind, LiveMessage, NatsStatus, ReplyData, SessionQuery, SessionRequestError,

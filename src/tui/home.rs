@@ -30,7 +30,7 @@ use crate::{
     config::{self, NatsConfig, paths},
     engine::{event::StopTiming, input::SessionCommand},
     journal::SessionDir,
-    nats::session_client::NatsSessionClient,
+    nats::commands::NatsSessionClient,
     present::local_time::local_zone,
     runtime::clock::{session_time, sleep_until},
     sessions::{

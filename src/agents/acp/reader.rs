@@ -29,7 +29,7 @@ use tokio::{
 
 use crate::{
     agents::acp::connection::AcpEvent,
-    process::{json_repair::mended, output::TailBuffer},
+    process::{output::TailBuffer, reply_scan::mended},
 };
 
 /// The longest message in bytes. An agent that prints a longer line is disconnected.

@@ -14,7 +14,7 @@ use crate::{
         conversation::{StopReason, TurnUsage},
         policy::OutputFormat,
     },
-    process::json_repair::mended,
+    process::reply_scan::mended,
 };
 
 mod claude;
