@@ -376,10 +376,9 @@ impl ControlEndpoints {
             Arc::new(AtomicBool::new(false)),
         );
         let uplink = nats.clone().and_then(|nats| {
-            let (server, owner, warned) =
-                (Box::new(nats.clone()), owner.clone(), Arc::clone(&warned));
+            let (server, owner, warned) = (nats.clone(), owner.clone(), Arc::clone(&warned));
             let companion = Box::new(move |jetstream, handle, queries| {
-                let place = HandoverPlace::Server(jetstream, server.clone());
+                let place = HandoverPlace::Server(Box::new((jetstream, server.clone())));
                 hand_over(place, owner.clone(), (handle, queries), Arc::clone(&warned))
             });
             let opened = NatsEndpoint::open(nats, folder, runtime, companion);

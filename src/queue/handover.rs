@@ -57,7 +57,7 @@ pub(crate) struct TaskHandover {
 /// The queue that the session uses.
 #[derive(Debug, Clone)]
 pub(crate) enum HandoverPlace {
-    Server(Context, Box<NatsConfig>),
+    Server(Box<(Context, NatsConfig)>),
     /// The queue in the folder of this project.
     Project(PathBuf),
 }
@@ -65,14 +65,14 @@ pub(crate) enum HandoverPlace {
 impl HandoverPlace {
     async fn open(&self) -> Result<TaskQueue, QueueTrouble> {
         match self {
-            Self::Server(jetstream, nats) => TaskQueue::of_server(jetstream, nats, LEASE).await,
+            Self::Server(server) => TaskQueue::of_server(&server.0, &server.1, LEASE).await,
             Self::Project(root) => TaskQueue::of_project(root, LEASE),
         }
     }
 
     const fn actor(&self) -> ActorKind {
         match self {
-            Self::Server(..) => ActorKind::Nats,
+            Self::Server(_) => ActorKind::Nats,
             Self::Project(_) => ActorKind::Cli,
         }
     }
