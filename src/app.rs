@@ -1,14 +1,12 @@
 //! Wiring: runs the command line, and carries out what a verb cannot do itself: host a session,
 //! open the screen.
 
-mod dead_sessions;
 mod home_screen;
 mod process_pair;
 mod screens;
 mod self_driven_session;
 mod session_host;
 mod start_session;
-mod tool_server;
 
 use std::process::ExitCode;
 
@@ -25,8 +23,7 @@ use crate::{
         verb_outcome::VerbOutcome,
     },
     config::paths,
-    journal::snapshot_key,
-    logging,
+    journal, logging,
     present::text::plain,
     text::nearest,
     tui::model::CloseBehavior,
@@ -120,7 +117,7 @@ fn follow(cli: Cli) -> CliResult {
     })?;
     let state_dir = paths::state_dir();
     if let Some(dir) = &state_dir {
-        snapshot_key::keep_in(dir);
+        journal::keep_snapshot_key_in(dir);
     }
     let _log = state_dir.and_then(|dir| logging::start(&dir));
     carry_out(cli.perform()?, leash.as_ref())
@@ -143,7 +140,7 @@ fn carry_out(outcome: VerbOutcome, leash: Option<&ParentProcess>) -> CliResult {
         VerbOutcome::Attach(screen) => screens::attach(screen, CloseBehavior::Loose).map(|_| 0),
         VerbOutcome::Home(home) => home_screen::show(*home),
         VerbOutcome::Replay(screen) => screens::replay(&screen).map(|_| 0),
-        VerbOutcome::ServeTools(request) => tool_server::serve(request),
+        VerbOutcome::ServeTools(request) => self_driven_session::serve(request),
         VerbOutcome::PrintCheck(report) => report.print(&screens::keymap_mistakes()),
     }
 }

@@ -63,9 +63,10 @@
 //! - [`journal`]: records on disk, and the state rebuilt from them.
 //! - [`hooks`], [`agents`]: run one hook, one turn; [`process`] has the child processes of both.
 //! - [`config`]: YAML to a validated plan.
+//! - [`protocol`]: what clients and sessions say to each other.
 //! - [`socket`], [`nats`], [`queue`], [`mcp`]: the ways in and out of a running session.
 //! - [`worktrees`]: git worktrees in which sessions work beside each other.
-//! - [`sessions`]: all sessions of a user, found and followed.
+//! - [`sessions`]: all sessions of a user: found, followed, sent commands.
 //! - [`present`]: wording, tables and styles.
 //! - [`tui`]: the screen.
 //! - [`cli`]: the command line, one file per verb, and sessions without a screen.
@@ -84,6 +85,7 @@ pub mod mcp;
 pub mod nats;
 pub mod present;
 pub mod process;
+pub mod protocol;
 pub mod queue;
 pub mod runtime;
 pub mod sessions;

@@ -10,25 +10,16 @@
 //!   each connection first checks which records the stream has.
 //! - No secret leaves [`mod@connection`].
 
-mod backlog;
-pub mod command_listener;
-pub mod connect_problem;
+pub mod commands;
 pub mod connection;
 mod copy_dir;
-pub(crate) mod deadline;
-pub mod heartbeat;
 mod live_output;
-mod live_publisher;
-mod publisher;
-mod record_assembler;
+pub mod presence;
 mod record_sender;
 pub mod remote_journal;
 mod send_window;
-pub mod session_client;
-pub mod status;
 pub mod stream;
 pub mod subject;
-pub mod worker_list;
 
 use std::{
     io,
@@ -43,22 +34,22 @@ use async_nats::{
 };
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 
-use super::socket::view::StatusView;
 use crate::{
     config::NatsConfig,
     journal::{SessionDir, SessionsDir, outbox::Outbox},
     nats::{
-        backlog::BacklogSender,
-        command_listener::CommandListener,
-        heartbeat::HeartbeatSender,
-        live_publisher::LiveOutputPublisher,
-        record_sender::RecordSender,
-        status::NatsStatus,
+        commands::CommandListener,
+        live_output::LiveOutputPublisher,
+        presence::HeartbeatSender,
+        record_sender::{BacklogSender, RecordSender},
         stream::{NatsStream, SessionIdentity, StoredRecords},
     },
-    queue::handover::{HandoverPlace, TaskHandover},
+    protocol::{NatsStatus, view::StatusView},
     runtime::{HookOutputChunk, SessionHandle, SessionRuntime},
-    socket::session_mirror::{FoldPace, QueryHandle, SessionMirror},
+    socket::{
+        CompanionWork,
+        session_mirror::{FoldPace, QueryHandle, SessionMirror},
+    },
 };
 use connection::{NatsConnectionEvent, NatsError, ReconnectPolicy, connect, destination, pause};
 use subject::SessionSubjects;
@@ -82,6 +73,10 @@ pub struct NatsEndpoint {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
+/// Work that uses each connection of the session until the connection is lost, on the NATS thread.
+pub(crate) type ConnectionCompanion =
+    Box<dyn Fn(Context, SessionHandle, QueryHandle) -> CompanionWork + Send>;
+
 /// Everything that the NATS thread needs.
 struct NatsTask {
     nats: NatsConfig,
@@ -92,15 +87,14 @@ struct NatsTask {
     /// All sessions of the project.
     sessions: SessionsDir,
     link: watch::Sender<NatsStatus>,
-    desk: QueryHandle,
+    query_handle: QueryHandle,
     handle: SessionHandle,
     ear: CommandListener,
     /// The output of running hooks.
     live: broadcast::Sender<HookOutputChunk>,
     /// Until when to publish that output.
     watched: tokio::time::Instant,
-    /// Whether the session has been warned that the queue cannot be reached.
-    queue_warned: bool,
+    companion: ConnectionCompanion,
     /// Whether the session has warned that the list of sessions has too few replicas.
     replicas_warned: bool,
     folder: PathBuf,
@@ -127,10 +121,11 @@ enum NatsConnectionEnd {
 
 impl NatsEndpoint {
     /// Connects the session in this folder, which this process is about to run.
-    pub fn open(
+    pub(crate) fn open(
         nats: NatsConfig,
         folder: &SessionDir,
         runtime: &mut SessionRuntime,
+        companion: ConnectionCompanion,
     ) -> io::Result<Self> {
         let server = destination(&nats);
         let outbox = addressed(folder, &server)?;
@@ -145,7 +140,7 @@ impl NatsEndpoint {
             behind: follower.seq,
         });
         let leaving = Arc::new(Notify::new());
-        let (ledger, desk) = SessionMirror::new(
+        let (ledger, query_handle) = SessionMirror::new(
             follower,
             Some(link.clone()),
             FoldPace::Gathered(Arc::clone(&leaving)),
@@ -162,13 +157,13 @@ impl NatsEndpoint {
             outbox,
             sessions: SessionsDir::around(&of),
             link: link_in,
-            desk,
+            query_handle,
             ear: CommandListener::new(subjects.clone(), id, started, handle.clone()),
             handle,
             subjects,
             live,
             watched: tokio::time::Instant::now(),
-            queue_warned: false,
+            companion,
             replicas_warned: false,
             folder: of.path,
             ended,
@@ -250,7 +245,7 @@ impl NatsTask {
     }
 
     fn away(&self, why: String) {
-        let last = *self.desk.news.borrow();
+        let last = *self.query_handle.news.borrow();
         self.link.send_replace(NatsStatus::Away {
             why,
             behind: last.saturating_sub(self.outbox.place().seq),
@@ -320,7 +315,7 @@ impl NatsTask {
             outbox,
             sessions,
             link,
-            desk,
+            query_handle,
             handle,
             ear,
             ended,
@@ -328,7 +323,7 @@ impl NatsTask {
             ..
         } = self;
         let largest = store.largest(client.server_info().max_payload)?;
-        let news = desk.news.clone();
+        let news = query_handle.news.clone();
         let mut sender = RecordSender {
             client,
             store: &store,
@@ -350,7 +345,7 @@ impl NatsTask {
         let sending =
             async { tokio::try_join!(sender.run(news), post.send_all(sessions, session)) };
         tokio::pin!(sending);
-        let hearing = ear.listen(client, &store, desk);
+        let hearing = ear.listen(client, &store, query_handle);
         tokio::pin!(hearing);
         let replicas_warned = &mut self.replicas_warned;
         let mut warn = |why: String| {
@@ -360,28 +355,21 @@ impl NatsTask {
                 ));
             }
         };
-        let signing = roster.keep(id, desk, &mut warn);
+        let signing = roster.keep(id, query_handle, &mut warn);
         tokio::pin!(signing);
         let stage = LiveOutputPublisher {
             client,
             subjects,
             id,
-            desk,
+            query_handle,
             live: &self.live,
             folder: &self.folder,
             largest,
         };
         let showing = stage.show(&mut self.watched);
         tokio::pin!(showing);
-        let handover = TaskHandover {
-            place: HandoverPlace::Server(&jetstream, nats),
-            session,
-            id,
-            desk,
-            handle,
-        };
-        let handing_over = handover.keep(&mut self.queue_warned);
-        tokio::pin!(handing_over);
+        let mut companion =
+            (self.companion)(jetstream.clone(), handle.clone(), query_handle.clone());
         warned.live = false;
         loop {
             tokio::select! {
@@ -394,12 +382,12 @@ impl NatsTask {
                 trouble = &mut hearing => return Err(trouble),
                 () = &mut signing => {}
                 () = &mut showing, if !warned.live => {}
-                () = &mut handing_over => {}
+                () = &mut companion => companion = Box::pin(std::future::pending()),
             }
         }
         let last = ended.borrow().clone();
         if let Some(status) = last {
-            roster.give_last(id, status).await;
+            roster.send_last(id, status).await;
         }
         Ok(())
     }
@@ -570,7 +558,7 @@ impl FollowedSession {
             let enough = tokio::time::sleep(long);
             let following = follow(&mut self.ledger);
             tokio::pin!(enough, following);
-            let mut news = station.desk.news.clone();
+            let mut news = station.query_handle.news.clone();
             loop {
                 tokio::select! {
                     biased;

@@ -6,24 +6,21 @@
 //!
 //! - [`run`] runs one command line to its end; [`piped_process`] runs a long-lived program.
 //! - [`output`] captures what a program prints; [`reply_scan`] searches it for a JSON reply.
-//! - [`sweep`], [`children`], [`control_group`] and [`process_table`] find and end processes;
+//! - [`sweep`], [`children`] and [`process_table`] find and end processes;
 //!   [`signals`] handles the signals that end creel itself.
 //! - [`project_dir`] opens files in the project; [`path_guard`] checks those that an agent must not
 //!   change.
 //! - [`file_passing`] hands an open file to another process; [`environment`] prepares variables for
-//!   programs; [`json_repair`] repairs JSON that they print.
+//!   programs.
 //! - [`programs`] finds the programs that a command needs and that are missing.
 //! - [`pty`] and [`editor`] are for programs that need a terminal.
 
 pub mod children;
-pub mod control_group;
 pub mod editor;
 pub mod environment;
 pub mod file_passing;
 pub mod git_environment;
-pub mod json_repair;
 pub mod output;
-mod own_group;
 pub mod path_guard;
 pub mod piped_process;
 pub mod playback_pace;

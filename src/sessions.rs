@@ -1,19 +1,33 @@
 //! All sessions of a user: where they are, what each does, and what changes.
 //!
-//! Owns the list of projects, reading sessions for lists, following them, and removing one. Does
-//! not own order or words: see [`crate::present::session_list`].
+//! Owns the list of projects, reading sessions for lists, following them, sending them commands,
+//! and removing one. Does not own order or words: see [`crate::present::session_list`].
 
-pub mod fleet;
 mod folder_watch;
 pub mod project_list;
 pub mod removal;
+pub mod session_client;
 pub mod session_store;
 pub mod session_watcher;
 pub mod stored_session;
 
 use std::path::PathBuf;
 
-use crate::{journal::SessionDir, present::session_list::ListedSession};
+use async_nats::{Client, jetstream};
+use tokio::sync::mpsc;
+
+use crate::{
+    config::NatsConfig,
+    engine::time::UnixTime,
+    journal::SessionDir,
+    nats::presence::{self, EVERY, HeartbeatWatch, SessionHeartbeat},
+    present::{
+        session_chip::CurrentActivity,
+        session_list::{ListedSession, ListedState},
+        text::{plain, plain_line},
+    },
+    runtime::now,
+};
 
 /// Identifies a session among all that a list can have.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,4 +68,141 @@ pub enum SessionChange {
     /// The session is new, or has changed.
     Seen(SessionKey, Box<ListedSession>),
     Removed(SessionKey),
+}
+
+/// The longest text from another machine, in characters.
+const LINE: usize = 300;
+
+/// A session as its last heartbeat describes it.
+pub fn listed_heartbeat(heartbeat: &SessionHeartbeat, at: UnixTime) -> ListedSession {
+    let status = &heartbeat.status;
+    let moment = |text: &str| {
+        text.parse::<jiff::Timestamp>()
+            .ok()
+            .map(|at| UnixTime(at.as_millisecond()))
+    };
+    // A worktree is in its project.
+    let project = status
+        .cwd
+        .split("/.creel/worktrees/")
+        .next()
+        .unwrap_or(&status.cwd);
+    let state = match (&status.outcome, &status.gate) {
+        (Some(outcome), _) => ListedState::Ended {
+            outcome: *outcome,
+            reason: String::new(),
+        },
+        (None, _) if heartbeat.is_overdue(at) => ListedState::Lost,
+        (None, Some(gate)) => {
+            let since = moment(&gate.opened).unwrap_or(heartbeat.seen_at());
+            let activity = CurrentActivity::NeedsUser {
+                gate: gate.about,
+                since,
+            };
+            ListedState::Runs {
+                activity,
+                reason: plain_line(&gate.reason, LINE),
+            }
+        }
+        (None, None) => {
+            let doing = CurrentActivity::Between(plain_line(&status.doing, LINE));
+            let activity = if status.paused && status.turn.is_none() {
+                CurrentActivity::Paused { by: String::new() }
+            } else {
+                doing
+            };
+            ListedState::Runs {
+                activity,
+                reason: String::new(),
+            }
+        }
+    };
+    ListedSession {
+        host: plain(&heartbeat.host),
+        user: plain(heartbeat.user.as_deref().unwrap_or_default()),
+        branch: plain(status.branch.as_deref().unwrap_or_default()),
+        cost: status.cost,
+        agent: plain(&status.agent),
+        iteration: status.iteration,
+        max_iterations: status.max_iterations,
+        started: moment(&status.started),
+        state,
+        ..ListedSession::unread(
+            &plain(&status.session),
+            &plain(project),
+            heartbeat.seen_at(),
+        )
+    }
+}
+
+fn key(heartbeat: &SessionHeartbeat) -> SessionKey {
+    SessionKey::There {
+        name: heartbeat.status.session.clone(),
+        id: heartbeat.id.clone(),
+    }
+}
+
+fn change(heartbeat: &SessionHeartbeat) -> SessionChange {
+    SessionChange::Seen(key(heartbeat), Box::new(listed_heartbeat(heartbeat, now())))
+}
+
+/// Reports all sessions, then each change. Ends when the connection is closed or the receiver is
+/// gone.
+async fn follow_fleet(
+    client: Client,
+    nats: NatsConfig,
+    out: mpsc::UnboundedSender<Vec<SessionChange>>,
+) {
+    // Before the first look, so that no heartbeat in between is missed.
+    let watch = HeartbeatWatch::start(&client, &nats.prefix).await;
+    let heartbeats = presence::heartbeats(&jetstream::new(client), &nats).await;
+    let (mut watch, mut heartbeats) = match (watch, heartbeats) {
+        (Ok(watch), Ok(heartbeats)) => (watch, heartbeats),
+        (Err(error), _) | (_, Err(error)) => {
+            return tracing::warn!("nats: cannot list the sessions: {error}");
+        }
+    };
+    if out.send(heartbeats.iter().map(change).collect()).is_err() {
+        return;
+    }
+    loop {
+        let heard = tokio::time::timeout(EVERY, watch.next()).await;
+        let changes = match heard {
+            Ok(None) => return,
+            Ok(Some(heartbeat)) => {
+                let same = |known: &SessionHeartbeat| key(known) == key(&heartbeat);
+                let has_changed = heartbeats
+                    .iter()
+                    .find(|known| same(known))
+                    .is_none_or(|known| known.status != heartbeat.status);
+                heartbeats.retain(|known| !same(known));
+                let changes = if has_changed {
+                    vec![change(&heartbeat)]
+                } else {
+                    Vec::new()
+                };
+                heartbeats.push(heartbeat);
+                changes
+            }
+            // Nothing arrived for a while: some may be lost, or past.
+            Err(_) => {
+                let past = heartbeats
+                    .extract_if(.., |heartbeat| heartbeat.is_past(&nats, now()))
+                    .collect::<Vec<_>>();
+                let gone = past
+                    .iter()
+                    .map(|heartbeat| SessionChange::Removed(key(heartbeat)));
+                gone.chain(
+                    heartbeats
+                        .iter()
+                        .filter(|heartbeat| heartbeat.is_overdue(now()))
+                        .map(change),
+                )
+                .collect()
+            }
+        };
+        if !changes.is_empty() && out.send(changes).is_err() {
+            return;
+        }
+    }
 }

@@ -12,22 +12,10 @@
 //!   out.
 
 pub mod address;
-pub(super) mod answer;
-pub mod async_client;
-pub mod caller;
 pub mod client;
 mod connection;
-mod journal_lines;
-pub mod message;
-mod peer_processes;
-pub mod process_origin;
-pub mod query;
-pub mod request_refusal;
 pub mod running_output;
-pub mod session_client;
 pub(super) mod session_mirror;
-pub mod stop_view;
-pub mod view;
 
 use std::{io, pin::Pin, sync::Arc, time::Duration};
 
@@ -42,17 +30,12 @@ use tokio::{
 
 use crate::{
     journal::SessionDir,
-    nats::status::NatsStatus,
+    protocol::{NatsStatus, RequestRefusal, SessionReply, process_origin::PeerProcesses},
     runtime::{SessionHandle, SessionRuntime},
-    socket::{
-        peer_processes::PeerProcesses,
-        session_mirror::{FoldPace, QueryHandle, SessionMirror},
-    },
 };
 use address::{SocketDirs, SocketLocation};
 use connection::{ClientContext, IdleSince};
-use message::SessionReply;
-use request_refusal::RequestRefusal;
+use session_mirror::{FoldPace, QueryHandle, SessionMirror};
 
 /// How many clients can be connected. Beyond that, the client that has been idle for longest is
 /// disconnected.
@@ -74,23 +57,17 @@ pub struct ControlSocket {
 
 struct SocketServer {
     listener: std::os::unix::net::UnixListener,
-    ledger: SessionMirror,
-    reach: ClientContext,
+    mirror: SessionMirror,
+    context: ClientContext,
     companion: Option<SocketCompanion>,
     address: SocketLocation,
 }
 
-/// Work that goes on beside the clients until the session ends, on the socket's thread.
+/// Work that is done in parallel with the clients until the session ends, on the socket's thread.
 pub(crate) type SocketCompanion =
-    Box<dyn FnOnce(CompanionContext) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+    Box<dyn FnOnce(SessionHandle, QueryHandle) -> CompanionWork + Send>;
 
-/// What such work needs to know of the session, and to change it.
-pub(crate) struct CompanionContext {
-    pub(crate) handle: SessionHandle,
-    pub(crate) desk: QueryHandle,
-    /// The session's id.
-    pub(crate) session: String,
-}
+pub(crate) type CompanionWork = Pin<Box<dyn Future<Output = ()>>>;
 
 impl ControlSocket {
     /// Listens for the session in this folder, which this process is about to run.
@@ -104,22 +81,21 @@ impl ControlSocket {
         let follower = runtime.follow()?;
         let session = follower.state.began.id.clone();
         let (address, listener) = SocketLocation::take(places, folder, &session)?;
-        let (ledger, desk) = SessionMirror::new(follower, nats.clone(), FoldPace::AtOnce);
+        let (mirror, query_handle) = SessionMirror::new(follower, nats.clone(), FoldPace::AtOnce);
         let watches = Arc::new(Semaphore::new(MOST_WATCHERS));
-        let (handle, live, journal) = (runtime.handle(), runtime.live(), folder.journal());
-        let reach = ClientContext {
-            handle,
-            desk,
-            journal,
-            live,
+        let context = ClientContext {
+            handle: runtime.handle(),
+            query_handle,
+            journal: folder.journal(),
+            live: runtime.live(),
             nats,
             session,
             watches,
         };
         let server = SocketServer {
             listener,
-            ledger,
-            reach,
+            mirror,
+            context,
             companion,
             address: address.clone(),
         };
@@ -165,8 +141,8 @@ impl SocketServer {
     async fn serve(self) -> io::Result<()> {
         let Self {
             listener,
-            mut ledger,
-            reach,
+            mut mirror,
+            context,
             companion,
             address,
         } = self;
@@ -175,33 +151,23 @@ impl SocketServer {
         let mut clients = ConnectedClients::default();
         // Moved in, so that it is dropped when the session ends: that closes the channel that
         // announces records.
-        let following = async move { ledger.follow().await };
+        let following = async move { mirror.follow().await };
         tokio::pin!(following);
-        let ClientContext {
-            handle,
-            desk,
-            session,
-            ..
-        } = reach.clone();
-        let mut beside: Pin<Box<dyn Future<Output = ()>>> = match companion {
-            Some(companion) => companion(CompanionContext {
-                handle,
-                desk,
-                session,
-            }),
+        let mut companion: CompanionWork = match companion {
+            Some(companion) => companion(context.handle.clone(), context.query_handle.clone()),
             None => Box::pin(std::future::pending()),
         };
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => clients.welcome(stream, &reach).await,
+                    Ok((stream, _)) => clients.welcome(stream, &context).await,
                     Err(error) => {
                         tracing::warn!("cannot accept a client: {error}");
                         tokio::time::sleep(NO_ROOM).await;
                     }
                 },
                 Some(_) = clients.running.join_next() => {}
-                () = &mut beside => beside = Box::pin(std::future::pending()),
+                () = &mut companion => companion = Box::pin(std::future::pending()),
                 _ = &mut following => break,
             }
         }
@@ -217,7 +183,7 @@ impl SocketServer {
 #[derive(Default)]
 struct ConnectedClients {
     running: JoinSet<()>,
-    seats: Vec<ClientSlot>,
+    slots: Vec<ClientSlot>,
     peers: PeerProcesses,
 }
 
@@ -228,12 +194,12 @@ struct ClientSlot {
 
 impl ConnectedClients {
     /// Accepts a client, or tells it why not.
-    async fn welcome(&mut self, mut stream: UnixStream, reach: &ClientContext) {
+    async fn welcome(&mut self, mut stream: UnixStream, context: &ClientContext) {
         let peer = stream.peer_cred().ok();
         let ours = peer.is_some_and(|peer| peer.uid() == geteuid().as_raw());
         let process = self
             .peers
-            .of_process(peer.and_then(|peer| peer.pid()), &reach.session);
+            .of_process(peer.and_then(|peer| peer.pid()), &context.session);
         let why = if !ours {
             RequestRefusal::OtherUser
         } else if self.has_room().await {
@@ -241,10 +207,10 @@ impl ConnectedClients {
             let task = self.running.spawn(connection::serve(
                 stream,
                 process,
-                reach.clone(),
+                context.clone(),
                 idle.clone(),
             ));
-            self.seats.push(ClientSlot { idle, task });
+            self.slots.push(ClientSlot { idle, task });
             return;
         } else {
             RequestRefusal::TooManyClients(MOST_CLIENTS)
@@ -258,12 +224,12 @@ impl ConnectedClients {
     /// disconnects the one that has been idle for longest; those that never sent a request go
     /// first.
     async fn has_room(&mut self) -> bool {
-        self.seats.retain(|seat| !seat.task.is_finished());
+        self.slots.retain(|slot| !slot.task.is_finished());
         if self.running.len() >= MOST_CLIENTS {
             let idle = self
-                .seats
+                .slots
                 .iter()
-                .filter_map(|seat| Some((seat.idle.get()?, seat)));
+                .filter_map(|slot| Some((slot.idle.get()?, slot)));
             let Some((_, longest)) = idle.min_by_key(|(since, _)| *since) else {
                 return false;
             };

@@ -57,17 +57,17 @@ use crate::{
         event::{ActorKind, StopTiming},
         input::SessionCommand,
     },
-    nats::status::NatsStatus,
     present::{local_time::local_zone, signs::SignSet, text::plain},
     process::{
         editor::EditorFile,
         playback_pace::{PaceFile, PlaybackPace},
     },
+    protocol::NatsStatus,
     runtime::{
         HookOutputChunk,
         clock::{session_time, sleep_until},
     },
-    socket::session_client::SessionClient,
+    sessions::session_client::SessionClient,
     tui::{
         command_queue::CommandQueue,
         history::UnreadHistory,
@@ -562,7 +562,9 @@ impl Tui {
     const fn what_ends(&self) -> &'static str {
         match &self.source.helm {
             Some(SessionClient::Here(_)) => "the session has ended",
-            Some(SessionClient::There(_)) | None => "creel closed the screen",
+            Some(SessionClient::Socket(_) | SessionClient::Nats(_)) | None => {
+                "creel closed the screen"
+            }
         }
     }
 

@@ -27,8 +27,10 @@ use crate::{
         worker::screened_worker::ScreenedWorker,
     },
     config::{UiSettings, paths},
-    sessions::{SessionKey, project_list::ProjectList, session_store::ProjectScope},
-    socket::session_client::RemoteSession,
+    sessions::{
+        SessionKey, project_list::ProjectList, session_client::RemoteUpdates,
+        session_store::ProjectScope,
+    },
     tui::{
         ScreenExit,
         home::{self, HomeExit, HomeOptions, HomeSource, SessionStart, model::HomeMemory},
@@ -182,10 +184,9 @@ fn attach(key: &SessionKey, nats: &NatsArgs, ui: UiSettings) -> CliResult<Screen
             let Some(folder) = key.folder() else {
                 return Ok(ScreenExit::Done);
             };
-            let (session, updates) = RemoteSession::follow(&folder)?;
+            let updates = RemoteUpdates::follow(&folder)?;
             AttachedScreen::Local(Box::new(LocalScreen {
                 folder,
-                session,
                 updates,
                 ui,
             }))

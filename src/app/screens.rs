@@ -13,9 +13,10 @@ use crate::{
         tokio_runtime,
     },
     config::{SignChoice, UiSettings, paths},
-    nats::{remote_journal::ViewerChannels, session_client::NatsSessionClient, status::NatsStatus},
+    nats::{commands::NatsSessionClient, remote_journal::ViewerChannels},
     present::signs::SignSet,
-    socket::session_client::{LIVE_BACKLOG, RemoteSession, RemoteUpdates, SessionClient},
+    protocol::NatsStatus,
+    sessions::session_client::{LIVE_BACKLOG, RemoteUpdates, SessionClient},
     tui::{self, ScreenExit, keymap::Keymap, model::CloseBehavior},
 };
 
@@ -29,14 +30,12 @@ pub(super) fn attach(screen: AttachedScreen, tie: CloseBehavior) -> CliResult<Sc
 fn attach_here(screen: LocalScreen, tie: CloseBehavior) -> CliResult<ScreenExit> {
     let LocalScreen {
         folder,
-        session,
         updates: RemoteUpdates { news, live, nats },
         ui,
     } = screen;
-    let helm = Some(SessionClient::There(session));
     let source = tui::ScreenSource {
         journal: folder.journal(),
-        helm,
+        helm: Some(SessionClient::Socket(folder.clone())),
         news,
         live,
         tie,
@@ -84,7 +83,7 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
     let (link_in, link) = watch::channel(NatsStatus::Connected { behind: 0 });
     let source = tui::ScreenSource {
         journal: folder.journal(),
-        helm: Some(SessionClient::There(RemoteSession::Far(Box::new(asking)))),
+        helm: Some(SessionClient::Nats(Box::new(asking))),
         news,
         live,
         tie,

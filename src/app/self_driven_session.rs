@@ -1,11 +1,14 @@
-//! A self-driven session that the MCP server itself runs.
+//! Serves the tools of `creel mcp`, and runs a self-driven session for an agent that has no other.
 //!
 //! # Invariants
 //! - It runs nothing from a config that the user has not trusted.
 //! - It ends before the server does, unless the server is killed; then `creel resume` continues it.
 
 use std::{
-    sync::mpsc::{self, Sender},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Sender},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -16,6 +19,7 @@ use crate::{
         start_session,
     },
     cli::{
+        arguments::SessionArgs,
         error::{CliError, CliResult},
         headless::{self, ExitCleanup},
         launch::{
@@ -23,8 +27,8 @@ use crate::{
             session_names::{dated, first_free},
             trust_prompt,
         },
-        mcp::SelfDrivenSpec,
-        target::project,
+        mcp::{SelfDrivenSpec, ToolServerRequest},
+        target::{choose_session, project},
         tokio_runtime,
     },
     engine::{
@@ -32,6 +36,7 @@ use crate::{
         input::SessionCommand,
     },
     journal::{self, SessionDir, SessionsDir},
+    mcp::{self, McpServerEnd, NoSessionError},
     present::refusals,
     process::children,
     runtime::{RuntimeDirs, SessionHandle, SessionRuntime},
@@ -182,4 +187,44 @@ fn live(
         let _ = tokio::task::spawn_blocking(move || doors.close()).await;
     });
     tokio.shutdown_background();
+}
+
+/// The exit code of a server that a signal ended.
+const INTERRUPTED: u8 = 130;
+
+pub(super) fn serve(request: ToolServerRequest) -> CliResult {
+    let ToolServerRequest {
+        session: args,
+        note,
+    } = request;
+    let own = Arc::new(Mutex::new(None));
+    let find = {
+        let own = Arc::clone(&own);
+        move || session(&args, &own).map_err(|error| NoSessionError(error.into_message()))
+    };
+    let served = mcp::serve(Box::new(find), note);
+    if let Some(own) = own.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        own.end();
+    }
+    match served {
+        Ok(McpServerEnd::Closed) => Ok(0),
+        Ok(McpServerEnd::Interrupted) => Ok(INTERRUPTED),
+        Err(error) => Err(CliError::failed(format!("the MCP server failed: {error}"))),
+    }
+}
+
+/// The named or running session. If there is none, a self-driven one.
+fn session(args: &SessionArgs, own: &Mutex<Option<SelfDrivenSession>>) -> CliResult<SessionDir> {
+    // The first call starts it while the others wait for the lock.
+    let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(own) = own.as_ref().filter(|own| own.is_running()) {
+        return Ok(own.folder().clone());
+    }
+    if let Some(folder) = choose_session::running_if_any(args)? {
+        return Ok(folder);
+    }
+    let begun = SelfDrivenSession::begin(SelfDrivenSpec::of(&args.config)?)?;
+    let folder = begun.folder().clone();
+    *own = Some(begun);
+    Ok(folder)
 }

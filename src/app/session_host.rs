@@ -1,11 +1,16 @@
 //! Runs a session and shows it: on the screen, as lines, or as records.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    app::{dead_sessions::DeadSessions, process_pair::ParentProcess, screens},
+    app::{process_pair::ParentProcess, screens, start_session::DeadSessions},
     cli::{
         error::{CliError, CliResult},
         headless::{self, ExitCleanup, PrintFormat, SessionPrinter},
@@ -30,19 +35,20 @@ use crate::{
     },
     hooks::builtin,
     journal::{self, SessionDir},
-    nats::{NatsEndpoint, status::NatsStatus},
+    nats::NatsEndpoint,
     process::{
         children,
-        control_group::ControlGroup,
         playback_pace::{PaceFile, PlaybackPace},
+        process_table::ControlGroup,
         signals::survive_file_limits,
     },
+    protocol::NatsStatus,
     queue::handover::{self, HandoverPlace, TaskHandover},
-    runtime::{RuntimeDirs, RuntimeError, RuntimeExit, SessionRuntime},
-    sessions::project_list::ProjectList,
+    runtime::{RuntimeDirs, RuntimeError, RuntimeExit, SessionHandle, SessionRuntime},
+    sessions::{project_list::ProjectList, session_client::SessionClient},
     socket::{
-        CompanionContext, ControlSocket, SocketCompanion, address::SocketDirs,
-        session_client::SessionClient,
+        CompanionWork, ControlSocket, SocketCompanion, address::SocketDirs,
+        session_mirror::QueryHandle,
     },
     tui::{self, ScreenExit, model::CloseBehavior},
 };
@@ -362,8 +368,20 @@ impl ControlEndpoints {
             let _ = project::name_queue(&mut nats, None, folder.project());
             nats
         });
+        let (owner, warned) = (
+            OwnerSession {
+                name: folder.name.clone(),
+                id: runtime.id().to_owned(),
+            },
+            Arc::new(AtomicBool::new(false)),
+        );
         let uplink = nats.clone().and_then(|nats| {
-            let opened = NatsEndpoint::open(nats, folder, runtime);
+            let (server, owner, warned) = (nats.clone(), owner.clone(), Arc::clone(&warned));
+            let companion = Box::new(move |jetstream, handle, queries| {
+                let place = HandoverPlace::Server(Box::new((jetstream, server.clone())));
+                hand_over(place, owner.clone(), (handle, queries), Arc::clone(&warned))
+            });
+            let opened = NatsEndpoint::open(nats, folder, runtime, companion);
             opened
                 .inspect_err(|error| {
                     say(&format!(
@@ -373,13 +391,18 @@ impl ControlEndpoints {
                 .ok()
         });
         let places = SocketDirs::usual(paths::state_dir().as_deref());
+        // With a server, the connection to it hands tasks over.
+        let companion = uplink.is_none().then(|| {
+            let place = HandoverPlace::Project(folder.project().to_owned());
+            Box::new(move |handle, queries| hand_over(place, owner, (handle, queries), warned))
+                as SocketCompanion
+        });
         let socket = ControlSocket::open(
             &places,
             folder,
             runtime,
             uplink.as_ref().map(NatsEndpoint::link),
-            // With a server, the connection to it hands tasks over.
-            uplink.is_none().then(|| hand_over_locally(folder)),
+            companion,
         );
         let socket = socket.inspect_err(|error| {
             tracing::warn!("there is no control socket: {error}");
@@ -460,28 +483,20 @@ fn hand_over_rest(folder: &SessionDir, nats: Option<&NatsConfig>, state: &Sessio
     ));
 }
 
-/// Hands tasks of the session to the project's own queue.
-fn hand_over_locally(folder: &SessionDir) -> SocketCompanion {
-    let (root, session) = (folder.project().to_owned(), folder.name.clone());
-    Box::new(
-        move |CompanionContext {
-                  handle,
-                  desk,
-                  session: id,
-              }| {
-            Box::pin(async move {
-                let place = HandoverPlace::Project(&root);
-                let handover = TaskHandover {
-                    place,
-                    session: &session,
-                    id: &id,
-                    desk: &desk,
-                    handle: &handle,
-                };
-                handover.keep(&mut false).await;
-            })
-        },
-    )
+/// Hands tasks of a session over to its queue, until the future is dropped.
+fn hand_over(
+    place: HandoverPlace,
+    owner: OwnerSession,
+    (handle, query_handle): (SessionHandle, QueryHandle),
+    warned: Arc<AtomicBool>,
+) -> CompanionWork {
+    let handover = TaskHandover {
+        place,
+        owner,
+        query_handle,
+        handle,
+    };
+    Box::pin(async move { handover.keep(&warned).await })
 }
 
 #[expect(

@@ -16,7 +16,7 @@ use crate::{
     config::{Settings, UiSettings},
     journal::{self, SessionDir},
     nats::remote_journal::RemoteJournal,
-    socket::session_client::{RemoteSession, RemoteUpdates},
+    sessions::session_client::RemoteUpdates,
 };
 
 /// Which session to look at.
@@ -42,7 +42,6 @@ pub(crate) enum AttachedScreen {
 /// A session on this machine.
 pub(crate) struct LocalScreen {
     pub(crate) folder: SessionDir,
-    pub(crate) session: RemoteSession,
     pub(crate) updates: RemoteUpdates,
     pub(crate) ui: UiSettings,
 }
@@ -73,11 +72,10 @@ pub(super) fn attach(args: AttachArgs) -> CliResult<VerbOutcome> {
         config: args.config,
         nats: args.nats,
     })?;
-    let (session, updates) = RemoteSession::follow(&folder)?;
+    let updates = RemoteUpdates::follow(&folder)?;
     Ok(VerbOutcome::Attach(AttachedScreen::Local(Box::new(
         LocalScreen {
             folder,
-            session,
             updates,
             ui,
         },

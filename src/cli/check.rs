@@ -30,7 +30,7 @@ use crate::{
         style::{ColourMode, TextRole},
         text::{counted, plain},
     },
-    socket::view,
+    protocol::view,
 };
 
 /// What to check.

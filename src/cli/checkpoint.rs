@@ -12,7 +12,7 @@ use crate::{
     },
     journal::{self, SessionDir},
     present::text::plain_line,
-    socket::stop_view::{self, CheckpointView},
+    protocol::view::{self, CheckpointView},
 };
 
 /// What was kept on the way.
@@ -89,7 +89,7 @@ fn kept(session: &SessionArgs) -> CliResult<(SessionDir, Vec<CheckpointView>)> {
     let folder = choose_session::named_or_running(session)?;
     let (state, disorder) = journal::fold_checked(&folder.journal())?;
     warn_of(disorder.as_ref());
-    Ok((folder, stop_view::checkpoints(&state)))
+    Ok((folder, view::checkpoints(&state)))
 }
 
 fn line(kept: &CheckpointView) -> String {

@@ -7,8 +7,8 @@ use crate::{
     engine::refusal::Refusal,
     journal::{JournalError, record::RecordError},
     present::{refusals, text::counted},
+    protocol::SessionRequestError,
     runtime::RuntimeError,
-    socket::client::SessionRequestError,
 };
 
 /// Wrong usage or config.

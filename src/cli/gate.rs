@@ -19,7 +19,7 @@ use crate::{
         proposals::tree_lines,
         text::{plain, plain_line},
     },
-    socket::{message::ReplyData, query::SessionQuery, view::GateView},
+    protocol::{ReplyData, SessionQuery, view::GateView},
 };
 
 /// The gates.

@@ -20,9 +20,8 @@ use crate::{
         input::SessionCommand,
     },
     present::text::plain_line,
-    socket::{
-        message::ReplyData,
-        query::SessionQuery,
+    protocol::{
+        ReplyData, SessionQuery,
         view::{self, HookView},
     },
 };

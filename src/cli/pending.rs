@@ -23,11 +23,7 @@ use crate::{
     journal::{self, SessionDir},
     present::text::{counted, plain, plain_line},
     process::editor::EditorFile,
-    socket::{
-        message::ReplyData,
-        query::{ItemFilter, SessionQuery},
-        view::ItemView,
-    },
+    protocol::{ItemFilter, ReplyData, SessionQuery, view::ItemView},
 };
 
 /// The held output.

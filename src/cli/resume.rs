@@ -32,8 +32,8 @@ use crate::{
     },
     journal::{self, Journal, SessionDir, SessionsDir},
     present::usage_limits,
+    protocol::process_origin,
     runtime::clock,
-    socket::process_origin,
 };
 
 /// Which session to go on with.

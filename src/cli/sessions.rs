@@ -23,7 +23,9 @@ use crate::{
     journal::{self, JournalError, SessionDir, SessionsDir, record::rfc3339},
     present::session_list::{ListedSession, SessionGroup},
     runtime::now,
-    sessions::{fleet, project_list::ProjectList, session_store::ProjectScope, stored_session},
+    sessions::{
+        listed_heartbeat, project_list::ProjectList, session_store::ProjectScope, stored_session,
+    },
     worktrees::repository::session_branch,
 };
 
@@ -150,9 +152,9 @@ fn projects(scope: &ProjectScope) -> std::collections::BTreeSet<std::path::PathB
 fn elsewhere(server: &NatsServerConnection, args: &SessionListArgs) -> CliResult {
     let at = now();
     let mut signs: Vec<_> = server
-        .signs()?
+        .heartbeats()?
         .into_iter()
-        .map(|sign| (fleet::listed(&sign, at), sign))
+        .map(|sign| (listed_heartbeat(&sign, at), sign))
         .collect();
     let has_any = !signs.is_empty();
     signs.retain(|(listed, _)| args.filter.matches(listed));

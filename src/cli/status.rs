@@ -14,8 +14,8 @@ use crate::{
         text::{counted, plain, plain_line},
         usage_limits,
     },
+    protocol::{ReplyData, SessionQuery, view::StatusView},
     runtime::clock,
-    socket::{message::ReplyData, query::SessionQuery, view::StatusView},
 };
 
 /// How a session is.

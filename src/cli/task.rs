@@ -12,7 +12,6 @@ use crate::{
         output::{json, print, refusal_as_json, say, warn_of},
         target::{
             choose_session, project,
-            remote_sessions::NatsServerConnection,
             session_request::{ask, given, other_answer, told},
         },
     },
@@ -30,11 +29,8 @@ use crate::{
         task_table,
         task_view::{self, TaskView},
     },
-    socket::{
-        client::{SessionRequestError, SocketClient},
-        message::{ClientKind, ReplyData, SessionRequest},
-        query::SessionQuery,
-    },
+    protocol::{ClientKind, ReplyData, SessionQuery, SessionRequest, SessionRequestError},
+    socket::client::ask_once,
 };
 
 /// The task graph.
@@ -549,9 +545,8 @@ enum TaskLookup {
 /// Asks the session that is meant; one that is named need not run.
 fn known(session: &SessionArgs, request: impl Into<SessionRequest>) -> CliResult<TaskLookup> {
     let request = request.into();
-    if let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? {
-        return server
-            .told(session, &request)?
+    if session.nats.url.is_some() {
+        return told(session, request)?
             .map(TaskLookup::Told)
             .ok_or_else(other_answer);
     }
@@ -564,8 +559,7 @@ fn known(session: &SessionArgs, request: impl Into<SessionRequest>) -> CliResult
             .map(TaskLookup::Told)
             .ok_or_else(other_answer);
     };
-    match SocketClient::connect(&folder).and_then(|mut client| client.ask(ClientKind::Cli, request))
-    {
+    match ask_once(&folder, ClientKind::Cli, request) {
         Ok(told) => told.map(TaskLookup::Told).ok_or_else(other_answer),
         // It may have ended just now.
         Err(SessionRequestError::NotRunning(_) | SessionRequestError::Ended(_)) => {

@@ -47,8 +47,8 @@ use crate::{
     config::{BadDuration, NatsConfig, duration_of},
     engine::{queue::worker_rules::WorkerFilter, time::TimeSpan},
     process::children,
+    protocol::caller::host,
     runtime::now,
-    socket::caller::host,
     worktrees::{ProjectRepository, WorktreeError},
 };
 

@@ -15,9 +15,8 @@ use serde_json::{Map, Value};
 use crate::{
     engine::hooks::verdict::{HookDecision, HookReply},
     process::{
-        json_repair::mended,
         output::{ANSWER, ReplyText},
-        reply_scan::REPLY_KEYS,
+        reply_scan::{REPLY_KEYS, mended},
     },
 };
 

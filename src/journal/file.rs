@@ -23,7 +23,6 @@ use std::{
 use rustix::fs::OFlags;
 
 use super::{
-    file_stamp::{FileTimePrecision, JournalDamage, JournalFileStamp},
     fold::{AnsweredPrompts, FoldedJournal, JournalPosition, fold_whole},
     open,
     record::{Record, RecordError, VERSION},
@@ -37,7 +36,10 @@ use crate::{
         event::{Event, GateEvent, PendingEvent, SessionEvent},
         time::UnixTime,
     },
-    journal::session_dir::{PRIVATE_FILE, SessionDir, has_records},
+    journal::{
+        open::{FileTimePrecision, JournalDamage, JournalFileStamp},
+        session_dir::{PRIVATE_FILE, SessionDir, has_records},
+    },
 };
 
 /// How long a record can be in the kernel's memory only. This matters for power loss; a kill loses

@@ -10,32 +10,41 @@
 //! to it, and names the snapshot.
 //!
 //! # Invariants
-//! - Both files are sealed with the user's key, so no clone brings a snapshot that creel uses.
+//! - Both files are sealed with the user's key, so no clone brings a snapshot that creel uses. The
+//!   key is in the user's state folder, next to the trusted configs: a clone or a sandboxed agent
+//!   does not have it. It never changes once it exists, and processes that create it at the same
+//!   time agree on one.
 //! - Any write to the journal by another program changes the file's metadata, and the snapshot no
 //!   longer counts. This is what detects a change in the middle of a journal that is too long to
 //!   read.
 //! - A snapshot counts only for the build of creel that wrote it: the state's meaning can change
 //!   between builds.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
-    fs::{self, File},
-    io::{self, Read as _},
-    os::unix::fs::{FileExt as _, MetadataExt as _},
+    fmt::Write as _,
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
+use hmac::{Hmac, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    file_stamp::{FileTimePrecision, JournalFileStamp},
-    fold::{AnsweredPrompts, JournalPosition},
-    open,
-    snapshot_key::{SnapshotKey, hex},
+use crate::{
+    engine::SessionState,
+    journal::{
+        fold::{AnsweredPrompts, JournalPosition},
+        open::{self, FileTimePrecision, JournalFileStamp},
+        session_dir::{PRIVATE_DIR, PRIVATE_FILE},
+    },
 };
-use crate::engine::SessionState;
 
 /// The version of the format of both files.
 const FORMAT: u32 = 1;
@@ -289,5 +298,87 @@ fn digest(journal: &File, start: u64, end: u64) -> io::Result<String> {
     Ok(hex(&Sha256::digest(bytes)))
 }
 
-#[cfg(test)]
-mod tests;
+const KEY_BYTES: usize = 32;
+
+static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+static KEY: OnceLock<SnapshotKey> = OnceLock::new();
+
+/// Sets the folder of the key. Until then, this process neither writes nor uses snapshots.
+pub fn keep_key_in(state_dir: &Path) {
+    let _ = FOLDER.set(state_dir.to_owned());
+}
+
+/// The secret that seals snapshots, for HMAC-SHA256.
+#[derive(Debug, Clone)]
+pub(super) struct SnapshotKey(Hmac<Sha256>);
+
+impl SnapshotKey {
+    fn new(key: [u8; KEY_BYTES]) -> Self {
+        Self(Hmac::new_from_slice(&key).expect("HMAC accepts keys of any length"))
+    }
+
+    /// The user's key, if there is one.
+    pub(super) fn existing() -> Option<&'static Self> {
+        KEY.get().or_else(|| {
+            let key = read(&FOLDER.get()?.join("snapshot-key")).ok()?;
+            Some(KEY.get_or_init(|| Self::new(key)))
+        })
+    }
+
+    /// The user's key. Creates it if there is none.
+    pub(super) fn existing_or_new() -> Option<&'static Self> {
+        Self::existing().or_else(|| {
+            // The draft's name is the process's own, so threads create it one at a time.
+            static ALONE: Mutex<()> = Mutex::new(());
+            let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+            let made = create(FOLDER.get()?);
+            made.inspect_err(|error| {
+                tracing::warn!("cannot create the key for snapshots: {error}");
+            })
+            .ok()?;
+            Self::existing()
+        })
+    }
+
+    pub(super) fn seal(&self, content: &[u8]) -> String {
+        hex(&self.0.clone().chain_update(content).finalize().into_bytes())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+fn read(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
+    let mut key = [0; KEY_BYTES];
+    File::open(path)?.read_exact(&mut key)?;
+    Ok(key)
+}
+
+/// Creates the key under another name first, so that no process reads half of it.
+fn create(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(PRIVATE_DIR)
+        .create(folder)?;
+    let draft = folder.join(format!("snapshot-key.{}", std::process::id()));
+    let _ = fs::remove_file(&draft);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(PRIVATE_FILE)
+        .open(&draft)?;
+    file.write_all(&read(Path::new("/dev/urandom"))?)?;
+    file.sync_all()?;
+    let linked = fs::hard_link(&draft, folder.join("snapshot-key"));
+    fs::remove_file(&draft)?;
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

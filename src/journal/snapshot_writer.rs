@@ -19,13 +19,14 @@ use std::{
 use rustix::fs::OFlags;
 
 use super::{
-    file_stamp::JournalFileStamp,
     fold::{AnsweredPrompts, JournalPosition},
     open,
     snapshot::{self, SnapshotMark},
-    snapshot_key::SnapshotKey,
 };
-use crate::engine::SessionState;
+use crate::{
+    engine::SessionState,
+    journal::{open::JournalFileStamp, snapshot::SnapshotKey},
+};
 
 /// Reading this much of a journal takes one or two milliseconds.
 const WORTHWHILE: u64 = 256 << 10;

@@ -14,8 +14,8 @@ use crate::{
         policy::StopPreset,
         stop::{loop_command::RuleCheckMode, registry::StopHookRegistration},
     },
-    mcp::connection_pool::{PooledConnection, other_answer},
-    socket::{message::ReplyData, query::SessionQuery, stop_view::StopHookView},
+    mcp::{PooledConnection, other_answer},
+    protocol::{ReplyData, SessionQuery, view::StopHookView},
 };
 
 pub(super) fn tools() -> Vec<McpTool> {

@@ -15,12 +15,10 @@ use crate::{
             promise::Promise,
         },
     },
-    mcp::connection_pool::{PooledConnection, other_answer},
-    socket::{
-        client::SessionRequestError,
-        message::ReplyData,
-        query::SessionQuery,
-        stop_view::{JudgementView, LoopView, RuleView},
+    mcp::{PooledConnection, other_answer},
+    protocol::{
+        ReplyData, SessionQuery, SessionRequestError,
+        view::{JudgementView, LoopView, RuleView},
     },
 };
 

@@ -8,11 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::tool::{McpTool, ToolDescription, ToolEffect, ToolError};
 use crate::{
     engine::{input::SessionCommand, tasks::task::TaskState},
-    mcp::connection_pool::{PooledConnection, other_answer},
+    mcp::{PooledConnection, other_answer},
     present::task_view::TaskView,
-    socket::{
-        message::ReplyData,
-        query::SessionQuery,
+    protocol::{
+        ReplyData, SessionQuery,
         view::{GateView, StatusView},
     },
 };

@@ -14,12 +14,12 @@ use crate::{
             task::TaskState,
         },
     },
-    mcp::connection_pool::{PooledConnection, other_answer},
+    mcp::{PooledConnection, other_answer},
     present::{
         task_view::{TaskView, state_names},
         text::some_names,
     },
-    socket::{client::SessionRequestError, message::ReplyData, query::SessionQuery},
+    protocol::{ReplyData, SessionQuery, SessionRequestError},
 };
 
 /// How many task names an error lists.

@@ -19,13 +19,13 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    mcp::connection_pool::{PooledConnection, SessionConnectionPool},
-    socket::message::LONGEST,
+    mcp::{PooledConnection, SessionConnectionPool},
+    protocol::LONGEST_REQUEST,
 };
 
 /// The most bytes that the arguments of a call can have, as JSON: they must fit into a request of
 /// the socket.
-const MOST: usize = LONGEST - 1024;
+const MOST: usize = LONGEST_REQUEST - 1024;
 
 /// Why a call failed, as text for the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]

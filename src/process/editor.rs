@@ -17,7 +17,7 @@ use std::{
 use rustix::process::Signal;
 
 use super::signals::{ShutdownSignals, SuspendSignal, stop_job};
-use crate::process::{children, control_group, run::GRACE, sweep};
+use crate::process::{children, process_table, run::GRACE, sweep};
 
 /// How many file names to try if some exist already.
 const NAMES: usize = 100;
@@ -88,7 +88,7 @@ impl EditorFile {
             Err(error) => return (Err(error), None),
         };
         if let Some(pid) = editor.id() {
-            control_group::let_go(pid);
+            process_table::let_go(pid);
         }
         loop {
             let signal = tokio::select! {

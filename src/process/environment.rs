@@ -1,6 +1,13 @@
-//! Environment variables that creel gives to the programs it starts.
+//! The environment variables and the process group that creel gives to the programs it starts.
+//!
+//! # Invariants
+//! - No agent and no hook has creel's terminal as its controlling terminal. Otherwise it could type
+//!   keys there as if it were the user, or wait there for a password.
 
-use std::path::Path;
+use std::{fs::File, path::Path, sync::OnceLock};
+
+use process_wrap::std::{CommandWrap, CommandWrapper as _, ProcessSession};
+use tokio::process::Command;
 
 /// The longest value in bytes. Linux allows 128 KiB per variable including its name; this leaves
 /// room where the total is limited too.
@@ -23,4 +30,24 @@ pub fn for_variable(text: &str) -> String {
         value.push('…');
     }
     value
+}
+
+/// Gives the process its own group and, if creel has a terminal, its own session, which has none.
+pub(super) fn own_group(command: &mut Command) {
+    // Starting a process in its own session takes a little longer.
+    if has_terminal() {
+        let nothing = CommandWrap::with_new("", |_| {});
+        if ProcessSession
+            .pre_spawn(command.as_std_mut(), &nothing)
+            .is_ok()
+        {
+            return;
+        }
+    }
+    command.process_group(0);
+}
+
+fn has_terminal() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| File::open("/dev/tty").is_ok())
 }

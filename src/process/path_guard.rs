@@ -12,9 +12,7 @@
 //! - Files that creel itself, other sessions of the project or other creel commands write are not
 //!   watched.
 
-mod fingerprints;
 pub(crate) mod git;
-mod git_config;
 mod protected;
 
 use std::{
@@ -24,10 +22,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::process::path_guard::fingerprints::FileFingerprint;
-pub use crate::process::path_guard::fingerprints::FileFingerprints;
+use crate::process::path_guard::protected::FileFingerprint;
+pub use crate::process::path_guard::protected::FileFingerprints;
+use git::GitConfig;
 use git::GitFolders;
-use git_config::GitConfig;
 pub use protected::ProtectedScan;
 
 const CREEL: &str = ".creel";

@@ -35,10 +35,9 @@ mod streams;
 pub use super::sweep::ProcessGroup;
 use super::{
     children::{self, ChildEntry},
-    own_group::own_group,
     sweep::{self, MARK},
 };
-use crate::process::pty;
+use crate::process::{environment::own_group, pty};
 use streams::{LARGE_BUFFER, ProcessInput, ProcessOutput, input_for, write};
 
 /// An absolute path: a search on `PATH` costs a failed call per folder, and a project must not

@@ -28,8 +28,8 @@ use rustix::process::{
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
-use super::{children, control_group::ControlGroup};
-use crate::process::process_table::{ProcessStat, ProcessTable};
+use super::children;
+use crate::process::process_table::{ControlGroup, ProcessStat, ProcessTable};
 
 /// The variable that marks the processes that creel starts.
 pub const MARK: &str = "CREEL_MARK";

@@ -9,7 +9,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -31,12 +32,13 @@ use crate::{
         refusals,
         task_view::{self, TaskView},
     },
+    protocol::{ReplyData, SessionQuery},
     queue::{
         LEASE, QueueError, TaskQueue,
         backend::{ChangeFeed, QueueTaskKey, QueueTrouble, TaskRevision},
     },
     runtime::{SessionHandle, now},
-    socket::{message::ReplyData, query::SessionQuery, session_mirror::QueryHandle},
+    socket::session_mirror::QueryHandle,
 };
 
 /// How long to wait after a change in the session before reading it, so that changes are read
@@ -45,33 +47,32 @@ const PACE: Duration = Duration::from_millis(100);
 /// How long to wait before the next attempt to reach the queue.
 const AGAIN: Duration = Duration::from_secs(5);
 
-pub(crate) struct TaskHandover<'a> {
-    pub(crate) place: HandoverPlace<'a>,
-    pub(crate) session: &'a str,
-    pub(crate) id: &'a str,
-    pub(crate) desk: &'a QueryHandle,
-    pub(crate) handle: &'a SessionHandle,
+pub(crate) struct TaskHandover {
+    pub(crate) place: HandoverPlace,
+    pub(crate) owner: OwnerSession,
+    pub(crate) query_handle: QueryHandle,
+    pub(crate) handle: SessionHandle,
 }
 
 /// The queue that the session uses.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum HandoverPlace<'a> {
-    Server(&'a Context, &'a NatsConfig),
+#[derive(Debug, Clone)]
+pub(crate) enum HandoverPlace {
+    Server(Box<(Context, NatsConfig)>),
     /// The queue in the folder of this project.
-    Project(&'a Path),
+    Project(PathBuf),
 }
 
-impl HandoverPlace<'_> {
-    async fn open(self) -> Result<TaskQueue, QueueTrouble> {
+impl HandoverPlace {
+    async fn open(&self) -> Result<TaskQueue, QueueTrouble> {
         match self {
-            Self::Server(jetstream, nats) => TaskQueue::of_server(jetstream, nats, LEASE).await,
+            Self::Server(server) => TaskQueue::of_server(&server.0, &server.1, LEASE).await,
             Self::Project(root) => TaskQueue::of_project(root, LEASE),
         }
     }
 
-    const fn actor(self) -> ActorKind {
+    const fn actor(&self) -> ActorKind {
         match self {
-            Self::Server(..) => ActorKind::Nats,
+            Self::Server(_) => ActorKind::Nats,
             Self::Project(_) => ActorKind::Cli,
         }
     }
@@ -96,14 +97,14 @@ impl HandoverSnapshot {
     }
 }
 
-impl TaskHandover<'_> {
+impl TaskHandover {
     /// Hands tasks over until the caller drops the future. Warns about errors once, since the
     /// records matter more.
-    pub(crate) async fn keep(&self, warned: &mut bool) {
+    pub(crate) async fn keep(&self, warned: &AtomicBool) {
         loop {
             if let Err(why) = self.follow().await {
                 tracing::info!("{why}");
-                if !std::mem::replace(warned, true) {
+                if !warned.swap(true, Ordering::Relaxed) {
                     self.handle
                         .warn(format!("tasks for the queue wait here: {why}"));
                 }
@@ -113,7 +114,7 @@ impl TaskHandover<'_> {
     }
 
     async fn follow(&self) -> Result<(), QueueTrouble> {
-        let mut news = self.desk.news.clone();
+        let mut news = self.query_handle.news.clone();
         let mut known = HandoverSnapshot {
             tasks: self.tasks().await,
             queued: BTreeMap::new(),
@@ -129,7 +130,7 @@ impl TaskHandover<'_> {
         if let Some(notice) = &queue.notice {
             tracing::warn!("{notice}");
         }
-        let mut changes = queue.board.changes(self.id).await?;
+        let mut changes = queue.board.changes(&self.owner.id).await?;
         self.catch_up(&mut queue, &mut known, &mut *changes).await?;
         loop {
             tokio::select! {
@@ -176,7 +177,12 @@ impl TaskHandover<'_> {
     /// The tasks for the queue. Never returns if the session has ended, since that says nothing
     /// about its tasks.
     async fn tasks(&self) -> BTreeMap<String, TaskView> {
-        match self.desk.ask(SessionQuery::QueuedTaskList).await.told {
+        match self
+            .query_handle
+            .ask(SessionQuery::QueuedTaskList)
+            .await
+            .data
+        {
             Some(ReplyData::Tasks(tasks)) => tasks
                 .into_iter()
                 .map(|task| (task.id.clone(), task))
@@ -211,22 +217,19 @@ impl TaskHandover<'_> {
             result: task.result.as_deref(),
             reason: task.reason.as_deref(),
         });
-        let owner = OwnerSession {
-            name: self.session.to_owned(),
-            id: self.id.to_owned(),
-        };
         let done = match (
             due(ours, known.queued.get(id).map(|seen| &seen.task), news),
             task,
         ) {
-            (HandoverAction::Put, Some(task)) => {
-                queue.add(order(task, owner), now()).await.map(Some)
-            }
+            (HandoverAction::Put, Some(task)) => queue
+                .add(order(task, self.owner.clone()), now())
+                .await
+                .map(Some),
             (HandoverAction::Nothing | HandoverAction::Put, _) => Ok(None),
             (HandoverAction::Ask(ask), _) => {
                 let order = TaskSpec {
                     id: id.to_owned(),
-                    session: Some(owner),
+                    session: Some(self.owner.clone()),
                     ..TaskSpec::default()
                 };
                 queue
@@ -282,11 +285,9 @@ pub(crate) async fn finish(
             let (client, _told) = connect(nats, ReconnectPolicy::Never)
                 .await
                 .map_err(NatsError::from)?;
-            HandoverPlace::Server(&jetstream::new(client), nats)
-                .open()
-                .await?
+            TaskQueue::of_server(&jetstream::new(client), nats, LEASE).await?
         }
-        None => HandoverPlace::Project(root).open().await?,
+        None => TaskQueue::of_project(root, LEASE)?,
     };
     for task in ready {
         match queue.add(order(&task, owner.clone()), now()).await {

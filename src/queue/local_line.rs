@@ -26,8 +26,10 @@ use crate::{
     },
     journal::open,
     queue::{
-        backend::{QueueFuture, QueueTaskKey, ReadyLine, TaskLease, WantedGroups},
-        dispatch_group::{DispatchGroup, GroupTurns},
+        backend::{
+            DispatchGroup, GroupTurns, QueueFuture, QueueTaskKey, ReadyLine, TaskLease,
+            WantedGroups,
+        },
         local_store::{LocalQueueDir, LocalQueueError, LocalStore},
     },
     runtime::now,

@@ -30,8 +30,10 @@ use crate::{
         subject::{self, LAST_OF_SUBJECT},
     },
     queue::{
-        backend::{QueueFuture, QueueTaskKey, QueueTrouble, ReadyLine, TaskLease, WantedGroups},
-        dispatch_group::{DispatchGroup, GroupTurns},
+        backend::{
+            DispatchGroup, GroupTurns, QueueFuture, QueueTaskKey, QueueTrouble, ReadyLine,
+            TaskLease, WantedGroups,
+        },
         queue_of,
     },
 };

@@ -1,6 +1,7 @@
 //! All tasks of the queue with their states, in a key-value bucket with compare-and-swap.
 //!
-//! Does not decide how a task can change: see [`crate::engine::queue`].
+//! Deletes tasks that ended longer ago than `max_age` under `nats:`. Does not decide how a task can
+//! change, or which ones are past: see [`crate::engine::queue`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,9 +27,9 @@ use futures_core::Stream as _;
 use crate::{
     config::NatsConfig,
     engine::{
-        queue::{QueuedTask, QueuedTaskState, task_spec::TaskSpec},
+        queue::{QueuedTask, QueuedTaskState, retention::past_tasks, task_spec::TaskSpec},
         tasks::command::is_name,
-        time::UnixTime,
+        time::{TimeSpan, UnixTime},
     },
     nats::{
         connection::NatsError,
@@ -288,5 +289,41 @@ impl ChangeFeed for QueueChanges {
 
     fn next(&mut self) -> QueueFuture<'_, Option<TaskRevision>> {
         Box::pin(async { Ok(Self::next(self).await?) })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct TaskRetention {
+    max_age: TimeSpan,
+    board: TaskBucket,
+}
+
+impl TaskRetention {
+    /// `None` if the config keeps tasks for ever.
+    pub(super) fn of(nats: &NatsConfig, board: &TaskBucket) -> Option<Self> {
+        let max_age = nats.stream.max_age;
+        (!max_age.is_zero()).then(|| Self {
+            max_age,
+            board: board.clone(),
+        })
+    }
+
+    /// Deletes the tasks that are past, on the server and in `tasks`.
+    pub(super) async fn clear_out(
+        &self,
+        tasks: &mut BTreeMap<QueueTaskKey, TaskRevision>,
+        at: UnixTime,
+    ) -> Result<(), NatsError> {
+        let past = past_tasks(tasks.values().map(|seen| &seen.task), self.max_age, at);
+        let past: Vec<QueuedTask> = past.into_iter().cloned().collect();
+        for task in past {
+            let key = QueueTaskKey::of(&task.order);
+            let Some(seen) = tasks.get(&key) else {
+                continue;
+            };
+            self.board.forget(&key, seen.revision).await?;
+            tasks.remove(&key);
+        }
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     journal::SessionDir,
     process::{
         children,
-        control_group::ControlGroup,
+        process_table::ControlGroup,
         run::ProcessGroup,
         sweep::{ProcessSweep, SweepReach},
     },

@@ -10,7 +10,7 @@ use async_nats::Client;
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
-    SessionChange, SessionKey, fleet, folder_watch::FolderWatch, session_store::SessionStore,
+    SessionChange, SessionKey, folder_watch::FolderWatch, session_store::SessionStore,
     stored_session,
 };
 use crate::{config::NatsConfig, journal::SessionDir};
@@ -43,7 +43,7 @@ impl SessionFeed {
     pub fn of_fleet(client: Client, nats: NatsConfig) -> Self {
         let (out, changes) = mpsc::unbounded_channel();
         let (wanted, _) = mpsc::unbounded_channel();
-        let task = tokio::spawn(fleet::follow(client, nats, out));
+        let task = tokio::spawn(super::follow_fleet(client, nats, out));
         Self {
             changes,
             wanted,

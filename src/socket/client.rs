@@ -1,47 +1,27 @@
 //! The client of the control socket: sends requests to a session in another process.
-//!
-//! Uses blocking calls: a command line must start fast, and needs no runtime for one line each way.
 
-use std::{
-    io::{self, BufRead as _, BufReader, Write as _},
-    os::unix::net::UnixStream,
-    time::{Duration, Instant},
+use std::{io, os::unix, time::Duration};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::UnixStream,
+    time::{Instant, sleep, timeout},
 };
 
-use super::{
-    address::SocketLocation,
-    message::{ClientKind, ReplyData, SessionReply, SessionRequest, ask},
-    query::WatchRequest,
-};
+use super::address::SocketLocation;
 use crate::{
     journal::{self, Record, SessionDir, record::RecordError},
-    socket::{message::live_message::LiveMessage, request_refusal::RefusedRequest},
+    protocol::{
+        ClientKind, LiveMessage, ReplyData, SessionReply, SessionRequest, SessionRequestError,
+        WatchRequest, request_line,
+    },
 };
 
 /// How long to wait for the session's answer.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait until a session that has just started can be reached.
 const STARTING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(10);
-
-/// Why a request failed.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionRequestError {
-    /// No process runs the session.
-    #[error("session `{0}` is not running")]
-    NotRunning(String),
-    /// A process runs the session, but it does not answer.
-    #[error("session `{name}` is running, but creel cannot reach it: {cause}")]
-    Unreachable { name: String, cause: io::Error },
-    #[error(transparent)]
-    Refused(RefusedRequest),
-    /// The request did not leave this machine.
-    #[error("{0}; nothing was sent")]
-    NotSent(String),
-    /// The session ended before it answered.
-    #[error("session `{0}` ended before it answered")]
-    Ended(String),
-}
 
 #[derive(Debug)]
 pub struct SocketClient {
@@ -49,129 +29,133 @@ pub struct SocketClient {
     stream: BufReader<UnixStream>,
 }
 
+/// Sends one request to the session in this folder and waits for the answer. Uses one thread, since
+/// a command line must start fast.
+pub fn ask_once(
+    folder: &SessionDir,
+    by: ClientKind,
+    request: impl Into<SessionRequest>,
+) -> Result<Option<ReplyData>, SessionRequestError> {
+    let tokio = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let tokio = tokio.map_err(|error| broken(&folder.name, error))?;
+    tokio.block_on(async { SocketClient::connect(folder).await?.ask(by, request).await })
+}
+
 impl SocketClient {
     /// Connects to the session in this folder, if it runs. Removes the socket that a dead session
     /// left.
-    pub fn connect(folder: &SessionDir) -> Result<Self, SessionRequestError> {
+    pub async fn connect(folder: &SessionDir) -> Result<Self, SessionRequestError> {
+        let name = folder.name.clone();
         let deadline = Instant::now() + STARTING;
         loop {
+            let address = SocketLocation::of(folder);
             if journal::running(folder).is_none() {
-                if let Some(address) = SocketLocation::of(folder) {
+                if let Some(address) = address {
                     address.remove_if_stale();
                 }
-                return Err(SessionRequestError::NotRunning(folder.name.clone()));
+                return Err(SessionRequestError::NotRunning(name));
             }
-            let connected = match SocketLocation::of(folder) {
-                Some(address) => address.connect(),
+            let connected = match address {
+                Some(address) => address.connect().and_then(asynchronous),
                 None => Err(io::Error::new(
                     io::ErrorKind::NotFound,
                     "it has no socket; see creel's log",
                 )),
             };
             match connected {
-                Ok(stream) => return Self::new(folder, stream),
-                // The session may be about to listen, or about to end.
-                Err(_) if Instant::now() < deadline => std::thread::sleep(AGAIN),
-                Err(cause) => {
-                    return Err(SessionRequestError::Unreachable {
-                        name: folder.name.clone(),
-                        cause,
-                    });
+                Ok(stream) => {
+                    let stream = BufReader::new(stream);
+                    return Ok(Self { name, stream });
                 }
+                // The session may be about to listen, or about to end.
+                Err(_) if Instant::now() < deadline => sleep(AGAIN).await,
+                Err(cause) => return Err(SessionRequestError::Unreachable { name, cause }),
             }
         }
     }
 
-    fn new(folder: &SessionDir, stream: UnixStream) -> Result<Self, SessionRequestError> {
-        let name = folder.name.clone();
-        let set = stream
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-        set.map_err(|cause| SessionRequestError::Unreachable {
-            name: name.clone(),
-            cause,
-        })?;
-        Ok(Self {
-            name,
-            stream: BufReader::new(stream),
-        })
-    }
-
-    pub(super) fn into_parts(self) -> (String, UnixStream) {
-        (self.name, self.stream.into_inner())
+    /// Whether the session still listens. It sends nothing without a request, so any read other
+    /// than "would block" is the end.
+    pub fn is_open(&self) -> bool {
+        self.stream
+            .get_ref()
+            .try_read(&mut [0])
+            .is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Sends a request and waits for the answer.
-    pub fn ask(
+    pub async fn ask(
         &mut self,
         by: ClientKind,
         request: impl Into<SessionRequest>,
     ) -> Result<Option<ReplyData>, SessionRequestError> {
-        let line = ask(by, &request.into());
+        match timeout(PATIENCE, self.ask_patiently(by, request)).await {
+            Ok(answered) => answered,
+            Err(_) => Err(broken(&self.name, io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    /// Sends a request that takes as long as the session needs for it.
+    pub async fn ask_patiently(
+        &mut self,
+        by: ClientKind,
+        request: impl Into<SessionRequest>,
+    ) -> Result<Option<ReplyData>, SessionRequestError> {
+        let line = request_line(by, &request.into(), None);
         // The session answers a line that it refuses before it has read all of it. So the answer
         // counts, even if writing failed.
-        let _ = self.stream.get_mut().write_all(line.as_bytes());
-        let answer = self.line();
-        heard(&self.name, answer)
+        let _ = self.stream.get_mut().write_all(line.as_bytes()).await;
+        let Some(answer) = self.line().await? else {
+            return Err(SessionRequestError::Ended(self.name.clone()));
+        };
+        let reply: SessionReply =
+            serde_json::from_str(&answer).map_err(|error| broken(&self.name, error.into()))?;
+        reply.outcome().map_err(SessionRequestError::Refused)
     }
 
     /// Watches the session: all records with at least that number, and live messages.
-    pub fn watch(mut self, from: Option<u64>) -> Result<SessionWatch, SessionRequestError> {
-        self.ask(ClientKind::Tui, WatchRequest { from, live: true })?;
-        self.stream
-            .get_ref()
-            .set_read_timeout(None)
-            .map_err(|error| self.broken(error))?;
+    pub async fn watch(mut self, from: Option<u64>) -> Result<SessionWatch, SessionRequestError> {
+        let request = WatchRequest { from, live: true };
+        self.ask(ClientKind::Tui, request).await?;
         Ok(SessionWatch(self))
     }
 
-    /// The next line. Without a newline at its end, the session has closed the connection.
-    fn line(&mut self) -> io::Result<String> {
+    /// The next line. `None` if the session has closed the connection.
+    async fn line(&mut self) -> Result<Option<String>, SessionRequestError> {
         let mut line = String::new();
-        self.stream.read_line(&mut line).map(|_| line)
-    }
-
-    fn broken(&self, cause: io::Error) -> SessionRequestError {
-        broken(&self.name, cause)
+        match self.stream.read_line(&mut line).await {
+            Ok(_) => Ok(Some(line).filter(|line| line.ends_with('\n'))),
+            Err(error) => Err(broken(&self.name, error)),
+        }
     }
 }
 
-/// Parses the session's answer.
-pub(super) fn heard(
-    session: &str,
-    answer: io::Result<String>,
-) -> Result<Option<ReplyData>, SessionRequestError> {
-    let answer = answer.map_err(|error| broken(session, error))?;
-    if !answer.ends_with('\n') {
-        return Err(SessionRequestError::Ended(session.to_owned()));
-    }
-    let reply: SessionReply =
-        serde_json::from_str(&answer).map_err(|error| broken(session, error.into()))?;
-    reply.outcome().map_err(SessionRequestError::Refused)
+fn asynchronous(stream: unix::net::UnixStream) -> io::Result<UnixStream> {
+    stream.set_nonblocking(true)?;
+    UnixStream::from_std(stream)
 }
 
 fn broken(session: &str, cause: io::Error) -> SessionRequestError {
-    let ended = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe].contains(&cause.kind());
-    let name = session.to_owned();
-    // The kernel's message for a timeout does not help the user.
-    let silent = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&cause.kind());
-    let cause = if silent {
-        io::Error::new(io::ErrorKind::TimedOut, "it does not answer")
+    let (name, kind) = (session.to_owned(), cause.kind());
+    if [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe].contains(&kind) {
+        return SessionRequestError::Ended(name);
+    }
+    // The system's message for a timeout does not help the user.
+    let cause = if kind == io::ErrorKind::TimedOut {
+        io::Error::new(kind, "it does not answer")
     } else {
         cause
     };
-    if ended {
-        SessionRequestError::Ended(name)
-    } else {
-        SessionRequestError::Unreachable { name, cause }
-    }
+    SessionRequestError::Unreachable { name, cause }
 }
 
 #[derive(Debug)]
 pub enum WatchMessage {
     Record(Box<Record>),
     /// Hook output or a status, which the journal does not contain.
-    Aside(LiveMessage),
+    Live(LiveMessage),
 }
 
 /// The records and live messages of a session. Ends with the session, or if the client does not
@@ -179,33 +163,24 @@ pub enum WatchMessage {
 #[derive(Debug)]
 pub struct SessionWatch(SocketClient);
 
-impl Iterator for SessionWatch {
-    type Item = Result<WatchMessage, SessionRequestError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let line = match self.0.line() {
-                Ok(line) if !line.ends_with('\n') => return None,
-                line => line.map_err(|error| self.0.broken(error)),
+impl SessionWatch {
+    pub async fn next(&mut self) -> Result<Option<WatchMessage>, SessionRequestError> {
+        while let Some(line) = self.0.line().await? {
+            let message = match Record::from_line(&line) {
+                Ok(record) => Ok(Some(WatchMessage::Record(Box::new(record)))),
+                Err(RecordError::Malformed(error)) => match LiveMessage::read(line.as_bytes()) {
+                    Ok(message) => Ok(message.map(WatchMessage::Live)),
+                    Err(_) => Err(error.into()),
+                },
+                Err(error @ (RecordError::Newer { .. } | RecordError::Time(_))) => Err(error),
             };
-            let seen = line.and_then(|line| {
-                seen(&line).map_err(|error| self.0.broken(io::Error::other(error)))
-            });
-            // A newer session may send kinds of messages that this creel does not know.
-            if let Some(seen) = seen.transpose() {
-                return Some(seen);
+            match message {
+                Ok(Some(message)) => return Ok(Some(message)),
+                // A newer session may send kinds of messages that this creel does not know.
+                Ok(None) => {}
+                Err(error) => return Err(broken(&self.0.name, io::Error::other(error))),
             }
         }
-    }
-}
-
-fn seen(line: &str) -> Result<Option<WatchMessage>, RecordError> {
-    match Record::from_line(line) {
-        Ok(record) => Ok(Some(WatchMessage::Record(Box::new(record)))),
-        Err(RecordError::Malformed(error)) => match LiveMessage::read(line.as_bytes()) {
-            Ok(aside) => Ok(aside.map(WatchMessage::Aside)),
-            Err(_) => Err(error.into()),
-        },
-        Err(error @ (RecordError::Newer { .. } | RecordError::Time(_))) => Err(error),
+        Ok(None)
     }
 }

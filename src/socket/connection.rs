@@ -5,12 +5,14 @@
 //!   read is disconnected.
 
 use std::{
-    io,
-    path::PathBuf,
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
+use serde::Deserialize;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::{
@@ -28,20 +30,15 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    MOST_WATCHERS,
-    answer::{RequestOutcome, answer},
-    message::{self, LONGEST, SessionReply, SessionRequest},
-    query::WatchRequest,
-};
+use super::MOST_WATCHERS;
 use crate::{
     engine::actor::ActorKind,
-    nats::status::NatsStatus,
-    runtime::{HookOutputChunk, SessionHandle},
-    socket::{
-        caller::CallerInfo, journal_lines::JournalLineReader, message::live_message::LiveMessage,
-        request_refusal::RequestRefusal, session_mirror::QueryHandle,
+    protocol::{
+        CallerInfo, LONGEST_REQUEST, LiveMessage, NatsStatus, RequestRefusal, SessionReply,
+        SessionRequest, WatchRequest, read_request,
     },
+    runtime::{HookOutputChunk, SessionHandle},
+    socket::session_mirror::{QueryHandle, RequestOutcome, answer},
 };
 
 /// How long a client can take to read an answer.
@@ -53,7 +50,7 @@ const IDLE: Duration = Duration::from_mins(10);
 #[derive(Clone)]
 pub(super) struct ClientContext {
     pub(super) handle: SessionHandle,
-    pub(super) desk: QueryHandle,
+    pub(super) query_handle: QueryHandle,
     pub(super) journal: PathBuf,
     pub(super) live: broadcast::Sender<HookOutputChunk>,
     /// `None` if the session has no NATS server.
@@ -95,7 +92,7 @@ impl IdleSince {
 struct ClientConnection {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
-    reach: ClientContext,
+    context: ClientContext,
     /// The session's own agent or hook, if the client's process belongs to one.
     process: Option<ActorKind>,
     idle: IdleSince,
@@ -111,14 +108,14 @@ enum ClientLine {
 pub(super) async fn serve(
     stream: UnixStream,
     process: Option<ActorKind>,
-    reach: ClientContext,
+    context: ClientContext,
     idle: IdleSince,
 ) {
     let (reader, writer) = stream.into_split();
     let connection = ClientConnection {
         reader: BufReader::new(reader),
         writer,
-        reach,
+        context,
         process,
         idle,
     };
@@ -130,13 +127,13 @@ pub(super) async fn serve(
 impl ClientConnection {
     async fn talk(mut self) -> io::Result<()> {
         loop {
-            let news = self.reach.desk.news.clone();
-            let heard = tokio::select! {
+            let news = self.context.query_handle.news.clone();
+            let received = tokio::select! {
                 biased;
-                heard = timeout(IDLE, self.hear()) => heard.unwrap_or(Ok(ClientLine::Nothing))?,
+                received = timeout(IDLE, self.next_line()) => received.unwrap_or(Ok(ClientLine::Nothing))?,
                 () = the_end(news) => return Ok(()),
             };
-            let line = match heard {
+            let line = match received {
                 ClientLine::Line(line) if line.trim_ascii().is_empty() => continue,
                 ClientLine::Line(line) => line,
                 ClientLine::TooLong => {
@@ -147,11 +144,11 @@ impl ClientConnection {
                 ClientLine::Nothing => return Ok(()),
             };
             self.idle.set(None);
-            match message::read(&line) {
+            match read_request(&line) {
                 Ok((caller, request)) => match self.answer(caller, request).await {
-                    ConnectionAction::Say(reply) => self.say(&reply).await?,
-                    ConnectionAction::Watch(tail, aside, _room) => {
-                        return self.watch(tail, aside).await;
+                    ConnectionAction::Reply(reply) => self.say(&reply).await?,
+                    ConnectionAction::Watch(tail, live_message, _room) => {
+                        return self.watch(tail, live_message).await;
                     }
                 },
                 Err(why) => self.say(&SessionReply::refused(&why.into())).await?,
@@ -162,16 +159,16 @@ impl ClientConnection {
     }
 
     /// The next line, up to the size limit.
-    async fn hear(&mut self) -> io::Result<ClientLine> {
+    async fn next_line(&mut self) -> io::Result<ClientLine> {
         let mut line = Vec::new();
-        let most = LONGEST as u64 + 1;
+        let most = LONGEST_REQUEST as u64 + 1;
         (&mut self.reader)
             .take(most)
             .read_until(b'\n', &mut line)
             .await?;
         Ok(match line.pop() {
             Some(b'\n') => ClientLine::Line(line),
-            Some(_) if line.len() == LONGEST => ClientLine::TooLong,
+            Some(_) if line.len() == LONGEST_REQUEST => ClientLine::TooLong,
             // A client that disconnects in the middle of a line has sent no request.
             Some(_) | None => ClientLine::Nothing,
         })
@@ -180,40 +177,40 @@ impl ClientConnection {
     async fn answer(&self, caller: CallerInfo, request: SessionRequest) -> ConnectionAction {
         let ClientContext {
             handle,
-            desk,
+            query_handle,
             journal,
             live,
             nats,
             session,
             watches,
-        } = &self.reach;
+        } = &self.context;
         match answer(
             handle,
-            desk,
+            query_handle,
             caller.on_socket(self.process, session),
             request,
         )
         .await
         {
-            RequestOutcome::Say(reply) => ConnectionAction::Say(reply),
+            RequestOutcome::Reply(reply) => ConnectionAction::Reply(reply),
             RequestOutcome::Watch(WatchRequest {
                 from,
                 live: wants_live,
             }) => {
                 let Ok(room) = Arc::clone(watches).try_acquire_owned() else {
-                    return ConnectionAction::Say(SessionReply::refused(
+                    return ConnectionAction::Reply(SessionReply::refused(
                         &RequestRefusal::TooManyWatchers(MOST_WATCHERS),
                     ));
                 };
-                let from = from.unwrap_or(*desk.news.borrow() + 1);
-                let aside = if wants_live {
+                let from = from.unwrap_or(*query_handle.news.borrow() + 1);
+                let live_message = if wants_live {
                     LiveMessageSource::new(live, nats.as_ref())
                 } else {
                     LiveMessageSource::default()
                 };
                 match JournalLineReader::open(journal, from) {
-                    Ok(tail) => ConnectionAction::Watch(tail, aside, room),
-                    Err(error) => ConnectionAction::Say(SessionReply::refused(
+                    Ok(tail) => ConnectionAction::Watch(tail, live_message, room),
+                    Err(error) => ConnectionAction::Reply(SessionReply::refused(
                         &RequestRefusal::JournalUnreadable(error),
                     )),
                 }
@@ -224,10 +221,10 @@ impl ClientConnection {
     async fn watch(
         mut self,
         mut tail: JournalLineReader,
-        mut asides: LiveMessageSource,
+        mut live_messages: LiveMessageSource,
     ) -> io::Result<()> {
         self.say(&SessionReply::done()).await?;
-        let mut news = self.reach.desk.news.clone();
+        let mut news = self.context.query_handle.news.clone();
         let mut over = false;
         loop {
             // Mark first, read the file afterwards: a record that is written in between counts as a
@@ -235,11 +232,11 @@ impl ClientConnection {
             news.mark_unchanged();
             // What a hook has printed goes out before the end of the session. What it prints
             // meanwhile must not delay the records.
-            for _ in 0..asides.waiting() {
-                let Some(aside) = asides.next_waiting() else {
+            for _ in 0..live_messages.waiting() {
+                let Some(live_message) = live_messages.next_waiting() else {
                     break;
                 };
-                self.write(aside.into_line().as_bytes()).await?;
+                self.write(live_message.into_line().as_bytes()).await?;
             }
             while let Some(lines) = tail.read()? {
                 self.write(&lines).await?;
@@ -252,7 +249,7 @@ impl ClientConnection {
             tokio::select! {
                 // After the last record, the file is read once more.
                 changed = news.changed() => over = changed.is_err(),
-                aside = asides.next() => self.write(aside.into_line().as_bytes()).await?,
+                live_message = live_messages.next() => self.write(live_message.into_line().as_bytes()).await?,
                 () = gone(&mut self.reader) => return Ok(()),
             }
         }
@@ -275,7 +272,7 @@ impl ClientConnection {
 }
 
 enum ConnectionAction {
-    Say(SessionReply),
+    Reply(SessionReply),
     Watch(JournalLineReader, LiveMessageSource, OwnedSemaphorePermit),
 }
 
@@ -304,7 +301,7 @@ impl LiveMessageSource {
 
     async fn next(&mut self) -> LiveMessage {
         tokio::select! {
-            piece = overheard(&mut self.live) => piece.into(),
+            piece = next_chunk(&mut self.live) => piece.into(),
             link = changed(&mut self.nats) => LiveMessage::Nats(link),
         }
     }
@@ -336,7 +333,7 @@ impl LiveMessageSource {
 }
 
 /// The next chunk of hook output. Never returns if the client does not want it.
-async fn overheard(live: &mut Option<broadcast::Receiver<HookOutputChunk>>) -> HookOutputChunk {
+async fn next_chunk(live: &mut Option<broadcast::Receiver<HookOutputChunk>>) -> HookOutputChunk {
     let mut missed = false;
     while let Some(pieces) = live {
         match pieces.recv().await {
@@ -371,11 +368,115 @@ async fn the_end(mut news: watch::Receiver<u64>) {
 
 /// Waits until the client has closed its side. Ignores what it still sends.
 async fn gone(reader: &mut BufReader<OwnedReadHalf>) {
-    while let Ok(heard) = reader.fill_buf().await {
-        let length = heard.len();
+    while let Ok(received) = reader.fill_buf().await {
+        let length = received.len();
         if length == 0 {
             return;
         }
         reader.consume(length);
+    }
+}
+
+/// How many bytes to read at a time.
+const CHUNK: usize = 128 << 10;
+
+/// Reads the end of a journal as it grows: whole lines, from the record with that number on. Each
+/// watcher reads the file at its own pace, so a slow one needs no memory here and delays no other.
+struct JournalLineReader {
+    file: File,
+    from: u64,
+    /// Whether the first wanted record was found.
+    found: bool,
+    /// The beginning of a line whose end has not been read yet.
+    rest: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+struct NumberedLine {
+    seq: u64,
+}
+
+impl JournalLineReader {
+    fn open(journal: &Path, from: u64) -> io::Result<Self> {
+        Ok(Self {
+            file: File::open(journal)?,
+            from,
+            found: from <= 1,
+            rest: Vec::new(),
+        })
+    }
+
+    /// The next wanted lines, which can be empty. `None` if there is no more for now.
+    fn read(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let start = self.rest.len();
+        self.rest.resize(start + CHUNK, 0);
+        let read = self.file.read(&mut self.rest[start..]);
+        self.rest.truncate(start + *read.as_ref().unwrap_or(&0));
+        if read? == 0 {
+            return Ok(None);
+        }
+        let Some(newline) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
+            return Ok(Some(Vec::new()));
+        };
+        let rest = self.rest.split_off(newline + 1);
+        let lines = std::mem::replace(&mut self.rest, rest);
+        Ok(Some(self.wanted(lines)))
+    }
+
+    fn wanted(&mut self, mut lines: Vec<u8>) -> Vec<u8> {
+        let mut skipped = 0;
+        while !self.found && skipped < lines.len() {
+            let line = lines[skipped..]
+                .split_inclusive(|byte| *byte == b'\n')
+                .next()
+                .unwrap_or_default();
+            // A line that is not a record is skipped.
+            let seq = serde_json::from_slice(line).map_or(0, |NumberedLine { seq }| seq);
+            self.found = seq >= self.from;
+            skipped += if self.found { 0 } else { line.len() };
+        }
+        lines.drain(..skipped);
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn all(tail: &mut JournalLineReader) -> String {
+        let mut lines = Vec::new();
+        while let Some(more) = tail.read().expect("a file") {
+            lines.extend(more);
+        }
+        String::from_utf8(lines).expect("text")
+    }
+
+    #[test]
+    fn only_whole_lines_from_the_number_on_and_each_once() {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        let line = |seq: u64| {
+            format!(
+                "{{\"v\":1,\"seq\":{seq},\"text\":\"{}\"}}\n",
+                "x".repeat(CHUNK / 3)
+            )
+        };
+        write!(file, "{}{}{}{}", line(1), line(2), line(3), &line(4)[..20]).expect("space");
+        let mut tail = JournalLineReader::open(file.path(), 2).expect("a file");
+        assert_eq!(all(&mut tail), line(2) + &line(3));
+        write!(file, "{}{}", &line(4)[20..], line(5)).expect("space");
+        assert_eq!(all(&mut tail), line(4) + &line(5));
+        assert_eq!(
+            all(&mut JournalLineReader::open(file.path(), 6).expect("a file")),
+            ""
+        );
+        assert_eq!(
+            all(&mut JournalLineReader::open(file.path(), 0).expect("a file"))
+                .lines()
+                .count(),
+            5
+        );
     }
 }

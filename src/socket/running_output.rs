@@ -1,9 +1,14 @@
-//! Reads what running hooks have printed so far, from their output files.
+//! The output of running hooks: what their files have so far, and chunks as live messages.
 
 use std::{
     fs::File,
     io::{self, Read as _, Seek as _, SeekFrom},
     path::Path,
+};
+
+use crate::{
+    protocol::{HookOutputMessage, LiveMessage},
+    runtime::HookOutputChunk,
 };
 
 /// How many bytes of a running hook's output are shown.
@@ -29,6 +34,45 @@ fn read_end(file: &Path) -> io::Result<(u64, Vec<u8>)> {
         .filter(|_| from > 0);
     end.drain(..line.map_or(0, |newline| newline + 1));
     Ok((printed, end))
+}
+
+impl From<HookOutputChunk> for LiveMessage {
+    fn from(live: HookOutputChunk) -> Self {
+        let HookOutputChunk {
+            run,
+            stream,
+            at,
+            bytes,
+            gap,
+        } = live;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Self::Live(HookOutputMessage {
+            run,
+            stream,
+            at,
+            text,
+            gap,
+        })
+    }
+}
+
+impl From<HookOutputMessage> for HookOutputChunk {
+    fn from(piece: HookOutputMessage) -> Self {
+        let HookOutputMessage {
+            run,
+            stream,
+            at,
+            text,
+            gap,
+        } = piece;
+        Self {
+            run,
+            stream,
+            at,
+            bytes: text.into_bytes(),
+            gap,
+        }
+    }
 }
 
 #[cfg(test)]

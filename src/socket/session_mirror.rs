@@ -1,5 +1,5 @@
-//! A copy of the session's state, folded from its records, so that queries do not disturb the
-//! session loop.
+//! Handles requests from any transport. Queries are answered from a copy of the session's state,
+//! folded from its records, so that they do not disturb the session loop.
 //!
 //! # Invariants
 //! - A client that queries after its command was confirmed sees the effect: all records on disk are
@@ -12,18 +12,22 @@ use tokio::{
     time::Instant,
 };
 
-use super::{
-    message::{ReplyData, SessionReply},
-    query::SessionQuery,
-    view::{self, ItemView, StatusView},
-};
 use crate::{
-    engine::{SessionState, refusal::Refusal},
+    engine::{
+        SessionState,
+        event::{Actor, Event, StopEvent},
+        input::SessionCommand,
+        refusal::Refusal,
+        stop::loop_command::LoopCommand,
+    },
     journal::{Record, RecordTail},
-    nats::status::NatsStatus,
     present::task_view,
-    runtime::SessionFollower,
-    socket::{request_refusal::RequestRefusal, stop_view},
+    protocol::{
+        NatsStatus, ReplyData, RequestRefusal, SessionQuery, SessionReply, SessionRequest,
+        WatchRequest,
+        view::{self, ItemView, JudgementView, StatusView},
+    },
+    runtime::{CommandRecords, SessionFollower, SessionHandle},
     worktrees::repository::session_branch,
 };
 
@@ -88,7 +92,7 @@ impl SessionMirror {
         } = follower;
         let (asks, questions) = mpsc::channel(BACKLOG);
         let (news_in, news) = watch::channel(seq);
-        let ledger = Self {
+        let mirror = Self {
             state,
             seq,
             records,
@@ -99,7 +103,7 @@ impl SessionMirror {
             pace,
         };
         (
-            ledger,
+            mirror,
             QueryHandle {
                 questions: asks,
                 news,
@@ -183,7 +187,7 @@ impl SessionMirror {
 
     fn answer(&self, question: SessionQuery) -> SessionReply {
         let state = &self.state;
-        SessionReply::told(match question {
+        SessionReply::with(match question {
             SessionQuery::Status => ReplyData::Status(Box::new(self.status())),
             SessionQuery::PendingList { which } => ReplyData::Items(view::items(state, which)),
             SessionQuery::PendingShow { item: id } => match state.pending.get(id) {
@@ -201,11 +205,11 @@ impl SessionMirror {
                 )
             }
             SessionQuery::StopHookList { task } => {
-                ReplyData::StopHooks(stop_view::hooks(state, task.as_deref()))
+                ReplyData::StopHooks(view::registered_stop_hooks(state, task.as_deref()))
             }
-            SessionQuery::CheckpointList => ReplyData::Checkpoints(stop_view::checkpoints(state)),
+            SessionQuery::CheckpointList => ReplyData::Checkpoints(view::checkpoints(state)),
             SessionQuery::LoopShow { id } => match state.stop.agent_loop(&id) {
-                Some(known) => ReplyData::AgentLoop(Box::new(stop_view::agent_loop(known))),
+                Some(known) => ReplyData::AgentLoop(Box::new(view::agent_loop(known))),
                 None => return SessionReply::refused(&RequestRefusal::NoSuchLoop(id)),
             },
             SessionQuery::TaskList => ReplyData::Tasks(task_view::all(&state.tasks.graph)),
@@ -238,4 +242,75 @@ impl QueryHandle {
             (Err(_), _) | (_, Err(_)) => SessionReply::refused(&Refusal::SessionOver.into()),
         }
     }
+}
+
+/// The result of a request.
+pub(crate) enum RequestOutcome {
+    Reply(SessionReply),
+    /// A stream of records, which the caller has to send.
+    Watch(WatchRequest),
+}
+
+/// Handles a request from any transport.
+pub(crate) async fn answer(
+    handle: &SessionHandle,
+    query_handle: &QueryHandle,
+    by: Actor,
+    request: SessionRequest,
+) -> RequestOutcome {
+    RequestOutcome::Reply(match request {
+        SessionRequest::Command(SessionCommand::Loop {
+            about: LoopCommand::Judge(asked),
+        }) => match handle.judged(by, *asked).await {
+            Ok(records) => JudgementView::of(records.iter().map(|record| &record.event))
+                .map_or_else(SessionReply::done, |judged| {
+                    SessionReply::with(ReplyData::Judged(Box::new(judged)))
+                }),
+            Err(why) => SessionReply::refused(&why.into()),
+        },
+        SessionRequest::Command(command) => match handle.recorded(by, command).await {
+            Ok(records) => command_reply(query_handle, &records).await,
+            Err(why) => SessionReply::refused(&why.into()),
+        },
+        SessionRequest::Query(query) => query_handle.ask(query).await,
+        SessionRequest::Watch(watch) => return RequestOutcome::Watch(watch),
+    })
+}
+
+/// The reply to a command. It contains the whole of a new hook or loop.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the reply to other commands has no data of its own"
+)]
+async fn command_reply(query_handle: &QueryHandle, records: &CommandRecords) -> SessionReply {
+    for record in records {
+        match &record.event {
+            Event::Stop(StopEvent::HookRegistered { hook_id, .. }) => {
+                let SessionReply {
+                    data: Some(ReplyData::StopHooks(all)),
+                    ..
+                } = query_handle
+                    .ask(SessionQuery::StopHookList { task: None })
+                    .await
+                else {
+                    continue;
+                };
+                let own = all.into_iter().filter(|hook| hook.id == *hook_id).collect();
+                return SessionReply::with(ReplyData::StopHooks(own));
+            }
+            Event::Stop(
+                StopEvent::LoopStarted { loop_id, .. }
+                | StopEvent::LoopAdvanced { loop_id, .. }
+                | StopEvent::LoopEnded { loop_id, .. },
+            ) => {
+                return query_handle
+                    .ask(SessionQuery::LoopShow {
+                        id: loop_id.clone(),
+                    })
+                    .await;
+            }
+            _ => {}
+        }
+    }
+    SessionReply::recorded(records.iter().map(|record| &record.event))
 }

@@ -16,7 +16,7 @@ use tokio::{
 use super::{model::SentDrafts, update::ScreenEvent};
 use crate::{
     engine::input::SessionCommand,
-    socket::session_client::{CommandError, SessionClient},
+    sessions::session_client::{CommandError, SessionClient},
 };
 
 /// How long a closing screen waits for the last commands.

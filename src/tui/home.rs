@@ -30,16 +30,16 @@ use crate::{
     config::{self, NatsConfig, paths},
     engine::{event::StopTiming, input::SessionCommand},
     journal::SessionDir,
-    nats::session_client::NatsSessionClient,
+    nats::commands::NatsSessionClient,
     present::local_time::local_zone,
     runtime::clock::{session_time, sleep_until},
     sessions::{
         SessionKey,
         removal::{self, RemovalPreview},
+        session_client::{CommandError, SessionClient},
         session_store::{ProjectScope, SessionStore},
         session_watcher::SessionFeed,
     },
-    socket::session_client::{CommandError, RemoteSession, SessionClient},
 };
 use model::{HomeMemory, HomeModel, HomeScope};
 use new_session::{NewSessionForm, StartPlace};
@@ -324,22 +324,20 @@ impl<'a> HomeScreen<'a> {
     }
 
     fn stop(&self, key: &SessionKey, how: StopTiming) {
-        let (name, remote) = match (key, &self.options.source) {
+        let (name, session) = match (key, &self.options.source) {
             (SessionKey::There { name, id }, HomeSource::Fleet { client, nats }) => {
                 let asking =
                     NatsSessionClient::new(client.clone(), &nats.prefix, name, Some(id.clone()));
-                (name.clone(), RemoteSession::Far(Box::new(asking)))
+                (name.clone(), SessionClient::Nats(Box::new(asking)))
             }
             (SessionKey::Here(_) | SessionKey::There { .. }, _) => match key.folder() {
-                Some(folder) => (folder.name.clone(), RemoteSession::Near(folder)),
+                Some(folder) => (folder.name.clone(), SessionClient::Socket(folder)),
                 None => return,
             },
         };
         let said = self.said.0.clone();
         tokio::spawn(async move {
-            let stopped = SessionClient::There(remote)
-                .command(SessionCommand::Stop { how })
-                .await;
+            let stopped = session.command(SessionCommand::Stop { how }).await;
             let event = match (stopped, how) {
                 (Ok(()), StopTiming::Now) => {
                     HomeEvent::Said(ThemeRole::Good, format!("{name} stops now"))

@@ -39,7 +39,6 @@ use crate::{
         time::UnixTime,
     },
     journal::Record,
-    nats::status::NatsStatus,
     present::{
         end_card::{EndCard, EndTally},
         hook_stats::HookTallies,
@@ -48,6 +47,7 @@ use crate::{
         text::sentence_case,
     },
     process::playback_pace::{PlaybackMode, PlaybackPace},
+    protocol::NatsStatus,
     text::is_shortened,
     tui::{
         journal_feed::RecordSpan,

@@ -9,14 +9,13 @@ use std::{
     },
 };
 
-use creel::{journal::SessionsDir, socket::session_client::RemoteSession};
-use rustix::process::{Pid, Signal, kill_process};
-
 use crate::support::{
     lives,
     project::{Project, Ran, until},
     terminal::{Cells, Terminal},
 };
+use creel::{journal::SessionsDir, sessions::session_client::RemoteUpdates};
+use rustix::process::{Pid, Signal, kill_process};
 
 const WIDE: Cells = (120, 40);
 
@@ -599,7 +598,7 @@ fn a_disconnected_screen_reconnects_while_the_session_runs() {
         }
     };
     let hang_up = std::thread::spawn(hang_up);
-    let (_, mut following) = RemoteSession::follow(&folder).expect("it runs");
+    let mut following = RemoteUpdates::follow(&folder).expect("it runs");
     hang_up.join().expect("both were asked");
     // The proxy has passed on no record.
     until("it has reconnected", || *following.news.borrow() > 0);

@@ -1,5 +1,11 @@
 //! Frames: the whole screen as text, for every pane and every dialog.
 
+use crate::support::{
+    scenes,
+    screen::Screen,
+    task_scenes,
+    world::{World, completes},
+};
 use creel::{
     config::{HintMode, ThemeName as Choice},
     engine::{ids::ItemId, input::SessionCommand},
@@ -12,13 +18,6 @@ use creel::{
     },
 };
 use expect_test::{ExpectFile, expect, expect_file};
-
-use crate::support::{
-    scenes,
-    screen::Screen,
-    task_scenes,
-    world::{World, completes},
-};
 
 const LARGE: (u16, u16) = (200, 60);
 const MIDDLE: (u16, u16) = (120, 40);
@@ -593,7 +592,7 @@ fn a_lost_nats_server_is_shown_on_a_screen_of_usual_size() {
         "cannot reach nats://build.example.org:4222: connection refused; it is tried again in 8 s";
     let status = |size, behind| {
         let mut screen = Screen::of(&scenes::first_turn(), size);
-        screen.model.nats = Some(creel::nats::status::NatsStatus::Away {
+        screen.model.nats = Some(creel::protocol::NatsStatus::Away {
             why: why.into(),
             behind,
         });

@@ -95,7 +95,7 @@ fn session_with_wrong_clock(
         (client, commands)
     });
     server.spawn(async move {
-        while let Some(asked) = creel::nats::command_listener::next(&mut commands).await {
+        while let Some(asked) = creel::nats::commands::next(&mut commands).await {
             let clock = Timestamp::now() + skew;
             let request: Value = serde_json::from_slice(&asked.payload).expect("JSON");
             if request["do"] == "pause" {

@@ -1326,7 +1326,7 @@ fn completions(server: &NatsServer) -> mpsc::Receiver<String> {
 }
 
 async fn next(subscriber: &mut async_nats::Subscriber) -> Option<async_nats::Message> {
-    creel::nats::command_listener::next(subscriber).await
+    creel::nats::commands::next(subscriber).await
 }
 
 #[test]

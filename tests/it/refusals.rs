@@ -7,9 +7,9 @@ const SOURCES: [&str; 6] = [
     "src/engine/refusal.rs",
     "src/engine/tasks/refusal.rs",
     "src/engine/stop/loop_refusal.rs",
-    "src/socket/message.rs",
-    "src/socket/request_refusal.rs",
-    "src/nats/deadline.rs",
+    "src/protocol/request.rs",
+    "src/protocol/reply.rs",
+    "src/protocol/deadline.rs",
 ];
 
 fn read(path: &str) -> String {

@@ -37,7 +37,7 @@ use crate::{
         conversation::{AgentUpdate, PermissionOption, ToolCall, TurnUsage},
         policy::UsageScope,
     },
-    process::{json_repair::mended, output::TailBuffer},
+    process::{output::TailBuffer, reply_scan::mended},
 };
 
 /// The longest message in bytes. An agent that prints a longer line is disconnected.

@@ -30,7 +30,7 @@ use crate::{
         ids::TurnId,
         policy::OutputFormat,
     },
-    process::json_repair::mended,
+    process::reply_scan::mended,
 };
 
 /// Translates the lines of one turn.

@@ -20,7 +20,7 @@ use crate::{
     },
     engine::policy::{AgentSpec, PermissionPolicy, SessionPlan},
     present::text::plain,
-    socket::process_origin,
+    protocol::process_origin,
     worktrees,
 };
 

@@ -2,7 +2,7 @@
 
 use crate::{
     engine::time::UnixTime,
-    nats::heartbeat::SessionHeartbeat,
+    nats::presence::SessionHeartbeat,
     present::{
         local_time::local_zone,
         session_list::{ListedSession, SessionGroup, coarse_age, short_path},

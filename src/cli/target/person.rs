@@ -10,7 +10,7 @@ use crate::{
     engine::{actor::UserCommand, refusal::Refusal},
     journal::{self, SessionsDir},
     process::process_table::ProcessTable,
-    socket::process_origin,
+    protocol::process_origin,
 };
 
 /// Refuses the command if an agent or a hook gives it. What creel cannot find out is refused.

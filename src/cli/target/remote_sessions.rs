@@ -16,17 +16,17 @@ use crate::{
     config::NatsConfig,
     journal::{file::JournalError, session_dir::SessionDir},
     nats::{
-        connect_problem::ConnectProblem,
-        connection::{NatsConnectionEvent as Event, NatsError, ReconnectPolicy, connect},
-        heartbeat::{self, SessionHeartbeat},
+        commands::NatsSessionClient,
+        connection::{
+            ConnectProblem, NatsConnectionEvent as Event, NatsError, ReconnectPolicy, connect,
+        },
+        presence::{self, ListedWorker, SessionHeartbeat},
         remote_journal::RemoteJournal,
-        session_client::NatsSessionClient,
         subject::SessionSubjects,
-        worker_list::{self, ListedWorker},
     },
     present::text::plain,
+    protocol::{ClientKind, ReplyData, SessionRequest},
     runtime::now,
-    socket::message::{ClientKind, ReplyData, SessionRequest},
 };
 
 pub(crate) struct NatsServerConnection {
@@ -119,13 +119,13 @@ impl NatsServerConnection {
     }
 
     /// The last heartbeats of all sessions.
-    pub(crate) fn signs(&self) -> CliResult<Vec<SessionHeartbeat>> {
-        self.wait(heartbeat::signs(&self.jetstream(), &self.nats))
+    pub(crate) fn heartbeats(&self) -> CliResult<Vec<SessionHeartbeat>> {
+        self.wait(presence::heartbeats(&self.jetstream(), &self.nats))
     }
 
     /// The workers that are running.
     pub(crate) fn workers(&self) -> CliResult<Vec<ListedWorker>> {
-        self.wait(worker_list::workers(&self.jetstream(), &self.nats.prefix))
+        self.wait(presence::workers(&self.jetstream(), &self.nats.prefix))
     }
 
     /// A copy of a session with all records so far: of the session with that name or id, otherwise
@@ -151,20 +151,32 @@ impl NatsServerConnection {
     /// The named session, otherwise the only running one.
     fn choose(&self, session: Option<&str>) -> CliResult<ChosenSession> {
         // A user that is not allowed to read the list can still name a session.
-        let signs = self.signs().unwrap_or_default();
-        if let Some(sign) = signs.iter().find(|sign| session == Some(&sign.id)) {
-            return Ok(ChosenSession::of(sign));
+        let heartbeats = self.heartbeats().unwrap_or_default();
+        if let Some(heartbeat) = heartbeats
+            .iter()
+            .find(|heartbeat| session == Some(&heartbeat.id))
+        {
+            return Ok(ChosenSession::of(heartbeat));
         }
-        let is_running =
-            |sign: &&SessionHeartbeat| sign.status.outcome.is_none() && !sign.is_overdue(now());
-        let is_meant =
-            |sign: &&SessionHeartbeat| session.is_none_or(|name| sign.status.session == name);
-        let running: Vec<&SessionHeartbeat> =
-            signs.iter().filter(is_running).filter(is_meant).collect();
+        let is_running = |heartbeat: &&SessionHeartbeat| {
+            heartbeat.status.outcome.is_none() && !heartbeat.is_overdue(now())
+        };
+        let is_meant = |heartbeat: &&SessionHeartbeat| {
+            session.is_none_or(|name| heartbeat.status.session == name)
+        };
+        let running: Vec<&SessionHeartbeat> = heartbeats
+            .iter()
+            .filter(is_running)
+            .filter(is_meant)
+            .collect();
         let list = || {
-            running
-                .iter()
-                .map(|sign| plain(&format!("\n  {} on {}", called(sign, session), sign.host)))
+            running.iter().map(|heartbeat| {
+                plain(&format!(
+                    "\n  {} on {}",
+                    called(heartbeat, session),
+                    heartbeat.host
+                ))
+            })
         };
         match (running.as_slice(), session) {
             ([only], _) => Ok(ChosenSession::of(only)),
@@ -266,20 +278,20 @@ pub(crate) fn copy(session: &SessionArgs) -> CliResult<Option<RemoteJournal>> {
 }
 
 impl ChosenSession {
-    fn of(sign: &SessionHeartbeat) -> Self {
+    fn of(heartbeat: &SessionHeartbeat) -> Self {
         Self {
-            name: sign.status.session.clone(),
-            id: Some(sign.id.clone()),
+            name: heartbeat.status.session.clone(),
+            id: Some(heartbeat.id.clone()),
         }
     }
 }
 
 /// The id if all sessions have the same name, otherwise the name.
-fn called<'a>(sign: &'a SessionHeartbeat, name: Option<&str>) -> &'a str {
+fn called<'a>(heartbeat: &'a SessionHeartbeat, name: Option<&str>) -> &'a str {
     if name.is_some() {
-        &sign.id
+        &heartbeat.id
     } else {
-        &sign.status.session
+        &heartbeat.status.session
     }
 }
 

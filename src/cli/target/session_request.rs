@@ -11,10 +11,8 @@ use crate::{
         target::{choose_session, remote_sessions::NatsServerConnection},
     },
     journal::SessionDir,
-    socket::{
-        client::SocketClient,
-        message::{ClientKind, ReplyData, SessionRequest},
-    },
+    protocol::{ClientKind, ReplyData, SessionRequest},
+    socket::client::ask_once,
 };
 
 /// Asks the session for something; there is nothing to print.
@@ -25,7 +23,7 @@ pub(crate) fn ask(session: &SessionArgs, request: impl Into<SessionRequest>) -> 
 
 /// The same, of the session in this folder.
 pub(crate) fn ask_in(folder: &SessionDir, request: impl Into<SessionRequest>) -> CliResult {
-    SocketClient::connect(folder)?.ask(ClientKind::Cli, request)?;
+    ask_once(folder, ClientKind::Cli, request)?;
     Ok(0)
 }
 
@@ -38,7 +36,7 @@ pub(crate) fn told(
         return server.told(session, &request.into());
     }
     let folder = choose_session::running(session)?;
-    Ok(SocketClient::connect(&folder)?.ask(ClientKind::Cli, request)?)
+    Ok(ask_once(&folder, ClientKind::Cli, request)?)
 }
 
 /// An answer to another question than the one that was asked.

@@ -32,12 +32,12 @@ use crate::{
         },
     },
     present::queue_table,
+    protocol::{ReplyData, SessionQuery},
     queue::{
         LEASE, QueueError, TaskQueue,
         backend::{QueueTaskKey, QueueTrouble},
     },
     runtime::now,
-    socket::{message::ReplyData, query::SessionQuery},
     worktrees::{ProjectRepository, inventory::OwnedWorktree},
 };
 

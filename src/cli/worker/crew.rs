@@ -18,10 +18,10 @@ use crate::{
     engine::queue::worker_rules::WorkerFilter,
     nats::{
         connection::{ReconnectPolicy, connect},
-        worker_list::{ListedWorker, WorkerListEntry},
+        presence::{ListedWorker, WorkerListEntry},
     },
-    queue::place::QueuePlace,
-    socket::caller::user,
+    protocol::caller::user,
+    queue::QueuePlace,
 };
 
 type LoopFuture<'a> = Pin<Box<dyn Future<Output = CliResult<WorkerLoopEnd>> + 'a>>;

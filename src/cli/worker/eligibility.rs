@@ -11,7 +11,7 @@ use crate::{
         policy::SessionPlan,
         queue::worker_rules::{AvailableAgents, WorkerFilter},
     },
-    queue::dispatch_group::DispatchGroup,
+    queue::backend::DispatchGroup,
 };
 
 pub(super) struct Eligibility<'a> {

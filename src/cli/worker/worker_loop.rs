@@ -29,10 +29,8 @@ use crate::{
     present::{queue_table, text::plain_line},
     process::signals::ShutdownSignals,
     queue::{
-        WatchedQueue,
-        backend::{QueueTaskKey, QueueTrouble, TaskLease, TaskRevision, TaskStore},
-        dispatch_group::DispatchGroup,
-        place::QueuePlace,
+        QueuePlace, WatchedQueue,
+        backend::{DispatchGroup, QueueTaskKey, QueueTrouble, TaskLease, TaskRevision, TaskStore},
     },
     runtime::now,
     worktrees::ProjectRepository,

@@ -1,7 +1,7 @@
 //! The workers of a server as a table.
 
 use crate::{
-    nats::worker_list::ListedWorker,
+    nats::presence::ListedWorker,
     present::{session_list::short_path, task_table::columns, text::plain_line},
 };
 

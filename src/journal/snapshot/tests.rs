@@ -12,7 +12,6 @@ use crate::{
     journal::{
         Journal, Record, SessionDir, SessionsDir,
         fold::{FoldedJournal, fold_whole},
-        snapshot_key,
     },
 };
 
@@ -21,7 +20,7 @@ const FIXTURE: &str = include_str!("../../../tests/fixtures/journals/0.1.0/retry
 /// One key for all tests of this process, as in a process of creel.
 static KEYS: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let dir = tempfile::tempdir().expect("a folder");
-    snapshot_key::keep_in(dir.path());
+    keep_key_in(dir.path());
     dir
 });
 
@@ -307,4 +306,32 @@ fn links_in_place_of_a_snapshot_are_not_followed() {
         fs::rename(&elsewhere, &path).expect("the file again");
     }
     session.is_folded_as_without(true, "the files themselves");
+}
+
+#[test]
+fn a_seal_is_an_hmac() {
+    // RFC 4231, test case 1, whose key is shorter: it is padded with zeros.
+    let mut key = [0; KEY_BYTES];
+    key[..20].fill(0x0b);
+    assert_eq!(
+        SnapshotKey::new(key).seal(b"Hi There"),
+        "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"
+    );
+}
+
+#[test]
+fn processes_that_create_the_key_at_the_same_time_agree() {
+    let dir = tempfile::tempdir().expect("a folder");
+    create(dir.path()).expect("a key");
+    let first = read(&dir.path().join("snapshot-key")).expect("a key");
+    create(dir.path()).expect("the same key");
+    assert_eq!(
+        read(&dir.path().join("snapshot-key")).expect("a key"),
+        first
+    );
+    assert_eq!(
+        fs::read_dir(dir.path()).expect("a folder").count(),
+        1,
+        "no draft is left"
+    );
 }

@@ -16,13 +16,13 @@ use super::facts;
 use crate::{
     config::MotionMode,
     engine::SessionState,
-    nats::status::NatsStatus,
     present::{
         session_chip::{ChipRole, StateChip, session_chip},
         signs::SPINNER,
         text::plain,
         usage_totals,
     },
+    protocol::NatsStatus,
     tui::{
         model::{ScreenMode, ScreenModel},
         text::fit,

@@ -1,16 +1,16 @@
 //! A line that a program sends to the control socket.
 
-use creel::socket::message::{SessionRequest, ask, read};
+use creel::protocol::{SessionRequest, read_request, request_line};
 
 use super::class;
 
 /// A parsed request means the same when it is serialised and parsed again.
 pub fn run(input: &[u8]) -> String {
-    match read(input) {
+    match read_request(input) {
         Ok((caller, request)) => {
-            let line = ask(caller.by, &request);
+            let line = request_line(caller.by, &request, None);
             let (caller_again, again) =
-                read(line.trim_end().as_bytes()).expect("what is written is read");
+                read_request(line.trim_end().as_bytes()).expect("what is written is read");
             assert_eq!(
                 (caller_again.by, &again),
                 (caller.by, &request),

@@ -13,10 +13,10 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
+use super::process_origin;
 use crate::{
     engine::actor::{Actor, ActorKind},
     present::text::plain,
-    socket::process_origin,
 };
 
 /// The longest name, in characters.

@@ -10,19 +10,18 @@
 //! it is sent again when it changes. Clients skip lines that they do not know, so later versions
 //! can add others.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use super::{VERSION, line};
-use crate::{
-    engine::ids::RunId, nats::status::NatsStatus, process::run::OutputStream,
-    runtime::HookOutputChunk,
-};
+use super::request::{VERSION, line};
+use crate::{engine::ids::RunId, process::run::OutputStream};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct LiveMessageLine {
     v: u32,
     #[serde(flatten)]
-    aside: Option<LiveMessage>,
+    message: Option<LiveMessage>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,51 +50,69 @@ impl LiveMessage {
     pub fn into_line(self) -> String {
         line(&LiveMessageLine {
             v: VERSION,
-            aside: Some(self),
+            message: Some(self),
         })
     }
 
     /// Parses a line. `None` if this creel does not know the kind of message.
     pub fn read(line: &[u8]) -> Result<Option<Self>, serde_json::Error> {
-        serde_json::from_slice(line).map(|LiveMessageLine { aside, .. }| aside)
+        serde_json::from_slice(line).map(|LiveMessageLine { message, .. }| message)
     }
 }
 
-impl From<HookOutputChunk> for LiveMessage {
-    fn from(live: HookOutputChunk) -> Self {
-        let HookOutputChunk {
-            run,
-            stream,
-            at,
-            bytes,
-            gap,
-        } = live;
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        Self::Live(HookOutputMessage {
-            run,
-            stream,
-            at,
-            text,
-            gap,
-        })
+/// The state of a session's connection to its NATS server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum NatsStatus {
+    /// The session has not reached the server yet.
+    Connecting {
+        /// How many records the server does not have.
+        behind: u64,
+    },
+    Connected {
+        /// How many records the server does not have yet.
+        behind: u64,
+    },
+    /// The session cannot reach the server, or the server refuses records.
+    Away {
+        why: String,
+        /// How many records the server does not have.
+        behind: u64,
+    },
+}
+
+impl NatsStatus {
+    /// The same state with another count.
+    #[must_use]
+    pub fn with(self, behind: u64) -> Self {
+        match self {
+            Self::Connecting { .. } => Self::Connecting { behind },
+            Self::Connected { .. } => Self::Connected { behind },
+            Self::Away { why, .. } => Self::Away { why, behind },
+        }
+    }
+
+    /// How many records the server does not have.
+    pub const fn behind(&self) -> u64 {
+        match self {
+            Self::Connecting { behind }
+            | Self::Connected { behind }
+            | Self::Away { behind, .. } => *behind,
+        }
     }
 }
 
-impl From<HookOutputMessage> for HookOutputChunk {
-    fn from(piece: HookOutputMessage) -> Self {
-        let HookOutputMessage {
-            run,
-            stream,
-            at,
-            text,
-            gap,
-        } = piece;
-        Self {
-            run,
-            stream,
-            at,
-            bytes: text.into_bytes(),
-            gap,
+impl fmt::Display for NatsStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connecting { .. } => write!(f, "connecting")?,
+            Self::Connected { .. } => write!(f, "connected")?,
+            Self::Away { why, .. } => write!(f, "{why}")?,
+        }
+        match self.behind() {
+            0 => Ok(()),
+            1 => write!(f, ", 1 record behind"),
+            n => write!(f, ", {n} records behind"),
         }
     }
 }
@@ -105,17 +122,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_record_reads_as_it_is_documented_and_what_is_not_known_is_skipped() {
-        let live = HookOutputChunk {
+    fn live_messages_are_as_documented_and_unknown_ones_are_skipped() {
+        let output = HookOutputMessage {
             run: RunId(3),
             stream: OutputStream::Stdout,
             at: 0,
-            bytes: b"x".to_vec(),
+            text: "x".into(),
             gap: false,
         };
-        let asides = [
+        let messages = [
             (
-                LiveMessage::from(live),
+                LiveMessage::Live(output),
                 r#"{"v":1,"live":{"run":3,"stream":"stdout","at":0,"text":"x"}}"#,
             ),
             (
@@ -123,11 +140,11 @@ mod tests {
                 r#"{"v":1,"nats":{"state":"connected","behind":0}}"#,
             ),
         ];
-        for (aside, text) in asides {
-            assert_eq!(aside.clone().into_line().trim_end(), text);
+        for (message, text) in messages {
+            assert_eq!(message.clone().into_line().trim_end(), text);
             assert_eq!(
                 LiveMessage::read(text.as_bytes()).expect("a line"),
-                Some(aside)
+                Some(message)
             );
         }
         assert_eq!(

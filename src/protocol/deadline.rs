@@ -14,11 +14,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    engine::time::{TimeSpan, UnixTime},
-    journal::record::rfc3339,
-    socket::message::SessionReply,
-};
+use super::reply::SessionReply;
+use crate::engine::time::{TimeSpan, UnixTime};
 
 /// The session's clock, as a client knows it: a time that the session reported, and when the report
 /// arrived here.
@@ -28,16 +25,16 @@ use crate::{
 /// reply took, and never too late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionClock {
-    told: UnixTime,
+    reported: UnixTime,
     received: Instant,
 }
 
 impl SessionClock {
     /// The clock that a reply reports. `None` if it reports none.
     pub fn of(reply: &TimedReply, received: Instant) -> Option<Self> {
-        let told: jiff::Timestamp = reply.at.as_deref()?.parse().ok()?;
+        let reported: jiff::Timestamp = reply.at.as_deref()?.parse().ok()?;
         Some(Self {
-            told: UnixTime(told.as_millisecond()),
+            reported: UnixTime(reported.as_millisecond()),
             received,
         })
     }
@@ -45,7 +42,7 @@ impl SessionClock {
     /// The deadline of a command that is sent now, if the client waits for `patience`.
     pub fn deadline(&self, now: Instant, patience: Duration) -> String {
         let since = now.saturating_duration_since(self.received) + patience;
-        rfc3339(self.told.after(TimeSpan::from(since)))
+        self.reported.after(TimeSpan::from(since)).rfc3339()
     }
 }
 
@@ -112,7 +109,7 @@ pub fn check(request: &[u8], now: UnixTime) -> Result<(), DeadlineError> {
     }
     Err(DeadlineError::Passed {
         deadline,
-        arrived: rfc3339(now),
+        arrived: now.rfc3339(),
     })
 }
 
@@ -141,7 +138,7 @@ impl TimedReply {
         Self {
             reply,
             refusal,
-            at: Some(rfc3339(now)),
+            at: Some(now.rfc3339()),
         }
     }
 
@@ -155,7 +152,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::socket::message::ReplyData;
+    use crate::protocol::ReplyData;
 
     const PATIENCE: Duration = Duration::from_secs(30);
     const HOUR: i64 = 3_600_000;
@@ -228,14 +225,14 @@ mod tests {
             serde_json::from_str::<TimedReply>(&reply.to_json()).expect("a reply"),
             reply
         );
-        let told = TimedReply::at(
-            SessionReply::told(ReplyData::Gates(Vec::new())),
+        let with_data = TimedReply::at(
+            SessionReply::with(ReplyData::Gates(Vec::new())),
             None,
             UnixTime(0),
         );
         assert_eq!(
-            serde_json::from_str::<TimedReply>(&told.to_json()).expect("a reply"),
-            told
+            serde_json::from_str::<TimedReply>(&with_data.to_json()).expect("a reply"),
+            with_data
         );
     }
 }

@@ -1,24 +1,30 @@
-//! Receives commands by NATS, and reports of tasks that other programs completed.
+//! Commands by NATS: a client sends requests to a session on another machine, and the session
+//! receives them, together with reports of tasks that other programs completed.
 //!
 //! # Invariants
 //! - A command has the same effect and the same reply as on the control socket.
-//! - A command past its deadline is refused: the client no longer waits for the reply.
+//! - A command does not run after its client timed out: see [`crate::protocol::deadline`]. A request
+//!   that was reported as not sent is not sent later.
 //! - A completion counts once, however often it is published: the session knows which tasks were
 //!   completed. One that was published while the server was unreachable is read from the stream.
 //! - A session ignores its own records.
 
-use std::{pin::Pin, task::Poll};
+use std::{
+    io,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::Poll,
+    time::{Duration, Instant},
+};
 
-use async_nats::{Client, HeaderMap, Message, Subject, Subscriber};
+use async_nats::{
+    Client, HeaderMap, Message, Request, RequestErrorKind, Subject, Subscriber, connection::State,
+};
 use futures_core::Stream as _;
+use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{
-    connection::NatsError,
-    deadline::{self, DeadlineRefusal, TimedReply},
-    subject::{SESSION, SessionSubjects},
-};
 use crate::{
     engine::{
         event::ActorKind,
@@ -28,18 +34,22 @@ use crate::{
             command::{TaskCommand, TaskCompletion},
             refusal::TaskRefusal,
         },
-        time::UnixTime,
+        time::{TimeSpan, UnixTime},
     },
-    nats::stream::{NatsStream, header},
-    present::refusals,
+    nats::{
+        connection::NatsError,
+        stream::{NatsStream, header},
+        subject::{SESSION, SessionSubjects},
+    },
+    present::{clock::time_with_seconds, refusals},
+    protocol::{
+        ClientKind, LONGEST_REQUEST, ReplyData, RequestError, RequestRefusal, SessionQuery,
+        SessionReply, SessionRequest, SessionRequestError,
+        deadline::{self, DeadlineRefusal, SessionClock, TimedReply},
+        read_request, request_line,
+    },
     runtime::{SessionHandle, now},
-    socket::{
-        answer::{RequestOutcome, answer},
-        caller::CallerInfo,
-        message::{self, LONGEST, RequestError, SessionReply, SessionRequest},
-        request_refusal::RequestRefusal,
-        session_mirror::QueryHandle,
-    },
+    socket::session_mirror::{QueryHandle, RequestOutcome, answer},
 };
 
 /// How many unreadable completions cause a warning. A program that floods the session with them
@@ -90,9 +100,9 @@ impl CommandListener {
         &mut self,
         client: &Client,
         store: &NatsStream,
-        desk: &QueryHandle,
+        query_handle: &QueryHandle,
     ) -> NatsError {
-        match self.hear(client, store, desk).await {
+        match self.hear(client, store, query_handle).await {
             Ok(()) => NatsError("the connection was lost".to_owned()),
             Err(trouble) => trouble,
         }
@@ -102,7 +112,7 @@ impl CommandListener {
         &mut self,
         client: &Client,
         store: &NatsStream,
-        desk: &QueryHandle,
+        query_handle: &QueryHandle,
     ) -> Result<(), NatsError> {
         let cannot =
             |error: async_nats::SubscribeError| NatsError(format!("cannot subscribe: {error}"));
@@ -118,7 +128,7 @@ impl CommandListener {
         loop {
             tokio::select! {
                 asked = next(&mut commands) => match asked {
-                    Some(asked) => self.answer(client, desk, asked).await?,
+                    Some(asked) => self.answer(client, query_handle, asked).await?,
                     None => return Ok(()),
                 },
                 told = next(&mut completions) => match told {
@@ -150,7 +160,7 @@ impl CommandListener {
     async fn answer(
         &self,
         client: &Client,
-        desk: &QueryHandle,
+        query_handle: &QueryHandle,
         asked: Message,
     ) -> Result<(), NatsError> {
         // Two sessions can have the same name. The id says which one is asked.
@@ -164,7 +174,12 @@ impl CommandListener {
         if let Err(late) = deadline::check(&asked.payload, now()) {
             return say(client, asked.reply, late.reply(), late.refusal()).await;
         }
-        let (caller, request) = match read(&asked.payload) {
+        let read = if asked.payload.len() > LONGEST_REQUEST {
+            Err(RequestError::TooLong)
+        } else {
+            read_request(&asked.payload)
+        };
+        let (caller, request) = match read {
             Ok(read) => read,
             Err(why) => {
                 return say(
@@ -176,16 +191,16 @@ impl CommandListener {
                 .await;
             }
         };
-        let (client, desk, handle, events) = (
+        let (client, query_handle, handle, events) = (
             client.clone(),
-            desk.clone(),
+            query_handle.clone(),
             self.handle.clone(),
             self.subjects.events(),
         );
         let (lasts, actor) = (waits(&request), caller.over_nats(&self.id));
         let answering = async move {
-            let reply = match answer(&handle, &desk, actor, request).await {
-                RequestOutcome::Say(reply) => reply,
+            let reply = match answer(&handle, &query_handle, actor, request).await {
+                RequestOutcome::Reply(reply) => reply,
                 RequestOutcome::Watch(..) => {
                     SessionReply::refused(&RequestRefusal::NoWatchOverNats(events))
                 }
@@ -275,13 +290,6 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
-fn read(line: &[u8]) -> Result<(CallerInfo, SessionRequest), RequestError> {
-    if line.len() > LONGEST {
-        return Err(RequestError::TooLong);
-    }
-    message::read(line)
-}
-
 /// Whether the reply to a request may take long.
 const fn waits(request: &SessionRequest) -> bool {
     matches!(request, SessionRequest::Command(command) if command.waits_for_judgement())
@@ -315,4 +323,118 @@ pub async fn next(subscriber: &mut Subscriber) -> Option<Message> {
         Pin::new(&mut *subscriber).poll_next(context)
     })
     .await
+}
+
+/// How long to wait for the session's answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often to check that the connection still exists while waiting for an answer.
+const LOOK: Duration = Duration::from_millis(250);
+
+#[derive(Debug, Clone)]
+pub struct NatsSessionClient {
+    client: Client,
+    subjects: SessionSubjects,
+    session: String,
+    /// Which of the sessions of that name, if known.
+    id: Option<String>,
+    /// The session's clock, as its last reply reported it.
+    clock: Arc<Mutex<Option<SessionClock>>>,
+}
+
+impl NatsSessionClient {
+    pub fn new(client: Client, prefix: &str, session: &str, id: Option<String>) -> Self {
+        let (subjects, session) = (SessionSubjects::new(prefix, session), session.to_owned());
+        Self {
+            client,
+            subjects,
+            session,
+            id,
+            clock: Arc::default(),
+        }
+    }
+
+    /// Sends a request and waits for the answer.
+    pub async fn ask(
+        &self,
+        by: ClientKind,
+        request: &SessionRequest,
+    ) -> Result<Option<ReplyData>, SessionRequestError> {
+        let deadline = match request {
+            SessionRequest::Query(_) | SessionRequest::Watch(_) => None,
+            SessionRequest::Command(_) => {
+                // The first command of a connection must learn the session's clock. A creel that
+                // does not report its clock does not know deadlines either.
+                if self.known_clock().is_none() {
+                    let status = SessionQuery::Status.into();
+                    self.send(request_line(by, &status, None)).await?;
+                }
+                let clock = self.known_clock();
+                clock.map(|clock| clock.deadline(Instant::now(), PATIENCE))
+            }
+        };
+        let answer = self
+            .send(request_line(by, request, deadline.as_deref()))
+            .await?;
+        answer.reply.outcome().map_err(SessionRequestError::Refused)
+    }
+
+    fn known_clock(&self) -> Option<SessionClock> {
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn send(&self, line: String) -> Result<TimedReply, SessionRequestError> {
+        let mut headers = HeaderMap::new();
+        if let Some(id) = &self.id {
+            headers.insert(SESSION, id.as_str());
+        }
+        let message = Request::new()
+            .payload(line.trim_end().to_owned().into())
+            .headers(headers);
+        let unreachable = |cause| SessionRequestError::Unreachable {
+            name: self.session.clone(),
+            cause,
+        };
+        // The client would store the request until the server is back. By then the user may not
+        // want it any more.
+        if self.client.connection_state() != State::Connected {
+            return Err(SessionRequestError::NotSent(
+                "the connection to the server is lost".to_owned(),
+            ));
+        }
+        let until = now().after(TimeSpan::from(PATIENCE));
+        let answered = tokio::select! {
+            answered = self.client.send_request(self.subjects.commands(), message.timeout(Some(PATIENCE))) => answered,
+            () = self.disconnected() => {
+                return Err(unreachable(io::Error::other(format!(
+                    "the connection to the server was lost before the session answered. The session may have run the \
+                     command, or may still run it until {}; check with `creel show`",
+                    time_with_seconds(until, &TimeZone::system())
+                ))));
+            }
+        };
+        let answer = answered.map_err(|error| match error.kind() {
+            RequestErrorKind::NoResponders => SessionRequestError::NotRunning(self.session.clone()),
+            RequestErrorKind::TimedOut => unreachable(io::Error::other(format!(
+                "no answer within {}s. If the session has not run the command yet, it will not run it any more; check \
+                 with `creel show`",
+                PATIENCE.as_secs()
+            ))),
+            RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
+                SessionRequestError::NotSent(error.to_string())
+            }
+            RequestErrorKind::Other => unreachable(io::Error::other(error.to_string())),
+        })?;
+        let reply: TimedReply =
+            serde_json::from_slice(&answer.payload).map_err(|error| unreachable(error.into()))?;
+        if let Some(clock) = SessionClock::of(&reply, Instant::now()) {
+            *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Some(clock);
+        }
+        Ok(reply)
+    }
+
+    async fn disconnected(&self) {
+        while self.client.connection_state() == State::Connected {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
 }

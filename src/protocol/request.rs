@@ -1,7 +1,7 @@
-//! What is said over the control socket: the one place that knows the words.
+//! Requests of clients, by socket or NATS.
 //!
-//! One JSON object a line, in both directions. A request says its version, what to do, and what
-//! that needs:
+//! One JSON object a line, in both directions. A request has its version, its verb, and the verb's
+//! arguments:
 //!
 //! ```text
 //! {"v":1,"do":"pause"}                                      {"v":1,"ok":true}
@@ -12,41 +12,25 @@
 //! {"v":1,"do":"watch","from":1}                             {"v":1,"ok":true}, then records, a line each
 //! ```
 //!
-//! Requests of one connection are answered one after another, in their order. A watch takes its
-//! connection for good, and lasts until the client closes its side or the session is over. Fields
-//! that are not known are skipped.
-
-pub mod live_message;
+//! Requests of one connection are answered one after another, in their order. A watch uses its
+//! connection until the client closes its side or the session ends. Unknown fields are skipped.
 
 use serde::{
     Deserialize, Serialize,
     de::{DeserializeOwned, value::MapDeserializer},
 };
 
-use super::{
-    query::{SessionQuery, WatchRequest},
-    view::{GateView, HookView, ItemView, StatusView},
-};
-pub use crate::socket::caller::ClientKind;
+use super::caller::{CallerInfo, ClientKind};
 use crate::{
-    engine::{
-        event::{Event, StopEvent, TaskEvent},
-        input::SessionCommand,
-    },
-    present::task_view::TaskView,
-    socket::{
-        caller::CallerInfo,
-        request_refusal::{RefusedRequest, RequestRefusal},
-        stop_view::{CheckpointView, JudgementView, LoopView, StopHookView},
-    },
+    engine::{ids::ItemId, input::SessionCommand},
     text::nearest,
 };
 
-/// The version of these words.
+/// The version of the protocol.
 pub const VERSION: u32 = 1;
 
-/// No request is longer, in bytes, its newline not counted.
-pub const LONGEST: usize = 1 << 20;
+/// The longest request, in bytes, without its newline.
+pub const LONGEST_REQUEST: usize = 1 << 20;
 
 /// How many characters of an unknown verb a reply repeats.
 const LONGEST_VERB: usize = 64;
@@ -97,15 +81,72 @@ impl SessionRequest {
         let mut known = [queries, commands, &[WatchRequest::VERB]].concat();
         known.sort_unstable();
         Err(RequestError::UnknownVerb {
-            verb: shorten(verb),
+            verb: verb.chars().take(LONGEST_VERB).collect(),
             known,
         })
     }
 }
 
-/// A verb of a client is repeated in the reply, but not at any length.
-fn shorten(verb: &str) -> String {
-    verb.chars().take(LONGEST_VERB).collect()
+/// A question about the session, written like a command: `{"do":"task_show","id":"3"}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum SessionQuery {
+    /// How the session is: answered by `status`.
+    Status,
+    /// The pending items, without their texts: answered by `items`.
+    PendingList {
+        #[serde(default)]
+        which: ItemFilter,
+    },
+    /// One item: answered by `item`. The text of a delivered item is only in the journal.
+    PendingShow { item: ItemId },
+    /// The open gates: answered by `gates`.
+    GateList,
+    /// The hooks of the session: answered by `hooks`.
+    HookList,
+    /// The tasks: answered by `tasks`.
+    TaskList,
+    /// The tasks that are in the queue. Only creel itself asks for them.
+    #[serde(skip)]
+    QueuedTaskList,
+    /// One task: answered by `task`.
+    TaskShow { id: String },
+    /// The registered stop hooks, all or those for a task: answered by `stop_hooks`.
+    StopHookList {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<String>,
+    },
+    /// One loop that an agent leads: answered by `agent_loop`.
+    LoopShow { id: String },
+    /// The checkpoints: answered by `checkpoints`.
+    CheckpointList,
+}
+
+/// Which items are listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemFilter {
+    /// Those that the agent does not have yet.
+    #[default]
+    Held,
+    /// The delivered ones as well.
+    All,
+}
+
+/// Asks for the records from this number on, then for all that come; without a number, only for
+/// those that come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename = "watch")]
+pub struct WatchRequest {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<u64>,
+    /// Whether to send live messages between the records: see [`super::LiveMessage`].
+    #[serde(default)]
+    pub live: bool,
+}
+
+impl WatchRequest {
+    const VERB: &str = "watch";
 }
 
 /// The verbs of a tagged enum. Its deserializer names them when it meets one that it does not know,
@@ -147,7 +188,7 @@ pub enum RequestError {
         verb: String,
         known: Vec<&'static str>,
     },
-    #[error("a request has at most {LONGEST} bytes")]
+    #[error("a request has at most {LONGEST_REQUEST} bytes")]
     TooLong,
 }
 
@@ -190,29 +231,18 @@ struct OutgoingRequest<'a> {
     request: &'a SessionRequest,
 }
 
-/// The line of a request, newline included.
-pub fn ask(by: ClientKind, request: &SessionRequest) -> String {
+/// The line of a request, with its newline. After `deadline` the session refuses it: a request over
+/// NATS can take long to arrive.
+pub fn request_line(by: ClientKind, request: &SessionRequest, deadline: Option<&str>) -> String {
     line(&OutgoingRequest {
         v: VERSION,
         caller: CallerInfo::here(by),
-        deadline: None,
+        deadline,
         request,
     })
 }
 
-/// The same, for a request that is refused after this time: a request over NATS can take long to
-/// arrive.
-pub fn ask_until(by: ClientKind, request: &SessionRequest, deadline: &str) -> String {
-    line(&OutgoingRequest {
-        v: VERSION,
-        caller: CallerInfo::here(by),
-        deadline: Some(deadline),
-        request,
-    })
-}
-
-/// Reads a request.
-pub fn read(line: &[u8]) -> Result<(CallerInfo, SessionRequest), RequestError> {
+pub fn read_request(line: &[u8]) -> Result<(CallerInfo, SessionRequest), RequestError> {
     let RequestEnvelope { v, verb, caller } = serde_json::from_slice(line)?;
     match v {
         Some(VERSION) => {}
@@ -223,129 +253,7 @@ pub fn read(line: &[u8]) -> Result<(CallerInfo, SessionRequest), RequestError> {
     Ok((caller, SessionRequest::read(&verb, line)?))
 }
 
-/// An answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SessionReply {
-    /// The version of these words.
-    pub v: u32,
-    /// Whether it was done.
-    pub ok: bool,
-    /// Why not, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// Why not, for programs: the text may change, the code does not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
-    /// What was asked for.
-    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<ReplyData>,
-}
-
-/// What was asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReplyData {
-    /// How the session is.
-    Status(Box<StatusView>),
-    /// What is held.
-    Items(Vec<ItemView>),
-    /// One item.
-    Item(Box<ItemView>),
-    /// The gates that wait.
-    Gates(Vec<GateView>),
-    /// The hooks.
-    Hooks(Vec<HookView>),
-    /// The tasks.
-    Tasks(Vec<TaskView>),
-    /// One task.
-    Task(Box<TaskView>),
-    /// The name of the task that was added.
-    Added(String),
-    /// The stop hooks that were registered.
-    StopHooks(Vec<StopHookView>),
-    /// How many stop hooks were taken away.
-    Cleared(usize),
-    /// A loop that an agent leads.
-    AgentLoop(Box<LoopView>),
-    /// What was decided about an iteration of it.
-    Judged(Box<JudgementView>),
-    /// What was kept.
-    Checkpoints(Vec<CheckpointView>),
-}
-
-impl SessionReply {
-    /// It was done.
-    pub const fn done() -> Self {
-        Self {
-            v: VERSION,
-            ok: true,
-            error: None,
-            code: None,
-            told: None,
-        }
-    }
-
-    /// It was done, and this was recorded.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "everything else needs no more words than that it was done"
-    )]
-    pub fn recorded<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
-        let told = events.into_iter().filter_map(|event| match event {
-            Event::Task(TaskEvent::Created(created)) => {
-                Some(ReplyData::Added(created.task.clone()))
-            }
-            Event::Stop(StopEvent::HooksCleared { hooks, .. }) => {
-                Some(ReplyData::Cleared(hooks.len()))
-            }
-            _ => None,
-        });
-        told.last().map_or(Self::done(), Self::told)
-    }
-
-    /// This is what was asked for.
-    pub const fn told(told: ReplyData) -> Self {
-        Self {
-            v: VERSION,
-            ok: true,
-            error: None,
-            code: None,
-            told: Some(told),
-        }
-    }
-
-    /// It was not done.
-    pub fn refused(why: &RequestRefusal) -> Self {
-        Self {
-            v: VERSION,
-            ok: false,
-            error: Some(why.to_string()),
-            code: Some(why.code().into()),
-            told: None,
-        }
-    }
-
-    /// What was asked for, or why it was not done.
-    pub fn outcome(self) -> Result<Option<ReplyData>, RefusedRequest> {
-        if self.ok {
-            return Ok(self.told);
-        }
-        let text = self
-            .error
-            .unwrap_or_else(|| "the session gave no reason".into());
-        Err(RefusedRequest {
-            code: self.code,
-            text,
-        })
-    }
-
-    /// The line of it, newline included.
-    pub fn to_line(&self) -> String {
-        line(self)
-    }
-}
-
-fn line(value: &impl Serialize) -> String {
+pub(super) fn line(value: &impl Serialize) -> String {
     let mut line = serde_json::to_string(value).expect("messages have no keys that are not text");
     line.push('\n');
     line
@@ -354,25 +262,21 @@ fn line(value: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        engine::{
-            event::StopTiming,
-            gate::kind::GateChoice,
-            hooks::point::HookPoint,
-            ids::{GateId, ItemId, RunId},
-            input::GateAnswer,
-            policy::StopPreset,
-            refusal::Refusal,
-            stop::{loop_command::LoopCommand, registry::StopHookRegistration},
-            submit::kind::PipelineKind,
-            tasks::command::TaskCommand,
-        },
-        socket::query::ItemFilter,
+    use crate::engine::{
+        event::StopTiming,
+        gate::kind::GateChoice,
+        hooks::point::HookPoint,
+        ids::{GateId, ItemId, RunId},
+        input::GateAnswer,
+        policy::StopPreset,
+        stop::{loop_command::LoopCommand, registry::StopHookRegistration},
+        submit::kind::PipelineKind,
+        tasks::command::TaskCommand,
     };
 
     fn read_back(request: &SessionRequest) -> SessionRequest {
-        let line = ask(ClientKind::Tui, request);
-        let (caller, request) = read(line.trim_end().as_bytes()).expect("a request");
+        let line = request_line(ClientKind::Tui, request, None);
+        let (caller, request) = read_request(line.trim_end().as_bytes()).expect("a request");
         assert_eq!(caller.by, ClientKind::Tui);
         request
     }
@@ -514,7 +418,7 @@ mod tests {
 
     #[test]
     fn what_may_be_left_out_has_its_default() {
-        let read = |line: &str| read(line.as_bytes()).expect("a request").1;
+        let read = |line: &str| read_request(line.as_bytes()).expect("a request").1;
         assert_eq!(
             read(r#"{"v":1,"do":"stop","more":1}"#),
             SessionCommand::Stop {
@@ -552,7 +456,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_in_words() {
         let why = |line: &str| {
-            read(line.as_bytes())
+            read_request(line.as_bytes())
                 .expect_err("not a request")
                 .to_string()
         };
@@ -579,28 +483,5 @@ mod tests {
         assert!(why(r#"{"v":1,"do":"message"}"#).contains("missing field `text`"));
         assert!(why(r#"{"v":1"#).starts_with("not a request: EOF"));
         assert!(why(r#"{"v":1,"by":"policy","do":"pause"}"#).contains("unknown variant `policy`"));
-    }
-
-    #[test]
-    fn answers_read_as_they_are_documented() {
-        assert_eq!(SessionReply::done().to_line(), "{\"v\":1,\"ok\":true}\n");
-        let refused = SessionReply::refused(&Refusal::NotPaused.into());
-        let line = r#"{"v":1,"ok":false,"error":"the session is not paused","code":"not_paused"}"#;
-        assert_eq!(refused.to_line(), format!("{line}\n"));
-        let (code, text) = (
-            Some("not_paused".to_owned()),
-            "the session is not paused".to_owned(),
-        );
-        assert_eq!(refused.outcome(), Err(RefusedRequest { code, text }));
-        let gates = SessionReply::told(ReplyData::Gates(Vec::new()));
-        assert_eq!(gates.to_line(), "{\"v\":1,\"ok\":true,\"gates\":[]}\n");
-        assert_eq!(
-            serde_json::from_str::<SessionReply>(&gates.to_line()).expect("a reply"),
-            gates
-        );
-        assert_eq!(
-            serde_json::from_str::<SessionReply>(&SessionReply::done().to_line()).expect("a reply"),
-            SessionReply::done()
-        );
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! On systems without a list of processes, creel only knows the mark that a caller has or sends.
 
-use std::path::PathBuf;
+use std::{collections::VecDeque, path::PathBuf};
 
 use crate::{
     engine::actor::ActorKind,
@@ -122,7 +122,7 @@ fn is_editor(table: ProcessTable, child: ProcessStat, creel: ProcessStat) -> boo
 
 /// The relation of a process to the session that this process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProcessOrigin {
+enum ProcessOrigin {
     /// It is an agent or a hook, of this session or of another one.
     Session(ActorKind),
     /// It does not belong to a session, as far as the system reports.
@@ -131,7 +131,7 @@ pub enum ProcessOrigin {
     Gone,
 }
 
-pub fn of_process(pid: i32, session: &str) -> ProcessOrigin {
+fn of_process(pid: i32, session: &str) -> ProcessOrigin {
     of_process_in(ProcessTable::of_system(), pid, session)
 }
 
@@ -182,6 +182,45 @@ fn marks_of(table: ProcessTable, pid: i32) -> Option<String> {
             .strip_prefix(b"=")
     })?;
     Some(String::from_utf8_lossy(value).into_owned())
+}
+
+/// How many processes to remember.
+const MOST_REMEMBERED: usize = 256;
+
+/// The processes that have connected to the control socket, the latest last.
+///
+/// A process that has exited before creel looks cannot be identified, and an agent could exit that
+/// fast on purpose. So creel treats it as the agent, unless the same process has connected before:
+/// a screen may exit before the session has read its last key.
+#[derive(Debug, Default)]
+pub struct PeerProcesses {
+    seen: VecDeque<(i32, Option<ActorKind>)>,
+}
+
+impl PeerProcesses {
+    /// The session's own agent or hook, if the process belongs to one. Call this as soon as it
+    /// connects.
+    pub fn of_process(&mut self, pid: Option<i32>, session: &str) -> Option<ActorKind> {
+        let pid = pid.filter(|pid| *pid > 0)?;
+        self.remember(pid, of_process(pid, session))
+    }
+
+    fn remember(&mut self, pid: i32, origin: ProcessOrigin) -> Option<ActorKind> {
+        let by = match origin {
+            ProcessOrigin::Session(by) => Some(by),
+            ProcessOrigin::Stranger => None,
+            ProcessOrigin::Gone => {
+                let before = self.seen.iter().find(|(seen, _)| *seen == pid);
+                return before.map_or(Some(ActorKind::Agent), |(_, by)| *by);
+            }
+        };
+        self.seen.retain(|(seen, _)| *seen != pid);
+        self.seen.push_back((pid, by));
+        if self.seen.len() > MOST_REMEMBERED {
+            self.seen.pop_front();
+        }
+        by
+    }
 }
 
 #[cfg(test)]
@@ -297,6 +336,49 @@ mod tests {
         assert_eq!(
             of_process_in(ProcessTable::Absent, 1, "a session"),
             ProcessOrigin::Stranger
+        );
+    }
+
+    #[test]
+    fn a_process_that_is_gone_before_creel_looks_is_treated_as_the_agent() {
+        assert_eq!(
+            PeerProcesses::default().remember(7, ProcessOrigin::Gone),
+            Some(ActorKind::Agent)
+        );
+    }
+
+    #[test]
+    fn a_screen_that_was_seen_before_is_still_the_users_after_it_left() {
+        let mut peers = PeerProcesses::default();
+        assert_eq!(peers.remember(7, ProcessOrigin::Stranger), None);
+        assert_eq!(
+            peers.remember(8, ProcessOrigin::Session(ActorKind::Hook)),
+            Some(ActorKind::Hook)
+        );
+        assert_eq!(peers.remember(7, ProcessOrigin::Gone), None);
+        assert_eq!(
+            peers.remember(8, ProcessOrigin::Gone),
+            Some(ActorKind::Hook)
+        );
+    }
+
+    #[test]
+    fn the_latest_user_of_a_process_number_counts_and_the_list_is_bounded() {
+        let mut peers = PeerProcesses::default();
+        peers.remember(7, ProcessOrigin::Stranger);
+        peers.remember(7, ProcessOrigin::Session(ActorKind::Agent));
+        assert_eq!(
+            peers.remember(7, ProcessOrigin::Gone),
+            Some(ActorKind::Agent)
+        );
+        for pid in 10..400 {
+            peers.remember(pid, ProcessOrigin::Stranger);
+        }
+        assert_eq!(peers.seen.len(), MOST_REMEMBERED);
+        assert_eq!(
+            peers.remember(11, ProcessOrigin::Gone),
+            Some(ActorKind::Agent),
+            "forgotten"
         );
     }
 }

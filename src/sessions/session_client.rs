@@ -1,0 +1,200 @@
+//! Sends commands to a session, which runs in this process, in another one, or on another machine;
+//! and follows a session in another process.
+
+use std::io;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    engine::{
+        event::{ActorKind, Event, SessionEvent},
+        input::SessionCommand,
+    },
+    journal::SessionDir,
+    nats::commands::NatsSessionClient,
+    present::refusals,
+    protocol::{
+        ClientKind, LiveMessage, NatsStatus, ReplyData, SessionQuery, SessionRequestError,
+        caller::person,
+    },
+    runtime::{HookOutputChunk, SessionHandle},
+    socket::client::{SessionWatch, SocketClient, WatchMessage},
+};
+
+/// Why a command was not confirmed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandError {
+    /// The session refuses it, for this reason.
+    Refused(String),
+    /// The session did not answer. It may have run the command or not.
+    Unanswered(String),
+}
+
+#[derive(Debug, Clone)]
+pub enum SessionClient {
+    /// The session of this process, which ends with the screen.
+    Here(SessionHandle),
+    /// A session in another process of this machine. Its folder says where its socket is.
+    Socket(SessionDir),
+    /// A session on another machine.
+    Nats(Box<NatsSessionClient>),
+}
+
+impl SessionClient {
+    /// Sends a command. Fails with the session's reason if it refuses.
+    pub async fn command(&self, command: SessionCommand) -> Result<(), CommandError> {
+        let asked = match self {
+            Self::Here(handle) => {
+                let done = handle.command(person(ActorKind::Tui), command).await;
+                return done.map_err(|why| CommandError::Refused(refusals::text(&why)));
+            }
+            // A new connection for each command: it cannot be stale, and the user does not type
+            // faster.
+            Self::Socket(folder) => match SocketClient::connect(folder).await {
+                Ok(mut client) => client.ask(ClientKind::Tui, command).await,
+                Err(error) => Err(error),
+            },
+            Self::Nats(client) => client.ask(ClientKind::Tui, &command.into()).await,
+        };
+        let Err(error) = asked else {
+            return Ok(());
+        };
+        // A session that was reached and then was silent may have run the command.
+        let was_silent = match (&error, self) {
+            (SessionRequestError::Unreachable { cause, .. }, Self::Socket(_)) => {
+                cause.kind() == io::ErrorKind::TimedOut
+            }
+            (SessionRequestError::Unreachable { .. }, Self::Here(_) | Self::Nats(_)) => true,
+            (
+                SessionRequestError::NotRunning(_)
+                | SessionRequestError::Refused(_)
+                | SessionRequestError::NotSent(_)
+                | SessionRequestError::Ended(_),
+                _,
+            ) => false,
+        };
+        Err(if was_silent {
+            CommandError::Unanswered(format!("{error}; the session may have run it or not"))
+        } else {
+            CommandError::Refused(error.to_string())
+        })
+    }
+}
+
+/// How many chunks of hook output can wait to be shown.
+pub const LIVE_BACKLOG: usize = 256;
+
+/// The updates of a session in another process. They end with the session.
+#[derive(Debug)]
+pub struct RemoteUpdates {
+    /// The number of the last record: a change means that the journal has more.
+    pub news: watch::Receiver<u64>,
+    pub live: mpsc::Receiver<HookOutputChunk>,
+    /// `None` if the session has no NATS server.
+    pub nats: Option<watch::Receiver<NatsStatus>>,
+}
+
+struct RemoteUpdateSenders {
+    news: watch::Sender<u64>,
+    live: mpsc::Sender<HookOutputChunk>,
+    nats: Option<watch::Sender<NatsStatus>>,
+}
+
+impl RemoteUpdates {
+    /// Follows the session in this folder, on a thread of its own. Blocks until the session has
+    /// confirmed it, so it must not be called inside a tokio runtime.
+    pub fn follow(folder: &SessionDir) -> Result<Self, SessionRequestError> {
+        let tokio = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let tokio = tokio.map_err(|cause| SessionRequestError::Unreachable {
+            name: folder.name.clone(),
+            cause,
+        })?;
+        let (status, watch) = tokio.block_on(async {
+            let mut client = SocketClient::connect(folder).await?;
+            let status = client.ask(ClientKind::Tui, SessionQuery::Status).await?;
+            // The screen reads the journal after this point, so it misses no record.
+            Ok::<_, SessionRequestError>((status, client.watch(None).await?))
+        })?;
+        let nats = match status {
+            Some(ReplyData::Status(status)) => status.nats,
+            Some(_) | None => None,
+        };
+        let (news_in, news) = watch::channel(0);
+        let (live_in, live) = mpsc::channel(LIVE_BACKLOG);
+        let (nats_in, nats) = nats.map(watch::channel).unzip();
+        let senders = RemoteUpdateSenders {
+            news: news_in,
+            live: live_in,
+            nats: nats_in,
+        };
+        let folder = folder.clone();
+        std::thread::spawn(move || tokio.block_on(senders.forward_all(&folder, watch)));
+        Ok(Self { news, live, nats })
+    }
+}
+
+impl RemoteUpdateSenders {
+    /// Forwards updates until the session or the screen ends. A session disconnects watchers that
+    /// do not read, such as a suspended screen: these reconnect and continue with the next record.
+    async fn forward_all(&self, folder: &SessionDir, mut watch: SessionWatch) {
+        let mut next = 0;
+        while self.forward(&mut watch, &mut next).await == WatchEnd::TooEarly {
+            let again = match SocketClient::connect(folder).await {
+                Ok(client) => client.watch(Some(next)).await,
+                Err(error) => Err(error),
+            };
+            match again {
+                Ok(again) => watch = again,
+                Err(error) => return tracing::info!("{error}"),
+            }
+        }
+    }
+
+    /// Forwards updates until the watch ends. `next` is the number of the next record.
+    async fn forward(&self, watch: &mut SessionWatch, next: &mut u64) -> WatchEnd {
+        let mut end = WatchEnd::TooEarly;
+        loop {
+            let wanted = match watch.next().await {
+                Ok(Some(WatchMessage::Record(record))) => {
+                    let ended = matches!(record.event, Event::Session(SessionEvent::Ended { .. }));
+                    end = if ended {
+                        WatchEnd::Final
+                    } else {
+                        WatchEnd::TooEarly
+                    };
+                    *next = record.seq + 1;
+                    self.news.send(record.seq).is_ok()
+                }
+                Ok(Some(WatchMessage::Live(message))) => self.forward_live(message),
+                Ok(None) | Err(SessionRequestError::Ended(_)) => return end,
+                Err(error) => {
+                    tracing::warn!("{error}");
+                    false
+                }
+            };
+            if !wanted {
+                return WatchEnd::Final;
+            }
+        }
+    }
+
+    fn forward_live(&self, message: LiveMessage) -> bool {
+        match (message, &self.nats) {
+            // If the screen is too slow, chunks are dropped: all output is on disk.
+            (LiveMessage::Live(output), _) => {
+                self.live.try_send(output.into()).is_ok() || !self.live.is_closed()
+            }
+            (LiveMessage::Nats(status), Some(nats)) => nats.send(status).is_ok(),
+            (LiveMessage::Nats(_), None) => true,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WatchEnd {
+    /// The session or the screen has ended.
+    Final,
+    TooEarly,
+}
