@@ -28,8 +28,7 @@ use crate::{
     journal::snapshot_key,
     logging,
     present::text::plain,
-    text::nearest,
-    tui::model::CloseBehavior,
+    tui::request::CloseBehavior,
 };
 
 pub fn main() -> ExitCode {

@@ -22,4 +22,4 @@ pub use file_stamp::{FileTimePrecision, JournalDamage};
 pub use fold::{fold, fold_checked, last_end, quick_fold, read, read_last, read_while};
 pub use journal_follower::JournalFollower;
 pub use record::Record;
-pub use tail::RecordTail;
+pub use tail::{RecordSpan, RecordTail};

@@ -1,36 +1,31 @@
 //! The screen: shows a session live and lets the user steer it.
 //!
-//! Reads records and the engine's state that follows from them, and acts only by sending commands.
+//! Reads records from the journal's file, whichever process writes it, and the engine's state that follows from them, and acts only by sending commands.
 //! Keys go through the key map to [`mod@update`], which changes the [`model`] and returns requests;
 //! [`view`] draws the model.
 //!
 //! # Invariants
 //! - A frame is drawn only when something changed, on average at most 60 times a second: see
-//!   [`frame_pacer`].
+//!   [`screen_terminal`].
 //! - The terminal gets its own settings back, however the screen ends.
 
 pub mod ansi;
-pub mod clicked_key;
 mod command_queue;
 mod comparison;
 pub mod diff;
-mod frame_pacer;
 pub mod hints;
-mod history;
 pub mod home;
 pub mod hook_rows;
-pub mod journal_feed;
 pub mod keymap;
 mod markdown;
 pub mod memory;
 pub mod modals;
 pub mod model;
 pub mod notification;
-mod output_files;
 pub mod output_lines;
 pub mod panes;
-pub mod printed_rows;
 pub mod replay;
+pub mod request;
 pub mod runs;
 mod screen_terminal;
 mod session_records;
@@ -49,14 +44,27 @@ use std::{
 };
 
 use crossterm::event::{Event, KeyEvent};
+use memory::ScreenMemory;
+use modals::editor::EditorPurpose;
+use model::{ScreenMode, ScreenModel};
+use notification::{TerminalFocus, TerminalNotifier};
+use replay::ReplayPlayer;
+use request::{CloseBehavior, ScreenEvent, ScreenRequest};
 use rustix::process::Signal;
+use screen_terminal::{
+    ECHO, ScreenTerminal, SuspendResult, TerminalKeys, event_stream, next_event, until_frame,
+};
+use stream::SessionStream;
+use theme::{ScreenTheme, ThemeRole, background::Rgb};
 use tokio::sync::{mpsc, watch};
+use update::update;
 
 use crate::{
     engine::{
         event::{ActorKind, StopTiming},
         input::SessionCommand,
     },
+    journal::{RecordSpan, RecordTail},
     nats::status::NatsStatus,
     present::{local_time::local_zone, signs::SignSet, text::plain},
     process::{
@@ -68,23 +76,8 @@ use crate::{
         clock::{session_time, sleep_until},
     },
     socket::session_client::SessionClient,
-    tui::{
-        command_queue::CommandQueue,
-        history::UnreadHistory,
-        journal_feed::{JournalFeed, RecordSpan},
-    },
+    tui::{command_queue::CommandQueue, session_records::UnreadHistory},
 };
-use memory::ScreenMemory;
-use modals::editor::EditorPurpose;
-use model::{CloseBehavior, ScreenMode, ScreenModel};
-use notification::{TerminalFocus, TerminalNotifier};
-use replay::ReplayPlayer;
-use screen_terminal::{
-    ECHO, ScreenTerminal, SuspendResult, TerminalKeys, event_stream, next_event, until_frame,
-};
-use stream::SessionStream;
-use theme::{ScreenTheme, ThemeRole, background::Rgb};
-use update::{ScreenEvent, ScreenRequest, update};
 
 #[derive(Debug, Clone)]
 pub struct ScreenOptions {
@@ -169,7 +162,7 @@ pub enum ScreenExit {
 struct Tui {
     model: ScreenModel,
     terminal: ScreenTerminal,
-    feed: JournalFeed,
+    feed: RecordTail,
     /// Set while records of the past are not read yet.
     history: Option<Box<UnreadHistory>>,
     source: ScreenSource,
@@ -199,11 +192,12 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
         ScreenMode::Replay(ReplayPlayer::default())
     };
     let mut model = ScreenModel::new(keymap, options.first_theme(), mode);
-    model.tie = source.tie;
-    (model.motion, model.signs, model.hint.mode) = (options.motion, options.signs, options.hints);
-    model.demo = source.pace.as_ref().map(|(_, pace)| *pace);
-    model.zone = local_zone();
-    model.stream = SessionStream::in_zone(model.zone.clone());
+    model.link.tie = source.tie;
+    (model.look.motion, model.look.signs, model.hint.mode) =
+        (options.motion, options.signs, options.hints);
+    model.link.demo = source.pace.as_ref().map(|(_, pace)| *pace);
+    model.look.zone = local_zone();
+    model.stream = SessionStream::in_zone(model.look.zone.clone());
     model.memory = options
         .memory
         .as_deref()
@@ -212,9 +206,9 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
     if let Some(wrong) = wrong {
         model.say(ThemeRole::Warning, wrong);
     }
-    model.nats = source.nats.as_ref().map(|link| link.borrow().clone());
-    let feed = JournalFeed::open(&source.journal)?;
-    let is_live = matches!(model.mode, ScreenMode::Live);
+    model.link.nats = source.nats.as_ref().map(|link| link.borrow().clone());
+    let feed = RecordTail::open(&source.journal)?;
+    let is_live = matches!(model.link.mode, ScreenMode::Live);
     let history = if is_live {
         UnreadHistory::of(&source.journal, &mut model).map(Box::new)
     } else {
@@ -244,7 +238,7 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
     drop(tui.terminal);
     for words in left
         .iter()
-        .filter_map(|left| left.words(&mut tui.model.sent))
+        .filter_map(|left| left.words(&mut tui.model.drafts.sent))
     {
         let _ = writeln!(io::stderr(), "creel: {}", plain(&words));
     }
@@ -274,7 +268,7 @@ impl Tui {
                 news = self.source.news.changed(), if !self.over => self.on_news(news.is_err())?,
                 Some(live) = self.source.live.recv() => self.on_live(&live)?,
                 Some(link) = next_link(&mut self.source.nats) => {
-                    self.model.nats = Some(link);
+                    self.model.link.nats = Some(link);
                     self.terminal.changed = true;
                 }
                 () = sleep_until(tick) => self.on_tick()?,
@@ -366,7 +360,7 @@ impl Tui {
             return Ok(());
         }
         self.called = id;
-        let live = matches!(self.model.mode, ScreenMode::Live);
+        let live = matches!(self.model.link.mode, ScreenMode::Live);
         match (gate, self.options.notify) {
             (Some((_, text)), Some(notifier))
                 if live && self.model.terminal_focus != TerminalFocus::Here =>
@@ -401,7 +395,7 @@ impl Tui {
                 }
             }
             TerminalKeys::Background(colour) => {
-                self.model.theme = ScreenTheme::on_background(colour);
+                self.model.look.theme = ScreenTheme::on_background(colour);
                 self.model.stream.forget_rows();
             }
         }
@@ -441,25 +435,9 @@ impl Tui {
             ScreenRequest::Redraw => self.terminal.screen.redraw(),
             ScreenRequest::Remember => self.remember(),
             ScreenRequest::SetPace(pace) => self.set_pace(pace),
-            ScreenRequest::ReadOutput {
-                title,
-                file,
-                otherwise,
-                earlier,
-                live,
-                reason,
-            } => {
+            ScreenRequest::ReadOutput(output) => {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
-                let file = file.map(|file| folder.join(file));
-                let output = output_files::RunOutput {
-                    title,
-                    file,
-                    otherwise,
-                    earlier,
-                    live,
-                    reason,
-                };
-                return Ok(Some(ScreenEvent::Read(output.viewer())));
+                return Ok(Some(ScreenEvent::Read(output.viewer(folder))));
             }
             ScreenRequest::Seek(target) => self.seek(target)?,
         }

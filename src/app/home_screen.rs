@@ -32,7 +32,8 @@ use crate::{
     tui::{
         ScreenExit,
         home::{self, HomeExit, HomeOptions, HomeSource, SessionStart, model::HomeMemory},
-        model::{CloseBehavior, Toast},
+        model::Toast,
+        request::CloseBehavior,
         theme::ThemeRole,
     },
 };

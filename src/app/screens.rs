@@ -16,7 +16,7 @@ use crate::{
     nats::{remote_journal::ViewerChannels, session_client::NatsSessionClient, status::NatsStatus},
     present::signs::SignSet,
     socket::session_client::{LIVE_BACKLOG, RemoteSession, RemoteUpdates, SessionClient},
-    tui::{self, ScreenExit, keymap::Keymap, model::CloseBehavior},
+    tui::{self, ScreenExit, keymap::Keymap, request::CloseBehavior},
 };
 
 pub(super) fn attach(screen: AttachedScreen, tie: CloseBehavior) -> CliResult<ScreenExit> {

@@ -44,7 +44,7 @@ use crate::{
         CompanionContext, ControlSocket, SocketCompanion, address::SocketDirs,
         session_client::SessionClient,
     },
-    tui::{self, ScreenExit, model::CloseBehavior},
+    tui::{self, ScreenExit, request::CloseBehavior},
 };
 
 pub(super) struct SessionHost<'a> {

@@ -1,5 +1,7 @@
 //! The signs of the screen and of lines, and their form on terminals that show only ASCII.
 
+use crate::engine::time::UnixTime;
+
 /// Which characters creel uses for its own signs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SignSet {
@@ -71,6 +73,14 @@ fn ascii_sign(symbol: &str) -> Option<&'static str> {
 
 /// The frames of the spinner, and their ASCII form.
 pub const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+/// The time between two frames of the spinner, in milliseconds.
+pub const SPIN: i64 = 250;
+
+/// The frame of the spinner at this moment.
+pub fn spinner_frame(now: UnixTime) -> &'static str {
+    SPINNER[usize::try_from(now.0.div_euclid(SPIN)).unwrap_or(0) % SPINNER.len()]
+}
 
 fn spinner_sign(symbol: &str) -> Option<&'static str> {
     const FRAMES: [&str; 4] = ["|", "/", "-", "\\"];

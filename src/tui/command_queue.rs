@@ -13,10 +13,11 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{model::SentDrafts, update::ScreenEvent};
+use super::model::SentDrafts;
 use crate::{
     engine::input::SessionCommand,
     socket::session_client::{CommandError, SessionClient},
+    tui::request::ScreenEvent,
 };
 
 /// How long a closing screen waits for the last commands.

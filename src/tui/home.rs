@@ -168,7 +168,8 @@ impl<'a> HomeScreen<'a> {
             ),
         };
         let mut model = HomeModel::new(keymap, shown.first_theme(), scope);
-        (model.motion, model.signs, model.zone) = (shown.motion, shown.signs, local_zone());
+        (model.look.motion, model.look.signs, model.look.zone) =
+            (shown.motion, shown.signs, local_zone());
         (model.has_config, model.is_worker) = (options.has_config, options.worker.is_some());
         // Another machine's home folder is not this one's.
         model.home_dir = std::env::var("HOME")
@@ -270,7 +271,7 @@ impl<'a> HomeScreen<'a> {
                 .into_iter()
                 .try_for_each(|key| self.take(HomeEvent::Key(key))),
             TerminalKeys::Background(colour) => {
-                self.model.theme = ScreenTheme::on_background(colour);
+                self.model.look.theme = ScreenTheme::on_background(colour);
                 self.terminal.changed = true;
                 Ok(())
             }

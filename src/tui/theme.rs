@@ -4,11 +4,18 @@ pub mod background;
 
 use std::collections::BTreeMap;
 
-use ratatui::style::{Color, Modifier, Style};
-
 use background::Rgb;
+use jiff::tz::TimeZone;
+use ratatui::{
+    buffer::Buffer,
+    style::{Color, Modifier, Style},
+};
 
-use crate::config::ThemeName as Choice;
+use crate::{
+    config::{MotionMode, ThemeName as Choice},
+    present::signs::SignSet,
+    tui::keymap::Keymap,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThemeRole {
@@ -172,6 +179,39 @@ fn style(look: &str) -> Result<Style, ThemeError> {
 fn colour(word: &str) -> Result<Color, ThemeError> {
     word.parse()
         .map_err(|_| ThemeError::NotAColour(word.to_owned()))
+}
+
+/// How the screens of this user look, and what their keys do.
+#[derive(Debug)]
+pub struct ScreenLook {
+    pub keymap: Keymap,
+    pub theme: ScreenTheme,
+    pub motion: MotionMode,
+    pub signs: SignSet,
+    /// The time zone of displayed times.
+    pub zone: TimeZone,
+}
+
+impl ScreenLook {
+    pub fn new(keymap: Keymap, theme: ScreenTheme) -> Self {
+        Self {
+            keymap,
+            theme,
+            motion: MotionMode::default(),
+            signs: SignSet::default(),
+            zone: TimeZone::UTC,
+        }
+    }
+
+    /// Replaces the signs that the terminal cannot show.
+    pub fn replace_signs(&self, buffer: &mut Buffer) {
+        if self.signs != SignSet::Unicode {
+            for cell in &mut buffer.content {
+                let shown = self.signs.shown(cell.symbol()).to_owned();
+                cell.set_symbol(&shown);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,37 +5,9 @@ mod hook;
 mod modal;
 mod mouse;
 mod pane;
-mod proposal;
 mod task;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent};
-
-use super::{
-    keymap::{KeyAction, KeyContext},
-    modals::{
-        Modal,
-        cancel::cancel_question,
-        editor::{EditorModal, EditorPurpose},
-        gate::{GateModal, history::GateRun},
-        help::HelpModal,
-        palette::PaletteModal,
-        search::SearchModal,
-        viewer::ViewerModal,
-    },
-    model::{Pane, ScreenMode, ScreenModel},
-    notification::TerminalFocus,
-    replay::ReplayPlayer,
-    stream::RecordLoader,
-    theme::ThemeRole,
-    view,
-};
-use crate::{
-    engine::{
-        event::StopTiming, ids::RunId, input::SessionCommand, submit::kind::PipelineKind,
-        tasks::command::TaskCommand,
-    },
-    process::playback_pace::{PlaybackMode, PlaybackPace},
-};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use hook::{cancel_hook, open_attempt, open_hook, run_hook, show_stats, switch_hook};
 use modal::{
     edited_outside, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_question_key,
@@ -48,73 +20,36 @@ use pane::{
     seek_next, skip_item, split, steer, write, zoom,
 };
 
-#[derive(Debug)]
-pub enum ScreenEvent {
-    Key(KeyEvent),
-    Mouse(MouseEvent),
-    Paste(String),
-    /// The new size, in columns and rows.
-    Resize(u16, u16),
-    /// Whether the terminal has the focus.
-    Focus(bool),
-    Accepted(SessionCommand),
-    /// With the reason.
-    Refused(SessionCommand, String),
-    /// The session did not say whether it accepted the command; with the reason.
-    Unanswered(SessionCommand, String),
-    /// Something else failed.
-    Failed(String),
-    /// A text for the viewer was read.
-    Read(ViewerModal),
-    /// The user's editor was closed.
-    Edited {
-        purpose: EditorPurpose,
-        /// The text that the editor was opened with.
-        before: String,
-        text: String,
+use super::{
+    keymap::{KeyAction, KeyContext},
+    modals::{
+        Modal,
+        editor::{EditorModal, EditorPurpose},
+        gate::GateModal,
+        help::HelpModal,
+        palette::PaletteModal,
     },
-}
-
-/// Something that the screen cannot do itself.
-#[derive(Debug, PartialEq)]
-pub enum ScreenRequest {
-    Command(SessionCommand),
-    /// Sent one after the other, until one is refused.
-    InOrder(Vec<SessionCommand>),
-    Leave,
-    /// The session continues.
-    LeaveRunning,
-    /// Leave as soon as the session has ended.
-    LeaveAtTheEnd,
-    /// Leave without waiting for anything.
-    LeaveAtOnce,
-    Copy(String),
-    /// Open a text in the user's editor.
-    EditOutside(EditorPurpose, String),
-    /// Stop the process until the shell continues it.
-    Suspend,
-    Redraw,
-    /// Save what lasts longer than this screen.
-    Remember,
-    /// Pause a demo, resume it, or skip ahead in it.
-    SetPace(PlaybackPace),
-    /// Show the whole output of a run.
-    ReadOutput {
-        title: String,
-        /// Relative to the session's folder.
-        file: Option<String>,
-        /// What to show without a file.
-        otherwise: String,
-        /// The earlier runs of the hook, to show below.
-        earlier: String,
-        /// The run, if it still runs: the viewer follows it.
-        live: Option<RunId>,
-        /// Why the run failed: the viewer opens at this line. None if it did not fail.
-        reason: Option<String>,
+    model::{Pane, ScreenMode, ScreenModel},
+    notification::TerminalFocus,
+    replay::ReplayPlayer,
+    stream::RecordLoader,
+    theme::ThemeRole,
+    view,
+};
+use crate::{
+    engine::{
+        event::StopTiming, input::SessionCommand, submit::kind::PipelineKind,
+        tasks::command::TaskCommand,
     },
-    /// Show a past session up to this record.
-    Seek(usize),
-}
+    process::playback_pace::{PlaybackMode, PlaybackPace},
+    tui::{
+        modals::{SearchModal, question::cancel_question},
+        model::has_room,
+        request::{ScreenEvent, ScreenRequest},
+        runs::GateRun,
+        view::footer,
+    },
+};
 
 /// Applies an event and returns the requests that follow.
 pub fn update(
@@ -124,8 +59,8 @@ pub fn update(
 ) -> Vec<ScreenRequest> {
     match msg {
         ScreenEvent::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
-        ScreenEvent::Key(key) if !view::has_room(model.size) => on_key_unseen(model, key, reload),
-        ScreenEvent::Mouse(_) | ScreenEvent::Paste(_) if !view::has_room(model.size) => Vec::new(),
+        ScreenEvent::Key(key) if !has_room(model.size) => on_key_unseen(model, key, reload),
+        ScreenEvent::Mouse(_) | ScreenEvent::Paste(_) if !has_room(model.size) => Vec::new(),
         ScreenEvent::Key(key) => {
             model.toast = None;
             on_key(model, key, reload)
@@ -164,12 +99,12 @@ pub fn update(
             Vec::new()
         }
         ScreenEvent::Accepted(command) => {
-            model.sent.take(&command);
+            model.drafts.sent.take(&command);
             Vec::new()
         }
         ScreenEvent::Refused(command, why) => {
             // Bring the refused text back, so that the user can correct it.
-            if let Some(editor) = model.sent.take(&command) {
+            if let Some(editor) = model.drafts.sent.take(&command) {
                 bring_back(model, editor);
             }
             model.say(ThemeRole::Warning, why);
@@ -178,7 +113,7 @@ pub fn update(
         ScreenEvent::Unanswered(command, why) => {
             // The command may have arrived, so the user should decide whether to send it again: a
             // message becomes a draft, and any other text comes back with a note.
-            match model.sent.take(&command) {
+            match model.drafts.sent.take(&command) {
                 Some(editor) if editor.purpose.keeps_a_draft() => model.keep_draft(&editor.text()),
                 Some(editor) => bring_back(model, Box::new(editor.in_doubt())),
                 None => {}
@@ -241,7 +176,7 @@ fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> V
 fn on_demo_key(model: &mut ScreenModel, key: KeyEvent) -> Option<Vec<ScreenRequest>> {
     let pace = model.plays_demo()?;
     let is_paused = pace.mode == PlaybackMode::Paused;
-    let usual = model.keymap.action(key, &[KeyContext::Global]);
+    let usual = model.look.keymap.action(key, &[KeyContext::Global]);
     let is_usual = matches!(
         usual,
         Some(
@@ -268,7 +203,7 @@ fn on_demo_key(model: &mut ScreenModel, key: KeyEvent) -> Option<Vec<ScreenReque
             ..pace
         }
     };
-    model.demo = Some(pace);
+    model.link.demo = Some(pace);
     Some(vec![ScreenRequest::SetPace(pace)])
 }
 
@@ -283,6 +218,7 @@ fn on_key_unseen(
         return interrupt(model);
     }
     match model
+        .look
         .keymap
         .action(key, &[KeyContext::Global])
         .filter(|_| is_held(key))
@@ -300,7 +236,7 @@ fn is_held(key: KeyEvent) -> bool {
 /// Whether it is Ctrl-C, or the user's replacement for it. A letter without ctrl or alt does not
 /// count: it can be part of a text.
 fn is_interrupt(model: &ScreenModel, key: KeyEvent) -> bool {
-    is_held(key) && model.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::Quit)
+    is_held(key) && model.look.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::Quit)
 }
 
 /// Ctrl-C asks how to leave, from anywhere. Pressed again, or while the session is already
@@ -335,14 +271,14 @@ fn on_pane_key(
     reload: RecordLoader<'_>,
 ) -> Vec<ScreenRequest> {
     // The card hides the row of the stream that enter would open.
-    let is_over_row = key.code == KeyCode::Enter && model.focus == Pane::Stream;
+    let is_over_row = key.code == KeyCode::Enter && model.panes.focus == Pane::Stream;
     let closes =
-        model.keymap.action(key, &[KeyContext::Gate]) == Some(KeyAction::Aside) || is_over_row;
+        model.look.keymap.action(key, &[KeyContext::Gate]) == Some(KeyAction::Aside) || is_over_row;
     if closes && view::shows_end_card(model) {
         model.card_closed = true;
         return Vec::new();
     }
-    match model.keymap.action(key, &contexts(model)) {
+    match model.look.keymap.action(key, &contexts(model)) {
         Some(action) => perform(model, action, reload),
         None => Vec::new(),
     }
@@ -350,8 +286,8 @@ fn on_pane_key(
 
 /// Where the keys of the focused pane have their meanings, most important first.
 fn contexts(model: &ScreenModel) -> Vec<KeyContext> {
-    let replay = matches!(model.mode, ScreenMode::Replay(_)).then_some(KeyContext::Replay);
-    let pane = match model.focus {
+    let replay = matches!(model.link.mode, ScreenMode::Replay(_)).then_some(KeyContext::Replay);
+    let pane = match model.panes.focus {
         Pane::Stream => KeyContext::Stream,
         Pane::Hooks => KeyContext::Hooks,
         Pane::Pending => KeyContext::Pending,
@@ -386,8 +322,11 @@ pub fn perform(
     match action {
         KeyAction::Quit => quit(model),
         KeyAction::Leave => leave(model),
-        KeyAction::Help => lay_over(model, Modal::Help(HelpModal::new(help_places(model)))),
-        KeyAction::Palette => lay_over(model, Modal::Palette(PaletteModal::new(model))),
+        KeyAction::Help => model.lay_over(Modal::Help(HelpModal::new(help_places(model)))),
+        KeyAction::Palette => model.lay_over(Modal::Palette(PaletteModal::new(
+            &footer::useful(model),
+            &model.memory,
+        ))),
         KeyAction::NextPane | KeyAction::PreviousPane => {
             focus_by(model, if goes_on { 1 } else { Pane::ALL.len() - 1 })
         }
@@ -434,7 +373,7 @@ pub fn perform(
         KeyAction::PageDown => scroll(model, ScrollStep::PageDown, reload),
         KeyAction::Top => scroll(model, ScrollStep::Top, reload),
         KeyAction::Bottom => scroll(model, ScrollStep::Bottom, reload),
-        KeyAction::Search => lay_over(model, Modal::Search(SearchModal::default())),
+        KeyAction::Search => model.lay_over(Modal::Search(SearchModal::default())),
         KeyAction::SearchNext | KeyAction::SearchPrevious => {
             search(model, action == KeyAction::SearchNext, reload)
         }
@@ -510,12 +449,12 @@ pub fn perform(
 
 /// Shows the gate that waits for the user; in a replay, the gate that was open at that moment.
 fn show_gate(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    if let Some(mut gate) = model.aside.take() {
+    if let Some(mut gate) = model.later_gate.take() {
         gate.shown_again(model.now, true);
         model.modals.push(Modal::Gate(gate));
     }
     model.open_gate();
-    if let (Some(state), ScreenMode::Replay(_)) = (&model.session, &model.mode)
+    if let (Some(state), ScreenMode::Replay(_)) = (&model.session, &model.link.mode)
         && let Some(gate) = &state.gates.open
     {
         let runs = GateRun::list(gate, state, &model.runs, &model.attempts);
@@ -539,17 +478,12 @@ fn ask_to_cancel(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         .session
         .as_ref()
         .is_some_and(|state| state.phase.turn_in_flight().is_some());
-    if !pane::is_live(model) {
+    if !model.is_live() {
         return Vec::new();
     }
     if works {
-        return lay_over(model, Modal::Cancel(Box::new(cancel_question())));
+        return model.lay_over(Modal::Cancel(Box::new(cancel_question())));
     }
     // The session knows best why there is nothing to cancel.
     vec![ScreenRequest::Command(SessionCommand::CancelTurn)]
-}
-
-fn lay_over(model: &mut ScreenModel, what: Modal) -> Vec<ScreenRequest> {
-    model.modals.push(what);
-    Vec::new()
 }

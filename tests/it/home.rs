@@ -307,7 +307,7 @@ fn every_size_shows_what_needs_the_user_and_what_runs() {
 #[test]
 fn without_unicode_every_sign_is_ascii() {
     let mut model = home((120, 40));
-    model.signs = SignSet::AsciiOnly;
+    model.look.signs = SignSet::AsciiOnly;
     let frame = frame(&mut model);
     assert!(frame.is_ascii(), "{frame}");
 }
@@ -318,7 +318,7 @@ fn without_unicode_every_sign_is_ascii() {
 fn only_running_sessions_move() {
     let mut model = home((120, 40));
     assert_eq!(model.next_tick(), Some(UnixTime(NOW + 250)));
-    model.motion = MotionMode::Reduced;
+    model.look.motion = MotionMode::Reduced;
     assert_eq!(model.next_tick(), Some(UnixTime(NOW + 1_000)));
     let before = frame(&mut model);
     model.now = UnixTime(NOW + 250);

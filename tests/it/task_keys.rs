@@ -1,17 +1,6 @@
 //! Keys of the tasks pane: the screen before, the input, the screen after, and the requests to the
 //! session.
 
-use creel::{
-    engine::{
-        event::Event,
-        input::SessionCommand,
-        tasks::command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
-    },
-    tui::{
-        modals::Modal,
-        update::{ScreenEvent, ScreenRequest},
-    },
-};
 use expect_test::expect;
 use serde_json::{Value, json};
 
@@ -20,6 +9,17 @@ use crate::support::{
     screen::Screen,
     task_scenes::{self, add, depend, planned, tell},
     world::World,
+};
+use creel::{
+    engine::{
+        event::Event,
+        input::SessionCommand,
+        tasks::command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
+    },
+    tui::{
+        modals::Modal,
+        request::{ScreenEvent, ScreenRequest},
+    },
 };
 
 const WIDE: (u16, u16) = (120, 40);
@@ -416,7 +416,7 @@ fn a_task_is_written_down_and_added() {
             ..NewTask::default()
         }))
     );
-    assert_eq!(screen.model.draft, "", "a task is no message");
+    assert_eq!(screen.model.drafts.unsent, "", "a task is no message");
 }
 
 #[test]
@@ -669,7 +669,8 @@ fn every_event_of_a_task_has_a_line_in_the_stream() {
     screen.press("z");
     let lines = screen
         .model
-        .stream_lines
+        .frame
+        .lines
         .iter()
         .map(|line| format!("{}\n", line.to_string().trim_end()));
     let about_tasks: String = lines

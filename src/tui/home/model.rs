@@ -9,8 +9,6 @@ use std::{
     sync::Arc,
 };
 
-use jiff::tz::TimeZone;
-
 use super::{HomeRequest, new_session::NewSessionForm};
 use crate::{
     config::MotionMode,
@@ -18,16 +16,15 @@ use crate::{
     present::{
         session_chip::ChipRole,
         session_list::{ListedSession, ListedState, SessionGroup},
-        signs::SignSet,
+        signs::SPIN,
         text::counted as counted_words,
     },
     sessions::{SessionChange, SessionKey},
     tui::{
         keymap::{KeyAction, Keymap},
-        modals::{choice_question::ChoiceQuestion, help::HelpModal},
+        modals::{help::HelpModal, question::ChoiceQuestion},
         model::Toast,
-        theme::{ScreenTheme, ThemeRole},
-        view::SPIN,
+        theme::{ScreenLook, ScreenTheme, ThemeRole},
     },
 };
 
@@ -89,12 +86,8 @@ pub struct HomeMemory {
 
 #[derive(Debug)]
 pub struct HomeModel {
-    pub keymap: Keymap,
-    pub theme: ScreenTheme,
-    pub zone: TimeZone,
+    pub look: ScreenLook,
     pub now: UnixTime,
-    pub motion: MotionMode,
-    pub signs: SignSet,
     pub size: (u16, u16),
     pub scope: HomeScope,
     /// Whether the sessions are those of a worker, which stops when the screen closes.
@@ -131,12 +124,8 @@ pub struct HomeModel {
 impl HomeModel {
     pub fn new(keymap: Keymap, theme: ScreenTheme, scope: HomeScope) -> Self {
         Self {
-            keymap,
-            theme,
-            zone: TimeZone::UTC,
+            look: ScreenLook::new(keymap, theme),
             now: UnixTime(0),
-            motion: MotionMode::default(),
-            signs: SignSet::default(),
             size: (80, 24),
             scope,
             is_worker: false,
@@ -276,7 +265,7 @@ impl HomeModel {
         self.cost_today = self
             .sessions
             .values()
-            .map(|session| session.cost_today(self.now, &self.zone))
+            .map(|session| session.cost_today(self.now, &self.look.zone))
             .sum();
         let found = self
             .cursor
@@ -420,8 +409,8 @@ impl HomeModel {
         }
         let spins = running
             .iter()
-            .any(|row| row.session.words(self.now, &self.zone).role == ChipRole::Working);
-        let period = if spins && self.motion == MotionMode::Full {
+            .any(|row| row.session.words(self.now, &self.look.zone).role == ChipRole::Working);
+        let period = if spins && self.look.motion == MotionMode::Full {
             SPIN
         } else {
             SECOND

@@ -15,7 +15,7 @@ use super::SessionStart;
 use crate::{
     present::{session_list::short_path, text::plain},
     tui::{
-        modals::{framed, keys_that_fit, middle},
+        modals::frame::{framed, keys_that_fit, middle},
         text::fit,
         theme::{ScreenTheme, ThemeRole},
     },

@@ -16,8 +16,8 @@ use crate::{
     tui::{
         keymap::{KeyAction, KeyContext},
         modals::{
-            choice_question::{ChoiceQuestion, OfferedChoice},
             help::HelpModal,
+            question::{ChoiceQuestion, OfferedChoice},
         },
         theme::ThemeRole,
     },
@@ -117,7 +117,7 @@ pub fn update(model: &mut HomeModel, event: HomeEvent) -> Vec<HomeRequest> {
 
 fn on_key(model: &mut HomeModel, key: KeyEvent) -> Vec<HomeRequest> {
     model.toast = None;
-    let action = model.keymap.action(
+    let action = model.look.keymap.action(
         key,
         &[KeyContext::Home, KeyContext::Scroll, KeyContext::Global],
     );

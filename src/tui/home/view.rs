@@ -23,16 +23,16 @@ use crate::{
     present::{
         session_chip::ChipRole,
         session_list::{ListedState, SessionGroup, short_path},
-        signs::{SPINNER, SignSet},
+        signs::spinner_frame,
         text::plain,
         usage_totals,
     },
     tui::{
-        clicked_key::{KeyRow, key_in_row},
         keymap::KeyAction,
+        modals::frame::{KeyRow, key_in_row},
         text::{fit, wrap},
         theme::ThemeRole,
-        view::{SPIN, chip_role},
+        view::chip_role,
     },
 };
 
@@ -55,21 +55,16 @@ pub fn prepare(model: &mut HomeModel, area: Rect) {
         model.size = (area.width, area.height);
         model.move_by(0);
     }
-    let HomeModel {
-        modal,
-        keymap,
-        theme,
-        ..
-    } = model;
+    let HomeModel { modal, look, .. } = model;
     match modal {
-        Some(HomeModal::Help(help)) => help.prepare(keymap, theme, area),
-        Some(HomeModal::NewSession(form)) => form.prepare(theme),
+        Some(HomeModal::Help(help)) => help.prepare(&look.keymap, &look.theme, area),
+        Some(HomeModal::NewSession(form)) => form.prepare(&look.theme),
         Some(HomeModal::Question(_) | HomeModal::Filter) | None => {}
     }
 }
 
 pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     buffer.set_style(area, theme.style(ThemeRole::Text));
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
         let text = fit("Terminal too small", usize::from(area.width));
@@ -98,17 +93,12 @@ pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     }
     draw_footer(model, line(area.height - 1), buffer);
     match &model.modal {
-        Some(HomeModal::Help(help)) => help.draw(&model.keymap, theme, area, buffer),
+        Some(HomeModal::Help(help)) => help.draw(&model.look.keymap, theme, area, buffer),
         Some(HomeModal::Question(question)) => question.draw(theme, area, buffer),
         Some(HomeModal::NewSession(form)) => form.draw(theme, area, buffer),
         Some(HomeModal::Filter) | None => {}
     }
-    if model.signs != SignSet::Unicode {
-        for cell in &mut buffer.content {
-            let shown = model.signs.shown(cell.symbol()).to_owned();
-            cell.set_symbol(&shown);
-        }
-    }
+    model.look.replace_signs(buffer);
 }
 
 /// The key that the screen shows at this position.
@@ -134,7 +124,7 @@ pub fn key_at(model: &HomeModel, area: Rect, column: u16, row: u16) -> Option<Ke
 }
 
 fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     let (asks, runs) = (
         model.count(SessionGroup::NeedsYou),
         model.count(SessionGroup::Running),
@@ -227,8 +217,8 @@ impl<'a> RowTexts<'a> {
             } else {
                 String::new()
             },
-            time: session.time(model.now, &model.zone),
-            age: session.age(model.now, &model.zone),
+            time: session.time(model.now, &model.look.zone),
+            age: session.age(model.now, &model.look.zone),
             cost: if session.cost > 0.0 {
                 usage_totals::money(session.cost)
             } else {
@@ -299,8 +289,13 @@ impl HomeColumns {
         columns.what = width.saturating_sub(fixed);
         // What is left on a wide screen says what each session is for.
         if width >= WITH_GOAL && texts.iter().any(|one| !one.row.session.goal.is_empty()) {
-            let words =
-                |one: &RowTexts<'_>| one.row.session.words(model.now, &model.zone).text.width();
+            let words = |one: &RowTexts<'_>| {
+                one.row
+                    .session
+                    .words(model.now, &model.look.zone)
+                    .text
+                    .width()
+            };
             let needed = widest(&words, columns.what * 2 / 3);
             (columns.goal, columns.what) = (columns.what.saturating_sub(needed), needed);
         }
@@ -331,7 +326,7 @@ fn draw_list(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
                 let Some(texts) = texts.next() else { continue };
                 let line = row_line(model, texts, columns, n == model.position());
                 if n == model.position() {
-                    buffer.set_style(place, model.theme.style(ThemeRole::Selected));
+                    buffer.set_style(place, model.look.theme.style(ThemeRole::Selected));
                 }
                 line.render(place, buffer);
             }
@@ -357,7 +352,7 @@ fn draw_detail(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     // The list may have no room for the question.
     let asks = session.group() == SessionGroup::NeedsYou && usize::from(area.width) < WITH_GOAL;
     let question = if asks {
-        session.words(model.now, &model.zone).text
+        session.words(model.now, &model.look.zone).text
     } else {
         String::new()
     };
@@ -372,15 +367,15 @@ fn draw_detail(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         let text = fit(&text, left.saturating_sub(gap.width()));
         left = left.saturating_sub(gap.width() + text.width());
         spans.extend([
-            Span::styled(gap, model.theme.style(ThemeRole::Faint)),
-            Span::styled(text, model.theme.style(role)),
+            Span::styled(gap, model.look.theme.style(ThemeRole::Faint)),
+            Span::styled(text, model.look.theme.style(role)),
         ]);
     }
     Line::from(spans).render(area, buffer);
 }
 
 fn heading(model: &HomeModel, group: SessionGroup) -> Line<'static> {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     let role = match group {
         SessionGroup::NeedsYou => ThemeRole::Gate,
         SessionGroup::Running | SessionGroup::Ended => ThemeRole::Heading,
@@ -401,9 +396,9 @@ fn row_line(
     columns: HomeColumns,
     is_chosen: bool,
 ) -> Line<'static> {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     let session = &texts.row.session;
-    let words = session.words(model.now, &model.zone);
+    let words = session.words(model.now, &model.look.zone);
     let sign = if words.role == ChipRole::Working {
         spinner(model).unwrap_or(words.sign)
     } else {
@@ -530,17 +525,16 @@ fn tail(path: &str, width: usize) -> String {
 
 /// The frame of the spinner at this moment. None if nothing is to move.
 fn spinner(model: &HomeModel) -> Option<&'static str> {
-    let frame = usize::try_from(model.now.0.div_euclid(SPIN)).unwrap_or(0) % SPINNER.len();
-    (model.motion == MotionMode::Full).then(|| SPINNER[frame])
+    (model.look.motion == MotionMode::Full).then(|| spinner_frame(model.now))
 }
 
 /// What to do where there is no session to show.
 fn draw_empty(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     let (text, key) = (theme.style(ThemeRole::Text), theme.style(ThemeRole::Key));
     let press = |action: KeyAction, about: &str| {
         vec![
-            (format!("  {:6}", model.keymap.key(action)), key),
+            (format!("  {:6}", model.look.keymap.key(action)), key),
             (about.to_owned(), text),
         ]
     };
@@ -602,7 +596,7 @@ fn draw_empty(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
 
 /// A message to the user, the filter, or the keys that do something now.
 fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     if matches!(model.modal, Some(HomeModal::Filter)) {
         let hint = "   enter keep   esc show all";
         let room = usize::from(area.width).saturating_sub(2);
@@ -631,7 +625,7 @@ fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     }
     let hint = |action: KeyAction| {
         (
-            model.keymap.key(action),
+            model.look.keymap.key(action),
             format!(" {}  ", words(model, action)),
         )
     };

@@ -9,12 +9,13 @@ use ratatui::{
 };
 use tui_textarea::{TextArea, WrapMode};
 
-use super::{first_that_fits, framed, keys_that_fit, middle};
 use crate::{
     engine::ids::{GateId, ItemId},
     present::text::plain,
-    text::{diff_groups, whole_lines},
-    tui::theme::{ScreenTheme, ThemeRole},
+    tui::{
+        modals::frame::{first_that_fits, framed, keys_that_fit, middle},
+        theme::{ScreenTheme, ThemeRole},
+    },
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]

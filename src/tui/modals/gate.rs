@@ -1,7 +1,7 @@
 //! The gate: a dialog that the user cannot miss, and cannot answer by accident.
 //!
 //! Owns the selection. The areas are in [`layout`]; the answers are in [`answers`]; the content is
-//! in [`text`] and [`history`]; [`drawing`] draws all of it.
+//! in [`text`]; [`drawing`] draws all of it.
 //!
 //! # Invariants
 //! - A gate accepts no answer for a moment after it appears, and every key in that moment extends
@@ -11,13 +11,11 @@
 
 mod answers;
 mod drawing;
-pub mod history;
 mod layout;
 mod text;
 
 use answers::AnswerOption;
-use history::GateRun;
-use layout::GateLayout;
+use ratatui::{layout::Rect, text::Line};
 
 use crate::{
     engine::{
@@ -32,8 +30,8 @@ use crate::{
         pending::ItemState,
         time::{TimeSpan as Time, UnixTime},
     },
-    present::gate_words::GateFigures,
-    tui::keymap::KeyAction,
+    present::{gate_words::GateFigures, text::grouped},
+    tui::{keymap::KeyAction, runs::GateRun},
 };
 
 /// How long a gate accepts no answer after it appears.
@@ -45,7 +43,7 @@ pub struct GateModal {
     /// The agent's permission request that the gate is about.
     ask: Option<AgentPermissionRequest>,
     options: Vec<AnswerOption>,
-    standing: GateAvailability,
+    availability: GateAvailability,
     /// When it begins to accept answers.
     pub armed_at: UnixTime,
     /// Whether the user asked to see it: then keys before it accepts answers do not extend the
@@ -112,7 +110,7 @@ pub enum GateKeyResult {
     /// Not possible in a replay.
     TooLate,
     /// Close the gate without an answer, for later.
-    Aside,
+    Later,
 }
 
 impl GateModal {
@@ -132,7 +130,7 @@ impl GateModal {
         gate: Gate,
         state: &SessionState,
         runs: Vec<GateRun>,
-        standing: GateAvailability,
+        availability: GateAvailability,
     ) -> Self {
         let items = gate
             .subject
@@ -154,7 +152,7 @@ impl GateModal {
             gate,
             ask,
             options,
-            standing,
+            availability,
             armed_at: UnixTime(0),
             was_asked_for: false,
             choice,
@@ -273,7 +271,7 @@ impl GateModal {
             }
             KeyAction::PreviewItems if self.has_items() => return GateKeyResult::Preview,
             KeyAction::TextDown | KeyAction::TextUp => self.page(action == KeyAction::TextDown),
-            KeyAction::Aside => return GateKeyResult::Aside,
+            KeyAction::Aside => return GateKeyResult::Later,
             KeyAction::Answer => return self.answer(),
             _ => {}
         }
@@ -337,7 +335,7 @@ impl GateModal {
     fn on_item(&mut self, action: KeyAction) -> GateKeyResult {
         let proposes = self.gate.kind() == GateKind::Proposal;
         let Some((id, mark)) = self.items.get_mut(self.item) else {
-            return match (self.standing, action) {
+            return match (self.availability, action) {
                 (GateAvailability::Waits, KeyAction::EditItem) if proposes => {
                     GateKeyResult::EditTasks
                 }
@@ -347,7 +345,7 @@ impl GateModal {
                 (_, _) => GateKeyResult::Nothing,
             };
         };
-        match (self.standing, action) {
+        match (self.availability, action) {
             (GateAvailability::Past, _) => GateKeyResult::TooLate,
             (GateAvailability::Waits, KeyAction::EditItem) => GateKeyResult::Edit(*id),
             (GateAvailability::Waits, KeyAction::EditOutside) => GateKeyResult::EditOutside(*id),
@@ -363,7 +361,7 @@ impl GateModal {
     }
 
     fn answer(&mut self) -> GateKeyResult {
-        if self.standing == GateAvailability::Past {
+        if self.availability == GateAvailability::Past {
             return GateKeyResult::TooLate;
         }
         let Some(AnswerOption { choice, option, .. }) = self.options.get(self.choice).cloned()
@@ -454,5 +452,70 @@ impl GateModal {
     fn first_run(&self) -> usize {
         self.run
             .saturating_sub(usize::from(self.layout.list.height).saturating_sub(1))
+    }
+}
+
+/// The areas of a gate, and the texts in them.
+#[derive(Debug, Default)]
+pub(super) struct GateLayout {
+    pub(super) frame: Rect,
+    pub(super) title: String,
+    pub(super) since: String,
+    pub(super) head: Rect,
+    pub(super) reason: Vec<Line<'static>>,
+    pub(super) body: TextColumn,
+    /// The items or the runs beside the text. Empty if there are none.
+    pub(super) list: Rect,
+    /// The title over the text and over the list. Without height at gates that need none.
+    pub(super) heads: Rect,
+    /// How many rows the text has.
+    pub(super) rows: usize,
+    /// How many of them fit.
+    pub(super) rows_shown: usize,
+    pub(super) options: Rect,
+    /// The first visible answer.
+    pub(super) first_option: usize,
+    /// The width of the labels if the effects stand beside them. None: only the chosen answer has
+    /// room for its effect.
+    pub(super) label_width: Option<usize>,
+    /// The effect of the chosen answer, where the list has no room for all.
+    pub(super) effect: Rect,
+    pub(super) hints: Rect,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct TextColumn {
+    pub(super) area: Rect,
+    pub(super) lines: Vec<Line<'static>>,
+    /// The number of the line that each row is part of. Empty if rows are counted instead.
+    pub(super) numbers: Vec<usize>,
+}
+
+impl GateLayout {
+    /// The answer at a place of the screen.
+    pub(super) fn option_at(&self, column: u16, row: u16) -> Option<usize> {
+        let inside = self.options.contains((column, row).into());
+        inside.then(|| self.first_option + usize::from(row - self.options.y))
+    }
+
+    /// The lines of the text that are visible from this row on, and how many there are: `1–13 of
+    /// 22`.
+    pub(super) fn place_from(&self, scroll: usize) -> String {
+        let number = |row: usize| self.body.numbers.get(row).copied().unwrap_or(row + 1);
+        let (last, all) = (
+            (scroll + self.rows_shown).min(self.rows),
+            number(self.rows.saturating_sub(1)),
+        );
+        format!(
+            "{}–{} of {}",
+            grouped(number(scroll)),
+            grouped(number(last.saturating_sub(1))),
+            grouped(all)
+        )
+    }
+
+    /// The first row of the text's last page.
+    pub(super) const fn last_page(&self) -> usize {
+        self.rows.saturating_sub(self.rows_shown)
     }
 }

@@ -8,9 +8,9 @@ use ratatui::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{framed, keys_that_fit, middle};
 use crate::tui::{
     keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
+    modals::frame::{framed, keys_that_fit, middle},
     text::wrap,
     theme::{ScreenTheme, ThemeRole},
 };

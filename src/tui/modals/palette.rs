@@ -12,19 +12,18 @@ use ratatui::{
     text::{Line, Span},
     widgets::{Block, Paragraph, Widget as _},
 };
+use unicode_width::UnicodeWidthStr as _;
 
-use super::{framed, middle};
 use crate::{
     present::text::sentence_case,
     tui::{
         keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
-        model::ScreenModel,
+        memory::ScreenMemory,
+        modals::frame::{framed, middle},
         text::fit,
         theme::{ScreenTheme, ThemeRole},
-        view::hints,
     },
 };
-use unicode_width::UnicodeWidthStr as _;
 
 #[derive(Debug)]
 pub struct PaletteModal {
@@ -36,14 +35,14 @@ pub struct PaletteModal {
 }
 
 impl PaletteModal {
-    pub fn new(model: &ScreenModel) -> Self {
-        let now = hints::useful(model);
+    /// `useful` are the commands that do something now, most useful first.
+    pub fn new(useful: &[KeyAction], memory: &ScreenMemory) -> Self {
         let rank = |action: KeyAction| {
-            let useful = now
+            let rank = useful
                 .iter()
                 .position(|one| *one == action)
-                .map_or(0, |at| now.len() - at);
-            (action, (useful, model.memory.uses(action)))
+                .map_or(0, |at| useful.len() - at);
+            (action, (rank, memory.uses(action)))
         };
         let ranks = ACTIONS
             .iter()

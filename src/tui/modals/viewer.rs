@@ -5,6 +5,8 @@
 //!   grows.
 //! - Drawing reads no file: [`ViewerModal::prepare`] has read what is visible.
 
+use std::path::Path;
+
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Margin, Rect},
@@ -13,9 +15,8 @@ use ratatui::{
     widgets::{Paragraph, Widget as _},
 };
 
-use super::{framed, keys_that_fit};
 use crate::{
-    engine::ids::RunId,
+    engine::{ids::RunId, time::UnixTime},
     present::{
         clock::running_clock,
         text::{grouped, plain, readable_size},
@@ -24,12 +25,11 @@ use crate::{
         ansi::{coloured_lines, only_colours},
         comparison::{OutputComparison, sign_role},
         keymap::{KeyAction, Keymap},
-        model::ScreenModel,
+        modals::frame::{framed, keys_that_fit, mark_matches},
         output_lines::OutputLines,
-        panes::stream::mark_matches,
+        runs::{RunEntry, RunList},
         text::{StyledText, expand_tabs, fit, window, wrap},
-        theme::{ScreenTheme, ThemeRole},
-        view::coloured_run_text,
+        theme::{ScreenLook, ScreenTheme, ThemeRole},
     },
 };
 
@@ -375,33 +375,34 @@ impl ViewerModal {
     }
 
     /// Reads what the next frame shows.
-    pub fn prepare(&mut self, model: &ScreenModel, area: Rect) {
+    pub fn prepare(&mut self, runs: &RunList, moment: UnixTime, look: &ScreenLook, area: Rect) {
         let room = room((area.width, area.height));
         self.fit_to(room.0);
-        self.refresh(model);
+        let run = self.live.and_then(|live| runs.get(live.run));
+        self.refresh(run);
         if let Some(reason) = self.opens_at.take() {
             self.open_at(&reason, room);
         }
         if self.live.is_some_and(|live| live.follows) {
             self.top = self.end(room);
         }
-        self.place = self.place(model).into();
-        self.shown = self.visible(&model.theme, room);
+        self.place = self.place(run, moment, &look.keymap).into();
+        self.shown = self.visible(&look.theme, room);
     }
 
     /// Looks at what the run has printed since. Without a file here, only the end of its output is
     /// known.
-    fn refresh(&mut self, model: &ScreenModel) {
-        let Some(live) = self.live else { return };
+    fn refresh(&mut self, run: Option<&RunEntry>) {
+        if self.live.is_none() {
+            return;
+        }
         if let Some(file) = &mut self.file {
             file.refresh();
             self.about = readable_size(file.size());
         }
-        let Some(run) = model.runs.get(live.run) else {
-            return;
-        };
+        let Some(run) = run else { return };
         if self.file.as_ref().is_none_or(OutputLines::is_empty) {
-            let text = coloured_run_text(run);
+            let text = run.output();
             self.lines = text.lines().map(str::to_owned).collect();
             let about = if text.is_empty() {
                 "Nothing was printed yet"
@@ -417,7 +418,7 @@ impl ViewerModal {
         }
     }
 
-    fn place(&self, model: &ScreenModel) -> String {
+    fn place(&self, run: Option<&RunEntry>, moment: UnixTime, keymap: &Keymap) -> String {
         let count = self.own.unwrap_or_else(|| self.count());
         let position = || match self.top.line + 1 {
             line if line <= count || self.own.is_none() => {
@@ -425,20 +426,17 @@ impl ViewerModal {
             }
             _ => "earlier runs".to_owned(),
         };
-        let Some(live) = self.live else {
+        let (Some(live), Some(run)) = (self.live, run) else {
             return position();
         };
-        let Some(run) = model.runs.get(live.run) else {
-            return position();
-        };
-        let (lines, time) = (grouped(count), running_clock(run.took(model.moment())));
+        let (lines, time) = (grouped(count), running_clock(run.took(moment)));
         let unit = if count == 1 { "line" } else { "lines" };
         match (&run.ended, live.follows) {
             (None, true) => format!("● live · {lines} {unit} · {time}"),
             (None, false) => format!(
                 "{} · {} follows · {time}",
                 position(),
-                model.keymap.key(KeyAction::Bottom)
+                keymap.key(KeyAction::Bottom)
             ),
             (Some(finished), true) => {
                 format!("{} · {lines} {unit} · {time}", finished.end.describe())
@@ -515,6 +513,50 @@ impl ViewerModal {
         };
         let about = fit(&format!(" {} ", self.about), usize::from(edge.width));
         Line::styled(about, theme.style(ThemeRole::Accent)).render(edge, buffer);
+    }
+}
+
+/// The output of a run.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RunOutput {
+    pub title: String,
+    /// Relative to the session's folder.
+    pub file: Option<String>,
+    /// What to show without a readable file.
+    pub otherwise: String,
+    /// The earlier runs of the hook, which follow.
+    pub earlier: String,
+    /// The run, if it still runs: the viewer follows it.
+    pub live: Option<RunId>,
+    /// Why it failed. None if it did not fail.
+    pub reason: Option<String>,
+}
+
+impl RunOutput {
+    pub fn viewer(self, folder: &Path) -> ViewerModal {
+        let Self {
+            title,
+            file,
+            otherwise,
+            earlier,
+            live,
+            reason,
+        } = self;
+        let lines = file
+            .map(|file| OutputLines::new(folder.join(file)))
+            .filter(|lines| live.is_some() || !lines.is_empty());
+        let viewer = match (lines, live) {
+            (Some(lines), Some(run)) => ViewerModal::of_file(title, lines, "", Some(run)),
+            (Some(lines), None) => ViewerModal::of_file(title, lines, &earlier, None),
+            (None, _) => {
+                let about = readable_size(otherwise.len() as u64);
+                ViewerModal::coloured(title, &otherwise, about).followed_by(&earlier)
+            }
+        };
+        match reason {
+            Some(reason) => viewer.opened_at(reason),
+            None => viewer,
+        }
     }
 }
 

@@ -29,7 +29,6 @@ use crate::{
         runs::{RunEntry, RunSubject},
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
-        view::{coloured_run_text, lines::has_failed},
     },
 };
 
@@ -88,7 +87,7 @@ impl OutputTail {
                 .filter_map(|(n, row)| Some((n, row.latest()?)));
             newest
                 .max_by_key(|(_, run)| (run.started, run.run))
-                .filter(|(_, run)| has_failed(run))
+                .filter(|(_, run)| run.has_failed())
         };
         let Some((row, run)) = running.or_else(newest) else {
             return Self::default();
@@ -99,7 +98,7 @@ impl OutputTail {
         } else {
             most
         };
-        let text = coloured_run_text(run);
+        let text = run.output();
         let printed = text.lines().rev().skip_while(|line| line.trim().is_empty());
         let mut lines: Vec<String> = printed.take(most).map(str::to_owned).collect();
         // Why it failed is more important than the beginning of its last lines.
@@ -147,8 +146,8 @@ fn visible(model: &ScreenModel, rows: HookRows<'_>, height: usize) -> (Vec<HookL
             .clamp(2, LIVE.max(height / 2)),
     );
     let all = lines(rows, &output);
-    let shown = if model.focus == Pane::Hooks {
-        Some(model.chosen_hook)
+    let shown = if model.panes.focus == Pane::Hooks {
+        Some(model.panes.hook)
     } else {
         None
     };
@@ -286,8 +285,8 @@ impl HookColumns {
         spans.push(Span::styled(right, theme.style(right_role)));
         with_cursor(
             spans,
-            n == model.chosen_hook,
-            model.focus == Pane::Hooks,
+            n == model.panes.hook,
+            model.panes.focus == Pane::Hooks,
             theme,
         )
     }
@@ -342,7 +341,7 @@ fn right_of(model: &ScreenModel, row: &HookRow<'_>) -> (String, ThemeRole) {
             complete,
             go_on,
             escalate,
-        }) = model.tallies.decisions(&hook.name)
+        }) = model.tallies.hooks.decisions(&hook.name)
     {
         return (
             format!("complete {complete} · continue {go_on} · escalate {escalate}"),

@@ -16,7 +16,8 @@ use crate::{
         usage_limits,
     },
     tui::{
-        model::{Pane, RetryAttempt, ScreenModel},
+        model::{Pane, ScreenModel},
+        runs::RetryAttempt,
         text::fit,
         theme::{ScreenTheme, ThemeRole},
         view::facts,
@@ -39,7 +40,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let Some(state) = &model.session else { return };
     let width = usize::from(area.width);
     let mut lines = head(model, state, theme, width);
-    let focused = model.focus == Pane::Retries;
+    let focused = model.panes.focus == Pane::Retries;
     let rows = usize::from(area.height).saturating_sub(lines.len() + 1);
     let first = first_attempt(model, rows);
     for (n, attempt) in model
@@ -52,7 +53,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     {
         lines.push(with_cursor(
             row(model, attempt, theme, width),
-            n == model.chosen_attempt,
+            n == model.panes.attempt,
             focused,
             theme,
         ));
@@ -71,7 +72,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
 }
 
 fn first_attempt(model: &ScreenModel, rows: usize) -> usize {
-    (model.chosen_attempt + 1).saturating_sub(rows.max(1))
+    (model.panes.attempt + 1).saturating_sub(rows.max(1))
 }
 
 /// The counter, what the next blocked turn leads to, and the wait before the next attempt.
@@ -125,7 +126,7 @@ fn row(
     let head = format!(
         "{}  {}  ",
         attempt.used,
-        time_of_day(attempt.at, &model.zone)
+        time_of_day(attempt.at, &model.look.zone)
     );
     let reason = format!("{same}{}", plain(&plain_line(&attempt.reason, 200)));
     let role = if attempt.is_repeated {

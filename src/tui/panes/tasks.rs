@@ -17,10 +17,11 @@ use crate::{
     tui::{
         keymap::KeyAction,
         model::{Pane, ScreenModel},
-        task_board::{TaskFilter, TaskLayout, TaskRow, details::sign},
+        panes::ClickedRow,
+        task_board::{TaskFilter, TaskLayout, TaskRow, form::sign},
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
-        view::{ClickedRow, facts},
+        view::facts,
     },
 };
 
@@ -51,7 +52,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
         names,
         marked: model.board.marked.as_deref(),
     };
-    let focused = model.focus == Pane::Tasks;
+    let focused = model.panes.focus == Pane::Tasks;
     let line = |(n, row): (usize, TaskRow<'_>)| {
         let text = columns.line(row, usize::from(area.width).saturating_sub(2));
         super::with_cursor(
@@ -153,7 +154,7 @@ fn note(graph: Option<&TaskGraph>, task: &Task) -> String {
 
 /// Explains how to add tasks, or how to show others.
 fn draw_none(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-    let key = |action| model.keymap.key(action);
+    let key = |action| model.look.keymap.key(action);
     let mut said = if model.has_tasks() {
         vec![format!(
             "No task is {}. {} shows others.",

@@ -3,9 +3,8 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{
-    ScreenRequest, lay_over,
-    pane::{is_live, preview, search},
-    perform, proposal, task,
+    pane::{preview, search},
+    perform, task,
 };
 use crate::{
     engine::{
@@ -18,15 +17,15 @@ use crate::{
     tui::{
         keymap::{KeyAction, KeyContext},
         modals::{
-            Modal,
+            Modal, SearchModal,
             editor::{EditorModal, EditorPurpose},
             gate::GateKeyResult,
             help::HelpModal,
-            quit::LeaveChoice,
-            search::SearchModal,
+            question::LeaveChoice,
             viewer,
         },
         model::{ScreenMode, ScreenModel},
+        request::ScreenRequest,
         stream::RecordLoader,
         task_board::form::TaskFormError,
         theme::ThemeRole,
@@ -38,7 +37,7 @@ use crate::{
     reason = "the terminal library's enum grows"
 )]
 pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    let action = model.keymap.action(key, &[KeyContext::Gate]);
+    let action = model.look.keymap.action(key, &[KeyContext::Gate]);
     let character = match key.code {
         KeyCode::Char(c)
             if !key
@@ -49,7 +48,7 @@ pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
         }
         _ => None,
     };
-    let elsewhere = model.keymap.action(key, &[KeyContext::Global]);
+    let elsewhere = model.look.keymap.action(key, &[KeyContext::Global]);
     let now = model.now;
     let Some(Modal::Gate(gate)) = model.modals.last_mut() else {
         return Vec::new();
@@ -90,31 +89,32 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
                 .session
                 .as_ref()
                 .and_then(|session| session.pipeline().remediation())
-                .filter(|_| model.draft.is_empty());
+                .filter(|_| model.drafts.unsent.is_empty());
             let editor = EditorModal::new(
                 EditorPurpose::Answer(id),
-                &told.unwrap_or_else(|| std::mem::take(&mut model.draft)),
+                &told.unwrap_or_else(|| std::mem::take(&mut model.drafts.unsent)),
             );
-            lay_over(model, Modal::Editor(Box::new(editor)))
+            model.lay_over(Modal::Editor(Box::new(editor)))
         }
         GateKeyResult::Edit(item) => {
             let editor = EditorModal::new(EditorPurpose::Item(item), &item_text(model, item));
-            lay_over(model, Modal::Editor(Box::new(editor)))
+            model.lay_over(Modal::Editor(Box::new(editor)))
         }
         GateKeyResult::EditTasks => {
-            let editor = EditorModal::new(EditorPurpose::Tasks(id), &proposal::form(&gate.gate))
-                .at_the_top();
-            lay_over(model, Modal::Editor(Box::new(editor)))
+            let editor =
+                EditorModal::new(EditorPurpose::Tasks(id), &task::proposal_form(&gate.gate))
+                    .at_the_top();
+            model.lay_over(Modal::Editor(Box::new(editor)))
         }
         GateKeyResult::EditTasksOutside => {
             vec![ScreenRequest::EditOutside(
                 EditorPurpose::Tasks(id),
-                proposal::form(&gate.gate),
+                task::proposal_form(&gate.gate),
             )]
         }
         GateKeyResult::Preview => preview(model),
         GateKeyResult::TooLate => {
-            is_live(model);
+            model.is_live();
             Vec::new()
         }
         GateKeyResult::Restore(item) => {
@@ -126,15 +126,15 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
                 item_text(model, item),
             )]
         }
-        GateKeyResult::Aside if matches!(model.mode, ScreenMode::Replay(_)) => {
+        GateKeyResult::Later if matches!(model.link.mode, ScreenMode::Replay(_)) => {
             model.modals.pop();
             Vec::new()
         }
-        GateKeyResult::Aside => {
+        GateKeyResult::Later => {
             if let Some(Modal::Gate(gate)) = model.modals.pop() {
-                model.aside = Some(gate);
+                model.later_gate = Some(gate);
             }
-            let key = model.keymap.key(KeyAction::ShowGate);
+            let key = model.look.keymap.key(KeyAction::ShowGate);
             model.say(
                 ThemeRole::Gate,
                 format!("the gate is still open; {key} shows it"),
@@ -209,23 +209,23 @@ pub(super) fn edited_outside(
 fn finish_editing(model: &mut ScreenModel, editor: EditorModal) -> Vec<ScreenRequest> {
     let is_proposal = matches!(editor.purpose, EditorPurpose::Tasks(_));
     if let Some(text) = is_proposal
-        .then(|| proposal::corrected(model, &editor.text()))
+        .then(|| task::corrected_proposal(model, &editor.text()))
         .flatten()
     {
         model.say(
             ThemeRole::Warning,
             "these tasks cannot be queued yet: the first lines say why",
         );
-        return lay_over(model, Modal::Editor(Box::new(editor.with_text(&text))));
+        return model.lay_over(Modal::Editor(Box::new(editor.with_text(&text))));
     }
     match meant(&editor.purpose, editor.text()) {
         Ok(asks) => {
-            model.sent.keep(&asks, editor);
+            model.drafts.sent.keep(&asks, editor);
             asks
         }
         Err(why) => {
             model.say(ThemeRole::Warning, why.to_string());
-            lay_over(model, Modal::Editor(Box::new(editor)))
+            model.lay_over(Modal::Editor(Box::new(editor)))
         }
     }
 }
@@ -257,7 +257,7 @@ fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, Ed
             items: None,
         }),
         EditorPurpose::Item(id) => SessionCommand::EditItem { item: *id, text },
-        EditorPurpose::Tasks(gate) => proposal::edited(*gate, &text)?,
+        EditorPurpose::Tasks(gate) => task::edited_proposal(*gate, &text)?,
         EditorPurpose::NewTask => task::add(&text)?,
         EditorPurpose::ChangeTask { id, before } => task::changed(id, before, &text)?,
         EditorPurpose::Done(id) => task::done(id, &text),
@@ -273,10 +273,10 @@ fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, Ed
 pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     let room = viewer::room(model.size);
     let contexts = [KeyContext::Viewer, KeyContext::Scroll, KeyContext::Gate];
-    let Some(action) = model.keymap.action(key, &contexts) else {
-        let asks = model.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::Help);
+    let Some(action) = model.look.keymap.action(key, &contexts) else {
+        let asks = model.look.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::Help);
         return if asks {
-            lay_over(model, Modal::Help(HelpModal::of_viewer()))
+            model.lay_over(Modal::Help(HelpModal::of_viewer()))
         } else {
             answer_over(model, key)
         };
@@ -286,7 +286,7 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
             model.modals.pop();
             Vec::new()
         }
-        KeyAction::Search => lay_over(model, Modal::Search(SearchModal::default())),
+        KeyAction::Search => model.lay_over(Modal::Search(SearchModal::default())),
         KeyAction::SearchNext => search(model, true, &|_| None),
         KeyAction::SearchPrevious => search(model, false, &|_| None),
         KeyAction::Copy => {
@@ -311,7 +311,7 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
 
 /// The key that shows the gate also works over a viewer, which announces the gate.
 fn answer_over(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    let asks = model.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::ShowGate);
+    let asks = model.look.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::ShowGate);
     if asks && model.waiting_gate().is_some() {
         return perform(model, KeyAction::ShowGate, &|_| None);
     }
@@ -323,7 +323,7 @@ fn answer_over(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     reason = "the terminal library's enum grows"
 )]
 pub(super) fn on_question_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    let action = model.keymap.action(key, &[KeyContext::Scroll]);
+    let action = model.look.keymap.action(key, &[KeyContext::Scroll]);
     let Some(Modal::Remove(question) | Modal::Cancel(question)) = model.modals.last_mut() else {
         return Vec::new();
     };
@@ -363,7 +363,7 @@ pub(super) fn answer_question(model: &mut ScreenModel, number: usize) -> Vec<Scr
 
 pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     let page = usize::from(model.size.1.saturating_sub(4).max(1));
-    match model.keymap.action(
+    match model.look.keymap.action(
         key,
         &[KeyContext::Viewer, KeyContext::Scroll, KeyContext::Global],
     ) {
@@ -455,7 +455,7 @@ pub(super) fn on_search_key(
     reason = "the terminal library's enum grows"
 )]
 pub(super) fn on_quit_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    let action = model.keymap.action(key, &[KeyContext::Scroll]);
+    let action = model.look.keymap.action(key, &[KeyContext::Scroll]);
     let Some(Modal::Quit(question)) = model.modals.last_mut() else {
         return Vec::new();
     };

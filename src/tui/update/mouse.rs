@@ -4,7 +4,6 @@ use crossterm::event::{KeyCode, KeyEvent, MouseButton, MouseEvent, MouseEventKin
 use ratatui::layout::Rect;
 
 use super::{
-    ScreenRequest,
     modal::{answer_leave, answer_question, on_gate},
     on_key,
     pane::{on_stream, open_row, wheel},
@@ -14,8 +13,10 @@ use crate::tui::{
     keymap::KeyAction,
     modals::{Modal, viewer},
     model::{Pane, ScreenModel},
+    panes::ClickedRow,
+    request::ScreenRequest,
     stream::RecordLoader,
-    view::{self, ClickedRow},
+    view,
 };
 
 /// How many rows one step of the wheel moves.
@@ -36,12 +37,12 @@ pub(super) fn on_mouse(
         MouseEventKind::Down(MouseButton::Left) => {
             return click(model, mouse.column, mouse.row, reload);
         }
-        MouseEventKind::Drag(MouseButton::Left) if model.drags => {
+        MouseEventKind::Drag(MouseButton::Left) if model.panes.drags => {
             if let Some(split) = view::split_at(model, mouse.column) {
                 model.memory.split = split;
             }
         }
-        MouseEventKind::Up(MouseButton::Left) if std::mem::take(&mut model.drags) => {
+        MouseEventKind::Up(MouseButton::Left) if std::mem::take(&mut model.panes.drags) => {
             return vec![ScreenRequest::Remember];
         }
         _ => {}
@@ -60,7 +61,7 @@ fn on_wheel(model: &mut ScreenModel, mouse: MouseEvent, down: bool, reload: Reco
             Some(_) => {}
             None => {
                 if let Some(pane) = view::pane_at(model, mouse.column, mouse.row) {
-                    model.focus = pane;
+                    model.panes.focus = pane;
                 }
                 wheel(model, down, reload);
             }
@@ -112,7 +113,7 @@ fn click(
         }
         Some(_) => Vec::new(),
         None if on_line => {
-            model.drags = true;
+            model.panes.drags = true;
             Vec::new()
         }
         None => click_pane(model, column, row, reload),
@@ -130,9 +131,9 @@ fn click_pane(
     let Some(pane) = view::pane_at(model, column, row) else {
         return Vec::new();
     };
-    let was_there = model.focus == pane;
+    let was_there = model.panes.focus == pane;
     let hit = view::choose_at(model, pane, row);
-    model.focus = pane;
+    model.panes.focus = pane;
     match (hit, pane) {
         (
             ClickedRow::Nothing | ClickedRow::Chosen,
@@ -140,7 +141,7 @@ fn click_pane(
         )
         | (ClickedRow::Nothing, Pane::Stream) => Vec::new(),
         (ClickedRow::Chosen | ClickedRow::Again, Pane::Stream) => {
-            let place = model.stream_cursor;
+            let place = model.frame.cursor;
             let Some(place) = place else {
                 return Vec::new();
             };

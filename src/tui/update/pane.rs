@@ -1,9 +1,11 @@
 //! Keys of the panes: scrolling, searching, steering the session, and actions on runs and items.
 
 use super::{
-    ScreenRequest,
-    hook::{chosen_attempt, hook_text, latest_hook, open_run, search_attempts, search_hooks},
-    lay_over, task,
+    hook::{
+        chosen_attempt, hook_text, latest_hook, moved, next_fit, open_run, search_attempts,
+        search_hooks,
+    },
+    task,
 };
 use crate::{
     engine::{
@@ -18,11 +20,12 @@ use crate::{
         modals::{
             Modal,
             editor::{EditorModal, EditorPurpose},
-            quit::leave_question,
+            question::leave_question,
             viewer::ViewerModal,
         },
-        model::{CloseBehavior, Pane, ScreenMode, ScreenModel},
+        model::{Pane, ScreenMode, ScreenModel},
         replay::ReplayPlayer,
+        request::{CloseBehavior, ScreenRequest},
         stream::{RecordLoader, SessionStream, StreamBlock, StreamJump, StreamViewport},
         theme::ThemeRole,
     },
@@ -35,55 +38,44 @@ pub(super) fn focus(model: &mut ScreenModel, pane: Pane) -> Vec<ScreenRequest> {
         .as_ref()
         .map_or(&[][..], |state| state.pending.items());
     let gone = items
-        .get(model.chosen_item)
+        .get(model.panes.item)
         .is_some_and(|item| item.state == ItemState::Delivered);
-    if pane == Pane::Pending && model.focus != pane && gone {
+    if pane == Pane::Pending && model.panes.focus != pane && gone {
         let waits = items
             .iter()
             .position(|item| item.state == ItemState::Pending);
-        model.chosen_item = waits.unwrap_or(model.chosen_item);
+        model.panes.item = waits.unwrap_or(model.panes.item);
     }
-    if pane == Pane::Hooks && model.focus != pane && model.chosen_hook == 0 {
-        model.chosen_hook = latest_hook(model);
+    if pane == Pane::Hooks && model.panes.focus != pane && model.panes.hook == 0 {
+        model.panes.hook = latest_hook(model);
     }
-    model.focus = pane;
+    model.panes.focus = pane;
     Vec::new()
 }
 
 pub(super) fn focus_by(model: &mut ScreenModel, by: usize) -> Vec<ScreenRequest> {
     let at = Pane::ALL
         .iter()
-        .position(|pane| *pane == model.focus)
+        .position(|pane| *pane == model.panes.focus)
         .unwrap_or(0);
     focus(model, Pane::ALL[(at + by) % Pane::ALL.len()])
-}
-
-pub(super) fn is_live(model: &mut ScreenModel) -> bool {
-    let live = matches!(model.mode, ScreenMode::Live);
-    if !live {
-        model.say(ThemeRole::Faint, "this is a replay: you cannot control it");
-    }
-    live
 }
 
 pub(super) fn quit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     if is_past(model) {
         return vec![ScreenRequest::Leave];
     }
-    if model.tie == CloseBehavior::Home {
+    if model.link.tie == CloseBehavior::Home {
         return vec![ScreenRequest::LeaveRunning];
     }
-    let keys = model.keymap.keys(KeyAction::Quit);
+    let keys = model.look.keymap.keys(KeyAction::Quit);
     let again = keys.split(' ').find(|key| key.contains('-'));
-    lay_over(
-        model,
-        Modal::Quit(Box::new(leave_question(model.tie, again))),
-    )
+    model.lay_over(Modal::Quit(Box::new(leave_question(model.link.tie, again))))
 }
 
 /// Leaves without asking, since nothing is lost.
 pub(super) fn leave(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    match model.tie {
+    match model.link.tie {
         CloseBehavior::Close | CloseBehavior::Loose | CloseBehavior::Home if is_past(model) => {
             vec![ScreenRequest::Leave]
         }
@@ -104,8 +96,8 @@ fn is_past(model: &ScreenModel) -> bool {
 }
 
 pub(super) fn write(model: &mut ScreenModel, purpose: EditorPurpose) -> Vec<ScreenRequest> {
-    if is_live(model) {
-        let editor = EditorModal::new(purpose, &std::mem::take(&mut model.draft));
+    if model.is_live() {
+        let editor = EditorModal::new(purpose, &std::mem::take(&mut model.drafts.unsent));
         model.modals.push(Modal::Editor(Box::new(editor)));
     }
     Vec::new()
@@ -118,13 +110,13 @@ pub(super) fn split(model: &mut ScreenModel, by: i16) -> Vec<ScreenRequest> {
 }
 
 pub(super) fn zoom(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    model.zoomed = !model.zoomed;
+    model.panes.zoomed = !model.panes.zoomed;
     Vec::new()
 }
 
 /// Sends a command to a live session.
 pub(super) fn steer(model: &mut ScreenModel, command: SessionCommand) -> Vec<ScreenRequest> {
-    if is_live(model) {
+    if model.is_live() {
         vec![ScreenRequest::Command(command)]
     } else {
         Vec::new()
@@ -176,9 +168,9 @@ pub(super) fn scroll(
     step: ScrollStep,
     reload: RecordLoader<'_>,
 ) -> Vec<ScreenRequest> {
-    let page = isize::try_from(model.stream_size.1.saturating_sub(1).max(1)).unwrap_or(1);
+    let page = isize::try_from(model.frame.size.1.saturating_sub(1).max(1)).unwrap_or(1);
     let by = step.rows(page);
-    match model.focus {
+    match model.panes.focus {
         Pane::Stream => match step {
             ScrollStep::Top => model.stream.to_top(),
             ScrollStep::Bottom => model.stream.to_end(),
@@ -189,16 +181,16 @@ pub(super) fn scroll(
                 on_stream(model, reload, |stream, view| stream.page(by, view));
             }
         },
-        Pane::Hooks => model.chosen_hook = moved(model.chosen_hook, by, model.hook_rows().len()),
+        Pane::Hooks => model.panes.hook = moved(model.panes.hook, by, model.hook_rows().len()),
         Pane::Pending => {
             let count = model
                 .session
                 .as_ref()
                 .map_or(0, |state| state.pending.items().len());
-            model.chosen_item = moved(model.chosen_item, by, count);
+            model.panes.item = moved(model.panes.item, by, count);
         }
         Pane::Retries => {
-            model.chosen_attempt = moved(model.chosen_attempt, by, model.attempts.len());
+            model.panes.attempt = moved(model.panes.attempt, by, model.attempts.len());
         }
         Pane::Tasks => task::scroll(model, by),
     }
@@ -207,7 +199,7 @@ pub(super) fn scroll(
 
 /// Scrolls the pane under the wheel. In the stream the view moves, in a list the selection.
 pub(super) fn wheel(model: &mut ScreenModel, down: bool, reload: RecordLoader<'_>) {
-    if model.focus == Pane::Stream {
+    if model.panes.focus == Pane::Stream {
         on_stream(model, reload, |stream, view| {
             stream.scroll(if down { 1 } else { -1 }, view);
         });
@@ -230,7 +222,7 @@ pub(super) fn on_stream<T>(
     reload: RecordLoader<'_>,
     act: impl FnOnce(&mut SessionStream, StreamViewport<'_>) -> T,
 ) -> T {
-    let ((width, height), theme) = (model.stream_size, &model.theme);
+    let ((width, height), theme) = (model.frame.size, &model.look.theme);
     act(
         &mut model.stream,
         StreamViewport {
@@ -240,10 +232,6 @@ pub(super) fn on_stream<T>(
             reload,
         },
     )
-}
-
-pub(super) fn moved(at: usize, by: isize, count: usize) -> usize {
-    at.saturating_add_signed(by).min(count.saturating_sub(1))
 }
 
 pub(super) fn search(
@@ -256,7 +244,7 @@ pub(super) fn search(
         return Vec::new();
     }
     let query = model.query.clone();
-    let found = match (model.modals.last_mut(), model.focus) {
+    let found = match (model.modals.last_mut(), model.panes.focus) {
         (Some(Modal::Viewer(viewer)), _) => viewer.search(&query, forward),
         (_, Pane::Hooks) => search_hooks(model, &query, forward),
         (_, Pane::Pending) => search_items(model, &query, forward),
@@ -268,8 +256,8 @@ pub(super) fn search(
     };
     if found {
         let (next, previous) = (
-            model.keymap.key(KeyAction::SearchNext),
-            model.keymap.key(KeyAction::SearchPrevious),
+            model.look.keymap.key(KeyAction::SearchNext),
+            model.look.keymap.key(KeyAction::SearchPrevious),
         );
         model.say(
             ThemeRole::Text,
@@ -279,24 +267,6 @@ pub(super) fn search(
         model.say(ThemeRole::Warning, format!("not found: {query}"));
     }
     Vec::new()
-}
-
-/// The next of `count` entries after `from` that fits, going around.
-pub(super) fn next_fit(
-    from: usize,
-    count: usize,
-    forward: bool,
-    fits: impl Fn(usize) -> bool,
-) -> Option<usize> {
-    (1..=count)
-        .map(|n| {
-            if forward {
-                (from + n) % count
-            } else {
-                (from + count - n % count) % count
-            }
-        })
-        .find(|n| fits(*n))
 }
 
 pub(super) fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
@@ -309,25 +279,26 @@ pub(super) fn search_items(model: &mut ScreenModel, query: &str, forward: bool) 
         items[n].text.to_lowercase().contains(&query)
             || items[n].source.hook.to_lowercase().contains(&query)
     };
-    let found = next_fit(model.chosen_item, items.len(), forward, fits);
-    model.chosen_item = found.unwrap_or(model.chosen_item);
+    let found = next_fit(model.panes.item, items.len(), forward, fits);
+    model.panes.item = found.unwrap_or(model.panes.item);
     found.is_some()
 }
 
 pub(super) fn copy(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let text = match model.focus {
+    let text = match model.panes.focus {
         Pane::Retries => chosen_attempt(model)
             .map(|attempt| attempt.feedback.clone())
             .unwrap_or_default(),
         Pane::Stream => model
-            .stream_lines
+            .frame
+            .lines
             .iter()
             .map(ToString::to_string)
             .collect::<Vec<_>>()
             .join("\n"),
         Pane::Hooks => model
             .hook_rows()
-            .nth(model.chosen_hook)
+            .nth(model.panes.hook)
             .map(|row| hook_text(&row))
             .unwrap_or_default(),
         Pane::Pending => chosen_item(model).map(|(_, text)| text).unwrap_or_default(),
@@ -413,7 +384,7 @@ pub(super) fn fold_thoughts(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 pub(super) fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
     let items = model.session.as_ref()?.pending.items();
     items
-        .get(model.chosen_item)
+        .get(model.panes.item)
         .map(|item| (item.id, item.text.clone()))
 }
 
@@ -438,7 +409,7 @@ fn ticked(model: &ScreenModel) -> Option<Vec<ItemId>> {
         }
     });
     shown
-        .or(model.aside.as_ref())
+        .or(model.later_gate.as_ref())
         .and_then(|gate| gate.ticked())
 }
 
@@ -453,10 +424,11 @@ pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         "{}, as creel would send it now; hooks at pre_iteration can add to it",
         readable_size(text.len() as u64)
     );
-    lay_over(
-        model,
-        Modal::Viewer(Box::new(ViewerModal::new("The next prompt", &text, about))),
-    )
+    model.lay_over(Modal::Viewer(Box::new(ViewerModal::new(
+        "The next prompt",
+        &text,
+        about,
+    ))))
 }
 
 pub(super) fn open_item(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
@@ -469,22 +441,18 @@ pub(super) fn open_item(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Ve
         text
     };
     let about = readable_size(text.len() as u64);
-    lay_over(
-        model,
-        Modal::Viewer(Box::new(ViewerModal::new(
-            format!("Item {id}"),
-            &text,
-            about,
-        ))),
-    )
+    model.lay_over(Modal::Viewer(Box::new(ViewerModal::new(
+        format!("Item {id}"),
+        &text,
+        about,
+    ))))
 }
 
 pub(super) fn edit_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     match item_to_use(model) {
-        Some((id, text)) if is_live(model) => lay_over(
-            model,
-            Modal::Editor(Box::new(EditorModal::new(EditorPurpose::Item(id), &text))),
-        ),
+        Some((id, text)) if model.is_live() => model.lay_over(Modal::Editor(Box::new(
+            EditorModal::new(EditorPurpose::Item(id), &text),
+        ))),
         Some(_) | None => Vec::new(),
     }
 }
@@ -523,7 +491,7 @@ pub(super) fn seek(
     model: &mut ScreenModel,
     target: impl FnOnce(&ReplayPlayer) -> usize,
 ) -> Vec<ScreenRequest> {
-    match &model.mode {
+    match &model.link.mode {
         ScreenMode::Replay(player) => vec![ScreenRequest::Seek(target(player))],
         ScreenMode::Live => Vec::new(),
     }
@@ -535,7 +503,7 @@ pub(super) fn seek_next(
     what: &str,
     target: impl FnOnce(&ReplayPlayer) -> Option<usize>,
 ) -> Vec<ScreenRequest> {
-    let ScreenMode::Replay(player) = &model.mode else {
+    let ScreenMode::Replay(player) = &model.link.mode else {
         return Vec::new();
     };
     if let Some(target) = target(player) {
@@ -548,7 +516,7 @@ pub(super) fn seek_next(
 /// Plays or pauses a replay.
 pub(super) fn play(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let now = model.now;
-    if let ScreenMode::Replay(player) = &mut model.mode {
+    if let ScreenMode::Replay(player) = &mut model.link.mode {
         player.toggle(now);
     }
     Vec::new()
@@ -557,7 +525,7 @@ pub(super) fn play(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 /// Doubles (1) or halves (-1) the speed of a replay.
 pub(super) fn change_speed(model: &mut ScreenModel, by: i32) -> Vec<ScreenRequest> {
     let now = model.now;
-    if let ScreenMode::Replay(player) = &mut model.mode {
+    if let ScreenMode::Replay(player) = &mut model.link.mode {
         player.change_speed(by, now);
     }
     Vec::new()

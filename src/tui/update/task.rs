@@ -1,32 +1,35 @@
 //! Keys of the tasks pane.
 
-use super::{
-    ScreenRequest, lay_over,
-    pane::{is_live, moved, next_fit},
-};
 use crate::{
     engine::{
-        input::SessionCommand,
+        gate::{Gate, kind::GateChoice},
+        ids::GateId,
+        input::{GateAnswer, SessionCommand},
         tasks::{
             command::{TaskChanges, TaskCommand, TaskCompletion},
             task::Task,
         },
     },
-    present::text::plain,
+    present::{
+        proposals::{ProposalFormError, as_yaml, read_form, with_mistakes},
+        text::plain,
+    },
     tui::{
         keymap::KeyAction,
         modals::{
             Modal,
             editor::{EditorModal, EditorPurpose},
-            remove::remove_question,
+            question::remove_question,
             viewer::ViewerModal,
         },
         model::ScreenModel,
+        request::ScreenRequest,
         task_board::{
-            TaskRow, details,
+            TaskRow,
             form::{self, TaskFormError},
         },
         theme::ThemeRole,
+        update::hook::{moved, next_fit},
     },
 };
 
@@ -45,14 +48,15 @@ pub(super) fn open(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         return none(model);
     };
     let (title, text) = chosen_text(model).unwrap_or_default();
-    lay_over(
-        model,
-        Modal::Viewer(Box::new(ViewerModal::new(title, &text, state.name()))),
-    )
+    model.lay_over(Modal::Viewer(Box::new(ViewerModal::new(
+        title,
+        &text,
+        state.name(),
+    ))))
 }
 
 pub(super) fn write_new(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    if is_live(model) {
+    if model.is_live() {
         write(model, EditorPurpose::NewTask, "")
     } else {
         Vec::new()
@@ -64,7 +68,7 @@ fn chosen_text(model: &ScreenModel) -> Option<(String, String)> {
     let task = model.chosen_task()?;
     Some((
         plain(&task.id),
-        details::text(model.graph()?, task, model.moment()),
+        form::details(model.graph()?, task, model.moment()),
     ))
 }
 
@@ -78,10 +82,7 @@ fn none(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 }
 
 fn write(model: &mut ScreenModel, purpose: EditorPurpose, text: &str) -> Vec<ScreenRequest> {
-    lay_over(
-        model,
-        Modal::Editor(Box::new(EditorModal::new(purpose, text))),
-    )
+    model.lay_over(Modal::Editor(Box::new(EditorModal::new(purpose, text))))
 }
 
 fn ask(command: TaskCommand) -> Vec<ScreenRequest> {
@@ -92,7 +93,7 @@ fn ask(command: TaskCommand) -> Vec<ScreenRequest> {
 
 /// The selected task, if the session is live. If there is none, the screen says so.
 fn task_to_change(model: &mut ScreenModel) -> Option<Task> {
-    if !is_live(model) {
+    if !model.is_live() {
         return None;
     }
     let chosen = model.chosen_task().cloned();
@@ -158,7 +159,7 @@ pub(super) fn remove(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     };
     let question = model.graph().map(|graph| remove_question(graph, &task));
     question.map_or_else(Vec::new, |question| {
-        lay_over(model, Modal::Remove(Box::new(question)))
+        model.lay_over(Modal::Remove(Box::new(question)))
     })
 }
 
@@ -178,7 +179,7 @@ pub(super) fn depend(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         return Vec::new();
     };
     let Some(on) = model.marked_task().map(|task| task.id.clone()) else {
-        let mark = model.keymap.key(KeyAction::MarkTask);
+        let mark = model.look.keymap.key(KeyAction::MarkTask);
         model.say(
             ThemeRole::Faint,
             format!("first mark the task that it should depend on, with {mark}"),
@@ -278,4 +279,46 @@ fn words(row: TaskRow<'_>) -> String {
         labels.join(" "),
         reason.as_deref().unwrap_or_default()
     )
+}
+
+/// The tasks as the editor shows them.
+pub(super) fn proposal_form(gate: &Gate) -> String {
+    gate.subject
+        .proposal()
+        .map(|proposal| as_yaml(&proposal.tasks))
+        .unwrap_or_default()
+}
+
+/// The command that changes the tasks.
+pub(super) fn edited_proposal(
+    gate: GateId,
+    text: &str,
+) -> Result<SessionCommand, ProposalFormError> {
+    let proposal = read_form(text)?;
+    let text =
+        serde_json::to_string(&proposal).map_err(|error| ProposalFormError(error.to_string()))?;
+    Ok(SessionCommand::AnswerGate(GateAnswer {
+        gate,
+        choice: GateChoice::Edit,
+        text: Some(text),
+        items: None,
+    }))
+}
+
+/// The text with its mistakes in the first lines. None if it has none.
+pub(super) fn corrected_proposal(model: &ScreenModel, text: &str) -> Option<String> {
+    let plan = model
+        .session
+        .as_ref()
+        .and_then(|state| state.plan().proposal.as_ref());
+    let types = plan.map(|plan| plan.types.clone()).unwrap_or_default();
+    let mistakes = match read_form(text) {
+        Ok(proposal) => proposal
+            .mistakes(&types)
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        Err(error) => vec![error.to_string()],
+    };
+    (!mistakes.is_empty()).then(|| with_mistakes(text, &mistakes))
 }

@@ -15,8 +15,9 @@ use crate::{
     },
     tui::{
         keymap::KeyAction,
-        modals::framed,
-        model::{CloseBehavior, Pane, ScreenModel},
+        modals::frame::framed,
+        model::{Pane, ScreenModel},
+        request::CloseBehavior,
         stream::StreamPosition,
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
@@ -45,7 +46,7 @@ pub fn is_shown(model: &ScreenModel) -> bool {
 
 /// The stream, if the card has room in it.
 fn place(model: &ScreenModel) -> Option<Rect> {
-    let places = super::places(model, super::screen_area(model))?;
+    let places = super::places(model, model.area())?;
     let stream = places
         .panes
         .into_iter()
@@ -109,7 +110,7 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer
         width: frame.width.saturating_sub(2),
         height: 1,
     };
-    let close = format!(" {} close ", model.keymap.key(KeyAction::Aside));
+    let close = format!(" {} close ", model.look.keymap.key(KeyAction::Aside));
     Line::styled(close, theme.style(role))
         .right_aligned()
         .render(edge, buffer);
@@ -163,7 +164,7 @@ fn lines(
 
 /// The next commands. A session that ends with its screen has none of its own.
 fn next(model: &ScreenModel, card: &EndCard) -> Option<Vec<String>> {
-    match (model.tie, model.demo) {
+    match (model.link.tie, model.link.demo) {
         (CloseBehavior::Loose | CloseBehavior::Home, _) => Some(card.next.clone()),
         (CloseBehavior::Close, Some(_)) => Some(vec![AFTER_DEMO.to_owned()]),
         (CloseBehavior::Close, None) => None,

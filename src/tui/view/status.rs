@@ -19,7 +19,7 @@ use crate::{
     nats::status::NatsStatus,
     present::{
         session_chip::{ChipRole, StateChip, session_chip},
-        signs::SPINNER,
+        signs::spinner_frame,
         text::plain,
         usage_totals,
     },
@@ -34,9 +34,6 @@ use crate::{
 const NAME: usize = 14;
 /// A name that is cut to less than this says nothing.
 const SHORTEST: usize = 6;
-/// The time between two frames of the spinner, in milliseconds.
-pub const SPIN: i64 = 250;
-
 pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let Some(state) = &model.session else {
         Line::styled(" creel", theme.style(ThemeRole::Heading)).render(area, buffer);
@@ -94,7 +91,12 @@ fn fitting_name(whole: &str, name: &str, room: usize) -> String {
 
 /// The chip of the shown session at the shown moment.
 pub fn chip(model: &ScreenModel, state: &SessionState) -> StateChip {
-    session_chip(state, &model.times, model.moment(), &model.zone)
+    session_chip(
+        state,
+        &model.tallies.times,
+        model.moment(),
+        &model.look.zone,
+    )
 }
 
 /// The role of a chip's colours.
@@ -114,13 +116,12 @@ pub const fn role(role: ChipRole) -> ThemeRole {
 
 /// The frame of the spinner at this moment. None if nothing is to move.
 pub(super) fn spinner(model: &ScreenModel) -> Option<&'static str> {
-    let plays = match &model.mode {
+    let plays = match &model.link.mode {
         ScreenMode::Live => true,
         ScreenMode::Replay(player) => player.is_playing(),
     };
-    let moves = model.motion == MotionMode::Full && plays;
-    let frame = usize::try_from(model.now.0.div_euclid(SPIN)).unwrap_or(0) % SPINNER.len();
-    moves.then(|| SPINNER[frame])
+    let moves = model.look.motion == MotionMode::Full && plays;
+    moves.then(|| spinner_frame(model.now))
 }
 
 fn chip_spans(
@@ -195,10 +196,11 @@ impl HeaderFigures {
         );
         let context = state.turns.context.filter(|context| context.size > 0);
         let nats = model
+            .link
             .nats
             .as_ref()
             .map(|link| plain(&format!("nats: {link}")));
-        let replay = if let ScreenMode::Replay(player) = &model.mode {
+        let replay = if let ScreenMode::Replay(player) = &model.link.mode {
             Some(player.describe())
         } else {
             None
@@ -248,7 +250,7 @@ impl HeaderFigures {
             .collect();
         Self {
             all,
-            nats: model.nats.as_ref().map(in_few_words),
+            nats: model.link.nats.as_ref().map(in_few_words),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::{
     },
     tui::{
         keymap::KeyAction,
-        modals::{first_that_fits, framed, keys_that_fit},
+        modals::frame::{first_that_fits, framed, keys_that_fit},
         model::ScreenModel,
         text::fit,
         theme::{ScreenTheme, ThemeRole},
@@ -74,7 +74,7 @@ impl GateModal {
         Line::styled(self.hints(model, width), theme.style(ThemeRole::Faint))
             .render(layout.hints, buffer);
         self.draw_place(theme, layout.frame, buffer);
-        if self.standing == GateAvailability::Waits {
+        if self.availability == GateAvailability::Waits {
             draw_deadline(&self.gate, model, layout.frame, buffer);
         }
     }
@@ -171,7 +171,7 @@ impl GateModal {
             let when = if self.run == 0 {
                 "now".to_owned()
             } else {
-                time_of_day(shown.at, &model.zone)
+                time_of_day(shown.at, &model.look.zone)
             };
             titled(
                 &format!("Run {}, {when}", shown.number),
@@ -291,8 +291,8 @@ impl GateModal {
     }
 
     fn hints(&self, model: &ScreenModel, width: usize) -> String {
-        let key = |action| key_sign(&model.keymap.key(action));
-        if self.standing == GateAvailability::Past {
+        let key = |action| key_sign(&model.look.keymap.key(action));
+        if self.availability == GateAvailability::Past {
             let close = format!("{} close", key(KeyAction::Aside));
             return keys_that_fit(
                 &["A past gate: you cannot answer it any more".into(), close],
@@ -375,7 +375,7 @@ fn draw_deadline(gate: &Gate, model: &ScreenModel, frame: Rect, buffer: &mut Buf
     };
     let text = format!(
         " creel decides at {} ",
-        time_with_seconds(deadline, &model.zone)
+        time_with_seconds(deadline, &model.look.zone)
     );
     let width = u16::try_from(text.width()).unwrap_or(u16::MAX);
     if width + 4 <= frame.width {
@@ -385,7 +385,7 @@ fn draw_deadline(gate: &Gate, model: &ScreenModel, frame: Rect, buffer: &mut Buf
             width,
             height: 1,
         };
-        Line::styled(text, model.theme.style(ThemeRole::Gate)).render(edge, buffer);
+        Line::styled(text, model.look.theme.style(ThemeRole::Gate)).render(edge, buffer);
     }
 }
 

@@ -19,13 +19,13 @@ use crate::{
         tool_calls, usage_totals,
     },
     tui::{
+        ansi::PrintedRows,
         diff::{self, FileDiff},
         model::ScreenModel,
-        printed_rows::PrintedRows,
         runs::RunEntry,
         text::{fit, plain_lines, wrap},
         theme::{ScreenTheme, ThemeRole},
-        view::{coloured_run_text, pipeline},
+        view::pipeline,
     },
 };
 
@@ -141,7 +141,7 @@ fn held(
     model: &ScreenModel,
     width: usize,
 ) -> Vec<Line<'static>> {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     let mut lines: Vec<Line<'static>> = pipeline::line(state, theme, width).into_iter().collect();
     if let Some(text) = state.pipeline().remediation() {
         lines.extend([
@@ -272,7 +272,7 @@ fn hook_run(run: &RunEntry, theme: &ScreenTheme, width: usize) -> Vec<Line<'stat
         fit(&head, width),
         theme.style(ThemeRole::Warning),
     )];
-    let printed = coloured_run_text(run);
+    let printed = run.output();
     if printed.trim().is_empty() {
         lines.extend(plain_lines(
             "It printed nothing.",

@@ -47,7 +47,7 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     }
     let hint = |action: KeyAction| {
         (
-            model.keymap.key(action),
+            model.look.keymap.key(action),
             format!(" {}  ", words(model, action)),
         )
     };
@@ -140,7 +140,7 @@ fn words(model: &ScreenModel, action: KeyAction) -> String {
     if action == KeyAction::Pause && paused() {
         "resume".to_owned()
     } else if action == KeyAction::Play
-        && matches!(&model.mode, ScreenMode::Replay(player) if player.is_playing())
+        && matches!(&model.link.mode, ScreenMode::Replay(player) if player.is_playing())
     {
         "pause".to_owned()
     } else if action == KeyAction::Aside && model.modals.is_empty() {
@@ -189,9 +189,9 @@ pub fn useful(model: &ScreenModel) -> Vec<KeyAction> {
 /// The keys of the focused pane that currently do something.
 fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
     let steered = model.is_steered();
-    match model.focus {
+    match model.panes.focus {
         // In a replay, these keys play up to the next iteration or error.
-        Pane::Stream if matches!(model.mode, ScreenMode::Replay(_)) => vec![KeyAction::Fold],
+        Pane::Stream if matches!(model.link.mode, ScreenMode::Replay(_)) => vec![KeyAction::Fold],
         Pane::Stream if model.stream.is_empty() => Vec::new(),
         Pane::Stream => {
             let found = model.stream.landmarks;
@@ -207,7 +207,7 @@ fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
         }
         Pane::Hooks if model.hook_rows().is_empty() => Vec::new(),
         Pane::Hooks => {
-            let row = model.hook_rows().nth(model.chosen_hook);
+            let row = model.hook_rows().nth(model.panes.hook);
             let running = row.is_some_and(|row| row.running().is_some());
             let chosen = row.map(|row| row.hook());
             let by_hand = |state: &SessionState| {
@@ -225,7 +225,7 @@ fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
                 .into_iter()
                 .filter(|(_, works)| *works && steered)
                 .map(|(action, _)| action);
-            let stats = Some(KeyAction::HookStats).filter(|_| !model.tallies.is_empty());
+            let stats = Some(KeyAction::HookStats).filter(|_| !model.tallies.hooks.is_empty());
             [KeyAction::Open]
                 .into_iter()
                 .chain(steering)
@@ -237,7 +237,7 @@ fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
                 .session
                 .as_ref()
                 .map_or(&[][..], |state| state.pending.items());
-            let chosen = items.get(model.chosen_item).map(|item| item.state);
+            let chosen = items.get(model.panes.item).map(|item| item.state);
             let changes =
                 steered && matches!(chosen, Some(ItemState::Pending | ItemState::Skipped));
             let open = chosen.map(|_| KeyAction::OpenItem).into_iter();
@@ -293,7 +293,7 @@ fn waits_for_a_limit(model: &ScreenModel) -> bool {
 
 /// The keys outside the pane.
 fn anywhere(model: &ScreenModel) -> &'static [KeyAction] {
-    match &model.mode {
+    match &model.link.mode {
         ScreenMode::Replay(_) => &[
             KeyAction::Play,
             KeyAction::Step,
