@@ -469,7 +469,7 @@ fn home_frames(model: &RefCell<HomeModel>, change: impl Fn(&mut HomeModel, usize
         let mut buffer = Buffer::empty(area);
         home_view::prepare(&mut model, area);
         home_view::draw(&model, area, &mut buffer);
-        std::hint::black_box((&buffer, model.next_tick(), model.unread_in_sight()));
+        std::hint::black_box((&buffer, model.next_tick(), model.unread_in_view()));
     }
     started.elapsed()
 }

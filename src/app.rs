@@ -28,6 +28,7 @@ use crate::{
     journal::snapshot_key,
     logging,
     present::text::plain,
+    text::nearest,
     tui::request::CloseBehavior,
 };
 

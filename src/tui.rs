@@ -66,7 +66,7 @@ use crate::{
     },
     journal::{RecordSpan, RecordTail},
     nats::status::NatsStatus,
-    present::{local_time::local_zone, signs::SignSet, text::plain},
+    present::{clock::local_zone, style::SignSet, text::plain},
     process::{
         editor::EditorFile,
         playback_pace::{PaceFile, PlaybackPace},
@@ -133,7 +133,7 @@ impl BackgroundSource {
 pub struct ScreenSource {
     pub journal: PathBuf,
     /// None for a past session.
-    pub helm: Option<SessionClient>,
+    pub client: Option<SessionClient>,
     /// The number of the last record, as a signal that the journal has more. The channel closes
     /// with the session.
     pub news: watch::Receiver<u64>,
@@ -171,7 +171,7 @@ struct Tui {
     /// The channel `news` has closed: no record follows.
     over: bool,
     stay: ExitCondition,
-    courier: CommandQueue,
+    commands: CommandQueue,
     /// Until then, an interrupt was meant for the user's editor.
     deaf_until: Option<Instant>,
 }
@@ -186,7 +186,7 @@ enum ExitCondition {
 /// Shows a session until the user leaves.
 pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<ScreenExit> {
     let (keymap, wrong) = options.keys();
-    let mode = if source.helm.is_some() {
+    let mode = if source.client.is_some() {
         ScreenMode::Live
     } else {
         ScreenMode::Replay(ReplayPlayer::default())
@@ -214,7 +214,7 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
     } else {
         None
     };
-    let courier = CommandQueue::new(source.helm.clone());
+    let commands = CommandQueue::new(source.client.clone());
     let terminal = ScreenTerminal::open(&options)?;
     model.size = terminal.screen.size()?;
     let mut tui = Tui {
@@ -227,13 +227,13 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
         called: None,
         over: false,
         stay: ExitCondition::AsLongAsWanted,
-        courier,
+        commands,
         deaf_until: None,
     };
     tui.load_replay()?;
     let followed = tui.follow().await;
     tui.remember();
-    let left = tui.courier.part().await;
+    let left = tui.commands.close().await;
     // Close the screen first, so that these messages stay on the terminal.
     drop(tui.terminal);
     for words in left
@@ -244,7 +244,7 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
     }
     followed?;
     Ok(match tui.stay {
-        ExitCondition::NoLonger(parting) => parting,
+        ExitCondition::NoLonger(exit) => exit,
         ExitCondition::AsLongAsWanted | ExitCondition::UntilTheEnd => ScreenExit::Done,
     })
 }
@@ -276,7 +276,7 @@ impl Tui {
                 // Ready at once: between two parts of the history, the other branches have their
                 // turn.
                 () = std::future::ready(()), if self.history.is_some() => self.read_history()?,
-                msg = self.courier.told() => {
+                msg = self.commands.answer() => {
                     self.terminal.changed = true;
                     self.take(msg).await?;
                 }
@@ -403,10 +403,10 @@ impl Tui {
     }
 
     async fn take(&mut self, msg: ScreenEvent) -> io::Result<()> {
-        let mut asks: std::collections::VecDeque<ScreenRequest> = self.updated(msg).into();
-        while let Some(ask) = asks.pop_front() {
-            if let Some(msg) = self.perform(ask).await? {
-                asks.extend(self.updated(msg));
+        let mut requests: std::collections::VecDeque<ScreenRequest> = self.updated(msg).into();
+        while let Some(request) = requests.pop_front() {
+            if let Some(msg) = self.perform(request).await? {
+                requests.extend(self.updated(msg));
             }
         }
         Ok(())
@@ -417,10 +417,10 @@ impl Tui {
         update(model, msg, &|spot: RecordSpan| feed.again(spot).ok())
     }
 
-    async fn perform(&mut self, ask: ScreenRequest) -> io::Result<Option<ScreenEvent>> {
-        match ask {
-            ScreenRequest::Command(command) => self.courier.ask(vec![command]),
-            ScreenRequest::InOrder(commands) => self.courier.ask(commands),
+    async fn perform(&mut self, request: ScreenRequest) -> io::Result<Option<ScreenEvent>> {
+        match request {
+            ScreenRequest::Command(command) => self.commands.send(vec![command]),
+            ScreenRequest::InOrder(commands) => self.commands.send(commands),
             ScreenRequest::Leave => self.stay = ExitCondition::NoLonger(ScreenExit::Done),
             ScreenRequest::LeaveRunning => {
                 self.stay = ExitCondition::NoLonger(ScreenExit::LeavesItRunning);
@@ -538,7 +538,7 @@ impl Tui {
 
     /// What ends together with the screen, for the message to the user.
     const fn what_ends(&self) -> &'static str {
-        match &self.source.helm {
+        match &self.source.client {
             Some(SessionClient::Here(_)) => "the session has ended",
             Some(SessionClient::There(_)) | None => "creel closed the screen",
         }
@@ -546,7 +546,7 @@ impl Tui {
 
     /// Stops a session that runs in this process. Any other session continues.
     async fn stop_session(&mut self) {
-        if let Some(SessionClient::Here(handle)) = &self.source.helm {
+        if let Some(SessionClient::Here(handle)) = &self.source.client {
             let _ = handle
                 .command(
                     ActorKind::Cli,

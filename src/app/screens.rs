@@ -14,7 +14,7 @@ use crate::{
     },
     config::{SignChoice, UiSettings, paths},
     nats::{remote_journal::ViewerChannels, session_client::NatsSessionClient, status::NatsStatus},
-    present::signs::SignSet,
+    present::style::SignSet,
     socket::session_client::{LIVE_BACKLOG, RemoteSession, RemoteUpdates, SessionClient},
     tui::{self, ScreenExit, keymap::Keymap, request::CloseBehavior},
 };
@@ -33,10 +33,10 @@ fn attach_here(screen: LocalScreen, tie: CloseBehavior) -> CliResult<ScreenExit>
         updates: RemoteUpdates { news, live, nats },
         ui,
     } = screen;
-    let helm = Some(SessionClient::There(session));
+    let client = Some(SessionClient::There(session));
     let source = tui::ScreenSource {
         journal: folder.journal(),
-        helm,
+        client,
         news,
         live,
         tie,
@@ -84,7 +84,7 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
     let (link_in, link) = watch::channel(NatsStatus::Connected { behind: 0 });
     let source = tui::ScreenSource {
         journal: folder.journal(),
-        helm: Some(SessionClient::There(RemoteSession::Far(Box::new(asking)))),
+        client: Some(SessionClient::There(RemoteSession::Far(Box::new(asking)))),
         news,
         live,
         tie,
@@ -119,7 +119,7 @@ pub(super) fn replay(screen: &ReplayScreen) -> CliResult<ScreenExit> {
     let (_mute, live) = mpsc::channel(1);
     let source = tui::ScreenSource {
         journal: screen.session.folder().journal(),
-        helm: None,
+        client: None,
         news,
         live,
         tie: CloseBehavior::default(),

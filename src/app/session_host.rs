@@ -277,11 +277,11 @@ async fn on_screen(
     } else {
         CloseBehavior::Close
     };
-    let helm = Some(SessionClient::Here(handle.clone()));
+    let client = Some(SessionClient::Here(handle.clone()));
     let pace = pace.map(|pace| (PaceFile::of_session(&folder.path), pace));
     let source = tui::ScreenSource {
         journal: folder.journal(),
-        helm,
+        client,
         news,
         live,
         tie,

@@ -13,8 +13,8 @@ use ratatui::{
 };
 
 use crate::{
-    engine::omitted_output::OmittedOutput,
     present::text::{grouped, plain, plural},
+    text::OmittedOutput,
     tui::{
         text::{StyledText, wrap},
         theme::{ScreenTheme, ThemeRole},

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_head_of_one_file_is_told_from_its_lines() {
+    fn the_head_of_one_file_is_no_line() {
         let theme = ScreenTheme::chosen(crate::config::ThemeName::Dark, false);
         let parts = |diff: &str| {
             FileDiff::of(diff, "/p", &theme, 40).map(|one| (one.path, one.hunk, one.lines.len()))
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_told_from_lines_that_look_like_them() {
+    fn heads_and_lines_that_look_like_heads_differ() {
         assert_eq!(
             roles("--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@ fn x\n a\n--- b\n+++ b\n c\n--- a/y\n+++ b/y"),
             "fff -+ ff"

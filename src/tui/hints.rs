@@ -20,7 +20,7 @@ use crate::{
     present::session_hint::SessionHint,
     process::playback_pace::{PlaybackMode, PlaybackPace},
     tui::{
-        keymap::KeyAction,
+        keymap::GlobalKey,
         memory::HintMemory,
         modals::Modal,
         model::{ScreenMode, ScreenModel},
@@ -181,7 +181,7 @@ fn hide(model: &ScreenModel, area: Rect) -> Vec<(String, ThemeRole)> {
     let key = if is_at_gate {
         "×".to_owned()
     } else {
-        model.look.keymap.key(KeyAction::Hints)
+        model.look.keymap.key(GlobalKey::Hints)
     };
     let hide = vec![
         (key, ThemeRole::Key),

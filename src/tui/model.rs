@@ -37,7 +37,7 @@ use crate::{
         end_card::{EndCard, EndTally},
         hook_stats::HookTallies,
         session_chip::SessionTimes,
-        signs::SPIN,
+        style::SPIN,
         text::sentence_case,
     },
     process::playback_pace::{PlaybackMode, PlaybackPace},
@@ -126,8 +126,8 @@ pub struct SentDrafts(Vec<(SessionCommand, Box<EditorModal>)>);
 
 impl SentDrafts {
     /// Remembers the text by the first of these requests that is a command.
-    pub fn keep(&mut self, asks: &[ScreenRequest], editor: EditorModal) {
-        let first = asks.iter().find_map(|ask| match ask {
+    pub fn keep(&mut self, requests: &[ScreenRequest], editor: EditorModal) {
+        let first = requests.iter().find_map(|request| match request {
             ScreenRequest::Command(command) => Some(command),
             ScreenRequest::InOrder(commands) => commands.first(),
             ScreenRequest::EditOutside(..)
@@ -370,16 +370,16 @@ impl ScreenModel {
                     .session
                     .as_ref()
                     .and_then(|state| state.retry.last_feedback.as_deref());
-                let told = feedback.map(|text| text.trim_start_matches("[Hook feedback]: "));
-                let told = told.unwrap_or(reason).to_owned();
+                let text = feedback.map(|text| text.trim_start_matches("[Hook feedback]: "));
+                let text = text.unwrap_or(reason).to_owned();
                 self.attempts.push(RetryAttempt {
                     at: record.at,
                     used: *used,
                     hook: hook.clone(),
                     reason: reason.clone(),
                     // What was left out of a long output can differ.
-                    is_repeated: *no_progress && !is_shortened(&told),
-                    feedback: told,
+                    is_repeated: *no_progress && !is_shortened(&text),
+                    feedback: text,
                 });
             }
             Event::Session(SessionEvent::IterationStarted { .. }) => {

@@ -20,7 +20,7 @@ use crate::{
     },
     present::text::{counted, plain_line, short_size},
     tui::{
-        keymap::KeyAction,
+        keymap::TaskKey,
         modals::frame::mark_matches,
         model::{Pane, ScreenModel},
         text::fit,
@@ -114,7 +114,7 @@ pub fn empty(model: &ScreenModel, pane: Pane, width: usize) -> String {
             None => ["Off (max_hook_retries: 0)".to_owned(), "Off".to_owned()],
         },
         Pane::Tasks if model.is_steered() => {
-            let key = model.look.keymap.key(KeyAction::AddTask);
+            let key = model.look.keymap.key(TaskKey::Add);
             [
                 format!("No tasks. Press {key} to add one"),
                 format!("None. {key} adds one"),
@@ -194,13 +194,13 @@ pub fn draw_pending(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer
     let height = usize::from(area.height);
     let focused = model.panes.focus == Pane::Pending;
     let first = first_item(model, items.len(), area);
-    let in_sight = || items.iter().skip(first).take(height);
+    let in_view = || items.iter().skip(first).take(height);
     let columns = ItemColumns {
-        names: in_sight()
+        names: in_view()
             .map(|item| item_name(item).width())
             .max()
             .unwrap_or(0),
-        sizes: in_sight()
+        sizes: in_view()
             .map(|item| item_size(item).width())
             .max()
             .unwrap_or(0),

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use crate::{
     engine::{
         SessionState,
-        comparable_text::same_text,
         event::{Event, HookEvent, HookFinished, StopEvent},
         gate::{Gate, subject::GateSubject},
         hooks::{
@@ -16,12 +15,12 @@ use crate::{
             verdict::{RunEnd, Verdict},
         },
         ids::RunId,
-        omitted_output::is_shortened,
         time::{TimeSpan, UnixTime},
     },
     journal::Record,
     present::text::{first_line, plain, plain_line},
     socket::running_output::SHOWN,
+    text::{is_shortened, same_text, telling_line},
     tui::{ansi::only_colours, theme::ThemeRole},
 };
 
@@ -51,7 +50,7 @@ pub struct RunEntry {
     pub live: String,
     /// How many bytes of its output were read or skipped. None until the output before this screen
     /// was read.
-    heard: Option<u64>,
+    read_bytes: Option<u64>,
     /// An incomplete character or escape sequence at the end of the output.
     rest: Vec<u8>,
 }
@@ -229,29 +228,29 @@ impl RunList {
     }
 
     /// Running hooks of which the earlier output was not read yet.
-    pub fn unheard(&self) -> Vec<RunId> {
-        let unheard = |run: &&RunEntry| run.ended.is_none() && run.heard.is_none();
-        self.all().filter(unheard).map(|run| run.run).collect()
+    pub fn unread(&self) -> Vec<RunId> {
+        let unread = |run: &&RunEntry| run.ended.is_none() && run.read_bytes.is_none();
+        self.all().filter(unread).map(|run| run.run).collect()
     }
 
     /// Sets the output of a running hook so far: `printed` bytes, of which `end` is the last part.
     pub fn catch_up(&mut self, run: RunId, printed: u64, end: &[u8]) {
         if let Some(run) = self.unended(run) {
-            run.hear(end);
-            run.heard = Some(printed);
+            run.append(end);
+            run.read_bytes = Some(printed);
         }
     }
 
     /// Adds output of a running hook that begins at byte `at`. Bytes that are already known are
     /// skipped.
-    pub fn overhear(&mut self, run: RunId, at: u64, bytes: &[u8]) {
+    pub fn add_output(&mut self, run: RunId, at: u64, bytes: &[u8]) {
         let Some(run) = self.unended(run) else { return };
-        let heard = run.heard.unwrap_or(0);
-        let known = usize::try_from(heard.saturating_sub(at))
+        let read_bytes = run.read_bytes.unwrap_or(0);
+        let known = usize::try_from(read_bytes.saturating_sub(at))
             .unwrap_or(usize::MAX)
             .min(bytes.len());
-        run.hear(&bytes[known..]);
-        run.heard = Some(heard.max(at + bytes.len() as u64));
+        run.append(&bytes[known..]);
+        run.read_bytes = Some(read_bytes.max(at + bytes.len() as u64));
     }
 
     fn unended(&mut self, run: RunId) -> Option<&mut RunEntry> {
@@ -272,7 +271,7 @@ impl RunEntry {
             ended: None,
             reason: String::new(),
             live: String::new(),
-            heard: None,
+            read_bytes: None,
             rest: Vec::new(),
         }
     }
@@ -314,7 +313,7 @@ impl RunEntry {
             .map_or_else(|| now.since(self.started), |finished| finished.took_ms)
     }
 
-    fn hear(&mut self, bytes: &[u8]) {
+    fn append(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         let rest = self.rest.split_off(whole(&self.rest));
         self.live

@@ -74,8 +74,8 @@ impl ScreenTerminal {
     pub(super) fn open(options: &ScreenOptions) -> io::Result<Self> {
         let (signals, stop_signal) = (ShutdownSignals::listen()?, SuspendSignal::listen()?);
         let mut screen = TerminalScreen::open(options.mouse, options.log.clone())?;
-        let asks = options.background == BackgroundSource::Ask;
-        if asks {
+        let is_asked = options.background == BackgroundSource::Ask;
+        if is_asked {
             screen.ask(QUESTION)?;
         }
         Ok(Self {
@@ -85,7 +85,7 @@ impl ScreenTerminal {
             signals,
             stop_signal,
             pacer: FramePacer::default(),
-            asked: asks.then(Instant::now),
+            asked: is_asked.then(Instant::now),
             reply: BackgroundReply::default(),
             back_until: None,
         })

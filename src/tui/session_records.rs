@@ -77,14 +77,14 @@ impl Tui {
             .stream
             .show_live_end(turn, self.model.now, printed, &end)
         {
-            self.model.tallies.times.heard_live(self.model.now);
+            self.model.tallies.times.updated_live(self.model.now);
         }
     }
 
     /// Reads what running hooks printed before this screen opened.
     pub(super) fn catch_up(&mut self) {
         let folder = self.source.journal.parent().unwrap_or(Path::new("."));
-        for run in self.model.runs.unheard() {
+        for run in self.model.runs.unread() {
             let (printed, end) = end(&folder.join(run.output_file()));
             self.model.runs.catch_up(run, printed, &end);
         }
@@ -95,7 +95,7 @@ impl Tui {
         if !self.model.runs.knows(live.run) {
             self.read_records()?;
         }
-        self.model.runs.overhear(live.run, live.at, &live.bytes);
+        self.model.runs.add_output(live.run, live.at, &live.bytes);
         self.terminal.changed = true;
         Ok(())
     }

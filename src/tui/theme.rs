@@ -13,7 +13,7 @@ use ratatui::{
 
 use crate::{
     config::{MotionMode, ThemeName as Choice},
-    present::signs::SignSet,
+    present::style::SignSet,
     tui::keymap::Keymap,
 };
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_theme_is_told() {
+    fn a_wrong_theme_is_reported() {
         assert_eq!(
             ScreenTheme::parse("texd: red")
                 .expect_err("wrong")

@@ -8,17 +8,17 @@ mod pane;
 mod task;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use hook::{cancel_hook, open_attempt, open_hook, run_hook, show_stats, switch_hook};
+use hook::{on_hook_key, open_attempt};
 use modal::{
     edited_outside, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_question_key,
     on_quit_key, on_search_key, on_viewer_key,
 };
 use mouse::on_mouse;
 use pane::{
-    ScrollStep, change_speed, copy, edit_item, focus, focus_by, fold, fold_thoughts, jump_to_error,
-    jump_to_iteration, leave, open_item, pause, play, preview, quit, scroll, search, seek,
-    seek_next, skip_item, split, steer, write, zoom,
+    focus, focus_by, leave, on_pending_key, on_replay_key, on_scroll_key, on_stream_key, quit,
+    steer, write,
 };
+use task::on_task_key;
 
 use super::{
     keymap::{KeyAction, KeyContext},
@@ -31,19 +31,16 @@ use super::{
     },
     model::{Pane, ScreenMode, ScreenModel},
     notification::TerminalFocus,
-    replay::ReplayPlayer,
     stream::RecordLoader,
     theme::ThemeRole,
     view,
 };
 use crate::{
-    engine::{
-        event::StopTiming, input::SessionCommand, submit::kind::PipelineKind,
-        tasks::command::TaskCommand,
-    },
+    engine::{event::StopTiming, input::SessionCommand, submit::kind::PipelineKind},
     process::playback_pace::{PlaybackMode, PlaybackPace},
     tui::{
-        modals::{SearchModal, question::cancel_question},
+        keymap::{GateKey, GlobalKey, RetryKey},
+        modals::question::cancel_question,
         model::has_room,
         request::{ScreenEvent, ScreenRequest},
         runs::GateRun,
@@ -179,14 +176,14 @@ fn on_demo_key(model: &mut ScreenModel, key: KeyEvent) -> Option<Vec<ScreenReque
     let usual = model.look.keymap.action(key, &[KeyContext::Global]);
     let is_usual = matches!(
         usual,
-        Some(
-            KeyAction::Quit
-                | KeyAction::Leave
-                | KeyAction::Help
-                | KeyAction::Redraw
-                | KeyAction::Suspend
-                | KeyAction::ShowGate
-        )
+        Some(KeyAction::Global(
+            GlobalKey::Quit
+                | GlobalKey::Leave
+                | GlobalKey::Help
+                | GlobalKey::Redraw
+                | GlobalKey::Suspend
+                | GlobalKey::ShowGate
+        ))
     );
     let pace = if key.code == KeyCode::Char(' ') {
         let mode = if is_paused {
@@ -223,7 +220,9 @@ fn on_key_unseen(
         .action(key, &[KeyContext::Global])
         .filter(|_| is_held(key))
     {
-        Some(action @ (KeyAction::Leave | KeyAction::Suspend)) => perform(model, action, reload),
+        Some(action @ KeyAction::Global(GlobalKey::Leave | GlobalKey::Suspend)) => {
+            perform(model, action, reload)
+        }
         Some(_) | None => Vec::new(),
     }
 }
@@ -236,7 +235,8 @@ fn is_held(key: KeyEvent) -> bool {
 /// Whether it is Ctrl-C, or the user's replacement for it. A letter without ctrl or alt does not
 /// count: it can be part of a text.
 fn is_interrupt(model: &ScreenModel, key: KeyEvent) -> bool {
-    is_held(key) && model.look.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::Quit)
+    is_held(key)
+        && model.look.keymap.action(key, &[KeyContext::Global]) == Some(GlobalKey::Quit.into())
 }
 
 /// Ctrl-C asks how to leave, from anywhere. Pressed again, or while the session is already
@@ -272,8 +272,7 @@ fn on_pane_key(
 ) -> Vec<ScreenRequest> {
     // The card hides the row of the stream that enter would open.
     let is_over_row = key.code == KeyCode::Enter && model.panes.focus == Pane::Stream;
-    let closes =
-        model.look.keymap.action(key, &[KeyContext::Gate]) == Some(KeyAction::Aside) || is_over_row;
+    let closes = model.look.keymap.gate_key(key) == Some(GateKey::Later) || is_over_row;
     if closes && view::shows_end_card(model) {
         model.card_closed = true;
         return Vec::new();
@@ -315,135 +314,80 @@ pub fn perform(
     reload: RecordLoader<'_>,
 ) -> Vec<ScreenRequest> {
     model.memory.count(action);
-    let goes_on = matches!(
-        action,
-        KeyAction::NextIteration | KeyAction::NextError | KeyAction::NextPane
-    );
     match action {
-        KeyAction::Quit => quit(model),
-        KeyAction::Leave => leave(model),
-        KeyAction::Help => model.lay_over(Modal::Help(HelpModal::new(help_places(model)))),
-        KeyAction::Palette => model.lay_over(Modal::Palette(PaletteModal::new(
-            &footer::useful(model),
-            &model.memory,
-        ))),
-        KeyAction::NextPane | KeyAction::PreviousPane => {
-            focus_by(model, if goes_on { 1 } else { Pane::ALL.len() - 1 })
+        KeyAction::Global(key) => on_global_key(model, key),
+        KeyAction::Scroll(key) => on_scroll_key(model, key, reload),
+        KeyAction::Stream(key) => on_stream_key(model, key, reload),
+        KeyAction::Hooks(key) => on_hook_key(model, key),
+        KeyAction::Pending(key) => on_pending_key(model, key, reload),
+        KeyAction::Retries(RetryKey::Open) => open_attempt(model),
+        KeyAction::Tasks(key) => on_task_key(model, key),
+        KeyAction::Replay(key) => on_replay_key(model, key),
+        // These apply only inside their dialogs, or on the home screen.
+        KeyAction::Gate(_) | KeyAction::Viewer(_) | KeyAction::Home(_) => Vec::new(),
+    }
+}
+
+fn on_global_key(model: &mut ScreenModel, key: GlobalKey) -> Vec<ScreenRequest> {
+    match key {
+        GlobalKey::Quit => quit(model),
+        GlobalKey::Leave => leave(model),
+        GlobalKey::Help => model.lay_over(Modal::Help(HelpModal::new(help_places(model)))),
+        GlobalKey::Palette => {
+            let palette = PaletteModal::new(&footer::useful(model), &model.memory);
+            model.lay_over(Modal::Palette(palette))
         }
-        KeyAction::FocusStream => focus(model, Pane::Stream),
-        KeyAction::FocusHooks => focus(model, Pane::Hooks),
-        KeyAction::FocusPending => focus(model, Pane::Pending),
-        KeyAction::FocusRetries => focus(model, Pane::Retries),
-        KeyAction::FocusTasks => focus(model, Pane::Tasks),
-        KeyAction::Zoom => zoom(model),
-        KeyAction::Wider | KeyAction::Narrower => {
-            split(model, if action == KeyAction::Wider { 5 } else { -5 })
+        GlobalKey::NextPane => focus_by(model, 1),
+        GlobalKey::PreviousPane => focus_by(model, Pane::ALL.len() - 1),
+        GlobalKey::FocusStream => focus(model, Pane::Stream),
+        GlobalKey::FocusHooks => focus(model, Pane::Hooks),
+        GlobalKey::FocusPending => focus(model, Pane::Pending),
+        GlobalKey::FocusRetries => focus(model, Pane::Retries),
+        GlobalKey::FocusTasks => focus(model, Pane::Tasks),
+        GlobalKey::Zoom => {
+            model.panes.zoomed = !model.panes.zoomed;
+            Vec::new()
         }
-        KeyAction::ShowGate => show_gate(model),
-        KeyAction::Message => write(model, EditorPurpose::Message),
-        KeyAction::MessageNow => write(model, EditorPurpose::MessageNow),
-        KeyAction::Pause => pause(model),
-        KeyAction::RetryNow => steer(model, SessionCommand::RetryNow),
-        KeyAction::SwitchAgent => steer(model, SessionCommand::SwitchAgent { agent: None }),
-        KeyAction::Stop => steer(
+        GlobalKey::Wider | GlobalKey::Narrower => {
+            let by = if key == GlobalKey::Wider { 5 } else { -5 };
+            model.memory.split = model.memory.split.moved(by);
+            vec![ScreenRequest::Remember]
+        }
+        GlobalKey::ShowGate => show_gate(model),
+        GlobalKey::Message => write(model, EditorPurpose::Message),
+        GlobalKey::MessageNow => write(model, EditorPurpose::MessageNow),
+        GlobalKey::Pause => {
+            let paused = model
+                .session
+                .as_ref()
+                .is_some_and(|state| state.steering.paused);
+            let command = if paused {
+                SessionCommand::Unpause
+            } else {
+                SessionCommand::Pause
+            };
+            steer(model, command)
+        }
+        GlobalKey::RetryNow => steer(model, SessionCommand::RetryNow),
+        GlobalKey::SwitchAgent => steer(model, SessionCommand::SwitchAgent { agent: None }),
+        GlobalKey::Stop => steer(
             model,
             SessionCommand::Stop {
                 how: StopTiming::AfterIteration,
             },
         ),
-        KeyAction::CancelTurn => ask_to_cancel(model),
-        KeyAction::Submit => steer(
-            model,
-            SessionCommand::Pipeline {
-                pipeline: PipelineKind::Submit,
-            },
-        ),
-        KeyAction::Merge => steer(
-            model,
-            SessionCommand::Pipeline {
-                pipeline: PipelineKind::Merge,
-            },
-        ),
-        KeyAction::Hints => model.switch_hint(),
-        KeyAction::Redraw => vec![ScreenRequest::Redraw],
-        KeyAction::Suspend => vec![ScreenRequest::Suspend],
-        KeyAction::Up => scroll(model, ScrollStep::LineUp, reload),
-        KeyAction::Down => scroll(model, ScrollStep::LineDown, reload),
-        KeyAction::PageUp => scroll(model, ScrollStep::PageUp, reload),
-        KeyAction::PageDown => scroll(model, ScrollStep::PageDown, reload),
-        KeyAction::Top => scroll(model, ScrollStep::Top, reload),
-        KeyAction::Bottom => scroll(model, ScrollStep::Bottom, reload),
-        KeyAction::Search => model.lay_over(Modal::Search(SearchModal::default())),
-        KeyAction::SearchNext | KeyAction::SearchPrevious => {
-            search(model, action == KeyAction::SearchNext, reload)
+        GlobalKey::CancelTurn => ask_to_cancel(model),
+        GlobalKey::Submit | GlobalKey::Merge => {
+            let pipeline = if key == GlobalKey::Submit {
+                PipelineKind::Submit
+            } else {
+                PipelineKind::Merge
+            };
+            steer(model, SessionCommand::Pipeline { pipeline })
         }
-        KeyAction::Copy => copy(model),
-        KeyAction::NextIteration | KeyAction::PreviousIteration => {
-            jump_to_iteration(model, goes_on, reload)
-        }
-        KeyAction::NextError | KeyAction::PreviousError => jump_to_error(model, goes_on, reload),
-        KeyAction::Fold => fold(model, reload),
-        KeyAction::FoldThoughts => fold_thoughts(model),
-        KeyAction::Open => open_hook(model),
-        KeyAction::RunHook => run_hook(model),
-        KeyAction::SwitchHook => switch_hook(model),
-        KeyAction::CancelHook => cancel_hook(model),
-        KeyAction::HookStats => show_stats(model),
-        KeyAction::OpenAttempt => open_attempt(model),
-        KeyAction::OpenItem => open_item(model, reload),
-        KeyAction::Edit => edit_item(model),
-        KeyAction::Skip => skip_item(model),
-        KeyAction::Preview => preview(model),
-        KeyAction::OpenTask => task::open(model),
-        KeyAction::AddTask => task::write_new(model),
-        KeyAction::EditTask => task::edit(model),
-        KeyAction::StartTask => {
-            task::ask_about_chosen(model, |id| TaskCommand::Start { id, context: None })
-        }
-        KeyAction::ReadyTask => task::ask_about_chosen(model, |id| TaskCommand::MakeReady { id }),
-        KeyAction::CompleteTask => task::complete(model),
-        KeyAction::BlockTask => task::write_reason(model),
-        KeyAction::MarkTask => task::mark(model),
-        KeyAction::DependTask => task::depend(model),
-        KeyAction::RemoveTask => task::remove(model),
-        KeyAction::FilterTasks => task::filter(model),
-        KeyAction::TaskTree => task::switch_tree(model),
-        KeyAction::Play => play(model),
-        KeyAction::Step => seek(model, |player| player.shown + 1),
-        // Before the first record there is nothing to show.
-        KeyAction::StepBack => seek(model, |player| player.shown.saturating_sub(1).max(1)),
-        KeyAction::Faster | KeyAction::Slower => {
-            change_speed(model, if action == KeyAction::Faster { 1 } else { -1 })
-        }
-        KeyAction::StepIteration => seek_next(model, "iteration", ReplayPlayer::next_iteration),
-        KeyAction::StepError => seek_next(model, "error", ReplayPlayer::next_error),
-        // These apply only inside their dialogs, or on the home screen.
-        KeyAction::NextChoice
-        | KeyAction::PreviousChoice
-        | KeyAction::NewerRun
-        | KeyAction::OlderRun
-        | KeyAction::PreviewItems
-        | KeyAction::ItemDown
-        | KeyAction::ItemUp
-        | KeyAction::ToggleItem
-        | KeyAction::EditItem
-        | KeyAction::EditOutside
-        | KeyAction::TextDown
-        | KeyAction::TextUp
-        | KeyAction::Answer
-        | KeyAction::Aside
-        | KeyAction::Close
-        | KeyAction::Wrap
-        | KeyAction::OpenSession
-        | KeyAction::AnswerSession
-        | KeyAction::NewSession
-        | KeyAction::StopSession
-        | KeyAction::ResumeSession
-        | KeyAction::FilterSessions
-        | KeyAction::RemoveSession
-        | KeyAction::RunDemo
-        | KeyAction::WriteConfig
-        | KeyAction::QuitHome => Vec::new(),
+        GlobalKey::Hints => model.switch_hint(),
+        GlobalKey::Redraw => vec![ScreenRequest::Redraw],
+        GlobalKey::Suspend => vec![ScreenRequest::Suspend],
     }
 }
 

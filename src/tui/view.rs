@@ -26,7 +26,6 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::{
     hints,
-    keymap::KeyAction,
     modals::{Modal, editor},
     model::{Pane, ScreenModel},
     panes,
@@ -37,6 +36,7 @@ use super::{
 use crate::{
     present::gate_words,
     tui::{
+        keymap::{GlobalKey, ScrollKey},
         modals::frame::{KeyRow, key_in_row},
         panes::{ClickedRow, MARGIN},
     },
@@ -159,7 +159,7 @@ pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
             theme: &model.look.theme,
             reload,
         };
-        (model.frame.places, model.frame.lines) = model.stream.in_sight(view).into_iter().unzip();
+        (model.frame.places, model.frame.lines) = model.stream.in_view(view).into_iter().unzip();
         model.frame.cursor = (!model.stream.is_empty()).then(|| model.stream.cursor(view));
     }
     model.frame.detail = places
@@ -278,7 +278,7 @@ fn announce_gate(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &
     };
     let how = match model.modals.last() {
         Some(Modal::Viewer(_) | Modal::Help(_)) => {
-            format!("{} answer", model.look.keymap.key(KeyAction::ShowGate))
+            format!("{} answer", model.look.keymap.key(GlobalKey::ShowGate))
         }
         // A gate that the user closed for later is known.
         Some(Modal::Editor(_)) if model.later_gate.is_none() => {
@@ -402,7 +402,7 @@ fn live_sign(model: &ScreenModel, theme: &ScreenTheme) -> Line<'static> {
         StreamPosition::Follow if over || !model.is_steered() => Line::default(),
         StreamPosition::Follow => Line::styled(" ● live ", theme.style(ThemeRole::Good)),
         StreamPosition::At { .. } => {
-            let key = model.look.keymap.key(KeyAction::Bottom);
+            let key = model.look.keymap.key(ScrollKey::Bottom);
             Line::styled(
                 format!(" ○ scrolled back · {key} to the end "),
                 theme.style(ThemeRole::Warning),

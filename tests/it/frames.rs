@@ -138,7 +138,7 @@ fn hooks_run_and_ran() {
         let mut screen = pressed(&running, size, keys);
         let printed =
             b"\x1b[32m   Compiling\x1b[0m parser v0.1.0\nrunning 33 tests\ntest parser::empty ... ";
-        screen.model.runs.overhear(run, 0, printed);
+        screen.model.runs.add_output(run, 0, printed);
         screen.later(12_000);
         screen
     };

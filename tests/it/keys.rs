@@ -1063,7 +1063,7 @@ fn live_output_reads_the_same_however_it_was_split() {
         let mut screen = Screen::of(&world, SMALL);
         let mut at = 0;
         for part in parts {
-            screen.model.runs.overhear(run, at, part);
+            screen.model.runs.add_output(run, at, part);
             at += part.len() as u64;
         }
         screen.model.runs.running().map(|run| run.live.clone())
@@ -1084,13 +1084,13 @@ fn a_late_screen_shows_earlier_hook_output_and_each_piece_once() {
     let world = scenes::hook_runs();
     let run = world.jobs[0].run;
     let mut screen = Screen::of(&world, SMALL);
-    assert_eq!(screen.model.runs.unheard(), [run]);
+    assert_eq!(screen.model.runs.unread(), [run]);
     screen.model.runs.catch_up(run, 1_008, b"two\nthree\n");
-    assert_eq!(screen.model.runs.unheard(), []);
+    assert_eq!(screen.model.runs.unread(), []);
     // Output that was on its way when the file was read: known, partly known, new.
-    screen.model.runs.overhear(run, 998, b"two\n");
-    screen.model.runs.overhear(run, 1_002, b"three\nfour\n");
-    screen.model.runs.overhear(run, 1_013, b"five\n");
+    screen.model.runs.add_output(run, 998, b"two\n");
+    screen.model.runs.add_output(run, 1_002, b"three\nfour\n");
+    screen.model.runs.add_output(run, 1_013, b"five\n");
     let live = screen.model.runs.running().map(|run| run.live.as_str());
     assert_eq!(live, Some("two\nthree\nfour\nfive\n"));
 }
@@ -2137,7 +2137,7 @@ fn no_control_character_reaches_a_cell() {
             ":",
         ] {
             let mut screen = Screen::of(&world, size).armed();
-            screen.model.runs.overhear(run, 0, NASTY.as_bytes());
+            screen.model.runs.add_output(run, 0, NASTY.as_bytes());
             if !keys.is_empty() {
                 screen.press("esc");
                 screen.press(keys);

@@ -14,6 +14,7 @@ use creel::{
         hooks::point::HookPoint,
     },
     process::{output::OutputCapture, run::OutputStream},
+    text::printed_lines,
     tui::{
         modals::viewer::{RunOutput, ViewerModal},
         request::{ScreenEvent, ScreenRequest},

@@ -1,18 +1,6 @@
 //! Every state of a session, as the header shows it: one chip per state, at every size and in every
 //! theme.
 
-use creel::{
-    config::{MotionMode, ThemeName},
-    engine::{
-        event::{Event, SessionEvent, SessionOutcome},
-        gate::kind::GateKind,
-    },
-    present::{
-        session_chip::ChipRole,
-        signs::{SPINNER, SignSet},
-    },
-    tui::{theme::ScreenTheme, view},
-};
 use expect_test::expect_file;
 
 use crate::support::{
@@ -21,6 +9,18 @@ use crate::support::{
     screen::Screen,
     task_scenes,
     world::World,
+};
+use creel::{
+    config::{MotionMode, ThemeName},
+    engine::{
+        event::{Event, SessionEvent, SessionOutcome},
+        gate::kind::GateKind,
+    },
+    present::{
+        session_chip::ChipRole,
+        style::{SPINNER, SignSet},
+    },
+    tui::{theme::ScreenTheme, view},
 };
 
 /// A state with the chip that it shows, some milliseconds after the last record.

@@ -23,12 +23,12 @@ use crate::{
     present::{
         session_chip::ChipRole,
         session_list::{ListedState, SessionGroup, short_path},
-        signs::spinner_frame,
+        style::spinner_frame,
         text::plain,
-        usage_totals,
+        usage,
     },
     tui::{
-        keymap::KeyAction,
+        keymap::{GlobalKey, HomeKey},
         modals::frame::{KeyRow, key_in_row},
         text::{fit, wrap},
         theme::ThemeRole,
@@ -125,7 +125,7 @@ pub fn key_at(model: &HomeModel, area: Rect, column: u16, row: u16) -> Option<Ke
 
 fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     let theme = &model.look.theme;
-    let (asks, runs) = (
+    let (waiting, runs) = (
         model.count(SessionGroup::NeedsYou),
         model.count(SessionGroup::Running),
     );
@@ -133,18 +133,18 @@ fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         format!("{runs} running"),
         theme.style(ThemeRole::Text),
     )];
-    if asks > 0 {
-        let verb = if asks == 1 { "needs" } else { "need" };
+    if waiting > 0 {
+        let verb = if waiting == 1 { "needs" } else { "need" };
         counts.push(Span::styled(" · ", theme.style(ThemeRole::Faint)));
         counts.push(Span::styled(
-            format!(" {asks} {verb} you "),
+            format!(" {waiting} {verb} you "),
             theme.style(ThemeRole::Alert),
         ));
     }
     let today = model.cost_today();
     if today > 0.0 {
         counts.push(Span::styled(
-            format!(" · {} today", usage_totals::money(today)),
+            format!(" · {} today", usage::money(today)),
             theme.style(ThemeRole::Faint),
         ));
     }
@@ -220,7 +220,7 @@ impl<'a> RowTexts<'a> {
             time: session.time(model.now, &model.look.zone),
             age: session.age(model.now, &model.look.zone),
             cost: if session.cost > 0.0 {
-                usage_totals::money(session.cost)
+                usage::money(session.cost)
             } else {
                 String::new()
             },
@@ -304,7 +304,7 @@ impl HomeColumns {
 }
 
 fn draw_list(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
-    let lines = model.in_sight();
+    let lines = model.in_view();
     let texts: Vec<RowTexts<'_>> = lines
         .iter()
         .filter_map(|line| match line {
@@ -350,8 +350,8 @@ fn draw_detail(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         String::new()
     };
     // The list may have no room for the question.
-    let asks = session.group() == SessionGroup::NeedsYou && usize::from(area.width) < WITH_GOAL;
-    let question = if asks {
+    let waiting = session.group() == SessionGroup::NeedsYou && usize::from(area.width) < WITH_GOAL;
+    let question = if waiting {
         session.words(model.now, &model.look.zone).text
     } else {
         String::new()
@@ -532,7 +532,7 @@ fn spinner(model: &HomeModel) -> Option<&'static str> {
 fn draw_empty(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     let theme = &model.look.theme;
     let (text, key) = (theme.style(ThemeRole::Text), theme.style(ThemeRole::Key));
-    let press = |action: KeyAction, about: &str| {
+    let press = |action: HomeKey, about: &str| {
         vec![
             (format!("  {:6}", model.look.keymap.key(action)), key),
             (about.to_owned(), text),
@@ -561,15 +561,12 @@ fn draw_empty(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
                 words("You decide where a human should: at limits, permissions and the end."),
                 words("All your sessions appear here; those that need you come first."),
                 Vec::new(),
-                press(KeyAction::RunDemo, "watch the demo; nothing to install"),
+                press(HomeKey::Demo, "watch the demo; nothing to install"),
             ];
             if !model.has_config {
-                lines.push(press(
-                    KeyAction::WriteConfig,
-                    "write a creel.yaml for this folder",
-                ));
+                lines.push(press(HomeKey::Init, "write a creel.yaml for this folder"));
             }
-            lines.push(press(KeyAction::NewSession, "start a session"));
+            lines.push(press(HomeKey::New, "start a session"));
             lines
         }
     };
@@ -623,14 +620,15 @@ fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     if model.modal.is_some() {
         return;
     }
-    let hint = |action: KeyAction| {
+    let hint = |key: HomeKey| {
         (
-            model.look.keymap.key(action),
-            format!(" {}  ", words(model, action)),
+            model.look.keymap.key(key),
+            format!(" {}  ", words(model, key)),
         )
     };
+    let help = (model.look.keymap.key(GlobalKey::Help), " keys  ".to_owned());
     let width = |(key, about): &(String, String)| key.width() + about.width();
-    let always = [hint(KeyAction::Help), hint(KeyAction::QuitHome)];
+    let always = [help, hint(HomeKey::Quit)];
     let mut left =
         usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
     let mut spans = vec![Span::raw(" ")];
@@ -651,29 +649,23 @@ fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
 }
 
 /// What a key does, in everyday words.
-fn words(model: &HomeModel, action: KeyAction) -> &'static str {
+fn words(model: &HomeModel, key: HomeKey) -> &'static str {
     let over = model
         .chosen()
         .is_some_and(|row| row.session.group() == SessionGroup::Ended);
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the footer has no other keys"
-    )]
-    match action {
-        KeyAction::OpenSession if over => "replay",
-        KeyAction::OpenSession => "open",
-        KeyAction::AnswerSession => "answer",
-        KeyAction::NewSession if model.size.0 < 80 => "new",
-        KeyAction::NewSession => "new session",
-        KeyAction::StopSession => "stop",
-        KeyAction::ResumeSession => "resume",
-        KeyAction::FilterSessions => "filter",
-        KeyAction::RemoveSession => "remove",
-        KeyAction::RunDemo => "demo",
-        KeyAction::WriteConfig => "write a config",
-        KeyAction::Help => "keys",
-        KeyAction::QuitHome if model.is_worker => "stop the worker",
-        KeyAction::QuitHome => "quit",
-        _ => "",
+    match key {
+        HomeKey::Open if over => "replay",
+        HomeKey::Open => "open",
+        HomeKey::Answer => "answer",
+        HomeKey::New if model.size.0 < 80 => "new",
+        HomeKey::New => "new session",
+        HomeKey::Stop => "stop",
+        HomeKey::Resume => "resume",
+        HomeKey::Filter => "filter",
+        HomeKey::Remove => "remove",
+        HomeKey::Demo => "demo",
+        HomeKey::Init => "write a config",
+        HomeKey::Quit if model.is_worker => "stop the worker",
+        HomeKey::Quit => "quit",
     }
 }

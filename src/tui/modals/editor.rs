@@ -12,6 +12,7 @@ use tui_textarea::{TextArea, WrapMode};
 use crate::{
     engine::ids::{GateId, ItemId},
     present::text::plain,
+    text::{diff_groups, whole_lines},
     tui::{
         modals::frame::{first_that_fits, framed, keys_that_fit, middle},
         theme::{ScreenTheme, ThemeRole},

@@ -31,7 +31,7 @@ use crate::{
         time::{TimeSpan as Time, UnixTime},
     },
     present::{gate_words::GateFigures, text::grouped},
-    tui::{keymap::KeyAction, runs::GateRun},
+    tui::{keymap::GateKey, runs::GateRun},
 };
 
 /// How long a gate accepts no answer after it appears.
@@ -214,12 +214,12 @@ impl GateModal {
     }
 
     /// The key that shows more of the text. None if all of it is visible.
-    pub fn more_text(&self) -> Option<KeyAction> {
+    pub fn more_text(&self) -> Option<GateKey> {
         let last = self.layout.last_page();
         let key = if self.scroll < last {
-            KeyAction::TextDown
+            GateKey::TextDown
         } else {
-            KeyAction::TextUp
+            GateKey::TextUp
         };
         (last > 0).then_some(key)
     }
@@ -234,14 +234,10 @@ impl GateModal {
         Some(self.layout.hints.y).filter(|_| self.layout.hints.height > 0)
     }
 
-    /// A key, with its action and its character as far as it has them.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "an action without a meaning here does nothing"
-    )]
+    /// A key, with its meaning and its character as far as it has them.
     pub fn key(
         &mut self,
-        action: Option<KeyAction>,
+        key: Option<GateKey>,
         character: Option<char>,
         now: UnixTime,
     ) -> GateKeyResult {
@@ -253,27 +249,23 @@ impl GateModal {
             };
             return GateKeyResult::Nothing;
         }
-        let Some(action) = action else {
+        let Some(key) = key else {
             return character.map_or(GateKeyResult::Nothing, |key| self.on_character(key));
         };
-        if action != KeyAction::Answer {
-            self.sure = false;
-        }
-        match action {
-            KeyAction::NextChoice => self.step_choice(true),
-            KeyAction::PreviousChoice => self.step_choice(false),
-            KeyAction::ItemDown | KeyAction::ItemUp => self.step(action == KeyAction::ItemDown),
-            KeyAction::NewerRun | KeyAction::OlderRun => {
-                self.step_run(action == KeyAction::NewerRun);
+        self.sure &= key == GateKey::Answer;
+        match key {
+            GateKey::NextChoice => self.step_choice(true),
+            GateKey::PreviousChoice => self.step_choice(false),
+            GateKey::ItemDown | GateKey::ItemUp => self.step(key == GateKey::ItemDown),
+            GateKey::NewerRun | GateKey::OlderRun => self.step_run(key == GateKey::NewerRun),
+            GateKey::ToggleItem | GateKey::Edit | GateKey::EditOutside => {
+                return self.on_item(key);
             }
-            KeyAction::ToggleItem | KeyAction::EditItem | KeyAction::EditOutside => {
-                return self.on_item(action);
-            }
-            KeyAction::PreviewItems if self.has_items() => return GateKeyResult::Preview,
-            KeyAction::TextDown | KeyAction::TextUp => self.page(action == KeyAction::TextDown),
-            KeyAction::Aside => return GateKeyResult::Later,
-            KeyAction::Answer => return self.answer(),
-            _ => {}
+            GateKey::Preview if self.has_items() => return GateKeyResult::Preview,
+            GateKey::Preview => {}
+            GateKey::TextDown | GateKey::TextUp => self.page(key == GateKey::TextDown),
+            GateKey::Later => return GateKeyResult::Later,
+            GateKey::Answer => return self.answer(),
         }
         GateKeyResult::Nothing
     }
@@ -332,23 +324,21 @@ impl GateModal {
         };
     }
 
-    fn on_item(&mut self, action: KeyAction) -> GateKeyResult {
+    fn on_item(&mut self, key: GateKey) -> GateKeyResult {
         let proposes = self.gate.kind() == GateKind::Proposal;
         let Some((id, mark)) = self.items.get_mut(self.item) else {
-            return match (self.availability, action) {
-                (GateAvailability::Waits, KeyAction::EditItem) if proposes => {
-                    GateKeyResult::EditTasks
-                }
-                (GateAvailability::Waits, KeyAction::EditOutside) if proposes => {
+            return match (self.availability, key) {
+                (GateAvailability::Waits, GateKey::Edit) if proposes => GateKeyResult::EditTasks,
+                (GateAvailability::Waits, GateKey::EditOutside) if proposes => {
                     GateKeyResult::EditTasksOutside
                 }
                 (_, _) => GateKeyResult::Nothing,
             };
         };
-        match (self.availability, action) {
+        match (self.availability, key) {
             (GateAvailability::Past, _) => GateKeyResult::TooLate,
-            (GateAvailability::Waits, KeyAction::EditItem) => GateKeyResult::Edit(*id),
-            (GateAvailability::Waits, KeyAction::EditOutside) => GateKeyResult::EditOutside(*id),
+            (GateAvailability::Waits, GateKey::Edit) => GateKeyResult::Edit(*id),
+            (GateAvailability::Waits, GateKey::EditOutside) => GateKeyResult::EditOutside(*id),
             (GateAvailability::Waits, _) => {
                 *mark = match mark {
                     ItemMark::Approved => ItemMark::LeftOut,
@@ -428,7 +418,7 @@ impl GateModal {
         }
         let item = self.first_item() + nth;
         if item == self.item {
-            return self.on_item(KeyAction::ToggleItem);
+            return self.on_item(GateKey::ToggleItem);
         }
         if item < self.items.len() {
             (self.item, self.scroll) = (item, 0);

@@ -24,7 +24,7 @@ use crate::{
     tui::{
         ansi::{coloured_lines, only_colours},
         comparison::{OutputComparison, sign_role},
-        keymap::{KeyAction, Keymap},
+        keymap::{GateKey, GlobalKey, KeyAction, Keymap, ScrollKey, ViewerKey},
         modals::frame::{framed, keys_that_fit, mark_matches},
         output_lines::OutputLines,
         runs::{RunEntry, RunList},
@@ -181,14 +181,14 @@ impl ViewerModal {
     fn open_at(&mut self, reason: &str, room: ViewportSize) {
         let own = self.own.unwrap_or_else(|| self.count());
         let end = self.end_of(own, room);
-        let said = reason.trim_end_matches('…');
+        let text = reason.trim_end_matches('…');
         let holds = |line: &str| match line.trim() {
             "" => false,
             // The reason of a panic has the next line too.
             line => {
-                !said.is_empty()
-                    && (line.contains(said)
-                        || line.contains(" panicked at ") && said.starts_with(line))
+                !text.is_empty()
+                    && (line.contains(text)
+                        || line.contains(" panicked at ") && text.starts_with(line))
             }
         };
         let found = (0..own).find(|n| holds(&plain(&self.line(*n))));
@@ -240,7 +240,7 @@ impl ViewerModal {
         let end = self.end(room);
         if let Some(live) = &mut self.live {
             // At the end, and with `G`, the view follows again.
-            live.follows = action == KeyAction::Bottom || self.top >= end;
+            live.follows = action == ScrollKey::Bottom.into() || self.top >= end;
         }
     }
 
@@ -250,18 +250,18 @@ impl ViewerModal {
     )]
     fn scroll(&mut self, action: KeyAction, page: usize, room: ViewportSize) {
         match action {
-            KeyAction::Up => self.back(1, room),
-            KeyAction::Down => self.on(1, room),
-            KeyAction::PageUp => self.back(page, room),
-            KeyAction::PageDown => self.on(page, room),
-            KeyAction::Top => self.top = ViewerPosition::default(),
-            KeyAction::Bottom => self.top = self.end(room),
-            KeyAction::Wrap => {
+            KeyAction::Scroll(ScrollKey::Up) => self.back(1, room),
+            KeyAction::Scroll(ScrollKey::Down) => self.on(1, room),
+            KeyAction::Scroll(ScrollKey::PageUp) => self.back(page, room),
+            KeyAction::Scroll(ScrollKey::PageDown) => self.on(page, room),
+            KeyAction::Scroll(ScrollKey::Top) => self.top = ViewerPosition::default(),
+            KeyAction::Scroll(ScrollKey::Bottom) => self.top = self.end(room),
+            KeyAction::Viewer(ViewerKey::Wrap) => {
                 self.wraps = !self.wraps;
                 self.top.row = 0;
             }
-            KeyAction::NewerRun => self.left += 8,
-            KeyAction::OlderRun => self.left = self.left.saturating_sub(8),
+            KeyAction::Gate(GateKey::NewerRun) => self.left += 8,
+            KeyAction::Gate(GateKey::OlderRun) => self.left = self.left.saturating_sub(8),
             _ => {}
         }
     }
@@ -436,7 +436,7 @@ impl ViewerModal {
             (None, false) => format!(
                 "{} · {} follows · {time}",
                 position(),
-                keymap.key(KeyAction::Bottom)
+                keymap.key(ScrollKey::Bottom)
             ),
             (Some(finished), true) => {
                 format!("{} · {lines} {unit} · {time}", finished.end.describe())
@@ -495,11 +495,11 @@ impl ViewerModal {
             mark_matches(&self.query, theme, text, buffer);
         }
         let keys = [
-            (KeyAction::Search, "search"),
-            (KeyAction::Wrap, "wrap"),
-            (KeyAction::Copy, "copy"),
-            (KeyAction::Help, "keys"),
-            (KeyAction::Close, "close"),
+            (KeyAction::Scroll(ScrollKey::Search), "search"),
+            (KeyAction::Viewer(ViewerKey::Wrap), "wrap"),
+            (KeyAction::Scroll(ScrollKey::Copy), "copy"),
+            (KeyAction::Global(GlobalKey::Help), "keys"),
+            (KeyAction::Viewer(ViewerKey::Close), "close"),
         ];
         let keys = keys.map(|(action, about)| format!("{} {about}", keymap.key(action)));
         let hints: Vec<String> = [self.place.to_string()].into_iter().chain(keys).collect();

@@ -9,11 +9,11 @@ use ratatui::{
 
 use super::with_cursor;
 use crate::{
-    engine::{SessionState, event::UserPresence, retry::RetryWait, time::TimeSpan},
+    engine::{SessionState, event::UserPresence},
     present::{
-        clock::{short_span, time_of_day},
+        clock::time_of_day,
+        session_chip::next_attempt,
         text::{plain, plain_line},
-        usage_limits,
     },
     tui::{
         model::{Pane, ScreenModel},
@@ -29,7 +29,7 @@ pub fn wanted(model: &ScreenModel) -> usize {
     let Some(state) = &model.session else {
         return 0;
     };
-    let waits = usize::from(waits(state, model).is_some());
+    let waits = usize::from(next_attempt(state, model.moment()).is_some());
     if model.attempts.is_empty() && state.retry.errors == 0 && waits == 0 {
         return 0;
     }
@@ -107,7 +107,7 @@ fn head(
             theme.style(ThemeRole::Faint),
         ),
     ])];
-    if let Some(wait) = waits(state, model) {
+    if let Some(wait) = next_attempt(state, model.moment()) {
         lines.push(Line::styled(
             fit(&wait, width),
             theme.style(ThemeRole::Warning),
@@ -141,27 +141,10 @@ fn row(
     ]
 }
 
-/// The wait before the next attempt, if there is one.
-pub fn waits(state: &SessionState, model: &ScreenModel) -> Option<String> {
-    let RetryWait::Until(until) = state.retry.wait else {
-        return None;
-    };
-    let left = until.since(model.moment());
-    if let Some(hold) = &state.limits.hold {
-        return Some(usage_limits::waiting(hold, model.moment()));
-    }
-    (left.0 > 0).then(|| {
-        format!(
-            "Next retry in {}",
-            short_span(TimeSpan::secs(left.0.div_ceil(1_000)))
-        )
-    })
-}
-
 /// The attempt at a row of the pane.
 pub fn row_at(model: &ScreenModel, area: Rect, nth: usize) -> Option<usize> {
     let state = model.session.as_ref()?;
-    let head = 1 + usize::from(waits(state, model).is_some());
+    let head = 1 + usize::from(next_attempt(state, model.moment()).is_some());
     let rows = usize::from(area.height).saturating_sub(head + 1);
     let at = first_attempt(model, rows) + nth.checked_sub(head)?;
     (nth - head < rows && at < model.attempts.len()).then_some(at)

@@ -15,7 +15,7 @@ use crate::{
     },
     present::text::{plain, plain_line},
     tui::{
-        keymap::KeyAction,
+        keymap::TaskKey,
         model::{Pane, ScreenModel},
         panes::ClickedRow,
         task_board::{TaskFilter, TaskLayout, TaskRow, form::sign},
@@ -40,8 +40,8 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let height = usize::from(area.height);
     let chosen = model.board.position(rows);
     let first = super::first_row(chosen, area);
-    let in_sight = (first..first + height).filter_map(|n| Some((n, rows.get(n)?)));
-    let names = in_sight
+    let in_view = (first..first + height).filter_map(|n| Some((n, rows.get(n)?)));
+    let names = in_view
         .clone()
         .map(|(_, row)| row.task.id.width().min(NAME))
         .max()
@@ -62,7 +62,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
             theme,
         )
     };
-    Paragraph::new(in_sight.map(line).collect::<Vec<_>>()).render(area, buffer);
+    Paragraph::new(in_view.map(line).collect::<Vec<_>>()).render(area, buffer);
 }
 
 const fn role(state: TaskState) -> ThemeRole {
@@ -155,24 +155,24 @@ fn note(graph: Option<&TaskGraph>, task: &Task) -> String {
 /// Explains how to add tasks, or how to show others.
 fn draw_none(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let key = |action| model.look.keymap.key(action);
-    let mut said = if model.has_tasks() {
+    let mut parts = if model.has_tasks() {
         vec![format!(
             "No task is {}. {} shows others.",
             model.board.filter().name(),
-            key(KeyAction::FilterTasks)
+            key(TaskKey::Filter)
         )]
     } else if model.is_steered() {
         let how = format!(
             "No tasks. Press {} to add one, or use `creel task add`.",
-            key(KeyAction::AddTask)
+            key(TaskKey::Add)
         );
         vec![how, "Agents and hooks can add tasks too.".to_owned()]
     } else {
         vec!["No tasks.".to_owned()]
     };
-    said.extend(elsewhere(model));
+    parts.extend(elsewhere(model));
     let style = theme.style(ThemeRole::Faint);
-    let lines = said
+    let lines = parts
         .into_iter()
         .flat_map(|line| wrap(&[(line, style)], usize::from(area.width), 0));
     Paragraph::new(lines.collect::<Vec<_>>()).render(area, buffer);

@@ -8,12 +8,12 @@ use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    engine::omitted_output::printed_lines,
     present::{
         clock::time_with_seconds,
         describe::{DetailKind, DetailText},
         text::{grouped, plural},
     },
+    text::printed_lines,
     tui::{
         ansi::{coloured_lines, omitted_words},
         diff,
@@ -195,11 +195,11 @@ impl SessionStream {
     }
 
     /// The visible lines, each with its place.
-    pub fn in_sight(&mut self, view: StreamViewport<'_>) -> Vec<(StreamPlace, Line<'static>)> {
+    pub fn in_view(&mut self, view: StreamViewport<'_>) -> Vec<(StreamPlace, Line<'static>)> {
         let StreamPlace {
             mut block,
             row: mut skip,
-        } = self.first_in_sight(view);
+        } = self.first_in_view(view);
         let mut lines = Vec::with_capacity(view.height);
         while lines.len() < view.height && block < self.blocks.len() {
             let rows = self.rows(block, view);
@@ -214,7 +214,7 @@ impl SessionStream {
         lines
     }
 
-    pub(super) fn first_in_sight(&mut self, view: StreamViewport<'_>) -> StreamPlace {
+    pub(super) fn first_in_view(&mut self, view: StreamViewport<'_>) -> StreamPlace {
         match self.position {
             StreamPosition::At { block, row } if block < self.blocks.len() => {
                 let rows = self.rows(block, view).len();

@@ -124,7 +124,7 @@ pub fn changes(before: &str, after: &str) -> Result<TaskChanges, TaskFormError> 
         ("id", after.id.is_some()),
         ("depends", !after.dependencies.is_empty()),
     ];
-    if let Some((key, _)) = fixed.into_iter().find(|(_, said)| *said) {
+    if let Some((key, _)) = fixed.into_iter().find(|(_, is_given)| *is_given) {
         return Err(TaskFormError::FixedKey(key));
     }
     Ok(TaskChanges {
@@ -202,7 +202,7 @@ pub fn details(graph: &TaskGraph, task: &Task, now: UnixTime) -> String {
     ];
     let lines = about
         .iter()
-        .map(|(what, said)| paragraph(what, said))
+        .map(|(what, texts)| paragraph(what, texts))
         .collect::<String>();
     format!("{}\n\n{lines}", task.goal)
 }
@@ -235,8 +235,8 @@ fn joined(words: &[String]) -> Vec<String> {
 }
 
 /// A name with its values, one per line. Empty without values.
-fn paragraph(what: &str, said: &[String]) -> String {
-    let lines = said.iter().flat_map(|text| text.lines());
+fn paragraph(what: &str, texts: &[String]) -> String {
+    let lines = texts.iter().flat_map(|text| text.lines());
     let line =
         |(n, line): (usize, &str)| format!("{:COLUMN$}{line}\n", if n == 0 { what } else { "" });
     lines.enumerate().map(line).collect()
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn all_can_be_said() {
+    fn all_can_be_given() {
         let texts = |texts: &[&str]| {
             texts
                 .iter()
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_told() {
+    fn a_wrong_form_says_what_is_wrong() {
         let why = |text| read(text).expect_err("it cannot be understood").to_string();
         assert_eq!(why(" \n"), "a task needs a goal");
         assert_eq!(

@@ -9,12 +9,13 @@ use crate::{
     },
     present::{
         clock::time_of_day,
-        hook_stats, stop_decisions,
+        hook_stats, policies,
         text::{plain, plain_line, readable_size},
     },
     tui::{
         comparison::OutputComparison,
         hook_rows::{HookRow, HookRowKind},
+        keymap::HookKey,
         modals::{
             Modal,
             viewer::{RunOutput, ViewerModal},
@@ -74,8 +75,25 @@ pub(super) fn search_attempts(model: &mut ScreenModel, query: &str, forward: boo
     found.is_some()
 }
 
+pub(super) fn on_hook_key(model: &mut ScreenModel, key: HookKey) -> Vec<ScreenRequest> {
+    match key {
+        HookKey::Open => open_hook(model),
+        HookKey::Run => {
+            let chosen =
+                chosen_hook(model).map(|HookRef { point, hook }| SessionCommand::RunHook {
+                    point: Some(point),
+                    hook,
+                });
+            chosen.map(ScreenRequest::Command).into_iter().collect()
+        }
+        HookKey::Switch => switch_hook(model),
+        HookKey::Cancel => cancel_hook(model),
+        HookKey::Stats => show_stats(model),
+    }
+}
+
 /// Shows what a hook printed, newest run first, or what a hook that has not run would do.
-pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(row) = model.hook_rows().nth(model.panes.hook) else {
         return Vec::new();
     };
@@ -159,7 +177,7 @@ pub(super) fn hook_text(row: &HookRow<'_>) -> String {
     match (row.latest(), row.kind) {
         (Some(run), _) => plain(&run.output()),
         (None, HookRowKind::Hook(spec)) => spec.action.describe(),
-        (None, HookRowKind::Decides(hook)) => stop_decisions::judge(hook),
+        (None, HookRowKind::Decides(hook)) => policies::judge(hook),
         (None, HookRowKind::Rule(rule)) => rule.check.describe(),
         (None, HookRowKind::Unplanned(_)) => String::new(),
     }
@@ -218,7 +236,7 @@ fn chosen_hook(model: &mut ScreenModel) -> Option<HookRef> {
     model.is_live().then_some(chosen)
 }
 
-pub(super) fn switch_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn switch_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(HookRef { point, hook }) = chosen_hook(model) else {
         return Vec::new();
     };
@@ -250,21 +268,8 @@ pub(super) fn switch_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     vec![ScreenRequest::Command(command)]
 }
 
-pub(super) fn run_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let chosen = chosen_hook(model);
-    chosen
-        .map(|HookRef { point, hook }| {
-            ScreenRequest::Command(SessionCommand::RunHook {
-                point: Some(point),
-                hook,
-            })
-        })
-        .into_iter()
-        .collect()
-}
-
 /// Cancels the run of the selected hook.
-pub(super) fn cancel_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn cancel_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(row) = model.hook_rows().nth(model.panes.hook) else {
         return Vec::new();
     };
@@ -282,7 +287,7 @@ pub(super) fn cancel_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     }
 }
 
-pub(super) fn show_stats(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn show_stats(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     if model.tallies.hooks.is_empty() {
         model.say(ThemeRole::Faint, "no hook has run yet");
         return Vec::new();

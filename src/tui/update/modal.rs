@@ -15,7 +15,7 @@ use crate::{
     },
     present::{proposals::ProposalFormError, text::readable_size},
     tui::{
-        keymap::{KeyAction, KeyContext},
+        keymap::{GateKey, GlobalKey, KeyAction, KeyContext, ScrollKey, ViewerKey},
         modals::{
             Modal, SearchModal,
             editor::{EditorModal, EditorPurpose},
@@ -37,7 +37,7 @@ use crate::{
     reason = "the terminal library's enum grows"
 )]
 pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    let action = model.look.keymap.action(key, &[KeyContext::Gate]);
+    let action = model.look.keymap.gate_key(key);
     let character = match key.code {
         KeyCode::Char(c)
             if !key
@@ -58,10 +58,12 @@ pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
     // Help, leaving and suspending also work at a gate.
     let leaving = matches!(
         elsewhere,
-        Some(KeyAction::Quit | KeyAction::Leave | KeyAction::Help | KeyAction::Suspend)
+        Some(KeyAction::Global(
+            GlobalKey::Quit | GlobalKey::Leave | GlobalKey::Help | GlobalKey::Suspend
+        ))
     );
-    if armed && action.is_none() && leaving {
-        return perform(model, elsewhere.unwrap_or(KeyAction::Help), &|_| None);
+    if let Some(elsewhere) = elsewhere.filter(|_| armed && action.is_none() && leaving) {
+        return perform(model, elsewhere, &|_| None);
     }
     on_gate(model, asked)
 }
@@ -85,14 +87,14 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
         }
         GateKeyResult::Write => {
             // At a submit or merge gate, start with the text that the agent would get.
-            let told = model
+            let text = model
                 .session
                 .as_ref()
                 .and_then(|session| session.pipeline().remediation())
                 .filter(|_| model.drafts.unsent.is_empty());
             let editor = EditorModal::new(
                 EditorPurpose::Answer(id),
-                &told.unwrap_or_else(|| std::mem::take(&mut model.drafts.unsent)),
+                &text.unwrap_or_else(|| std::mem::take(&mut model.drafts.unsent)),
             );
             model.lay_over(Modal::Editor(Box::new(editor)))
         }
@@ -134,7 +136,7 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
             if let Some(Modal::Gate(gate)) = model.modals.pop() {
                 model.later_gate = Some(gate);
             }
-            let key = model.look.keymap.key(KeyAction::ShowGate);
+            let key = model.look.keymap.key(GlobalKey::ShowGate);
             model.say(
                 ThemeRole::Gate,
                 format!("the gate is still open; {key} shows it"),
@@ -219,9 +221,9 @@ fn finish_editing(model: &mut ScreenModel, editor: EditorModal) -> Vec<ScreenReq
         return model.lay_over(Modal::Editor(Box::new(editor.with_text(&text))));
     }
     match meant(&editor.purpose, editor.text()) {
-        Ok(asks) => {
-            model.drafts.sent.keep(&asks, editor);
-            asks
+        Ok(requests) => {
+            model.drafts.sent.keep(&requests, editor);
+            requests
         }
         Err(why) => {
             model.say(ThemeRole::Warning, why.to_string());
@@ -274,22 +276,25 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
     let room = viewer::room(model.size);
     let contexts = [KeyContext::Viewer, KeyContext::Scroll, KeyContext::Gate];
     let Some(action) = model.look.keymap.action(key, &contexts) else {
-        let asks = model.look.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::Help);
-        return if asks {
+        let is_asked =
+            model.look.keymap.action(key, &[KeyContext::Global]) == Some(GlobalKey::Help.into());
+        return if is_asked {
             model.lay_over(Modal::Help(HelpModal::of_viewer()))
         } else {
             answer_over(model, key)
         };
     };
     match action {
-        KeyAction::Close | KeyAction::Aside => {
+        KeyAction::Viewer(ViewerKey::Close) | KeyAction::Gate(GateKey::Later) => {
             model.modals.pop();
             Vec::new()
         }
-        KeyAction::Search => model.lay_over(Modal::Search(SearchModal::default())),
-        KeyAction::SearchNext => search(model, true, &|_| None),
-        KeyAction::SearchPrevious => search(model, false, &|_| None),
-        KeyAction::Copy => {
+        KeyAction::Scroll(ScrollKey::Search) => {
+            model.lay_over(Modal::Search(SearchModal::default()))
+        }
+        KeyAction::Scroll(ScrollKey::SearchNext) => search(model, true, &|_| None),
+        KeyAction::Scroll(ScrollKey::SearchPrevious) => search(model, false, &|_| None),
+        KeyAction::Scroll(ScrollKey::Copy) => {
             let Some(Modal::Viewer(viewer)) = model.modals.last_mut() else {
                 return Vec::new();
             };
@@ -311,9 +316,10 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
 
 /// The key that shows the gate also works over a viewer, which announces the gate.
 fn answer_over(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    let asks = model.look.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::ShowGate);
-    if asks && model.waiting_gate().is_some() {
-        return perform(model, KeyAction::ShowGate, &|_| None);
+    let is_asked =
+        model.look.keymap.action(key, &[KeyContext::Global]) == Some(GlobalKey::ShowGate.into());
+    if is_asked && model.waiting_gate().is_some() {
+        return perform(model, GlobalKey::ShowGate.into(), &|_| None);
     }
     Vec::new()
 }
@@ -337,8 +343,8 @@ pub(super) fn on_question_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scr
         KeyCode::Esc | KeyCode::Char('n' | 'q') => question.choices.len(),
         _ => {
             question.move_by(
-                isize::from(action == Some(KeyAction::Down))
-                    - isize::from(action == Some(KeyAction::Up)),
+                isize::from(action == Some(ScrollKey::Down.into()))
+                    - isize::from(action == Some(ScrollKey::Up.into())),
             );
             return Vec::new();
         }
@@ -367,10 +373,13 @@ pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
         key,
         &[KeyContext::Viewer, KeyContext::Scroll, KeyContext::Global],
     ) {
-        Some(KeyAction::Close | KeyAction::Help | KeyAction::Quit) => {
+        Some(
+            KeyAction::Viewer(ViewerKey::Close)
+            | KeyAction::Global(GlobalKey::Help | GlobalKey::Quit),
+        ) => {
             model.modals.pop();
         }
-        Some(KeyAction::ShowGate) => return answer_over(model, key),
+        Some(KeyAction::Global(GlobalKey::ShowGate)) => return answer_over(model, key),
         Some(action) => {
             if let Some(Modal::Help(help)) = model.modals.last_mut() {
                 help.key(action, page);
@@ -477,8 +486,8 @@ pub(super) fn on_quit_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
         KeyCode::Esc | KeyCode::Char('n' | 'q') => numbered(None),
         _ => {
             question.move_by(
-                isize::from(action == Some(KeyAction::Down))
-                    - isize::from(action == Some(KeyAction::Up)),
+                isize::from(action == Some(ScrollKey::Down.into()))
+                    - isize::from(action == Some(ScrollKey::Up.into())),
             );
             None
         }

@@ -10,7 +10,7 @@ use super::{
     perform,
 };
 use crate::tui::{
-    keymap::KeyAction,
+    keymap::{HookKey, PendingKey, RetryKey, ScrollKey, TaskKey},
     modals::{Modal, viewer},
     model::{Pane, ScreenModel},
     panes::ClickedRow,
@@ -51,12 +51,12 @@ pub(super) fn on_mouse(
 }
 
 fn on_wheel(model: &mut ScreenModel, mouse: MouseEvent, down: bool, reload: RecordLoader<'_>) {
-    let action = if down { KeyAction::Down } else { KeyAction::Up };
+    let key = if down { ScrollKey::Down } else { ScrollKey::Up };
     let room = viewer::room(model.size);
     for _ in 0..WHEEL {
         match model.modals.last_mut() {
-            Some(Modal::Viewer(viewer)) => viewer.key(action, room),
-            Some(Modal::Help(help)) => help.key(action, 1),
+            Some(Modal::Viewer(viewer)) => viewer.key(key.into(), room),
+            Some(Modal::Help(help)) => help.key(key.into(), 1),
             Some(Modal::Gate(gate)) => gate.wheel(down),
             Some(_) => {}
             None => {
@@ -149,9 +149,9 @@ fn click_pane(
             open_row(model, reload).unwrap_or_default()
         }
         (ClickedRow::Again, _) if !was_there => Vec::new(),
-        (ClickedRow::Again, Pane::Hooks) => perform(model, KeyAction::Open, reload),
-        (ClickedRow::Again, Pane::Pending) => perform(model, KeyAction::OpenItem, reload),
-        (ClickedRow::Again, Pane::Retries) => perform(model, KeyAction::OpenAttempt, reload),
-        (ClickedRow::Again, Pane::Tasks) => perform(model, KeyAction::OpenTask, reload),
+        (ClickedRow::Again, Pane::Hooks) => perform(model, HookKey::Open.into(), reload),
+        (ClickedRow::Again, Pane::Pending) => perform(model, PendingKey::Open.into(), reload),
+        (ClickedRow::Again, Pane::Retries) => perform(model, RetryKey::Open.into(), reload),
+        (ClickedRow::Again, Pane::Tasks) => perform(model, TaskKey::Open.into(), reload),
     }
 }

@@ -16,15 +16,14 @@ use crate::{
     },
     present::text::readable_size,
     tui::{
-        keymap::KeyAction,
+        keymap::{GlobalKey, PendingKey, ReplayKey, ScrollKey, StreamKey},
         modals::{
-            Modal,
+            Modal, SearchModal,
             editor::{EditorModal, EditorPurpose},
             question::leave_question,
             viewer::ViewerModal,
         },
         model::{Pane, ScreenMode, ScreenModel},
-        replay::ReplayPlayer,
         request::{CloseBehavior, ScreenRequest},
         stream::{RecordLoader, SessionStream, StreamBlock, StreamJump, StreamViewport},
         theme::ThemeRole,
@@ -68,7 +67,7 @@ pub(super) fn quit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     if model.link.tie == CloseBehavior::Home {
         return vec![ScreenRequest::LeaveRunning];
     }
-    let keys = model.look.keymap.keys(KeyAction::Quit);
+    let keys = model.look.keymap.keys(GlobalKey::Quit);
     let again = keys.split(' ').find(|key| key.contains('-'));
     model.lay_over(Modal::Quit(Box::new(leave_question(model.link.tie, again))))
 }
@@ -103,17 +102,6 @@ pub(super) fn write(model: &mut ScreenModel, purpose: EditorPurpose) -> Vec<Scre
     Vec::new()
 }
 
-/// Moves the line between the stream and the other panes, by percent of the width.
-pub(super) fn split(model: &mut ScreenModel, by: i16) -> Vec<ScreenRequest> {
-    model.memory.split = model.memory.split.moved(by);
-    vec![ScreenRequest::Remember]
-}
-
-pub(super) fn zoom(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    model.panes.zoomed = !model.panes.zoomed;
-    Vec::new()
-}
-
 /// Sends a command to a live session.
 pub(super) fn steer(model: &mut ScreenModel, command: SessionCommand) -> Vec<ScreenRequest> {
     if model.is_live() {
@@ -123,64 +111,39 @@ pub(super) fn steer(model: &mut ScreenModel, command: SessionCommand) -> Vec<Scr
     }
 }
 
-pub(super) fn pause(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let paused = model
-        .session
-        .as_ref()
-        .is_some_and(|state| state.steering.paused);
-    steer(
-        model,
-        if paused {
-            SessionCommand::Unpause
-        } else {
-            SessionCommand::Pause
-        },
-    )
-}
-
-/// How far a key or the wheel scrolls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ScrollStep {
-    LineUp,
-    LineDown,
-    PageUp,
-    PageDown,
-    Top,
-    Bottom,
-}
-
-impl ScrollStep {
-    /// In rows. The two ends are further away than any text is long.
-    fn rows(self, page: isize) -> isize {
-        match self {
-            Self::LineUp => -1,
-            Self::LineDown => 1,
-            Self::PageUp => -page,
-            Self::PageDown => page,
-            Self::Top => isize::MIN / 2,
-            Self::Bottom => isize::MAX / 2,
+pub(super) fn on_scroll_key(
+    model: &mut ScreenModel,
+    key: ScrollKey,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
+    match key {
+        ScrollKey::Search => model.lay_over(Modal::Search(SearchModal::default())),
+        ScrollKey::SearchNext | ScrollKey::SearchPrevious => {
+            search(model, key == ScrollKey::SearchNext, reload)
+        }
+        ScrollKey::Copy => copy(model),
+        ScrollKey::Up
+        | ScrollKey::Down
+        | ScrollKey::PageUp
+        | ScrollKey::PageDown
+        | ScrollKey::Top
+        | ScrollKey::Bottom => {
+            scroll(model, key, reload);
+            Vec::new()
         }
     }
 }
 
-pub(super) fn scroll(
-    model: &mut ScreenModel,
-    step: ScrollStep,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
-    let page = isize::try_from(model.frame.size.1.saturating_sub(1).max(1)).unwrap_or(1);
-    let by = step.rows(page);
+fn scroll(model: &mut ScreenModel, key: ScrollKey, reload: RecordLoader<'_>) {
+    let page = model.frame.size.1.saturating_sub(1).max(1);
+    let Some(by) = key.rows(page) else { return };
     match model.panes.focus {
-        Pane::Stream => match step {
-            ScrollStep::Top => model.stream.to_top(),
-            ScrollStep::Bottom => model.stream.to_end(),
-            ScrollStep::LineUp | ScrollStep::LineDown => {
-                on_stream(model, reload, |stream, view| stream.step(by, view));
-            }
-            ScrollStep::PageUp | ScrollStep::PageDown => {
-                on_stream(model, reload, |stream, view| stream.page(by, view));
-            }
-        },
+        Pane::Stream if key == ScrollKey::Top => model.stream.to_top(),
+        Pane::Stream if key == ScrollKey::Bottom => model.stream.to_end(),
+        Pane::Stream if matches!(key, ScrollKey::Up | ScrollKey::Down) => {
+            on_stream(model, reload, |stream, view| stream.step(by, view));
+        }
+        Pane::Stream => on_stream(model, reload, |stream, view| stream.page(by, view)),
         Pane::Hooks => model.panes.hook = moved(model.panes.hook, by, model.hook_rows().len()),
         Pane::Pending => {
             let count = model
@@ -194,7 +157,6 @@ pub(super) fn scroll(
         }
         Pane::Tasks => task::scroll(model, by),
     }
-    Vec::new()
 }
 
 /// Scrolls the pane under the wheel. In the stream the view moves, in a list the selection.
@@ -204,15 +166,8 @@ pub(super) fn wheel(model: &mut ScreenModel, down: bool, reload: RecordLoader<'_
             stream.scroll(if down { 1 } else { -1 }, view);
         });
     } else {
-        scroll(
-            model,
-            if down {
-                ScrollStep::LineDown
-            } else {
-                ScrollStep::LineUp
-            },
-            reload,
-        );
+        let key = if down { ScrollKey::Down } else { ScrollKey::Up };
+        scroll(model, key, reload);
     }
 }
 
@@ -256,8 +211,8 @@ pub(super) fn search(
     };
     if found {
         let (next, previous) = (
-            model.look.keymap.key(KeyAction::SearchNext),
-            model.look.keymap.key(KeyAction::SearchPrevious),
+            model.look.keymap.key(ScrollKey::SearchNext),
+            model.look.keymap.key(ScrollKey::SearchPrevious),
         );
         model.say(
             ThemeRole::Text,
@@ -269,7 +224,7 @@ pub(super) fn search(
     Vec::new()
 }
 
-pub(super) fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
+fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
     let Some(state) = &model.session else {
         return false;
@@ -284,7 +239,7 @@ pub(super) fn search_items(model: &mut ScreenModel, query: &str, forward: bool) 
     found.is_some()
 }
 
-pub(super) fn copy(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn copy(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let text = match model.panes.focus {
         Pane::Retries => chosen_attempt(model)
             .map(|attempt| attempt.feedback.clone())
@@ -311,25 +266,34 @@ pub(super) fn copy(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     vec![ScreenRequest::Copy(text)]
 }
 
-pub(super) fn jump_to_iteration(
+pub(super) fn on_stream_key(
     model: &mut ScreenModel,
-    forward: bool,
+    key: StreamKey,
     reload: RecordLoader<'_>,
 ) -> Vec<ScreenRequest> {
-    jump(
-        model,
-        ("iteration", forward),
-        reload,
-        &StreamBlock::begins_part,
-    )
-}
-
-pub(super) fn jump_to_error(
-    model: &mut ScreenModel,
-    forward: bool,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
-    jump(model, ("error", forward), reload, &|block| block.error)
+    match key {
+        StreamKey::NextIteration | StreamKey::PreviousIteration => {
+            let forward = key == StreamKey::NextIteration;
+            jump(
+                model,
+                ("iteration", forward),
+                reload,
+                &StreamBlock::begins_part,
+            )
+        }
+        StreamKey::NextError | StreamKey::PreviousError => {
+            let forward = key == StreamKey::NextError;
+            jump(model, ("error", forward), reload, &|block| block.error)
+        }
+        StreamKey::Fold => open_row(model, reload).unwrap_or_else(|| {
+            model.say(ThemeRole::Faint, "this row has nothing to open");
+            Vec::new()
+        }),
+        StreamKey::FoldThoughts => {
+            model.stream.fold_thoughts();
+            Vec::new()
+        }
+    }
 }
 
 /// Jumps to the next or previous block of a kind, and says so if it is not ahead.
@@ -355,13 +319,6 @@ fn jump(
     Vec::new()
 }
 
-pub(super) fn fold(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    open_row(model, reload).unwrap_or_else(|| {
-        model.say(ThemeRole::Faint, "this row has nothing to open");
-        Vec::new()
-    })
-}
-
 /// Opens or closes the row under the cursor, or shows the output of its run. None if it has nothing
 /// to open.
 pub(super) fn open_row(
@@ -376,12 +333,7 @@ pub(super) fn open_row(
     on_stream(model, reload, SessionStream::fold).then(Vec::new)
 }
 
-pub(super) fn fold_thoughts(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    model.stream.fold_thoughts();
-    Vec::new()
-}
-
-pub(super) fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
+fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
     let items = model.session.as_ref()?.pending.items();
     items
         .get(model.panes.item)
@@ -389,7 +341,7 @@ pub(super) fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
 }
 
 /// The text of a delivered item, which only the journal still has.
-pub(super) fn text_on_disk(model: &ScreenModel, id: ItemId, reload: RecordLoader<'_>) -> String {
+fn text_on_disk(model: &ScreenModel, id: ItemId, reload: RecordLoader<'_>) -> String {
     let record = model.item_spots.get(&id).and_then(|spot| reload(*spot));
     match record.map(|record| record.event) {
         Some(Event::Pending(
@@ -431,102 +383,74 @@ pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     ))))
 }
 
-pub(super) fn open_item(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    let Some((id, text)) = item_to_use(model) else {
-        return Vec::new();
-    };
-    let text = if text.is_empty() {
-        text_on_disk(model, id, reload)
-    } else {
-        text
-    };
-    let about = readable_size(text.len() as u64);
-    model.lay_over(Modal::Viewer(Box::new(ViewerModal::new(
-        format!("Item {id}"),
-        &text,
-        about,
-    ))))
-}
-
-pub(super) fn edit_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    match item_to_use(model) {
-        Some((id, text)) if model.is_live() => model.lay_over(Modal::Editor(Box::new(
-            EditorModal::new(EditorPurpose::Item(id), &text),
-        ))),
-        Some(_) | None => Vec::new(),
+pub(super) fn on_pending_key(
+    model: &mut ScreenModel,
+    key: PendingKey,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
+    if key == PendingKey::Preview {
+        return preview(model);
     }
-}
-
-/// Skips the selected item, or restores it.
-pub(super) fn skip_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some((id, _)) = item_to_use(model) else {
-        return Vec::new();
-    };
-    let item = model
-        .session
-        .as_ref()
-        .and_then(|state| state.pending.get(id));
-    let skipped = item.is_some_and(|item| item.state == ItemState::Skipped);
-    steer(
-        model,
-        if skipped {
-            SessionCommand::RestoreItem { item: id }
-        } else {
-            SessionCommand::SkipItem { item: id }
-        },
-    )
-}
-
-/// The selected item. If there is none, the screen says so.
-fn item_to_use(model: &mut ScreenModel) -> Option<(ItemId, String)> {
-    let chosen = chosen_item(model);
-    if chosen.is_none() {
+    let Some((id, text)) = chosen_item(model) else {
         model.say(ThemeRole::Faint, "no pending items");
-    }
-    chosen
-}
-
-/// Moves a replay to the record that `target` finds.
-pub(super) fn seek(
-    model: &mut ScreenModel,
-    target: impl FnOnce(&ReplayPlayer) -> usize,
-) -> Vec<ScreenRequest> {
-    match &model.link.mode {
-        ScreenMode::Replay(player) => vec![ScreenRequest::Seek(target(player))],
-        ScreenMode::Live => Vec::new(),
-    }
-}
-
-/// Shows a replay up to the next record of a kind.
-pub(super) fn seek_next(
-    model: &mut ScreenModel,
-    what: &str,
-    target: impl FnOnce(&ReplayPlayer) -> Option<usize>,
-) -> Vec<ScreenRequest> {
-    let ScreenMode::Replay(player) = &model.link.mode else {
         return Vec::new();
     };
-    if let Some(target) = target(player) {
+    match key {
+        PendingKey::Open => {
+            let text = if text.is_empty() {
+                text_on_disk(model, id, reload)
+            } else {
+                text
+            };
+            let about = readable_size(text.len() as u64);
+            let viewer = ViewerModal::new(format!("Item {id}"), &text, about);
+            model.lay_over(Modal::Viewer(Box::new(viewer)))
+        }
+        PendingKey::Edit if model.is_live() => {
+            let editor = EditorModal::new(EditorPurpose::Item(id), &text);
+            model.lay_over(Modal::Editor(Box::new(editor)))
+        }
+        PendingKey::Edit | PendingKey::Preview => Vec::new(),
+        // Skips the item, or restores it.
+        PendingKey::Skip => {
+            let item = model
+                .session
+                .as_ref()
+                .and_then(|state| state.pending.get(id));
+            let skipped = item.is_some_and(|item| item.state == ItemState::Skipped);
+            let command = if skipped {
+                SessionCommand::RestoreItem { item: id }
+            } else {
+                SessionCommand::SkipItem { item: id }
+            };
+            steer(model, command)
+        }
+    }
+}
+
+pub(super) fn on_replay_key(model: &mut ScreenModel, key: ReplayKey) -> Vec<ScreenRequest> {
+    let now = model.now;
+    let ScreenMode::Replay(player) = &mut model.link.mode else {
+        return Vec::new();
+    };
+    let (what, found) = match key {
+        ReplayKey::Play => {
+            player.toggle(now);
+            return Vec::new();
+        }
+        ReplayKey::Faster | ReplayKey::Slower => {
+            player.change_speed(if key == ReplayKey::Faster { 1 } else { -1 }, now);
+            return Vec::new();
+        }
+        ReplayKey::Step => ("record", Some(player.shown + 1)),
+        // Before the first record there is nothing to show.
+        ReplayKey::StepBack => ("record", Some(player.shown.saturating_sub(1).max(1))),
+        ReplayKey::StepIteration => ("iteration", player.next_iteration()),
+        ReplayKey::StepError => ("error", player.next_error()),
+    };
+    if let Some(target) = found {
         return vec![ScreenRequest::Seek(target)];
     }
     model.say(ThemeRole::Faint, format!("No {what} after this point"));
-    Vec::new()
-}
-
-/// Plays or pauses a replay.
-pub(super) fn play(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let now = model.now;
-    if let ScreenMode::Replay(player) = &mut model.link.mode {
-        player.toggle(now);
-    }
-    Vec::new()
-}
-
-/// Doubles (1) or halves (-1) the speed of a replay.
-pub(super) fn change_speed(model: &mut ScreenModel, by: i32) -> Vec<ScreenRequest> {
-    let now = model.now;
-    if let ScreenMode::Replay(player) = &mut model.link.mode {
-        player.change_speed(by, now);
-    }
     Vec::new()
 }

@@ -15,7 +15,7 @@ use crate::{
         text::plain,
     },
     tui::{
-        keymap::KeyAction,
+        keymap::TaskKey,
         modals::{
             Modal,
             editor::{EditorModal, EditorPurpose},
@@ -33,17 +33,78 @@ use crate::{
     },
 };
 
-pub(super) fn switch_tree(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    model.board.turn();
-    Vec::new()
+pub(super) fn on_task_key(model: &mut ScreenModel, key: TaskKey) -> Vec<ScreenRequest> {
+    match key {
+        TaskKey::Open => open(model),
+        TaskKey::Add if model.is_live() => write(model, EditorPurpose::NewTask, ""),
+        TaskKey::Filter => {
+            model.board.next_filter();
+            Vec::new()
+        }
+        TaskKey::Tree => {
+            model.board.turn();
+            Vec::new()
+        }
+        TaskKey::Add
+        | TaskKey::Edit
+        | TaskKey::Start
+        | TaskKey::Ready
+        | TaskKey::Complete
+        | TaskKey::Block
+        | TaskKey::Mark
+        | TaskKey::Depend
+        | TaskKey::Remove => match task_to_change(model) {
+            Some(task) => change(model, key, task),
+            None => Vec::new(),
+        },
+    }
 }
 
-pub(super) fn filter(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    model.board.next_filter();
-    Vec::new()
+/// The keys that change the selected task.
+fn change(model: &mut ScreenModel, key: TaskKey, task: Task) -> Vec<ScreenRequest> {
+    match key {
+        TaskKey::Edit => {
+            let before = plain(&form::write(&task));
+            let purpose = EditorPurpose::ChangeTask {
+                id: task.id,
+                before: before.clone(),
+            };
+            write(model, purpose, &before)
+        }
+        TaskKey::Start => ask(TaskCommand::Start {
+            id: task.id,
+            context: None,
+        }),
+        TaskKey::Ready => ask(TaskCommand::MakeReady { id: task.id }),
+        // Asks for the result. A completed task accepts none, so creel does not let the user write
+        // one.
+        TaskKey::Complete if task.is_open() => write(model, EditorPurpose::Done(task.id), ""),
+        TaskKey::Complete => {
+            let text = format!("Task {} is completed", plain(&task.id));
+            model.say(ThemeRole::Warning, text);
+            Vec::new()
+        }
+        TaskKey::Block => {
+            let reason = task.reason.unwrap_or_default();
+            write(model, EditorPurpose::Block(task.id), &reason)
+        }
+        TaskKey::Mark => {
+            let marked = model.board.marked.as_ref() == Some(&task.id);
+            model.board.marked = (!marked).then_some(task.id);
+            Vec::new()
+        }
+        TaskKey::Depend => depend(model, task),
+        TaskKey::Remove => {
+            let question = model.graph().map(|graph| remove_question(graph, &task));
+            question.map_or_else(Vec::new, |question| {
+                model.lay_over(Modal::Remove(Box::new(question)))
+            })
+        }
+        TaskKey::Open | TaskKey::Add | TaskKey::Filter | TaskKey::Tree => Vec::new(),
+    }
 }
 
-pub(super) fn open(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn open(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(state) = model.chosen_task().map(|task| task.state) else {
         return none(model);
     };
@@ -53,14 +114,6 @@ pub(super) fn open(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         &text,
         state.name(),
     ))))
-}
-
-pub(super) fn write_new(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    if model.is_live() {
-        write(model, EditorPurpose::NewTask, "")
-    } else {
-        Vec::new()
-    }
 }
 
 /// The id of the selected task, and its details.
@@ -103,83 +156,10 @@ fn task_to_change(model: &mut ScreenModel) -> Option<Task> {
     chosen
 }
 
-pub(super) fn ask_about_chosen(
-    model: &mut ScreenModel,
-    command: impl FnOnce(String) -> TaskCommand,
-) -> Vec<ScreenRequest> {
-    task_to_change(model).map_or_else(Vec::new, |task| ask(command(task.id)))
-}
-
-/// Asks for the result. A completed task accepts none, so creel does not let the user write one.
-pub(super) fn complete(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    match task_to_change(model) {
-        Some(task) if task.is_open() => write(model, EditorPurpose::Done(task.id), ""),
-        Some(task) => {
-            model.say(
-                ThemeRole::Warning,
-                format!("Task {} is completed", plain(&task.id)),
-            );
-            Vec::new()
-        }
-        None => Vec::new(),
-    }
-}
-
-pub(super) fn edit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else {
-        return Vec::new();
-    };
-    let before = plain(&form::write(&task));
-    write(
-        model,
-        EditorPurpose::ChangeTask {
-            id: task.id,
-            before: before.clone(),
-        },
-        &before,
-    )
-}
-
-/// Asks why the task is blocked.
-pub(super) fn write_reason(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else {
-        return Vec::new();
-    };
-    write(
-        model,
-        EditorPurpose::Block(task.id),
-        &task.reason.unwrap_or_default(),
-    )
-}
-
-/// Asks once more before it removes the task.
-pub(super) fn remove(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else {
-        return Vec::new();
-    };
-    let question = model.graph().map(|graph| remove_question(graph, &task));
-    question.map_or_else(Vec::new, |question| {
-        model.lay_over(Modal::Remove(Box::new(question)))
-    })
-}
-
-/// Marks the task that other tasks are to wait for, or removes the mark.
-pub(super) fn mark(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else {
-        return Vec::new();
-    };
-    let marked = model.board.marked.as_ref() == Some(&task.id);
-    model.board.marked = (!marked).then_some(task.id);
-    Vec::new()
-}
-
 /// Makes a task wait for the marked one, or removes that dependency.
-pub(super) fn depend(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else {
-        return Vec::new();
-    };
+fn depend(model: &mut ScreenModel, task: Task) -> Vec<ScreenRequest> {
     let Some(on) = model.marked_task().map(|task| task.id.clone()) else {
-        let mark = model.look.keymap.key(KeyAction::MarkTask);
+        let mark = model.look.keymap.key(TaskKey::Mark);
         model.say(
             ThemeRole::Faint,
             format!("first mark the task that it should depend on, with {mark}"),

@@ -14,7 +14,7 @@ use crate::{
         session_chip::ChipRole,
     },
     tui::{
-        keymap::KeyAction,
+        keymap::GateKey,
         modals::frame::framed,
         model::{Pane, ScreenModel},
         request::CloseBehavior,
@@ -110,7 +110,7 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer
         width: frame.width.saturating_sub(2),
         height: 1,
     };
-    let close = format!(" {} close ", model.look.keymap.key(KeyAction::Aside));
+    let close = format!(" {} close ", model.look.keymap.key(GateKey::Later));
     Line::styled(close, theme.style(role))
         .right_aligned()
         .render(edge, buffer);

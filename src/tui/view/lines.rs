@@ -14,7 +14,7 @@ use crate::{
     present::{
         clock::{against, brief_span},
         text::{plain, plain_line, some_names},
-        usage_totals,
+        usage,
     },
     tui::{
         model::{Pane, ScreenModel},
@@ -61,7 +61,7 @@ fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'st
     };
     let (sign, role) = run.sign();
     let took = run.took(model.moment());
-    let (said, time) = if let Some(finished) = &run.ended {
+    let (text, time) = if let Some(finished) = &run.ended {
         let why = if run.reason.is_empty() {
             finished.end.describe()
         } else {
@@ -88,11 +88,11 @@ fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'st
     };
     let head = format!(" {sign} {}: {}", run.point, run.name());
     let room = width.saturating_sub(head.width() + time.width() + 5);
-    let said = fit(&plain_line(&said, 200), room);
-    let gap = " ".repeat((room + 1).saturating_sub(said.width()));
+    let text = fit(&plain_line(&text, 200), room);
+    let gap = " ".repeat((room + 1).saturating_sub(text.width()));
     Line::from(vec![
         Span::styled(head, theme.style(role)),
-        Span::styled(format!("   {said}{gap}"), theme.style(ThemeRole::Text)),
+        Span::styled(format!("   {text}{gap}"), theme.style(ThemeRole::Text)),
         Span::styled(format!("{time} "), theme.style(ThemeRole::Text)),
     ])
 }
@@ -125,7 +125,7 @@ fn fact_line(
     let tasks = facts::tasks(model).map(|tasks| format!("tasks {tasks}"));
     let next = panes::hooks::upcoming(state);
     let cost = if state.account.cost > 0.0 {
-        format!("{} ", usage_totals::money(state.account.cost))
+        format!("{} ", usage::money(state.account.cost))
     } else {
         String::new()
     };

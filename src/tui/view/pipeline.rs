@@ -43,14 +43,14 @@ pub fn is_shown(state: &SessionState) -> bool {
 }
 
 fn row(state: &SessionState) -> Option<PipelineRow<'_>> {
-    if let Some(course) = &state.pipelines.course {
+    if let Some(run) = &state.pipelines.course {
         let limit = state.plan().submit.remediation_attempts;
         return Some(PipelineRow {
-            pipeline: course.pipeline,
-            steps: &course.steps,
-            repairs: (course.used > 0).then_some((course.used, limit)),
+            pipeline: run.pipeline,
+            steps: &run.steps,
+            repairs: (run.used > 0).then_some((run.used, limit)),
             outcome: None,
-            link: course.pull_request.as_deref(),
+            link: run.pull_request.as_deref(),
         });
     }
     let over = state.ending.is_some() || state.phase.outcome().is_some();

@@ -19,9 +19,9 @@ use crate::{
     nats::status::NatsStatus,
     present::{
         session_chip::{ChipRole, StateChip, session_chip},
-        signs::spinner_frame,
+        style::spinner_frame,
         text::plain,
-        usage_totals,
+        usage,
     },
     tui::{
         model::{ScreenMode, ScreenModel},
@@ -237,10 +237,10 @@ impl HeaderFigures {
                 LAST,
             ),
             (
-                (account.tokens > 0).then(|| usage_totals::short_tokens(account.tokens)),
+                (account.tokens > 0).then(|| usage::short_tokens(account.tokens)),
                 7,
             ),
-            (has_cost.then(|| usage_totals::money(account.cost)), 6),
+            (has_cost.then(|| usage::money(account.cost)), 6),
             (nats, NATS),
             (replay, 0),
         ];

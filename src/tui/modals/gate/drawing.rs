@@ -20,7 +20,7 @@ use crate::{
         text::{plain_line, readable_size},
     },
     tui::{
-        keymap::KeyAction,
+        keymap::GateKey,
         modals::frame::{first_that_fits, framed, keys_that_fit},
         model::ScreenModel,
         text::fit,
@@ -293,7 +293,7 @@ impl GateModal {
     fn hints(&self, model: &ScreenModel, width: usize) -> String {
         let key = |action| key_sign(&model.look.keymap.key(action));
         if self.availability == GateAvailability::Past {
-            let close = format!("{} close", key(KeyAction::Aside));
+            let close = format!("{} close", key(GateKey::Later));
             return keys_that_fit(
                 &["A past gate: you cannot answer it any more".into(), close],
                 width,
@@ -311,38 +311,38 @@ impl GateModal {
             return fit(
                 &format!(
                     "{} or {number} again aborts the session",
-                    key(KeyAction::Answer)
+                    key(GateKey::Answer)
                 ),
                 width,
             );
         }
-        let mut hints = vec![format!("{} answer", key(KeyAction::Answer))];
+        let mut hints = vec![format!("{} answer", key(GateKey::Answer))];
         hints.extend(
             self.more_text()
                 .map(|action| format!("{} more", key(action))),
         );
         hints.push(format!("1-{} choose", self.options.len()));
-        let up_down = format!("{}{}", key(KeyAction::ItemUp), key(KeyAction::ItemDown));
+        let up_down = format!("{}{}", key(GateKey::ItemUp), key(GateKey::ItemDown));
         if self.has_items() {
-            hints.push(format!("{} tick", key(KeyAction::ToggleItem)));
-            hints.push(format!("{} edit", key(KeyAction::EditItem)));
-            hints.push(format!("{} preview", key(KeyAction::PreviewItems)));
+            hints.push(format!("{} tick", key(GateKey::ToggleItem)));
+            hints.push(format!("{} edit", key(GateKey::Edit)));
+            hints.push(format!("{} preview", key(GateKey::Preview)));
             hints.push(format!("{up_down} item"));
         }
         if self.gate.kind() == GateKind::Proposal {
-            hints.push(format!("{} edit", key(KeyAction::EditItem)));
+            hints.push(format!("{} edit", key(GateKey::Edit)));
         }
         if self.has_runs() {
             hints.push(format!(
                 "{}{} other runs",
-                key(KeyAction::OlderRun),
-                key(KeyAction::NewerRun)
+                key(GateKey::OlderRun),
+                key(GateKey::NewerRun)
             ));
         }
         if !self.has_items() {
             hints.push(format!("{up_down} move"));
         }
-        hints.push(format!("{} look around", key(KeyAction::Aside)));
+        hints.push(format!("{} look around", key(GateKey::Later)));
         keys_that_fit(&hints, width)
     }
 

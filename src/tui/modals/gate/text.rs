@@ -16,7 +16,7 @@ use crate::{
         clock::brief_span,
         proposals::{TreeRow, tree_rows},
         text::{grouped, plain, sentence_case},
-        tool_calls, usage_totals,
+        tool_calls, usage,
     },
     tui::{
         ansi::PrintedRows,
@@ -45,17 +45,17 @@ pub(super) fn lines(
         (_, Some(state)) if gate.kind() == GateKind::Tampered => tampered(state, theme, width),
         (_, Some(_)) if gate.kind() == GateKind::Proposal => proposal(gate, theme, width),
         (_, state) => {
-            let said = state
+            let text = state
                 .as_ref()
                 .map(|state| Promise::removed_from(&state.turns.said))
                 .unwrap_or_default();
-            let said = if gate.reason.ends_with(said.trim()) {
+            let text = if gate.reason.ends_with(text.trim()) {
                 ""
             } else {
-                said.trim()
+                text.trim()
             };
-            let said = || plain_lines(said, theme.style(ThemeRole::Text), width);
-            last_run(gate, model).map_or_else(said, |run| hook_run(run, theme, width))
+            let text = || plain_lines(text, theme.style(ThemeRole::Text), width);
+            last_run(gate, model).map_or_else(text, |run| hook_run(run, theme, width))
         }
     }
 }
@@ -238,8 +238,8 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
         ),
         row(
             "cost",
-            usage_totals::money(account.cost),
-            cost.map(|all| (usage_totals::money(all), account.cost >= all)),
+            usage::money(account.cost),
+            cost.map(|all| (usage::money(all), account.cost >= all)),
         ),
         row(
             "time",
