@@ -11,8 +11,7 @@
 
 pub mod ansi;
 mod command_queue;
-mod comparison;
-pub mod diff;
+mod diff;
 pub mod hints;
 pub mod home;
 pub mod hook_rows;
@@ -21,7 +20,6 @@ mod markdown;
 pub mod memory;
 pub mod modals;
 pub mod model;
-pub mod notification;
 pub mod output_lines;
 pub mod panes;
 pub mod replay;
@@ -47,7 +45,6 @@ use crossterm::event::{Event, KeyEvent};
 use memory::ScreenMemory;
 use modals::editor::EditorPurpose;
 use model::{ScreenMode, ScreenModel};
-use notification::{TerminalFocus, TerminalNotifier};
 use replay::ReplayPlayer;
 use request::{CloseBehavior, ScreenEvent, ScreenRequest};
 use rustix::process::Signal;
@@ -55,7 +52,8 @@ use screen_terminal::{
     ECHO, ScreenTerminal, SuspendResult, TerminalKeys, event_stream, next_event, until_frame,
 };
 use stream::SessionStream;
-use theme::{ScreenTheme, ThemeRole, background::Rgb};
+use terminal::{TerminalFocus, TerminalNotifier};
+use theme::{Rgb, ScreenTheme, ThemeRole};
 use tokio::sync::{mpsc, watch};
 use update::update;
 

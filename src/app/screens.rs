@@ -148,7 +148,7 @@ pub(super) fn screen_options(ui: UiSettings) -> tui::ScreenOptions {
         mouse: ui.mouse,
         notify: ui
             .notify
-            .then(|| tui::notification::TerminalNotifier::detect(|name| std::env::var(name).ok())),
+            .then(|| tui::terminal::TerminalNotifier::detect(|name| std::env::var(name).ok())),
         keymap: keymap(),
         memory: paths::state_dir().map(|dir| dir.join("screen.json")),
         log: paths::state_dir().map(|dir| dir.join("log")),

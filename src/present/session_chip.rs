@@ -151,7 +151,7 @@ impl SessionTimes {
         self.idle.take(at, event);
         match event {
             Event::Turn(TurnEvent::PromptSent(_)) => {
-                (self.turn, self.last_update) = (Some(at), Some(at))
+                (self.turn, self.last_update) = (Some(at), Some(at));
             }
             Event::Turn(TurnEvent::AgentNoted { what, .. }) if what == SILENCE => {}
             Event::Turn(_) => self.last_update = Some(at),

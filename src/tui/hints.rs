@@ -83,9 +83,9 @@ impl ScreenModel {
     }
 
     /// Hides the line, in later sessions too, or shows it again.
-    pub fn switch_hint(&mut self) -> Vec<ScreenRequest> {
+    pub fn switch_hint(&mut self) {
         if matches!(self.link.mode, ScreenMode::Replay(_)) {
-            return Vec::new();
+            return;
         }
         let is_shown = self.hint().is_some();
         self.hint.chosen = Some(if is_shown {
@@ -94,7 +94,7 @@ impl ScreenModel {
             HintVisibility::Shown
         });
         self.memory.hints.dismissed = is_shown;
-        vec![ScreenRequest::Remember]
+        self.request(ScreenRequest::Remember);
     }
 
     /// Forgets the sentence, when a replay starts over.
@@ -153,14 +153,11 @@ pub(super) fn draw_hint_line(
     let text = fit(text, room);
     let gap = room.saturating_sub(text.width() + width(&hide));
     let mut spans = vec![
-        Span::styled(sign, theme.style(role)),
-        Span::styled(text, theme.style(ThemeRole::Heading)),
+        theme.span(role, sign),
+        theme.span(ThemeRole::Heading, text),
         Span::raw(" ".repeat(gap)),
     ];
-    spans.extend(
-        hide.into_iter()
-            .map(|(text, role)| Span::styled(text, theme.style(role))),
-    );
+    spans.extend(hide.into_iter().map(|(text, role)| theme.span(role, text)));
     Line::from(spans).render(area, buffer);
 }
 

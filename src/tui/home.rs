@@ -315,7 +315,7 @@ impl<'a> HomeScreen<'a> {
                         HomeEvent::Toast(ThemeRole::Good, format!("{} is removed", folder.name))
                     }
                     Err(error) => HomeEvent::Toast(ThemeRole::Bad, error.to_string()),
-                })
+                });
             }
             HomeRequest::PrepareNew(near) => self.prepare_new(near.as_ref()),
         }

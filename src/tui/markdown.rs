@@ -155,7 +155,7 @@ fn table_rows(
                 .map(|width| "─".repeat(*width))
                 .collect::<Vec<_>>()
                 .join("─┼─");
-            lines.push(Line::styled(rule, theme.style(ThemeRole::Border)));
+            lines.push(theme.line(ThemeRole::Border, rule));
         }
         rows.extend(lines);
     }
@@ -252,7 +252,7 @@ fn row_lines(
         let mut spans = Vec::new();
         for (column, cell) in cells.iter().enumerate() {
             if column > 0 {
-                spans.push(Span::styled(SEPARATOR, theme.style(ThemeRole::Border)));
+                spans.push(theme.span(ThemeRole::Border, SEPARATOR));
             }
             let part = cell.get(n).cloned().unwrap_or_default();
             let free = widths[column].saturating_sub(part.width());

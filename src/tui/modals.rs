@@ -49,16 +49,16 @@ impl SearchModal {
         };
         Clear.render(line, buffer);
         Line::from(vec![
-            Span::styled("/", theme.style(ThemeRole::Key)),
-            Span::styled(self.query.clone(), theme.style(ThemeRole::Text)),
+            theme.span(ThemeRole::Key, "/"),
+            theme.span(ThemeRole::Text, self.query.clone()),
             Span::raw("▏"),
         ])
         .render(line, buffer);
         let keys = vec![
-            Span::styled("enter", theme.style(ThemeRole::Key)),
-            Span::styled(" find  ", theme.style(ThemeRole::Text)),
-            Span::styled("esc", theme.style(ThemeRole::Key)),
-            Span::styled(" cancel ", theme.style(ThemeRole::Text)),
+            theme.span(ThemeRole::Key, "enter"),
+            theme.span(ThemeRole::Text, " find  "),
+            theme.span(ThemeRole::Key, "esc"),
+            theme.span(ThemeRole::Text, " cancel "),
         ];
         let keys = Line::from(keys);
         if self.query.width() + keys.width() + 4 <= usize::from(line.width) {

@@ -13,7 +13,6 @@ use super::{
     keymap::Keymap,
     memory::ScreenMemory,
     modals::{Modal, editor::EditorModal, gate::GateModal},
-    notification::TerminalFocus,
     replay::ReplayPlayer,
     runs::RunList,
     stream::{SessionStream, StreamPlace},
@@ -46,6 +45,7 @@ use crate::{
         request::{CloseBehavior, ScreenRequest},
         runs::{GateRun, RetryAttempt},
         task_board::{self, TaskBoard},
+        terminal::TerminalFocus,
         theme::ScreenLook,
     },
 };
@@ -125,26 +125,9 @@ pub struct Toast {
 pub struct SentDrafts(Vec<(SessionCommand, Box<EditorModal>)>);
 
 impl SentDrafts {
-    /// Remembers the text by the first of these requests that is a command.
-    pub fn keep(&mut self, requests: &[ScreenRequest], editor: EditorModal) {
-        let first = requests.iter().find_map(|request| match request {
-            ScreenRequest::Command(command) => Some(command),
-            ScreenRequest::InOrder(commands) => commands.first(),
-            ScreenRequest::EditOutside(..)
-            | ScreenRequest::Copy(_)
-            | ScreenRequest::Leave
-            | ScreenRequest::LeaveRunning
-            | ScreenRequest::LeaveAtTheEnd
-            | ScreenRequest::LeaveAtOnce
-            | ScreenRequest::Suspend
-            | ScreenRequest::Redraw
-            | ScreenRequest::Remember
-            | ScreenRequest::SetPace(_)
-            | ScreenRequest::ReadOutput { .. }
-            | ScreenRequest::Seek(_) => None,
-        });
-        self.0
-            .extend(first.map(|command| (command.clone(), Box::new(editor))));
+    /// Remembers the text by the command that carries it.
+    pub fn keep(&mut self, command: SessionCommand, editor: EditorModal) {
+        self.0.push((command, Box::new(editor)));
     }
 
     /// Removes and returns the text of a command that was answered.
@@ -243,6 +226,8 @@ pub struct ScreenModel {
     /// The last search.
     pub query: String,
     pub toast: Option<Toast>,
+    /// What the last event has asked for.
+    pub(super) requests: Vec<ScreenRequest>,
     pub look: ScreenLook,
     pub now: UnixTime,
     /// The time of the last record.
@@ -289,6 +274,7 @@ impl ScreenModel {
             drafts: MessageDrafts::default(),
             query: String::new(),
             toast: None,
+            requests: Vec::new(),
             look: ScreenLook::new(keymap, theme),
             now: UnixTime(0),
             recorded: UnixTime(0),
@@ -538,9 +524,13 @@ impl ScreenModel {
     }
 
     /// Puts a dialog over everything else.
-    pub fn lay_over(&mut self, modal: Modal) -> Vec<ScreenRequest> {
+    pub fn lay_over(&mut self, modal: Modal) {
         self.modals.push(modal);
-        Vec::new()
+    }
+
+    /// Asks for something that the screen cannot do itself.
+    pub fn request(&mut self, request: ScreenRequest) {
+        self.requests.push(request);
     }
 
     /// Whether the session accepts commands. If it is a replay, the screen says so.

@@ -144,7 +144,7 @@ pub(super) fn with_cursor(
     } else {
         ThemeRole::Border
     };
-    let mut line = Line::from(vec![Span::styled(sign, theme.style(role))]);
+    let mut line = Line::from(vec![theme.span(role, sign)]);
     line.spans.extend(spans);
     if selected && focused {
         line.patch_style(theme.style(ThemeRole::Selected))
@@ -187,7 +187,7 @@ pub fn draw_pending(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer
         .filter(|state| !state.pending.items().is_empty())
     else {
         let text = empty(model, Pane::Pending, usize::from(area.width));
-        Line::styled(text, theme.style(ThemeRole::Faint)).render(area, buffer);
+        theme.line(ThemeRole::Faint, text).render(area, buffer);
         return;
     };
     let items = state.pending.items();
@@ -271,10 +271,7 @@ impl ItemColumns {
         } else {
             format!("{}{edited}", when.trim_start_matches("for the "))
         };
-        vec![
-            Span::styled(head, theme.style(role)),
-            Span::styled(fit(&text, room), theme.style(role)),
-        ]
+        vec![theme.span(role, head), theme.span(role, fit(&text, room))]
     }
 }
 
@@ -305,7 +302,8 @@ pub fn draw_stream(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
         ..area
     };
     if model.frame.lines.is_empty() {
-        Line::styled("Nothing has happened yet", theme.style(ThemeRole::Faint))
+        theme
+            .line(ThemeRole::Faint, "Nothing has happened yet")
             .render(text, buffer);
         return;
     }

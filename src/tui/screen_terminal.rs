@@ -25,10 +25,7 @@ use crate::{
         BackgroundSource, ScreenOptions,
         keymap::Keymap,
         terminal::TerminalScreen,
-        theme::{
-            ScreenTheme,
-            background::{BackgroundReply, FilteredKeys, QUESTION, Rgb},
-        },
+        theme::{BackgroundReply, FilteredKeys, QUESTION, Rgb, ScreenTheme},
     },
 };
 

@@ -30,7 +30,6 @@ use super::{
         palette::PaletteModal,
     },
     model::{Pane, ScreenMode, ScreenModel},
-    notification::TerminalFocus,
     stream::RecordLoader,
     theme::ThemeRole,
     view,
@@ -44,6 +43,7 @@ use crate::{
         model::has_room,
         request::{ScreenEvent, ScreenRequest},
         runs::GateRun,
+        terminal::TerminalFocus,
         view::footer,
     },
 };
@@ -54,38 +54,40 @@ pub fn update(
     msg: ScreenEvent,
     reload: RecordLoader<'_>,
 ) -> Vec<ScreenRequest> {
+    on_event(model, msg, reload);
+    std::mem::take(&mut model.requests)
+}
+
+fn on_event(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_>) {
     match msg {
-        ScreenEvent::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
+        ScreenEvent::Key(key) if key.kind == KeyEventKind::Release => {}
         ScreenEvent::Key(key) if !has_room(model.size) => on_key_unseen(model, key, reload),
-        ScreenEvent::Mouse(_) | ScreenEvent::Paste(_) if !has_room(model.size) => Vec::new(),
+        ScreenEvent::Mouse(_) | ScreenEvent::Paste(_) if !has_room(model.size) => {}
         ScreenEvent::Key(key) => {
             model.toast = None;
-            on_key(model, key, reload)
+            on_key(model, key, reload);
         }
         ScreenEvent::Mouse(mouse) => on_mouse(model, mouse, reload),
-        ScreenEvent::Paste(text) => {
-            match model.modals.last_mut() {
-                Some(Modal::Editor(editor)) => editor.paste(&text),
-                Some(Modal::Search(search)) => {
-                    search.query.push_str(text.lines().next().unwrap_or(""));
-                }
-                Some(
-                    Modal::Gate(_)
-                    | Modal::Viewer(_)
-                    | Modal::Help(_)
-                    | Modal::Palette(_)
-                    | Modal::Quit(_)
-                    | Modal::Remove(_)
-                    | Modal::Cancel(_),
-                )
-                | None => {}
+        ScreenEvent::Paste(text) => match model.modals.last_mut() {
+            Some(Modal::Editor(editor)) => editor.paste(&text),
+            Some(Modal::Search(search)) => {
+                search.query.push_str(text.lines().next().unwrap_or(""));
             }
-            Vec::new()
-        }
+            Some(
+                Modal::Gate(_)
+                | Modal::Viewer(_)
+                | Modal::Help(_)
+                | Modal::Palette(_)
+                | Modal::Quit(_)
+                | Modal::Remove(_)
+                | Modal::Cancel(_),
+            )
+            | None => {}
+        },
         ScreenEvent::Resize(width, height) => {
             model.resized((width, height));
             // The terminal has moved or cut its content, even if it has its old size again by now.
-            vec![ScreenRequest::Redraw]
+            model.request(ScreenRequest::Redraw);
         }
         ScreenEvent::Focus(focused) => {
             model.terminal_focus = if focused {
@@ -93,11 +95,9 @@ pub fn update(
             } else {
                 TerminalFocus::Elsewhere
             };
-            Vec::new()
         }
         ScreenEvent::Accepted(command) => {
             model.drafts.sent.take(&command);
-            Vec::new()
         }
         ScreenEvent::Refused(command, why) => {
             // Bring the refused text back, so that the user can correct it.
@@ -105,7 +105,6 @@ pub fn update(
                 bring_back(model, editor);
             }
             model.say(ThemeRole::Warning, why);
-            Vec::new()
         }
         ScreenEvent::Unanswered(command, why) => {
             // The command may have arrived, so the user should decide whether to send it again: a
@@ -116,15 +115,12 @@ pub fn update(
                 None => {}
             }
             model.say(ThemeRole::Warning, why);
-            Vec::new()
         }
         ScreenEvent::Failed(why) => {
             model.say(ThemeRole::Warning, why);
-            Vec::new()
         }
         ScreenEvent::Read(viewer) => {
             model.modals.push(Modal::Viewer(Box::new(viewer)));
-            Vec::new()
         }
         ScreenEvent::Edited {
             purpose,
@@ -148,15 +144,15 @@ fn bring_back(model: &mut ScreenModel, editor: Box<EditorModal>) {
         .insert(model.modals.len() - below, Modal::Editor(editor));
 }
 
-fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) {
     if is_interrupt(model, key) {
         return interrupt(model);
     }
+    if model.modals.is_empty() && on_demo_key(model, key) {
+        return;
+    }
     match model.modals.last() {
-        None => match on_demo_key(model, key) {
-            Some(requests) => requests,
-            None => on_pane_key(model, key, reload),
-        },
+        None => on_pane_key(model, key, reload),
         Some(Modal::Gate(_)) => on_gate_key(model, key),
         Some(Modal::Editor(_)) => on_editor_key(model, key),
         Some(Modal::Viewer(_)) => on_viewer_key(model, key),
@@ -169,9 +165,11 @@ fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> V
 }
 
 /// In a demo, space pauses, and while nothing is paused, every key skips ahead except those that
-/// leave or help. None if the key has its usual meaning.
-fn on_demo_key(model: &mut ScreenModel, key: KeyEvent) -> Option<Vec<ScreenRequest>> {
-    let pace = model.plays_demo()?;
+/// leave or help. Returns whether it did that.
+fn on_demo_key(model: &mut ScreenModel, key: KeyEvent) -> bool {
+    let Some(pace) = model.plays_demo() else {
+        return false;
+    };
     let is_paused = pace.mode == PlaybackMode::Paused;
     let usual = model.look.keymap.action(key, &[KeyContext::Global]);
     let is_usual = matches!(
@@ -193,7 +191,7 @@ fn on_demo_key(model: &mut ScreenModel, key: KeyEvent) -> Option<Vec<ScreenReque
         };
         PlaybackPace { mode, ..pace }
     } else if is_paused || is_usual {
-        return None;
+        return false;
     } else {
         PlaybackPace {
             skips: pace.skips.saturating_add(1),
@@ -201,16 +199,13 @@ fn on_demo_key(model: &mut ScreenModel, key: KeyEvent) -> Option<Vec<ScreenReque
         }
     };
     model.link.demo = Some(pace);
-    Some(vec![ScreenRequest::SetPace(pace)])
+    model.request(ScreenRequest::SetPace(pace));
+    true
 }
 
 /// Handles a key on a screen that is too small to show anything. Only keys with ctrl or alt that
 /// leave or suspend work: a plain letter could belong to a text or an answer.
-fn on_key_unseen(
-    model: &mut ScreenModel,
-    key: KeyEvent,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+fn on_key_unseen(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) {
     if is_interrupt(model, key) {
         return interrupt(model);
     }
@@ -221,9 +216,9 @@ fn on_key_unseen(
         .filter(|_| is_held(key))
     {
         Some(action @ KeyAction::Global(GlobalKey::Leave | GlobalKey::Suspend)) => {
-            perform(model, action, reload)
+            perform(model, action, reload);
         }
-        Some(_) | None => Vec::new(),
+        Some(_) | None => {}
     }
 }
 
@@ -241,7 +236,7 @@ fn is_interrupt(model: &ScreenModel, key: KeyEvent) -> bool {
 
 /// Ctrl-C asks how to leave, from anywhere. Pressed again, or while the session is already
 /// stopping, it leaves immediately.
-fn interrupt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn interrupt(model: &mut ScreenModel) {
     let asked = model
         .modals
         .iter()
@@ -259,27 +254,22 @@ fn interrupt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
             .is_some_and(|state| state.phase.outcome().is_some())
     };
     if asked || is_stopping() && !is_over() {
-        vec![ScreenRequest::LeaveAtOnce]
+        model.request(ScreenRequest::LeaveAtOnce);
     } else {
-        quit(model)
+        quit(model);
     }
 }
 
-fn on_pane_key(
-    model: &mut ScreenModel,
-    key: KeyEvent,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+fn on_pane_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) {
     // The card hides the row of the stream that enter would open.
     let is_over_row = key.code == KeyCode::Enter && model.panes.focus == Pane::Stream;
     let closes = model.look.keymap.gate_key(key) == Some(GateKey::Later) || is_over_row;
     if closes && view::shows_end_card(model) {
         model.card_closed = true;
-        return Vec::new();
+        return;
     }
-    match model.look.keymap.action(key, &contexts(model)) {
-        Some(action) => perform(model, action, reload),
-        None => Vec::new(),
+    if let Some(action) = model.look.keymap.action(key, &contexts(model)) {
+        perform(model, action, reload);
     }
 }
 
@@ -308,11 +298,7 @@ fn help_places(model: &ScreenModel) -> Vec<KeyContext> {
 }
 
 /// Performs an action, from a key or from the palette.
-pub fn perform(
-    model: &mut ScreenModel,
-    action: KeyAction,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<'_>) {
     model.memory.count(action);
     match action {
         KeyAction::Global(key) => on_global_key(model, key),
@@ -324,18 +310,18 @@ pub fn perform(
         KeyAction::Tasks(key) => on_task_key(model, key),
         KeyAction::Replay(key) => on_replay_key(model, key),
         // These apply only inside their dialogs, or on the home screen.
-        KeyAction::Gate(_) | KeyAction::Viewer(_) | KeyAction::Home(_) => Vec::new(),
+        KeyAction::Gate(_) | KeyAction::Viewer(_) | KeyAction::Home(_) => {}
     }
 }
 
-fn on_global_key(model: &mut ScreenModel, key: GlobalKey) -> Vec<ScreenRequest> {
+fn on_global_key(model: &mut ScreenModel, key: GlobalKey) {
     match key {
         GlobalKey::Quit => quit(model),
         GlobalKey::Leave => leave(model),
         GlobalKey::Help => model.lay_over(Modal::Help(HelpModal::new(help_places(model)))),
         GlobalKey::Palette => {
             let palette = PaletteModal::new(&footer::useful(model), &model.memory);
-            model.lay_over(Modal::Palette(palette))
+            model.lay_over(Modal::Palette(palette));
         }
         GlobalKey::NextPane => focus_by(model, 1),
         GlobalKey::PreviousPane => focus_by(model, Pane::ALL.len() - 1),
@@ -346,12 +332,11 @@ fn on_global_key(model: &mut ScreenModel, key: GlobalKey) -> Vec<ScreenRequest> 
         GlobalKey::FocusTasks => focus(model, Pane::Tasks),
         GlobalKey::Zoom => {
             model.panes.zoomed = !model.panes.zoomed;
-            Vec::new()
         }
         GlobalKey::Wider | GlobalKey::Narrower => {
             let by = if key == GlobalKey::Wider { 5 } else { -5 };
             model.memory.split = model.memory.split.moved(by);
-            vec![ScreenRequest::Remember]
+            model.request(ScreenRequest::Remember);
         }
         GlobalKey::ShowGate => show_gate(model),
         GlobalKey::Message => write(model, EditorPurpose::Message),
@@ -366,7 +351,7 @@ fn on_global_key(model: &mut ScreenModel, key: GlobalKey) -> Vec<ScreenRequest> 
             } else {
                 SessionCommand::Pause
             };
-            steer(model, command)
+            steer(model, command);
         }
         GlobalKey::RetryNow => steer(model, SessionCommand::RetryNow),
         GlobalKey::SwitchAgent => steer(model, SessionCommand::SwitchAgent { agent: None }),
@@ -383,16 +368,16 @@ fn on_global_key(model: &mut ScreenModel, key: GlobalKey) -> Vec<ScreenRequest> 
             } else {
                 PipelineKind::Merge
             };
-            steer(model, SessionCommand::Pipeline { pipeline })
+            steer(model, SessionCommand::Pipeline { pipeline });
         }
         GlobalKey::Hints => model.switch_hint(),
-        GlobalKey::Redraw => vec![ScreenRequest::Redraw],
-        GlobalKey::Suspend => vec![ScreenRequest::Suspend],
+        GlobalKey::Redraw => model.request(ScreenRequest::Redraw),
+        GlobalKey::Suspend => model.request(ScreenRequest::Suspend),
     }
 }
 
 /// Shows the gate that waits for the user; in a replay, the gate that was open at that moment.
-fn show_gate(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn show_gate(model: &mut ScreenModel) {
     if let Some(mut gate) = model.later_gate.take() {
         gate.shown_again(model.now, true);
         model.modals.push(Modal::Gate(gate));
@@ -413,21 +398,20 @@ fn show_gate(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     {
         model.say(ThemeRole::Faint, "no gate is open");
     }
-    Vec::new()
 }
 
 /// Asks before it cancels the turn: the agent's work in it may be lost.
-fn ask_to_cancel(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn ask_to_cancel(model: &mut ScreenModel) {
     let works = model
         .session
         .as_ref()
         .is_some_and(|state| state.phase.turn_in_flight().is_some());
     if !model.is_live() {
-        return Vec::new();
+        return;
     }
     if works {
         return model.lay_over(Modal::Cancel(Box::new(cancel_question())));
     }
     // The session knows best why there is nothing to cancel.
-    vec![ScreenRequest::Command(SessionCommand::CancelTurn)]
+    model.request(ScreenRequest::Command(SessionCommand::CancelTurn));
 }

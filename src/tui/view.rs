@@ -400,12 +400,12 @@ fn live_sign(model: &ScreenModel, theme: &ScreenTheme) -> Line<'static> {
         .is_some_and(|state| state.phase.outcome().is_some());
     match model.stream.position() {
         StreamPosition::Follow if over || !model.is_steered() => Line::default(),
-        StreamPosition::Follow => Line::styled(" ● live ", theme.style(ThemeRole::Good)),
+        StreamPosition::Follow => theme.line(ThemeRole::Good, " ● live "),
         StreamPosition::At { .. } => {
             let key = model.look.keymap.key(ScrollKey::Bottom);
-            Line::styled(
+            theme.line(
+                ThemeRole::Warning,
                 format!(" ○ scrolled back · {key} to the end "),
-                theme.style(ThemeRole::Warning),
             )
         }
     }
@@ -432,9 +432,6 @@ fn draw_shrunk(
         pane,
         usize::from(area.width).saturating_sub(head.width()),
     );
-    let spans = vec![
-        Span::styled(head, name),
-        Span::styled(text, theme.style(ThemeRole::Faint)),
-    ];
+    let spans = vec![Span::styled(head, name), theme.span(ThemeRole::Faint, text)];
     Line::from(spans).render(area, buffer);
 }

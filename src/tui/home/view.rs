@@ -68,7 +68,7 @@ pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     buffer.set_style(area, theme.style(ThemeRole::Text));
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
         let text = fit("Terminal too small", usize::from(area.width));
-        Line::styled(text, theme.style(ThemeRole::Warning)).render(area, buffer);
+        theme.line(ThemeRole::Warning, text).render(area, buffer);
         return;
     }
     let line = |y: u16| Rect {
@@ -129,23 +129,17 @@ fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         model.count(SessionGroup::NeedsYou),
         model.count(SessionGroup::Running),
     );
-    let mut counts = vec![Span::styled(
-        format!("{runs} running"),
-        theme.style(ThemeRole::Text),
-    )];
+    let mut counts = vec![theme.span(ThemeRole::Text, format!("{runs} running"))];
     if waiting > 0 {
         let verb = if waiting == 1 { "needs" } else { "need" };
-        counts.push(Span::styled(" · ", theme.style(ThemeRole::Faint)));
-        counts.push(Span::styled(
-            format!(" {waiting} {verb} you "),
-            theme.style(ThemeRole::Alert),
-        ));
+        counts.push(theme.span(ThemeRole::Faint, " · "));
+        counts.push(theme.span(ThemeRole::Alert, format!(" {waiting} {verb} you ")));
     }
     let today = model.cost_today();
     if today > 0.0 {
-        counts.push(Span::styled(
+        counts.push(theme.span(
+            ThemeRole::Faint,
             format!(" · {} today", usage::money(today)),
-            theme.style(ThemeRole::Faint),
         ));
     }
     counts.push(Span::raw(" "));
@@ -163,8 +157,8 @@ fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     };
     let filter = fit(&filter, room.saturating_sub(7 + place.width()));
     Line::from(vec![
-        Span::styled(format!(" creel{place}"), theme.style(ThemeRole::Heading)),
-        Span::styled(filter, theme.style(ThemeRole::Key)),
+        theme.span(ThemeRole::Heading, format!(" creel{place}")),
+        theme.span(ThemeRole::Key, filter),
     ])
     .render(area, buffer);
     let width = u16::try_from(right).unwrap_or(area.width).min(area.width);
@@ -367,8 +361,8 @@ fn draw_detail(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         let text = fit(&text, left.saturating_sub(gap.width()));
         left = left.saturating_sub(gap.width() + text.width());
         spans.extend([
-            Span::styled(gap, model.look.theme.style(ThemeRole::Faint)),
-            Span::styled(text, model.look.theme.style(role)),
+            model.look.theme.span(ThemeRole::Faint, gap),
+            model.look.theme.span(role, text),
         ]);
     }
     Line::from(spans).render(area, buffer);
@@ -386,7 +380,7 @@ fn heading(model: &HomeModel, group: SessionGroup) -> Line<'static> {
             format!(" {}", group.title()),
             theme.style(role).add_modifier(Modifier::BOLD),
         ),
-        Span::styled(format!("  {count}"), theme.style(ThemeRole::Faint)),
+        theme.span(ThemeRole::Faint, format!("  {count}")),
     ])
 }
 
@@ -441,10 +435,7 @@ fn row_line(
         words.text
     };
     let line = Line::from(vec![
-        Span::styled(
-            if is_chosen { "▌" } else { " " },
-            theme.style(ThemeRole::BorderFocused),
-        ),
+        theme.span(ThemeRole::BorderFocused, if is_chosen { "▌" } else { " " }),
         Span::styled(format!(" {sign} "), sign_style),
         Span::styled(
             left(
@@ -465,10 +456,7 @@ fn row_line(
             },
             what,
         ),
-        Span::styled(
-            left(&plain(&session.goal), columns.goal),
-            theme.style(ThemeRole::Text),
-        ),
+        theme.span(ThemeRole::Text, left(&plain(&session.goal), columns.goal)),
         Span::styled(left(&session.branch, columns.branch), faint),
         Span::styled(left(&session.agent, columns.agent), faint),
         Span::styled(right(&texts.iteration, columns.iteration), faint),
@@ -600,12 +588,12 @@ fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         let filter = fit(&plain(&model.filter), room);
         let left = room.saturating_sub(filter.width());
         Line::from(vec![
-            Span::styled("/", theme.style(ThemeRole::Key)),
-            Span::styled(filter, theme.style(ThemeRole::Text)),
+            theme.span(ThemeRole::Key, "/"),
+            theme.span(ThemeRole::Text, filter),
             Span::raw("▏"),
-            Span::styled(
+            theme.span(
+                ThemeRole::Faint,
                 if left > hint.width() { hint } else { "" },
-                theme.style(ThemeRole::Faint),
             ),
         ])
         .render(area, buffer);
@@ -613,7 +601,7 @@ fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     }
     if let Some(toast) = &model.toast {
         let text = fit(&format!(" {}", plain(&toast.text)), usize::from(area.width));
-        Line::styled(text, theme.style(toast.role)).render(area, buffer);
+        theme.line(toast.role, text).render(area, buffer);
         return;
     }
     // Each of these says itself which keys it accepts.
@@ -642,8 +630,8 @@ fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         }
     });
     for (key, about) in keys.collect::<Vec<_>>().into_iter().chain(always) {
-        spans.push(Span::styled(key, theme.style(ThemeRole::Key)));
-        spans.push(Span::styled(about, theme.style(ThemeRole::Text)));
+        spans.push(theme.span(ThemeRole::Key, key));
+        spans.push(theme.span(ThemeRole::Text, about));
     }
     Line::from(spans).render(area, buffer);
 }

@@ -247,7 +247,7 @@ impl EditorModal {
             self.area.render(text, buffer);
         }
         let line = keys_that_fit(&self.hints(), usize::from(hints.width));
-        Line::styled(line, theme.style(ThemeRole::Faint)).render(hints, buffer);
+        theme.line(ThemeRole::Faint, line).render(hints, buffer);
     }
 }
 
@@ -309,7 +309,7 @@ fn change(before: &str, after: &str, theme: &ScreenTheme) -> Vec<Line<'static>> 
                 '+' => ThemeRole::Good,
                 _ => ThemeRole::Faint,
             };
-            Line::styled(format!("{sign} {}", line.trim_end()), theme.style(role))
+            theme.line(role, format!("{sign} {}", line.trim_end()))
         });
     lines.collect()
 }

@@ -5,7 +5,6 @@ use crossterm::event::KeyEvent;
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
-    text::Line,
     widgets::{Block, BorderType, Clear, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
@@ -29,7 +28,7 @@ pub fn framed(
     let block = Block::bordered()
         .border_type(BorderType::Double)
         .border_style(theme.style(role))
-        .title(Line::styled(format!(" {title} "), theme.style(role)));
+        .title(theme.line(role, format!(" {title} ")));
     let inside = block.inner(area);
     block.render(area, buffer);
     inside

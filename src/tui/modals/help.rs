@@ -113,7 +113,8 @@ impl HelpModal {
             &["↑↓ move".to_owned(), "esc close".to_owned()],
             usize::from(edge.width),
         );
-        Line::styled(format!(" {keys} "), theme.style(ThemeRole::Accent))
+        theme
+            .line(ThemeRole::Accent, format!(" {keys} "))
             .right_aligned()
             .render(edge, buffer);
     }
@@ -140,10 +141,7 @@ impl HelpModal {
             if !lines.is_empty() {
                 lines.push(Line::default());
             }
-            lines.push(Line::styled(
-                format!(" {}", place.title()),
-                theme.style(ThemeRole::Heading),
-            ));
+            lines.push(theme.line(ThemeRole::Heading, format!(" {}", place.title())));
             for (_, action, _, about) in shown(place) {
                 let keys = format!("  {:column$}  ", keymap.keys(*action));
                 let about = self

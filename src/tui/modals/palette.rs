@@ -144,7 +144,7 @@ impl PaletteModal {
             buffer,
         ));
         Line::from(vec![
-            Span::styled("› ", theme.style(ThemeRole::Key)),
+            theme.span(ThemeRole::Key, "› "),
             Span::raw(self.query.clone()),
             Span::raw("▏"),
         ])
@@ -163,9 +163,9 @@ impl PaletteModal {
                 let gap = " ".repeat(room.saturating_sub(about.width()) + 1);
                 let sign = if n == self.chosen { "▌" } else { " " };
                 let line = Line::from(vec![
-                    Span::styled(sign, theme.style(ThemeRole::BorderFocused)),
-                    Span::styled(format!("{about}{gap}"), theme.style(ThemeRole::Text)),
-                    Span::styled(format!("{key}  "), theme.style(ThemeRole::Key)),
+                    theme.span(ThemeRole::BorderFocused, sign),
+                    theme.span(ThemeRole::Text, format!("{about}{gap}")),
+                    theme.span(ThemeRole::Key, format!("{key}  ")),
                 ]);
                 if n == self.chosen {
                     line.patch_style(theme.style(ThemeRole::Selected))

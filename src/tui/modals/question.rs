@@ -172,8 +172,8 @@ impl<R> ChoiceQuestion<R> {
                 fit(&choice.effect, room)
             };
             let line = Line::from(vec![
-                Span::styled(sign, theme.style(ThemeRole::BorderFocused)),
-                Span::styled(format!("{}  ", n + 1), theme.style(ThemeRole::Key)),
+                theme.span(ThemeRole::BorderFocused, sign),
+                theme.span(ThemeRole::Key, format!("{}  ", n + 1)),
                 Span::styled(format!("{:labels$}   ", choice.label), plain),
                 Span::styled(effect, plain),
             ]);
@@ -186,10 +186,7 @@ impl<R> ChoiceQuestion<R> {
         if usize::from(inside.height) > lines.len() + 1 {
             lines.push(Line::default());
         }
-        lines.push(Line::styled(
-            keys_that_fit(&self.hints(), width),
-            theme.style(ThemeRole::Faint),
-        ));
+        lines.push(theme.line(ThemeRole::Faint, keys_that_fit(&self.hints(), width)));
         Paragraph::new(lines).render(inside, buffer);
     }
 }

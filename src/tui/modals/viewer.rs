@@ -23,7 +23,7 @@ use crate::{
     },
     tui::{
         ansi::{coloured_lines, only_colours},
-        comparison::{OutputComparison, sign_role},
+        diff::{OutputComparison, sign_role},
         keymap::{GateKey, GlobalKey, KeyAction, Keymap, ScrollKey, ViewerKey},
         modals::frame::{framed, keys_that_fit, mark_matches},
         output_lines::OutputLines,
@@ -504,7 +504,7 @@ impl ViewerModal {
         let keys = keys.map(|(action, about)| format!("{} {about}", keymap.key(action)));
         let hints: Vec<String> = [self.place.to_string()].into_iter().chain(keys).collect();
         let line = keys_that_fit(&hints, usize::from(foot.width));
-        Line::styled(line, theme.style(ThemeRole::Faint)).render(foot, buffer);
+        theme.line(ThemeRole::Faint, line).render(foot, buffer);
         let edge = Rect {
             x: area.x + 1,
             y: area.bottom() - 1,
@@ -512,7 +512,7 @@ impl ViewerModal {
             height: 1,
         };
         let about = fit(&format!(" {} ", self.about), usize::from(edge.width));
-        Line::styled(about, theme.style(ThemeRole::Accent)).render(edge, buffer);
+        theme.line(ThemeRole::Accent, about).render(edge, buffer);
     }
 }
 

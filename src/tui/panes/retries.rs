@@ -64,10 +64,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
         n if n >= most => ThemeRole::Bad,
         _ => ThemeRole::Warning,
     };
-    lines.push(Line::styled(
-        fit(&format!("errors {errors} of {most}"), width),
-        theme.style(role),
-    ));
+    lines.push(theme.line(role, fit(&format!("errors {errors} of {most}"), width)));
     Paragraph::new(lines).render(area, buffer);
 }
 
@@ -101,17 +98,11 @@ fn head(
     let text = fit(&format!("{hook}  {dots}"), width);
     let left = width.saturating_sub(unicode_width::UnicodeWidthStr::width(text.as_str()) + 3);
     let mut lines = vec![Line::from(vec![
-        Span::styled(text, theme.style(role)),
-        Span::styled(
-            format!("   {}", fit(next, left)),
-            theme.style(ThemeRole::Faint),
-        ),
+        theme.span(role, text),
+        theme.span(ThemeRole::Faint, format!("   {}", fit(next, left))),
     ])];
     if let Some(wait) = next_attempt(state, model.moment()) {
-        lines.push(Line::styled(
-            fit(&wait, width),
-            theme.style(ThemeRole::Warning),
-        ));
+        lines.push(theme.line(ThemeRole::Warning, fit(&wait, width)));
     }
     lines
 }
@@ -136,8 +127,8 @@ fn row(
     };
     let room = width.saturating_sub(2 + head.len());
     vec![
-        Span::styled(head, theme.style(ThemeRole::Faint)),
-        Span::styled(fit(&reason, room), theme.style(role)),
+        theme.span(ThemeRole::Faint, head),
+        theme.span(role, fit(&reason, room)),
     ]
 }
 

@@ -3,7 +3,6 @@
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
-    text::Span,
     widgets::{Paragraph, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
@@ -56,7 +55,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let line = |(n, row): (usize, TaskRow<'_>)| {
         let text = columns.line(row, usize::from(area.width).saturating_sub(2));
         super::with_cursor(
-            vec![Span::styled(text, theme.style(role(row.task.state)))],
+            vec![theme.span(role(row.task.state), text)],
             n == chosen,
             focused,
             theme,

@@ -165,10 +165,9 @@ impl SessionStream {
         if let Some(first) = lines.first_mut() {
             let gap = width.saturating_sub(first.width() + block.took.width());
             first.spans.push(Span::raw(" ".repeat(gap)));
-            first.spans.push(Span::styled(
-                block.took.clone(),
-                theme.style(ThemeRole::Faint),
-            ));
+            first
+                .spans
+                .push(theme.span(ThemeRole::Faint, block.took.clone()));
         }
         lines
     }
@@ -183,13 +182,13 @@ impl SessionStream {
             .to_uppercase();
         let time = time_with_seconds(block.at, &self.zone);
         let ruler = view.width.saturating_sub(title.width() + time.width() + 2);
-        let mut spans = vec![Span::styled(title, view.theme.style(ThemeRole::Heading))];
+        let mut spans = vec![view.theme.span(ThemeRole::Heading, title)];
         if ruler > 2 {
-            spans.push(Span::styled(
-                format!(" {} ", "─".repeat(ruler)),
-                view.theme.style(ThemeRole::Border),
-            ));
-            spans.push(Span::styled(time, view.theme.style(ThemeRole::Faint)));
+            spans.push(
+                view.theme
+                    .span(ThemeRole::Border, format!(" {} ", "─".repeat(ruler))),
+            );
+            spans.push(view.theme.span(ThemeRole::Faint, time));
         }
         Line::from(spans)
     }

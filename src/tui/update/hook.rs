@@ -13,7 +13,7 @@ use crate::{
         text::{plain, plain_line, readable_size},
     },
     tui::{
-        comparison::OutputComparison,
+        diff::OutputComparison,
         hook_rows::{HookRow, HookRowKind},
         keymap::HookKey,
         modals::{
@@ -75,7 +75,7 @@ pub(super) fn search_attempts(model: &mut ScreenModel, query: &str, forward: boo
     found.is_some()
 }
 
-pub(super) fn on_hook_key(model: &mut ScreenModel, key: HookKey) -> Vec<ScreenRequest> {
+pub(super) fn on_hook_key(model: &mut ScreenModel, key: HookKey) {
     match key {
         HookKey::Open => open_hook(model),
         HookKey::Run => {
@@ -84,7 +84,9 @@ pub(super) fn on_hook_key(model: &mut ScreenModel, key: HookKey) -> Vec<ScreenRe
                     point: Some(point),
                     hook,
                 });
-            chosen.map(ScreenRequest::Command).into_iter().collect()
+            if let Some(command) = chosen {
+                model.request(ScreenRequest::Command(command));
+            }
         }
         HookKey::Switch => switch_hook(model),
         HookKey::Cancel => cancel_hook(model),
@@ -93,13 +95,14 @@ pub(super) fn on_hook_key(model: &mut ScreenModel, key: HookKey) -> Vec<ScreenRe
 }
 
 /// Shows what a hook printed, newest run first, or what a hook that has not run would do.
-fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn open_hook(model: &mut ScreenModel) {
     let Some(row) = model.hook_rows().nth(model.panes.hook) else {
-        return Vec::new();
+        return;
     };
     if let Some(run) = row.latest() {
         let earlier = row.newest_first().skip(1).map(earlier_run).collect();
-        return vec![read_output(run, earlier)];
+        let output = read_output(run, earlier);
+        return model.request(output);
     }
     let about = match row.kind {
         HookRowKind::Hook(spec) => {
@@ -124,7 +127,7 @@ fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         &hook_text(&row),
         about,
     );
-    model.lay_over(Modal::Viewer(Box::new(viewer)))
+    model.lay_over(Modal::Viewer(Box::new(viewer)));
 }
 
 /// Shows the output of a run that the stream does not have. None if there is no more than the
@@ -188,10 +191,10 @@ pub(super) fn chosen_attempt(model: &ScreenModel) -> Option<&RetryAttempt> {
 }
 
 /// Shows the output that led to a retry beside the output of the run before.
-pub(super) fn open_attempt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+pub(super) fn open_attempt(model: &mut ScreenModel) {
     let Some(attempt) = chosen_attempt(model) else {
         model.say(ThemeRole::Faint, "no retries in this iteration");
-        return Vec::new();
+        return;
     };
     let before = model.attempts.iter().rev().nth(model.panes.attempt + 1);
     let heading = |attempt: &RetryAttempt| {
@@ -213,7 +216,7 @@ pub(super) fn open_attempt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         }
         None => ViewerModal::coloured(title, &text, readable_size(text.len() as u64)),
     };
-    model.lay_over(Modal::Viewer(Box::new(viewer)))
+    model.lay_over(Modal::Viewer(Box::new(viewer)));
 }
 
 /// What the hook printed in the run that led to a retry. Where creel itself blocked the turn, the
@@ -236,12 +239,12 @@ fn chosen_hook(model: &mut ScreenModel) -> Option<HookRef> {
     model.is_live().then_some(chosen)
 }
 
-fn switch_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn switch_hook(model: &mut ScreenModel) {
     let Some(HookRef { point, hook }) = chosen_hook(model) else {
-        return Vec::new();
+        return;
     };
     let Some(state) = &model.session else {
-        return Vec::new();
+        return;
     };
     let planned = state
         .plan()
@@ -265,32 +268,31 @@ fn switch_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
             hook,
         }
     };
-    vec![ScreenRequest::Command(command)]
+    model.request(ScreenRequest::Command(command));
 }
 
 /// Cancels the run of the selected hook.
-fn cancel_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn cancel_hook(model: &mut ScreenModel) {
     let Some(row) = model.hook_rows().nth(model.panes.hook) else {
-        return Vec::new();
+        return;
     };
     let name = row.name();
     let running = row.running().map(|run| run.run);
     match running {
         Some(run) if model.is_live() => {
-            vec![ScreenRequest::Command(SessionCommand::CancelHook { run })]
+            model.request(ScreenRequest::Command(SessionCommand::CancelHook { run }));
         }
-        Some(_) => Vec::new(),
+        Some(_) => {}
         None => {
             model.say(ThemeRole::Faint, format!("`{name}` is not running"));
-            Vec::new()
         }
     }
 }
 
-fn show_stats(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn show_stats(model: &mut ScreenModel) {
     if model.tallies.hooks.is_empty() {
         model.say(ThemeRole::Faint, "no hook has run yet");
-        return Vec::new();
+        return;
     }
     let table = hook_stats::table(&model.tallies.hooks.stats());
     let about = "half of the runs took at most p50, 95 of 100 at most p95; piped: bytes";
@@ -298,7 +300,7 @@ fn show_stats(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         "Statistics of the hooks",
         &table,
         about,
-    ))))
+    ))));
 }
 
 /// The row of the hook that runs, or ran last.

@@ -36,7 +36,7 @@ use crate::{
     clippy::wildcard_enum_match_arm,
     reason = "the terminal library's enum grows"
 )]
-pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) {
     let action = model.look.keymap.gate_key(key);
     let character = match key.code {
         KeyCode::Char(c)
@@ -51,7 +51,7 @@ pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
     let elsewhere = model.look.keymap.action(key, &[KeyContext::Global]);
     let now = model.now;
     let Some(Modal::Gate(gate)) = model.modals.last_mut() else {
-        return Vec::new();
+        return;
     };
     let armed = gate.is_armed(now);
     let asked = gate.key(action, character, now);
@@ -65,12 +65,12 @@ pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
     if let Some(elsewhere) = elsewhere.filter(|_| armed && action.is_none() && leaving) {
         return perform(model, elsewhere, &|_| None);
     }
-    on_gate(model, asked)
+    on_gate(model, asked);
 }
 
-pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<ScreenRequest> {
+pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) {
     let Some(Modal::Gate(gate)) = model.modals.last() else {
-        return Vec::new();
+        return;
     };
     let id = gate.gate.id;
     let item_text = |model: &ScreenModel, id: ItemId| {
@@ -81,9 +81,9 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
             .unwrap_or_default()
     };
     match asked {
-        GateKeyResult::Nothing => Vec::new(),
+        GateKeyResult::Nothing => {}
         GateKeyResult::Answer(answer) => {
-            vec![ScreenRequest::Command(SessionCommand::AnswerGate(answer))]
+            model.request(ScreenRequest::Command(SessionCommand::AnswerGate(answer)));
         }
         GateKeyResult::Write => {
             // At a submit or merge gate, start with the text that the agent would get.
@@ -96,41 +96,35 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
                 EditorPurpose::Answer(id),
                 &text.unwrap_or_else(|| std::mem::take(&mut model.drafts.unsent)),
             );
-            model.lay_over(Modal::Editor(Box::new(editor)))
+            model.lay_over(Modal::Editor(Box::new(editor)));
         }
         GateKeyResult::Edit(item) => {
             let editor = EditorModal::new(EditorPurpose::Item(item), &item_text(model, item));
-            model.lay_over(Modal::Editor(Box::new(editor)))
+            model.lay_over(Modal::Editor(Box::new(editor)));
         }
         GateKeyResult::EditTasks => {
             let editor =
                 EditorModal::new(EditorPurpose::Tasks(id), &task::proposal_form(&gate.gate))
                     .at_the_top();
-            model.lay_over(Modal::Editor(Box::new(editor)))
+            model.lay_over(Modal::Editor(Box::new(editor)));
         }
         GateKeyResult::EditTasksOutside => {
-            vec![ScreenRequest::EditOutside(
-                EditorPurpose::Tasks(id),
-                task::proposal_form(&gate.gate),
-            )]
+            let form = task::proposal_form(&gate.gate);
+            model.request(ScreenRequest::EditOutside(EditorPurpose::Tasks(id), form));
         }
         GateKeyResult::Preview => preview(model),
         GateKeyResult::TooLate => {
             model.is_live();
-            Vec::new()
         }
         GateKeyResult::Restore(item) => {
-            vec![ScreenRequest::Command(SessionCommand::RestoreItem { item })]
+            model.request(ScreenRequest::Command(SessionCommand::RestoreItem { item }));
         }
         GateKeyResult::EditOutside(item) => {
-            vec![ScreenRequest::EditOutside(
-                EditorPurpose::Item(item),
-                item_text(model, item),
-            )]
+            let text = item_text(model, item);
+            model.request(ScreenRequest::EditOutside(EditorPurpose::Item(item), text));
         }
         GateKeyResult::Later if matches!(model.link.mode, ScreenMode::Replay(_)) => {
             model.modals.pop();
-            Vec::new()
         }
         GateKeyResult::Later => {
             if let Some(Modal::Gate(gate)) = model.modals.pop() {
@@ -141,7 +135,6 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
                 ThemeRole::Gate,
                 format!("the gate is still open; {key} shows it"),
             );
-            Vec::new()
         }
     }
 }
@@ -150,16 +143,16 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
     clippy::wildcard_enum_match_arm,
     reason = "the terminal library's enum grows"
 )]
-pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) {
     let Some(Modal::Editor(editor)) = model.modals.last_mut() else {
-        return Vec::new();
+        return;
     };
     let purpose = editor.purpose.clone();
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
         KeyCode::Esc => {
             if !editor.may_leave() {
-                return Vec::new();
+                return;
             }
             // The unsent message comes back as a draft with the next one.
             if purpose.keeps_a_draft() {
@@ -167,25 +160,23 @@ pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
                 model.keep_draft(&text);
             }
             model.modals.pop();
-            Vec::new()
         }
         KeyCode::Char('s') if control => {
             let Some(Modal::Editor(editor)) = model.modals.pop() else {
-                return Vec::new();
+                return;
             };
-            finish_editing(model, *editor)
+            finish_editing(model, *editor);
         }
         KeyCode::Char('d') if control => {
             editor.toggle_change();
-            Vec::new()
         }
         KeyCode::Char('o') if control => {
             // Keep the dialog until the text comes back, in case the user changes nothing.
-            vec![ScreenRequest::EditOutside(purpose, editor.text())]
+            let text = editor.text();
+            model.request(ScreenRequest::EditOutside(purpose, text));
         }
         _ => {
             editor.input(key);
-            Vec::new()
         }
     }
 }
@@ -196,19 +187,19 @@ pub(super) fn edited_outside(
     purpose: EditorPurpose,
     before: &str,
     text: &str,
-) -> Vec<ScreenRequest> {
+) {
     if text == before.trim_end_matches('\n') {
         model.say(ThemeRole::Faint, "you changed nothing");
-        return Vec::new();
+        return;
     }
     model
         .modals
         .pop_if(|modal| matches!(modal, Modal::Editor(editor) if editor.purpose == purpose));
-    finish_editing(model, EditorModal::new(purpose, text))
+    finish_editing(model, EditorModal::new(purpose, text));
 }
 
 /// Sends what the user wrote. A text with mistakes goes back to the editor.
-fn finish_editing(model: &mut ScreenModel, editor: EditorModal) -> Vec<ScreenRequest> {
+fn finish_editing(model: &mut ScreenModel, editor: EditorModal) {
     let is_proposal = matches!(editor.purpose, EditorPurpose::Tasks(_));
     if let Some(text) = is_proposal
         .then(|| task::corrected_proposal(model, &editor.text()))
@@ -221,13 +212,19 @@ fn finish_editing(model: &mut ScreenModel, editor: EditorModal) -> Vec<ScreenReq
         return model.lay_over(Modal::Editor(Box::new(editor.with_text(&text))));
     }
     match meant(&editor.purpose, editor.text()) {
-        Ok(requests) => {
-            model.drafts.sent.keep(&requests, editor);
-            requests
+        // The message first, so that it is there when the turn ends.
+        Ok(command) if editor.purpose == EditorPurpose::MessageNow => {
+            model.drafts.sent.keep(command.clone(), editor);
+            let commands = vec![command, SessionCommand::CancelTurn];
+            model.request(ScreenRequest::InOrder(commands));
+        }
+        Ok(command) => {
+            model.drafts.sent.keep(command.clone(), editor);
+            model.request(ScreenRequest::Command(command));
         }
         Err(why) => {
             model.say(ThemeRole::Warning, why.to_string());
-            model.lay_over(Modal::Editor(Box::new(editor)))
+            model.lay_over(Modal::Editor(Box::new(editor)));
         }
     }
 }
@@ -241,17 +238,10 @@ enum EditorTextError {
     Proposal(#[from] ProposalFormError),
 }
 
-/// The requests for a text, by its purpose.
-fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, EditorTextError> {
-    let command = match purpose {
-        EditorPurpose::Message => SessionCommand::Message { text },
-        // The message first, so that it is there when the turn ends.
-        EditorPurpose::MessageNow => {
-            return Ok(vec![ScreenRequest::InOrder(vec![
-                SessionCommand::Message { text },
-                SessionCommand::CancelTurn,
-            ])]);
-        }
+/// The command for a text, by its purpose.
+fn meant(purpose: &EditorPurpose, text: String) -> Result<SessionCommand, EditorTextError> {
+    Ok(match purpose {
+        EditorPurpose::Message | EditorPurpose::MessageNow => SessionCommand::Message { text },
         EditorPurpose::Answer(gate) => SessionCommand::AnswerGate(GateAnswer {
             gate: *gate,
             choice: GateChoice::Send,
@@ -264,74 +254,70 @@ fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, Ed
         EditorPurpose::ChangeTask { id, before } => task::changed(id, before, &text)?,
         EditorPurpose::Done(id) => task::done(id, &text),
         EditorPurpose::Block(id) => task::block(id, &text),
-    };
-    Ok(vec![ScreenRequest::Command(command)])
+    })
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the viewer decides about the rest, and ignores actions without a meaning there"
 )]
-pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) {
     let room = viewer::room(model.size);
     let contexts = [KeyContext::Viewer, KeyContext::Scroll, KeyContext::Gate];
     let Some(action) = model.look.keymap.action(key, &contexts) else {
         let is_asked =
             model.look.keymap.action(key, &[KeyContext::Global]) == Some(GlobalKey::Help.into());
         return if is_asked {
-            model.lay_over(Modal::Help(HelpModal::of_viewer()))
+            model.lay_over(Modal::Help(HelpModal::of_viewer()));
         } else {
-            answer_over(model, key)
+            answer_over(model, key);
         };
     };
     match action {
         KeyAction::Viewer(ViewerKey::Close) | KeyAction::Gate(GateKey::Later) => {
             model.modals.pop();
-            Vec::new()
         }
         KeyAction::Scroll(ScrollKey::Search) => {
-            model.lay_over(Modal::Search(SearchModal::default()))
+            model.lay_over(Modal::Search(SearchModal::default()));
         }
         KeyAction::Scroll(ScrollKey::SearchNext) => search(model, true, &|_| None),
         KeyAction::Scroll(ScrollKey::SearchPrevious) => search(model, false, &|_| None),
         KeyAction::Scroll(ScrollKey::Copy) => {
             let Some(Modal::Viewer(viewer)) = model.modals.last_mut() else {
-                return Vec::new();
+                return;
             };
             let text = viewer.text();
             model.say(
                 ThemeRole::Good,
                 format!("copied {}", readable_size(text.len() as u64)),
             );
-            vec![ScreenRequest::Copy(text)]
+            model.request(ScreenRequest::Copy(text));
         }
         action => {
             if let Some(Modal::Viewer(viewer)) = model.modals.last_mut() {
                 viewer.key(action, room);
             }
-            Vec::new()
         }
     }
 }
 
 /// The key that shows the gate also works over a viewer, which announces the gate.
-fn answer_over(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+fn answer_over(model: &mut ScreenModel, key: KeyEvent) {
     let is_asked =
         model.look.keymap.action(key, &[KeyContext::Global]) == Some(GlobalKey::ShowGate.into());
     if is_asked && model.waiting_gate().is_some() {
-        return perform(model, GlobalKey::ShowGate.into(), &|_| None);
+        perform(model, GlobalKey::ShowGate.into(), &|_| None);
     }
-    Vec::new()
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the terminal library's enum grows"
 )]
-pub(super) fn on_question_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+pub(super) fn on_question_key(model: &mut ScreenModel, key: KeyEvent) {
     let action = model.look.keymap.action(key, &[KeyContext::Scroll]);
     let Some(Modal::Remove(question) | Modal::Cancel(question)) = model.modals.last_mut() else {
-        return Vec::new();
+        return;
     };
     let number = match key.code {
         KeyCode::Enter => question.chosen + 1,
@@ -346,28 +332,30 @@ pub(super) fn on_question_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scr
                 isize::from(action == Some(ScrollKey::Down.into()))
                     - isize::from(action == Some(ScrollKey::Up.into())),
             );
-            return Vec::new();
+            return;
         }
     };
-    answer_question(model, number)
+    answer_question(model, number);
 }
 
 /// Gives the answer with this number, from 1. The last one changes nothing.
-pub(super) fn answer_question(model: &mut ScreenModel, number: usize) -> Vec<ScreenRequest> {
+pub(super) fn answer_question(model: &mut ScreenModel, number: usize) {
     let Some(Modal::Remove(question) | Modal::Cancel(question)) = model.modals.last() else {
-        return Vec::new();
+        return;
     };
     let Some(chosen) = question
         .numbered(number)
         .map(|choice| choice.request.clone())
     else {
-        return Vec::new();
+        return;
     };
     model.modals.pop();
-    chosen.map(ScreenRequest::Command).into_iter().collect()
+    if let Some(command) = chosen {
+        model.request(ScreenRequest::Command(command));
+    }
 }
 
-pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) {
     let page = usize::from(model.size.1.saturating_sub(4).max(1));
     match model.look.keymap.action(
         key,
@@ -379,7 +367,7 @@ pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
         ) => {
             model.modals.pop();
         }
-        Some(KeyAction::Global(GlobalKey::ShowGate)) => return answer_over(model, key),
+        Some(KeyAction::Global(GlobalKey::ShowGate)) => answer_over(model, key),
         Some(action) => {
             if let Some(Modal::Help(help)) = model.modals.last_mut() {
                 help.key(action, page);
@@ -387,20 +375,15 @@ pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
         }
         None => {}
     }
-    Vec::new()
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the terminal library's enum grows"
 )]
-pub(super) fn on_palette_key(
-    model: &mut ScreenModel,
-    key: KeyEvent,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+pub(super) fn on_palette_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) {
     let Some(Modal::Palette(palette)) = model.modals.last_mut() else {
-        return Vec::new();
+        return;
     };
     match key.code {
         KeyCode::Esc => {
@@ -409,7 +392,9 @@ pub(super) fn on_palette_key(
         KeyCode::Enter => {
             let chosen = palette.chosen();
             model.modals.pop();
-            return chosen.map_or_else(Vec::new, |action| perform(model, action, reload));
+            if let Some(action) = chosen {
+                perform(model, action, reload);
+            }
         }
         KeyCode::Up => palette.step(false),
         KeyCode::Down | KeyCode::Tab => palette.step(true),
@@ -420,20 +405,15 @@ pub(super) fn on_palette_key(
         KeyCode::Char(c) if !key.modifiers.contains(KeyModifiers::CONTROL) => palette.push(c),
         _ => {}
     }
-    Vec::new()
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the terminal library's enum grows"
 )]
-pub(super) fn on_search_key(
-    model: &mut ScreenModel,
-    key: KeyEvent,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+pub(super) fn on_search_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) {
     let Some(Modal::Search(line)) = model.modals.last_mut() else {
-        return Vec::new();
+        return;
     };
     match key.code {
         KeyCode::Esc => {
@@ -456,17 +436,16 @@ pub(super) fn on_search_key(
         KeyCode::Char(c) if !key.modifiers.contains(KeyModifiers::CONTROL) => line.query.push(c),
         _ => {}
     }
-    Vec::new()
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the terminal library's enum grows"
 )]
-pub(super) fn on_quit_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+pub(super) fn on_quit_key(model: &mut ScreenModel, key: KeyEvent) {
     let action = model.look.keymap.action(key, &[KeyContext::Scroll]);
     let Some(Modal::Quit(question)) = model.modals.last_mut() else {
-        return Vec::new();
+        return;
     };
     let numbered = |wanted| {
         question
@@ -492,23 +471,28 @@ pub(super) fn on_quit_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
             None
         }
     };
-    number.map_or_else(Vec::new, |number| answer_leave(model, number))
+    if let Some(number) = number {
+        answer_leave(model, number);
+    }
 }
 
 /// Gives the answer with this number, from 1, to the question whether to leave.
-pub(super) fn answer_leave(model: &mut ScreenModel, number: usize) -> Vec<ScreenRequest> {
+pub(super) fn answer_leave(model: &mut ScreenModel, number: usize) {
     let Some(Modal::Quit(question)) = model.modals.last() else {
-        return Vec::new();
+        return;
     };
     let Some(chosen) = question.numbered(number).map(|choice| choice.request) else {
-        return Vec::new();
+        return;
     };
     model.modals.pop();
-    let stop = |how| ScreenRequest::Command(SessionCommand::Stop { how });
+    let mut stop = |how| model.request(ScreenRequest::Command(SessionCommand::Stop { how }));
     match chosen {
-        Some(LeaveChoice::LeaveRunning) => vec![ScreenRequest::LeaveRunning],
-        Some(LeaveChoice::StopAfterIteration) => vec![stop(StopTiming::AfterIteration)],
-        Some(LeaveChoice::StopNow) => vec![stop(StopTiming::Now), ScreenRequest::LeaveAtTheEnd],
-        None => Vec::new(),
+        Some(LeaveChoice::LeaveRunning) => model.request(ScreenRequest::LeaveRunning),
+        Some(LeaveChoice::StopAfterIteration) => stop(StopTiming::AfterIteration),
+        Some(LeaveChoice::StopNow) => {
+            stop(StopTiming::Now);
+            model.request(ScreenRequest::LeaveAtTheEnd);
+        }
+        None => {}
     }
 }

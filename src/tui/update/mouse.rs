@@ -26,16 +26,12 @@ const WHEEL: usize = 3;
     clippy::wildcard_enum_match_arm,
     reason = "the terminal library's enum grows"
 )]
-pub(super) fn on_mouse(
-    model: &mut ScreenModel,
-    mouse: MouseEvent,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+pub(super) fn on_mouse(model: &mut ScreenModel, mouse: MouseEvent, reload: RecordLoader<'_>) {
     match mouse.kind {
         MouseEventKind::ScrollUp => on_wheel(model, mouse, false, reload),
         MouseEventKind::ScrollDown => on_wheel(model, mouse, true, reload),
         MouseEventKind::Down(MouseButton::Left) => {
-            return click(model, mouse.column, mouse.row, reload);
+            click(model, mouse.column, mouse.row, reload);
         }
         MouseEventKind::Drag(MouseButton::Left) if model.panes.drags => {
             if let Some(split) = view::split_at(model, mouse.column) {
@@ -43,11 +39,10 @@ pub(super) fn on_mouse(
             }
         }
         MouseEventKind::Up(MouseButton::Left) if std::mem::take(&mut model.panes.drags) => {
-            return vec![ScreenRequest::Remember];
+            model.request(ScreenRequest::Remember);
         }
         _ => {}
     }
-    Vec::new()
 }
 
 fn on_wheel(model: &mut ScreenModel, mouse: MouseEvent, down: bool, reload: RecordLoader<'_>) {
@@ -69,12 +64,7 @@ fn on_wheel(model: &mut ScreenModel, mouse: MouseEvent, down: bool, reload: Reco
     }
 }
 
-fn click(
-    model: &mut ScreenModel,
-    column: u16,
-    row: u16,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+fn click(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_>) {
     let now = model.now;
     let on_line = view::is_split_line(model, column, row);
     if view::hides_hint(model, column, row) {
@@ -93,28 +83,30 @@ fn click(
     match model.modals.last_mut() {
         Some(Modal::Gate(gate)) => {
             let asked = gate.click(column, row, now);
-            on_gate(model, asked)
+            on_gate(model, asked);
         }
         Some(Modal::Palette(palette)) => {
             let is_command = palette.choose_at(area, column, row);
             if is_command {
-                on_key(model, KeyEvent::from(KeyCode::Enter), reload)
+                on_key(model, KeyEvent::from(KeyCode::Enter), reload);
             } else {
-                Vec::new()
             }
         }
         Some(Modal::Quit(question)) => {
             let chosen = question.choice_at(area, column, row);
-            chosen.map_or_else(Vec::new, |chosen| answer_leave(model, chosen + 1))
+            if let Some(chosen) = chosen {
+                answer_leave(model, chosen + 1);
+            }
         }
         Some(Modal::Remove(question) | Modal::Cancel(question)) => {
             let chosen = question.choice_at(area, column, row);
-            chosen.map_or_else(Vec::new, |chosen| answer_question(model, chosen + 1))
+            if let Some(chosen) = chosen {
+                answer_question(model, chosen + 1);
+            }
         }
-        Some(_) => Vec::new(),
+        Some(_) => {}
         None if on_line => {
             model.panes.drags = true;
-            Vec::new()
         }
         None => click_pane(model, column, row, reload),
     }
@@ -122,14 +114,9 @@ fn click(
 
 /// A click moves the cursor. On a row of the stream, and on the row that is selected already, it
 /// does what enter does.
-fn click_pane(
-    model: &mut ScreenModel,
-    column: u16,
-    row: u16,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+fn click_pane(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_>) {
     let Some(pane) = view::pane_at(model, column, row) else {
-        return Vec::new();
+        return;
     };
     let was_there = model.panes.focus == pane;
     let hit = view::choose_at(model, pane, row);
@@ -139,16 +126,16 @@ fn click_pane(
             ClickedRow::Nothing | ClickedRow::Chosen,
             Pane::Hooks | Pane::Pending | Pane::Retries | Pane::Tasks,
         )
-        | (ClickedRow::Nothing, Pane::Stream) => Vec::new(),
+        | (ClickedRow::Nothing, Pane::Stream) => {}
         (ClickedRow::Chosen | ClickedRow::Again, Pane::Stream) => {
             let place = model.frame.cursor;
             let Some(place) = place else {
-                return Vec::new();
+                return;
             };
             on_stream(model, reload, |stream, view| stream.point_at(place, view));
-            open_row(model, reload).unwrap_or_default()
+            open_row(model, reload);
         }
-        (ClickedRow::Again, _) if !was_there => Vec::new(),
+        (ClickedRow::Again, _) if !was_there => {}
         (ClickedRow::Again, Pane::Hooks) => perform(model, HookKey::Open.into(), reload),
         (ClickedRow::Again, Pane::Pending) => perform(model, PendingKey::Open.into(), reload),
         (ClickedRow::Again, Pane::Retries) => perform(model, RetryKey::Open.into(), reload),

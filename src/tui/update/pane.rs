@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-pub(super) fn focus(model: &mut ScreenModel, pane: Pane) -> Vec<ScreenRequest> {
+pub(super) fn focus(model: &mut ScreenModel, pane: Pane) {
     // In the pending pane, the user looks for items that wait, not for delivered ones.
     let items = model
         .session
@@ -49,42 +49,40 @@ pub(super) fn focus(model: &mut ScreenModel, pane: Pane) -> Vec<ScreenRequest> {
         model.panes.hook = latest_hook(model);
     }
     model.panes.focus = pane;
-    Vec::new()
 }
 
-pub(super) fn focus_by(model: &mut ScreenModel, by: usize) -> Vec<ScreenRequest> {
+pub(super) fn focus_by(model: &mut ScreenModel, by: usize) {
     let at = Pane::ALL
         .iter()
         .position(|pane| *pane == model.panes.focus)
         .unwrap_or(0);
-    focus(model, Pane::ALL[(at + by) % Pane::ALL.len()])
+    focus(model, Pane::ALL[(at + by) % Pane::ALL.len()]);
 }
 
-pub(super) fn quit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+pub(super) fn quit(model: &mut ScreenModel) {
     if is_past(model) {
-        return vec![ScreenRequest::Leave];
+        return model.request(ScreenRequest::Leave);
     }
     if model.link.tie == CloseBehavior::Home {
-        return vec![ScreenRequest::LeaveRunning];
+        return model.request(ScreenRequest::LeaveRunning);
     }
     let keys = model.look.keymap.keys(GlobalKey::Quit);
     let again = keys.split(' ').find(|key| key.contains('-'));
-    model.lay_over(Modal::Quit(Box::new(leave_question(model.link.tie, again))))
+    model.lay_over(Modal::Quit(Box::new(leave_question(model.link.tie, again))));
 }
 
 /// Leaves without asking, since nothing is lost.
-pub(super) fn leave(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+pub(super) fn leave(model: &mut ScreenModel) {
     match model.link.tie {
         CloseBehavior::Close | CloseBehavior::Loose | CloseBehavior::Home if is_past(model) => {
-            vec![ScreenRequest::Leave]
+            model.request(ScreenRequest::Leave);
         }
-        CloseBehavior::Loose | CloseBehavior::Home => vec![ScreenRequest::LeaveRunning],
+        CloseBehavior::Loose | CloseBehavior::Home => model.request(ScreenRequest::LeaveRunning),
         CloseBehavior::Close => {
             model.say(
                 ThemeRole::Warning,
                 "this session ends with its screen: you cannot leave it running",
             );
-            Vec::new()
         }
     }
 }
@@ -94,32 +92,26 @@ fn is_past(model: &ScreenModel) -> bool {
     !model.is_steered()
 }
 
-pub(super) fn write(model: &mut ScreenModel, purpose: EditorPurpose) -> Vec<ScreenRequest> {
+pub(super) fn write(model: &mut ScreenModel, purpose: EditorPurpose) {
     if model.is_live() {
         let editor = EditorModal::new(purpose, &std::mem::take(&mut model.drafts.unsent));
         model.modals.push(Modal::Editor(Box::new(editor)));
     }
-    Vec::new()
 }
 
 /// Sends a command to a live session.
-pub(super) fn steer(model: &mut ScreenModel, command: SessionCommand) -> Vec<ScreenRequest> {
+pub(super) fn steer(model: &mut ScreenModel, command: SessionCommand) {
     if model.is_live() {
-        vec![ScreenRequest::Command(command)]
+        model.request(ScreenRequest::Command(command));
     } else {
-        Vec::new()
     }
 }
 
-pub(super) fn on_scroll_key(
-    model: &mut ScreenModel,
-    key: ScrollKey,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+pub(super) fn on_scroll_key(model: &mut ScreenModel, key: ScrollKey, reload: RecordLoader<'_>) {
     match key {
         ScrollKey::Search => model.lay_over(Modal::Search(SearchModal::default())),
         ScrollKey::SearchNext | ScrollKey::SearchPrevious => {
-            search(model, key == ScrollKey::SearchNext, reload)
+            search(model, key == ScrollKey::SearchNext, reload);
         }
         ScrollKey::Copy => copy(model),
         ScrollKey::Up
@@ -129,7 +121,6 @@ pub(super) fn on_scroll_key(
         | ScrollKey::Top
         | ScrollKey::Bottom => {
             scroll(model, key, reload);
-            Vec::new()
         }
     }
 }
@@ -189,14 +180,10 @@ pub(super) fn on_stream<T>(
     )
 }
 
-pub(super) fn search(
-    model: &mut ScreenModel,
-    forward: bool,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+pub(super) fn search(model: &mut ScreenModel, forward: bool, reload: RecordLoader<'_>) {
     if model.query.is_empty() {
         model.say(ThemeRole::Faint, "you have not searched for anything yet");
-        return Vec::new();
+        return;
     }
     let query = model.query.clone();
     let found = match (model.modals.last_mut(), model.panes.focus) {
@@ -221,7 +208,6 @@ pub(super) fn search(
     } else {
         model.say(ThemeRole::Warning, format!("not found: {query}"));
     }
-    Vec::new()
 }
 
 fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
@@ -239,7 +225,7 @@ fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
     found.is_some()
 }
 
-fn copy(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn copy(model: &mut ScreenModel) {
     let text = match model.panes.focus {
         Pane::Retries => chosen_attempt(model)
             .map(|attempt| attempt.feedback.clone())
@@ -263,14 +249,10 @@ fn copy(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         ThemeRole::Good,
         format!("copied {}", readable_size(text.len() as u64)),
     );
-    vec![ScreenRequest::Copy(text)]
+    model.request(ScreenRequest::Copy(text));
 }
 
-pub(super) fn on_stream_key(
-    model: &mut ScreenModel,
-    key: StreamKey,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+pub(super) fn on_stream_key(model: &mut ScreenModel, key: StreamKey, reload: RecordLoader<'_>) {
     match key {
         StreamKey::NextIteration | StreamKey::PreviousIteration => {
             let forward = key == StreamKey::NextIteration;
@@ -279,19 +261,19 @@ pub(super) fn on_stream_key(
                 ("iteration", forward),
                 reload,
                 &StreamBlock::begins_part,
-            )
+            );
         }
         StreamKey::NextError | StreamKey::PreviousError => {
             let forward = key == StreamKey::NextError;
-            jump(model, ("error", forward), reload, &|block| block.error)
+            jump(model, ("error", forward), reload, &|block| block.error);
         }
-        StreamKey::Fold => open_row(model, reload).unwrap_or_else(|| {
-            model.say(ThemeRole::Faint, "this row has nothing to open");
-            Vec::new()
-        }),
+        StreamKey::Fold => {
+            if !open_row(model, reload) {
+                model.say(ThemeRole::Faint, "this row has nothing to open");
+            }
+        }
         StreamKey::FoldThoughts => {
             model.stream.fold_thoughts();
-            Vec::new()
         }
     }
 }
@@ -302,35 +284,32 @@ fn jump(
     (what, forward): (&str, bool),
     reload: RecordLoader<'_>,
     fits: &dyn Fn(&StreamBlock) -> bool,
-) -> Vec<ScreenRequest> {
+) {
     let note = match (
         on_stream(model, reload, |stream, view| {
             stream.jump(forward, view, fits)
         }),
         forward,
     ) {
-        (StreamJump::Ahead, _) => return Vec::new(),
+        (StreamJump::Ahead, _) => return,
         (StreamJump::Around, true) => format!("No {what} after this point: this is the first one"),
         (StreamJump::Around, false) => format!("No {what} before this point: this is the last one"),
         (StreamJump::SameBlock, _) => format!("No other {what}"),
         (StreamJump::Nowhere, _) => format!("No {what} so far"),
     };
     model.say(ThemeRole::Faint, note);
-    Vec::new()
 }
 
-/// Opens or closes the row under the cursor, or shows the output of its run. None if it has nothing
-/// to open.
-pub(super) fn open_row(
-    model: &mut ScreenModel,
-    reload: RecordLoader<'_>,
-) -> Option<Vec<ScreenRequest>> {
+/// Opens or closes the row under the cursor, or shows the output of its run. Returns whether it has
+/// something to open.
+pub(super) fn open_row(model: &mut ScreenModel, reload: RecordLoader<'_>) -> bool {
     let run = on_stream(model, reload, SessionStream::run_to_open);
     if let Some(request) = run.and_then(|run| open_run(model, run)) {
         on_stream(model, reload, SessionStream::close_block);
-        return Some(vec![request]);
+        model.request(request);
+        return true;
     }
-    on_stream(model, reload, SessionStream::fold).then(Vec::new)
+    on_stream(model, reload, SessionStream::fold)
 }
 
 fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
@@ -365,7 +344,7 @@ fn ticked(model: &ScreenModel) -> Option<Vec<ItemId>> {
         .and_then(|gate| gate.ticked())
 }
 
-pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+pub(super) fn preview(model: &mut ScreenModel) {
     let ticked = ticked(model);
     let text = model.session.as_ref().map(|session| match &ticked {
         Some(items) => session.prompts().preview_with(items),
@@ -380,20 +359,16 @@ pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         "The next prompt",
         &text,
         about,
-    ))))
+    ))));
 }
 
-pub(super) fn on_pending_key(
-    model: &mut ScreenModel,
-    key: PendingKey,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+pub(super) fn on_pending_key(model: &mut ScreenModel, key: PendingKey, reload: RecordLoader<'_>) {
     if key == PendingKey::Preview {
         return preview(model);
     }
     let Some((id, text)) = chosen_item(model) else {
         model.say(ThemeRole::Faint, "no pending items");
-        return Vec::new();
+        return;
     };
     match key {
         PendingKey::Open => {
@@ -404,13 +379,13 @@ pub(super) fn on_pending_key(
             };
             let about = readable_size(text.len() as u64);
             let viewer = ViewerModal::new(format!("Item {id}"), &text, about);
-            model.lay_over(Modal::Viewer(Box::new(viewer)))
+            model.lay_over(Modal::Viewer(Box::new(viewer)));
         }
         PendingKey::Edit if model.is_live() => {
             let editor = EditorModal::new(EditorPurpose::Item(id), &text);
-            model.lay_over(Modal::Editor(Box::new(editor)))
+            model.lay_over(Modal::Editor(Box::new(editor)));
         }
-        PendingKey::Edit | PendingKey::Preview => Vec::new(),
+        PendingKey::Edit | PendingKey::Preview => {}
         // Skips the item, or restores it.
         PendingKey::Skip => {
             let item = model
@@ -423,24 +398,24 @@ pub(super) fn on_pending_key(
             } else {
                 SessionCommand::SkipItem { item: id }
             };
-            steer(model, command)
+            steer(model, command);
         }
     }
 }
 
-pub(super) fn on_replay_key(model: &mut ScreenModel, key: ReplayKey) -> Vec<ScreenRequest> {
+pub(super) fn on_replay_key(model: &mut ScreenModel, key: ReplayKey) {
     let now = model.now;
     let ScreenMode::Replay(player) = &mut model.link.mode else {
-        return Vec::new();
+        return;
     };
     let (what, found) = match key {
         ReplayKey::Play => {
             player.toggle(now);
-            return Vec::new();
+            return;
         }
         ReplayKey::Faster | ReplayKey::Slower => {
             player.change_speed(if key == ReplayKey::Faster { 1 } else { -1 }, now);
-            return Vec::new();
+            return;
         }
         ReplayKey::Step => ("record", Some(player.shown + 1)),
         // Before the first record there is nothing to show.
@@ -449,8 +424,7 @@ pub(super) fn on_replay_key(model: &mut ScreenModel, key: ReplayKey) -> Vec<Scre
         ReplayKey::StepError => ("error", player.next_error()),
     };
     if let Some(target) = found {
-        return vec![ScreenRequest::Seek(target)];
+        return model.request(ScreenRequest::Seek(target));
     }
     model.say(ThemeRole::Faint, format!("No {what} after this point"));
-    Vec::new()
 }

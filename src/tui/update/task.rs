@@ -33,17 +33,15 @@ use crate::{
     },
 };
 
-pub(super) fn on_task_key(model: &mut ScreenModel, key: TaskKey) -> Vec<ScreenRequest> {
+pub(super) fn on_task_key(model: &mut ScreenModel, key: TaskKey) {
     match key {
         TaskKey::Open => open(model),
         TaskKey::Add if model.is_live() => write(model, EditorPurpose::NewTask, ""),
         TaskKey::Filter => {
             model.board.next_filter();
-            Vec::new()
         }
         TaskKey::Tree => {
             model.board.turn();
-            Vec::new()
         }
         TaskKey::Add
         | TaskKey::Edit
@@ -53,15 +51,16 @@ pub(super) fn on_task_key(model: &mut ScreenModel, key: TaskKey) -> Vec<ScreenRe
         | TaskKey::Block
         | TaskKey::Mark
         | TaskKey::Depend
-        | TaskKey::Remove => match task_to_change(model) {
-            Some(task) => change(model, key, task),
-            None => Vec::new(),
-        },
+        | TaskKey::Remove => {
+            if let Some(task) = task_to_change(model) {
+                change(model, key, task);
+            }
+        }
     }
 }
 
 /// The keys that change the selected task.
-fn change(model: &mut ScreenModel, key: TaskKey, task: Task) -> Vec<ScreenRequest> {
+fn change(model: &mut ScreenModel, key: TaskKey, task: Task) {
     match key {
         TaskKey::Edit => {
             let before = plain(&form::write(&task));
@@ -69,42 +68,43 @@ fn change(model: &mut ScreenModel, key: TaskKey, task: Task) -> Vec<ScreenReques
                 id: task.id,
                 before: before.clone(),
             };
-            write(model, purpose, &before)
+            write(model, purpose, &before);
         }
-        TaskKey::Start => ask(TaskCommand::Start {
-            id: task.id,
-            context: None,
-        }),
-        TaskKey::Ready => ask(TaskCommand::MakeReady { id: task.id }),
+        TaskKey::Start => ask(
+            model,
+            TaskCommand::Start {
+                id: task.id,
+                context: None,
+            },
+        ),
+        TaskKey::Ready => ask(model, TaskCommand::MakeReady { id: task.id }),
         // Asks for the result. A completed task accepts none, so creel does not let the user write
         // one.
         TaskKey::Complete if task.is_open() => write(model, EditorPurpose::Done(task.id), ""),
         TaskKey::Complete => {
             let text = format!("Task {} is completed", plain(&task.id));
             model.say(ThemeRole::Warning, text);
-            Vec::new()
         }
         TaskKey::Block => {
             let reason = task.reason.unwrap_or_default();
-            write(model, EditorPurpose::Block(task.id), &reason)
+            write(model, EditorPurpose::Block(task.id), &reason);
         }
         TaskKey::Mark => {
             let marked = model.board.marked.as_ref() == Some(&task.id);
             model.board.marked = (!marked).then_some(task.id);
-            Vec::new()
         }
         TaskKey::Depend => depend(model, task),
         TaskKey::Remove => {
             let question = model.graph().map(|graph| remove_question(graph, &task));
-            question.map_or_else(Vec::new, |question| {
-                model.lay_over(Modal::Remove(Box::new(question)))
-            })
+            if let Some(question) = question {
+                model.lay_over(Modal::Remove(Box::new(question)));
+            }
         }
-        TaskKey::Open | TaskKey::Add | TaskKey::Filter | TaskKey::Tree => Vec::new(),
+        TaskKey::Open | TaskKey::Add | TaskKey::Filter | TaskKey::Tree => {}
     }
 }
 
-fn open(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn open(model: &mut ScreenModel) {
     let Some(state) = model.chosen_task().map(|task| task.state) else {
         return none(model);
     };
@@ -113,7 +113,7 @@ fn open(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         title,
         &text,
         state.name(),
-    ))))
+    ))));
 }
 
 /// The id of the selected task, and its details.
@@ -129,19 +129,18 @@ pub(super) fn text_of_chosen(model: &ScreenModel) -> String {
     chosen_text(model).map(|(_, text)| text).unwrap_or_default()
 }
 
-fn none(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn none(model: &mut ScreenModel) {
     model.say(ThemeRole::Faint, "there is no task here");
-    Vec::new()
 }
 
-fn write(model: &mut ScreenModel, purpose: EditorPurpose, text: &str) -> Vec<ScreenRequest> {
-    model.lay_over(Modal::Editor(Box::new(EditorModal::new(purpose, text))))
+fn write(model: &mut ScreenModel, purpose: EditorPurpose, text: &str) {
+    model.lay_over(Modal::Editor(Box::new(EditorModal::new(purpose, text))));
 }
 
-fn ask(command: TaskCommand) -> Vec<ScreenRequest> {
-    vec![ScreenRequest::Command(SessionCommand::Task {
+fn ask(model: &mut ScreenModel, command: TaskCommand) {
+    model.request(ScreenRequest::Command(SessionCommand::Task {
         task: command,
-    })]
+    }));
 }
 
 /// The selected task, if the session is live. If there is none, the screen says so.
@@ -157,21 +156,24 @@ fn task_to_change(model: &mut ScreenModel) -> Option<Task> {
 }
 
 /// Makes a task wait for the marked one, or removes that dependency.
-fn depend(model: &mut ScreenModel, task: Task) -> Vec<ScreenRequest> {
+fn depend(model: &mut ScreenModel, task: Task) {
     let Some(on) = model.marked_task().map(|task| task.id.clone()) else {
         let mark = model.look.keymap.key(TaskKey::Mark);
         model.say(
             ThemeRole::Faint,
             format!("first mark the task that it should depend on, with {mark}"),
         );
-        return Vec::new();
+        return;
     };
     let (waits, id) = (task.dependencies.contains(&on), task.id);
-    ask(if waits {
-        TaskCommand::Undepend { id, on }
-    } else {
-        TaskCommand::Depend { id, on }
-    })
+    ask(
+        model,
+        if waits {
+            TaskCommand::Undepend { id, on }
+        } else {
+            TaskCommand::Depend { id, on }
+        },
+    );
 }
 
 /// The command for the text of a new task.

@@ -180,10 +180,7 @@ pub(super) fn draw(detail: &RowDetail, theme: &ScreenTheme, area: Rect, buffer: 
     let block = Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(theme.style(ThemeRole::Border))
-        .title(Line::styled(
-            format!(" {} ", detail.title),
-            theme.style(ThemeRole::Text),
-        ));
+        .title(theme.line(ThemeRole::Text, format!(" {} ", detail.title)));
     let inside = layout::padded(block.inner(area));
     block.render(area, buffer);
     Paragraph::new(detail.lines.clone()).render(inside, buffer);

@@ -3,7 +3,7 @@
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
-    text::{Line, Span},
+    text::Line,
     widgets::{Paragraph, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
@@ -111,9 +111,7 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer
         height: 1,
     };
     let close = format!(" {} close ", model.look.keymap.key(GateKey::Later));
-    Line::styled(close, theme.style(role))
-        .right_aligned()
-        .render(edge, buffer);
+    theme.line(role, close).right_aligned().render(edge, buffer);
 }
 
 /// The lines of the card, without the facts that have no room.
@@ -155,9 +153,9 @@ fn lines(
         .chain(next.map(|next| ("next", commands(&next))));
     head.into_iter()
         .chain(facts.map(|(name, fact)| {
-            let name = Span::styled(format!("{name:names$}"), theme.style(ThemeRole::Faint));
+            let name = theme.span(ThemeRole::Faint, format!("{name:names$}"));
             let fact = fit(&fact, width.saturating_sub(names));
-            Line::from(vec![name, Span::styled(fact, theme.style(ThemeRole::Text))])
+            Line::from(vec![name, theme.span(ThemeRole::Text, fact)])
         }))
         .collect()
 }

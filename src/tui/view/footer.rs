@@ -39,7 +39,7 @@ pub(super) fn draw_toast(
         let text = fit(&format!(" {}", plain(&toast.text)), usize::from(area.width));
         Clear.render(area, buffer);
         buffer.set_style(area, theme.style(ThemeRole::Text));
-        Line::styled(text, theme.style(toast.role)).render(area, buffer);
+        theme.line(toast.role, text).render(area, buffer);
     }
 }
 
@@ -117,8 +117,8 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     hints.extend(always);
     let mut spans = vec![Span::raw(" ")];
     for (key, about) in hints {
-        spans.push(Span::styled(key, theme.style(ThemeRole::Key)));
-        spans.push(Span::styled(about, theme.style(ThemeRole::Text)));
+        spans.push(theme.span(ThemeRole::Key, key));
+        spans.push(theme.span(ThemeRole::Text, about));
     }
     Line::from(spans).render(area, buffer);
 }
@@ -126,12 +126,22 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
 /// The words for a key at this moment.
 fn words(model: &ScreenModel, action: KeyAction) -> String {
     let plays = matches!(&model.link.mode, ScreenMode::Replay(player) if player.is_playing());
-    match action {
-        KeyAction::Global(GlobalKey::Pause) if is_paused(model) => "resume".to_owned(),
-        KeyAction::Replay(ReplayKey::Play) if plays => "pause".to_owned(),
-        KeyAction::Gate(GateKey::Later) if model.modals.is_empty() => "close".to_owned(),
-        action => keymap::short_words(action),
-    }
+    let unusual = [
+        (
+            KeyAction::from(GlobalKey::Pause),
+            is_paused(model),
+            "resume",
+        ),
+        (ReplayKey::Play.into(), plays, "pause"),
+        (GateKey::Later.into(), model.modals.is_empty(), "close"),
+    ];
+    let found = unusual
+        .into_iter()
+        .find(|(known, now, _)| *known == action && *now);
+    found.map_or_else(
+        || keymap::short_words(action),
+        |(_, _, words)| words.to_owned(),
+    )
 }
 
 fn is_paused(model: &ScreenModel) -> bool {

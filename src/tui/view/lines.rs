@@ -1,12 +1,7 @@
 //! The rows of a screen that shows one pane at a time: the tabs with the counts of the hidden panes,
 //! the hook that runs or ran last, and what is counted and next.
 
-use ratatui::{
-    buffer::Buffer,
-    layout::Rect,
-    text::{Line, Span},
-    widgets::Widget as _,
-};
+use ratatui::{buffer::Buffer, layout::Rect, text::Line, widgets::Widget as _};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
@@ -57,7 +52,7 @@ fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'st
         .or_else(failed)
         .or_else(|| model.runs.newest())
     else {
-        return Line::styled(" No hook has run yet", theme.style(ThemeRole::Faint));
+        return theme.line(ThemeRole::Faint, " No hook has run yet");
     };
     let (sign, role) = run.sign();
     let took = run.took(model.moment());
@@ -91,9 +86,9 @@ fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'st
     let text = fit(&plain_line(&text, 200), room);
     let gap = " ".repeat((room + 1).saturating_sub(text.width()));
     Line::from(vec![
-        Span::styled(head, theme.style(role)),
-        Span::styled(format!("   {text}{gap}"), theme.style(ThemeRole::Text)),
-        Span::styled(format!("{time} "), theme.style(ThemeRole::Text)),
+        theme.span(role, head),
+        theme.span(ThemeRole::Text, format!("   {text}{gap}")),
+        theme.span(ThemeRole::Text, format!("{time} ")),
     ])
 }
 
@@ -157,7 +152,7 @@ pub(super) fn draw_tabs(model: &ScreenModel, theme: &ScreenTheme, area: Rect, bu
         .into_iter()
         .flat_map(|(pane, text)| {
             if pane == model.panes.focus {
-                return vec![Span::styled(text, theme.style(ThemeRole::Selected))];
+                return vec![theme.span(ThemeRole::Selected, text)];
             }
             facts::coloured(&text, theme.style(ThemeRole::Text), theme)
         });

@@ -1,11 +1,6 @@
 //! The row of a submit or a merge: its checks with their states, the repairs, and the pull request.
 
-use ratatui::{
-    buffer::Buffer,
-    layout::Rect,
-    text::{Line, Span},
-    widgets::Widget as _,
-};
+use ratatui::{buffer::Buffer, layout::Rect, text::Line, widgets::Widget as _};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
@@ -85,7 +80,7 @@ pub fn line(state: &SessionState, theme: &ScreenTheme, width: usize) -> Option<L
     let spans = pieces.into_iter().map(|(text, role)| {
         let text = fit(&text, room);
         room -= text.width().min(room);
-        Span::styled(text, theme.style(role))
+        theme.span(role, text)
     });
     Some(Line::from(spans.collect::<Vec<_>>()))
 }

@@ -36,7 +36,9 @@ const NAME: usize = 14;
 const SHORTEST: usize = 6;
 pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let Some(state) = &model.session else {
-        Line::styled(" creel", theme.style(ThemeRole::Heading)).render(area, buffer);
+        theme
+            .line(ThemeRole::Heading, " creel")
+            .render(area, buffer);
         return;
     };
     let width = usize::from(area.width);
@@ -60,7 +62,7 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     );
     let mut spans = vec![Span::raw(" ")];
     if !name.is_empty() {
-        spans.push(Span::styled(name, theme.style(ThemeRole::Heading)));
+        spans.push(theme.span(ThemeRole::Heading, name));
         // The chip of a gate has a space of its own.
         spans.push(Span::raw(if is_alert { "  " } else { "   " }));
     }
@@ -159,10 +161,7 @@ fn chip_spans(
     }
     let left = room.saturating_sub(spans.iter().map(Span::width).sum::<usize>());
     if !chip.note.is_empty() && left > chip.note.width() + 3 {
-        spans.push(Span::styled(
-            format!(" · {}", chip.note),
-            theme.style(ThemeRole::Warning),
-        ));
+        spans.push(theme.span(ThemeRole::Warning, format!(" · {}", chip.note)));
     }
     spans
 }

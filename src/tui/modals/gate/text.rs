@@ -118,17 +118,11 @@ fn request(
     }
     // The change first: the arguments often repeat it in a form that is hard to read.
     if !change.is_empty() {
-        lines.push(Line::styled(
-            fit(&head, width),
-            theme.style(ThemeRole::Accent),
-        ));
+        lines.push(theme.line(ThemeRole::Accent, fit(&head, width)));
         lines.extend(change);
     }
     if !arguments.is_empty() {
-        lines.extend([
-            Line::default(),
-            Line::styled("Arguments", theme.style(ThemeRole::Faint)),
-        ]);
+        lines.extend([Line::default(), theme.line(ThemeRole::Faint, "Arguments")]);
         lines.extend(arguments);
     }
     lines
@@ -146,7 +140,7 @@ fn held(
     if let Some(text) = state.pipeline().remediation() {
         lines.extend([
             Line::default(),
-            Line::styled("For the agent", theme.style(ThemeRole::Faint)),
+            theme.line(ThemeRole::Faint, "For the agent"),
         ]);
         lines.extend(plain_lines(&text, theme.style(ThemeRole::Text), width));
     }
@@ -223,10 +217,7 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
             Some((limit, false)) => (format!(" of {limit}"), ThemeRole::Text),
             None => (", no limit".into(), ThemeRole::Text),
         };
-        Line::styled(
-            fit(&format!("{name:11}{used}{limit}"), width),
-            theme.style(role),
-        )
+        theme.line(role, fit(&format!("{name:11}{used}{limit}"), width))
     };
     let count = |tokens: u64| grouped(usize::try_from(tokens).unwrap_or(usize::MAX));
     let iterations = format!("{} of {}", state.iterations.current, state.max_iterations());
@@ -246,9 +237,9 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
             brief_span(account.time),
             time.map(|all| (brief_span(all), account.time >= all)),
         ),
-        Line::styled(
+        theme.line(
+            ThemeRole::Faint,
             fit(&format!("{:11}{iterations}", "iterations"), width),
-            theme.style(ThemeRole::Faint),
         ),
     ]
 }
@@ -268,10 +259,7 @@ fn hook_run(run: &RunEntry, theme: &ScreenTheme, width: usize) -> Vec<Line<'stat
         )
     });
     let head = format!("{} {}{}", run.point, run.name(), end.unwrap_or_default());
-    let mut lines = vec![Line::styled(
-        fit(&head, width),
-        theme.style(ThemeRole::Warning),
-    )];
+    let mut lines = vec![theme.line(ThemeRole::Warning, fit(&head, width))];
     let printed = run.output();
     if printed.trim().is_empty() {
         lines.extend(plain_lines(
