@@ -18,6 +18,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use measure::{Figure, Finding, Result, Verdict, check, compare, median};
+use memory::{forget_peak, peak_memory_kib};
+use ratatui::{buffer::Buffer, layout::Rect};
+
 use creel::{
     config::ThemeName as Choice,
     engine::{
@@ -25,7 +29,7 @@ use creel::{
         ids::TurnId,
         time::UnixTime,
     },
-    journal::Record,
+    journal::{Record, RecordSpan, RecordTail},
     present::{
         session_chip::CurrentActivity,
         session_list::{ListedSession, ListedState},
@@ -36,16 +40,12 @@ use creel::{
             model::{HomeModel, HomeScope},
             view as home_view,
         },
-        journal_feed::{JournalFeed, RecordSpan},
         keymap::Keymap,
         model::{Pane, ScreenMode, ScreenModel},
         theme::ScreenTheme,
         view,
     },
 };
-use measure::{Figure, Finding, Result, Verdict, check, compare, median};
-use memory::{forget_peak, peak_memory_kib};
-use ratatui::{buffer::Buffer, layout::Rect};
 
 /// A long stream and a short one.
 const LONG: usize = 1_000_000;
@@ -96,7 +96,7 @@ fn model(size: (u16, u16)) -> ScreenModel {
     model
 }
 
-fn draw(model: &mut ScreenModel, feed: Option<&JournalFeed>) {
+fn draw(model: &mut ScreenModel, feed: Option<&RecordTail>) {
     let area = Rect {
         x: 0,
         y: 0,
@@ -129,7 +129,7 @@ fn said(seq: u64, turn: u64, text: String) -> Record {
 /// A screen over a journal of this many records, in turns of a hundred.
 struct Long {
     model: ScreenModel,
-    feed: JournalFeed,
+    feed: RecordTail,
 }
 
 impl Long {
@@ -143,17 +143,12 @@ impl Long {
         out.flush()?;
         let mut long = Self {
             model: model((120, 40)),
-            feed: JournalFeed::open(&journal)?,
+            feed: RecordTail::open(&journal)?,
         };
-        loop {
-            let batch = long.feed.read()?;
-            for (spot, record) in &batch.records {
-                long.model.take(*spot, record);
-            }
-            if !batch.more {
-                return Ok(RefCell::new(long));
-            }
+        while let Some((spot, record)) = long.feed.next_placed()? {
+            long.model.take(spot, &record);
         }
+        Ok(RefCell::new(long))
     }
 
     fn frames(&mut self) -> Duration {
@@ -239,7 +234,7 @@ fn planned(tasks: u32) -> Result<ScreenModel> {
             &record,
         );
     }
-    model.focus = Pane::Tasks;
+    model.panes.focus = Pane::Tasks;
     model.board.turn();
     Ok(model)
 }
@@ -265,8 +260,8 @@ fn first() -> Result<Vec<Finding>> {
     let one = || {
         let started = Instant::now();
         let mut model = model((200, 60));
-        let mut feed = JournalFeed::open(&journal)?;
-        for (spot, record) in feed.read()?.records {
+        let mut feed = RecordTail::open(&journal)?;
+        while let Some((spot, record)) = feed.next_placed()? {
             model.take(spot, &record);
         }
         draw(&mut model, Some(&feed));
@@ -337,21 +332,17 @@ fn absorb() -> Result<Vec<Finding>> {
 
 fn show(journal: &Path) -> Result<()> {
     let mut model = model((120, 40));
-    let mut feed = JournalFeed::open(journal)?;
+    let mut feed = RecordTail::open(journal)?;
     let mut drawn = Instant::now();
-    loop {
-        let batch = feed.read()?;
-        for (spot, record) in &batch.records {
-            model.take(*spot, record);
-        }
-        if drawn.elapsed() >= FRAME || !batch.more {
+    while let Some((spot, record)) = feed.next_placed()? {
+        model.take(spot, &record);
+        if drawn.elapsed() >= FRAME {
             draw(&mut model, Some(&feed));
             drawn = Instant::now();
         }
-        if !batch.more {
-            return Ok(());
-        }
     }
+    draw(&mut model, Some(&feed));
+    Ok(())
 }
 
 /// A terminal of the same size that shows the same text, until it has read all of it.
@@ -437,7 +428,7 @@ fn home_of(ended: usize) -> RefCell<HomeModel> {
         let since = Some(UnixTime(i64::try_from(n).unwrap_or(0)));
         let activity = CurrentActivity::Works {
             since,
-            heard: since,
+            last_update: since,
             silent: false,
             then: None,
         };
@@ -478,7 +469,7 @@ fn home_frames(model: &RefCell<HomeModel>, change: impl Fn(&mut HomeModel, usize
         let mut buffer = Buffer::empty(area);
         home_view::prepare(&mut model, area);
         home_view::draw(&model, area, &mut buffer);
-        std::hint::black_box((&buffer, model.next_tick(), model.unread_in_sight()));
+        std::hint::black_box((&buffer, model.next_tick(), model.unread_in_view()));
     }
     started.elapsed()
 }

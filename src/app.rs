@@ -26,7 +26,7 @@ use crate::{
     journal, logging,
     present::text::plain,
     text::nearest,
-    tui::model::CloseBehavior,
+    tui::request::CloseBehavior,
 };
 
 pub fn main() -> ExitCode {

@@ -19,4 +19,4 @@ pub use fold::{fold, fold_checked, last_end, quick_fold, read, read_last, read_w
 pub use open::{FileTimePrecision, JournalDamage};
 pub use record::Record;
 pub use snapshot::keep_key_in as keep_snapshot_key_in;
-pub use tail::{JournalFollower, RecordTail};
+pub use tail::{JournalFollower, RecordSpan, RecordTail};

@@ -1,36 +1,29 @@
 //! The screen: shows a session live and lets the user steer it.
 //!
-//! Reads records and the engine's state that follows from them, and acts only by sending commands.
+//! Reads records from the journal's file, whichever process writes it, and the engine's state that follows from them, and acts only by sending commands.
 //! Keys go through the key map to [`mod@update`], which changes the [`model`] and returns requests;
 //! [`view`] draws the model.
 //!
 //! # Invariants
 //! - A frame is drawn only when something changed, on average at most 60 times a second: see
-//!   [`frame_pacer`].
+//!   [`screen_terminal`].
 //! - The terminal gets its own settings back, however the screen ends.
 
 pub mod ansi;
-pub mod clicked_key;
 mod command_queue;
-mod comparison;
-pub mod diff;
-mod frame_pacer;
+mod diff;
 pub mod hints;
-mod history;
 pub mod home;
 pub mod hook_rows;
-pub mod journal_feed;
 pub mod keymap;
 mod markdown;
 pub mod memory;
 pub mod modals;
 pub mod model;
-pub mod notification;
-mod output_files;
 pub mod output_lines;
 pub mod panes;
-pub mod printed_rows;
 pub mod replay;
+pub mod request;
 pub mod runs;
 mod screen_terminal;
 mod session_records;
@@ -49,15 +42,28 @@ use std::{
 };
 
 use crossterm::event::{Event, KeyEvent};
+use memory::ScreenMemory;
+use modals::editor::EditorPurpose;
+use model::{ScreenMode, ScreenModel};
+use replay::ReplayPlayer;
+use request::{CloseBehavior, ScreenEvent, ScreenRequest};
 use rustix::process::Signal;
+use screen_terminal::{
+    ECHO, ScreenTerminal, SuspendResult, TerminalKeys, event_stream, next_event, until_frame,
+};
+use stream::SessionStream;
+use terminal::{TerminalFocus, TerminalNotifier};
+use theme::{Rgb, ScreenTheme, ThemeRole};
 use tokio::sync::{mpsc, watch};
+use update::update;
 
 use crate::{
     engine::{
         event::{ActorKind, StopTiming},
         input::SessionCommand,
     },
-    present::{local_time::local_zone, signs::SignSet, text::plain},
+    journal::{RecordSpan, RecordTail},
+    present::{clock::local_zone, style::SignSet, text::plain},
     process::{
         editor::EditorFile,
         playback_pace::{PaceFile, PlaybackPace},
@@ -68,23 +74,8 @@ use crate::{
         clock::{session_time, sleep_until},
     },
     sessions::session_client::SessionClient,
-    tui::{
-        command_queue::CommandQueue,
-        history::UnreadHistory,
-        journal_feed::{JournalFeed, RecordSpan},
-    },
+    tui::{command_queue::CommandQueue, session_records::UnreadHistory},
 };
-use memory::ScreenMemory;
-use modals::editor::EditorPurpose;
-use model::{CloseBehavior, ScreenMode, ScreenModel};
-use notification::{TerminalFocus, TerminalNotifier};
-use replay::ReplayPlayer;
-use screen_terminal::{
-    ECHO, ScreenTerminal, SuspendResult, TerminalKeys, event_stream, next_event, until_frame,
-};
-use stream::SessionStream;
-use theme::{ScreenTheme, ThemeRole, background::Rgb};
-use update::{ScreenEvent, ScreenRequest, update};
 
 #[derive(Debug, Clone)]
 pub struct ScreenOptions {
@@ -140,7 +131,7 @@ impl BackgroundSource {
 pub struct ScreenSource {
     pub journal: PathBuf,
     /// None for a past session.
-    pub helm: Option<SessionClient>,
+    pub client: Option<SessionClient>,
     /// The number of the last record, as a signal that the journal has more. The channel closes
     /// with the session.
     pub news: watch::Receiver<u64>,
@@ -169,7 +160,7 @@ pub enum ScreenExit {
 struct Tui {
     model: ScreenModel,
     terminal: ScreenTerminal,
-    feed: JournalFeed,
+    feed: RecordTail,
     /// Set while records of the past are not read yet.
     history: Option<Box<UnreadHistory>>,
     source: ScreenSource,
@@ -178,7 +169,7 @@ struct Tui {
     /// The channel `news` has closed: no record follows.
     over: bool,
     stay: ExitCondition,
-    courier: CommandQueue,
+    commands: CommandQueue,
     /// Until then, an interrupt was meant for the user's editor.
     deaf_until: Option<Instant>,
 }
@@ -193,17 +184,18 @@ enum ExitCondition {
 /// Shows a session until the user leaves.
 pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<ScreenExit> {
     let (keymap, wrong) = options.keys();
-    let mode = if source.helm.is_some() {
+    let mode = if source.client.is_some() {
         ScreenMode::Live
     } else {
         ScreenMode::Replay(ReplayPlayer::default())
     };
     let mut model = ScreenModel::new(keymap, options.first_theme(), mode);
-    model.tie = source.tie;
-    (model.motion, model.signs, model.hint.mode) = (options.motion, options.signs, options.hints);
-    model.demo = source.pace.as_ref().map(|(_, pace)| *pace);
-    model.zone = local_zone();
-    model.stream = SessionStream::in_zone(model.zone.clone());
+    model.link.tie = source.tie;
+    (model.look.motion, model.look.signs, model.hint.mode) =
+        (options.motion, options.signs, options.hints);
+    model.link.demo = source.pace.as_ref().map(|(_, pace)| *pace);
+    model.look.zone = local_zone();
+    model.stream = SessionStream::in_zone(model.look.zone.clone());
     model.memory = options
         .memory
         .as_deref()
@@ -212,15 +204,15 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
     if let Some(wrong) = wrong {
         model.say(ThemeRole::Warning, wrong);
     }
-    model.nats = source.nats.as_ref().map(|link| link.borrow().clone());
-    let feed = JournalFeed::open(&source.journal)?;
-    let is_live = matches!(model.mode, ScreenMode::Live);
+    model.link.nats = source.nats.as_ref().map(|link| link.borrow().clone());
+    let feed = RecordTail::open(&source.journal)?;
+    let is_live = matches!(model.link.mode, ScreenMode::Live);
     let history = if is_live {
         UnreadHistory::of(&source.journal, &mut model).map(Box::new)
     } else {
         None
     };
-    let courier = CommandQueue::new(source.helm.clone());
+    let commands = CommandQueue::new(source.client.clone());
     let terminal = ScreenTerminal::open(&options)?;
     model.size = terminal.screen.size()?;
     let mut tui = Tui {
@@ -233,24 +225,24 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
         called: None,
         over: false,
         stay: ExitCondition::AsLongAsWanted,
-        courier,
+        commands,
         deaf_until: None,
     };
     tui.load_replay()?;
     let followed = tui.follow().await;
     tui.remember();
-    let left = tui.courier.part().await;
+    let left = tui.commands.close().await;
     // Close the screen first, so that these messages stay on the terminal.
     drop(tui.terminal);
     for words in left
         .iter()
-        .filter_map(|left| left.words(&mut tui.model.sent))
+        .filter_map(|left| left.words(&mut tui.model.drafts.sent))
     {
         let _ = writeln!(io::stderr(), "creel: {}", plain(&words));
     }
     followed?;
     Ok(match tui.stay {
-        ExitCondition::NoLonger(parting) => parting,
+        ExitCondition::NoLonger(exit) => exit,
         ExitCondition::AsLongAsWanted | ExitCondition::UntilTheEnd => ScreenExit::Done,
     })
 }
@@ -274,7 +266,7 @@ impl Tui {
                 news = self.source.news.changed(), if !self.over => self.on_news(news.is_err())?,
                 Some(live) = self.source.live.recv() => self.on_live(&live)?,
                 Some(link) = next_link(&mut self.source.nats) => {
-                    self.model.nats = Some(link);
+                    self.model.link.nats = Some(link);
                     self.terminal.changed = true;
                 }
                 () = sleep_until(tick) => self.on_tick()?,
@@ -282,7 +274,7 @@ impl Tui {
                 // Ready at once: between two parts of the history, the other branches have their
                 // turn.
                 () = std::future::ready(()), if self.history.is_some() => self.read_history()?,
-                msg = self.courier.told() => {
+                msg = self.commands.answer() => {
                     self.terminal.changed = true;
                     self.take(msg).await?;
                 }
@@ -366,7 +358,7 @@ impl Tui {
             return Ok(());
         }
         self.called = id;
-        let live = matches!(self.model.mode, ScreenMode::Live);
+        let live = matches!(self.model.link.mode, ScreenMode::Live);
         match (gate, self.options.notify) {
             (Some((_, text)), Some(notifier))
                 if live && self.model.terminal_focus != TerminalFocus::Here =>
@@ -401,7 +393,7 @@ impl Tui {
                 }
             }
             TerminalKeys::Background(colour) => {
-                self.model.theme = ScreenTheme::on_background(colour);
+                self.model.look.theme = ScreenTheme::on_background(colour);
                 self.model.stream.forget_rows();
             }
         }
@@ -409,10 +401,10 @@ impl Tui {
     }
 
     async fn take(&mut self, msg: ScreenEvent) -> io::Result<()> {
-        let mut asks: std::collections::VecDeque<ScreenRequest> = self.updated(msg).into();
-        while let Some(ask) = asks.pop_front() {
-            if let Some(msg) = self.perform(ask).await? {
-                asks.extend(self.updated(msg));
+        let mut requests: std::collections::VecDeque<ScreenRequest> = self.updated(msg).into();
+        while let Some(request) = requests.pop_front() {
+            if let Some(msg) = self.perform(request).await? {
+                requests.extend(self.updated(msg));
             }
         }
         Ok(())
@@ -423,10 +415,10 @@ impl Tui {
         update(model, msg, &|spot: RecordSpan| feed.again(spot).ok())
     }
 
-    async fn perform(&mut self, ask: ScreenRequest) -> io::Result<Option<ScreenEvent>> {
-        match ask {
-            ScreenRequest::Command(command) => self.courier.ask(vec![command]),
-            ScreenRequest::InOrder(commands) => self.courier.ask(commands),
+    async fn perform(&mut self, request: ScreenRequest) -> io::Result<Option<ScreenEvent>> {
+        match request {
+            ScreenRequest::Command(command) => self.commands.send(vec![command]),
+            ScreenRequest::InOrder(commands) => self.commands.send(commands),
             ScreenRequest::Leave => self.stay = ExitCondition::NoLonger(ScreenExit::Done),
             ScreenRequest::LeaveRunning => {
                 self.stay = ExitCondition::NoLonger(ScreenExit::LeavesItRunning);
@@ -441,25 +433,9 @@ impl Tui {
             ScreenRequest::Redraw => self.terminal.screen.redraw(),
             ScreenRequest::Remember => self.remember(),
             ScreenRequest::SetPace(pace) => self.set_pace(pace),
-            ScreenRequest::ReadOutput {
-                title,
-                file,
-                otherwise,
-                earlier,
-                live,
-                reason,
-            } => {
+            ScreenRequest::ReadOutput(output) => {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
-                let file = file.map(|file| folder.join(file));
-                let output = output_files::RunOutput {
-                    title,
-                    file,
-                    otherwise,
-                    earlier,
-                    live,
-                    reason,
-                };
-                return Ok(Some(ScreenEvent::Read(output.viewer())));
+                return Ok(Some(ScreenEvent::Read(output.viewer(folder))));
             }
             ScreenRequest::Seek(target) => self.seek(target)?,
         }
@@ -560,7 +536,7 @@ impl Tui {
 
     /// What ends together with the screen, for the message to the user.
     const fn what_ends(&self) -> &'static str {
-        match &self.source.helm {
+        match &self.source.client {
             Some(SessionClient::Here(_)) => "the session has ended",
             Some(SessionClient::Socket(_) | SessionClient::Nats(_)) | None => {
                 "creel closed the screen"
@@ -570,7 +546,7 @@ impl Tui {
 
     /// Stops a session that runs in this process. Any other session continues.
     async fn stop_session(&mut self) {
-        if let Some(SessionClient::Here(handle)) = &self.source.helm {
+        if let Some(SessionClient::Here(handle)) = &self.source.client {
             let _ = handle
                 .command(
                     ActorKind::Cli,

@@ -34,7 +34,8 @@ use crate::{
     tui::{
         ScreenExit,
         home::{self, HomeExit, HomeOptions, HomeSource, SessionStart, model::HomeMemory},
-        model::{CloseBehavior, Toast},
+        model::Toast,
+        request::CloseBehavior,
         theme::ThemeRole,
     },
 };

@@ -14,10 +14,10 @@ use crate::{
     },
     config::{SignChoice, UiSettings, paths},
     nats::{commands::NatsSessionClient, remote_journal::ViewerChannels},
-    present::signs::SignSet,
+    present::style::SignSet,
     protocol::NatsStatus,
     sessions::session_client::{LIVE_BACKLOG, RemoteUpdates, SessionClient},
-    tui::{self, ScreenExit, keymap::Keymap, model::CloseBehavior},
+    tui::{self, ScreenExit, keymap::Keymap, request::CloseBehavior},
 };
 
 pub(super) fn attach(screen: AttachedScreen, tie: CloseBehavior) -> CliResult<ScreenExit> {
@@ -35,7 +35,7 @@ fn attach_here(screen: LocalScreen, tie: CloseBehavior) -> CliResult<ScreenExit>
     } = screen;
     let source = tui::ScreenSource {
         journal: folder.journal(),
-        helm: Some(SessionClient::Socket(folder.clone())),
+        client: Some(SessionClient::Socket(folder.clone())),
         news,
         live,
         tie,
@@ -83,7 +83,7 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
     let (link_in, link) = watch::channel(NatsStatus::Connected { behind: 0 });
     let source = tui::ScreenSource {
         journal: folder.journal(),
-        helm: Some(SessionClient::Nats(Box::new(asking))),
+        client: Some(SessionClient::Nats(Box::new(asking))),
         news,
         live,
         tie,
@@ -118,7 +118,7 @@ pub(super) fn replay(screen: &ReplayScreen) -> CliResult<ScreenExit> {
     let (_mute, live) = mpsc::channel(1);
     let source = tui::ScreenSource {
         journal: screen.session.folder().journal(),
-        helm: None,
+        client: None,
         news,
         live,
         tie: CloseBehavior::default(),
@@ -147,7 +147,7 @@ pub(super) fn screen_options(ui: UiSettings) -> tui::ScreenOptions {
         mouse: ui.mouse,
         notify: ui
             .notify
-            .then(|| tui::notification::TerminalNotifier::detect(|name| std::env::var(name).ok())),
+            .then(|| tui::terminal::TerminalNotifier::detect(|name| std::env::var(name).ok())),
         keymap: keymap(),
         memory: paths::state_dir().map(|dir| dir.join("screen.json")),
         log: paths::state_dir().map(|dir| dir.join("log")),

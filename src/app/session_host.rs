@@ -50,7 +50,7 @@ use crate::{
         CompanionWork, ControlSocket, SocketCompanion, address::SocketDirs,
         session_mirror::QueryHandle,
     },
-    tui::{self, ScreenExit, model::CloseBehavior},
+    tui::{self, ScreenExit, request::CloseBehavior},
 };
 
 pub(super) struct SessionHost<'a> {
@@ -283,11 +283,11 @@ async fn on_screen(
     } else {
         CloseBehavior::Close
     };
-    let helm = Some(SessionClient::Here(handle.clone()));
+    let client = Some(SessionClient::Here(handle.clone()));
     let pace = pace.map(|pace| (PaceFile::of_session(&folder.path), pace));
     let source = tui::ScreenSource {
         journal: folder.journal(),
-        helm,
+        client,
         news,
         live,
         tie,

@@ -31,7 +31,7 @@ use crate::{
         input::{Input, ResumeAnswer},
     },
     journal::{self, Journal, SessionDir, SessionsDir},
-    present::usage_limits,
+    present::usage,
     protocol::process_origin,
     runtime::clock,
 };
@@ -168,7 +168,7 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
     if let Some(hold) = hold.filter(|_| surface.presence() == UserPresence::Unattended) {
         say(&format!(
             "creel: {}",
-            usage_limits::waiting(hold, clock::wall_clock())
+            usage::waiting(hold, clock::wall_clock())
         ));
     }
     let exit_code = began

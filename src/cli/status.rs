@@ -12,7 +12,7 @@ use crate::{
     },
     present::{
         text::{counted, plain, plain_line},
-        usage_limits,
+        usage,
     },
     protocol::{ReplyData, SessionQuery, view::StatusView},
     runtime::clock,
@@ -57,7 +57,7 @@ fn lines(status: &StatusView) -> String {
     if let Some(limit) = &status.usage_limit {
         text += &format!(
             "resumes    {}\n",
-            usage_limits::resumes(limit.until, clock::wall_clock())
+            usage::resumes(limit.until, clock::wall_clock())
         );
     }
     if status.retries > 0 {

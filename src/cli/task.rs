@@ -26,7 +26,7 @@ use crate::{
     },
     journal::{self, SessionDir},
     present::{
-        task_table,
+        tables,
         task_view::{self, TaskView},
     },
     protocol::{ClientKind, ReplyData, SessionQuery, SessionRequest, SessionRequestError},
@@ -493,7 +493,7 @@ fn list_tasks(args: &TaskListArgs) -> CliResult {
         });
         return Ok(0);
     }
-    print(&task_table::table(&tasks))
+    print(&tables::task_table(&tasks))
 }
 
 fn is_wanted(args: &TaskListArgs, task: &TaskView) -> bool {
@@ -530,7 +530,7 @@ fn show_task(args: &TaskShowArgs) -> CliResult {
     if args.json {
         json(&task)
     } else {
-        print(&task_table::whole(&task))
+        print(&tables::task_details(&task))
     }
 }
 

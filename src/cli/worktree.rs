@@ -18,8 +18,8 @@ use crate::{
     },
     journal::{self, SessionsDir},
     present::{
+        tables::{self, WorktreeRow},
         text::plain,
-        worktree_table::{self, WorktreeRow},
     },
     worktrees::{
         ProjectRepository, WorktreeError,
@@ -215,7 +215,7 @@ fn list(found: &ProjectWorktrees, as_json: bool) -> CliResult {
             (false, None) => "clean".to_owned(),
         },
     };
-    print(&worktree_table::table(
+    print(&tables::worktree_table(
         &listed.iter().map(row).collect::<Vec<_>>(),
     ))
 }

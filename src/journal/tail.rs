@@ -22,6 +22,14 @@ use crate::{
 /// Bytes per read.
 const CHUNK: usize = 64 << 10;
 
+/// Where a record is in its journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordSpan {
+    pub offset: u64,
+    /// With the newline.
+    pub length: u64,
+}
+
 /// Reads a journal from an offset, including records that are written later.
 #[derive(Debug)]
 pub struct RecordTail {
@@ -41,6 +49,11 @@ impl RecordTail {
             held: Vec::new(),
             taken: 0,
         }
+    }
+
+    /// Opens a journal at its beginning.
+    pub fn open(journal: &Path) -> io::Result<Self> {
+        Ok(Self::new(File::open(journal)?, 0))
     }
 
     /// The next line with its newline, or None if there is no further line yet.
@@ -74,6 +87,24 @@ impl RecordTail {
             }
         }
         Ok(None)
+    }
+
+    /// The next record and where it is, or None if there is none yet. A line that is not a record is
+    /// an error.
+    pub fn next_placed(&mut self) -> io::Result<Option<(RecordSpan, Record)>> {
+        let Some(line) = self.next_line()? else {
+            return Ok(None);
+        };
+        let (record, length) = (Record::from_line(line).map_err(invalid)?, line.len() as u64);
+        let offset = self.offset + self.taken as u64 - length;
+        Ok(Some((RecordSpan { offset, length }, record)))
+    }
+
+    /// Reads a record again, so that its text need not stay in memory.
+    pub fn again(&self, span: RecordSpan) -> io::Result<Record> {
+        let mut line = vec![0; usize::try_from(span.length).unwrap_or(0)];
+        self.file.read_exact_at(&mut line, span.offset)?;
+        Record::from_line(str::from_utf8(&line).map_err(invalid)?).map_err(invalid)
     }
 
     /// Appends another chunk to the bytes that were not returned yet.

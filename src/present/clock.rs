@@ -1,6 +1,9 @@
-//! Times as people read them: how long something takes, and when something happened.
+//! Times as people read them: how long something takes, when something happened, and the time zone of
+//! the user's machine.
 
-use jiff::{Timestamp, tz::TimeZone};
+use std::{env, fs, sync::LazyLock};
+
+use jiff::{Timestamp, Zoned, tz::TimeZone};
 
 use crate::engine::time::{TimeSpan, UnixTime};
 
@@ -67,6 +70,33 @@ fn formatted(at: UnixTime, zone: &TimeZone, form: &str) -> String {
     )
 }
 
+/// The file with the rules of the machine's own zone.
+const RULES: &str = "/etc/localtime";
+
+/// Reads the rules from their file if `TZ` does not name another zone: finding the zone's name
+/// first would read the whole folder of zones, which takes longer than everything else at the start
+/// of a session.
+pub fn local_zone() -> TimeZone {
+    static ZONE: LazyLock<TimeZone> = LazyLock::new(|| {
+        let file = || {
+            fs::read(RULES)
+                .ok()
+                .and_then(|rules| TimeZone::tzif("local", &rules).ok())
+        };
+        let own = if env::var_os("TZ").is_none() {
+            file()
+        } else {
+            None
+        };
+        own.unwrap_or_else(TimeZone::system)
+    });
+    ZONE.clone()
+}
+
+pub fn local_now() -> Zoned {
+    Timestamp::now().to_zoned(local_zone())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,5 +132,14 @@ mod tests {
         let at = UnixTime::from_rfc3339("2026-11-16T22:05:09.000Z").expect("a time");
         assert_eq!(time_of_day(at, &zone), "17:05");
         assert_eq!(time_with_seconds(at, &TimeZone::UTC), "22:05:09");
+    }
+
+    #[test]
+    fn the_zone_of_the_machine_is_the_one_that_the_library_finds() {
+        let at = Timestamp::from_second(1_794_735_000).expect("a time");
+        assert_eq!(
+            at.to_zoned(local_zone()).offset(),
+            at.to_zoned(TimeZone::system()).offset()
+        );
     }
 }

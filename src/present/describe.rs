@@ -9,34 +9,37 @@
 //! - The text has no control characters: see [`super::text::plain`].
 
 mod detail;
-mod pipelines;
 mod stop;
 mod tasks;
 mod turn;
 
 pub use detail::{DetailKind, DetailText, details};
-pub use pipelines::pipeline_result;
+pub use stop::pipeline_result;
 pub use turn::prompt_name;
 
 use super::{
     clock::{brief_span, short_span},
     gate_words::{answer_origin, answer_words},
-    permission_requests::TurnPermissions,
+    session_chip::outcome_words,
     text::{counted, listed, plain_line, plural, readable_size, sentence_case, some_names},
-    usage_limits::limit_reached,
-    usage_totals::UsageTotals,
 };
-use crate::engine::{
-    SessionState,
-    event::{
-        AutomationEvent, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, PendingEvent,
-        RetryEvent, SessionEvent, SessionOutcome, SteeringEvent, StopTiming, TurnEvent,
-        UsageLimitEvent, VerifyEvent,
+use crate::{
+    engine::{
+        SessionState,
+        event::{
+            AutomationEvent, Event, GateEvent, HookEvent, HookFinished, IterationOutcome,
+            PendingEvent, RetryEvent, SessionEvent, SessionOutcome, SteeringEvent, StopTiming,
+            TurnEvent, UsageLimitEvent, VerifyEvent,
+        },
+        gate::{event::GateGrants, kind::GateKind},
+        hooks::verdict::{RunEnd, Verdict},
+        ids::{GateId, ItemId},
+        verify::{WorkChangedBy, event::AfterPass},
     },
-    gate::{event::GateGrants, kind::GateKind},
-    hooks::verdict::{RunEnd, Verdict},
-    ids::{GateId, ItemId},
-    verify::{WorkChangedBy, event::AfterPass},
+    present::{
+        describe::turn::TurnPermissions,
+        usage::{UsageTotals, limit_reached},
+    },
 };
 
 /// The longest name or title in a line, in characters.
@@ -171,7 +174,7 @@ pub fn describe(event: &Event, context: &EventContext) -> Option<Described> {
         Event::Task(event) => Some(tasks::task(&event.news())),
         Event::Automation(event) => automation(event),
         Event::Workflow(event) => tasks::workflow(event),
-        Event::Pipeline(event) => Some(pipelines::pipeline(event)),
+        Event::Pipeline(event) => Some(stop::pipeline(event)),
         Event::Steering(event) => Some(steering(event)),
         Event::Verify(event) => verify(event),
         Event::Unknown => None,
@@ -212,11 +215,11 @@ fn verify(event: &VerifyEvent) -> Option<Described> {
                     some_names(&found.tampered, 3)
                 )
             });
-            let said: Vec<String> = changed
+            let parts: Vec<String> = changed
                 .into_iter()
                 .chain(found.unchecked.iter().cloned())
                 .collect();
-            (EventTone::Warning, said.join("; "))
+            (EventTone::Warning, parts.join("; "))
         }
         VerifyEvent::Started { hooks, rules } => {
             let names: Vec<String> = hooks.iter().chain(rules).map(|check| name(check)).collect();
@@ -306,7 +309,7 @@ fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
                 EventTone::Warning
             };
             let (end, count, used) = (
-                session_end(*outcome),
+                outcome_words(*outcome).line,
                 counted(*iterations, "iteration"),
                 context.session.suffix(),
             );
@@ -323,19 +326,6 @@ fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
         }
         SessionEvent::LoopEnded { .. } | SessionEvent::ProcessStarted { .. } => return None,
     })
-}
-
-const fn session_end(outcome: SessionOutcome) -> &'static str {
-    match outcome {
-        SessionOutcome::Complete => "Session complete",
-        SessionOutcome::Forced => "Session ended as forced",
-        SessionOutcome::Unverified => "Session ended, not verified",
-        SessionOutcome::Limit => "Session limit reached",
-        SessionOutcome::Escalated => "Session escalated",
-        SessionOutcome::Aborted => "Session aborted",
-        SessionOutcome::Failed => "Session failed",
-        SessionOutcome::Cancelled => "Session cancelled",
-    }
 }
 
 fn hook(event: &HookEvent) -> Option<Described> {

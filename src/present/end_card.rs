@@ -8,17 +8,19 @@ use std::collections::BTreeSet;
 use super::{
     clock::short_span,
     hook_stats::HookTallies,
-    idle_time::IdleTime,
+    session_chip::outcome_words,
     text::{counted, plain, plain_line, sentence_case, some_names},
-    usage_totals::UsageTotals,
 };
-use crate::engine::{
-    SessionState,
-    conversation::ChangedLines,
-    event::{Event, RetryEvent, SessionEvent, SessionOutcome, TurnEvent},
-    hooks::point::HookPoint,
-    pending::{ItemState, PendingItems},
-    time::UnixTime,
+use crate::{
+    engine::{
+        SessionState,
+        conversation::ChangedLines,
+        event::{Event, RetryEvent, SessionEvent, SessionOutcome, TurnEvent},
+        hooks::point::HookPoint,
+        pending::{ItemState, PendingItems},
+        time::UnixTime,
+    },
+    present::{session_chip::IdleTime, usage::UsageTotals},
 };
 
 /// How many hooks or items a line names.
@@ -215,24 +217,12 @@ impl EndCard {
 
 /// How a session ended and why, in one sentence.
 pub fn outcome_sentence(outcome: SessionOutcome, reason: &str) -> String {
-    let end = ended_as(outcome);
+    let end = outcome_words(outcome).word;
     match reason {
         "" => end.to_owned(),
         // The reason says it in full: "stopped at 3 iterations: tests still fails".
         reason if reason.to_lowercase().starts_with(&end.to_lowercase()) => sentence_case(reason),
         reason => format!("{end}: {reason}"),
-    }
-}
-
-const fn ended_as(outcome: SessionOutcome) -> &'static str {
-    match outcome {
-        SessionOutcome::Complete => "Complete",
-        SessionOutcome::Forced => "Forced",
-        SessionOutcome::Unverified => "Not verified",
-        SessionOutcome::Escalated => "Needs you",
-        SessionOutcome::Aborted => "Aborted",
-        SessionOutcome::Failed => "Failed",
-        SessionOutcome::Limit | SessionOutcome::Cancelled => "Stopped",
     }
 }
 

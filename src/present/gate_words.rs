@@ -7,20 +7,20 @@ use std::borrow::Cow;
 
 use jiff::tz::TimeZone;
 
-use super::{
-    text::{counted, plain, plain_line, plural, readable_size},
-    usage_limits,
-};
-use crate::engine::{
-    SessionState,
-    event::{Actor, ActorKind},
-    gate::{
-        Gate,
-        event::GateGrants,
-        grants::granted,
-        kind::{GateChoice, GateKind},
-        subject::GateSubject,
+use super::text::{counted, plain, plain_line, plural, readable_size};
+use crate::{
+    engine::{
+        SessionState,
+        event::{Actor, ActorKind},
+        gate::{
+            Gate,
+            event::GateGrants,
+            grants::granted,
+            kind::{GateChoice, GateKind},
+            subject::GateSubject,
+        },
     },
+    present::usage,
 };
 
 /// The longest name of a hook in a title, in characters.
@@ -340,7 +340,7 @@ pub fn gate_reason(state: &SessionState, gate: &Gate, zone: &TimeZone) -> String
         | GateSubject::Proposal(_) => String::new(),
         GateSubject::Errors => plain(state.turns.last_error.as_deref().unwrap_or(&gate.reason)),
         GateSubject::UsageLimit => match &state.limits.hold {
-            Some(hold) => usage_limits::reset_time(hold, gate.opened, zone),
+            Some(hold) => usage::reset_time(hold, gate.opened, zone),
             None => plain(&gate.reason),
         },
         GateSubject::Escalation { failed: None } => plain(&gate.reason),

@@ -233,12 +233,7 @@ impl HookTally {
     )]
     fn summed_up(mut self, hook: &HookRef) -> HookStats {
         self.took.sort_unstable();
-        let of = |verdict| {
-            self.verdicts
-                .iter()
-                .filter(|said| **said == verdict)
-                .count()
-        };
+        let of = |verdict| self.verdicts.iter().filter(|one| **one == verdict).count();
         let (runs, passed) = (self.verdicts.len(), of(Verdict::Pass));
         HookStats {
             point: hook.point,

@@ -1,5 +1,5 @@
-//! The state of a session as one short text with a sign and a meaning, for the screen's header and
-//! for lists of sessions.
+//! What a session does, as text: a chip with a sign and a meaning for the screen's header and for
+//! lists of sessions, a sentence for `creel status`, and the names of outcomes.
 //!
 //! Owns the words and their order of importance. Does not own colours or motion: see `crate::tui`.
 //!
@@ -13,24 +13,28 @@ use std::collections::BTreeMap;
 
 use jiff::tz::TimeZone;
 
-use super::{
-    clock::{against, running_clock, short_span, time_of_day},
-    gate_words::answer_origin,
-    idle_time::IdleTime,
-    text::plain_line,
-    usage_limits,
-};
-use crate::engine::{
-    SessionState,
-    conversation::LimitCause,
-    event::{Event, HookEvent, SessionEvent, SessionOutcome, StopEvent, StopTiming, TurnEvent},
-    gate::kind::GateKind,
-    hooks::point::HookPoint,
-    ids::RunId,
-    retry::RetryWait,
-    session::phase::Phase,
-    time::{TimeSpan, UnixTime},
-    turn::SILENCE,
+use crate::{
+    engine::{
+        SessionState,
+        conversation::LimitCause,
+        event::{
+            Event, HookEvent, PipelineEvent, PromptReason, SessionEvent, SessionOutcome, StopEvent,
+            StopTiming, TurnEvent,
+        },
+        gate::kind::GateKind,
+        hooks::{dispatch::HookDispatch, point::HookPoint},
+        ids::RunId,
+        retry::RetryWait,
+        session::phase::Phase,
+        time::{TimeSpan, UnixTime},
+        turn::SILENCE,
+    },
+    present::{
+        clock::{against, running_clock, short_span, time_of_day},
+        gate_words::answer_origin,
+        text::plain_line,
+        usage,
+    },
 };
 
 /// The agent counts as quiet after this time without an update.
@@ -107,22 +111,21 @@ impl StateChip {
 
     /// The sign, the word and the time. The note is separate, since it has its own colour.
     pub fn label(&self) -> String {
-        let time = if self.time.is_empty() {
-            String::new()
-        } else {
-            format!(" {}", self.time)
-        };
-        format!("{} {}{time}", self.sign, self.word)
+        format!("{} {}{}", self.sign, self.word, led_by(" ", &self.time))
     }
 
-    /// Everything that the chip says, in one line.
-    pub fn text(&self) -> String {
-        let note = if self.note.is_empty() {
-            String::new()
-        } else {
-            format!(" · {}", self.note)
-        };
-        format!("{}{note}", self.label())
+    /// What follows the word.
+    pub fn time_and_note(&self) -> String {
+        led_by(" ", &self.time) + &led_by(" · ", &self.note)
+    }
+}
+
+/// The text after a gap. Nothing if there is no text.
+fn led_by(gap: &str, text: &str) -> String {
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("{gap}{text}")
     }
 }
 
@@ -132,7 +135,7 @@ pub struct SessionTimes {
     /// When the current turn began.
     turn: Option<UnixTime>,
     /// When the agent last reported something.
-    heard: Option<UnixTime>,
+    last_update: Option<UnixTime>,
     runs: BTreeMap<RunId, UnixTime>,
     ended: Option<UnixTime>,
     idle: IdleTime,
@@ -147,9 +150,11 @@ impl SessionTimes {
     pub fn follow(&mut self, at: UnixTime, event: &Event) {
         self.idle.take(at, event);
         match event {
-            Event::Turn(TurnEvent::PromptSent(_)) => (self.turn, self.heard) = (Some(at), Some(at)),
+            Event::Turn(TurnEvent::PromptSent(_)) => {
+                (self.turn, self.last_update) = (Some(at), Some(at));
+            }
             Event::Turn(TurnEvent::AgentNoted { what, .. }) if what == SILENCE => {}
-            Event::Turn(_) => self.heard = Some(at),
+            Event::Turn(_) => self.last_update = Some(at),
             Event::Hook(HookEvent::Started { run, .. })
             | Event::Stop(StopEvent::RuleStarted { run, .. }) => {
                 self.runs.insert(*run, at);
@@ -173,8 +178,8 @@ impl SessionTimes {
     }
 
     /// The agent reported something that is not recorded yet.
-    pub fn heard_live(&mut self, at: UnixTime) {
-        self.heard = self.heard.max(Some(at));
+    pub fn updated_live(&mut self, at: UnixTime) {
+        self.last_update = self.last_update.max(Some(at));
     }
 
     /// When the session ended, if that record was read.
@@ -216,7 +221,7 @@ pub enum CurrentActivity {
     Works {
         since: Option<UnixTime>,
         /// When the agent last reported something.
-        heard: Option<UnixTime>,
+        last_update: Option<UnixTime>,
         silent: bool,
         then: Option<&'static str>,
     },
@@ -259,10 +264,10 @@ impl CurrentActivity {
         if state.phase.turn_in_flight().is_some() {
             // A list may have read the session from a snapshot in the middle of the turn.
             let since = times.turn.or(Some(state.account.turn_began));
-            let (heard, silent) = (times.heard, state.turns.silent);
+            let (last_update, silent) = (times.last_update, state.turns.silent);
             return Self::Works {
                 since,
-                heard,
+                last_update,
                 silent,
                 then: afterwards(state),
             };
@@ -285,9 +290,9 @@ impl CurrentActivity {
             (RetryWait::Until(_), Some(hold)) => Self::UsageLimit { until: hold.until },
             (RetryWait::Until(until), None) => Self::Backoff {
                 until,
-                then: state.doing(),
+                then: doing(state),
             },
-            (RetryWait::No | RetryWait::Due { .. }, _) => Self::Between(state.doing()),
+            (RetryWait::No | RetryWait::Due { .. }, _) => Self::Between(doing(state)),
         }
     }
 
@@ -311,7 +316,10 @@ impl CurrentActivity {
         let since = |at: &Option<UnixTime>| at.map(|at| now.since(at)).unwrap_or_default();
         match self {
             Self::Ended { outcome, took } => {
-                ended_chip(*outcome).timed(took.map(running_clock).unwrap_or_default())
+                let OutcomeWords {
+                    sign, chip, role, ..
+                } = outcome_words(*outcome);
+                StateChip::new(sign, chip, role).timed(took.map(running_clock).unwrap_or_default())
             }
             Self::NeedsUser { gate, since } => {
                 let word = format!("NEEDS YOU: {}", gate.name().replace('_', " "));
@@ -337,11 +345,11 @@ impl CurrentActivity {
             }
             Self::Works {
                 since: at,
-                heard,
+                last_update,
                 silent,
                 then,
             } => {
-                let quiet = since(heard);
+                let quiet = since(last_update);
                 let word = if *silent { "silent" } else { "quiet" };
                 let quiet =
                     (quiet > QUIET || *silent).then(|| format!("{word} {}", short_span(quiet)));
@@ -358,10 +366,7 @@ impl CurrentActivity {
                 ..StateChip::new("⏸", "PAUSED", ChipRole::Paused)
             },
             Self::UsageLimit { until } => {
-                let word = format!(
-                    "limit resets {}",
-                    usage_limits::clock_in(zone, *until, Some(now))
-                );
+                let word = format!("limit resets {}", usage::clock_in(zone, *until, Some(now)));
                 StateChip::new("⏳", word, ChipRole::Waiting)
             }
             Self::Outage { until } => {
@@ -437,17 +442,235 @@ fn between(doing: &str) -> StateChip {
     StateChip::new("▸", plain_line(doing, NAME), ChipRole::Hook)
 }
 
-/// The chip of an outcome, without the time.
-pub fn ended_chip(outcome: SessionOutcome) -> StateChip {
-    let (sign, word, role) = match outcome {
-        SessionOutcome::Complete => ("✓", "COMPLETE", ChipRole::Complete),
-        SessionOutcome::Forced => ("⚠", "FORCED", ChipRole::Forced),
-        SessionOutcome::Unverified => ("⚠", "NOT VERIFIED", ChipRole::Forced),
-        SessionOutcome::Failed => ("✗", "FAILED", ChipRole::Failed),
-        SessionOutcome::Escalated => ("✗", "ESCALATED", ChipRole::Failed),
-        SessionOutcome::Aborted => ("■", "ABORTED", ChipRole::Stopped),
-        SessionOutcome::Cancelled => ("■", "STOPPED", ChipRole::Stopped),
-        SessionOutcome::Limit => ("⊘", "LIMIT", ChipRole::Limit),
+/// How an outcome is named, on all surfaces.
+#[derive(Debug, Clone, Copy)]
+pub struct OutcomeWords {
+    pub sign: &'static str,
+    /// In a chip.
+    pub chip: &'static str,
+    /// At the beginning of a sentence with the reason.
+    pub word: &'static str,
+    /// In the stream and in lines.
+    pub line: &'static str,
+    pub role: ChipRole,
+}
+
+pub const fn outcome_words(outcome: SessionOutcome) -> OutcomeWords {
+    let (sign, chip, word, line, role) = match outcome {
+        SessionOutcome::Complete => (
+            "✓",
+            "COMPLETE",
+            "Complete",
+            "Session complete",
+            ChipRole::Complete,
+        ),
+        SessionOutcome::Forced => (
+            "⚠",
+            "FORCED",
+            "Forced",
+            "Session ended as forced",
+            ChipRole::Forced,
+        ),
+        SessionOutcome::Unverified => (
+            "⚠",
+            "NOT VERIFIED",
+            "Not verified",
+            "Session ended, not verified",
+            ChipRole::Forced,
+        ),
+        SessionOutcome::Failed => ("✗", "FAILED", "Failed", "Session failed", ChipRole::Failed),
+        SessionOutcome::Escalated => (
+            "✗",
+            "ESCALATED",
+            "Needs you",
+            "Session escalated",
+            ChipRole::Failed,
+        ),
+        SessionOutcome::Aborted => (
+            "■",
+            "ABORTED",
+            "Aborted",
+            "Session aborted",
+            ChipRole::Stopped,
+        ),
+        SessionOutcome::Cancelled => (
+            "■",
+            "STOPPED",
+            "Stopped",
+            "Session cancelled",
+            ChipRole::Stopped,
+        ),
+        SessionOutcome::Limit => (
+            "⊘",
+            "LIMIT",
+            "Stopped",
+            "Session limit reached",
+            ChipRole::Limit,
+        ),
     };
-    StateChip::new(sign, word, role)
+    OutcomeWords {
+        sign,
+        chip,
+        word,
+        line,
+        role,
+    }
+}
+
+/// What a session is doing, in words for `creel status`, the socket and other programs.
+pub fn doing(state: &SessionState) -> String {
+    if let Some(outcome) = state.phase.outcome() {
+        return outcome.name().into();
+    }
+    if let Some(gate) = &state.gates.open {
+        return format!("needs you: {}", gate.kind().name().replace('_', " "));
+    }
+    if state.steering.paused && state.phase.turn_in_flight().is_none() {
+        return "paused".into();
+    }
+    let then = afterwards(state).map(|then| format!("; {then}"));
+    let silent = if state.turns.silent {
+        format!(", silent for more than {}", state.plan().limits.silence)
+    } else {
+        String::new()
+    };
+    format!("{}{silent}{}", doing_now(state), then.unwrap_or_default())
+}
+
+fn repairs(session: &SessionState) -> String {
+    let Some(run) = &session.pipelines.course else {
+        return "the agent works".into();
+    };
+    let limit = session.plan().submit.remediation_attempts;
+    format!(
+        "the agent repairs what blocked the {}, {} of {limit}",
+        run.pipeline.name(),
+        run.used
+    )
+}
+
+fn doing_now(session: &SessionState) -> String {
+    match &session.phase {
+        // creel has nothing to do until the agent that the user runs calls a tool.
+        Phase::Hooks(HookDispatch {
+            point: HookPoint::SessionStart,
+            running: None,
+            ..
+        })
+        | Phase::Between
+            if session.plan().is_led_from_outside() =>
+        {
+            "the agent drives it".into()
+        }
+        Phase::Hooks(dispatch) => match &dispatch.running {
+            Some(running) => format!("runs `{}` at {}", running.hook, dispatch.point),
+            None => format!("at {}", dispatch.point),
+        },
+        Phase::Turn(prompt) => match prompt.reason {
+            PromptReason::Iteration => "the agent works".into(),
+            PromptReason::Feedback => {
+                format!("the agent works on feedback, retry {}", session.retry.used)
+            }
+            PromptReason::Recovery => "the agent recovers from an error".into(),
+            PromptReason::FinalDelivery => "the agent reads the final delivery".into(),
+            PromptReason::Message => "the agent answers a message".into(),
+            PromptReason::Remediation => repairs(session),
+            PromptReason::Gatekeeper => {
+                format!(
+                    "`{}` reviews the change",
+                    prompt.agent.as_deref().unwrap_or("a gatekeeper")
+                )
+            }
+        },
+        Phase::Judging(judging) => match (judging.checking.as_slice(), &judging.running) {
+            (_, Some(running)) => format!("asks `{}` whether to continue", running.hook),
+            ([one], None) => format!("checks the rule `{}`", one.hook),
+            ([], None) => "evaluates the iteration".into(),
+            (some, None) => format!("checks {} rules", some.len()),
+        },
+        Phase::Due(_)
+            if session
+                .limits
+                .hold
+                .as_ref()
+                .is_some_and(|hold| hold.cause == LimitCause::Outage) =>
+        {
+            format!(
+                "waits until `{}` reaches its server",
+                session.agent_choice().agent()
+            )
+        }
+        Phase::Due(_) if session.limits.hold.is_some() => {
+            format!(
+                "waits for the usage limit of `{}` to reset",
+                session.agent_choice().agent()
+            )
+        }
+        Phase::Due(_)
+        | Phase::Settled(_)
+        | Phase::Between
+        | Phase::Escalated(_)
+        | Phase::Exit(_)
+        | Phase::Pipeline
+        | Phase::Errand(_) => "continues".into(),
+        Phase::Delivering => "sends pending items".into(),
+        Phase::Ended(outcome) => outcome.name().into(),
+    }
+}
+
+/// The wait before the next attempt, if there is one.
+pub fn next_attempt(state: &SessionState, now: UnixTime) -> Option<String> {
+    let RetryWait::Until(until) = state.retry.wait else {
+        return None;
+    };
+    let left = until.since(now);
+    if let Some(hold) = &state.limits.hold {
+        return Some(usage::waiting(hold, now));
+    }
+    (left.0 > 0).then(|| {
+        format!(
+            "Next retry in {}",
+            short_span(TimeSpan::secs(left.0.div_ceil(1_000)))
+        )
+    })
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct IdleTime {
+    /// The time of the last record.
+    last: Option<UnixTime>,
+    /// The time of the last record before that. Records that are written together have the same
+    /// time.
+    before: Option<UnixTime>,
+    has_ended: bool,
+    total: TimeSpan,
+}
+
+impl IdleTime {
+    /// Counts a record.
+    pub fn take(&mut self, at: UnixTime, event: &Event) {
+        if self.last.is_none_or(|last| last < at) {
+            self.before = self.last.replace(at);
+        }
+        let continues = matches!(event, Event::Session(SessionEvent::Resumed { .. }))
+            || self.has_ended && matches!(event, Event::Pipeline(PipelineEvent::Started { .. }));
+        if continues {
+            let idle = self
+                .before
+                .map(|before| at.since(before))
+                .unwrap_or_default();
+            self.total = TimeSpan(self.total.0.saturating_add(idle.0));
+        }
+        self.has_ended = !continues
+            && (self.has_ended || matches!(event, Event::Session(SessionEvent::Ended { .. })));
+    }
+
+    pub const fn total(&self) -> TimeSpan {
+        self.total
+    }
+
+    /// How long the session ran from one moment to another.
+    pub fn running(&self, from: UnixTime, to: UnixTime) -> TimeSpan {
+        TimeSpan(to.since(from).0.saturating_sub(self.total.0))
+    }
 }

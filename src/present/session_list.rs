@@ -16,15 +16,17 @@ use super::{
     clock::running_clock,
     end_card::outcome_sentence,
     gate_words,
-    local_time::local_zone,
-    session_chip::{ChipRole, CurrentActivity, SessionTimes, ended_chip},
+    session_chip::{ChipRole, CurrentActivity, SessionTimes, outcome_words},
     text::{counted, plain, plain_line, sentence_case},
 };
-use crate::engine::{
-    SessionState,
-    event::{SessionOutcome, SessionStarted},
-    gate::kind::GateKind,
-    time::{TimeSpan, UnixTime},
+use crate::{
+    engine::{
+        SessionState,
+        event::{SessionOutcome, SessionStarted},
+        gate::kind::GateKind,
+        time::{TimeSpan, UnixTime},
+    },
+    present::clock::local_zone,
 };
 
 /// The longest reason in a list, in characters.
@@ -278,8 +280,8 @@ impl ListedSession {
         match &self.state {
             ListedState::Runs { activity, reason } => running_words(activity, reason, now, zone),
             ListedState::Ended { outcome, reason } => {
-                let chip = ended_chip(*outcome);
-                words(chip.sign, outcome_sentence(*outcome, reason), chip.role)
+                let end = outcome_words(*outcome);
+                words(end.sign, outcome_sentence(*outcome, reason), end.role)
             }
             ListedState::Stopped { gate: Some(gate) } => {
                 let text = format!(
@@ -397,6 +399,7 @@ fn running_words(
     zone: &TimeZone,
 ) -> ListedWords {
     let chip = activity.chip(now, zone);
+    let rest = chip.time_and_note();
     let text = match activity {
         CurrentActivity::NeedsUser { gate, .. } => {
             return ListedWords {
@@ -415,19 +418,9 @@ fn running_words(
         | CurrentActivity::Outage { .. }
         | CurrentActivity::Between(_) => sentence_case(&chip.word),
     };
-    let time = if chip.time.is_empty() {
-        String::new()
-    } else {
-        format!(" {}", chip.time)
-    };
-    let note = if chip.note.is_empty() {
-        String::new()
-    } else {
-        format!(" · {}", chip.note)
-    };
     ListedWords {
         sign: chip.sign,
-        text: format!("{text}{time}{note}"),
+        text: text + &rest,
         role: chip.role,
     }
 }
@@ -499,7 +492,7 @@ mod tests {
     fn works() -> ListedState {
         let activity = CurrentActivity::Works {
             since: Some(UnixTime(0)),
-            heard: None,
+            last_update: None,
             silent: false,
             then: None,
         };

@@ -99,7 +99,7 @@ pub fn files(tool: &ToolCall, project: &str) -> Vec<String> {
 
 /// The arguments of a tool call: an object as `name: value`, one per line; anything else as it is.
 pub fn arguments(input: &str) -> String {
-    let said = match serde_json::from_str(input) {
+    let lines = match serde_json::from_str(input) {
         Ok(Value::Object(fields)) => fields
             .iter()
             .map(|(name, value)| argument(name, value))
@@ -109,7 +109,7 @@ pub fn arguments(input: &str) -> String {
         Ok(other) => vec![format!("{other:#}")],
         Err(_) => vec![input.trim_end().to_owned()],
     };
-    plain(&said.join("\n"))
+    plain(&lines.join("\n"))
 }
 
 fn argument(name: &str, value: &Value) -> String {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_said_by_name() {
+    fn arguments_have_their_names() {
         assert_eq!(
             arguments(r#"{"command":"cargo test\n","env":{"A":"1"},"text":"a\nb","timeout":5}"#),
             "command: cargo test\nenv:\n  {\n    \"A\": \"1\"\n  }\ntext:\n  a\n  b\ntimeout: 5"

@@ -29,7 +29,7 @@ use crate::{
         tasks::builtin::BuiltinAutomation,
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
     },
-    present::{gate_words::GateFigures, stop_decisions},
+    present::{gate_words::GateFigures, policies, session_chip::doing},
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -180,7 +180,7 @@ impl StatusView {
         Self {
             session: state.name.clone(),
             state: word(state).to_owned(),
-            doing: state.doing(),
+            doing: doing(state),
             iteration: state.iterations.current,
             max_iterations: state.max_iterations(),
             turn: state.phase.turn_in_flight().map(|prompt| prompt.turn),
@@ -354,7 +354,7 @@ impl HookView {
             }
             StopHookKind::Command { command, timeout } => (command.clone(), *timeout),
             StopHookKind::Fixed(result) => (
-                format!("({})", stop_decisions::action(result.action)),
+                format!("({})", policies::action(result.action)),
                 TimeSpan::default(),
             ),
             StopHookKind::All(parts) => (format!("(all of {})", named(parts)), TimeSpan::default()),

@@ -3,7 +3,7 @@
 //! # Invariants
 //! - Commands are sent one at a time, in the order in which the user asked for them.
 //! - The screen never waits: it handles keys and signals even if the session does not answer.
-//! - No command is lost silently: [`CommandQueue::part`] returns every command that is not known to
+//! - No command is lost silently: [`CommandQueue::close`] returns every command that is not known to
 //!   have arrived.
 
 use std::time::Duration;
@@ -13,10 +13,11 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{model::SentDrafts, update::ScreenEvent};
+use super::model::SentDrafts;
 use crate::{
     engine::input::SessionCommand,
     sessions::session_client::{CommandError, SessionClient},
+    tui::request::ScreenEvent,
 };
 
 /// How long a closing screen waits for the last commands.
@@ -24,9 +25,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct CommandQueue {
-    asked: mpsc::UnboundedSender<Vec<SessionCommand>>,
-    told: mpsc::UnboundedReceiver<ScreenEvent>,
-    way: JoinHandle<Vec<UndeliveredCommand>>,
+    queued: mpsc::UnboundedSender<Vec<SessionCommand>>,
+    answers: mpsc::UnboundedReceiver<ScreenEvent>,
+    sending: JoinHandle<Vec<UndeliveredCommand>>,
     /// Tells the sending task to stop waiting for an answer.
     enough: oneshot::Sender<()>,
 }
@@ -75,33 +76,33 @@ fn name(command: &SessionCommand) -> String {
 
 impl CommandQueue {
     /// Without a session client (a past session), every command is dropped.
-    pub(super) fn new(helm: Option<SessionClient>) -> Self {
-        let (asked, to_carry) = mpsc::unbounded_channel();
-        let (tell, told) = mpsc::unbounded_channel();
+    pub(super) fn new(client: Option<SessionClient>) -> Self {
+        let (queued, to_send) = mpsc::unbounded_channel();
+        let (answered, answers) = mpsc::unbounded_channel();
         let (enough, no_longer) = oneshot::channel();
-        let way = tokio::spawn(async move {
-            match helm {
-                Some(helm) => carry(helm, to_carry, tell, no_longer).await,
+        let sending = tokio::spawn(async move {
+            match client {
+                Some(client) => send_all(client, to_send, answered, no_longer).await,
                 None => Vec::new(),
             }
         });
         Self {
-            asked,
-            told,
-            way,
+            queued,
+            answers,
+            sending,
             enough,
         }
     }
 
     /// Sends these commands one after the other, until one is refused.
-    pub(super) fn ask(&self, commands: Vec<SessionCommand>) {
+    pub(super) fn send(&self, commands: Vec<SessionCommand>) {
         // Fails for a past session, which accepts no commands.
-        let _ = self.asked.send(commands);
+        let _ = self.queued.send(commands);
     }
 
     /// The next answer to a command.
-    pub(super) async fn told(&mut self) -> ScreenEvent {
-        match self.told.recv().await {
+    pub(super) async fn answer(&mut self) -> ScreenEvent {
+        match self.answers.recv().await {
             Some(msg) => msg,
             None => std::future::pending().await,
         }
@@ -109,23 +110,23 @@ impl CommandQueue {
 
     /// Called when the screen closes: waits a moment for the commands on their way, and returns
     /// those that did not arrive.
-    pub(super) async fn part(self) -> Vec<UndeliveredCommand> {
+    pub(super) async fn close(self) -> Vec<UndeliveredCommand> {
         let Self {
-            asked,
-            mut told,
-            mut way,
+            queued,
+            mut answers,
+            mut sending,
             enough,
         } = self;
-        drop(asked);
-        let unsent = if let Ok(carried) = tokio::time::timeout(FAREWELL, &mut way).await {
-            carried
+        drop(queued);
+        let unsent = if let Ok(unsent) = tokio::time::timeout(FAREWELL, &mut sending).await {
+            unsent
         } else {
             // Fails if the task has just finished by itself.
             let _ = enough.send(());
-            way.await
+            sending.await
         };
         let mut left = Vec::new();
-        while let Ok(msg) = told.try_recv() {
+        while let Ok(msg) = answers.try_recv() {
             if let ScreenEvent::Refused(command, why) = msg {
                 left.push(UndeliveredCommand::Refused(command, why));
             } else if let ScreenEvent::Unanswered(command, _) = msg {
@@ -139,26 +140,26 @@ impl CommandQueue {
 }
 
 /// Sends commands until the queue is closed or `enough` fires; returns those that did not arrive.
-async fn carry(
-    helm: SessionClient,
-    mut asked: mpsc::UnboundedReceiver<Vec<SessionCommand>>,
-    tell: mpsc::UnboundedSender<ScreenEvent>,
+async fn send_all(
+    client: SessionClient,
+    mut queued: mpsc::UnboundedReceiver<Vec<SessionCommand>>,
+    answered: mpsc::UnboundedSender<ScreenEvent>,
     mut enough: oneshot::Receiver<()>,
 ) -> Vec<UndeliveredCommand> {
-    while let Some(commands) = asked.recv().await {
+    while let Some(commands) = queued.recv().await {
         let mut commands = commands.into_iter();
         while let Some(command) = commands.next() {
             let answer = tokio::select! {
-                answer = helm.command(command.clone()) => answer,
+                answer = client.command(command.clone()) => answer,
                 _ = &mut enough => {
-                    let others = std::iter::from_fn(|| asked.try_recv().ok()).flatten();
+                    let others = std::iter::from_fn(|| queued.try_recv().ok()).flatten();
                     let unsent = commands.chain(others).map(UndeliveredCommand::Unsent);
                     return std::iter::once(UndeliveredCommand::Unanswered(command)).chain(unsent).collect();
                 }
             };
             let goes_on = answer.is_ok();
             // Fails if the screen has closed, which needs no answer.
-            let _ = tell.send(match answer {
+            let _ = answered.send(match answer {
                 Ok(()) => ScreenEvent::Accepted(command),
                 Err(CommandError::Refused(why)) => ScreenEvent::Refused(command, why),
                 Err(CommandError::Unanswered(why)) => ScreenEvent::Unanswered(command, why),

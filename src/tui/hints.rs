@@ -6,16 +6,28 @@
 //! # Invariants
 //! - A replay has no such line.
 
-use super::{
-    memory::HintMemory,
-    model::{ScreenMode, ScreenModel},
-    update::ScreenRequest,
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+    widgets::Widget as _,
 };
+use unicode_width::UnicodeWidthStr as _;
+
 use crate::{
     config::HintMode,
     engine::event::{Event, SessionEvent},
     present::session_hint::SessionHint,
     process::playback_pace::{PlaybackMode, PlaybackPace},
+    tui::{
+        keymap::GlobalKey,
+        memory::HintMemory,
+        modals::Modal,
+        model::{ScreenMode, ScreenModel},
+        request::ScreenRequest,
+        text::fit,
+        theme::{ScreenTheme, ThemeRole},
+    },
 };
 
 #[derive(Debug)]
@@ -48,7 +60,7 @@ impl ScreenModel {
     pub(super) fn follow_hint(&mut self, event: &Event) {
         let Some(state) = &self.session else { return };
         self.hint.session.follow(event, state);
-        let is_live = matches!(self.mode, ScreenMode::Live);
+        let is_live = matches!(self.link.mode, ScreenMode::Live);
         if let (Event::Session(SessionEvent::Started(began)), true, HintMode::Auto) =
             (event, is_live, self.hint.mode)
         {
@@ -61,7 +73,7 @@ impl ScreenModel {
         let session = self
             .session
             .as_ref()
-            .filter(|_| matches!(self.mode, ScreenMode::Live))?;
+            .filter(|_| matches!(self.link.mode, ScreenMode::Live))?;
         let shown = match (self.hint.chosen, self.hint.mode) {
             (Some(HintVisibility::Shown), _) | (None, HintMode::Always) => true,
             (Some(HintVisibility::Hidden), _) | (None, HintMode::Never) => false,
@@ -71,9 +83,9 @@ impl ScreenModel {
     }
 
     /// Hides the line, in later sessions too, or shows it again.
-    pub fn switch_hint(&mut self) -> Vec<ScreenRequest> {
-        if matches!(self.mode, ScreenMode::Replay(_)) {
-            return Vec::new();
+    pub fn switch_hint(&mut self) {
+        if matches!(self.link.mode, ScreenMode::Replay(_)) {
+            return;
         }
         let is_shown = self.hint().is_some();
         self.hint.chosen = Some(if is_shown {
@@ -82,7 +94,7 @@ impl ScreenModel {
             HintVisibility::Shown
         });
         self.memory.hints.dismissed = is_shown;
-        vec![ScreenRequest::Remember]
+        self.request(ScreenRequest::Remember);
     }
 
     /// Forgets the sentence, when a replay starts over.
@@ -96,7 +108,8 @@ impl ScreenModel {
             .session
             .as_ref()
             .is_some_and(|state| state.phase.outcome().is_none());
-        self.demo
+        self.link
+            .demo
             .filter(|pace| is_running && pace.mode != PlaybackMode::Fast)
     }
 }
@@ -115,6 +128,79 @@ impl HintMemory {
     fn covers(&self, session: &str) -> bool {
         !self.dismissed && self.sessions.iter().any(|seen| seen == session)
     }
+}
+
+/// Columns and rows. A smaller screen needs its rows for the session.
+const SMALLEST: (u16, u16) = (80, 24);
+
+/// Whether a screen of this size has the line.
+pub(super) fn has_hint_line(model: &ScreenModel, area: Rect) -> bool {
+    area.width >= SMALLEST.0 && area.height >= SMALLEST.1 && model.hint().is_some()
+}
+
+pub(super) fn draw_hint_line(
+    model: &ScreenModel,
+    theme: &ScreenTheme,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    let Some(text) = model.hint().filter(|_| area.height > 0) else {
+        return;
+    };
+    let (sign, role) = sign(model);
+    let room = usize::from(area.width).saturating_sub(sign.width());
+    let hide = hide(model, area);
+    let text = fit(text, room);
+    let gap = room.saturating_sub(text.width() + width(&hide));
+    let mut spans = vec![
+        theme.span(role, sign),
+        theme.span(ThemeRole::Heading, text),
+        Span::raw(" ".repeat(gap)),
+    ];
+    spans.extend(hide.into_iter().map(|(text, role)| theme.span(role, text)));
+    Line::from(spans).render(area, buffer);
+}
+
+fn sign(model: &ScreenModel) -> (&'static str, ThemeRole) {
+    match model.plays_demo().map(|pace| pace.mode) {
+        Some(PlaybackMode::Paused) => (" ⏸ ", ThemeRole::Warning),
+        Some(PlaybackMode::Play | PlaybackMode::Fast) | None => (" » ", ThemeRole::Key),
+    }
+}
+
+/// The words that hide the line, if there is room for them: the sentence matters more. A gate has
+/// its own meaning for the key, so there only a click hides the line.
+fn hide(model: &ScreenModel, area: Rect) -> Vec<(String, ThemeRole)> {
+    let Some(text) = model.hint().filter(|_| model.link.demo.is_none()) else {
+        return Vec::new();
+    };
+    let is_at_gate = matches!(model.modals.last(), Some(Modal::Gate(_)));
+    let key = if is_at_gate {
+        "×".to_owned()
+    } else {
+        model.look.keymap.key(GlobalKey::Hints)
+    };
+    let hide = vec![
+        (key, ThemeRole::Key),
+        (" hide ".to_owned(), ThemeRole::Faint),
+    ];
+    let has_room =
+        sign(model).0.width() + text.width() + 2 + width(&hide) <= usize::from(area.width);
+    if has_room && !hide[0].0.is_empty() {
+        hide
+    } else {
+        Vec::new()
+    }
+}
+
+fn width(spans: &[(String, ThemeRole)]) -> usize {
+    spans.iter().map(|(text, _)| text.width()).sum()
+}
+
+/// Whether the words that hide the line are in this column.
+pub(super) fn hides_hint_line(model: &ScreenModel, area: Rect, column: u16) -> bool {
+    let words = u16::try_from(width(&hide(model, area))).unwrap_or(0);
+    column >= area.right().saturating_sub(words) && column < area.right()
 }
 
 #[cfg(test)]

@@ -19,7 +19,10 @@ use std::{
 
 use async_nats::Client;
 use crossterm::event::{Event, KeyEvent};
+use model::{HomeMemory, HomeModel, HomeScope};
+use new_session::{NewSessionForm, StartPlace};
 use tokio::sync::{mpsc, watch};
+use update::{HomeEvent, update};
 
 use super::{
     ScreenOptions,
@@ -31,7 +34,7 @@ use crate::{
     engine::{event::StopTiming, input::SessionCommand},
     journal::SessionDir,
     nats::commands::NatsSessionClient,
-    present::local_time::local_zone,
+    present::clock::local_zone,
     runtime::clock::{session_time, sleep_until},
     sessions::{
         SessionKey,
@@ -41,9 +44,6 @@ use crate::{
         session_watcher::SessionFeed,
     },
 };
-use model::{HomeMemory, HomeModel, HomeScope};
-use new_session::{NewSessionForm, StartPlace};
-use update::{HomeEvent, update};
 
 /// Where the sessions are.
 #[derive(Debug, Clone)]
@@ -146,7 +146,7 @@ struct HomeScreen<'a> {
     is_first: bool,
     /// The sessions that the feed has been asked to read.
     asked: Vec<SessionKey>,
-    said: (
+    events: (
         mpsc::UnboundedSender<HomeEvent>,
         mpsc::UnboundedReceiver<HomeEvent>,
     ),
@@ -168,7 +168,8 @@ impl<'a> HomeScreen<'a> {
             ),
         };
         let mut model = HomeModel::new(keymap, shown.first_theme(), scope);
-        (model.motion, model.signs, model.zone) = (shown.motion, shown.signs, local_zone());
+        (model.look.motion, model.look.signs, model.look.zone) =
+            (shown.motion, shown.signs, local_zone());
         (model.has_config, model.is_worker) = (options.has_config, options.worker.is_some());
         // Another machine's home folder is not this one's.
         model.home_dir = std::env::var("HOME")
@@ -190,7 +191,7 @@ impl<'a> HomeScreen<'a> {
             feed,
             is_first: true,
             asked: Vec::new(),
-            said: mpsc::unbounded_channel(),
+            events: mpsc::unbounded_channel(),
             exit: None,
         })
     }
@@ -215,7 +216,7 @@ impl<'a> HomeScreen<'a> {
                     let is_first = std::mem::take(&mut self.is_first);
                     self.take(if is_first { HomeEvent::AllSessions(changes) } else { HomeEvent::Sessions(changes) })?;
                 }
-                Some(event) = self.said.1.recv() => self.take(event)?,
+                Some(event) = self.events.1.recv() => self.take(event)?,
                 () = sleep_until(tick) => self.terminal.changed = true,
                 () = until_frame(frame) => {}
                 _ = self.terminal.signals.next() => return Ok(HomeExit::Gone),
@@ -241,7 +242,7 @@ impl<'a> HomeScreen<'a> {
             view::draw(model, frame.area(), frame.buffer_mut());
         })?;
         // Each is asked for once: one that cannot be read says so.
-        let unread = self.model.unread_in_sight();
+        let unread = self.model.unread_in_view();
         let unread: Vec<SessionKey> = unread
             .into_iter()
             .filter(|key| !self.asked.contains(key))
@@ -270,7 +271,7 @@ impl<'a> HomeScreen<'a> {
                 .into_iter()
                 .try_for_each(|key| self.take(HomeEvent::Key(key))),
             TerminalKeys::Background(colour) => {
-                self.model.theme = ScreenTheme::on_background(colour);
+                self.model.look.theme = ScreenTheme::on_background(colour);
                 self.terminal.changed = true;
                 Ok(())
             }
@@ -299,28 +300,32 @@ impl<'a> HomeScreen<'a> {
             HomeRequest::Stop(key, how) => self.stop(&key, how),
             HomeRequest::PrepareRemoval(key) => {
                 if let Some(folder) = key.folder() {
-                    self.beside(move || match RemovalPreview::of(&folder) {
+                    self.in_background(move || match RemovalPreview::of(&folder) {
                         Ok(preview) => HomeEvent::Removal(preview),
-                        Err(error) => HomeEvent::Said(
+                        Err(error) => HomeEvent::Toast(
                             ThemeRole::Bad,
                             format!("Cannot read {}: {error}", folder.path.display()),
                         ),
                     });
                 }
             }
-            HomeRequest::Remove(folder) => self.beside(move || match removal::remove(&folder) {
-                Ok(()) => HomeEvent::Said(ThemeRole::Good, format!("{} is removed", folder.name)),
-                Err(error) => HomeEvent::Said(ThemeRole::Bad, error.to_string()),
-            }),
+            HomeRequest::Remove(folder) => {
+                self.in_background(move || match removal::remove(&folder) {
+                    Ok(()) => {
+                        HomeEvent::Toast(ThemeRole::Good, format!("{} is removed", folder.name))
+                    }
+                    Err(error) => HomeEvent::Toast(ThemeRole::Bad, error.to_string()),
+                });
+            }
             HomeRequest::PrepareNew(near) => self.prepare_new(near.as_ref()),
         }
         Ok(())
     }
 
     /// Does something that can take a moment, and tells the model what came of it.
-    fn beside(&self, work: impl FnOnce() -> HomeEvent + Send + 'static) {
-        let said = self.said.0.clone();
-        tokio::task::spawn_blocking(move || said.send(work()));
+    fn in_background(&self, work: impl FnOnce() -> HomeEvent + Send + 'static) {
+        let events = self.events.0.clone();
+        tokio::task::spawn_blocking(move || events.send(work()));
     }
 
     fn stop(&self, key: &SessionKey, how: StopTiming) {
@@ -335,22 +340,22 @@ impl<'a> HomeScreen<'a> {
                 None => return,
             },
         };
-        let said = self.said.0.clone();
+        let events = self.events.0.clone();
         tokio::spawn(async move {
             let stopped = session.command(SessionCommand::Stop { how }).await;
             let event = match (stopped, how) {
                 (Ok(()), StopTiming::Now) => {
-                    HomeEvent::Said(ThemeRole::Good, format!("{name} stops now"))
+                    HomeEvent::Toast(ThemeRole::Good, format!("{name} stops now"))
                 }
-                (Ok(()), StopTiming::AfterIteration) => HomeEvent::Said(
+                (Ok(()), StopTiming::AfterIteration) => HomeEvent::Toast(
                     ThemeRole::Good,
                     format!("{name} stops after this iteration"),
                 ),
                 (Err(CommandError::Refused(why) | CommandError::Unanswered(why)), _) => {
-                    HomeEvent::Said(ThemeRole::Bad, why)
+                    HomeEvent::Toast(ThemeRole::Bad, why)
                 }
             };
-            let _ = said.send(event);
+            let _ = events.send(event);
         });
     }
 
@@ -373,11 +378,11 @@ impl<'a> HomeScreen<'a> {
             }
         }
         let home_dir = self.model.home_dir.clone();
-        self.beside(move || {
+        self.in_background(move || {
             let places = roots.iter().map(|root| place(root)).collect();
             match NewSessionForm::new(places, agent.as_deref(), home_dir) {
                 Some(form) => HomeEvent::NewSession(Box::new(form)),
-                None => HomeEvent::Said(
+                None => HomeEvent::Toast(
                     ThemeRole::Bad,
                     "creel knows no folder for a new session".into(),
                 ),

@@ -8,23 +8,35 @@ use std::{collections::BTreeMap, path::Path};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 macro_rules! actions {
-    ($($context:ident { $($action:ident $name:literal $about:literal,)* })*) => {
+    ($($context:ident $keys:ident { $($action:ident $name:literal $about:literal,)* })*) => {
         /// Something that a key can trigger.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum KeyAction { $($(#[doc = $about] $action,)*)* }
+        pub enum KeyAction { $(#[doc = "An action of these keys."] $context($keys),)* }
 
         /// Where a key has its meaning.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum KeyContext { $(#[doc = "Its keys."] $context,)* }
 
+        $(
+            /// What keys of this context do.
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+            pub enum $keys { $(#[doc = $about] $action,)* }
+
+            impl From<$keys> for KeyAction {
+                fn from(key: $keys) -> Self {
+                    Self::$context(key)
+                }
+            }
+        )*
+
         /// All actions: context, action, name and description.
         pub const ACTIONS: &[(KeyContext, KeyAction, &str, &str)] =
-            &[$($((KeyContext::$context, KeyAction::$action, $name, $about),)*)*];
+            &[$($((KeyContext::$context, KeyAction::$context($keys::$action), $name, $about),)*)*];
     };
 }
 
 actions! {
-    Global {
+    Global GlobalKey {
         Quit "quit" "leave; asks whether to stop the session",
         Leave "leave" "leave it running; show it again with `creel attach`",
         Help "help" "show all keys",
@@ -53,7 +65,7 @@ actions! {
         Redraw "redraw" "redraw the screen",
         Suspend "suspend" "suspend creel; resume it with fg",
     }
-    Scroll {
+    Scroll ScrollKey {
         Up "up" "one line up",
         Down "down" "one line down",
         PageUp "page-up" "one page up",
@@ -65,7 +77,7 @@ actions! {
         SearchPrevious "search-previous" "previous match",
         Copy "copy" "copy to the clipboard",
     }
-    Stream {
+    Stream StreamKey {
         NextIteration "next-iteration" "next iteration",
         PreviousIteration "previous-iteration" "previous iteration",
         NextError "next-error" "next error",
@@ -73,37 +85,37 @@ actions! {
         Fold "fold" "open or close the row under the cursor",
         FoldThoughts "fold-thoughts" "open or close all thoughts",
     }
-    Hooks {
+    Hooks HookKey {
         Open "open" "show the runs of the hook",
-        RunHook "run-hook" "run the hook now; creel only shows its output",
-        SwitchHook "switch-hook" "disable or enable the hook",
-        CancelHook "cancel-hook" "cancel the running hook",
-        HookStats "stats" "show statistics of the hooks",
+        Run "run-hook" "run the hook now; creel only shows its output",
+        Switch "switch-hook" "disable or enable the hook",
+        Cancel "cancel-hook" "cancel the running hook",
+        Stats "stats" "show statistics of the hooks",
     }
-    Pending {
-        OpenItem "open" "show the whole item",
+    Pending PendingKey {
+        Open "open" "show the whole item",
         Edit "edit" "edit the item",
         Skip "skip" "skip or restore the item",
         Preview "preview" "show the next prompt",
     }
-    Retries {
-        OpenAttempt "open" "show the output of this run, and what changed since the run before",
+    Retries RetryKey {
+        Open "open" "show the output of this run, and what changed since the run before",
     }
-    Tasks {
-        OpenTask "open" "show the details of the task",
-        AddTask "add" "add a task",
-        EditTask "edit" "edit the task's goal, priority and labels",
-        StartTask "start" "start the task",
-        ReadyTask "ready" "unblock the task",
-        CompleteTask "done" "complete the task; asks for the result",
-        BlockTask "block" "block the task; asks for the reason",
-        MarkTask "mark" "mark the task that others should depend on",
-        DependTask "depend" "add or remove a dependency on the marked task",
-        RemoveTask "remove" "remove the task; asks first",
-        FilterTasks "filter" "filter: all, open, ready, blocked or done tasks",
-        TaskTree "tree" "show tasks as a tree or as a list",
+    Tasks TaskKey {
+        Open "open" "show the details of the task",
+        Add "add" "add a task",
+        Edit "edit" "edit the task's goal, priority and labels",
+        Start "start" "start the task",
+        Ready "ready" "unblock the task",
+        Complete "done" "complete the task; asks for the result",
+        Block "block" "block the task; asks for the reason",
+        Mark "mark" "mark the task that others should depend on",
+        Depend "depend" "add or remove a dependency on the marked task",
+        Remove "remove" "remove the task; asks first",
+        Filter "filter" "filter: all, open, ready, blocked or done tasks",
+        Tree "tree" "show tasks as a tree or as a list",
     }
-    Gate {
+    Gate GateKey {
         NextChoice "next-choice" "next answer",
         PreviousChoice "previous-choice" "previous answer",
         ItemDown "item-down" "next item; at a gate without items, next answer",
@@ -111,19 +123,19 @@ actions! {
         NewerRun "newer-run" "output of the run after; at a gate without runs, next answer",
         OlderRun "older-run" "output of the run before, or previous answer",
         ToggleItem "toggle-item" "approve the item or not",
-        EditItem "edit" "edit the item",
+        Edit "edit" "edit the item",
         EditOutside "edit-outside" "edit the item in $EDITOR",
-        PreviewItems "preview" "show the prompt with the ticked items",
+        Preview "preview" "show the prompt with the ticked items",
         TextDown "text-down" "scroll down",
         TextUp "text-up" "scroll up",
         Answer "answer" "send the chosen answer",
-        Aside "aside" "close the gate and look around; it stays open",
+        Later "aside" "close the gate and look around; it stays open",
     }
-    Viewer {
+    Viewer ViewerKey {
         Close "close" "close",
         Wrap "wrap" "wrap long lines or not",
     }
-    Replay {
+    Replay ReplayKey {
         Play "play" "play or pause",
         Step "step" "one record forward",
         StepBack "step-back" "one record back",
@@ -132,17 +144,34 @@ actions! {
         StepIteration "step-iteration" "to the next iteration",
         StepError "step-error" "to the next error",
     }
-    Home {
-        OpenSession "open" "open a running session, replay an ended one",
-        AnswerSession "answer" "answer the gate that the session waits at",
-        NewSession "new" "start a new session; asks for prompt, agent and folder",
-        StopSession "stop" "stop the session; asks first",
-        ResumeSession "resume" "resume the session",
-        FilterSessions "filter" "show only sessions whose name or project matches",
-        RemoveSession "remove" "remove an ended session; asks first",
-        RunDemo "demo" "watch the demo",
-        WriteConfig "init" "write a config for this folder",
-        QuitHome "quit" "quit; sessions keep running",
+    Home HomeKey {
+        Open "open" "open a running session, replay an ended one",
+        Answer "answer" "answer the gate that the session waits at",
+        New "new" "start a new session; asks for prompt, agent and folder",
+        Stop "stop" "stop the session; asks first",
+        Resume "resume" "resume the session",
+        Filter "filter" "show only sessions whose name or project matches",
+        Remove "remove" "remove an ended session; asks first",
+        Demo "demo" "watch the demo",
+        Init "init" "write a config for this folder",
+        Quit "quit" "quit; sessions keep running",
+    }
+}
+
+impl ScrollKey {
+    /// How far it moves, in rows. The two ends are further away than any text is long. None for the
+    /// keys that move nothing.
+    pub fn rows(self, page: usize) -> Option<isize> {
+        let page = isize::try_from(page).unwrap_or(1);
+        match self {
+            Self::Up => Some(-1),
+            Self::Down => Some(1),
+            Self::PageUp => Some(-page),
+            Self::PageDown => Some(page),
+            Self::Top => Some(isize::MIN / 2),
+            Self::Bottom => Some(isize::MAX / 2),
+            Self::Search | Self::SearchNext | Self::SearchPrevious | Self::Copy => None,
+        }
     }
 }
 
@@ -302,8 +331,17 @@ impl Keymap {
         })
     }
 
+    /// What a key does at a gate.
+    pub fn gate_key(&self, event: KeyEvent) -> Option<GateKey> {
+        match self.action(event, &[KeyContext::Gate]) {
+            Some(KeyAction::Gate(key)) => Some(key),
+            Some(_) | None => None,
+        }
+    }
+
     /// All keys of an action, separated by spaces.
-    pub fn keys(&self, action: KeyAction) -> String {
+    pub fn keys(&self, action: impl Into<KeyAction>) -> String {
+        let action = action.into();
         let keys = self
             .keys
             .iter()
@@ -313,7 +351,8 @@ impl Keymap {
     }
 
     /// The first key of an action, or an empty string.
-    pub fn key(&self, action: KeyAction) -> String {
+    pub fn key(&self, action: impl Into<KeyAction>) -> String {
+        let action = action.into();
         self.keys
             .iter()
             .find(|(_, _, meant)| *meant == action)
@@ -329,20 +368,20 @@ pub fn short_words(action: KeyAction) -> String {
         reason = "the other names are everyday words already"
     )]
     let words = match action {
-        KeyAction::Quit => "leave",
-        KeyAction::Leave => "leave it running",
-        KeyAction::Help => "keys",
-        KeyAction::NextPane => "pane",
-        KeyAction::ShowGate => "answer",
-        KeyAction::Fold => "open",
-        KeyAction::SwitchHook => "disable",
-        KeyAction::RunHook => "run now",
-        KeyAction::CancelHook => "cancel",
-        KeyAction::HookStats => "statistics",
-        KeyAction::Aside => "look around",
-        KeyAction::DependTask => "depends on the marked task",
-        KeyAction::ReadyTask => "unblock",
-        KeyAction::SwitchAgent => "other agent",
+        KeyAction::Global(GlobalKey::Quit) => "leave",
+        KeyAction::Global(GlobalKey::Leave) => "leave it running",
+        KeyAction::Global(GlobalKey::Help) => "keys",
+        KeyAction::Global(GlobalKey::NextPane) => "pane",
+        KeyAction::Global(GlobalKey::ShowGate) => "answer",
+        KeyAction::Stream(StreamKey::Fold) => "open",
+        KeyAction::Hooks(HookKey::Switch) => "disable",
+        KeyAction::Hooks(HookKey::Run) => "run now",
+        KeyAction::Hooks(HookKey::Cancel) => "cancel",
+        KeyAction::Hooks(HookKey::Stats) => "statistics",
+        KeyAction::Gate(GateKey::Later) => "look around",
+        KeyAction::Tasks(TaskKey::Depend) => "depends on the marked task",
+        KeyAction::Tasks(TaskKey::Ready) => "unblock",
+        KeyAction::Global(GlobalKey::SwitchAgent) => "other agent",
         _ => name(action),
     };
     words.replace('-', " ")
@@ -430,8 +469,8 @@ impl KeyChord {
     fn capital(c: char, modifiers: KeyModifiers) -> Option<Self> {
         let mut upper = c.to_uppercase();
         let capital = upper.next().filter(|upper| upper.is_uppercase())?;
-        let told = upper.next().is_none() && !modifiers.contains(KeyModifiers::CONTROL);
-        told.then_some(Self {
+        let is_reported = upper.next().is_none() && !modifiers.contains(KeyModifiers::CONTROL);
+        is_reported.then_some(Self {
             code: KeyCode::Char(capital),
             modifiers: modifiers - KeyModifiers::SHIFT,
         })
@@ -500,4 +539,89 @@ impl std::fmt::Display for KeyChord {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_action_has_a_key() {
+        let keymap = Keymap::standard();
+        for (_, action, name, _) in ACTIONS {
+            assert!(!keymap.keys(*action).is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_users_keys_replace_the_standard_ones() {
+        let keymap =
+            Keymap::parse("global: { quit: [ctrl-q] }", Some(&Keymap::standard())).expect("right");
+        assert_eq!(keymap.keys(GlobalKey::Quit), "ctrl-q");
+        assert_eq!(keymap.keys(GlobalKey::Help), "? f1");
+        let q = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
+        assert_eq!(keymap.action(q, &[KeyContext::Global]), None);
+    }
+
+    #[test]
+    fn a_wrong_keymap_is_reported() {
+        let wrong = |text| Keymap::parse(text, Some(&Keymap::standard())).expect_err("wrong");
+        assert_eq!(
+            wrong("global: { zoom: [q] }"),
+            ["`q` in `global` means both `zoom` and `quit`"]
+        );
+        assert_eq!(
+            wrong("global: { zom: [q], zoom: [hyper-x, \"?\"] }\nglobl: {}"),
+            [
+                "unknown action `zom` in `global`",
+                "`hyper-x` is not a key",
+                "unknown place `globl`",
+                "`?` in `global` means both `zoom` and `help`"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_letter_with_shift_is_its_capital() {
+        let keymap = Keymap::parse(
+            "global: { zoom: [shift-w, alt-shift-w] }",
+            Some(&Keymap::standard()),
+        )
+        .expect("right");
+        for modifiers in [KeyModifiers::NONE, KeyModifiers::SHIFT, KeyModifiers::ALT] {
+            let key = KeyEvent::new(KeyCode::Char('W'), modifiers);
+            assert_eq!(
+                keymap.action(key, &[KeyContext::Global]),
+                Some(KeyAction::Global(GlobalKey::Zoom))
+            );
+        }
+        assert_eq!(keymap.keys(GlobalKey::Zoom), "W alt-W");
+        for key in ["shift-1", "shift-space", "ctrl-shift-w", "shift-ß"] {
+            let is_reported = format!(
+                "terminals do not send `{key}`: write the character that the keys produce together"
+            );
+            assert_eq!(
+                KeyChord::parse(key).map_err(|error| error.to_string()),
+                Err(is_reported)
+            );
+        }
+        assert_eq!(
+            KeyChord::parse("shift-up").map(|key| key.to_string()),
+            Ok("shift-up".into())
+        );
+    }
+
+    #[test]
+    fn a_capital_is_the_same_with_or_without_a_reported_shift() {
+        let keymap = Keymap::standard();
+        for modifiers in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
+            let key = KeyEvent::new(KeyCode::Char('G'), modifiers);
+            assert_eq!(
+                keymap.action(key, &[KeyContext::Scroll]),
+                Some(KeyAction::Scroll(ScrollKey::Bottom))
+            );
+        }
+        let back = KeyEvent::new(KeyCode::BackTab, KeyModifiers::SHIFT);
+        assert_eq!(
+            keymap.action(back, &[KeyContext::Global]),
+            Some(KeyAction::Global(GlobalKey::PreviousPane))
+        );
+    }
+}

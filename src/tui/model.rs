@@ -5,26 +5,18 @@
 
 use std::collections::HashMap;
 
-use jiff::tz::TimeZone;
-use ratatui::text::Line;
+use ratatui::{layout::Rect, text::Line};
 
 use super::{
     hints::HintModel,
     hook_rows::{HookOrder, HookRowId, HookRows},
     keymap::Keymap,
     memory::ScreenMemory,
-    modals::{
-        Modal,
-        editor::EditorModal,
-        gate::{GateModal, history::GateRun},
-    },
-    notification::TerminalFocus,
+    modals::{Modal, editor::EditorModal, gate::GateModal},
     replay::ReplayPlayer,
     runs::RunList,
     stream::{SessionStream, StreamPlace},
     theme::{ScreenTheme, ThemeRole},
-    update::ScreenRequest,
-    view,
 };
 use crate::{
     config::MotionMode,
@@ -38,22 +30,33 @@ use crate::{
         tasks::{graph::TaskGraph, task::Task},
         time::UnixTime,
     },
-    journal::Record,
+    journal::{Record, RecordSpan},
     present::{
         end_card::{EndCard, EndTally},
         hook_stats::HookTallies,
         session_chip::SessionTimes,
-        signs::SignSet,
+        style::SPIN,
         text::sentence_case,
     },
     process::playback_pace::{PlaybackMode, PlaybackPace},
     protocol::NatsStatus,
     text::is_shortened,
     tui::{
-        journal_feed::RecordSpan,
+        request::{CloseBehavior, ScreenRequest},
+        runs::{GateRun, RetryAttempt},
         task_board::{self, TaskBoard},
+        terminal::TerminalFocus,
+        theme::ScreenLook,
     },
 };
+
+/// Columns and rows. A smaller screen shows only a note.
+const SMALLEST: (u16, u16) = (24, 6);
+
+/// Whether a screen of this size can show anything.
+pub const fn has_room(size: (u16, u16)) -> bool {
+    size.0 >= SMALLEST.0 && size.1 >= SMALLEST.1
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pane {
@@ -96,39 +99,11 @@ impl Pane {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RetryAttempt {
-    /// When the hook blocked.
-    pub at: UnixTime,
-    /// The retry counter after this attempt.
-    pub used: u32,
-    /// The hook that blocked.
-    pub hook: String,
-    /// One line.
-    pub reason: String,
-    /// The full text that the agent got.
-    pub feedback: String,
-    /// Whether the whole feedback is the same as last time.
-    pub is_repeated: bool,
-}
-
 #[derive(Debug)]
 pub enum ScreenMode {
     /// A running session, which accepts commands.
     Live,
     Replay(ReplayPlayer),
-}
-
-/// What happens to a running session when the screen closes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum CloseBehavior {
-    /// The session ends.
-    #[default]
-    Close,
-    /// The session can continue.
-    Loose,
-    /// The session continues, and the home screen shows again.
-    Home,
 }
 
 /// The detail of the selected row, beside the panes of a wide screen.
@@ -150,26 +125,9 @@ pub struct Toast {
 pub struct SentDrafts(Vec<(SessionCommand, Box<EditorModal>)>);
 
 impl SentDrafts {
-    /// Remembers the text by the first of these requests that is a command.
-    pub fn keep(&mut self, asks: &[ScreenRequest], editor: EditorModal) {
-        let first = asks.iter().find_map(|ask| match ask {
-            ScreenRequest::Command(command) => Some(command),
-            ScreenRequest::InOrder(commands) => commands.first(),
-            ScreenRequest::EditOutside(..)
-            | ScreenRequest::Copy(_)
-            | ScreenRequest::Leave
-            | ScreenRequest::LeaveRunning
-            | ScreenRequest::LeaveAtTheEnd
-            | ScreenRequest::LeaveAtOnce
-            | ScreenRequest::Suspend
-            | ScreenRequest::Redraw
-            | ScreenRequest::Remember
-            | ScreenRequest::SetPace(_)
-            | ScreenRequest::ReadOutput { .. }
-            | ScreenRequest::Seek(_) => None,
-        });
-        self.0
-            .extend(first.map(|command| (command.clone(), Box::new(editor))));
+    /// Remembers the text by the command that carries it.
+    pub fn keep(&mut self, command: SessionCommand, editor: EditorModal) {
+        self.0.push((command, Box::new(editor)));
     }
 
     /// Removes and returns the text of a command that was answered.
@@ -179,62 +137,98 @@ impl SentDrafts {
     }
 }
 
+/// How the screen and the session belong together.
 #[derive(Debug)]
-pub struct ScreenModel {
-    /// None before the first record.
-    pub session: Option<SessionState>,
-    pub stream: SessionStream,
-    pub runs: RunList,
-    /// The order of the hooks pane, made when a record changes it.
-    hook_order: HookOrder,
-    pub tallies: HookTallies,
-    pub end: EndTally,
-    /// Whether the user has closed the card at the end of the session.
-    pub card_closed: bool,
-    /// The retries in this iteration.
-    pub attempts: Vec<RetryAttempt>,
-    /// The pane that receives the keys.
-    pub focus: Pane,
-    /// Whether the focused pane fills the screen.
-    pub zoomed: bool,
-    /// The selected row of the hooks pane.
-    pub chosen_hook: usize,
-    /// The selected row of the pending pane.
-    pub chosen_item: usize,
-    pub board: TaskBoard,
-    /// The selected attempt of the retries pane, counted from the newest.
-    pub chosen_attempt: usize,
-    /// What lasts longer than this screen.
-    pub memory: ScreenMemory,
-    pub hint: HintModel,
-    /// The pace of a demo. None for other sessions.
-    pub demo: Option<PlaybackPace>,
-    /// Whether the mouse moves the line between the panes.
-    pub drags: bool,
-    /// The dialogs over the panes; the last one receives the keys.
-    pub modals: Vec<Modal>,
-    /// The gate that the user has closed without an answer, with the selections made in it.
-    pub aside: Option<Box<GateModal>>,
-    /// An unsent message, while no editor shows it.
-    pub draft: String,
-    /// Texts that were sent and not answered yet.
-    pub sent: SentDrafts,
-    /// The last search.
-    pub query: String,
-    pub toast: Option<Toast>,
-    pub keymap: Keymap,
-    pub theme: ScreenTheme,
-    pub motion: MotionMode,
-    pub signs: SignSet,
-    /// The time zone of displayed times.
-    pub zone: TimeZone,
-    /// When the things that the header shows began.
-    pub times: SessionTimes,
+pub struct SessionLink {
     pub mode: ScreenMode,
     /// What happens to the session when the screen closes.
     pub tie: CloseBehavior,
     /// None without a NATS server.
     pub nats: Option<NatsStatus>,
+    /// The pace of a demo. None for other sessions.
+    pub demo: Option<PlaybackPace>,
+}
+
+/// What the panes show, as far as the user has chosen it.
+#[derive(Debug)]
+pub struct PaneSelection {
+    /// The pane that receives the keys.
+    pub focus: Pane,
+    /// Whether the focused pane fills the screen.
+    pub zoomed: bool,
+    /// Whether the mouse moves the line between the panes.
+    pub drags: bool,
+    /// The selected row of the hooks pane.
+    pub hook: usize,
+    /// The selected row of the pending pane.
+    pub item: usize,
+    /// The selected attempt of the retries pane, counted from the newest.
+    pub attempt: usize,
+}
+
+/// What was made for the next frame before it is drawn.
+#[derive(Debug)]
+pub struct PreparedFrame {
+    /// The visible lines of the stream.
+    pub lines: Vec<Line<'static>>,
+    /// Where those lines are.
+    pub places: Vec<StreamPlace>,
+    /// The row under the cursor, if there is one.
+    pub cursor: Option<StreamPlace>,
+    /// The size that the lines were made for.
+    pub size: (usize, usize),
+    /// What the selected row is about, for wide screens.
+    pub detail: Option<RowDetail>,
+}
+
+/// What is counted over all records.
+#[derive(Debug, Default)]
+pub struct SessionTallies {
+    pub hooks: HookTallies,
+    pub end: EndTally,
+    /// When the things that the header shows began.
+    pub times: SessionTimes,
+}
+
+/// The texts that the user wrote.
+#[derive(Debug, Default)]
+pub struct MessageDrafts {
+    /// An unsent message, while no editor shows it.
+    pub unsent: String,
+    /// Texts that were sent and not answered yet.
+    pub sent: SentDrafts,
+}
+
+#[derive(Debug)]
+pub struct ScreenModel {
+    /// None before the first record.
+    pub session: Option<SessionState>,
+    pub link: SessionLink,
+    pub stream: SessionStream,
+    pub runs: RunList,
+    /// The order of the hooks pane, made when a record changes it.
+    hook_order: HookOrder,
+    pub tallies: SessionTallies,
+    /// Whether the user has closed the card at the end of the session.
+    pub card_closed: bool,
+    /// The retries in this iteration.
+    pub attempts: Vec<RetryAttempt>,
+    pub panes: PaneSelection,
+    pub board: TaskBoard,
+    /// What lasts longer than this screen.
+    pub memory: ScreenMemory,
+    pub hint: HintModel,
+    /// The dialogs over the panes; the last one receives the keys.
+    pub modals: Vec<Modal>,
+    /// The gate that the user has closed without an answer, with the selections made in it.
+    pub later_gate: Option<Box<GateModal>>,
+    pub drafts: MessageDrafts,
+    /// The last search.
+    pub query: String,
+    pub toast: Option<Toast>,
+    /// What the last event has asked for.
+    pub(super) requests: Vec<ScreenRequest>,
+    pub look: ScreenLook,
     pub now: UnixTime,
     /// The time of the last record.
     recorded: UnixTime,
@@ -244,16 +238,7 @@ pub struct ScreenModel {
     /// Where each item's text is in the journal, since the text of delivered items is not kept in
     /// memory.
     pub item_spots: HashMap<ItemId, RecordSpan>,
-    /// The visible lines of the stream, made before each frame.
-    pub stream_lines: Vec<Line<'static>>,
-    /// Where those lines are.
-    pub stream_places: Vec<StreamPlace>,
-    /// The row under the cursor, if there is one.
-    pub stream_cursor: Option<StreamPlace>,
-    /// What the selected row is about, for wide screens. Made before each frame.
-    pub detail: Option<RowDetail>,
-    /// The size that those lines were made for.
-    pub stream_size: (usize, usize),
+    pub frame: PreparedFrame,
 }
 
 impl ScreenModel {
@@ -261,48 +246,48 @@ impl ScreenModel {
     pub fn new(keymap: Keymap, theme: ScreenTheme, mode: ScreenMode) -> Self {
         Self {
             session: None,
+            link: SessionLink {
+                mode,
+                tie: CloseBehavior::default(),
+                nats: None,
+                demo: None,
+            },
             stream: SessionStream::default(),
             runs: RunList::default(),
             hook_order: HookOrder::default(),
-            tallies: HookTallies::default(),
-            end: EndTally::default(),
+            tallies: SessionTallies::default(),
             card_closed: false,
             attempts: Vec::new(),
-            focus: Pane::Stream,
-            zoomed: false,
-            chosen_hook: 0,
-            chosen_item: 0,
+            panes: PaneSelection {
+                focus: Pane::Stream,
+                zoomed: false,
+                drags: false,
+                hook: 0,
+                item: 0,
+                attempt: 0,
+            },
             board: TaskBoard::default(),
-            chosen_attempt: 0,
             memory: ScreenMemory::default(),
             hint: HintModel::default(),
-            demo: None,
-            drags: false,
             modals: Vec::new(),
-            aside: None,
-            draft: String::new(),
-            sent: SentDrafts::default(),
+            later_gate: None,
+            drafts: MessageDrafts::default(),
             query: String::new(),
             toast: None,
-            keymap,
-            theme,
-            motion: MotionMode::default(),
-            signs: SignSet::default(),
-            zone: TimeZone::UTC,
-            times: SessionTimes::default(),
-            mode,
-            tie: CloseBehavior::default(),
-            nats: None,
+            requests: Vec::new(),
+            look: ScreenLook::new(keymap, theme),
             now: UnixTime(0),
             recorded: UnixTime(0),
             size: (80, 24),
             terminal_focus: TerminalFocus::Unknown,
             item_spots: HashMap::new(),
-            stream_lines: Vec::new(),
-            stream_places: Vec::new(),
-            stream_cursor: None,
-            detail: None,
-            stream_size: (80, 20),
+            frame: PreparedFrame {
+                lines: Vec::new(),
+                places: Vec::new(),
+                cursor: None,
+                size: (80, 20),
+                detail: None,
+            },
         }
     }
 
@@ -310,10 +295,9 @@ impl ScreenModel {
     pub fn start_over(&mut self) {
         self.session = None;
         self.board.forget();
-        self.stream = SessionStream::in_zone(self.zone.clone());
-        self.times = SessionTimes::default();
+        self.stream = SessionStream::in_zone(self.look.zone.clone());
         (self.runs, self.hook_order) = (RunList::default(), HookOrder::default());
-        (self.tallies, self.end) = (HookTallies::default(), EndTally::default());
+        self.tallies = SessionTallies::default();
         self.attempts.clear();
         self.item_spots.clear();
         self.modals.clear();
@@ -341,7 +325,7 @@ impl ScreenModel {
             self.board.forget();
         }
         self.recorded = record.at;
-        self.times.follow(record.at, &record.event);
+        self.tallies.times.follow(record.at, &record.event);
         self.follow_hint(&record.event);
         self.stream.take(spot, record);
         let starts = matches!(
@@ -358,8 +342,8 @@ impl ScreenModel {
         {
             self.order_hooks();
         }
-        self.tallies.take(&record.event);
-        self.end.take(record.at, &record.event);
+        self.tallies.hooks.take(&record.event);
+        self.tallies.end.take(record.at, &record.event);
         match &record.event {
             Event::Retry(RetryEvent::Counted {
                 used,
@@ -372,23 +356,23 @@ impl ScreenModel {
                     .session
                     .as_ref()
                     .and_then(|state| state.retry.last_feedback.as_deref());
-                let told = feedback.map(|text| text.trim_start_matches("[Hook feedback]: "));
-                let told = told.unwrap_or(reason).to_owned();
+                let text = feedback.map(|text| text.trim_start_matches("[Hook feedback]: "));
+                let text = text.unwrap_or(reason).to_owned();
                 self.attempts.push(RetryAttempt {
                     at: record.at,
                     used: *used,
                     hook: hook.clone(),
                     reason: reason.clone(),
                     // What was left out of a long output can differ.
-                    is_repeated: *no_progress && !is_shortened(&told),
-                    feedback: told,
+                    is_repeated: *no_progress && !is_shortened(&text),
+                    feedback: text,
                 });
             }
             Event::Session(SessionEvent::IterationStarted { .. }) => {
                 self.attempts.clear();
-                self.chosen_attempt = 0;
+                self.panes.attempt = 0;
             }
-            Event::Gate(GateEvent::Opened { .. }) => self.aside = None,
+            Event::Gate(GateEvent::Opened { .. }) => self.later_gate = None,
             Event::Pending(
                 PendingEvent::Added { item, .. } | PendingEvent::Edited { item, .. },
             ) => {
@@ -398,8 +382,8 @@ impl ScreenModel {
                 let rows = self.hook_rows();
                 let kept = chosen
                     .and_then(|row| rows.find(&row))
-                    .unwrap_or(self.chosen_hook);
-                self.chosen_hook = kept.min(rows.len().saturating_sub(1));
+                    .unwrap_or(self.panes.hook);
+                self.panes.hook = kept.min(rows.len().saturating_sub(1));
             }
             _ => {}
         }
@@ -443,15 +427,15 @@ impl ScreenModel {
             .session
             .as_ref()
             .is_none_or(|state| state.phase.outcome().is_some());
-        matches!(self.mode, ScreenMode::Live) && !over
+        matches!(self.link.mode, ScreenMode::Live) && !over
     }
 
     /// The hook row that the user selected. None if the selection is only the default, the first
     /// row.
     fn chosen_row(&self) -> Option<HookRowId> {
-        let by_somebody = self.chosen_hook > 0 || self.focus == Pane::Hooks;
+        let by_somebody = self.panes.hook > 0 || self.panes.focus == Pane::Hooks;
         self.hook_rows()
-            .nth(self.chosen_hook)
+            .nth(self.panes.hook)
             .map(|row| row.id())
             .filter(|_| by_somebody)
     }
@@ -482,13 +466,13 @@ impl ScreenModel {
                 None
             }
         });
-        for gate in shown.chain(&mut self.aside) {
+        for gate in shown.chain(&mut self.later_gate) {
             if let Some(state) = &self.session {
                 gate.look_at(state);
             }
         }
         // Do not interrupt the user's typing: the status line says that a gate waits.
-        if self.modals.is_empty() && self.aside.is_none() {
+        if self.modals.is_empty() && self.later_gate.is_none() {
             self.open_gate();
         }
     }
@@ -498,7 +482,7 @@ impl ScreenModel {
         let session = self
             .session
             .as_ref()
-            .filter(|_| matches!(self.mode, ScreenMode::Live))?;
+            .filter(|_| matches!(self.link.mode, ScreenMode::Live))?;
         session.permissions().gate_for_a_person()
     }
 
@@ -520,7 +504,7 @@ impl ScreenModel {
     /// Applies a new screen size. A gate that becomes visible this way accepts no answer for a
     /// moment.
     pub fn resized(&mut self, size: (u16, u16)) {
-        let had_room = view::has_room(std::mem::replace(&mut self.size, size));
+        let had_room = has_room(std::mem::replace(&mut self.size, size));
         for modal in self.modals.iter_mut().filter(|_| !had_room) {
             if let Modal::Gate(gate) = modal {
                 gate.shown_again(self.now, false);
@@ -528,9 +512,39 @@ impl ScreenModel {
         }
     }
 
+    /// The whole screen.
+    pub const fn area(&self) -> Rect {
+        let (width, height) = self.size;
+        Rect {
+            x: 0,
+            y: 0,
+            width,
+            height,
+        }
+    }
+
+    /// Puts a dialog over everything else.
+    pub fn lay_over(&mut self, modal: Modal) {
+        self.modals.push(modal);
+    }
+
+    /// Asks for something that the screen cannot do itself.
+    pub fn request(&mut self, request: ScreenRequest) {
+        self.requests.push(request);
+    }
+
+    /// Whether the session accepts commands. If it is a replay, the screen says so.
+    pub fn is_live(&mut self) -> bool {
+        let live = matches!(self.link.mode, ScreenMode::Live);
+        if !live {
+            self.say(ThemeRole::Faint, "this is a replay: you cannot control it");
+        }
+        live
+    }
+
     /// The displayed time: now, or the time of the last shown record in a replay.
     pub fn moment(&self) -> UnixTime {
-        match &self.mode {
+        match &self.link.mode {
             ScreenMode::Live => self.now,
             ScreenMode::Replay(_) => self.recorded,
         }
@@ -538,10 +552,10 @@ impl ScreenModel {
 
     /// Saves an unsent message, after any other that is already saved.
     pub fn keep_draft(&mut self, text: &str) {
-        if !self.draft.is_empty() && !text.is_empty() {
-            self.draft.push_str("\n\n");
+        if !self.drafts.unsent.is_empty() && !text.is_empty() {
+            self.drafts.unsent.push_str("\n\n");
         }
-        self.draft.push_str(text);
+        self.drafts.unsent.push_str(text);
     }
 
     /// Shows a message at the bottom of the screen.
@@ -554,11 +568,11 @@ impl ScreenModel {
 
     /// When the screen next changes by itself, because it shows a running time or a replay.
     pub fn next_tick(&self) -> Option<UnixTime> {
-        if let ScreenMode::Replay(player) = &self.mode {
-            let spins = player.is_playing() && self.motion == MotionMode::Full && self.works();
+        if let ScreenMode::Replay(player) = &self.link.mode {
+            let spins = player.is_playing() && self.look.motion == MotionMode::Full && self.works();
             return player.due().map(|due| {
                 if spins {
-                    due.min(self.next_beat(view::SPIN))
+                    due.min(self.next_beat(SPIN))
                 } else {
                     due
                 }
@@ -581,8 +595,8 @@ impl ScreenModel {
             return None;
         }
         if self.works() {
-            let period = match self.motion {
-                MotionMode::Full => view::SPIN,
+            let period = match self.look.motion {
+                MotionMode::Full => SPIN,
                 MotionMode::Reduced => SECOND,
             };
             return Some(self.next_beat(period));
@@ -601,9 +615,9 @@ impl ScreenModel {
 
     /// The card at the end of the session, until the user closes it.
     pub fn end_card(&self) -> Option<EndCard> {
-        self.end.card(
+        self.tallies.end.card(
             self.session.as_ref().filter(|_| !self.card_closed)?,
-            &self.tallies,
+            &self.tallies.hooks,
         )
     }
 

@@ -1,26 +1,45 @@
-//! The panes, one file each.
+//! The panes: their counts, what they show without content, the stream, and the pending items. The
+//! other panes have files of their own.
 
 pub mod hooks;
-pub mod pending;
 pub mod retries;
-pub mod stream;
 pub mod tasks;
 
 use ratatui::{
+    buffer::Buffer,
     layout::Rect,
     text::{Line, Span},
+    widgets::{Paragraph, Widget as _},
 };
-
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{
-    keymap::KeyAction,
-    model::{Pane, ScreenModel},
-    text::fit,
-    theme::{ScreenTheme, ThemeRole},
-    view::facts,
+use crate::{
+    engine::{
+        SessionState,
+        pending::{ItemState, PendingItem},
+    },
+    present::text::{counted, plain_line, short_size},
+    tui::{
+        keymap::TaskKey,
+        modals::frame::mark_matches,
+        model::{Pane, ScreenModel},
+        text::fit,
+        theme::{ScreenTheme, ThemeRole},
+        view::facts,
+    },
 };
-use crate::{engine::pending::ItemState, present::text::counted};
+
+/// The columns before each row that show the cursor.
+pub const MARGIN: u16 = 2;
+
+/// What a click has hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClickedRow {
+    Nothing,
+    Chosen,
+    /// It was selected already.
+    Again,
+}
 
 /// The most important number of a pane.
 pub fn count(model: &ScreenModel, pane: Pane) -> String {
@@ -95,7 +114,7 @@ pub fn empty(model: &ScreenModel, pane: Pane, width: usize) -> String {
             None => ["Off (max_hook_retries: 0)".to_owned(), "Off".to_owned()],
         },
         Pane::Tasks if model.is_steered() => {
-            let key = model.keymap.key(KeyAction::AddTask);
+            let key = model.look.keymap.key(TaskKey::Add);
             [
                 format!("No tasks. Press {key} to add one"),
                 format!("None. {key} adds one"),
@@ -125,7 +144,7 @@ pub(super) fn with_cursor(
     } else {
         ThemeRole::Border
     };
-    let mut line = Line::from(vec![Span::styled(sign, theme.style(role))]);
+    let mut line = Line::from(vec![theme.span(role, sign)]);
     line.spans.extend(spans);
     if selected && focused {
         line.patch_style(theme.style(ThemeRole::Selected))
@@ -155,5 +174,167 @@ fn pending_words(model: &ScreenModel) -> String {
         held
     } else {
         format!("{held}, {with_agent} with the agent")
+    }
+}
+
+/// The longest name of a hook, in columns.
+const NAME: usize = 24;
+
+pub fn draw_pending(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+    let Some(state) = model
+        .session
+        .as_ref()
+        .filter(|state| !state.pending.items().is_empty())
+    else {
+        let text = empty(model, Pane::Pending, usize::from(area.width));
+        theme.line(ThemeRole::Faint, text).render(area, buffer);
+        return;
+    };
+    let items = state.pending.items();
+    let height = usize::from(area.height);
+    let focused = model.panes.focus == Pane::Pending;
+    let first = first_item(model, items.len(), area);
+    let in_view = || items.iter().skip(first).take(height);
+    let columns = ItemColumns {
+        names: in_view()
+            .map(|item| item_name(item).width())
+            .max()
+            .unwrap_or(0),
+        sizes: in_view()
+            .map(|item| item_size(item).width())
+            .max()
+            .unwrap_or(0),
+        width: usize::from(area.width),
+    };
+    let rows = items
+        .iter()
+        .enumerate()
+        .skip(first)
+        .take(height)
+        .map(|(n, item)| {
+            let spans = columns.row(state, item, theme);
+            with_cursor(spans, n == model.panes.item, focused, theme)
+        });
+    Paragraph::new(rows.collect::<Vec<_>>()).render(area, buffer);
+}
+
+fn item_name(item: &PendingItem) -> String {
+    plain_line(&item.source.hook, NAME)
+}
+
+/// Items that wait are at the end, so the end is visible unless the user has selected something
+/// else.
+fn first_item(model: &ScreenModel, count: usize, area: Rect) -> usize {
+    let last = if model.panes.focus == Pane::Pending {
+        model.panes.item
+    } else {
+        count.saturating_sub(1)
+    };
+    first_row(last, area)
+}
+
+/// What all rows have in common, in columns.
+struct ItemColumns {
+    names: usize,
+    sizes: usize,
+    width: usize,
+}
+
+impl ItemColumns {
+    fn row(
+        &self,
+        state: &SessionState,
+        item: &PendingItem,
+        theme: &ScreenTheme,
+    ) -> Vec<Span<'static>> {
+        let (sign, role, when) = match item.state {
+            ItemState::Pending if state.ending.is_some() => {
+                ("☑", ThemeRole::Text, "for the final delivery")
+            }
+            ItemState::Pending => ("☑", ThemeRole::Text, "for the next prompt"),
+            ItemState::InFlight => ("→", ThemeRole::Accent, "with the agent"),
+            ItemState::Skipped => ("☐", ThemeRole::Warning, "skipped"),
+            ItemState::Delivered => ("✓", ThemeRole::Good, "delivered"),
+        };
+        let name = item_name(item);
+        let pad = " ".repeat(self.names.saturating_sub(name.width()));
+        let edited = if item.edited { " · edited" } else { "" };
+        let head = format!(
+            "{sign} {name}{pad}  {:>sizes$}  ",
+            item_size(item),
+            sizes = self.sizes
+        );
+        let room = self.width.saturating_sub(2 + head.width());
+        let long = format!("{when}{edited}");
+        let text = if long.width() <= room {
+            long
+        } else {
+            format!("{}{edited}", when.trim_start_matches("for the "))
+        };
+        vec![theme.span(role, head), theme.span(role, fit(&text, room))]
+    }
+}
+
+/// The size of an item. The text of a delivered one is not kept.
+fn item_size(item: &PendingItem) -> String {
+    if item.text.is_empty() {
+        String::new()
+    } else {
+        short_size(item.text.len() as u64)
+    }
+}
+
+/// The item at a row of the pane. Call this before the click focuses the pane, because that moves
+/// the rows.
+pub fn item_at(model: &ScreenModel, area: Rect, nth: usize) -> Option<usize> {
+    let count = model
+        .session
+        .as_ref()
+        .map_or(0, |state| state.pending.items().len());
+    let chosen = first_item(model, count, area) + nth;
+    (nth < usize::from(area.height) && chosen < count).then_some(chosen)
+}
+
+pub fn draw_stream(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+    let text = Rect {
+        x: area.x + MARGIN,
+        width: area.width.saturating_sub(MARGIN),
+        ..area
+    };
+    if model.frame.lines.is_empty() {
+        theme
+            .line(ThemeRole::Faint, "Nothing has happened yet")
+            .render(text, buffer);
+        return;
+    }
+    for (line, y) in model.frame.lines.iter().zip(area.top()..area.bottom()) {
+        Paragraph::new(line.clone()).render(
+            Rect {
+                y,
+                height: 1,
+                ..text
+            },
+            buffer,
+        );
+    }
+    let row = model
+        .frame
+        .places
+        .iter()
+        .position(|place| Some(*place) == model.frame.cursor);
+    if let Some(y) = row
+        .and_then(|row| u16::try_from(row).ok())
+        .map(|row| area.y + row)
+        && y < area.bottom()
+    {
+        let role = if model.panes.focus == Pane::Stream {
+            ThemeRole::BorderFocused
+        } else {
+            ThemeRole::Border
+        };
+        buffer.set_string(area.x, y, "▌", theme.style(role));
+    }
+    if !model.query.is_empty() {
+        mark_matches(&model.query.to_lowercase(), theme, text, buffer);
     }
 }

@@ -8,8 +8,7 @@ use crate::{
         hooks::verdict::Verdict,
         time::{TimeSpan, UnixTime},
     },
-    journal::Record,
-    tui::journal_feed::RecordSpan,
+    journal::{Record, RecordSpan},
 };
 
 /// Longer pauses of the session are shortened to this.

@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 
 use crate::{
     engine::{
+        SessionState,
         event::{Event, HookEvent, HookFinished, StopEvent},
+        gate::{Gate, subject::GateSubject},
         hooks::{
             point::HookPoint,
             verdict::{RunEnd, Verdict},
@@ -16,10 +18,10 @@ use crate::{
         time::{TimeSpan, UnixTime},
     },
     journal::Record,
-    present::text::{plain, plain_line},
+    present::text::{first_line, plain, plain_line},
     socket::running_output::SHOWN,
-    text::telling_line,
-    tui::ansi::only_colours,
+    text::{is_shortened, same_text, telling_line},
+    tui::{ansi::only_colours, theme::ThemeRole},
 };
 
 /// How many runs of a hook are kept.
@@ -48,7 +50,7 @@ pub struct RunEntry {
     pub live: String,
     /// How many bytes of its output were read or skipped. None until the output before this screen
     /// was read.
-    heard: Option<u64>,
+    read_bytes: Option<u64>,
     /// An incomplete character or escape sequence at the end of the output.
     rest: Vec<u8>,
 }
@@ -226,29 +228,29 @@ impl RunList {
     }
 
     /// Running hooks of which the earlier output was not read yet.
-    pub fn unheard(&self) -> Vec<RunId> {
-        let unheard = |run: &&RunEntry| run.ended.is_none() && run.heard.is_none();
-        self.all().filter(unheard).map(|run| run.run).collect()
+    pub fn unread(&self) -> Vec<RunId> {
+        let unread = |run: &&RunEntry| run.ended.is_none() && run.read_bytes.is_none();
+        self.all().filter(unread).map(|run| run.run).collect()
     }
 
     /// Sets the output of a running hook so far: `printed` bytes, of which `end` is the last part.
     pub fn catch_up(&mut self, run: RunId, printed: u64, end: &[u8]) {
         if let Some(run) = self.unended(run) {
-            run.hear(end);
-            run.heard = Some(printed);
+            run.append(end);
+            run.read_bytes = Some(printed);
         }
     }
 
     /// Adds output of a running hook that begins at byte `at`. Bytes that are already known are
     /// skipped.
-    pub fn overhear(&mut self, run: RunId, at: u64, bytes: &[u8]) {
+    pub fn add_output(&mut self, run: RunId, at: u64, bytes: &[u8]) {
         let Some(run) = self.unended(run) else { return };
-        let heard = run.heard.unwrap_or(0);
-        let known = usize::try_from(heard.saturating_sub(at))
+        let read_bytes = run.read_bytes.unwrap_or(0);
+        let known = usize::try_from(read_bytes.saturating_sub(at))
             .unwrap_or(usize::MAX)
             .min(bytes.len());
-        run.hear(&bytes[known..]);
-        run.heard = Some(heard.max(at + bytes.len() as u64));
+        run.append(&bytes[known..]);
+        run.read_bytes = Some(read_bytes.max(at + bytes.len() as u64));
     }
 
     fn unended(&mut self, run: RunId) -> Option<&mut RunEntry> {
@@ -269,12 +271,49 @@ impl RunEntry {
             ended: None,
             reason: String::new(),
             live: String::new(),
-            heard: None,
+            read_bytes: None,
             rest: Vec::new(),
         }
     }
 
-    fn hear(&mut self, bytes: &[u8]) {
+    /// The name, for the screen.
+    pub fn name(&self) -> String {
+        plain_line(&self.hook, 80)
+    }
+
+    /// What it printed: stdout, then stderr; while it runs, its live output. With its colours.
+    pub fn output(&self) -> String {
+        self.ended.as_ref().map_or_else(
+            || self.live.clone(),
+            |finished| format!("{}{}", finished.stdout, finished.stderr),
+        )
+    }
+
+    /// Whether it has ended and did not pass.
+    pub fn has_failed(&self) -> bool {
+        self.ended
+            .as_ref()
+            .is_some_and(|finished| finished.verdict != Verdict::Pass)
+    }
+
+    /// Its sign, and the role of the sign.
+    pub fn sign(&self) -> (&'static str, ThemeRole) {
+        match self.ended.as_ref().map(|finished| finished.verdict) {
+            None => ("▸", ThemeRole::Running),
+            Some(Verdict::Pass) => ("✓", ThemeRole::Good),
+            Some(Verdict::Block) => ("✗", ThemeRole::Bad),
+            Some(Verdict::Fail) => ("!", ThemeRole::Warning),
+        }
+    }
+
+    /// How long it took, or has taken so far.
+    pub fn took(&self, now: UnixTime) -> TimeSpan {
+        self.ended
+            .as_ref()
+            .map_or_else(|| now.since(self.started), |finished| finished.took_ms)
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         let rest = self.rest.split_off(whole(&self.rest));
         self.live
@@ -349,16 +388,110 @@ fn whole(bytes: &[u8]) -> usize {
     }
 }
 
-impl RunEntry {
-    /// The name, for the screen.
-    pub fn name(&self) -> String {
-        plain_line(&self.hook, 80)
+/// The longest reason that is kept, in characters.
+const REASON: usize = 120;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryAttempt {
+    /// When the hook blocked.
+    pub at: UnixTime,
+    /// The retry counter after this attempt.
+    pub used: u32,
+    /// The hook that blocked.
+    pub hook: String,
+    /// One line.
+    pub reason: String,
+    /// The full text that the agent got.
+    pub feedback: String,
+    /// Whether the whole feedback is the same as last time.
+    pub is_repeated: bool,
+}
+
+/// One run of the hook that a gate is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateRun {
+    /// From 1.
+    pub number: u32,
+    /// When it began.
+    pub at: UnixTime,
+    pub reason: String,
+    /// With its colours.
+    pub text: String,
+    /// Only times, ids or temporary paths differ from the run before.
+    pub same: bool,
+}
+
+impl GateRun {
+    /// The runs of the hook since its retries began, newest first. Empty at other gates.
+    pub fn list(
+        gate: &Gate,
+        state: &SessionState,
+        runs: &RunList,
+        attempts: &[RetryAttempt],
+    ) -> Vec<Self> {
+        let GateSubject::RetryLimit { hook } = &gate.subject else {
+            return Vec::new();
+        };
+        let known = runs.of(HookPoint::Stop, RunSubject::Hook, hook);
+        let ended = known
+            .into_iter()
+            .flat_map(HookRuns::newest_first)
+            .filter(|run| run.ended.is_some());
+        let mut list: Vec<Self> = Vec::new();
+        let mut later: Option<&RunEntry> = None;
+        for run in ended {
+            // A higher count belongs to an earlier message, which has its own retries.
+            if run.iteration != state.iterations.current
+                || later.is_some_and(|later| run.attempt > later.attempt)
+            {
+                break;
+            }
+            list.push(Self::of_run(run));
+            later = Some(run);
+        }
+        if list.is_empty() {
+            list = Self::without_runs(gate, state, attempts);
+        }
+        for n in 1..list.len() {
+            // What was left out of a long output can differ.
+            let is_known = !is_shortened(&list[n].text) && !is_shortened(&list[n - 1].text);
+            list[n - 1].same = is_known && same_text(&list[n].text, &list[n - 1].text);
+        }
+        list
     }
 
-    /// How long it took, or has taken so far.
-    pub fn took(&self, now: UnixTime) -> TimeSpan {
-        self.ended
-            .as_ref()
-            .map_or_else(|| now.since(self.started), |finished| finished.took_ms)
+    fn of_run(run: &RunEntry) -> Self {
+        let reason = first_line(&run.reason, REASON);
+        Self {
+            number: run.attempt + 1,
+            at: run.started,
+            reason,
+            text: run.output(),
+            same: false,
+        }
+    }
+
+    /// creel itself blocked the turns, because of protected paths: the feedback is all that there
+    /// is.
+    fn without_runs(gate: &Gate, state: &SessionState, attempts: &[RetryAttempt]) -> Vec<Self> {
+        let now = state
+            .phase
+            .dispatch()
+            .and_then(|dispatch| state.retries().feedback(dispatch))
+            .map(|feedback| Self {
+                number: state.retry.used + 1,
+                at: gate.opened,
+                reason: plain_line(&feedback.reason, REASON),
+                text: feedback.text,
+                same: false,
+            });
+        let before = attempts.iter().rev().map(|attempt| Self {
+            number: attempt.used,
+            at: attempt.at,
+            reason: plain_line(&attempt.reason, REASON),
+            text: attempt.feedback.clone(),
+            same: false,
+        });
+        now.into_iter().chain(before).collect()
     }
 }

@@ -4,7 +4,7 @@
 //! Does not know what is shown: see [`super::view`] and [`super::home`].
 //!
 //! # Invariants
-//! - A frame is drawn only when something changed, and not before [`super::frame_pacer`] allows it.
+//! - A frame is drawn only when something changed, and not before [`FramePacer`] allows it.
 
 use std::{
     io,
@@ -19,17 +19,15 @@ use rustix::{
     termios::{OptionalActions, tcgetattr, tcgetpgrp, tcsetattr},
 };
 
-use super::{
-    BackgroundSource, ScreenOptions,
-    frame_pacer::FramePacer,
-    keymap::Keymap,
-    terminal::TerminalScreen,
-    theme::{
-        ScreenTheme,
-        background::{BackgroundReply, FilteredKeys, QUESTION, Rgb},
+use crate::{
+    process::signals::{ShutdownSignals, SuspendSignal, stop_job},
+    tui::{
+        BackgroundSource, ScreenOptions,
+        keymap::Keymap,
+        terminal::TerminalScreen,
+        theme::{BackgroundReply, FilteredKeys, QUESTION, Rgb, ScreenTheme},
     },
 };
-use crate::process::signals::{ShutdownSignals, SuspendSignal, stop_job};
 
 /// How long an answer of the terminal about its background can change the theme.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -73,8 +71,8 @@ impl ScreenTerminal {
     pub(super) fn open(options: &ScreenOptions) -> io::Result<Self> {
         let (signals, stop_signal) = (ShutdownSignals::listen()?, SuspendSignal::listen()?);
         let mut screen = TerminalScreen::open(options.mouse, options.log.clone())?;
-        let asks = options.background == BackgroundSource::Ask;
-        if asks {
+        let is_asked = options.background == BackgroundSource::Ask;
+        if is_asked {
             screen.ask(QUESTION)?;
         }
         Ok(Self {
@@ -84,7 +82,7 @@ impl ScreenTerminal {
             signals,
             stop_signal,
             pacer: FramePacer::default(),
-            asked: asks.then(Instant::now),
+            asked: is_asked.then(Instant::now),
             reply: BackgroundReply::default(),
             back_until: None,
         })
@@ -213,5 +211,54 @@ pub(super) async fn until_frame(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+/// The average time between two frames.
+const FRAME: Duration = Duration::from_millis(16);
+/// How many frames may follow each other at once after a pause, besides the first.
+const AT_ONCE: u32 = 2;
+
+#[derive(Debug, Default)]
+pub(super) struct FramePacer {
+    /// When the frames so far would have ended if each had taken its time. `None` before the first.
+    spent_until: Option<Instant>,
+}
+
+impl FramePacer {
+    /// The earliest time of the next frame. `None`: now.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.spent_until
+            .and_then(|until| until.checked_sub(FRAME * AT_ONCE))
+    }
+
+    pub(super) fn may_draw(&self, now: Instant) -> bool {
+        self.next().is_none_or(|next| now >= next)
+    }
+
+    pub(super) fn drawn(&mut self, now: Instant) {
+        self.spent_until = Some(self.spent_until.map_or(now, |until| until.max(now)) + FRAME);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_pause_three_frames_come_at_once_and_then_sixty_a_second() {
+        let start = Instant::now() + Duration::from_mins(1);
+        let mut pacer = FramePacer::default();
+        let frames = (0..1_000).filter(|ms| {
+            let now = start + Duration::from_millis(*ms);
+            let may = pacer.may_draw(now);
+            if may {
+                pacer.drawn(now);
+            }
+            may
+        });
+        let frames: Vec<u64> = frames.collect();
+        assert_eq!(frames[..5], [0, 1, 2, 16, 32]);
+        assert!(frames.len() <= 65, "{}", frames.len());
     }
 }

@@ -5,116 +5,48 @@ mod hook;
 mod modal;
 mod mouse;
 mod pane;
-mod proposal;
 mod task;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent};
-
-use super::{
-    keymap::{KeyAction, KeyContext},
-    modals::{
-        Modal,
-        cancel::cancel_question,
-        editor::{EditorModal, EditorPurpose},
-        gate::{GateModal, history::GateRun},
-        help::HelpModal,
-        palette::PaletteModal,
-        search::SearchModal,
-        viewer::ViewerModal,
-    },
-    model::{Pane, ScreenMode, ScreenModel},
-    notification::TerminalFocus,
-    replay::ReplayPlayer,
-    stream::RecordLoader,
-    theme::ThemeRole,
-    view,
-};
-use crate::{
-    engine::{
-        event::StopTiming, ids::RunId, input::SessionCommand, submit::kind::PipelineKind,
-        tasks::command::TaskCommand,
-    },
-    process::playback_pace::{PlaybackMode, PlaybackPace},
-};
-use hook::{cancel_hook, open_attempt, open_hook, run_hook, show_stats, switch_hook};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use hook::{on_hook_key, open_attempt};
 use modal::{
     edited_outside, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_question_key,
     on_quit_key, on_search_key, on_viewer_key,
 };
 use mouse::on_mouse;
 use pane::{
-    ScrollStep, change_speed, copy, edit_item, focus, focus_by, fold, fold_thoughts, jump_to_error,
-    jump_to_iteration, leave, open_item, pause, play, preview, quit, scroll, search, seek,
-    seek_next, skip_item, split, steer, write, zoom,
+    focus, focus_by, leave, on_pending_key, on_replay_key, on_scroll_key, on_stream_key, quit,
+    steer, write,
 };
+use task::on_task_key;
 
-#[derive(Debug)]
-pub enum ScreenEvent {
-    Key(KeyEvent),
-    Mouse(MouseEvent),
-    Paste(String),
-    /// The new size, in columns and rows.
-    Resize(u16, u16),
-    /// Whether the terminal has the focus.
-    Focus(bool),
-    Accepted(SessionCommand),
-    /// With the reason.
-    Refused(SessionCommand, String),
-    /// The session did not say whether it accepted the command; with the reason.
-    Unanswered(SessionCommand, String),
-    /// Something else failed.
-    Failed(String),
-    /// A text for the viewer was read.
-    Read(ViewerModal),
-    /// The user's editor was closed.
-    Edited {
-        purpose: EditorPurpose,
-        /// The text that the editor was opened with.
-        before: String,
-        text: String,
+use super::{
+    keymap::{KeyAction, KeyContext},
+    modals::{
+        Modal,
+        editor::{EditorModal, EditorPurpose},
+        gate::GateModal,
+        help::HelpModal,
+        palette::PaletteModal,
     },
-}
-
-/// Something that the screen cannot do itself.
-#[derive(Debug, PartialEq)]
-pub enum ScreenRequest {
-    Command(SessionCommand),
-    /// Sent one after the other, until one is refused.
-    InOrder(Vec<SessionCommand>),
-    Leave,
-    /// The session continues.
-    LeaveRunning,
-    /// Leave as soon as the session has ended.
-    LeaveAtTheEnd,
-    /// Leave without waiting for anything.
-    LeaveAtOnce,
-    Copy(String),
-    /// Open a text in the user's editor.
-    EditOutside(EditorPurpose, String),
-    /// Stop the process until the shell continues it.
-    Suspend,
-    Redraw,
-    /// Save what lasts longer than this screen.
-    Remember,
-    /// Pause a demo, resume it, or skip ahead in it.
-    SetPace(PlaybackPace),
-    /// Show the whole output of a run.
-    ReadOutput {
-        title: String,
-        /// Relative to the session's folder.
-        file: Option<String>,
-        /// What to show without a file.
-        otherwise: String,
-        /// The earlier runs of the hook, to show below.
-        earlier: String,
-        /// The run, if it still runs: the viewer follows it.
-        live: Option<RunId>,
-        /// Why the run failed: the viewer opens at this line. None if it did not fail.
-        reason: Option<String>,
+    model::{Pane, ScreenMode, ScreenModel},
+    stream::RecordLoader,
+    theme::ThemeRole,
+    view,
+};
+use crate::{
+    engine::{event::StopTiming, input::SessionCommand, submit::kind::PipelineKind},
+    process::playback_pace::{PlaybackMode, PlaybackPace},
+    tui::{
+        keymap::{GateKey, GlobalKey, RetryKey},
+        modals::question::cancel_question,
+        model::has_room,
+        request::{ScreenEvent, ScreenRequest},
+        runs::GateRun,
+        terminal::TerminalFocus,
+        view::footer,
     },
-    /// Show a past session up to this record.
-    Seek(usize),
-}
+};
 
 /// Applies an event and returns the requests that follow.
 pub fn update(
@@ -122,38 +54,40 @@ pub fn update(
     msg: ScreenEvent,
     reload: RecordLoader<'_>,
 ) -> Vec<ScreenRequest> {
+    on_event(model, msg, reload);
+    std::mem::take(&mut model.requests)
+}
+
+fn on_event(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_>) {
     match msg {
-        ScreenEvent::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
-        ScreenEvent::Key(key) if !view::has_room(model.size) => on_key_unseen(model, key, reload),
-        ScreenEvent::Mouse(_) | ScreenEvent::Paste(_) if !view::has_room(model.size) => Vec::new(),
+        ScreenEvent::Key(key) if key.kind == KeyEventKind::Release => {}
+        ScreenEvent::Key(key) if !has_room(model.size) => on_key_unseen(model, key, reload),
+        ScreenEvent::Mouse(_) | ScreenEvent::Paste(_) if !has_room(model.size) => {}
         ScreenEvent::Key(key) => {
             model.toast = None;
-            on_key(model, key, reload)
+            on_key(model, key, reload);
         }
         ScreenEvent::Mouse(mouse) => on_mouse(model, mouse, reload),
-        ScreenEvent::Paste(text) => {
-            match model.modals.last_mut() {
-                Some(Modal::Editor(editor)) => editor.paste(&text),
-                Some(Modal::Search(search)) => {
-                    search.query.push_str(text.lines().next().unwrap_or(""));
-                }
-                Some(
-                    Modal::Gate(_)
-                    | Modal::Viewer(_)
-                    | Modal::Help(_)
-                    | Modal::Palette(_)
-                    | Modal::Quit(_)
-                    | Modal::Remove(_)
-                    | Modal::Cancel(_),
-                )
-                | None => {}
+        ScreenEvent::Paste(text) => match model.modals.last_mut() {
+            Some(Modal::Editor(editor)) => editor.paste(&text),
+            Some(Modal::Search(search)) => {
+                search.query.push_str(text.lines().next().unwrap_or(""));
             }
-            Vec::new()
-        }
+            Some(
+                Modal::Gate(_)
+                | Modal::Viewer(_)
+                | Modal::Help(_)
+                | Modal::Palette(_)
+                | Modal::Quit(_)
+                | Modal::Remove(_)
+                | Modal::Cancel(_),
+            )
+            | None => {}
+        },
         ScreenEvent::Resize(width, height) => {
             model.resized((width, height));
             // The terminal has moved or cut its content, even if it has its old size again by now.
-            vec![ScreenRequest::Redraw]
+            model.request(ScreenRequest::Redraw);
         }
         ScreenEvent::Focus(focused) => {
             model.terminal_focus = if focused {
@@ -161,38 +95,32 @@ pub fn update(
             } else {
                 TerminalFocus::Elsewhere
             };
-            Vec::new()
         }
         ScreenEvent::Accepted(command) => {
-            model.sent.take(&command);
-            Vec::new()
+            model.drafts.sent.take(&command);
         }
         ScreenEvent::Refused(command, why) => {
             // Bring the refused text back, so that the user can correct it.
-            if let Some(editor) = model.sent.take(&command) {
+            if let Some(editor) = model.drafts.sent.take(&command) {
                 bring_back(model, editor);
             }
             model.say(ThemeRole::Warning, why);
-            Vec::new()
         }
         ScreenEvent::Unanswered(command, why) => {
             // The command may have arrived, so the user should decide whether to send it again: a
             // message becomes a draft, and any other text comes back with a note.
-            match model.sent.take(&command) {
+            match model.drafts.sent.take(&command) {
                 Some(editor) if editor.purpose.keeps_a_draft() => model.keep_draft(&editor.text()),
                 Some(editor) => bring_back(model, Box::new(editor.in_doubt())),
                 None => {}
             }
             model.say(ThemeRole::Warning, why);
-            Vec::new()
         }
         ScreenEvent::Failed(why) => {
             model.say(ThemeRole::Warning, why);
-            Vec::new()
         }
         ScreenEvent::Read(viewer) => {
             model.modals.push(Modal::Viewer(Box::new(viewer)));
-            Vec::new()
         }
         ScreenEvent::Edited {
             purpose,
@@ -216,15 +144,15 @@ fn bring_back(model: &mut ScreenModel, editor: Box<EditorModal>) {
         .insert(model.modals.len() - below, Modal::Editor(editor));
 }
 
-fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) {
     if is_interrupt(model, key) {
         return interrupt(model);
     }
+    if model.modals.is_empty() && on_demo_key(model, key) {
+        return;
+    }
     match model.modals.last() {
-        None => match on_demo_key(model, key) {
-            Some(requests) => requests,
-            None => on_pane_key(model, key, reload),
-        },
+        None => on_pane_key(model, key, reload),
         Some(Modal::Gate(_)) => on_gate_key(model, key),
         Some(Modal::Editor(_)) => on_editor_key(model, key),
         Some(Modal::Viewer(_)) => on_viewer_key(model, key),
@@ -237,21 +165,23 @@ fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> V
 }
 
 /// In a demo, space pauses, and while nothing is paused, every key skips ahead except those that
-/// leave or help. None if the key has its usual meaning.
-fn on_demo_key(model: &mut ScreenModel, key: KeyEvent) -> Option<Vec<ScreenRequest>> {
-    let pace = model.plays_demo()?;
+/// leave or help. Returns whether it did that.
+fn on_demo_key(model: &mut ScreenModel, key: KeyEvent) -> bool {
+    let Some(pace) = model.plays_demo() else {
+        return false;
+    };
     let is_paused = pace.mode == PlaybackMode::Paused;
-    let usual = model.keymap.action(key, &[KeyContext::Global]);
+    let usual = model.look.keymap.action(key, &[KeyContext::Global]);
     let is_usual = matches!(
         usual,
-        Some(
-            KeyAction::Quit
-                | KeyAction::Leave
-                | KeyAction::Help
-                | KeyAction::Redraw
-                | KeyAction::Suspend
-                | KeyAction::ShowGate
-        )
+        Some(KeyAction::Global(
+            GlobalKey::Quit
+                | GlobalKey::Leave
+                | GlobalKey::Help
+                | GlobalKey::Redraw
+                | GlobalKey::Suspend
+                | GlobalKey::ShowGate
+        ))
     );
     let pace = if key.code == KeyCode::Char(' ') {
         let mode = if is_paused {
@@ -261,34 +191,34 @@ fn on_demo_key(model: &mut ScreenModel, key: KeyEvent) -> Option<Vec<ScreenReque
         };
         PlaybackPace { mode, ..pace }
     } else if is_paused || is_usual {
-        return None;
+        return false;
     } else {
         PlaybackPace {
             skips: pace.skips.saturating_add(1),
             ..pace
         }
     };
-    model.demo = Some(pace);
-    Some(vec![ScreenRequest::SetPace(pace)])
+    model.link.demo = Some(pace);
+    model.request(ScreenRequest::SetPace(pace));
+    true
 }
 
 /// Handles a key on a screen that is too small to show anything. Only keys with ctrl or alt that
 /// leave or suspend work: a plain letter could belong to a text or an answer.
-fn on_key_unseen(
-    model: &mut ScreenModel,
-    key: KeyEvent,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+fn on_key_unseen(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) {
     if is_interrupt(model, key) {
         return interrupt(model);
     }
     match model
+        .look
         .keymap
         .action(key, &[KeyContext::Global])
         .filter(|_| is_held(key))
     {
-        Some(action @ (KeyAction::Leave | KeyAction::Suspend)) => perform(model, action, reload),
-        Some(_) | None => Vec::new(),
+        Some(action @ KeyAction::Global(GlobalKey::Leave | GlobalKey::Suspend)) => {
+            perform(model, action, reload);
+        }
+        Some(_) | None => {}
     }
 }
 
@@ -300,12 +230,13 @@ fn is_held(key: KeyEvent) -> bool {
 /// Whether it is Ctrl-C, or the user's replacement for it. A letter without ctrl or alt does not
 /// count: it can be part of a text.
 fn is_interrupt(model: &ScreenModel, key: KeyEvent) -> bool {
-    is_held(key) && model.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::Quit)
+    is_held(key)
+        && model.look.keymap.action(key, &[KeyContext::Global]) == Some(GlobalKey::Quit.into())
 }
 
 /// Ctrl-C asks how to leave, from anywhere. Pressed again, or while the session is already
 /// stopping, it leaves immediately.
-fn interrupt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn interrupt(model: &mut ScreenModel) {
     let asked = model
         .modals
         .iter()
@@ -323,35 +254,29 @@ fn interrupt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
             .is_some_and(|state| state.phase.outcome().is_some())
     };
     if asked || is_stopping() && !is_over() {
-        vec![ScreenRequest::LeaveAtOnce]
+        model.request(ScreenRequest::LeaveAtOnce);
     } else {
-        quit(model)
+        quit(model);
     }
 }
 
-fn on_pane_key(
-    model: &mut ScreenModel,
-    key: KeyEvent,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+fn on_pane_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) {
     // The card hides the row of the stream that enter would open.
-    let is_over_row = key.code == KeyCode::Enter && model.focus == Pane::Stream;
-    let closes =
-        model.keymap.action(key, &[KeyContext::Gate]) == Some(KeyAction::Aside) || is_over_row;
+    let is_over_row = key.code == KeyCode::Enter && model.panes.focus == Pane::Stream;
+    let closes = model.look.keymap.gate_key(key) == Some(GateKey::Later) || is_over_row;
     if closes && view::shows_end_card(model) {
         model.card_closed = true;
-        return Vec::new();
+        return;
     }
-    match model.keymap.action(key, &contexts(model)) {
-        Some(action) => perform(model, action, reload),
-        None => Vec::new(),
+    if let Some(action) = model.look.keymap.action(key, &contexts(model)) {
+        perform(model, action, reload);
     }
 }
 
 /// Where the keys of the focused pane have their meanings, most important first.
 fn contexts(model: &ScreenModel) -> Vec<KeyContext> {
-    let replay = matches!(model.mode, ScreenMode::Replay(_)).then_some(KeyContext::Replay);
-    let pane = match model.focus {
+    let replay = matches!(model.link.mode, ScreenMode::Replay(_)).then_some(KeyContext::Replay);
+    let pane = match model.panes.focus {
         Pane::Stream => KeyContext::Stream,
         Pane::Hooks => KeyContext::Hooks,
         Pane::Pending => KeyContext::Pending,
@@ -373,149 +298,92 @@ fn help_places(model: &ScreenModel) -> Vec<KeyContext> {
 }
 
 /// Performs an action, from a key or from the palette.
-pub fn perform(
-    model: &mut ScreenModel,
-    action: KeyAction,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<'_>) {
     model.memory.count(action);
-    let goes_on = matches!(
-        action,
-        KeyAction::NextIteration | KeyAction::NextError | KeyAction::NextPane
-    );
     match action {
-        KeyAction::Quit => quit(model),
-        KeyAction::Leave => leave(model),
-        KeyAction::Help => lay_over(model, Modal::Help(HelpModal::new(help_places(model)))),
-        KeyAction::Palette => lay_over(model, Modal::Palette(PaletteModal::new(model))),
-        KeyAction::NextPane | KeyAction::PreviousPane => {
-            focus_by(model, if goes_on { 1 } else { Pane::ALL.len() - 1 })
+        KeyAction::Global(key) => on_global_key(model, key),
+        KeyAction::Scroll(key) => on_scroll_key(model, key, reload),
+        KeyAction::Stream(key) => on_stream_key(model, key, reload),
+        KeyAction::Hooks(key) => on_hook_key(model, key),
+        KeyAction::Pending(key) => on_pending_key(model, key, reload),
+        KeyAction::Retries(RetryKey::Open) => open_attempt(model),
+        KeyAction::Tasks(key) => on_task_key(model, key),
+        KeyAction::Replay(key) => on_replay_key(model, key),
+        // These apply only inside their dialogs, or on the home screen.
+        KeyAction::Gate(_) | KeyAction::Viewer(_) | KeyAction::Home(_) => {}
+    }
+}
+
+fn on_global_key(model: &mut ScreenModel, key: GlobalKey) {
+    match key {
+        GlobalKey::Quit => quit(model),
+        GlobalKey::Leave => leave(model),
+        GlobalKey::Help => model.lay_over(Modal::Help(HelpModal::new(help_places(model)))),
+        GlobalKey::Palette => {
+            let palette = PaletteModal::new(&footer::useful(model), &model.memory);
+            model.lay_over(Modal::Palette(palette));
         }
-        KeyAction::FocusStream => focus(model, Pane::Stream),
-        KeyAction::FocusHooks => focus(model, Pane::Hooks),
-        KeyAction::FocusPending => focus(model, Pane::Pending),
-        KeyAction::FocusRetries => focus(model, Pane::Retries),
-        KeyAction::FocusTasks => focus(model, Pane::Tasks),
-        KeyAction::Zoom => zoom(model),
-        KeyAction::Wider | KeyAction::Narrower => {
-            split(model, if action == KeyAction::Wider { 5 } else { -5 })
+        GlobalKey::NextPane => focus_by(model, 1),
+        GlobalKey::PreviousPane => focus_by(model, Pane::ALL.len() - 1),
+        GlobalKey::FocusStream => focus(model, Pane::Stream),
+        GlobalKey::FocusHooks => focus(model, Pane::Hooks),
+        GlobalKey::FocusPending => focus(model, Pane::Pending),
+        GlobalKey::FocusRetries => focus(model, Pane::Retries),
+        GlobalKey::FocusTasks => focus(model, Pane::Tasks),
+        GlobalKey::Zoom => {
+            model.panes.zoomed = !model.panes.zoomed;
         }
-        KeyAction::ShowGate => show_gate(model),
-        KeyAction::Message => write(model, EditorPurpose::Message),
-        KeyAction::MessageNow => write(model, EditorPurpose::MessageNow),
-        KeyAction::Pause => pause(model),
-        KeyAction::RetryNow => steer(model, SessionCommand::RetryNow),
-        KeyAction::SwitchAgent => steer(model, SessionCommand::SwitchAgent { agent: None }),
-        KeyAction::Stop => steer(
+        GlobalKey::Wider | GlobalKey::Narrower => {
+            let by = if key == GlobalKey::Wider { 5 } else { -5 };
+            model.memory.split = model.memory.split.moved(by);
+            model.request(ScreenRequest::Remember);
+        }
+        GlobalKey::ShowGate => show_gate(model),
+        GlobalKey::Message => write(model, EditorPurpose::Message),
+        GlobalKey::MessageNow => write(model, EditorPurpose::MessageNow),
+        GlobalKey::Pause => {
+            let paused = model
+                .session
+                .as_ref()
+                .is_some_and(|state| state.steering.paused);
+            let command = if paused {
+                SessionCommand::Unpause
+            } else {
+                SessionCommand::Pause
+            };
+            steer(model, command);
+        }
+        GlobalKey::RetryNow => steer(model, SessionCommand::RetryNow),
+        GlobalKey::SwitchAgent => steer(model, SessionCommand::SwitchAgent { agent: None }),
+        GlobalKey::Stop => steer(
             model,
             SessionCommand::Stop {
                 how: StopTiming::AfterIteration,
             },
         ),
-        KeyAction::CancelTurn => ask_to_cancel(model),
-        KeyAction::Submit => steer(
-            model,
-            SessionCommand::Pipeline {
-                pipeline: PipelineKind::Submit,
-            },
-        ),
-        KeyAction::Merge => steer(
-            model,
-            SessionCommand::Pipeline {
-                pipeline: PipelineKind::Merge,
-            },
-        ),
-        KeyAction::Hints => model.switch_hint(),
-        KeyAction::Redraw => vec![ScreenRequest::Redraw],
-        KeyAction::Suspend => vec![ScreenRequest::Suspend],
-        KeyAction::Up => scroll(model, ScrollStep::LineUp, reload),
-        KeyAction::Down => scroll(model, ScrollStep::LineDown, reload),
-        KeyAction::PageUp => scroll(model, ScrollStep::PageUp, reload),
-        KeyAction::PageDown => scroll(model, ScrollStep::PageDown, reload),
-        KeyAction::Top => scroll(model, ScrollStep::Top, reload),
-        KeyAction::Bottom => scroll(model, ScrollStep::Bottom, reload),
-        KeyAction::Search => lay_over(model, Modal::Search(SearchModal::default())),
-        KeyAction::SearchNext | KeyAction::SearchPrevious => {
-            search(model, action == KeyAction::SearchNext, reload)
+        GlobalKey::CancelTurn => ask_to_cancel(model),
+        GlobalKey::Submit | GlobalKey::Merge => {
+            let pipeline = if key == GlobalKey::Submit {
+                PipelineKind::Submit
+            } else {
+                PipelineKind::Merge
+            };
+            steer(model, SessionCommand::Pipeline { pipeline });
         }
-        KeyAction::Copy => copy(model),
-        KeyAction::NextIteration | KeyAction::PreviousIteration => {
-            jump_to_iteration(model, goes_on, reload)
-        }
-        KeyAction::NextError | KeyAction::PreviousError => jump_to_error(model, goes_on, reload),
-        KeyAction::Fold => fold(model, reload),
-        KeyAction::FoldThoughts => fold_thoughts(model),
-        KeyAction::Open => open_hook(model),
-        KeyAction::RunHook => run_hook(model),
-        KeyAction::SwitchHook => switch_hook(model),
-        KeyAction::CancelHook => cancel_hook(model),
-        KeyAction::HookStats => show_stats(model),
-        KeyAction::OpenAttempt => open_attempt(model),
-        KeyAction::OpenItem => open_item(model, reload),
-        KeyAction::Edit => edit_item(model),
-        KeyAction::Skip => skip_item(model),
-        KeyAction::Preview => preview(model),
-        KeyAction::OpenTask => task::open(model),
-        KeyAction::AddTask => task::write_new(model),
-        KeyAction::EditTask => task::edit(model),
-        KeyAction::StartTask => {
-            task::ask_about_chosen(model, |id| TaskCommand::Start { id, context: None })
-        }
-        KeyAction::ReadyTask => task::ask_about_chosen(model, |id| TaskCommand::MakeReady { id }),
-        KeyAction::CompleteTask => task::complete(model),
-        KeyAction::BlockTask => task::write_reason(model),
-        KeyAction::MarkTask => task::mark(model),
-        KeyAction::DependTask => task::depend(model),
-        KeyAction::RemoveTask => task::remove(model),
-        KeyAction::FilterTasks => task::filter(model),
-        KeyAction::TaskTree => task::switch_tree(model),
-        KeyAction::Play => play(model),
-        KeyAction::Step => seek(model, |player| player.shown + 1),
-        // Before the first record there is nothing to show.
-        KeyAction::StepBack => seek(model, |player| player.shown.saturating_sub(1).max(1)),
-        KeyAction::Faster | KeyAction::Slower => {
-            change_speed(model, if action == KeyAction::Faster { 1 } else { -1 })
-        }
-        KeyAction::StepIteration => seek_next(model, "iteration", ReplayPlayer::next_iteration),
-        KeyAction::StepError => seek_next(model, "error", ReplayPlayer::next_error),
-        // These apply only inside their dialogs, or on the home screen.
-        KeyAction::NextChoice
-        | KeyAction::PreviousChoice
-        | KeyAction::NewerRun
-        | KeyAction::OlderRun
-        | KeyAction::PreviewItems
-        | KeyAction::ItemDown
-        | KeyAction::ItemUp
-        | KeyAction::ToggleItem
-        | KeyAction::EditItem
-        | KeyAction::EditOutside
-        | KeyAction::TextDown
-        | KeyAction::TextUp
-        | KeyAction::Answer
-        | KeyAction::Aside
-        | KeyAction::Close
-        | KeyAction::Wrap
-        | KeyAction::OpenSession
-        | KeyAction::AnswerSession
-        | KeyAction::NewSession
-        | KeyAction::StopSession
-        | KeyAction::ResumeSession
-        | KeyAction::FilterSessions
-        | KeyAction::RemoveSession
-        | KeyAction::RunDemo
-        | KeyAction::WriteConfig
-        | KeyAction::QuitHome => Vec::new(),
+        GlobalKey::Hints => model.switch_hint(),
+        GlobalKey::Redraw => model.request(ScreenRequest::Redraw),
+        GlobalKey::Suspend => model.request(ScreenRequest::Suspend),
     }
 }
 
 /// Shows the gate that waits for the user; in a replay, the gate that was open at that moment.
-fn show_gate(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    if let Some(mut gate) = model.aside.take() {
+fn show_gate(model: &mut ScreenModel) {
+    if let Some(mut gate) = model.later_gate.take() {
         gate.shown_again(model.now, true);
         model.modals.push(Modal::Gate(gate));
     }
     model.open_gate();
-    if let (Some(state), ScreenMode::Replay(_)) = (&model.session, &model.mode)
+    if let (Some(state), ScreenMode::Replay(_)) = (&model.session, &model.link.mode)
         && let Some(gate) = &state.gates.open
     {
         let runs = GateRun::list(gate, state, &model.runs, &model.attempts);
@@ -530,26 +398,20 @@ fn show_gate(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     {
         model.say(ThemeRole::Faint, "no gate is open");
     }
-    Vec::new()
 }
 
 /// Asks before it cancels the turn: the agent's work in it may be lost.
-fn ask_to_cancel(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn ask_to_cancel(model: &mut ScreenModel) {
     let works = model
         .session
         .as_ref()
         .is_some_and(|state| state.phase.turn_in_flight().is_some());
-    if !pane::is_live(model) {
-        return Vec::new();
+    if !model.is_live() {
+        return;
     }
     if works {
-        return lay_over(model, Modal::Cancel(Box::new(cancel_question())));
+        return model.lay_over(Modal::Cancel(Box::new(cancel_question())));
     }
     // The session knows best why there is nothing to cancel.
-    vec![ScreenRequest::Command(SessionCommand::CancelTurn)]
-}
-
-fn lay_over(model: &mut ScreenModel, what: Modal) -> Vec<ScreenRequest> {
-    model.modals.push(what);
-    Vec::new()
+    model.request(ScreenRequest::Command(SessionCommand::CancelTurn));
 }

@@ -3,19 +3,18 @@
 mod detail;
 mod end_card;
 pub mod facts;
-mod hint_line;
-pub mod hints;
+pub mod footer;
 mod layout;
 pub mod lines;
 pub mod pipeline;
 mod status;
-mod tabs;
 
 pub use end_card::is_shown as shows_end_card;
-pub use layout::{ScreenLayout, has_room, has_tabs, is_split_line, places, split_at};
-pub use status::{SPIN, chip, role as chip_role};
+pub use layout::{ScreenLayout, has_tabs, is_split_line, places, split_at};
+pub use status::{chip, role as chip_role};
 
 use crossterm::event::KeyEvent;
+use layout::padded;
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
@@ -23,32 +22,31 @@ use ratatui::{
     text::{Line, Span},
     widgets::{Block, BorderType, Clear, Paragraph, Widget as _},
 };
-
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
-    clicked_key::{KeyRow, key_in_row},
-    keymap::KeyAction,
+    hints,
     modals::{Modal, editor},
     model::{Pane, ScreenModel},
     panes,
-    runs::RunEntry,
     stream::{RecordLoader, StreamPosition, StreamViewport},
     text::{fit, wrap},
     theme::{ScreenTheme, ThemeRole},
 };
-use crate::present::{gate_words, signs::SignSet, text::plain};
-
-/// The columns before each row that show the cursor.
-pub const MARGIN: u16 = 2;
-/// In columns. From this width on, there is a free column between a frame and its text.
-const PADDED: u16 = 40;
+use crate::{
+    present::gate_words,
+    tui::{
+        keymap::{GlobalKey, ScrollKey},
+        modals::frame::{KeyRow, key_in_row},
+        panes::{ClickedRow, MARGIN},
+    },
+};
 
 /// The pane, or the tab of a pane, at a screen position.
 pub fn pane_at(model: &ScreenModel, column: u16, row: u16) -> Option<Pane> {
-    let places = places(model, screen_area(model))?;
+    let places = places(model, model.area())?;
     if let Some(tabs) = places.tabs.filter(|tabs| tabs.y == row) {
-        return tabs::tab_at(model, tabs.width, column - tabs.x);
+        return lines::tab_at(model, tabs.width, column - tabs.x);
     }
     places
         .panes
@@ -59,7 +57,7 @@ pub fn pane_at(model: &ScreenModel, column: u16, row: u16) -> Option<Pane> {
 
 /// The key whose hint is at a screen position.
 pub fn key_at(model: &ScreenModel, column: u16, row: u16) -> Option<KeyEvent> {
-    let area = screen_area(model);
+    let area = model.area();
     let hints = |wanted: Option<u16>| Some(KeyRow::Hints).filter(|_| wanted == Some(row));
     let kind = match model.modals.last() {
         Some(Modal::Viewer(_)) => hints(area.bottom().checked_sub(2)),
@@ -81,35 +79,17 @@ pub fn key_at(model: &ScreenModel, column: u16, row: u16) -> Option<KeyEvent> {
 
 /// Whether the words that hide the sentence above the footer are at a screen position.
 pub fn hides_hint(model: &ScreenModel, column: u16, row: u16) -> bool {
-    let area = screen_area(model);
+    let area = model.area();
     let line = places(model, area)
         .map(|places| places.hint_line)
         .filter(|line| line.height > 0 && line.y == row);
     let is_visible = matches!(model.modals.last(), Some(Modal::Gate(_)) | None);
-    line.is_some_and(|line| is_visible && hint_line::hides(model, line, column))
-}
-
-fn screen_area(model: &ScreenModel) -> Rect {
-    Rect {
-        x: 0,
-        y: 0,
-        width: model.size.0,
-        height: model.size.1,
-    }
-}
-
-/// What a click has hit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClickedRow {
-    Nothing,
-    Chosen,
-    /// It was selected already.
-    Again,
+    line.is_some_and(|line| is_visible && hints::hides_hint_line(model, line, column))
 }
 
 /// Selects the clicked row of a pane.
 pub fn choose_at(model: &mut ScreenModel, pane: Pane, row: u16) -> ClickedRow {
-    let Some(places) = places(model, screen_area(model)) else {
+    let Some(places) = places(model, model.area()) else {
         return ClickedRow::Nothing;
     };
     let Some((_, rect)) = places.panes.into_iter().find(|(shown, _)| *shown == pane) else {
@@ -138,38 +118,25 @@ pub fn choose_at(model: &mut ScreenModel, pane: Pane, row: u16) -> ClickedRow {
     match pane {
         Pane::Hooks => {
             let new = panes::hooks::row_at(model, inside, nth);
-            choose(&mut model.chosen_hook, new)
+            choose(&mut model.panes.hook, new)
         }
         Pane::Pending => {
-            let new = panes::pending::row_at(model, inside, nth);
-            choose(&mut model.chosen_item, new)
+            let new = panes::item_at(model, inside, nth);
+            choose(&mut model.panes.item, new)
         }
         Pane::Retries => {
             let new = panes::retries::row_at(model, inside, nth);
-            choose(&mut model.chosen_attempt, new)
+            choose(&mut model.panes.attempt, new)
         }
         Pane::Tasks => panes::tasks::choose(model, inside, nth),
-        Pane::Stream => match model.stream_places.get(nth) {
+        Pane::Stream => match model.frame.places.get(nth) {
             Some(place) => {
-                model.stream_cursor = Some(*place);
+                model.frame.cursor = Some(*place);
                 ClickedRow::Chosen
             }
             None => ClickedRow::Nothing,
         },
     }
-}
-
-/// What a run printed: stdout, then stderr; while it runs, its live output. With its colours.
-pub fn coloured_run_text(run: &RunEntry) -> String {
-    run.ended.as_ref().map_or_else(
-        || run.live.clone(),
-        |finished| format!("{}{}", finished.stdout, finished.stderr),
-    )
-}
-
-/// The same without colours.
-pub fn run_text(run: &RunEntry) -> String {
-    plain(&coloured_run_text(run))
 }
 
 /// Computes what the next frame needs: the rows of the stream that will be in sight, the detail of
@@ -185,17 +152,17 @@ pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
             usize::from(rect.width.saturating_sub(3 + MARGIN)),
             usize::from(rect.height.saturating_sub(2)),
         );
-        model.stream_size = size;
+        model.frame.size = size;
         let view = StreamViewport {
             width: size.0,
             height: size.1,
-            theme: &model.theme,
+            theme: &model.look.theme,
             reload,
         };
-        (model.stream_places, model.stream_lines) = model.stream.in_sight(view).into_iter().unzip();
-        model.stream_cursor = (!model.stream.is_empty()).then(|| model.stream.cursor(view));
+        (model.frame.places, model.frame.lines) = model.stream.in_view(view).into_iter().unzip();
+        model.frame.cursor = (!model.stream.is_empty()).then(|| model.stream.cursor(view));
     }
-    model.detail = places
+    model.frame.detail = places
         .detail
         .and_then(|rect| detail::of(model, rect, reload));
     let mut modals = std::mem::take(&mut model.modals);
@@ -211,9 +178,9 @@ pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
                     },
                 );
             }
-            Modal::Editor(editor) => editor.prepare(&model.theme),
-            Modal::Help(help) => help.prepare(&model.keymap, &model.theme, area),
-            Modal::Viewer(viewer) => viewer.prepare(model, area),
+            Modal::Editor(editor) => editor.prepare(&model.look.theme),
+            Modal::Help(help) => help.prepare(&model.look.keymap, &model.look.theme, area),
+            Modal::Viewer(viewer) => viewer.prepare(&model.runs, model.moment(), &model.look, area),
             Modal::Palette(_)
             | Modal::Search(_)
             | Modal::Quit(_)
@@ -249,48 +216,43 @@ fn draw_too_small(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: 
 
 /// Draws the whole screen, as [`prepare`] has laid it out for the same area.
 pub fn draw(model: &ScreenModel, area: Rect, buffer: &mut Buffer) {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     buffer.set_style(area, theme.style(ThemeRole::Text));
     match places(model, area) {
         Some(places) => draw_places(model, &places, area, buffer),
         None => draw_too_small(model, theme, area, buffer),
     }
-    if model.signs != SignSet::Unicode {
-        for cell in &mut buffer.content {
-            let shown = model.signs.shown(cell.symbol()).to_owned();
-            cell.set_symbol(&shown);
-        }
-    }
+    model.look.replace_signs(buffer);
 }
 
 fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &mut Buffer) {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     status::draw(model, theme, places.status, buffer);
     if let Some(state) = &model.session {
         pipeline::draw(state, theme, places.pipeline, buffer);
     }
     if let Some(tabs) = places.tabs {
-        tabs::draw(model, theme, tabs, buffer);
+        lines::draw_tabs(model, theme, tabs, buffer);
     }
     for (pane, rect) in &places.panes {
         draw_pane(model, *pane, theme, *rect, buffer);
     }
     end_card::draw(model, theme, buffer);
-    if let (Some(rect), Some(detail)) = (places.detail, &model.detail) {
+    if let (Some(rect), Some(detail)) = (places.detail, &model.frame.detail) {
         detail::draw(detail, theme, rect, buffer);
     }
     lines::draw(model, theme, places.hook_line, places.fact_line, buffer);
-    hints::draw(model, theme, places.hints, buffer);
+    footer::draw(model, theme, places.hints, buffer);
     if !matches!(model.modals.last(), Some(Modal::Gate(_))) {
-        hint_line::draw(model, theme, places.hint_line, buffer);
+        hints::draw_hint_line(model, theme, places.hint_line, buffer);
     }
     for modal in &model.modals {
         match modal {
             Modal::Gate(gate) => gate.draw(model, theme, buffer),
             Modal::Editor(editor) => editor.draw(theme, area, buffer),
-            Modal::Viewer(viewer) => viewer.draw(&model.keymap, theme, area, buffer),
-            Modal::Help(help) => help.draw(&model.keymap, theme, area, buffer),
-            Modal::Palette(palette) => palette.draw(&model.keymap, theme, area, buffer),
+            Modal::Viewer(viewer) => viewer.draw(&model.look.keymap, theme, area, buffer),
+            Modal::Help(help) => help.draw(&model.look.keymap, theme, area, buffer),
+            Modal::Palette(palette) => palette.draw(&model.look.keymap, theme, area, buffer),
             Modal::Search(search) => search.draw(theme, area, buffer),
             Modal::Quit(quit) => quit.draw(theme, area, buffer),
             Modal::Remove(question) | Modal::Cancel(question) => question.draw(theme, area, buffer),
@@ -298,14 +260,14 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
     }
     if matches!(model.modals.last(), Some(Modal::Viewer(_) | Modal::Help(_))) {
         // These cover the last line.
-        hints::draw_toast(model, theme, places.hints, buffer);
+        footer::draw_toast(model, theme, places.hints, buffer);
     }
     announce_gate(model, theme, area, buffer);
     // A gate dims everything else.
     if let Some(Modal::Gate(_)) = model.modals.last() {
         Clear.render(places.hint_line, buffer);
         buffer.set_style(places.hint_line, theme.style(ThemeRole::Text));
-        hint_line::draw(model, theme, places.hint_line, buffer);
+        hints::draw_hint_line(model, theme, places.hint_line, buffer);
     }
 }
 
@@ -316,10 +278,12 @@ fn announce_gate(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &
     };
     let how = match model.modals.last() {
         Some(Modal::Viewer(_) | Modal::Help(_)) => {
-            format!("{} answer", model.keymap.key(KeyAction::ShowGate))
+            format!("{} answer", model.look.keymap.key(GlobalKey::ShowGate))
         }
         // A gate that the user closed for later is known.
-        Some(Modal::Editor(_)) if model.aside.is_none() => "waits until you close this".to_owned(),
+        Some(Modal::Editor(_)) if model.later_gate.is_none() => {
+            "waits until you close this".to_owned()
+        }
         Some(
             Modal::Gate(_)
             | Modal::Editor(_)
@@ -372,7 +336,7 @@ fn draw_pane(
     area: Rect,
     buffer: &mut Buffer,
 ) {
-    let focused = model.focus == pane;
+    let focused = model.panes.focus == pane;
     let role = if focused {
         ThemeRole::BorderFocused
     } else {
@@ -420,21 +384,11 @@ fn draw_pane(
         padded(inside)
     };
     match pane {
-        Pane::Stream => panes::stream::draw(model, theme, inside, buffer),
+        Pane::Stream => panes::draw_stream(model, theme, inside, buffer),
         Pane::Hooks => panes::hooks::draw(model, theme, inside, buffer),
-        Pane::Pending => panes::pending::draw(model, theme, inside, buffer),
+        Pane::Pending => panes::draw_pending(model, theme, inside, buffer),
         Pane::Retries => panes::retries::draw(model, theme, inside, buffer),
         Pane::Tasks => panes::tasks::draw(model, theme, inside, buffer),
-    }
-}
-
-/// The area with a free column at both sides, unless it is narrow.
-fn padded(area: Rect) -> Rect {
-    let margin = u16::from(area.width >= PADDED);
-    Rect {
-        x: area.x + margin,
-        width: area.width.saturating_sub(2 * margin),
-        ..area
     }
 }
 
@@ -446,12 +400,12 @@ fn live_sign(model: &ScreenModel, theme: &ScreenTheme) -> Line<'static> {
         .is_some_and(|state| state.phase.outcome().is_some());
     match model.stream.position() {
         StreamPosition::Follow if over || !model.is_steered() => Line::default(),
-        StreamPosition::Follow => Line::styled(" ● live ", theme.style(ThemeRole::Good)),
+        StreamPosition::Follow => theme.line(ThemeRole::Good, " ● live "),
         StreamPosition::At { .. } => {
-            let key = model.keymap.key(KeyAction::Bottom);
-            Line::styled(
+            let key = model.look.keymap.key(ScrollKey::Bottom);
+            theme.line(
+                ThemeRole::Warning,
                 format!(" ○ scrolled back · {key} to the end "),
-                theme.style(ThemeRole::Warning),
             )
         }
     }
@@ -465,7 +419,7 @@ fn draw_shrunk(
     area: Rect,
     buffer: &mut Buffer,
 ) {
-    let focused = model.focus == pane;
+    let focused = model.panes.focus == pane;
     let sign = if focused { "▌" } else { " " };
     let name = theme.style(if focused {
         ThemeRole::BorderFocused
@@ -478,9 +432,6 @@ fn draw_shrunk(
         pane,
         usize::from(area.width).saturating_sub(head.width()),
     );
-    let spans = vec![
-        Span::styled(head, name),
-        Span::styled(text, theme.style(ThemeRole::Faint)),
-    ];
+    let spans = vec![Span::styled(head, name), theme.span(ThemeRole::Faint, text)];
     Line::from(spans).render(area, buffer);
 }

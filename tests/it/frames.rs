@@ -1,5 +1,7 @@
 //! Frames: the whole screen as text, for every pane and every dialog.
 
+use expect_test::{ExpectFile, expect, expect_file};
+
 use crate::support::{
     scenes,
     screen::Screen,
@@ -12,12 +14,10 @@ use creel::{
     process::playback_pace::{PlaybackMode, PlaybackPace},
     tui::{
         modals::viewer::ViewerModal,
-        model::CloseBehavior,
+        request::{CloseBehavior, ScreenEvent, ScreenRequest},
         theme::{ScreenTheme, ThemeRole},
-        update::{ScreenEvent, ScreenRequest},
     },
 };
-use expect_test::{ExpectFile, expect, expect_file};
 
 const LARGE: (u16, u16) = (200, 60);
 const MIDDLE: (u16, u16) = (120, 40);
@@ -91,7 +91,7 @@ fn a_line_explains_what_is_going_on_where_there_is_room() {
 fn the_demo_names_its_own_keys() {
     let mut screen = Screen::of(&scenes::sent_back_twice(), SMALL);
     screen.model.hint.mode = HintMode::Always;
-    screen.model.demo = Some(PlaybackPace::default());
+    screen.model.link.demo = Some(PlaybackPace::default());
     let footer = |screen: &mut Screen| screen.frame().lines().last().unwrap_or_default().to_owned();
     assert_eq!(
         footer(&mut screen),
@@ -138,7 +138,7 @@ fn hooks_run_and_ran() {
         let mut screen = pressed(&running, size, keys);
         let printed =
             b"\x1b[32m   Compiling\x1b[0m parser v0.1.0\nrunning 33 tests\ntest parser::empty ... ";
-        screen.model.runs.overhear(run, 0, printed);
+        screen.model.runs.add_output(run, 0, printed);
         screen.later(12_000);
         screen
     };
@@ -417,7 +417,7 @@ fn help_palette_search_and_quit_are_shown() {
         expect_file!["../frames/quit-80.txt"],
     );
     let mut loose = Screen::of(&world, SMALL);
-    loose.model.tie = CloseBehavior::Loose;
+    loose.model.link.tie = CloseBehavior::Loose;
     loose.press("q");
     shows(loose, expect_file!["../frames/quit-loose-80.txt"]);
 }
@@ -592,7 +592,7 @@ fn a_lost_nats_server_is_shown_on_a_screen_of_usual_size() {
         "cannot reach nats://build.example.org:4222: connection refused; it is tried again in 8 s";
     let status = |size, behind| {
         let mut screen = Screen::of(&scenes::first_turn(), size);
-        screen.model.nats = Some(creel::protocol::NatsStatus::Away {
+        screen.model.link.nats = Some(creel::protocol::NatsStatus::Away {
             why: why.into(),
             behind,
         });

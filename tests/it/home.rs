@@ -2,30 +2,6 @@
 
 use std::{fs, path::Path};
 
-use creel::{
-    config::{MotionMode, ThemeName},
-    engine::{
-        event::{SessionOutcome, StopTiming},
-        gate::kind::GateKind,
-        time::{TimeSpan, UnixTime},
-    },
-    present::{
-        session_chip::CurrentActivity,
-        session_list::{ListedSession, ListedState},
-        signs::SignSet,
-    },
-    sessions::{SessionChange, SessionKey},
-    tui::{
-        home::{
-            HomeRequest,
-            model::{HomeModel, HomeScope},
-            update::{HomeEvent, update},
-            view,
-        },
-        keymap::Keymap,
-        theme::ScreenTheme,
-    },
-};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use expect_test::expect_file;
 use ratatui::{buffer::Buffer, layout::Rect};
@@ -38,6 +14,30 @@ use crate::{
         terminal::{Cells, Terminal},
     },
     terminal::click_on,
+};
+use creel::{
+    config::{MotionMode, ThemeName},
+    engine::{
+        event::{SessionOutcome, StopTiming},
+        gate::kind::GateKind,
+        time::{TimeSpan, UnixTime},
+    },
+    present::{
+        session_chip::CurrentActivity,
+        session_list::{ListedSession, ListedState},
+        style::SignSet,
+    },
+    sessions::{SessionChange, SessionKey},
+    tui::{
+        home::{
+            HomeRequest,
+            model::{HomeModel, HomeScope},
+            update::{HomeEvent, update},
+            view,
+        },
+        keymap::Keymap,
+        theme::ScreenTheme,
+    },
 };
 
 const SIZES: [Cells; 4] = [(60, 16), (80, 24), (120, 40), (200, 50)];
@@ -100,7 +100,7 @@ fn works() -> ListedState {
     let since = Some(UnixTime(NOW - 72_000));
     runs(CurrentActivity::Works {
         since,
-        heard: since,
+        last_update: since,
         silent: false,
         then: None,
     })
@@ -307,7 +307,7 @@ fn every_size_shows_what_needs_the_user_and_what_runs() {
 #[test]
 fn without_unicode_every_sign_is_ascii() {
     let mut model = home((120, 40));
-    model.signs = SignSet::AsciiOnly;
+    model.look.signs = SignSet::AsciiOnly;
     let frame = frame(&mut model);
     assert!(frame.is_ascii(), "{frame}");
 }
@@ -318,7 +318,7 @@ fn without_unicode_every_sign_is_ascii() {
 fn only_running_sessions_move() {
     let mut model = home((120, 40));
     assert_eq!(model.next_tick(), Some(UnixTime(NOW + 250)));
-    model.motion = MotionMode::Reduced;
+    model.look.motion = MotionMode::Reduced;
     assert_eq!(model.next_tick(), Some(UnixTime(NOW + 1_000)));
     let before = frame(&mut model);
     model.now = UnixTime(NOW + 250);
@@ -439,7 +439,7 @@ fn a_session_that_ran_while_the_home_screen_was_closed_is_read_again() {
         &mut again,
         HomeEvent::AllSessions(vec![back("docs", 0), back("killed", 5_000)]),
     );
-    let unread: Vec<SessionKey> = again.unread_in_sight();
+    let unread: Vec<SessionKey> = again.unread_in_view();
     assert_eq!(unread, [key("docs")], "{}", frame(&mut again));
     // Until then it shows what was known, so that no key of the footer moves while the user clicks
     // on it.
@@ -461,12 +461,12 @@ fn a_session_that_ran_while_the_home_screen_was_closed_is_read_again() {
         &mut again,
         HomeEvent::AllSessions(vec![back("docs", 0), back("killed", 5_000)]),
     );
-    assert_eq!(again.unread_in_sight(), [key("docs")]);
+    assert_eq!(again.unread_in_view(), [key("docs")]);
     update(
         &mut again,
         HomeEvent::Sessions(vec![session("docs", "/home/me/src/site", 0, stopped())]),
     );
-    assert_eq!(again.unread_in_sight(), []);
+    assert_eq!(again.unread_in_view(), []);
 }
 
 #[test]

@@ -1,6 +1,14 @@
 //! Keys and clicks: the screen before, the input, the screen after, and the requests to the
 //! session.
 
+use crossterm::event::MouseEventKind;
+use expect_test::expect;
+
+use crate::support::{
+    scenes,
+    screen::Screen,
+    world::{Answer, DONE, Ran, Script, World, blocks, breaks, completes, exits, passes, prints},
+};
 use creel::{
     config::HintMode,
     engine::{
@@ -22,18 +30,10 @@ use creel::{
     },
     tui::{
         modals::{Modal, gate::GateModal, viewer::ViewerModal},
-        model::{CloseBehavior, Pane, ScreenMode},
+        model::{Pane, ScreenMode},
+        request::{CloseBehavior, ScreenEvent, ScreenRequest},
         stream::StreamPosition,
-        update::{ScreenEvent, ScreenRequest},
     },
-};
-use crossterm::event::MouseEventKind;
-use expect_test::expect;
-
-use crate::support::{
-    scenes,
-    screen::Screen,
-    world::{Answer, DONE, Ran, Script, World, blocks, breaks, completes, exits, passes, prints},
 };
 
 const WIDE: (u16, u16) = (120, 40);
@@ -78,7 +78,7 @@ fn tab_numbers_and_clicks_focus_a_pane() {
         let mut screen = Screen::of(&world, size);
         let mut after = |keys| {
             screen.press(keys);
-            screen.model.focus
+            screen.model.panes.focus
         };
         assert_eq!(
             [
@@ -99,9 +99,9 @@ fn tab_numbers_and_clicks_focus_a_pane() {
             ]
         );
         screen.click_on("Retries");
-        assert_eq!(screen.model.focus, Pane::Retries);
+        assert_eq!(screen.model.panes.focus, Pane::Retries);
         screen.click_on("Stream");
-        assert_eq!(screen.model.focus, Pane::Stream);
+        assert_eq!(screen.model.panes.focus, Pane::Stream);
     }
 }
 
@@ -133,13 +133,13 @@ fn the_view_stays_while_it_does_not_follow_the_end() {
     let mut screen = Screen::of(&world, SMALL);
     assert_eq!(screen.model.stream.position(), StreamPosition::Follow);
     screen.press("page-up k");
-    let seen = screen.model.stream_lines.clone();
+    let seen = screen.model.frame.lines.clone();
     for n in 101..=150 {
         scenes::agent(&mut world, AgentUpdate::Said(format!("line {n}\n")));
     }
     let world = scenes::until(world, |world| world.state.iterations.current == 3);
     screen.see(&world);
-    assert_eq!(screen.model.stream_lines, seen);
+    assert_eq!(screen.model.frame.lines, seen);
     assert!(
         screen.frame().contains("○ scrolled back · G to the end"),
         "{}",
@@ -176,14 +176,14 @@ fn the_wheel_scrolls_the_pane_under_the_mouse() {
     screen.press("2");
     let (column, row) = screen.find("line 99");
     screen.mouse(MouseEventKind::ScrollUp, column, row);
-    assert_eq!(screen.model.focus, Pane::Stream);
+    assert_eq!(screen.model.panes.focus, Pane::Stream);
     assert!(!screen.frame().contains("line 98"));
     screen.mouse(MouseEventKind::ScrollDown, column, row);
     assert_eq!(screen.model.stream.position(), StreamPosition::Follow);
 }
 
 fn first_line(screen: &Screen) -> String {
-    let lines = screen.model.stream_lines.iter().map(ToString::to_string);
+    let lines = screen.model.frame.lines.iter().map(ToString::to_string);
     lines
         .map(|line| line.trim().to_owned())
         .find(|line| !line.is_empty())
@@ -278,13 +278,13 @@ fn the_newest_plan_is_open_and_the_scrolled_view_does_not_move() {
     let mut screen = Screen::of(&world, SMALL);
     assert!(screen.frame().contains("    ▸ Test it") && !screen.frame().contains("    ▸ Limit"));
     screen.press("home");
-    let seen = screen.model.stream_lines.clone();
+    let seen = screen.model.frame.lines.clone();
     scenes::agent(
         &mut world,
         scenes::plan(&[("Something else", ToolStatus::Pending)]),
     );
     screen.see(&world);
-    assert_eq!(screen.model.stream_lines, seen);
+    assert_eq!(screen.model.frame.lines, seen);
     screen.press("end");
     assert!(screen.frame().contains("    ☐ Something else"));
 }
@@ -344,15 +344,15 @@ fn hooks_items_and_the_viewer_are_searchable() {
     let mut screen = Screen::of(&scenes::ended(), SMALL);
     screen.press("2");
     search(&mut screen, "git");
-    assert_eq!(screen.model.chosen_hook, 0);
+    assert_eq!(screen.model.panes.hook, 0);
     let mut screen = Screen::of(&scenes::delivery(), SMALL).armed();
     screen.press("esc 3");
     search(&mut screen, "the lexer");
-    assert_eq!(screen.model.chosen_item, 2);
+    assert_eq!(screen.model.panes.item, 2);
     search(&mut screen, "hook output");
-    assert_eq!(screen.model.chosen_item, 0);
+    assert_eq!(screen.model.panes.item, 0);
     screen.press("N");
-    assert_eq!(screen.model.chosen_item, 2);
+    assert_eq!(screen.model.panes.item, 2);
     let text: String = (1..=60).map(|n| format!("number {n}\n")).collect();
     screen.told(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
     search(&mut screen, "number 5");
@@ -399,7 +399,7 @@ fn items_are_skipped_restored_and_edited() {
     screen.press("e");
     screen.type_text("not this");
     assert_eq!(screen.press("esc"), []);
-    assert_eq!(screen.model.draft, "");
+    assert_eq!(screen.model.drafts.unsent, "");
 }
 
 #[test]
@@ -429,14 +429,16 @@ fn runs_are_opened_switched_off_and_ended() {
     let read = screen.press("enter");
     expect![[r#"
         [
-            ReadOutput {
-                title: "Run 1 · session_start · git log",
-                file: None,
-                otherwise: "4f2a1c parser: keep the places",
-                earlier: "",
-                live: None,
-                reason: None,
-            },
+            ReadOutput(
+                RunOutput {
+                    title: "Run 1 · session_start · git log",
+                    file: None,
+                    otherwise: "4f2a1c parser: keep the places",
+                    earlier: "",
+                    live: None,
+                    reason: None,
+                },
+            ),
         ]
     "#]]
     .assert_debug_eq(&read);
@@ -451,7 +453,7 @@ fn the_selected_hook_stays_selected_when_others_start() {
         screen
             .model
             .hook_rows()
-            .nth(screen.model.chosen_hook)
+            .nth(screen.model.panes.hook)
             .map(|row| row.hook().hook)
     };
     assert_eq!(chosen(&screen).as_deref(), Some("disk space"));
@@ -480,18 +482,18 @@ fn a_click_selects_its_row_also_in_a_scrolled_list() {
     let chosen = screen
         .model
         .hook_rows()
-        .nth(screen.model.chosen_hook)
+        .nth(screen.model.panes.hook)
         .map(|row| row.hook().hook);
     assert_eq!(chosen.as_deref(), Some("hook-e"));
     screen.press("3 G");
     screen.click_on("hook-k");
-    assert_eq!(screen.model.chosen_item, 10);
+    assert_eq!(screen.model.panes.item, 10);
     let mut screen = Screen::of(&world, (110, 20));
     let (column, row) = screen.find("→ hook-");
     let shown = screen.row("→ hook-");
     let down = MouseEventKind::Down(crossterm::event::MouseButton::Left);
     screen.mouse(down, column, row);
-    let name = format!("→ hook-{}", hooks[screen.model.chosen_item]);
+    let name = format!("→ hook-{}", hooks[screen.model.panes.item]);
     assert!(shown.contains(&name), "{name} in {shown}");
 }
 
@@ -1061,7 +1063,7 @@ fn live_output_reads_the_same_however_it_was_split() {
         let mut screen = Screen::of(&world, SMALL);
         let mut at = 0;
         for part in parts {
-            screen.model.runs.overhear(run, at, part);
+            screen.model.runs.add_output(run, at, part);
             at += part.len() as u64;
         }
         screen.model.runs.running().map(|run| run.live.clone())
@@ -1082,13 +1084,13 @@ fn a_late_screen_shows_earlier_hook_output_and_each_piece_once() {
     let world = scenes::hook_runs();
     let run = world.jobs[0].run;
     let mut screen = Screen::of(&world, SMALL);
-    assert_eq!(screen.model.runs.unheard(), [run]);
+    assert_eq!(screen.model.runs.unread(), [run]);
     screen.model.runs.catch_up(run, 1_008, b"two\nthree\n");
-    assert_eq!(screen.model.runs.unheard(), []);
+    assert_eq!(screen.model.runs.unread(), []);
     // Output that was on its way when the file was read: known, partly known, new.
-    screen.model.runs.overhear(run, 998, b"two\n");
-    screen.model.runs.overhear(run, 1_002, b"three\nfour\n");
-    screen.model.runs.overhear(run, 1_013, b"five\n");
+    screen.model.runs.add_output(run, 998, b"two\n");
+    screen.model.runs.add_output(run, 1_002, b"three\nfour\n");
+    screen.model.runs.add_output(run, 1_013, b"five\n");
     let live = screen.model.runs.running().map(|run| run.live.as_str());
     assert_eq!(live, Some("two\nthree\nfour\nfive\n"));
 }
@@ -1373,7 +1375,7 @@ fn the_quit_question_waits_for_a_screen_that_is_large_enough() {
     screen.press("esc");
     assert!(screen.model.modals.is_empty());
     let mut loose = Screen::of(&scenes::first_turn(), (20, 5));
-    loose.model.tie = CloseBehavior::Loose;
+    loose.model.link.tie = CloseBehavior::Loose;
     assert_eq!(loose.press("ctrl-d"), [ScreenRequest::LeaveRunning]);
 }
 
@@ -1422,7 +1424,7 @@ fn a_click_on_a_key_that_the_screen_shows_presses_it() {
     screen.type_text("hooks");
     screen.click_on("Go to the hooks");
     assert_eq!(
-        (screen.model.focus, screen.model.modals.len()),
+        (screen.model.panes.focus, screen.model.modals.len()),
         (Pane::Hooks, 0)
     );
     // Words of the agent and of hooks are no keys.
@@ -1592,7 +1594,7 @@ fn a_hook_that_has_not_run_can_be_run_switched_and_viewed() {
         })
     );
     search(&mut screen, "clippy");
-    assert_eq!(screen.model.chosen_hook, 3);
+    assert_eq!(screen.model.panes.hook, 3);
 }
 
 #[test]
@@ -1601,7 +1603,7 @@ fn a_selected_hook_stays_selected_when_it_starts() {
     screen.press("2 end k");
     assert!(screen.row("▌").contains("cargo test"));
     screen.see(&scenes::hook_runs());
-    assert_eq!(screen.model.chosen_hook, 2);
+    assert_eq!(screen.model.panes.hook, 2);
     screen.press("end");
     screen.see(&scenes::sent_back_twice());
     assert_eq!(
@@ -1647,7 +1649,7 @@ fn a_message_is_written_kept_and_sent() {
     screen.type_text("Look at q");
     assert_eq!(screen.press("esc"), []);
     assert!(screen.model.modals.is_empty());
-    assert_eq!(screen.model.draft, "Look at q");
+    assert_eq!(screen.model.drafts.unsent, "Look at q");
     screen.press("m enter");
     screen.told(ScreenEvent::Paste("the lexer\x1b[31m!".into()));
     assert_eq!(
@@ -1656,7 +1658,7 @@ fn a_message_is_written_kept_and_sent() {
             text: "Look at q\nthe lexer!".into()
         })
     );
-    assert_eq!(screen.model.draft, "");
+    assert_eq!(screen.model.drafts.unsent, "");
 }
 
 #[test]
@@ -1718,7 +1720,7 @@ fn a_refused_immediate_message_is_not_lost_and_a_queued_one_does_not_come_back()
     ));
     assert!(screen.frame().contains("Stop that."));
     screen.press("esc");
-    assert_eq!(screen.model.draft, "Stop that.");
+    assert_eq!(screen.model.drafts.unsent, "Stop that.");
 }
 
 #[test]
@@ -1756,7 +1758,7 @@ fn a_late_refusal_brings_the_refused_text_back() {
     assert_eq!(editor_text(&screen).as_deref(), Some("two"));
     screen.press("esc");
     assert_eq!(
-        (editor_text(&screen), screen.model.draft.as_str()),
+        (editor_text(&screen), screen.model.drafts.unsent.as_str()),
         (None, "three\n\ntwo")
     );
 }
@@ -1930,7 +1932,7 @@ fn leaving_asks_while_the_session_runs() {
 #[test]
 fn the_question_whether_to_leave_is_a_numbered_list() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
-    screen.model.tie = CloseBehavior::Loose;
+    screen.model.link.tie = CloseBehavior::Loose;
     screen.press("q");
     let frame = screen.frame();
     for row in [
@@ -1990,12 +1992,12 @@ fn a_session_independent_of_its_screen_can_be_left_running() {
         bound.frame()
     );
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
-    screen.model.tie = CloseBehavior::Loose;
+    screen.model.link.tie = CloseBehavior::Loose;
     assert_eq!(screen.press("q d"), [ScreenRequest::LeaveRunning]);
     screen.press("esc");
     assert_eq!(screen.press("ctrl-d"), [ScreenRequest::LeaveRunning]);
     let mut at_a_gate = Screen::of(&scenes::retry_limit(), SMALL).armed();
-    at_a_gate.model.tie = CloseBehavior::Loose;
+    at_a_gate.model.link.tie = CloseBehavior::Loose;
     assert_eq!(at_a_gate.press("ctrl-d"), [ScreenRequest::LeaveRunning]);
     assert_eq!(
         Screen::of(&scenes::ended(), SMALL).press("ctrl-d"),
@@ -2033,7 +2035,7 @@ fn a_replay_is_stepped_through_and_not_steered() {
     );
     assert_eq!(screen.press("m"), []);
     assert_eq!(toast(&screen), "This is a replay: you cannot control it");
-    assert!(matches!(screen.model.mode, ScreenMode::Replay(_)));
+    assert!(matches!(screen.model.link.mode, ScreenMode::Replay(_)));
 }
 
 #[test]
@@ -2135,7 +2137,7 @@ fn no_control_character_reaches_a_cell() {
             ":",
         ] {
             let mut screen = Screen::of(&world, size).armed();
-            screen.model.runs.overhear(run, 0, NASTY.as_bytes());
+            screen.model.runs.add_output(run, 0, NASTY.as_bytes());
             if !keys.is_empty() {
                 screen.press("esc");
                 screen.press(keys);
@@ -2162,7 +2164,7 @@ fn a_delivered_item_can_still_be_read() {
     let world = scenes::ended();
     let mut screen = Screen::of(&world, SMALL);
     let all = crate::support::screen::records(&world);
-    let reload = |at: creel::tui::journal_feed::RecordSpan| {
+    let reload = |at: creel::journal::RecordSpan| {
         all.iter()
             .find(|record| crate::support::screen::spot(record) == at)
             .cloned()
@@ -2185,6 +2187,7 @@ fn matches_are_highlighted_until_an_empty_search() {
     let mut screen = Screen::of(&scenes::ended(), WIDE);
     let selected = screen
         .model
+        .look
         .theme
         .style(creel::tui::theme::ThemeRole::Selected)
         .bg;
@@ -2343,7 +2346,7 @@ fn the_card_at_the_end_is_closed_with_esc_and_leaves_all_other_keys() {
     );
     assert_eq!(screen.model.next_tick(), None, "nothing moves at the end");
     screen.press("2");
-    assert_eq!(screen.model.focus, Pane::Hooks);
+    assert_eq!(screen.model.panes.focus, Pane::Hooks);
     assert!(screen.frame().contains("esc close"));
     screen.press("esc");
     assert!(!screen.frame().contains("esc close"));

@@ -1,6 +1,12 @@
 //! Output that is too long to keep: every place counts its lines alike, and the viewer shows all of
 //! it.
 
+use crate::support::{
+    git_project::{config, git, repository},
+    scenes,
+    screen::Screen,
+    world::{Answer, Ran, Script, World, blocks},
+};
 use creel::{
     engine::{
         event::{Event, HookEvent, RetryEvent},
@@ -8,19 +14,12 @@ use creel::{
         hooks::point::HookPoint,
     },
     process::{output::OutputCapture, run::OutputStream},
+    text::printed_lines,
     tui::{
-        modals::viewer::ViewerModal,
-        update::{ScreenEvent, ScreenRequest},
+        modals::viewer::{RunOutput, ViewerModal},
+        request::{ScreenEvent, ScreenRequest},
     },
 };
-
-use crate::support::{
-    git_project::{config, git, repository},
-    scenes,
-    screen::Screen,
-    world::{Answer, Ran, Script, World, blocks},
-};
-use creel::text::printed_lines;
 
 const LINES: usize = 100_101;
 const SMALL: (u16, u16) = (80, 24);
@@ -186,14 +185,15 @@ fn enter_opens_the_whole_output_in_the_viewer() {
         screen.press("E");
         screen
             .model
-            .stream_lines
+            .frame
+            .lines
             .first()
             .map(ToString::to_string)
             .unwrap_or_default()
     };
     while !cursor().contains("stop: tests blocked") {}
     let opened = screen.press("enter");
-    let [ScreenRequest::ReadOutput { file, reason, .. }] = opened.as_slice() else {
+    let [ScreenRequest::ReadOutput(RunOutput { file, reason, .. })] = opened.as_slice() else {
         panic!("{opened:?}")
     };
     assert_eq!(file.as_deref(), Some("outputs/run.log"));
@@ -218,9 +218,9 @@ fn enter_and_a_click_open_a_running_hook_from_the_stream() {
             screen.press("enter")
         };
         let [
-            ScreenRequest::ReadOutput {
+            ScreenRequest::ReadOutput(RunOutput {
                 live, reason: None, ..
-            },
+            }),
         ] = opened.as_slice()
         else {
             panic!("{opened:?}")

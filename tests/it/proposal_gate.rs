@@ -1,23 +1,24 @@
 //! The gate at which the user decides about the tasks that an agent proposes.
 
-use creel::engine::{
-    effect::ExitReason,
-    event::{ActorKind, Event, GateEvent, TurnEvent},
-    gate::kind::{GateChoice, GateKind},
-    hooks::point::HookPoint,
-    input::{GateAnswer, Input, SessionCommand},
-    policy::{AgentSpec, ProposalPlan, StopHook, StopHookCondition, StopHookKind},
-    stop::decision::{StopAction, StopResult},
-    time::{TimeSpan, UnixTime},
-};
 use expect_test::expect;
-
-use creel::tui::update::{ScreenEvent, ScreenRequest};
 
 use crate::support::{
     scenes::{at_gate, until},
     screen::Screen,
     world::*,
+};
+use creel::{
+    engine::{
+        effect::ExitReason,
+        event::{ActorKind, Event, GateEvent, TurnEvent},
+        gate::kind::{GateChoice, GateKind},
+        hooks::point::HookPoint,
+        input::{GateAnswer, Input, SessionCommand},
+        policy::{AgentSpec, ProposalPlan, StopHook, StopHookCondition, StopHookKind},
+        stop::decision::{StopAction, StopResult},
+        time::{TimeSpan, UnixTime},
+    },
+    tui::request::{ScreenEvent, ScreenRequest},
 };
 
 const TWO: &str = r#"I looked around. {"tasks": [

@@ -1,15 +1,6 @@
 //! The panes: cursors, clicks, folding, the split, the detail of wide screens, and the keys that
 //! the screen offers.
 
-use creel::{
-    engine::hooks::point::HookPoint,
-    tui::{
-        memory::PaneSplit,
-        modals::viewer::ViewerModal,
-        model::Pane,
-        update::{ScreenEvent, ScreenRequest},
-    },
-};
 use crossterm::event::{MouseButton, MouseEventKind};
 use ratatui::style::Color;
 
@@ -17,6 +8,15 @@ use crate::support::{
     scenes,
     screen::Screen,
     world::{Script, blocks},
+};
+use creel::{
+    engine::hooks::point::HookPoint,
+    tui::{
+        memory::PaneSplit,
+        modals::viewer::{RunOutput, ViewerModal},
+        model::Pane,
+        request::{ScreenEvent, ScreenRequest},
+    },
 };
 
 const WIDE: (u16, u16) = (120, 40);
@@ -94,11 +94,11 @@ fn a_click_selects_a_row_and_another_click_opens_it() {
     let mut screen = Screen::of(&scenes::sent_back_twice(), WIDE);
     assert_eq!(screen.click_on("cargo test    ✗✗"), []);
     assert_eq!(
-        (screen.model.focus, screen.model.chosen_hook),
+        (screen.model.panes.focus, screen.model.panes.hook),
         (Pane::Hooks, 2)
     );
     let opened = screen.click_on("cargo test    ✗✗");
-    let [ScreenRequest::ReadOutput { title, earlier, .. }] = opened.as_slice() else {
+    let [ScreenRequest::ReadOutput(RunOutput { title, earlier, .. })] = opened.as_slice() else {
         panic!("{opened:?}")
     };
     assert!(title.contains("stop · cargo test"), "{title}");
@@ -108,7 +108,7 @@ fn a_click_selects_a_row_and_another_click_opens_it() {
     );
     screen.click_on("1  00:00");
     assert_eq!(
-        (screen.model.focus, screen.model.chosen_attempt),
+        (screen.model.panes.focus, screen.model.panes.attempt),
         (Pane::Retries, 1)
     );
     screen.press("k enter");
@@ -247,7 +247,7 @@ fn panes_without_content_are_one_line_that_says_how_to_fill_them() {
     // A click there is no drag of the split.
     screen.click_on("3 Pending");
     assert_eq!(
-        (screen.model.focus, screen.model.drags),
+        (screen.model.panes.focus, screen.model.panes.drags),
         (Pane::Pending, false)
     );
     screen.press("5");
@@ -357,6 +357,7 @@ fn a_search_in_a_viewer_begins_at_its_top_and_marks_what_it_finds() {
     assert_eq!(row, 1, "the first line has it:\n{}", screen.frame());
     let selected = screen
         .model
+        .look
         .theme
         .style(creel::tui::theme::ThemeRole::Selected);
     assert_eq!(Some(screen.draw()[(column, row)].bg), selected.bg);

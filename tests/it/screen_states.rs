@@ -1,18 +1,6 @@
 //! Every state of a session, as the header shows it: one chip per state, at every size and in every
 //! theme.
 
-use creel::{
-    config::{MotionMode, ThemeName},
-    engine::{
-        event::{Event, SessionEvent, SessionOutcome},
-        gate::kind::GateKind,
-    },
-    present::{
-        session_chip::ChipRole,
-        signs::{SPINNER, SignSet},
-    },
-    tui::{theme::ScreenTheme, view},
-};
 use expect_test::expect_file;
 
 use crate::support::{
@@ -21,6 +9,18 @@ use crate::support::{
     screen::Screen,
     task_scenes,
     world::World,
+};
+use creel::{
+    config::{MotionMode, ThemeName},
+    engine::{
+        event::{Event, SessionEvent, SessionOutcome},
+        gate::kind::GateKind,
+    },
+    present::{
+        session_chip::ChipRole,
+        style::{SPINNER, SignSet},
+    },
+    tui::{theme::ScreenTheme, view},
 };
 
 /// A state with the chip that it shows, some milliseconds after the last record.
@@ -349,7 +349,7 @@ fn the_spinner_moves_four_times_a_second_and_only_a_few_cells_with_it() {
 #[test]
 fn with_reduced_motion_nothing_spins_and_clocks_change_once_per_second() {
     let mut screen = Screen::of(&scenes::first_turn(), (120, 40));
-    screen.model.motion = MotionMode::Reduced;
+    screen.model.look.motion = MotionMode::Reduced;
     let start = screen.model.now;
     assert_eq!(
         screen
@@ -379,7 +379,7 @@ fn a_state_that_needs_the_user_and_an_end_stand_still() {
 fn without_unicode_every_sign_is_ascii() {
     for state in states() {
         let mut screen = state.screen((120, 40), dark());
-        screen.model.signs = SignSet::AsciiOnly;
+        screen.model.look.signs = SignSet::AsciiOnly;
         let frame = screen.frame();
         assert!(frame.is_ascii(), "{}:\n{frame}", state.name);
         // A sign without an ASCII form would be a question mark, as are letters that are not ASCII.

@@ -1,14 +1,15 @@
 //! What a screen of 60 columns and 16 rows must not lose.
 
-use creel::engine::{
-    event::{Event, SessionEvent},
-    gate::kind::GateChoice,
-    ids::GateId,
-    input::{GateAnswer, SessionCommand},
-};
-use creel::tui::model::CloseBehavior;
-
 use crate::support::{scenes, screen::Screen, world::World};
+use creel::{
+    engine::{
+        event::{Event, SessionEvent},
+        gate::kind::GateChoice,
+        ids::GateId,
+        input::{GateAnswer, SessionCommand},
+    },
+    tui::request::CloseBehavior,
+};
 
 const TINY: (u16, u16) = (60, 16);
 
@@ -84,7 +85,7 @@ fn the_end_card_is_there_and_says_what_matters() {
         }
     }
     let mut screen = Screen::of(&world, TINY);
-    screen.model.tie = CloseBehavior::Loose;
+    screen.model.link.tie = CloseBehavior::Loose;
     let frame = screen.frame();
     for words in [
         "Complete: ",

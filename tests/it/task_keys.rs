@@ -1,17 +1,6 @@
 //! Keys of the tasks pane: the screen before, the input, the screen after, and the requests to the
 //! session.
 
-use creel::{
-    engine::{
-        event::Event,
-        input::SessionCommand,
-        tasks::command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
-    },
-    tui::{
-        modals::Modal,
-        update::{ScreenEvent, ScreenRequest},
-    },
-};
 use expect_test::expect;
 use serde_json::{Value, json};
 
@@ -20,6 +9,17 @@ use crate::support::{
     screen::Screen,
     task_scenes::{self, add, depend, planned, tell},
     world::World,
+};
+use creel::{
+    engine::{
+        event::Event,
+        input::SessionCommand,
+        tasks::command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
+    },
+    tui::{
+        modals::Modal,
+        request::{ScreenEvent, ScreenRequest},
+    },
 };
 
 const WIDE: (u16, u16) = (120, 40);
@@ -57,7 +57,7 @@ fn chosen(screen: &Screen) -> String {
         .unwrap_or_default()
 }
 
-fn in_sight(screen: &Screen) -> String {
+fn in_view(screen: &Screen) -> String {
     let rows = screen.model.task_rows().expect("there is a session");
     rows.iter()
         .map(|row| format!("{}{}\n", row.branch, row.task.id))
@@ -86,7 +86,7 @@ fn the_list_is_sorted_by_priority_and_the_tree_shows_parents() {
         task_6
         task_1
     "#]]
-    .assert_eq(&in_sight(&screen));
+    .assert_eq(&in_view(&screen));
     screen.press("t");
     expect![[r#"
         parser
@@ -97,9 +97,9 @@ fn the_list_is_sorted_by_priority_and_the_tree_shows_parents() {
         task_5
         └─ task_6
     "#]]
-    .assert_eq(&in_sight(&screen));
+    .assert_eq(&in_view(&screen));
     screen.press("t");
-    assert!(in_sight(&screen).starts_with("task_5"));
+    assert!(in_view(&screen).starts_with("task_5"));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn filters_go_around_and_a_tree_closes_its_gaps() {
                 .row("1/7 · tree")
                 .trim_matches(['┏', '━', '┓'])
                 .trim(),
-            in_sight(&screen).trim_end().replace('\n', " ")
+            in_view(&screen).trim_end().replace('\n', " ")
         )
     };
     expect![[r#"
@@ -156,7 +156,7 @@ fn every_task_has_one_row_whatever_the_dependencies() {
     let mut screen = on_tasks(&world);
     screen.press("t");
     assert_eq!(screen.model.task_rows().map(|rows| rows.len()), Some(41));
-    assert!(in_sight(&screen).starts_with("all\n├─ task_1\n"));
+    assert!(in_view(&screen).starts_with("all\n├─ task_1\n"));
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn a_task_is_written_down_and_added() {
             ..NewTask::default()
         }))
     );
-    assert_eq!(screen.model.draft, "", "a task is no message");
+    assert_eq!(screen.model.drafts.unsent, "", "a task is no message");
 }
 
 #[test]
@@ -669,7 +669,8 @@ fn every_event_of_a_task_has_a_line_in_the_stream() {
     screen.press("z");
     let lines = screen
         .model
-        .stream_lines
+        .frame
+        .lines
         .iter()
         .map(|line| format!("{}\n", line.to_string().trim_end()));
     let about_tasks: String = lines

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     journal::{SessionDir, SessionsDir},
-    present::local_time::local_now,
+    present::clock::local_now,
 };
 
 /// How many names to try one after the other.

@@ -4,7 +4,7 @@ use crate::{
     engine::time::UnixTime,
     nats::presence::SessionHeartbeat,
     present::{
-        local_time::local_zone,
+        clock::local_zone,
         session_list::{ListedSession, SessionGroup, coarse_age, short_path},
         style::{ColourMode, TextRole},
         text::plain,

@@ -19,8 +19,7 @@ use crate::{
     },
     engine::time::UnixTime,
     present::{
-        clock::time_with_seconds,
-        local_time::local_zone,
+        clock::{local_zone, time_with_seconds},
         session_list::{ListedSession, ListedState, SessionGroup},
         text::plain,
     },

@@ -31,7 +31,7 @@ use crate::{
             task::{PRIORITY, TaskState},
         },
     },
-    present::queue_table,
+    present::tables,
     protocol::{ReplyData, SessionQuery},
     queue::{
         LEASE, QueueError, TaskQueue,
@@ -447,7 +447,7 @@ pub(super) fn list(args: &TaskListArgs) -> CliResult {
         say(none);
         return Ok(0);
     }
-    print(&queue_table::table(&tasks))
+    print(&tables::queue_table(&tasks))
 }
 
 pub(super) fn show(args: &TaskShowArgs) -> CliResult {
@@ -461,7 +461,7 @@ pub(super) fn show(args: &TaskShowArgs) -> CliResult {
     if args.json {
         json(&task)
     } else {
-        print(&queue_table::whole(&task))
+        print(&tables::queued_details(&task))
     }
 }
 

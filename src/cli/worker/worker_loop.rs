@@ -26,7 +26,7 @@ use crate::{
     },
     engine::queue::{ClaimOutcome, QueuedTask, QueuedTaskState, TaskAssignee, TaskOutcome},
     journal::SessionsDir,
-    present::{queue_table, text::plain_line},
+    present::{tables, text::plain_line},
     process::signals::ShutdownSignals,
     queue::{
         QueuePlace, WatchedQueue,
@@ -243,7 +243,7 @@ impl<'a> WorkerLoop<'a> {
             self.clear_leftovers().await;
             return Ok(NextWorkerAction::Leave(WorkerLoopEnd {
                 code: 0,
-                left: queue_table::left(self.queue.tasks()),
+                left: tables::left_in_queue(self.queue.tasks()),
             }));
         }
         tokio::select! {

@@ -2,7 +2,7 @@
 
 use crate::{
     nats::presence::ListedWorker,
-    present::{session_list::short_path, task_table::columns, text::plain_line},
+    present::{session_list::short_path, tables::columns, text::plain_line},
 };
 
 /// The longest text from another machine, in characters.

@@ -1,12 +1,20 @@
-//! The wording of rules, stop decisions, checkpoints and the loops of agents.
+//! The wording of stop decisions, checkpoints, loops, submits and merges.
 
-use super::{Described, EventTone, name, sentence};
 use crate::{
     engine::{
-        event::{StopDecided, StopEvent},
+        event::{PipelineEvent, StopDecided, StopEvent},
         stop::{checkpoint::Checkpoint, decision::StopAction, preset::IN_PROGRESS},
+        submit::{
+            gatekeeper::ReviewVerdict,
+            kind::{PipelineKind, PipelineOutcome},
+        },
     },
-    present::{clock::brief_span, stop_decisions::action, text::counted},
+    present::{
+        clock::brief_span,
+        describe::{Described, EventTone, name, sentence},
+        policies::action,
+        text::{counted, plain, readable_size},
+    },
 };
 
 pub(super) fn stop(event: &StopEvent) -> Option<Described> {
@@ -103,7 +111,7 @@ fn decision(decided: &StopDecided) -> Described {
         decided
             .said
             .as_ref()
-            .filter(|said| !said.is_empty())
+            .filter(|reason| !reason.is_empty())
             .unwrap_or(&decided.reason),
     );
     let (action, within) = (action(decided.action), within(decided.of.as_deref()));
@@ -141,4 +149,109 @@ fn checkpoint(kept: &Checkpoint) -> Described {
 /// The agent's own loop, if the event belongs to one.
 fn within(of: Option<&str>) -> String {
     of.map(|id| format!(" · {}", name(id))).unwrap_or_default()
+}
+
+pub(super) fn pipeline(event: &PipelineEvent) -> Described {
+    match event {
+        PipelineEvent::Requested { pipeline, .. } => {
+            let text = format!(
+                "{} requested · starts after this iteration",
+                title(*pipeline)
+            );
+            Described::new("", EventTone::Plain, text)
+        }
+        PipelineEvent::Started { pipeline, .. } => {
+            Described::new("━━", EventTone::Plain, title(*pipeline))
+        }
+        PipelineEvent::RemediationCounted {
+            used,
+            limit,
+            hook,
+            reason,
+            ..
+        } => {
+            let text = format!(
+                "Repair {used} of {limit} for `{}`: {}",
+                name(hook),
+                sentence(reason)
+            );
+            Described::new("↻", EventTone::Problem, text)
+        }
+        PipelineEvent::ReviewStarted { hook, change, .. } => {
+            let size = readable_size(change.len() as u64);
+            Described::new(
+                "·",
+                EventTone::Quiet,
+                format!("Review `{}` started · {size} to review", name(hook)),
+            )
+        }
+        PipelineEvent::Reviewed { said: review, .. } => {
+            let (sign, tone, verdict) = match review.verdict {
+                ReviewVerdict::Approve => ("✓", EventTone::Passed, "approved"),
+                ReviewVerdict::Block => ("✗", EventTone::Problem, "blocked"),
+                ReviewVerdict::Unsaid => ("✗", EventTone::Problem, "no verdict"),
+            };
+            let (gatekeeper, reason) = (name(&review.gatekeeper), sentence(&review.reason));
+            Described::new(
+                sign,
+                tone,
+                format!("Review by {gatekeeper} · {verdict}: {reason}"),
+            )
+        }
+        PipelineEvent::Ended {
+            pipeline,
+            outcome,
+            reason,
+            pull_request,
+            ..
+        } => ended(
+            *pipeline,
+            *outcome,
+            &sentence(reason),
+            pull_request.as_deref(),
+        ),
+    }
+}
+
+/// How a submit or a merge ended, in one word.
+pub const fn pipeline_result(outcome: PipelineOutcome) -> &'static str {
+    match outcome {
+        PipelineOutcome::Done => "done",
+        PipelineOutcome::Failed => "failed",
+        PipelineOutcome::Cancelled => "cancelled",
+    }
+}
+
+const fn title(pipeline: PipelineKind) -> &'static str {
+    match pipeline {
+        PipelineKind::Submit => "Submit",
+        PipelineKind::Merge => "Merge",
+    }
+}
+
+fn ended(
+    pipeline: PipelineKind,
+    outcome: PipelineOutcome,
+    reason: &str,
+    pull_request: Option<&str>,
+) -> Described {
+    let result = format!("{} {}", title(pipeline), pipeline_result(outcome));
+    let link = pull_request
+        .filter(|link| !reason.contains(link))
+        .map(|link| format!(" · {}", plain(link)));
+    let link = link.unwrap_or_default();
+    match outcome {
+        PipelineOutcome::Done => {
+            Described::new("✓", EventTone::Passed, format!("{result}: {reason}{link}"))
+        }
+        PipelineOutcome::Failed => {
+            let text = format!("{result}: {reason}{link} · the branch is kept");
+            Described::new("✗", EventTone::Problem, text)
+        }
+        PipelineOutcome::Cancelled => Described::new(
+            "✗",
+            EventTone::Problem,
+            format!("{result}{link} · the branch is kept"),
+        ),
+    }
 }

@@ -127,7 +127,7 @@ fn measured(data: &Map<String, Value>) -> String {
         .map(|(key, value)| format!("{key} {value}"));
     match numbers.collect::<Vec<_>>().join(" · ") {
         none if none.is_empty() => "reported metrics".to_owned(),
-        said => format!("metrics: {said}"),
+        parts => format!("metrics: {parts}"),
     }
 }
 
@@ -141,7 +141,7 @@ fn changed(changes: &TaskUpdated) -> String {
         parent,
         state,
     } = changes;
-    let said = [
+    let parts = [
         goal.as_ref().map(|goal| format!("goal {goal}")),
         deliverables
             .as_ref()
@@ -154,5 +154,5 @@ fn changed(changes: &TaskUpdated) -> String {
         parent.as_ref().map(|parent| format!("parent {parent}")),
         state.map(|state| state.name().to_owned()),
     ];
-    said.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }

@@ -9,8 +9,6 @@ use std::{
     sync::Arc,
 };
 
-use jiff::tz::TimeZone;
-
 use super::{HomeRequest, new_session::NewSessionForm};
 use crate::{
     config::MotionMode,
@@ -18,16 +16,15 @@ use crate::{
     present::{
         session_chip::ChipRole,
         session_list::{ListedSession, ListedState, SessionGroup},
-        signs::SignSet,
+        style::SPIN,
         text::counted as counted_words,
     },
     sessions::{SessionChange, SessionKey},
     tui::{
-        keymap::{KeyAction, Keymap},
-        modals::{choice_question::ChoiceQuestion, help::HelpModal},
+        keymap::{HomeKey, Keymap},
+        modals::{help::HelpModal, question::ChoiceQuestion},
         model::Toast,
-        theme::{ScreenTheme, ThemeRole},
-        view::SPIN,
+        theme::{ScreenLook, ScreenTheme, ThemeRole},
     },
 };
 
@@ -89,12 +86,8 @@ pub struct HomeMemory {
 
 #[derive(Debug)]
 pub struct HomeModel {
-    pub keymap: Keymap,
-    pub theme: ScreenTheme,
-    pub zone: TimeZone,
+    pub look: ScreenLook,
     pub now: UnixTime,
-    pub motion: MotionMode,
-    pub signs: SignSet,
     pub size: (u16, u16),
     pub scope: HomeScope,
     /// Whether the sessions are those of a worker, which stops when the screen closes.
@@ -131,12 +124,8 @@ pub struct HomeModel {
 impl HomeModel {
     pub fn new(keymap: Keymap, theme: ScreenTheme, scope: HomeScope) -> Self {
         Self {
-            keymap,
-            theme,
-            zone: TimeZone::UTC,
+            look: ScreenLook::new(keymap, theme),
             now: UnixTime(0),
-            motion: MotionMode::default(),
-            signs: SignSet::default(),
             size: (80, 24),
             scope,
             is_worker: false,
@@ -276,7 +265,7 @@ impl HomeModel {
         self.cost_today = self
             .sessions
             .values()
-            .map(|session| session.cost_today(self.now, &self.zone))
+            .map(|session| session.cost_today(self.now, &self.look.zone))
             .sum();
         let found = self
             .cursor
@@ -365,7 +354,7 @@ impl HomeModel {
     }
 
     /// The lines in sight, from the top of the list.
-    pub fn in_sight(&self) -> Vec<HomeLine> {
+    pub fn in_view(&self) -> Vec<HomeLine> {
         (self.top..self.top + self.height())
             .map_while(|number| self.line(number))
             .collect()
@@ -374,15 +363,15 @@ impl HomeModel {
     /// The session on a row of the screen.
     pub fn row_at(&self, screen_row: u16) -> Option<usize> {
         let nth = usize::from(screen_row.checked_sub(1)?);
-        match self.in_sight().get(nth) {
+        match self.in_view().get(nth) {
             Some(HomeLine::Session(n)) => Some(*n),
             Some(HomeLine::Heading(_)) | None => None,
         }
     }
 
     /// The sessions in sight that have not been read yet, or not since they ran.
-    pub fn unread_in_sight(&self) -> Vec<SessionKey> {
-        let rows = self.in_sight().into_iter().filter_map(|line| match line {
+    pub fn unread_in_view(&self) -> Vec<SessionKey> {
+        let rows = self.in_view().into_iter().filter_map(|line| match line {
             HomeLine::Session(n) => self.rows.get(n),
             HomeLine::Heading(_) => None,
         });
@@ -407,7 +396,7 @@ impl HomeModel {
 
     /// When something on the screen moves next. None while nothing does.
     pub fn next_tick(&self) -> Option<UnixTime> {
-        let rows = self.in_sight().into_iter().filter_map(|line| match line {
+        let rows = self.in_view().into_iter().filter_map(|line| match line {
             HomeLine::Session(n) => self.rows.get(n),
             HomeLine::Heading(_) => None,
         });
@@ -420,8 +409,8 @@ impl HomeModel {
         }
         let spins = running
             .iter()
-            .any(|row| row.session.words(self.now, &self.zone).role == ChipRole::Working);
-        let period = if spins && self.motion == MotionMode::Full {
+            .any(|row| row.session.words(self.now, &self.look.zone).role == ChipRole::Working);
+        let period = if spins && self.look.motion == MotionMode::Full {
             SPIN
         } else {
             SECOND
@@ -437,14 +426,14 @@ impl HomeModel {
     }
 
     /// The keys that do something now, most useful first. Those for help and for leaving come last.
-    pub fn useful_keys(&self) -> Vec<KeyAction> {
+    pub fn useful_keys(&self) -> Vec<HomeKey> {
         let is_local = self.scope == HomeScope::Machine;
         if self.is_empty() && self.is_loaded {
             let first = [
-                (KeyAction::RunDemo, is_local),
-                (KeyAction::WriteConfig, is_local && !self.has_config),
+                (HomeKey::Demo, is_local),
+                (HomeKey::Init, is_local && !self.has_config),
             ];
-            let first = first.into_iter().chain([(KeyAction::NewSession, is_local)]);
+            let first = first.into_iter().chain([(HomeKey::New, is_local)]);
             return first
                 .filter(|(_, works)| *works)
                 .map(|(action, _)| action)
@@ -455,19 +444,19 @@ impl HomeModel {
             .map(|row| (row.session.group(), row.session.can_resume));
         let over = matches!(chosen, Some((SessionGroup::Ended, _)));
         let keys = [
-            (KeyAction::OpenSession, chosen.is_some()),
+            (HomeKey::Open, chosen.is_some()),
             (
-                KeyAction::AnswerSession,
+                HomeKey::Answer,
                 matches!(chosen, Some((SessionGroup::NeedsYou, _))),
             ),
-            (KeyAction::NewSession, is_local),
-            (KeyAction::StopSession, chosen.is_some() && !over),
+            (HomeKey::New, is_local),
+            (HomeKey::Stop, chosen.is_some() && !over),
             (
-                KeyAction::ResumeSession,
+                HomeKey::Resume,
                 is_local && matches!(chosen, Some((SessionGroup::Ended, true))),
             ),
-            (KeyAction::FilterSessions, true),
-            (KeyAction::RemoveSession, is_local && over),
+            (HomeKey::Filter, true),
+            (HomeKey::Remove, is_local && over),
         ];
         keys.into_iter()
             .filter(|(_, works)| *works)

@@ -6,7 +6,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
-    text::{Line, Span},
+    text::Line,
     widgets::Widget as _,
 };
 use tui_textarea::{TextArea, WrapMode};
@@ -15,7 +15,7 @@ use super::SessionStart;
 use crate::{
     present::{session_list::short_path, text::plain},
     tui::{
-        modals::{framed, keys_that_fit, middle},
+        modals::frame::{framed, keys_that_fit, middle},
         text::fit,
         theme::{ScreenTheme, ThemeRole},
     },
@@ -231,7 +231,7 @@ impl NewSessionForm {
         };
         let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
         let line = keys_that_fit(&keys, usize::from(hints.width));
-        Line::styled(line, theme.style(ThemeRole::Faint)).render(hints, buffer);
+        theme.line(ThemeRole::Faint, line).render(hints, buffer);
     }
 
     fn draw_field(
@@ -256,10 +256,10 @@ impl NewSessionForm {
         };
         let sign = if has_focus { "▌" } else { " " };
         let line = Line::from(vec![
-            Span::styled(format!("{sign}{name}  "), theme.style(ThemeRole::Key)),
-            Span::styled(
+            theme.span(ThemeRole::Key, format!("{sign}{name}  ")),
+            theme.span(
+                ThemeRole::Text,
                 fit(&value, usize::from(area.width).saturating_sub(9)),
-                theme.style(ThemeRole::Text),
             ),
         ]);
         let line = if has_focus {

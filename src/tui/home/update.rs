@@ -14,10 +14,10 @@ use crate::{
     present::session_list::SessionGroup,
     sessions::{SessionChange, removal::RemovalPreview},
     tui::{
-        keymap::{KeyAction, KeyContext},
+        keymap::{GlobalKey, HomeKey, KeyAction, KeyContext, ScrollKey},
         modals::{
-            choice_question::{ChoiceQuestion, OfferedChoice},
             help::HelpModal,
+            question::{ChoiceQuestion, OfferedChoice},
         },
         theme::ThemeRole,
     },
@@ -28,28 +28,35 @@ const STOP_WORKER: &str = "Stop the worker?";
 /// How many sessions the wheel moves.
 const WHEEL: isize = 3;
 
-/// The keys on the help page of the home screen.
-const EXPLAINED: [KeyAction; 19] = [
-    KeyAction::OpenSession,
-    KeyAction::AnswerSession,
-    KeyAction::NewSession,
-    KeyAction::StopSession,
-    KeyAction::ResumeSession,
-    KeyAction::FilterSessions,
-    KeyAction::RemoveSession,
-    KeyAction::RunDemo,
-    KeyAction::WriteConfig,
-    KeyAction::Up,
-    KeyAction::Down,
-    KeyAction::PageUp,
-    KeyAction::PageDown,
-    KeyAction::Top,
-    KeyAction::Bottom,
-    KeyAction::QuitHome,
-    KeyAction::Help,
-    KeyAction::Redraw,
-    KeyAction::Suspend,
-];
+/// Whether the help page of the home screen has a key.
+const fn is_explained(action: KeyAction) -> bool {
+    match action {
+        KeyAction::Home(_) => true,
+        KeyAction::Scroll(key) => matches!(
+            key,
+            ScrollKey::Up
+                | ScrollKey::Down
+                | ScrollKey::PageUp
+                | ScrollKey::PageDown
+                | ScrollKey::Top
+                | ScrollKey::Bottom
+        ),
+        KeyAction::Global(key) => {
+            matches!(
+                key,
+                GlobalKey::Help | GlobalKey::Redraw | GlobalKey::Suspend
+            )
+        }
+        KeyAction::Stream(_)
+        | KeyAction::Hooks(_)
+        | KeyAction::Pending(_)
+        | KeyAction::Retries(_)
+        | KeyAction::Tasks(_)
+        | KeyAction::Gate(_)
+        | KeyAction::Viewer(_)
+        | KeyAction::Replay(_) => false,
+    }
+}
 
 /// Something that happened to the home screen.
 #[derive(Debug)]
@@ -66,7 +73,7 @@ pub enum HomeEvent {
     /// The form for a new session, with its places.
     NewSession(Box<NewSessionForm>),
     /// A message about something that the user asked for.
-    Said(ThemeRole, String),
+    Toast(ThemeRole, String),
 }
 
 /// Changes the model; returns what is to be done.
@@ -108,7 +115,7 @@ pub fn update(model: &mut HomeModel, event: HomeEvent) -> Vec<HomeRequest> {
             model.modal = Some(HomeModal::NewSession(form));
             Vec::new()
         }
-        HomeEvent::Said(role, text) => {
+        HomeEvent::Toast(role, text) => {
             model.say(role, text);
             Vec::new()
         }
@@ -117,14 +124,17 @@ pub fn update(model: &mut HomeModel, event: HomeEvent) -> Vec<HomeRequest> {
 
 fn on_key(model: &mut HomeModel, key: KeyEvent) -> Vec<HomeRequest> {
     model.toast = None;
-    let action = model.keymap.action(
+    let action = model.look.keymap.action(
         key,
         &[KeyContext::Home, KeyContext::Scroll, KeyContext::Global],
     );
     match &mut model.modal {
         Some(HomeModal::Help(help)) => {
             let closes = key.code == KeyCode::Esc
-                || matches!(action, Some(KeyAction::Help | KeyAction::QuitHome));
+                || matches!(
+                    action,
+                    Some(KeyAction::Global(GlobalKey::Help) | KeyAction::Home(HomeKey::Quit))
+                );
             if closes {
                 model.modal = None;
             } else if let Some(action) = action {
@@ -180,10 +190,10 @@ fn on_question_key(
             usize::try_from(c.to_digit(10).unwrap_or(0)).unwrap_or(0)
         }
         // The same key again.
-        _ if action == Some(KeyAction::QuitHome) && question.title == STOP_WORKER => 1,
+        _ if action == Some(HomeKey::Quit.into()) && question.title == STOP_WORKER => 1,
         _ => {
-            let by = isize::from(action == Some(KeyAction::Down))
-                - isize::from(action == Some(KeyAction::Up));
+            let by = isize::from(action == Some(ScrollKey::Down.into()))
+                - isize::from(action == Some(ScrollKey::Up.into()));
             question.move_by(by);
             return Vec::new();
         }
@@ -232,26 +242,21 @@ fn on_filter_key(model: &mut HomeModel, key: KeyEvent) -> Vec<HomeRequest> {
 }
 
 /// Does what a key means. A key that does nothing for the session under the cursor says why.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the other actions belong to the screen of a session"
-)]
 fn perform(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
-    let page = isize::try_from(model.height().saturating_sub(1)).unwrap_or(1);
     match action {
-        KeyAction::Up => model.move_by(-1),
-        KeyAction::Down => model.move_by(1),
-        KeyAction::PageUp => model.move_by(-page),
-        KeyAction::PageDown => model.move_by(page),
-        KeyAction::Top => model.move_to(0),
-        KeyAction::Bottom => model.move_to(usize::MAX),
-        KeyAction::Help => {
+        KeyAction::Home(key) => return on_home_key(model, key),
+        KeyAction::Scroll(key) => {
+            if let Some(by) = key.rows(model.height().saturating_sub(1)) {
+                model.move_by(by);
+            }
+        }
+        KeyAction::Global(GlobalKey::Help) => {
             let help = HelpModal::only(
                 vec![KeyContext::Home, KeyContext::Scroll, KeyContext::Global],
-                &EXPLAINED,
+                is_explained,
             );
             let quit = (
-                KeyAction::QuitHome,
+                HomeKey::Quit.into(),
                 "stop the worker; its tasks go back to the queue",
             );
             model.modal = Some(HomeModal::Help(if model.is_worker {
@@ -260,68 +265,74 @@ fn perform(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
                 help
             }));
         }
-        KeyAction::FilterSessions => model.modal = Some(HomeModal::Filter),
-        KeyAction::QuitHome if model.is_worker => {
-            model.modal = Some(HomeModal::Question(Box::new(ask_to_stop_worker())));
-        }
-        KeyAction::QuitHome => return vec![HomeRequest::Quit],
-        KeyAction::Redraw => return vec![HomeRequest::Redraw],
-        KeyAction::Suspend => return vec![HomeRequest::Suspend],
-        KeyAction::RunDemo => return vec![HomeRequest::Demo],
-        KeyAction::WriteConfig if model.has_config => {
-            model.say(ThemeRole::Warning, "This folder already has a config");
-        }
-        KeyAction::WriteConfig => return vec![HomeRequest::Init],
-        KeyAction::NewSession => {
-            let near = model.chosen().map(|row| (*row.key).clone());
-            return vec![HomeRequest::PrepareNew(near)];
-        }
-        KeyAction::OpenSession
-        | KeyAction::AnswerSession
-        | KeyAction::StopSession
-        | KeyAction::ResumeSession
-        | KeyAction::RemoveSession => return on_session(model, action),
-        _ => {}
+        KeyAction::Global(GlobalKey::Redraw) => return vec![HomeRequest::Redraw],
+        KeyAction::Global(GlobalKey::Suspend) => return vec![HomeRequest::Suspend],
+        // The other actions belong to the screen of a session.
+        KeyAction::Global(_)
+        | KeyAction::Stream(_)
+        | KeyAction::Hooks(_)
+        | KeyAction::Pending(_)
+        | KeyAction::Retries(_)
+        | KeyAction::Tasks(_)
+        | KeyAction::Gate(_)
+        | KeyAction::Viewer(_)
+        | KeyAction::Replay(_) => {}
     }
     Vec::new()
 }
 
-/// The keys for the session under the cursor.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the caller passes only these actions"
-)]
-fn on_session(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
-    let Some(row) = model.chosen() else {
-        return Vec::new();
-    };
-    let (key, name, group) = (
-        (*row.key).clone(),
-        row.session.name.clone(),
-        row.session.group(),
-    );
-    let is_useful = model.useful_keys().contains(&action);
-    let refusal = match action {
-        KeyAction::OpenSession if group == SessionGroup::Ended => {
-            return vec![HomeRequest::Replay(key)];
+fn on_home_key(model: &mut HomeModel, key: HomeKey) -> Vec<HomeRequest> {
+    let chosen = model.chosen().map(|row| {
+        (
+            (*row.key).clone(),
+            row.session.name.clone(),
+            row.session.group(),
+        )
+    });
+    let is_useful = model.useful_keys().contains(&key);
+    let (session, name, group) = match (key, chosen) {
+        (HomeKey::Filter, _) => {
+            model.modal = Some(HomeModal::Filter);
+            return Vec::new();
         }
-        KeyAction::OpenSession => return vec![HomeRequest::Attach(key)],
-        KeyAction::AnswerSession if is_useful => return vec![HomeRequest::Attach(key)],
-        KeyAction::AnswerSession => format!("{name} does not need you"),
-        KeyAction::StopSession if is_useful => {
-            let question = ask_to_stop(&name, |how| HomeRequest::Stop(key.clone(), how));
+        (HomeKey::Quit, _) if model.is_worker => {
+            model.modal = Some(HomeModal::Question(Box::new(ask_to_stop_worker())));
+            return Vec::new();
+        }
+        (HomeKey::Quit, _) => return vec![HomeRequest::Quit],
+        (HomeKey::Demo, _) => return vec![HomeRequest::Demo],
+        (HomeKey::Init, _) if model.has_config => {
+            model.say(ThemeRole::Warning, "This folder already has a config");
+            return Vec::new();
+        }
+        (HomeKey::Init, _) => return vec![HomeRequest::Init],
+        (HomeKey::New, near) => {
+            return vec![HomeRequest::PrepareNew(near.map(|(session, ..)| session))];
+        }
+        (_, Some(chosen)) => chosen,
+        (_, None) => return Vec::new(),
+    };
+    let refusal = match key {
+        HomeKey::Open if group == SessionGroup::Ended => return vec![HomeRequest::Replay(session)],
+        HomeKey::Open => return vec![HomeRequest::Attach(session)],
+        HomeKey::Answer if is_useful => return vec![HomeRequest::Attach(session)],
+        HomeKey::Answer => format!("{name} does not need you"),
+        HomeKey::Stop if is_useful => {
+            let question = ask_to_stop(&name, |how| HomeRequest::Stop(session.clone(), how));
             model.modal = Some(HomeModal::Question(Box::new(question)));
             return Vec::new();
         }
-        KeyAction::StopSession => format!("{name} is not running"),
-        KeyAction::ResumeSession if is_useful => return vec![HomeRequest::Resume(key)],
-        KeyAction::ResumeSession if group == SessionGroup::Ended => {
+        HomeKey::Stop => format!("{name} is not running"),
+        HomeKey::Resume if is_useful => return vec![HomeRequest::Resume(session)],
+        HomeKey::Resume if group == SessionGroup::Ended => {
             format!("{name} has ended: nothing to resume")
         }
-        KeyAction::ResumeSession => format!("{name} is already running"),
-        KeyAction::RemoveSession if is_useful => return vec![HomeRequest::PrepareRemoval(key)],
-        KeyAction::RemoveSession => format!("{name} is running: stop it first"),
-        _ => return Vec::new(),
+        HomeKey::Resume => format!("{name} is already running"),
+        HomeKey::Remove if is_useful => return vec![HomeRequest::PrepareRemoval(session)],
+        HomeKey::Remove => format!("{name} is running: stop it first"),
+        HomeKey::Filter | HomeKey::Quit | HomeKey::Demo | HomeKey::Init | HomeKey::New => {
+            return Vec::new();
+        }
     };
     model.say(ThemeRole::Warning, refusal);
     Vec::new()
@@ -430,10 +441,11 @@ fn on_mouse(model: &mut HomeModel, mouse: MouseEvent) -> Vec<HomeRequest> {
         Some(HomeModal::Help(help)) if wheel != 0 => {
             help.key(
                 if wheel < 0 {
-                    KeyAction::Up
+                    ScrollKey::Up
                 } else {
-                    KeyAction::Down
-                },
+                    ScrollKey::Down
+                }
+                .into(),
                 1,
             );
         }
@@ -445,7 +457,7 @@ fn on_mouse(model: &mut HomeModel, mouse: MouseEvent) -> Vec<HomeRequest> {
             model.toast = None;
             model.modal = None;
             model.move_to(row);
-            return perform(model, KeyAction::OpenSession);
+            return perform(model, KeyAction::Home(HomeKey::Open));
         }
         Some(
             HomeModal::Question(_)

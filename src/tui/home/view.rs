@@ -23,16 +23,16 @@ use crate::{
     present::{
         session_chip::ChipRole,
         session_list::{ListedState, SessionGroup, short_path},
-        signs::{SPINNER, SignSet},
+        style::spinner_frame,
         text::plain,
-        usage_totals,
+        usage,
     },
     tui::{
-        clicked_key::{KeyRow, key_in_row},
-        keymap::KeyAction,
+        keymap::{GlobalKey, HomeKey},
+        modals::frame::{KeyRow, key_in_row},
         text::{fit, wrap},
         theme::ThemeRole,
-        view::{SPIN, chip_role},
+        view::chip_role,
     },
 };
 
@@ -55,25 +55,20 @@ pub fn prepare(model: &mut HomeModel, area: Rect) {
         model.size = (area.width, area.height);
         model.move_by(0);
     }
-    let HomeModel {
-        modal,
-        keymap,
-        theme,
-        ..
-    } = model;
+    let HomeModel { modal, look, .. } = model;
     match modal {
-        Some(HomeModal::Help(help)) => help.prepare(keymap, theme, area),
-        Some(HomeModal::NewSession(form)) => form.prepare(theme),
+        Some(HomeModal::Help(help)) => help.prepare(&look.keymap, &look.theme, area),
+        Some(HomeModal::NewSession(form)) => form.prepare(&look.theme),
         Some(HomeModal::Question(_) | HomeModal::Filter) | None => {}
     }
 }
 
 pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     buffer.set_style(area, theme.style(ThemeRole::Text));
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
         let text = fit("Terminal too small", usize::from(area.width));
-        Line::styled(text, theme.style(ThemeRole::Warning)).render(area, buffer);
+        theme.line(ThemeRole::Warning, text).render(area, buffer);
         return;
     }
     let line = |y: u16| Rect {
@@ -98,17 +93,12 @@ pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     }
     draw_footer(model, line(area.height - 1), buffer);
     match &model.modal {
-        Some(HomeModal::Help(help)) => help.draw(&model.keymap, theme, area, buffer),
+        Some(HomeModal::Help(help)) => help.draw(&model.look.keymap, theme, area, buffer),
         Some(HomeModal::Question(question)) => question.draw(theme, area, buffer),
         Some(HomeModal::NewSession(form)) => form.draw(theme, area, buffer),
         Some(HomeModal::Filter) | None => {}
     }
-    if model.signs != SignSet::Unicode {
-        for cell in &mut buffer.content {
-            let shown = model.signs.shown(cell.symbol()).to_owned();
-            cell.set_symbol(&shown);
-        }
-    }
+    model.look.replace_signs(buffer);
 }
 
 /// The key that the screen shows at this position.
@@ -134,28 +124,22 @@ pub fn key_at(model: &HomeModel, area: Rect, column: u16, row: u16) -> Option<Ke
 }
 
 fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
-    let theme = &model.theme;
-    let (asks, runs) = (
+    let theme = &model.look.theme;
+    let (waiting, runs) = (
         model.count(SessionGroup::NeedsYou),
         model.count(SessionGroup::Running),
     );
-    let mut counts = vec![Span::styled(
-        format!("{runs} running"),
-        theme.style(ThemeRole::Text),
-    )];
-    if asks > 0 {
-        let verb = if asks == 1 { "needs" } else { "need" };
-        counts.push(Span::styled(" · ", theme.style(ThemeRole::Faint)));
-        counts.push(Span::styled(
-            format!(" {asks} {verb} you "),
-            theme.style(ThemeRole::Alert),
-        ));
+    let mut counts = vec![theme.span(ThemeRole::Text, format!("{runs} running"))];
+    if waiting > 0 {
+        let verb = if waiting == 1 { "needs" } else { "need" };
+        counts.push(theme.span(ThemeRole::Faint, " · "));
+        counts.push(theme.span(ThemeRole::Alert, format!(" {waiting} {verb} you ")));
     }
     let today = model.cost_today();
     if today > 0.0 {
-        counts.push(Span::styled(
-            format!(" · {} today", usage_totals::money(today)),
-            theme.style(ThemeRole::Faint),
+        counts.push(theme.span(
+            ThemeRole::Faint,
+            format!(" · {} today", usage::money(today)),
         ));
     }
     counts.push(Span::raw(" "));
@@ -173,8 +157,8 @@ fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     };
     let filter = fit(&filter, room.saturating_sub(7 + place.width()));
     Line::from(vec![
-        Span::styled(format!(" creel{place}"), theme.style(ThemeRole::Heading)),
-        Span::styled(filter, theme.style(ThemeRole::Key)),
+        theme.span(ThemeRole::Heading, format!(" creel{place}")),
+        theme.span(ThemeRole::Key, filter),
     ])
     .render(area, buffer);
     let width = u16::try_from(right).unwrap_or(area.width).min(area.width);
@@ -227,10 +211,10 @@ impl<'a> RowTexts<'a> {
             } else {
                 String::new()
             },
-            time: session.time(model.now, &model.zone),
-            age: session.age(model.now, &model.zone),
+            time: session.time(model.now, &model.look.zone),
+            age: session.age(model.now, &model.look.zone),
             cost: if session.cost > 0.0 {
-                usage_totals::money(session.cost)
+                usage::money(session.cost)
             } else {
                 String::new()
             },
@@ -299,8 +283,13 @@ impl HomeColumns {
         columns.what = width.saturating_sub(fixed);
         // What is left on a wide screen says what each session is for.
         if width >= WITH_GOAL && texts.iter().any(|one| !one.row.session.goal.is_empty()) {
-            let words =
-                |one: &RowTexts<'_>| one.row.session.words(model.now, &model.zone).text.width();
+            let words = |one: &RowTexts<'_>| {
+                one.row
+                    .session
+                    .words(model.now, &model.look.zone)
+                    .text
+                    .width()
+            };
             let needed = widest(&words, columns.what * 2 / 3);
             (columns.goal, columns.what) = (columns.what.saturating_sub(needed), needed);
         }
@@ -309,7 +298,7 @@ impl HomeColumns {
 }
 
 fn draw_list(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
-    let lines = model.in_sight();
+    let lines = model.in_view();
     let texts: Vec<RowTexts<'_>> = lines
         .iter()
         .filter_map(|line| match line {
@@ -331,7 +320,7 @@ fn draw_list(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
                 let Some(texts) = texts.next() else { continue };
                 let line = row_line(model, texts, columns, n == model.position());
                 if n == model.position() {
-                    buffer.set_style(place, model.theme.style(ThemeRole::Selected));
+                    buffer.set_style(place, model.look.theme.style(ThemeRole::Selected));
                 }
                 line.render(place, buffer);
             }
@@ -355,9 +344,9 @@ fn draw_detail(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         String::new()
     };
     // The list may have no room for the question.
-    let asks = session.group() == SessionGroup::NeedsYou && usize::from(area.width) < WITH_GOAL;
-    let question = if asks {
-        session.words(model.now, &model.zone).text
+    let waiting = session.group() == SessionGroup::NeedsYou && usize::from(area.width) < WITH_GOAL;
+    let question = if waiting {
+        session.words(model.now, &model.look.zone).text
     } else {
         String::new()
     };
@@ -372,15 +361,15 @@ fn draw_detail(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         let text = fit(&text, left.saturating_sub(gap.width()));
         left = left.saturating_sub(gap.width() + text.width());
         spans.extend([
-            Span::styled(gap, model.theme.style(ThemeRole::Faint)),
-            Span::styled(text, model.theme.style(role)),
+            model.look.theme.span(ThemeRole::Faint, gap),
+            model.look.theme.span(role, text),
         ]);
     }
     Line::from(spans).render(area, buffer);
 }
 
 fn heading(model: &HomeModel, group: SessionGroup) -> Line<'static> {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     let role = match group {
         SessionGroup::NeedsYou => ThemeRole::Gate,
         SessionGroup::Running | SessionGroup::Ended => ThemeRole::Heading,
@@ -391,7 +380,7 @@ fn heading(model: &HomeModel, group: SessionGroup) -> Line<'static> {
             format!(" {}", group.title()),
             theme.style(role).add_modifier(Modifier::BOLD),
         ),
-        Span::styled(format!("  {count}"), theme.style(ThemeRole::Faint)),
+        theme.span(ThemeRole::Faint, format!("  {count}")),
     ])
 }
 
@@ -401,9 +390,9 @@ fn row_line(
     columns: HomeColumns,
     is_chosen: bool,
 ) -> Line<'static> {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     let session = &texts.row.session;
-    let words = session.words(model.now, &model.zone);
+    let words = session.words(model.now, &model.look.zone);
     let sign = if words.role == ChipRole::Working {
         spinner(model).unwrap_or(words.sign)
     } else {
@@ -446,10 +435,7 @@ fn row_line(
         words.text
     };
     let line = Line::from(vec![
-        Span::styled(
-            if is_chosen { "▌" } else { " " },
-            theme.style(ThemeRole::BorderFocused),
-        ),
+        theme.span(ThemeRole::BorderFocused, if is_chosen { "▌" } else { " " }),
         Span::styled(format!(" {sign} "), sign_style),
         Span::styled(
             left(
@@ -470,10 +456,7 @@ fn row_line(
             },
             what,
         ),
-        Span::styled(
-            left(&plain(&session.goal), columns.goal),
-            theme.style(ThemeRole::Text),
-        ),
+        theme.span(ThemeRole::Text, left(&plain(&session.goal), columns.goal)),
         Span::styled(left(&session.branch, columns.branch), faint),
         Span::styled(left(&session.agent, columns.agent), faint),
         Span::styled(right(&texts.iteration, columns.iteration), faint),
@@ -530,17 +513,16 @@ fn tail(path: &str, width: usize) -> String {
 
 /// The frame of the spinner at this moment. None if nothing is to move.
 fn spinner(model: &HomeModel) -> Option<&'static str> {
-    let frame = usize::try_from(model.now.0.div_euclid(SPIN)).unwrap_or(0) % SPINNER.len();
-    (model.motion == MotionMode::Full).then(|| SPINNER[frame])
+    (model.look.motion == MotionMode::Full).then(|| spinner_frame(model.now))
 }
 
 /// What to do where there is no session to show.
 fn draw_empty(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     let (text, key) = (theme.style(ThemeRole::Text), theme.style(ThemeRole::Key));
-    let press = |action: KeyAction, about: &str| {
+    let press = |action: HomeKey, about: &str| {
         vec![
-            (format!("  {:6}", model.keymap.key(action)), key),
+            (format!("  {:6}", model.look.keymap.key(action)), key),
             (about.to_owned(), text),
         ]
     };
@@ -567,15 +549,12 @@ fn draw_empty(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
                 words("You decide where a human should: at limits, permissions and the end."),
                 words("All your sessions appear here; those that need you come first."),
                 Vec::new(),
-                press(KeyAction::RunDemo, "watch the demo; nothing to install"),
+                press(HomeKey::Demo, "watch the demo; nothing to install"),
             ];
             if !model.has_config {
-                lines.push(press(
-                    KeyAction::WriteConfig,
-                    "write a creel.yaml for this folder",
-                ));
+                lines.push(press(HomeKey::Init, "write a creel.yaml for this folder"));
             }
-            lines.push(press(KeyAction::NewSession, "start a session"));
+            lines.push(press(HomeKey::New, "start a session"));
             lines
         }
     };
@@ -602,19 +581,19 @@ fn draw_empty(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
 
 /// A message to the user, the filter, or the keys that do something now.
 fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     if matches!(model.modal, Some(HomeModal::Filter)) {
         let hint = "   enter keep   esc show all";
         let room = usize::from(area.width).saturating_sub(2);
         let filter = fit(&plain(&model.filter), room);
         let left = room.saturating_sub(filter.width());
         Line::from(vec![
-            Span::styled("/", theme.style(ThemeRole::Key)),
-            Span::styled(filter, theme.style(ThemeRole::Text)),
+            theme.span(ThemeRole::Key, "/"),
+            theme.span(ThemeRole::Text, filter),
             Span::raw("▏"),
-            Span::styled(
+            theme.span(
+                ThemeRole::Faint,
                 if left > hint.width() { hint } else { "" },
-                theme.style(ThemeRole::Faint),
             ),
         ])
         .render(area, buffer);
@@ -622,21 +601,22 @@ fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     }
     if let Some(toast) = &model.toast {
         let text = fit(&format!(" {}", plain(&toast.text)), usize::from(area.width));
-        Line::styled(text, theme.style(toast.role)).render(area, buffer);
+        theme.line(toast.role, text).render(area, buffer);
         return;
     }
     // Each of these says itself which keys it accepts.
     if model.modal.is_some() {
         return;
     }
-    let hint = |action: KeyAction| {
+    let hint = |key: HomeKey| {
         (
-            model.keymap.key(action),
-            format!(" {}  ", words(model, action)),
+            model.look.keymap.key(key),
+            format!(" {}  ", words(model, key)),
         )
     };
+    let help = (model.look.keymap.key(GlobalKey::Help), " keys  ".to_owned());
     let width = |(key, about): &(String, String)| key.width() + about.width();
-    let always = [hint(KeyAction::Help), hint(KeyAction::QuitHome)];
+    let always = [help, hint(HomeKey::Quit)];
     let mut left =
         usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
     let mut spans = vec![Span::raw(" ")];
@@ -650,36 +630,30 @@ fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         }
     });
     for (key, about) in keys.collect::<Vec<_>>().into_iter().chain(always) {
-        spans.push(Span::styled(key, theme.style(ThemeRole::Key)));
-        spans.push(Span::styled(about, theme.style(ThemeRole::Text)));
+        spans.push(theme.span(ThemeRole::Key, key));
+        spans.push(theme.span(ThemeRole::Text, about));
     }
     Line::from(spans).render(area, buffer);
 }
 
 /// What a key does, in everyday words.
-fn words(model: &HomeModel, action: KeyAction) -> &'static str {
+fn words(model: &HomeModel, key: HomeKey) -> &'static str {
     let over = model
         .chosen()
         .is_some_and(|row| row.session.group() == SessionGroup::Ended);
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the footer has no other keys"
-    )]
-    match action {
-        KeyAction::OpenSession if over => "replay",
-        KeyAction::OpenSession => "open",
-        KeyAction::AnswerSession => "answer",
-        KeyAction::NewSession if model.size.0 < 80 => "new",
-        KeyAction::NewSession => "new session",
-        KeyAction::StopSession => "stop",
-        KeyAction::ResumeSession => "resume",
-        KeyAction::FilterSessions => "filter",
-        KeyAction::RemoveSession => "remove",
-        KeyAction::RunDemo => "demo",
-        KeyAction::WriteConfig => "write a config",
-        KeyAction::Help => "keys",
-        KeyAction::QuitHome if model.is_worker => "stop the worker",
-        KeyAction::QuitHome => "quit",
-        _ => "",
+    match key {
+        HomeKey::Open if over => "replay",
+        HomeKey::Open => "open",
+        HomeKey::Answer => "answer",
+        HomeKey::New if model.size.0 < 80 => "new",
+        HomeKey::New => "new session",
+        HomeKey::Stop => "stop",
+        HomeKey::Resume => "resume",
+        HomeKey::Filter => "filter",
+        HomeKey::Remove => "remove",
+        HomeKey::Demo => "demo",
+        HomeKey::Init => "write a config",
+        HomeKey::Quit if model.is_worker => "stop the worker",
+        HomeKey::Quit => "quit",
     }
 }

@@ -9,12 +9,14 @@ use ratatui::{
 };
 use tui_textarea::{TextArea, WrapMode};
 
-use super::{first_that_fits, framed, keys_that_fit, middle};
 use crate::{
     engine::ids::{GateId, ItemId},
     present::text::plain,
     text::{diff_groups, whole_lines},
-    tui::theme::{ScreenTheme, ThemeRole},
+    tui::{
+        modals::frame::{first_that_fits, framed, keys_that_fit, middle},
+        theme::{ScreenTheme, ThemeRole},
+    },
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -245,7 +247,7 @@ impl EditorModal {
             self.area.render(text, buffer);
         }
         let line = keys_that_fit(&self.hints(), usize::from(hints.width));
-        Line::styled(line, theme.style(ThemeRole::Faint)).render(hints, buffer);
+        theme.line(ThemeRole::Faint, line).render(hints, buffer);
     }
 }
 
@@ -307,7 +309,7 @@ fn change(before: &str, after: &str, theme: &ScreenTheme) -> Vec<Line<'static>> 
                 '+' => ThemeRole::Good,
                 _ => ThemeRole::Faint,
             };
-            Line::styled(format!("{sign} {}", line.trim_end()), theme.style(role))
+            theme.line(role, format!("{sign} {}", line.trim_end()))
         });
     lines.collect()
 }

@@ -1,7 +1,7 @@
 //! The gate: a dialog that the user cannot miss, and cannot answer by accident.
 //!
 //! Owns the selection. The areas are in [`layout`]; the answers are in [`answers`]; the content is
-//! in [`text`] and [`history`]; [`drawing`] draws all of it.
+//! in [`text`]; [`drawing`] draws all of it.
 //!
 //! # Invariants
 //! - A gate accepts no answer for a moment after it appears, and every key in that moment extends
@@ -11,13 +11,11 @@
 
 mod answers;
 mod drawing;
-pub mod history;
 mod layout;
 mod text;
 
 use answers::AnswerOption;
-use history::GateRun;
-use layout::GateLayout;
+use ratatui::{layout::Rect, text::Line};
 
 use crate::{
     engine::{
@@ -32,8 +30,8 @@ use crate::{
         pending::ItemState,
         time::{TimeSpan as Time, UnixTime},
     },
-    present::gate_words::GateFigures,
-    tui::keymap::KeyAction,
+    present::{gate_words::GateFigures, text::grouped},
+    tui::{keymap::GateKey, runs::GateRun},
 };
 
 /// How long a gate accepts no answer after it appears.
@@ -45,7 +43,7 @@ pub struct GateModal {
     /// The agent's permission request that the gate is about.
     ask: Option<AgentPermissionRequest>,
     options: Vec<AnswerOption>,
-    standing: GateAvailability,
+    availability: GateAvailability,
     /// When it begins to accept answers.
     pub armed_at: UnixTime,
     /// Whether the user asked to see it: then keys before it accepts answers do not extend the
@@ -112,7 +110,7 @@ pub enum GateKeyResult {
     /// Not possible in a replay.
     TooLate,
     /// Close the gate without an answer, for later.
-    Aside,
+    Later,
 }
 
 impl GateModal {
@@ -132,7 +130,7 @@ impl GateModal {
         gate: Gate,
         state: &SessionState,
         runs: Vec<GateRun>,
-        standing: GateAvailability,
+        availability: GateAvailability,
     ) -> Self {
         let items = gate
             .subject
@@ -154,7 +152,7 @@ impl GateModal {
             gate,
             ask,
             options,
-            standing,
+            availability,
             armed_at: UnixTime(0),
             was_asked_for: false,
             choice,
@@ -216,12 +214,12 @@ impl GateModal {
     }
 
     /// The key that shows more of the text. None if all of it is visible.
-    pub fn more_text(&self) -> Option<KeyAction> {
+    pub fn more_text(&self) -> Option<GateKey> {
         let last = self.layout.last_page();
         let key = if self.scroll < last {
-            KeyAction::TextDown
+            GateKey::TextDown
         } else {
-            KeyAction::TextUp
+            GateKey::TextUp
         };
         (last > 0).then_some(key)
     }
@@ -236,14 +234,10 @@ impl GateModal {
         Some(self.layout.hints.y).filter(|_| self.layout.hints.height > 0)
     }
 
-    /// A key, with its action and its character as far as it has them.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "an action without a meaning here does nothing"
-    )]
+    /// A key, with its meaning and its character as far as it has them.
     pub fn key(
         &mut self,
-        action: Option<KeyAction>,
+        key: Option<GateKey>,
         character: Option<char>,
         now: UnixTime,
     ) -> GateKeyResult {
@@ -255,27 +249,23 @@ impl GateModal {
             };
             return GateKeyResult::Nothing;
         }
-        let Some(action) = action else {
+        let Some(key) = key else {
             return character.map_or(GateKeyResult::Nothing, |key| self.on_character(key));
         };
-        if action != KeyAction::Answer {
-            self.sure = false;
-        }
-        match action {
-            KeyAction::NextChoice => self.step_choice(true),
-            KeyAction::PreviousChoice => self.step_choice(false),
-            KeyAction::ItemDown | KeyAction::ItemUp => self.step(action == KeyAction::ItemDown),
-            KeyAction::NewerRun | KeyAction::OlderRun => {
-                self.step_run(action == KeyAction::NewerRun);
+        self.sure &= key == GateKey::Answer;
+        match key {
+            GateKey::NextChoice => self.step_choice(true),
+            GateKey::PreviousChoice => self.step_choice(false),
+            GateKey::ItemDown | GateKey::ItemUp => self.step(key == GateKey::ItemDown),
+            GateKey::NewerRun | GateKey::OlderRun => self.step_run(key == GateKey::NewerRun),
+            GateKey::ToggleItem | GateKey::Edit | GateKey::EditOutside => {
+                return self.on_item(key);
             }
-            KeyAction::ToggleItem | KeyAction::EditItem | KeyAction::EditOutside => {
-                return self.on_item(action);
-            }
-            KeyAction::PreviewItems if self.has_items() => return GateKeyResult::Preview,
-            KeyAction::TextDown | KeyAction::TextUp => self.page(action == KeyAction::TextDown),
-            KeyAction::Aside => return GateKeyResult::Aside,
-            KeyAction::Answer => return self.answer(),
-            _ => {}
+            GateKey::Preview if self.has_items() => return GateKeyResult::Preview,
+            GateKey::Preview => {}
+            GateKey::TextDown | GateKey::TextUp => self.page(key == GateKey::TextDown),
+            GateKey::Later => return GateKeyResult::Later,
+            GateKey::Answer => return self.answer(),
         }
         GateKeyResult::Nothing
     }
@@ -334,23 +324,21 @@ impl GateModal {
         };
     }
 
-    fn on_item(&mut self, action: KeyAction) -> GateKeyResult {
+    fn on_item(&mut self, key: GateKey) -> GateKeyResult {
         let proposes = self.gate.kind() == GateKind::Proposal;
         let Some((id, mark)) = self.items.get_mut(self.item) else {
-            return match (self.standing, action) {
-                (GateAvailability::Waits, KeyAction::EditItem) if proposes => {
-                    GateKeyResult::EditTasks
-                }
-                (GateAvailability::Waits, KeyAction::EditOutside) if proposes => {
+            return match (self.availability, key) {
+                (GateAvailability::Waits, GateKey::Edit) if proposes => GateKeyResult::EditTasks,
+                (GateAvailability::Waits, GateKey::EditOutside) if proposes => {
                     GateKeyResult::EditTasksOutside
                 }
                 (_, _) => GateKeyResult::Nothing,
             };
         };
-        match (self.standing, action) {
+        match (self.availability, key) {
             (GateAvailability::Past, _) => GateKeyResult::TooLate,
-            (GateAvailability::Waits, KeyAction::EditItem) => GateKeyResult::Edit(*id),
-            (GateAvailability::Waits, KeyAction::EditOutside) => GateKeyResult::EditOutside(*id),
+            (GateAvailability::Waits, GateKey::Edit) => GateKeyResult::Edit(*id),
+            (GateAvailability::Waits, GateKey::EditOutside) => GateKeyResult::EditOutside(*id),
             (GateAvailability::Waits, _) => {
                 *mark = match mark {
                     ItemMark::Approved => ItemMark::LeftOut,
@@ -363,7 +351,7 @@ impl GateModal {
     }
 
     fn answer(&mut self) -> GateKeyResult {
-        if self.standing == GateAvailability::Past {
+        if self.availability == GateAvailability::Past {
             return GateKeyResult::TooLate;
         }
         let Some(AnswerOption { choice, option, .. }) = self.options.get(self.choice).cloned()
@@ -430,7 +418,7 @@ impl GateModal {
         }
         let item = self.first_item() + nth;
         if item == self.item {
-            return self.on_item(KeyAction::ToggleItem);
+            return self.on_item(GateKey::ToggleItem);
         }
         if item < self.items.len() {
             (self.item, self.scroll) = (item, 0);
@@ -454,5 +442,70 @@ impl GateModal {
     fn first_run(&self) -> usize {
         self.run
             .saturating_sub(usize::from(self.layout.list.height).saturating_sub(1))
+    }
+}
+
+/// The areas of a gate, and the texts in them.
+#[derive(Debug, Default)]
+pub(super) struct GateLayout {
+    pub(super) frame: Rect,
+    pub(super) title: String,
+    pub(super) since: String,
+    pub(super) head: Rect,
+    pub(super) reason: Vec<Line<'static>>,
+    pub(super) body: TextColumn,
+    /// The items or the runs beside the text. Empty if there are none.
+    pub(super) list: Rect,
+    /// The title over the text and over the list. Without height at gates that need none.
+    pub(super) heads: Rect,
+    /// How many rows the text has.
+    pub(super) rows: usize,
+    /// How many of them fit.
+    pub(super) rows_shown: usize,
+    pub(super) options: Rect,
+    /// The first visible answer.
+    pub(super) first_option: usize,
+    /// The width of the labels if the effects stand beside them. None: only the chosen answer has
+    /// room for its effect.
+    pub(super) label_width: Option<usize>,
+    /// The effect of the chosen answer, where the list has no room for all.
+    pub(super) effect: Rect,
+    pub(super) hints: Rect,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct TextColumn {
+    pub(super) area: Rect,
+    pub(super) lines: Vec<Line<'static>>,
+    /// The number of the line that each row is part of. Empty if rows are counted instead.
+    pub(super) numbers: Vec<usize>,
+}
+
+impl GateLayout {
+    /// The answer at a place of the screen.
+    pub(super) fn option_at(&self, column: u16, row: u16) -> Option<usize> {
+        let inside = self.options.contains((column, row).into());
+        inside.then(|| self.first_option + usize::from(row - self.options.y))
+    }
+
+    /// The lines of the text that are visible from this row on, and how many there are: `1–13 of
+    /// 22`.
+    pub(super) fn place_from(&self, scroll: usize) -> String {
+        let number = |row: usize| self.body.numbers.get(row).copied().unwrap_or(row + 1);
+        let (last, all) = (
+            (scroll + self.rows_shown).min(self.rows),
+            number(self.rows.saturating_sub(1)),
+        );
+        format!(
+            "{}–{} of {}",
+            grouped(number(scroll)),
+            grouped(number(last.saturating_sub(1))),
+            grouped(all)
+        )
+    }
+
+    /// The first row of the text's last page.
+    pub(super) const fn last_page(&self) -> usize {
+        self.rows.saturating_sub(self.rows_shown)
     }
 }

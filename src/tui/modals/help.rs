@@ -8,9 +8,9 @@ use ratatui::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{framed, keys_that_fit, middle};
 use crate::tui::{
     keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
+    modals::frame::{framed, keys_that_fit, middle},
     text::wrap,
     theme::{ScreenTheme, ThemeRole},
 };
@@ -27,8 +27,8 @@ pub struct HelpModal {
     top: usize,
     /// The places whose keys are shown, in order.
     places: Vec<KeyContext>,
-    /// Only these keys of them. None: all.
-    only: Option<&'static [KeyAction]>,
+    /// Which of their keys are shown.
+    is_shown: fn(KeyAction) -> bool,
     /// A key that does something else than usual here, and what.
     unusual: Option<(KeyAction, &'static str)>,
 }
@@ -43,17 +43,17 @@ impl HelpModal {
         Self {
             top: 0,
             places: first.into_iter().chain(others).collect(),
-            only: None,
+            is_shown: |_| true,
             unusual: None,
         }
     }
 
-    /// A page with only these keys of these places.
-    pub const fn only(places: Vec<KeyContext>, actions: &'static [KeyAction]) -> Self {
+    /// A page with some of the keys of these places.
+    pub const fn only(places: Vec<KeyContext>, is_shown: fn(KeyAction) -> bool) -> Self {
         Self {
             top: 0,
             places,
-            only: Some(actions),
+            is_shown,
             unusual: None,
         }
     }
@@ -72,24 +72,16 @@ impl HelpModal {
         Self {
             top: 0,
             places: vec![KeyContext::Viewer, KeyContext::Scroll],
-            only: None,
+            is_shown: |_| true,
             unusual: None,
         }
     }
 
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "an action without a meaning here does nothing"
-    )]
     pub fn key(&mut self, action: KeyAction, page: usize) {
-        match action {
-            KeyAction::Up => self.top = self.top.saturating_sub(1),
-            KeyAction::Down => self.top += 1,
-            KeyAction::PageUp => self.top = self.top.saturating_sub(page),
-            KeyAction::PageDown => self.top += page,
-            KeyAction::Top => self.top = 0,
-            KeyAction::Bottom => self.top = usize::MAX / 2,
-            _ => {}
+        if let KeyAction::Scroll(key) = action
+            && let Some(by) = key.rows(page)
+        {
+            self.top = self.top.saturating_add_signed(by);
         }
     }
 
@@ -121,7 +113,8 @@ impl HelpModal {
             &["↑↓ move".to_owned(), "esc close".to_owned()],
             usize::from(edge.width),
         );
-        Line::styled(format!(" {keys} "), theme.style(ThemeRole::Accent))
+        theme
+            .line(ThemeRole::Accent, format!(" {keys} "))
             .right_aligned()
             .render(edge, buffer);
     }
@@ -129,11 +122,9 @@ impl HelpModal {
     fn lines(&self, keymap: &Keymap, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
         // On a narrow page, a fixed column of keys would leave no room for the text.
         let shown = |place: KeyContext| {
-            let is_shown =
-                move |action: &KeyAction| self.only.is_none_or(|only| only.contains(action));
             ACTIONS
                 .iter()
-                .filter(move |(context, action, ..)| *context == place && is_shown(action))
+                .filter(move |(context, action, ..)| *context == place && (self.is_shown)(*action))
         };
         let keys = self
             .places
@@ -150,10 +141,7 @@ impl HelpModal {
             if !lines.is_empty() {
                 lines.push(Line::default());
             }
-            lines.push(Line::styled(
-                format!(" {}", place.title()),
-                theme.style(ThemeRole::Heading),
-            ));
+            lines.push(theme.line(ThemeRole::Heading, format!(" {}", place.title())));
             for (_, action, _, about) in shown(place) {
                 let keys = format!("  {:column$}  ", keymap.keys(*action));
                 let about = self

@@ -12,19 +12,18 @@ use ratatui::{
     text::{Line, Span},
     widgets::{Block, Paragraph, Widget as _},
 };
+use unicode_width::UnicodeWidthStr as _;
 
-use super::{framed, middle};
 use crate::{
     present::text::sentence_case,
     tui::{
         keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
-        model::ScreenModel,
+        memory::ScreenMemory,
+        modals::frame::{framed, middle},
         text::fit,
         theme::{ScreenTheme, ThemeRole},
-        view::hints,
     },
 };
-use unicode_width::UnicodeWidthStr as _;
 
 #[derive(Debug)]
 pub struct PaletteModal {
@@ -36,14 +35,14 @@ pub struct PaletteModal {
 }
 
 impl PaletteModal {
-    pub fn new(model: &ScreenModel) -> Self {
-        let now = hints::useful(model);
+    /// `useful` are the commands that do something now, most useful first.
+    pub fn new(useful: &[KeyAction], memory: &ScreenMemory) -> Self {
         let rank = |action: KeyAction| {
-            let useful = now
+            let rank = useful
                 .iter()
                 .position(|one| *one == action)
-                .map_or(0, |at| now.len() - at);
-            (action, (useful, model.memory.uses(action)))
+                .map_or(0, |at| useful.len() - at);
+            (action, (rank, memory.uses(action)))
         };
         let ranks = ACTIONS
             .iter()
@@ -145,7 +144,7 @@ impl PaletteModal {
             buffer,
         ));
         Line::from(vec![
-            Span::styled("› ", theme.style(ThemeRole::Key)),
+            theme.span(ThemeRole::Key, "› "),
             Span::raw(self.query.clone()),
             Span::raw("▏"),
         ])
@@ -164,9 +163,9 @@ impl PaletteModal {
                 let gap = " ".repeat(room.saturating_sub(about.width()) + 1);
                 let sign = if n == self.chosen { "▌" } else { " " };
                 let line = Line::from(vec![
-                    Span::styled(sign, theme.style(ThemeRole::BorderFocused)),
-                    Span::styled(format!("{about}{gap}"), theme.style(ThemeRole::Text)),
-                    Span::styled(format!("{key}  "), theme.style(ThemeRole::Key)),
+                    theme.span(ThemeRole::BorderFocused, sign),
+                    theme.span(ThemeRole::Text, format!("{about}{gap}")),
+                    theme.span(ThemeRole::Key, format!("{key}  ")),
                 ]);
                 if n == self.chosen {
                     line.patch_style(theme.style(ThemeRole::Selected))

@@ -5,6 +5,8 @@
 //!   grows.
 //! - Drawing reads no file: [`ViewerModal::prepare`] has read what is visible.
 
+use std::path::Path;
+
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Margin, Rect},
@@ -13,23 +15,21 @@ use ratatui::{
     widgets::{Paragraph, Widget as _},
 };
 
-use super::{framed, keys_that_fit};
 use crate::{
-    engine::ids::RunId,
+    engine::{ids::RunId, time::UnixTime},
     present::{
         clock::running_clock,
         text::{grouped, plain, readable_size},
     },
     tui::{
         ansi::{coloured_lines, only_colours},
-        comparison::{OutputComparison, sign_role},
-        keymap::{KeyAction, Keymap},
-        model::ScreenModel,
+        diff::{OutputComparison, sign_role},
+        keymap::{GateKey, GlobalKey, KeyAction, Keymap, ScrollKey, ViewerKey},
+        modals::frame::{framed, keys_that_fit, mark_matches},
         output_lines::OutputLines,
-        panes::stream::mark_matches,
+        runs::{RunEntry, RunList},
         text::{StyledText, expand_tabs, fit, window, wrap},
-        theme::{ScreenTheme, ThemeRole},
-        view::coloured_run_text,
+        theme::{ScreenLook, ScreenTheme, ThemeRole},
     },
 };
 
@@ -181,14 +181,14 @@ impl ViewerModal {
     fn open_at(&mut self, reason: &str, room: ViewportSize) {
         let own = self.own.unwrap_or_else(|| self.count());
         let end = self.end_of(own, room);
-        let said = reason.trim_end_matches('…');
+        let text = reason.trim_end_matches('…');
         let holds = |line: &str| match line.trim() {
             "" => false,
             // The reason of a panic has the next line too.
             line => {
-                !said.is_empty()
-                    && (line.contains(said)
-                        || line.contains(" panicked at ") && said.starts_with(line))
+                !text.is_empty()
+                    && (line.contains(text)
+                        || line.contains(" panicked at ") && text.starts_with(line))
             }
         };
         let found = (0..own).find(|n| holds(&plain(&self.line(*n))));
@@ -240,7 +240,7 @@ impl ViewerModal {
         let end = self.end(room);
         if let Some(live) = &mut self.live {
             // At the end, and with `G`, the view follows again.
-            live.follows = action == KeyAction::Bottom || self.top >= end;
+            live.follows = action == ScrollKey::Bottom.into() || self.top >= end;
         }
     }
 
@@ -250,18 +250,18 @@ impl ViewerModal {
     )]
     fn scroll(&mut self, action: KeyAction, page: usize, room: ViewportSize) {
         match action {
-            KeyAction::Up => self.back(1, room),
-            KeyAction::Down => self.on(1, room),
-            KeyAction::PageUp => self.back(page, room),
-            KeyAction::PageDown => self.on(page, room),
-            KeyAction::Top => self.top = ViewerPosition::default(),
-            KeyAction::Bottom => self.top = self.end(room),
-            KeyAction::Wrap => {
+            KeyAction::Scroll(ScrollKey::Up) => self.back(1, room),
+            KeyAction::Scroll(ScrollKey::Down) => self.on(1, room),
+            KeyAction::Scroll(ScrollKey::PageUp) => self.back(page, room),
+            KeyAction::Scroll(ScrollKey::PageDown) => self.on(page, room),
+            KeyAction::Scroll(ScrollKey::Top) => self.top = ViewerPosition::default(),
+            KeyAction::Scroll(ScrollKey::Bottom) => self.top = self.end(room),
+            KeyAction::Viewer(ViewerKey::Wrap) => {
                 self.wraps = !self.wraps;
                 self.top.row = 0;
             }
-            KeyAction::NewerRun => self.left += 8,
-            KeyAction::OlderRun => self.left = self.left.saturating_sub(8),
+            KeyAction::Gate(GateKey::NewerRun) => self.left += 8,
+            KeyAction::Gate(GateKey::OlderRun) => self.left = self.left.saturating_sub(8),
             _ => {}
         }
     }
@@ -375,33 +375,34 @@ impl ViewerModal {
     }
 
     /// Reads what the next frame shows.
-    pub fn prepare(&mut self, model: &ScreenModel, area: Rect) {
+    pub fn prepare(&mut self, runs: &RunList, moment: UnixTime, look: &ScreenLook, area: Rect) {
         let room = room((area.width, area.height));
         self.fit_to(room.0);
-        self.refresh(model);
+        let run = self.live.and_then(|live| runs.get(live.run));
+        self.refresh(run);
         if let Some(reason) = self.opens_at.take() {
             self.open_at(&reason, room);
         }
         if self.live.is_some_and(|live| live.follows) {
             self.top = self.end(room);
         }
-        self.place = self.place(model).into();
-        self.shown = self.visible(&model.theme, room);
+        self.place = self.place(run, moment, &look.keymap).into();
+        self.shown = self.visible(&look.theme, room);
     }
 
     /// Looks at what the run has printed since. Without a file here, only the end of its output is
     /// known.
-    fn refresh(&mut self, model: &ScreenModel) {
-        let Some(live) = self.live else { return };
+    fn refresh(&mut self, run: Option<&RunEntry>) {
+        if self.live.is_none() {
+            return;
+        }
         if let Some(file) = &mut self.file {
             file.refresh();
             self.about = readable_size(file.size());
         }
-        let Some(run) = model.runs.get(live.run) else {
-            return;
-        };
+        let Some(run) = run else { return };
         if self.file.as_ref().is_none_or(OutputLines::is_empty) {
-            let text = coloured_run_text(run);
+            let text = run.output();
             self.lines = text.lines().map(str::to_owned).collect();
             let about = if text.is_empty() {
                 "Nothing was printed yet"
@@ -417,7 +418,7 @@ impl ViewerModal {
         }
     }
 
-    fn place(&self, model: &ScreenModel) -> String {
+    fn place(&self, run: Option<&RunEntry>, moment: UnixTime, keymap: &Keymap) -> String {
         let count = self.own.unwrap_or_else(|| self.count());
         let position = || match self.top.line + 1 {
             line if line <= count || self.own.is_none() => {
@@ -425,20 +426,17 @@ impl ViewerModal {
             }
             _ => "earlier runs".to_owned(),
         };
-        let Some(live) = self.live else {
+        let (Some(live), Some(run)) = (self.live, run) else {
             return position();
         };
-        let Some(run) = model.runs.get(live.run) else {
-            return position();
-        };
-        let (lines, time) = (grouped(count), running_clock(run.took(model.moment())));
+        let (lines, time) = (grouped(count), running_clock(run.took(moment)));
         let unit = if count == 1 { "line" } else { "lines" };
         match (&run.ended, live.follows) {
             (None, true) => format!("● live · {lines} {unit} · {time}"),
             (None, false) => format!(
                 "{} · {} follows · {time}",
                 position(),
-                model.keymap.key(KeyAction::Bottom)
+                keymap.key(ScrollKey::Bottom)
             ),
             (Some(finished), true) => {
                 format!("{} · {lines} {unit} · {time}", finished.end.describe())
@@ -497,16 +495,16 @@ impl ViewerModal {
             mark_matches(&self.query, theme, text, buffer);
         }
         let keys = [
-            (KeyAction::Search, "search"),
-            (KeyAction::Wrap, "wrap"),
-            (KeyAction::Copy, "copy"),
-            (KeyAction::Help, "keys"),
-            (KeyAction::Close, "close"),
+            (KeyAction::Scroll(ScrollKey::Search), "search"),
+            (KeyAction::Viewer(ViewerKey::Wrap), "wrap"),
+            (KeyAction::Scroll(ScrollKey::Copy), "copy"),
+            (KeyAction::Global(GlobalKey::Help), "keys"),
+            (KeyAction::Viewer(ViewerKey::Close), "close"),
         ];
         let keys = keys.map(|(action, about)| format!("{} {about}", keymap.key(action)));
         let hints: Vec<String> = [self.place.to_string()].into_iter().chain(keys).collect();
         let line = keys_that_fit(&hints, usize::from(foot.width));
-        Line::styled(line, theme.style(ThemeRole::Faint)).render(foot, buffer);
+        theme.line(ThemeRole::Faint, line).render(foot, buffer);
         let edge = Rect {
             x: area.x + 1,
             y: area.bottom() - 1,
@@ -514,7 +512,51 @@ impl ViewerModal {
             height: 1,
         };
         let about = fit(&format!(" {} ", self.about), usize::from(edge.width));
-        Line::styled(about, theme.style(ThemeRole::Accent)).render(edge, buffer);
+        theme.line(ThemeRole::Accent, about).render(edge, buffer);
+    }
+}
+
+/// The output of a run.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RunOutput {
+    pub title: String,
+    /// Relative to the session's folder.
+    pub file: Option<String>,
+    /// What to show without a readable file.
+    pub otherwise: String,
+    /// The earlier runs of the hook, which follow.
+    pub earlier: String,
+    /// The run, if it still runs: the viewer follows it.
+    pub live: Option<RunId>,
+    /// Why it failed. None if it did not fail.
+    pub reason: Option<String>,
+}
+
+impl RunOutput {
+    pub fn viewer(self, folder: &Path) -> ViewerModal {
+        let Self {
+            title,
+            file,
+            otherwise,
+            earlier,
+            live,
+            reason,
+        } = self;
+        let lines = file
+            .map(|file| OutputLines::new(folder.join(file)))
+            .filter(|lines| live.is_some() || !lines.is_empty());
+        let viewer = match (lines, live) {
+            (Some(lines), Some(run)) => ViewerModal::of_file(title, lines, "", Some(run)),
+            (Some(lines), None) => ViewerModal::of_file(title, lines, &earlier, None),
+            (None, _) => {
+                let about = readable_size(otherwise.len() as u64);
+                ViewerModal::coloured(title, &otherwise, about).followed_by(&earlier)
+            }
+        };
+        match reason {
+            Some(reason) => viewer.opened_at(reason),
+            None => viewer,
+        }
     }
 }
 

@@ -29,7 +29,6 @@ use crate::{
         runs::{RunEntry, RunSubject},
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
-        view::{coloured_run_text, lines::has_failed},
     },
 };
 
@@ -88,7 +87,7 @@ impl OutputTail {
                 .filter_map(|(n, row)| Some((n, row.latest()?)));
             newest
                 .max_by_key(|(_, run)| (run.started, run.run))
-                .filter(|(_, run)| has_failed(run))
+                .filter(|(_, run)| run.has_failed())
         };
         let Some((row, run)) = running.or_else(newest) else {
             return Self::default();
@@ -99,7 +98,7 @@ impl OutputTail {
         } else {
             most
         };
-        let text = coloured_run_text(run);
+        let text = run.output();
         let printed = text.lines().rev().skip_while(|line| line.trim().is_empty());
         let mut lines: Vec<String> = printed.take(most).map(str::to_owned).collect();
         // Why it failed is more important than the beginning of its last lines.
@@ -147,8 +146,8 @@ fn visible(model: &ScreenModel, rows: HookRows<'_>, height: usize) -> (Vec<HookL
             .clamp(2, LIVE.max(height / 2)),
     );
     let all = lines(rows, &output);
-    let shown = if model.focus == Pane::Hooks {
-        Some(model.chosen_hook)
+    let shown = if model.panes.focus == Pane::Hooks {
+        Some(model.panes.hook)
     } else {
         None
     };
@@ -170,7 +169,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let rows = model.hook_rows();
     if rows.is_empty() {
         let text = super::empty(model, Pane::Hooks, usize::from(area.width));
-        Line::styled(text, theme.style(ThemeRole::Faint)).render(area, buffer);
+        theme.line(ThemeRole::Faint, text).render(area, buffer);
         return;
     }
     let (list, next) = parts(model, area);
@@ -179,9 +178,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let lines: Vec<Line<'static>> = shown
         .into_iter()
         .filter_map(|line| match line {
-            HookLine::Point(point) => {
-                Some(Line::styled(point.name(), theme.style(ThemeRole::Faint)))
-            }
+            HookLine::Point(point) => Some(theme.line(ThemeRole::Faint, point.name())),
             HookLine::Hook(n) => Some(columns.line(model, &rows.nth(n)?, n, theme)),
             HookLine::Output(n) => Some(output_line(
                 output.lines.get(n)?,
@@ -198,11 +195,9 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
             y: list.y.saturating_add(used).saturating_add(1).min(last.y),
             ..last
         };
-        Line::styled(
-            fit(&text, usize::from(row.width)),
-            theme.style(ThemeRole::Faint),
-        )
-        .render(row, buffer);
+        theme
+            .line(ThemeRole::Faint, fit(&text, usize::from(row.width)))
+            .render(row, buffer);
     }
 }
 
@@ -274,7 +269,7 @@ impl HookColumns {
         } else {
             ThemeRole::Text
         };
-        let mut spans = vec![Span::styled(name, theme.style(name_role))];
+        let mut spans = vec![theme.span(name_role, name)];
         let room = self
             .width
             .saturating_sub(2 + self.names + 2 + right.width() + 1);
@@ -283,11 +278,11 @@ impl HookColumns {
         let right = fit(&right, self.width.saturating_sub(used + 3));
         let gap = self.width.saturating_sub(2 + used + right.width());
         spans.push(Span::raw(" ".repeat(gap)));
-        spans.push(Span::styled(right, theme.style(right_role)));
+        spans.push(theme.span(right_role, right));
         with_cursor(
             spans,
-            n == model.chosen_hook,
-            model.focus == Pane::Hooks,
+            n == model.panes.hook,
+            model.panes.focus == Pane::Hooks,
             theme,
         )
     }
@@ -302,11 +297,11 @@ fn signs(model: &ScreenModel, row: &HookRow<'_>, theme: &ScreenTheme) -> Vec<Spa
             Some(Verdict::Block) => ("✗", ThemeRole::Bad),
             Some(Verdict::Fail) => ("!", ThemeRole::Warning),
         };
-        Span::styled(sign, theme.style(role))
+        theme.span(role, sign)
     };
     let mut signs: Vec<Span<'static>> = row.last(SIGNS).map(sign).collect();
     if signs.is_empty() || is_due(model, row) {
-        signs.push(Span::styled("·", theme.style(ThemeRole::Faint)));
+        signs.push(theme.span(ThemeRole::Faint, "·"));
     }
     signs
 }
@@ -342,7 +337,7 @@ fn right_of(model: &ScreenModel, row: &HookRow<'_>) -> (String, ThemeRole) {
             complete,
             go_on,
             escalate,
-        }) = model.tallies.decisions(&hook.name)
+        }) = model.tallies.hooks.decisions(&hook.name)
     {
         return (
             format!("complete {complete} · continue {go_on} · escalate {escalate}"),

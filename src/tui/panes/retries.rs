@@ -9,14 +9,15 @@ use ratatui::{
 
 use super::with_cursor;
 use crate::{
-    engine::{SessionState, event::UserPresence, retry::RetryWait, time::TimeSpan},
+    engine::{SessionState, event::UserPresence},
     present::{
-        clock::{short_span, time_of_day},
+        clock::time_of_day,
+        session_chip::next_attempt,
         text::{plain, plain_line},
-        usage_limits,
     },
     tui::{
-        model::{Pane, RetryAttempt, ScreenModel},
+        model::{Pane, ScreenModel},
+        runs::RetryAttempt,
         text::fit,
         theme::{ScreenTheme, ThemeRole},
         view::facts,
@@ -28,7 +29,7 @@ pub fn wanted(model: &ScreenModel) -> usize {
     let Some(state) = &model.session else {
         return 0;
     };
-    let waits = usize::from(waits(state, model).is_some());
+    let waits = usize::from(next_attempt(state, model.moment()).is_some());
     if model.attempts.is_empty() && state.retry.errors == 0 && waits == 0 {
         return 0;
     }
@@ -39,7 +40,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let Some(state) = &model.session else { return };
     let width = usize::from(area.width);
     let mut lines = head(model, state, theme, width);
-    let focused = model.focus == Pane::Retries;
+    let focused = model.panes.focus == Pane::Retries;
     let rows = usize::from(area.height).saturating_sub(lines.len() + 1);
     let first = first_attempt(model, rows);
     for (n, attempt) in model
@@ -52,7 +53,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     {
         lines.push(with_cursor(
             row(model, attempt, theme, width),
-            n == model.chosen_attempt,
+            n == model.panes.attempt,
             focused,
             theme,
         ));
@@ -63,15 +64,12 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
         n if n >= most => ThemeRole::Bad,
         _ => ThemeRole::Warning,
     };
-    lines.push(Line::styled(
-        fit(&format!("errors {errors} of {most}"), width),
-        theme.style(role),
-    ));
+    lines.push(theme.line(role, fit(&format!("errors {errors} of {most}"), width)));
     Paragraph::new(lines).render(area, buffer);
 }
 
 fn first_attempt(model: &ScreenModel, rows: usize) -> usize {
-    (model.chosen_attempt + 1).saturating_sub(rows.max(1))
+    (model.panes.attempt + 1).saturating_sub(rows.max(1))
 }
 
 /// The counter, what the next blocked turn leads to, and the wait before the next attempt.
@@ -100,17 +98,11 @@ fn head(
     let text = fit(&format!("{hook}  {dots}"), width);
     let left = width.saturating_sub(unicode_width::UnicodeWidthStr::width(text.as_str()) + 3);
     let mut lines = vec![Line::from(vec![
-        Span::styled(text, theme.style(role)),
-        Span::styled(
-            format!("   {}", fit(next, left)),
-            theme.style(ThemeRole::Faint),
-        ),
+        theme.span(role, text),
+        theme.span(ThemeRole::Faint, format!("   {}", fit(next, left))),
     ])];
-    if let Some(wait) = waits(state, model) {
-        lines.push(Line::styled(
-            fit(&wait, width),
-            theme.style(ThemeRole::Warning),
-        ));
+    if let Some(wait) = next_attempt(state, model.moment()) {
+        lines.push(theme.line(ThemeRole::Warning, fit(&wait, width)));
     }
     lines
 }
@@ -125,7 +117,7 @@ fn row(
     let head = format!(
         "{}  {}  ",
         attempt.used,
-        time_of_day(attempt.at, &model.zone)
+        time_of_day(attempt.at, &model.look.zone)
     );
     let reason = format!("{same}{}", plain(&plain_line(&attempt.reason, 200)));
     let role = if attempt.is_repeated {
@@ -135,32 +127,15 @@ fn row(
     };
     let room = width.saturating_sub(2 + head.len());
     vec![
-        Span::styled(head, theme.style(ThemeRole::Faint)),
-        Span::styled(fit(&reason, room), theme.style(role)),
+        theme.span(ThemeRole::Faint, head),
+        theme.span(role, fit(&reason, room)),
     ]
-}
-
-/// The wait before the next attempt, if there is one.
-pub fn waits(state: &SessionState, model: &ScreenModel) -> Option<String> {
-    let RetryWait::Until(until) = state.retry.wait else {
-        return None;
-    };
-    let left = until.since(model.moment());
-    if let Some(hold) = &state.limits.hold {
-        return Some(usage_limits::waiting(hold, model.moment()));
-    }
-    (left.0 > 0).then(|| {
-        format!(
-            "Next retry in {}",
-            short_span(TimeSpan::secs(left.0.div_ceil(1_000)))
-        )
-    })
 }
 
 /// The attempt at a row of the pane.
 pub fn row_at(model: &ScreenModel, area: Rect, nth: usize) -> Option<usize> {
     let state = model.session.as_ref()?;
-    let head = 1 + usize::from(waits(state, model).is_some());
+    let head = 1 + usize::from(next_attempt(state, model.moment()).is_some());
     let rows = usize::from(area.height).saturating_sub(head + 1);
     let at = first_attempt(model, rows) + nth.checked_sub(head)?;
     (nth - head < rows && at < model.attempts.len()).then_some(at)

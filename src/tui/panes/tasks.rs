@@ -3,7 +3,6 @@
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
-    text::Span,
     widgets::{Paragraph, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
@@ -15,12 +14,13 @@ use crate::{
     },
     present::text::{plain, plain_line},
     tui::{
-        keymap::KeyAction,
+        keymap::TaskKey,
         model::{Pane, ScreenModel},
-        task_board::{TaskFilter, TaskLayout, TaskRow, details::sign},
+        panes::ClickedRow,
+        task_board::{TaskFilter, TaskLayout, TaskRow, form::sign},
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
-        view::{ClickedRow, facts},
+        view::facts,
     },
 };
 
@@ -39,8 +39,8 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let height = usize::from(area.height);
     let chosen = model.board.position(rows);
     let first = super::first_row(chosen, area);
-    let in_sight = (first..first + height).filter_map(|n| Some((n, rows.get(n)?)));
-    let names = in_sight
+    let in_view = (first..first + height).filter_map(|n| Some((n, rows.get(n)?)));
+    let names = in_view
         .clone()
         .map(|(_, row)| row.task.id.width().min(NAME))
         .max()
@@ -51,17 +51,17 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
         names,
         marked: model.board.marked.as_deref(),
     };
-    let focused = model.focus == Pane::Tasks;
+    let focused = model.panes.focus == Pane::Tasks;
     let line = |(n, row): (usize, TaskRow<'_>)| {
         let text = columns.line(row, usize::from(area.width).saturating_sub(2));
         super::with_cursor(
-            vec![Span::styled(text, theme.style(role(row.task.state)))],
+            vec![theme.span(role(row.task.state), text)],
             n == chosen,
             focused,
             theme,
         )
     };
-    Paragraph::new(in_sight.map(line).collect::<Vec<_>>()).render(area, buffer);
+    Paragraph::new(in_view.map(line).collect::<Vec<_>>()).render(area, buffer);
 }
 
 const fn role(state: TaskState) -> ThemeRole {
@@ -153,25 +153,25 @@ fn note(graph: Option<&TaskGraph>, task: &Task) -> String {
 
 /// Explains how to add tasks, or how to show others.
 fn draw_none(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-    let key = |action| model.keymap.key(action);
-    let mut said = if model.has_tasks() {
+    let key = |action| model.look.keymap.key(action);
+    let mut parts = if model.has_tasks() {
         vec![format!(
             "No task is {}. {} shows others.",
             model.board.filter().name(),
-            key(KeyAction::FilterTasks)
+            key(TaskKey::Filter)
         )]
     } else if model.is_steered() {
         let how = format!(
             "No tasks. Press {} to add one, or use `creel task add`.",
-            key(KeyAction::AddTask)
+            key(TaskKey::Add)
         );
         vec![how, "Agents and hooks can add tasks too.".to_owned()]
     } else {
         vec!["No tasks.".to_owned()]
     };
-    said.extend(elsewhere(model));
+    parts.extend(elsewhere(model));
     let style = theme.style(ThemeRole::Faint);
-    let lines = said
+    let lines = parts
         .into_iter()
         .flat_map(|line| wrap(&[(line, style)], usize::from(area.width), 0));
     Paragraph::new(lines.collect::<Vec<_>>()).render(area, buffer);

@@ -82,13 +82,13 @@ impl SessionStream {
 
     /// Scrolls by rows; at the end it follows again. The cursor stays in view.
     pub fn scroll(&mut self, by: isize, view: StreamViewport<'_>) {
-        let top = self.first_in_sight(view);
+        let top = self.first_in_view(view);
         let to = self.walk(top, by, view);
         let end = self.end(view);
         // If everything is visible there is nothing to scroll back to, so the end stays in view.
-        let all_in_sight =
+        let all_in_view =
             end == StreamPlace { block: 0, row: 0 } && self.position == StreamPosition::Follow;
-        if all_in_sight || (by > 0 && to >= end) {
+        if all_in_view || (by > 0 && to >= end) {
             self.to_end();
             return;
         }
@@ -124,7 +124,7 @@ impl SessionStream {
             self.to_end();
             return;
         }
-        let top = self.first_in_sight(view);
+        let top = self.first_in_view(view);
         let page = isize::try_from(view.height.saturating_sub(1)).unwrap_or(0);
         let bottom = self.walk(top, page, view);
         let everything = self.end(view) == StreamPlace { block: 0, row: 0 };
@@ -160,7 +160,7 @@ impl SessionStream {
             self.cursor = None;
             return;
         }
-        let top = self.first_in_sight(view);
+        let top = self.first_in_view(view);
         self.cursor = Some(place);
         if self.end(view) != (StreamPlace { block: 0, row: 0 }) {
             self.position = StreamPosition::At {

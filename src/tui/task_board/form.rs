@@ -1,9 +1,15 @@
 //! A task as a text that the user edits: the goal in the first line, then lines of `key: value`. A
 //! goal or a deliverable continues in lines that begin with `|`.
 
-use crate::engine::tasks::{
-    command::{NewTask, TaskChanges},
-    task::Task,
+use std::collections::BTreeSet;
+
+use crate::engine::{
+    tasks::{
+        command::{NewTask, TaskChanges},
+        graph::TaskGraph,
+        task::{Task, TaskState},
+    },
+    time::UnixTime,
 };
 
 /// The keys that can follow the goal.
@@ -118,7 +124,7 @@ pub fn changes(before: &str, after: &str) -> Result<TaskChanges, TaskFormError> 
         ("id", after.id.is_some()),
         ("depends", !after.dependencies.is_empty()),
     ];
-    if let Some((key, _)) = fixed.into_iter().find(|(_, said)| *said) {
+    if let Some((key, _)) = fixed.into_iter().find(|(_, is_given)| *is_given) {
         return Err(TaskFormError::FixedKey(key));
     }
     Ok(TaskChanges {
@@ -134,6 +140,113 @@ pub fn changes(before: &str, after: &str) -> Result<TaskChanges, TaskFormError> 
 
 fn different<T: PartialEq>(before: &T, after: T) -> Option<T> {
     (*before != after).then_some(after)
+}
+
+/// The column where the values begin.
+const COLUMN: usize = 14;
+
+pub const fn sign(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Created => "○",
+        TaskState::Ready => "●",
+        TaskState::Active => "▸",
+        TaskState::Blocked => "!",
+        TaskState::Completed => "✓",
+    }
+}
+
+pub fn details(graph: &TaskGraph, task: &Task, now: UnixTime) -> String {
+    let named = |tasks: Vec<&Task>| tasks.into_iter().map(in_a_line).collect();
+    let dependencies = task
+        .dependencies
+        .iter()
+        .filter_map(|id| graph.get(id))
+        .collect();
+    let parent = task.parent.iter().filter_map(|id| graph.get(id)).collect();
+    let about = [
+        (
+            "state",
+            vec![format!("{} {}", sign(task.state), task.state.name())],
+        ),
+        ("reason", task.reason.iter().cloned().collect()),
+        ("needed knowledge", task.required_knowledge.clone()),
+        (
+            "priority",
+            vec![format!(
+                "{} (0 is the highest, 4 the lowest)",
+                task.priority
+            )],
+        ),
+        ("type", task.kind.iter().cloned().collect()),
+        ("labels", joined(&task.labels)),
+        ("queue", task.queue.iter().map(for_whom).collect()),
+        ("deliverables", task.deliverables.clone()),
+        ("depends on", named(dependencies)),
+        ("needed by", named(graph.dependents(&task.id))),
+        ("came from", named(parent)),
+        ("led to", named(graph.children(&task.id))),
+        ("result", task.result.iter().cloned().collect()),
+        ("artifacts", task.artifacts.clone()),
+        ("added", vec![moment(task.created, now)]),
+        (
+            "started",
+            task.started.map(|at| moment(at, now)).into_iter().collect(),
+        ),
+        (
+            "completed",
+            task.completed
+                .map(|at| moment(at, now))
+                .into_iter()
+                .collect(),
+        ),
+    ];
+    let lines = about
+        .iter()
+        .map(|(what, texts)| paragraph(what, texts))
+        .collect::<String>();
+    format!("{}\n\n{lines}", task.goal)
+}
+
+/// Which agents can work on a queued task.
+fn for_whom(agents: &BTreeSet<String>) -> String {
+    if agents.is_empty() {
+        return "for all agents".to_owned();
+    }
+    let names: Vec<&str> = agents.iter().map(String::as_str).collect();
+    format!("for {}", names.join(", "))
+}
+
+/// A task by its state, id and goal.
+fn in_a_line(task: &Task) -> String {
+    format!(
+        "{} {} {}",
+        sign(task.state),
+        task.id,
+        task.goal.lines().next().unwrap_or("")
+    )
+}
+
+fn joined(words: &[String]) -> Vec<String> {
+    if words.is_empty() {
+        Vec::new()
+    } else {
+        vec![words.join(", ")]
+    }
+}
+
+/// A name with its values, one per line. Empty without values.
+fn paragraph(what: &str, texts: &[String]) -> String {
+    let lines = texts.iter().flat_map(|text| text.lines());
+    let line =
+        |(n, line): (usize, &str)| format!("{:COLUMN$}{line}\n", if n == 0 { what } else { "" });
+    lines.enumerate().map(line).collect()
+}
+
+fn moment(at: UnixTime, now: UnixTime) -> String {
+    let written = at.rfc3339();
+    let (day, time) = written.split_once('T').unwrap_or((&written, ""));
+    let time = time.split('.').next().unwrap_or(time);
+    format!("{day} {time} UTC, {} ago", now.since(at))
 }
 
 #[cfg(test)]
@@ -155,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn all_can_be_said() {
+    fn all_can_be_given() {
         let texts = |texts: &[&str]| {
             texts
                 .iter()
@@ -208,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_told() {
+    fn a_wrong_form_says_what_is_wrong() {
         let why = |text| read(text).expect_err("it cannot be understood").to_string();
         assert_eq!(why(" \n"), "a task needs a goal");
         assert_eq!(

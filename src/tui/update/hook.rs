@@ -1,31 +1,53 @@
 //! Keys of the hooks pane and of the retries pane.
 
-use super::{
-    ScreenRequest, lay_over,
-    pane::{is_live, next_fit},
-};
 use crate::{
     engine::{
-        hooks::{point::HookPoint, resolve::HookRef, verdict::Verdict},
+        hooks::{point::HookPoint, resolve::HookRef},
         ids::RunId,
         input::SessionCommand,
         policy::PipeOutput,
     },
     present::{
         clock::time_of_day,
-        hook_stats, stop_decisions,
-        text::{plain_line, readable_size},
+        hook_stats, policies,
+        text::{plain, plain_line, readable_size},
     },
     tui::{
-        comparison::OutputComparison,
+        diff::OutputComparison,
         hook_rows::{HookRow, HookRowKind},
-        modals::{Modal, viewer::ViewerModal},
-        model::{RetryAttempt, ScreenModel},
-        runs::{HookRuns, RunEntry, RunSubject},
+        keymap::HookKey,
+        modals::{
+            Modal,
+            viewer::{RunOutput, ViewerModal},
+        },
+        model::ScreenModel,
+        request::ScreenRequest,
+        runs::{HookRuns, RetryAttempt, RunEntry, RunSubject},
         theme::ThemeRole,
-        view,
     },
 };
+
+pub(super) fn moved(at: usize, by: isize, count: usize) -> usize {
+    at.saturating_add_signed(by).min(count.saturating_sub(1))
+}
+
+/// The next of `count` entries after `from` that fits, going around.
+pub(super) fn next_fit(
+    from: usize,
+    count: usize,
+    forward: bool,
+    fits: impl Fn(usize) -> bool,
+) -> Option<usize> {
+    (1..=count)
+        .map(|n| {
+            if forward {
+                (from + n) % count
+            } else {
+                (from + count - n % count) % count
+            }
+        })
+        .find(|n| fits(*n))
+}
 
 pub(super) fn search_hooks(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
@@ -34,8 +56,8 @@ pub(super) fn search_hooks(model: &mut ScreenModel, query: &str, forward: bool) 
         rows.nth(n)
             .is_some_and(|row| row.name().to_lowercase().contains(&query))
     };
-    let found = next_fit(model.chosen_hook, rows.len(), forward, fits);
-    model.chosen_hook = found.unwrap_or(model.chosen_hook);
+    let found = next_fit(model.panes.hook, rows.len(), forward, fits);
+    model.panes.hook = found.unwrap_or(model.panes.hook);
     found.is_some()
 }
 
@@ -48,19 +70,39 @@ pub(super) fn search_attempts(model: &mut ScreenModel, query: &str, forward: boo
         .map(|attempt| attempt.feedback.to_lowercase())
         .collect();
     let fits = |n: usize| newest_first[n].contains(&query);
-    let found = next_fit(model.chosen_attempt, newest_first.len(), forward, fits);
-    model.chosen_attempt = found.unwrap_or(model.chosen_attempt);
+    let found = next_fit(model.panes.attempt, newest_first.len(), forward, fits);
+    model.panes.attempt = found.unwrap_or(model.panes.attempt);
     found.is_some()
 }
 
+pub(super) fn on_hook_key(model: &mut ScreenModel, key: HookKey) {
+    match key {
+        HookKey::Open => open_hook(model),
+        HookKey::Run => {
+            let chosen =
+                chosen_hook(model).map(|HookRef { point, hook }| SessionCommand::RunHook {
+                    point: Some(point),
+                    hook,
+                });
+            if let Some(command) = chosen {
+                model.request(ScreenRequest::Command(command));
+            }
+        }
+        HookKey::Switch => switch_hook(model),
+        HookKey::Cancel => cancel_hook(model),
+        HookKey::Stats => show_stats(model),
+    }
+}
+
 /// Shows what a hook printed, newest run first, or what a hook that has not run would do.
-pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(row) = model.hook_rows().nth(model.chosen_hook) else {
-        return Vec::new();
+fn open_hook(model: &mut ScreenModel) {
+    let Some(row) = model.hook_rows().nth(model.panes.hook) else {
+        return;
     };
     if let Some(run) = row.latest() {
         let earlier = row.newest_first().skip(1).map(earlier_run).collect();
-        return vec![read_output(run, earlier)];
+        let output = read_output(run, earlier);
+        return model.request(output);
     }
     let about = match row.kind {
         HookRowKind::Hook(spec) => {
@@ -85,7 +127,7 @@ pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         &hook_text(&row),
         about,
     );
-    lay_over(model, Modal::Viewer(Box::new(viewer)))
+    model.lay_over(Modal::Viewer(Box::new(viewer)));
 }
 
 /// Shows the output of a run that the stream does not have. None if there is no more than the
@@ -105,21 +147,17 @@ fn read_output(run: &RunEntry, earlier: String) -> ScreenRequest {
     } else {
         run.point.name()
     };
-    let failed = run
-        .ended
-        .as_ref()
-        .is_some_and(|finished| finished.verdict != Verdict::Pass);
-    ScreenRequest::ReadOutput {
+    ScreenRequest::ReadOutput(RunOutput {
         title: format!("Run {} · {what} · {}", run.run, run.name()),
         file: run.ended.as_ref().map_or_else(
             || Some(run.run.output_file()),
             |finished| finished.file.clone(),
         ),
-        otherwise: view::coloured_run_text(run),
+        otherwise: run.output(),
         earlier,
         live: run.ended.is_none().then_some(run.run),
-        reason: failed.then(|| run.reason.clone()),
-    }
+        reason: run.has_failed().then(|| run.reason.clone()),
+    })
 }
 
 /// An earlier run of a hook, with a line that says how it ended.
@@ -133,37 +171,37 @@ fn earlier_run(run: &RunEntry) -> String {
         "\n── run {} · iteration {} · {end} ──\n{}",
         run.run,
         run.iteration,
-        view::coloured_run_text(run)
+        run.output()
     )
 }
 
 /// The output of a hook's last run, or what the hook would do.
 pub(super) fn hook_text(row: &HookRow<'_>) -> String {
     match (row.latest(), row.kind) {
-        (Some(run), _) => view::run_text(run),
+        (Some(run), _) => plain(&run.output()),
         (None, HookRowKind::Hook(spec)) => spec.action.describe(),
-        (None, HookRowKind::Decides(hook)) => stop_decisions::judge(hook),
+        (None, HookRowKind::Decides(hook)) => policies::judge(hook),
         (None, HookRowKind::Rule(rule)) => rule.check.describe(),
         (None, HookRowKind::Unplanned(_)) => String::new(),
     }
 }
 
 pub(super) fn chosen_attempt(model: &ScreenModel) -> Option<&RetryAttempt> {
-    model.attempts.iter().rev().nth(model.chosen_attempt)
+    model.attempts.iter().rev().nth(model.panes.attempt)
 }
 
 /// Shows the output that led to a retry beside the output of the run before.
-pub(super) fn open_attempt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+pub(super) fn open_attempt(model: &mut ScreenModel) {
     let Some(attempt) = chosen_attempt(model) else {
         model.say(ThemeRole::Faint, "no retries in this iteration");
-        return Vec::new();
+        return;
     };
-    let before = model.attempts.iter().rev().nth(model.chosen_attempt + 1);
+    let before = model.attempts.iter().rev().nth(model.panes.attempt + 1);
     let heading = |attempt: &RetryAttempt| {
         format!(
             "Run {}, {}",
             attempt.used,
-            time_of_day(attempt.at, &model.zone)
+            time_of_day(attempt.at, &model.look.zone)
         )
     };
     let title = format!("Retry {} · {}", attempt.used, plain_line(&attempt.hook, 80));
@@ -178,7 +216,7 @@ pub(super) fn open_attempt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         }
         None => ViewerModal::coloured(title, &text, readable_size(text.len() as u64)),
     };
-    lay_over(model, Modal::Viewer(Box::new(viewer)))
+    model.lay_over(Modal::Viewer(Box::new(viewer)));
 }
 
 /// What the hook printed in the run that led to a retry. Where creel itself blocked the turn, the
@@ -192,21 +230,21 @@ fn attempt_text(model: &ScreenModel, attempt: &RetryAttempt) -> String {
     let mut runs =
         runs.filter(|run| Some(run.iteration) == iteration && run.attempt + 1 == attempt.used);
     runs.find(|run| run.ended.is_some())
-        .map_or_else(|| attempt.feedback.clone(), view::coloured_run_text)
+        .map_or_else(|| attempt.feedback.clone(), RunEntry::output)
 }
 
 /// The selected hook, if the session is live.
 fn chosen_hook(model: &mut ScreenModel) -> Option<HookRef> {
-    let chosen = model.hook_rows().nth(model.chosen_hook)?.hook();
-    is_live(model).then_some(chosen)
+    let chosen = model.hook_rows().nth(model.panes.hook)?.hook();
+    model.is_live().then_some(chosen)
 }
 
-pub(super) fn switch_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn switch_hook(model: &mut ScreenModel) {
     let Some(HookRef { point, hook }) = chosen_hook(model) else {
-        return Vec::new();
+        return;
     };
     let Some(state) = &model.session else {
-        return Vec::new();
+        return;
     };
     let planned = state
         .plan()
@@ -230,56 +268,39 @@ pub(super) fn switch_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
             hook,
         }
     };
-    vec![ScreenRequest::Command(command)]
-}
-
-pub(super) fn run_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let chosen = chosen_hook(model);
-    chosen
-        .map(|HookRef { point, hook }| {
-            ScreenRequest::Command(SessionCommand::RunHook {
-                point: Some(point),
-                hook,
-            })
-        })
-        .into_iter()
-        .collect()
+    model.request(ScreenRequest::Command(command));
 }
 
 /// Cancels the run of the selected hook.
-pub(super) fn cancel_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(row) = model.hook_rows().nth(model.chosen_hook) else {
-        return Vec::new();
+fn cancel_hook(model: &mut ScreenModel) {
+    let Some(row) = model.hook_rows().nth(model.panes.hook) else {
+        return;
     };
     let name = row.name();
     let running = row.running().map(|run| run.run);
     match running {
-        Some(run) if is_live(model) => {
-            vec![ScreenRequest::Command(SessionCommand::CancelHook { run })]
+        Some(run) if model.is_live() => {
+            model.request(ScreenRequest::Command(SessionCommand::CancelHook { run }));
         }
-        Some(_) => Vec::new(),
+        Some(_) => {}
         None => {
             model.say(ThemeRole::Faint, format!("`{name}` is not running"));
-            Vec::new()
         }
     }
 }
 
-pub(super) fn show_stats(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    if model.tallies.is_empty() {
+fn show_stats(model: &mut ScreenModel) {
+    if model.tallies.hooks.is_empty() {
         model.say(ThemeRole::Faint, "no hook has run yet");
-        return Vec::new();
+        return;
     }
-    let table = hook_stats::table(&model.tallies.stats());
+    let table = hook_stats::table(&model.tallies.hooks.stats());
     let about = "half of the runs took at most p50, 95 of 100 at most p95; piped: bytes";
-    lay_over(
-        model,
-        Modal::Viewer(Box::new(ViewerModal::new(
-            "Statistics of the hooks",
-            &table,
-            about,
-        ))),
-    )
+    model.lay_over(Modal::Viewer(Box::new(ViewerModal::new(
+        "Statistics of the hooks",
+        &table,
+        about,
+    ))));
 }
 
 /// The row of the hook that runs, or ran last.

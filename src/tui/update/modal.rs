@@ -3,9 +3,8 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{
-    ScreenRequest, lay_over,
-    pane::{is_live, preview, search},
-    perform, proposal, task,
+    pane::{preview, search},
+    perform, task,
 };
 use crate::{
     engine::{
@@ -16,17 +15,17 @@ use crate::{
     },
     present::{proposals::ProposalFormError, text::readable_size},
     tui::{
-        keymap::{KeyAction, KeyContext},
+        keymap::{GateKey, GlobalKey, KeyAction, KeyContext, ScrollKey, ViewerKey},
         modals::{
-            Modal,
+            Modal, SearchModal,
             editor::{EditorModal, EditorPurpose},
             gate::GateKeyResult,
             help::HelpModal,
-            quit::LeaveChoice,
-            search::SearchModal,
+            question::LeaveChoice,
             viewer,
         },
         model::{ScreenMode, ScreenModel},
+        request::ScreenRequest,
         stream::RecordLoader,
         task_board::form::TaskFormError,
         theme::ThemeRole,
@@ -37,8 +36,8 @@ use crate::{
     clippy::wildcard_enum_match_arm,
     reason = "the terminal library's enum grows"
 )]
-pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    let action = model.keymap.action(key, &[KeyContext::Gate]);
+pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) {
+    let action = model.look.keymap.gate_key(key);
     let character = match key.code {
         KeyCode::Char(c)
             if !key
@@ -49,27 +48,29 @@ pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
         }
         _ => None,
     };
-    let elsewhere = model.keymap.action(key, &[KeyContext::Global]);
+    let elsewhere = model.look.keymap.action(key, &[KeyContext::Global]);
     let now = model.now;
     let Some(Modal::Gate(gate)) = model.modals.last_mut() else {
-        return Vec::new();
+        return;
     };
     let armed = gate.is_armed(now);
     let asked = gate.key(action, character, now);
     // Help, leaving and suspending also work at a gate.
     let leaving = matches!(
         elsewhere,
-        Some(KeyAction::Quit | KeyAction::Leave | KeyAction::Help | KeyAction::Suspend)
+        Some(KeyAction::Global(
+            GlobalKey::Quit | GlobalKey::Leave | GlobalKey::Help | GlobalKey::Suspend
+        ))
     );
-    if armed && action.is_none() && leaving {
-        return perform(model, elsewhere.unwrap_or(KeyAction::Help), &|_| None);
+    if let Some(elsewhere) = elsewhere.filter(|_| armed && action.is_none() && leaving) {
+        return perform(model, elsewhere, &|_| None);
     }
-    on_gate(model, asked)
+    on_gate(model, asked);
 }
 
-pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<ScreenRequest> {
+pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) {
     let Some(Modal::Gate(gate)) = model.modals.last() else {
-        return Vec::new();
+        return;
     };
     let id = gate.gate.id;
     let item_text = |model: &ScreenModel, id: ItemId| {
@@ -80,66 +81,60 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
             .unwrap_or_default()
     };
     match asked {
-        GateKeyResult::Nothing => Vec::new(),
+        GateKeyResult::Nothing => {}
         GateKeyResult::Answer(answer) => {
-            vec![ScreenRequest::Command(SessionCommand::AnswerGate(answer))]
+            model.request(ScreenRequest::Command(SessionCommand::AnswerGate(answer)));
         }
         GateKeyResult::Write => {
             // At a submit or merge gate, start with the text that the agent would get.
-            let told = model
+            let text = model
                 .session
                 .as_ref()
                 .and_then(|session| session.pipeline().remediation())
-                .filter(|_| model.draft.is_empty());
+                .filter(|_| model.drafts.unsent.is_empty());
             let editor = EditorModal::new(
                 EditorPurpose::Answer(id),
-                &told.unwrap_or_else(|| std::mem::take(&mut model.draft)),
+                &text.unwrap_or_else(|| std::mem::take(&mut model.drafts.unsent)),
             );
-            lay_over(model, Modal::Editor(Box::new(editor)))
+            model.lay_over(Modal::Editor(Box::new(editor)));
         }
         GateKeyResult::Edit(item) => {
             let editor = EditorModal::new(EditorPurpose::Item(item), &item_text(model, item));
-            lay_over(model, Modal::Editor(Box::new(editor)))
+            model.lay_over(Modal::Editor(Box::new(editor)));
         }
         GateKeyResult::EditTasks => {
-            let editor = EditorModal::new(EditorPurpose::Tasks(id), &proposal::form(&gate.gate))
-                .at_the_top();
-            lay_over(model, Modal::Editor(Box::new(editor)))
+            let editor =
+                EditorModal::new(EditorPurpose::Tasks(id), &task::proposal_form(&gate.gate))
+                    .at_the_top();
+            model.lay_over(Modal::Editor(Box::new(editor)));
         }
         GateKeyResult::EditTasksOutside => {
-            vec![ScreenRequest::EditOutside(
-                EditorPurpose::Tasks(id),
-                proposal::form(&gate.gate),
-            )]
+            let form = task::proposal_form(&gate.gate);
+            model.request(ScreenRequest::EditOutside(EditorPurpose::Tasks(id), form));
         }
         GateKeyResult::Preview => preview(model),
         GateKeyResult::TooLate => {
-            is_live(model);
-            Vec::new()
+            model.is_live();
         }
         GateKeyResult::Restore(item) => {
-            vec![ScreenRequest::Command(SessionCommand::RestoreItem { item })]
+            model.request(ScreenRequest::Command(SessionCommand::RestoreItem { item }));
         }
         GateKeyResult::EditOutside(item) => {
-            vec![ScreenRequest::EditOutside(
-                EditorPurpose::Item(item),
-                item_text(model, item),
-            )]
+            let text = item_text(model, item);
+            model.request(ScreenRequest::EditOutside(EditorPurpose::Item(item), text));
         }
-        GateKeyResult::Aside if matches!(model.mode, ScreenMode::Replay(_)) => {
+        GateKeyResult::Later if matches!(model.link.mode, ScreenMode::Replay(_)) => {
             model.modals.pop();
-            Vec::new()
         }
-        GateKeyResult::Aside => {
+        GateKeyResult::Later => {
             if let Some(Modal::Gate(gate)) = model.modals.pop() {
-                model.aside = Some(gate);
+                model.later_gate = Some(gate);
             }
-            let key = model.keymap.key(KeyAction::ShowGate);
+            let key = model.look.keymap.key(GlobalKey::ShowGate);
             model.say(
                 ThemeRole::Gate,
                 format!("the gate is still open; {key} shows it"),
             );
-            Vec::new()
         }
     }
 }
@@ -148,16 +143,16 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
     clippy::wildcard_enum_match_arm,
     reason = "the terminal library's enum grows"
 )]
-pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) {
     let Some(Modal::Editor(editor)) = model.modals.last_mut() else {
-        return Vec::new();
+        return;
     };
     let purpose = editor.purpose.clone();
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
         KeyCode::Esc => {
             if !editor.may_leave() {
-                return Vec::new();
+                return;
             }
             // The unsent message comes back as a draft with the next one.
             if purpose.keeps_a_draft() {
@@ -165,25 +160,23 @@ pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
                 model.keep_draft(&text);
             }
             model.modals.pop();
-            Vec::new()
         }
         KeyCode::Char('s') if control => {
             let Some(Modal::Editor(editor)) = model.modals.pop() else {
-                return Vec::new();
+                return;
             };
-            finish_editing(model, *editor)
+            finish_editing(model, *editor);
         }
         KeyCode::Char('d') if control => {
             editor.toggle_change();
-            Vec::new()
         }
         KeyCode::Char('o') if control => {
             // Keep the dialog until the text comes back, in case the user changes nothing.
-            vec![ScreenRequest::EditOutside(purpose, editor.text())]
+            let text = editor.text();
+            model.request(ScreenRequest::EditOutside(purpose, text));
         }
         _ => {
             editor.input(key);
-            Vec::new()
         }
     }
 }
@@ -194,38 +187,44 @@ pub(super) fn edited_outside(
     purpose: EditorPurpose,
     before: &str,
     text: &str,
-) -> Vec<ScreenRequest> {
+) {
     if text == before.trim_end_matches('\n') {
         model.say(ThemeRole::Faint, "you changed nothing");
-        return Vec::new();
+        return;
     }
     model
         .modals
         .pop_if(|modal| matches!(modal, Modal::Editor(editor) if editor.purpose == purpose));
-    finish_editing(model, EditorModal::new(purpose, text))
+    finish_editing(model, EditorModal::new(purpose, text));
 }
 
 /// Sends what the user wrote. A text with mistakes goes back to the editor.
-fn finish_editing(model: &mut ScreenModel, editor: EditorModal) -> Vec<ScreenRequest> {
+fn finish_editing(model: &mut ScreenModel, editor: EditorModal) {
     let is_proposal = matches!(editor.purpose, EditorPurpose::Tasks(_));
     if let Some(text) = is_proposal
-        .then(|| proposal::corrected(model, &editor.text()))
+        .then(|| task::corrected_proposal(model, &editor.text()))
         .flatten()
     {
         model.say(
             ThemeRole::Warning,
             "these tasks cannot be queued yet: the first lines say why",
         );
-        return lay_over(model, Modal::Editor(Box::new(editor.with_text(&text))));
+        return model.lay_over(Modal::Editor(Box::new(editor.with_text(&text))));
     }
     match meant(&editor.purpose, editor.text()) {
-        Ok(asks) => {
-            model.sent.keep(&asks, editor);
-            asks
+        // The message first, so that it is there when the turn ends.
+        Ok(command) if editor.purpose == EditorPurpose::MessageNow => {
+            model.drafts.sent.keep(command.clone(), editor);
+            let commands = vec![command, SessionCommand::CancelTurn];
+            model.request(ScreenRequest::InOrder(commands));
+        }
+        Ok(command) => {
+            model.drafts.sent.keep(command.clone(), editor);
+            model.request(ScreenRequest::Command(command));
         }
         Err(why) => {
             model.say(ThemeRole::Warning, why.to_string());
-            lay_over(model, Modal::Editor(Box::new(editor)))
+            model.lay_over(Modal::Editor(Box::new(editor)));
         }
     }
 }
@@ -239,17 +238,10 @@ enum EditorTextError {
     Proposal(#[from] ProposalFormError),
 }
 
-/// The requests for a text, by its purpose.
-fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, EditorTextError> {
-    let command = match purpose {
-        EditorPurpose::Message => SessionCommand::Message { text },
-        // The message first, so that it is there when the turn ends.
-        EditorPurpose::MessageNow => {
-            return Ok(vec![ScreenRequest::InOrder(vec![
-                SessionCommand::Message { text },
-                SessionCommand::CancelTurn,
-            ])]);
-        }
+/// The command for a text, by its purpose.
+fn meant(purpose: &EditorPurpose, text: String) -> Result<SessionCommand, EditorTextError> {
+    Ok(match purpose {
+        EditorPurpose::Message | EditorPurpose::MessageNow => SessionCommand::Message { text },
         EditorPurpose::Answer(gate) => SessionCommand::AnswerGate(GateAnswer {
             gate: *gate,
             choice: GateChoice::Send,
@@ -257,75 +249,75 @@ fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, Ed
             items: None,
         }),
         EditorPurpose::Item(id) => SessionCommand::EditItem { item: *id, text },
-        EditorPurpose::Tasks(gate) => proposal::edited(*gate, &text)?,
+        EditorPurpose::Tasks(gate) => task::edited_proposal(*gate, &text)?,
         EditorPurpose::NewTask => task::add(&text)?,
         EditorPurpose::ChangeTask { id, before } => task::changed(id, before, &text)?,
         EditorPurpose::Done(id) => task::done(id, &text),
         EditorPurpose::Block(id) => task::block(id, &text),
-    };
-    Ok(vec![ScreenRequest::Command(command)])
+    })
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the viewer decides about the rest, and ignores actions without a meaning there"
 )]
-pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) {
     let room = viewer::room(model.size);
     let contexts = [KeyContext::Viewer, KeyContext::Scroll, KeyContext::Gate];
-    let Some(action) = model.keymap.action(key, &contexts) else {
-        let asks = model.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::Help);
-        return if asks {
-            lay_over(model, Modal::Help(HelpModal::of_viewer()))
+    let Some(action) = model.look.keymap.action(key, &contexts) else {
+        let is_asked =
+            model.look.keymap.action(key, &[KeyContext::Global]) == Some(GlobalKey::Help.into());
+        return if is_asked {
+            model.lay_over(Modal::Help(HelpModal::of_viewer()));
         } else {
-            answer_over(model, key)
+            answer_over(model, key);
         };
     };
     match action {
-        KeyAction::Close | KeyAction::Aside => {
+        KeyAction::Viewer(ViewerKey::Close) | KeyAction::Gate(GateKey::Later) => {
             model.modals.pop();
-            Vec::new()
         }
-        KeyAction::Search => lay_over(model, Modal::Search(SearchModal::default())),
-        KeyAction::SearchNext => search(model, true, &|_| None),
-        KeyAction::SearchPrevious => search(model, false, &|_| None),
-        KeyAction::Copy => {
+        KeyAction::Scroll(ScrollKey::Search) => {
+            model.lay_over(Modal::Search(SearchModal::default()));
+        }
+        KeyAction::Scroll(ScrollKey::SearchNext) => search(model, true, &|_| None),
+        KeyAction::Scroll(ScrollKey::SearchPrevious) => search(model, false, &|_| None),
+        KeyAction::Scroll(ScrollKey::Copy) => {
             let Some(Modal::Viewer(viewer)) = model.modals.last_mut() else {
-                return Vec::new();
+                return;
             };
             let text = viewer.text();
             model.say(
                 ThemeRole::Good,
                 format!("copied {}", readable_size(text.len() as u64)),
             );
-            vec![ScreenRequest::Copy(text)]
+            model.request(ScreenRequest::Copy(text));
         }
         action => {
             if let Some(Modal::Viewer(viewer)) = model.modals.last_mut() {
                 viewer.key(action, room);
             }
-            Vec::new()
         }
     }
 }
 
 /// The key that shows the gate also works over a viewer, which announces the gate.
-fn answer_over(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    let asks = model.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::ShowGate);
-    if asks && model.waiting_gate().is_some() {
-        return perform(model, KeyAction::ShowGate, &|_| None);
+fn answer_over(model: &mut ScreenModel, key: KeyEvent) {
+    let is_asked =
+        model.look.keymap.action(key, &[KeyContext::Global]) == Some(GlobalKey::ShowGate.into());
+    if is_asked && model.waiting_gate().is_some() {
+        perform(model, GlobalKey::ShowGate.into(), &|_| None);
     }
-    Vec::new()
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the terminal library's enum grows"
 )]
-pub(super) fn on_question_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    let action = model.keymap.action(key, &[KeyContext::Scroll]);
+pub(super) fn on_question_key(model: &mut ScreenModel, key: KeyEvent) {
+    let action = model.look.keymap.action(key, &[KeyContext::Scroll]);
     let Some(Modal::Remove(question) | Modal::Cancel(question)) = model.modals.last_mut() else {
-        return Vec::new();
+        return;
     };
     let number = match key.code {
         KeyCode::Enter => question.chosen + 1,
@@ -337,40 +329,45 @@ pub(super) fn on_question_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scr
         KeyCode::Esc | KeyCode::Char('n' | 'q') => question.choices.len(),
         _ => {
             question.move_by(
-                isize::from(action == Some(KeyAction::Down))
-                    - isize::from(action == Some(KeyAction::Up)),
+                isize::from(action == Some(ScrollKey::Down.into()))
+                    - isize::from(action == Some(ScrollKey::Up.into())),
             );
-            return Vec::new();
+            return;
         }
     };
-    answer_question(model, number)
+    answer_question(model, number);
 }
 
 /// Gives the answer with this number, from 1. The last one changes nothing.
-pub(super) fn answer_question(model: &mut ScreenModel, number: usize) -> Vec<ScreenRequest> {
+pub(super) fn answer_question(model: &mut ScreenModel, number: usize) {
     let Some(Modal::Remove(question) | Modal::Cancel(question)) = model.modals.last() else {
-        return Vec::new();
+        return;
     };
     let Some(chosen) = question
         .numbered(number)
         .map(|choice| choice.request.clone())
     else {
-        return Vec::new();
+        return;
     };
     model.modals.pop();
-    chosen.map(ScreenRequest::Command).into_iter().collect()
+    if let Some(command) = chosen {
+        model.request(ScreenRequest::Command(command));
+    }
 }
 
-pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) {
     let page = usize::from(model.size.1.saturating_sub(4).max(1));
-    match model.keymap.action(
+    match model.look.keymap.action(
         key,
         &[KeyContext::Viewer, KeyContext::Scroll, KeyContext::Global],
     ) {
-        Some(KeyAction::Close | KeyAction::Help | KeyAction::Quit) => {
+        Some(
+            KeyAction::Viewer(ViewerKey::Close)
+            | KeyAction::Global(GlobalKey::Help | GlobalKey::Quit),
+        ) => {
             model.modals.pop();
         }
-        Some(KeyAction::ShowGate) => return answer_over(model, key),
+        Some(KeyAction::Global(GlobalKey::ShowGate)) => answer_over(model, key),
         Some(action) => {
             if let Some(Modal::Help(help)) = model.modals.last_mut() {
                 help.key(action, page);
@@ -378,20 +375,15 @@ pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
         }
         None => {}
     }
-    Vec::new()
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the terminal library's enum grows"
 )]
-pub(super) fn on_palette_key(
-    model: &mut ScreenModel,
-    key: KeyEvent,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+pub(super) fn on_palette_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) {
     let Some(Modal::Palette(palette)) = model.modals.last_mut() else {
-        return Vec::new();
+        return;
     };
     match key.code {
         KeyCode::Esc => {
@@ -400,7 +392,9 @@ pub(super) fn on_palette_key(
         KeyCode::Enter => {
             let chosen = palette.chosen();
             model.modals.pop();
-            return chosen.map_or_else(Vec::new, |action| perform(model, action, reload));
+            if let Some(action) = chosen {
+                perform(model, action, reload);
+            }
         }
         KeyCode::Up => palette.step(false),
         KeyCode::Down | KeyCode::Tab => palette.step(true),
@@ -411,20 +405,15 @@ pub(super) fn on_palette_key(
         KeyCode::Char(c) if !key.modifiers.contains(KeyModifiers::CONTROL) => palette.push(c),
         _ => {}
     }
-    Vec::new()
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the terminal library's enum grows"
 )]
-pub(super) fn on_search_key(
-    model: &mut ScreenModel,
-    key: KeyEvent,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+pub(super) fn on_search_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) {
     let Some(Modal::Search(line)) = model.modals.last_mut() else {
-        return Vec::new();
+        return;
     };
     match key.code {
         KeyCode::Esc => {
@@ -447,17 +436,16 @@ pub(super) fn on_search_key(
         KeyCode::Char(c) if !key.modifiers.contains(KeyModifiers::CONTROL) => line.query.push(c),
         _ => {}
     }
-    Vec::new()
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the terminal library's enum grows"
 )]
-pub(super) fn on_quit_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    let action = model.keymap.action(key, &[KeyContext::Scroll]);
+pub(super) fn on_quit_key(model: &mut ScreenModel, key: KeyEvent) {
+    let action = model.look.keymap.action(key, &[KeyContext::Scroll]);
     let Some(Modal::Quit(question)) = model.modals.last_mut() else {
-        return Vec::new();
+        return;
     };
     let numbered = |wanted| {
         question
@@ -477,29 +465,34 @@ pub(super) fn on_quit_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
         KeyCode::Esc | KeyCode::Char('n' | 'q') => numbered(None),
         _ => {
             question.move_by(
-                isize::from(action == Some(KeyAction::Down))
-                    - isize::from(action == Some(KeyAction::Up)),
+                isize::from(action == Some(ScrollKey::Down.into()))
+                    - isize::from(action == Some(ScrollKey::Up.into())),
             );
             None
         }
     };
-    number.map_or_else(Vec::new, |number| answer_leave(model, number))
+    if let Some(number) = number {
+        answer_leave(model, number);
+    }
 }
 
 /// Gives the answer with this number, from 1, to the question whether to leave.
-pub(super) fn answer_leave(model: &mut ScreenModel, number: usize) -> Vec<ScreenRequest> {
+pub(super) fn answer_leave(model: &mut ScreenModel, number: usize) {
     let Some(Modal::Quit(question)) = model.modals.last() else {
-        return Vec::new();
+        return;
     };
     let Some(chosen) = question.numbered(number).map(|choice| choice.request) else {
-        return Vec::new();
+        return;
     };
     model.modals.pop();
-    let stop = |how| ScreenRequest::Command(SessionCommand::Stop { how });
+    let mut stop = |how| model.request(ScreenRequest::Command(SessionCommand::Stop { how }));
     match chosen {
-        Some(LeaveChoice::LeaveRunning) => vec![ScreenRequest::LeaveRunning],
-        Some(LeaveChoice::StopAfterIteration) => vec![stop(StopTiming::AfterIteration)],
-        Some(LeaveChoice::StopNow) => vec![stop(StopTiming::Now), ScreenRequest::LeaveAtTheEnd],
-        None => Vec::new(),
+        Some(LeaveChoice::LeaveRunning) => model.request(ScreenRequest::LeaveRunning),
+        Some(LeaveChoice::StopAfterIteration) => stop(StopTiming::AfterIteration),
+        Some(LeaveChoice::StopNow) => {
+            stop(StopTiming::Now);
+            model.request(ScreenRequest::LeaveAtTheEnd);
+        }
+        None => {}
     }
 }

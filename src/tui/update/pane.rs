@@ -1,9 +1,11 @@
 //! Keys of the panes: scrolling, searching, steering the session, and actions on runs and items.
 
 use super::{
-    ScreenRequest,
-    hook::{chosen_attempt, hook_text, latest_hook, open_run, search_attempts, search_hooks},
-    lay_over, task,
+    hook::{
+        chosen_attempt, hook_text, latest_hook, moved, next_fit, open_run, search_attempts,
+        search_hooks,
+    },
+    task,
 };
 use crate::{
     engine::{
@@ -14,86 +16,73 @@ use crate::{
     },
     present::text::readable_size,
     tui::{
-        keymap::KeyAction,
+        keymap::{GlobalKey, PendingKey, ReplayKey, ScrollKey, StreamKey},
         modals::{
-            Modal,
+            Modal, SearchModal,
             editor::{EditorModal, EditorPurpose},
-            quit::leave_question,
+            question::leave_question,
             viewer::ViewerModal,
         },
-        model::{CloseBehavior, Pane, ScreenMode, ScreenModel},
-        replay::ReplayPlayer,
+        model::{Pane, ScreenMode, ScreenModel},
+        request::{CloseBehavior, ScreenRequest},
         stream::{RecordLoader, SessionStream, StreamBlock, StreamJump, StreamViewport},
         theme::ThemeRole,
     },
 };
 
-pub(super) fn focus(model: &mut ScreenModel, pane: Pane) -> Vec<ScreenRequest> {
+pub(super) fn focus(model: &mut ScreenModel, pane: Pane) {
     // In the pending pane, the user looks for items that wait, not for delivered ones.
     let items = model
         .session
         .as_ref()
         .map_or(&[][..], |state| state.pending.items());
     let gone = items
-        .get(model.chosen_item)
+        .get(model.panes.item)
         .is_some_and(|item| item.state == ItemState::Delivered);
-    if pane == Pane::Pending && model.focus != pane && gone {
+    if pane == Pane::Pending && model.panes.focus != pane && gone {
         let waits = items
             .iter()
             .position(|item| item.state == ItemState::Pending);
-        model.chosen_item = waits.unwrap_or(model.chosen_item);
+        model.panes.item = waits.unwrap_or(model.panes.item);
     }
-    if pane == Pane::Hooks && model.focus != pane && model.chosen_hook == 0 {
-        model.chosen_hook = latest_hook(model);
+    if pane == Pane::Hooks && model.panes.focus != pane && model.panes.hook == 0 {
+        model.panes.hook = latest_hook(model);
     }
-    model.focus = pane;
-    Vec::new()
+    model.panes.focus = pane;
 }
 
-pub(super) fn focus_by(model: &mut ScreenModel, by: usize) -> Vec<ScreenRequest> {
+pub(super) fn focus_by(model: &mut ScreenModel, by: usize) {
     let at = Pane::ALL
         .iter()
-        .position(|pane| *pane == model.focus)
+        .position(|pane| *pane == model.panes.focus)
         .unwrap_or(0);
-    focus(model, Pane::ALL[(at + by) % Pane::ALL.len()])
+    focus(model, Pane::ALL[(at + by) % Pane::ALL.len()]);
 }
 
-pub(super) fn is_live(model: &mut ScreenModel) -> bool {
-    let live = matches!(model.mode, ScreenMode::Live);
-    if !live {
-        model.say(ThemeRole::Faint, "this is a replay: you cannot control it");
-    }
-    live
-}
-
-pub(super) fn quit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+pub(super) fn quit(model: &mut ScreenModel) {
     if is_past(model) {
-        return vec![ScreenRequest::Leave];
+        return model.request(ScreenRequest::Leave);
     }
-    if model.tie == CloseBehavior::Home {
-        return vec![ScreenRequest::LeaveRunning];
+    if model.link.tie == CloseBehavior::Home {
+        return model.request(ScreenRequest::LeaveRunning);
     }
-    let keys = model.keymap.keys(KeyAction::Quit);
+    let keys = model.look.keymap.keys(GlobalKey::Quit);
     let again = keys.split(' ').find(|key| key.contains('-'));
-    lay_over(
-        model,
-        Modal::Quit(Box::new(leave_question(model.tie, again))),
-    )
+    model.lay_over(Modal::Quit(Box::new(leave_question(model.link.tie, again))));
 }
 
 /// Leaves without asking, since nothing is lost.
-pub(super) fn leave(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    match model.tie {
+pub(super) fn leave(model: &mut ScreenModel) {
+    match model.link.tie {
         CloseBehavior::Close | CloseBehavior::Loose | CloseBehavior::Home if is_past(model) => {
-            vec![ScreenRequest::Leave]
+            model.request(ScreenRequest::Leave);
         }
-        CloseBehavior::Loose | CloseBehavior::Home => vec![ScreenRequest::LeaveRunning],
+        CloseBehavior::Loose | CloseBehavior::Home => model.request(ScreenRequest::LeaveRunning),
         CloseBehavior::Close => {
             model.say(
                 ThemeRole::Warning,
                 "this session ends with its screen: you cannot leave it running",
             );
-            Vec::new()
         }
     }
 }
@@ -103,124 +92,73 @@ fn is_past(model: &ScreenModel) -> bool {
     !model.is_steered()
 }
 
-pub(super) fn write(model: &mut ScreenModel, purpose: EditorPurpose) -> Vec<ScreenRequest> {
-    if is_live(model) {
-        let editor = EditorModal::new(purpose, &std::mem::take(&mut model.draft));
+pub(super) fn write(model: &mut ScreenModel, purpose: EditorPurpose) {
+    if model.is_live() {
+        let editor = EditorModal::new(purpose, &std::mem::take(&mut model.drafts.unsent));
         model.modals.push(Modal::Editor(Box::new(editor)));
     }
-    Vec::new()
-}
-
-/// Moves the line between the stream and the other panes, by percent of the width.
-pub(super) fn split(model: &mut ScreenModel, by: i16) -> Vec<ScreenRequest> {
-    model.memory.split = model.memory.split.moved(by);
-    vec![ScreenRequest::Remember]
-}
-
-pub(super) fn zoom(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    model.zoomed = !model.zoomed;
-    Vec::new()
 }
 
 /// Sends a command to a live session.
-pub(super) fn steer(model: &mut ScreenModel, command: SessionCommand) -> Vec<ScreenRequest> {
-    if is_live(model) {
-        vec![ScreenRequest::Command(command)]
+pub(super) fn steer(model: &mut ScreenModel, command: SessionCommand) {
+    if model.is_live() {
+        model.request(ScreenRequest::Command(command));
     } else {
-        Vec::new()
     }
 }
 
-pub(super) fn pause(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let paused = model
-        .session
-        .as_ref()
-        .is_some_and(|state| state.steering.paused);
-    steer(
-        model,
-        if paused {
-            SessionCommand::Unpause
-        } else {
-            SessionCommand::Pause
-        },
-    )
-}
-
-/// How far a key or the wheel scrolls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ScrollStep {
-    LineUp,
-    LineDown,
-    PageUp,
-    PageDown,
-    Top,
-    Bottom,
-}
-
-impl ScrollStep {
-    /// In rows. The two ends are further away than any text is long.
-    fn rows(self, page: isize) -> isize {
-        match self {
-            Self::LineUp => -1,
-            Self::LineDown => 1,
-            Self::PageUp => -page,
-            Self::PageDown => page,
-            Self::Top => isize::MIN / 2,
-            Self::Bottom => isize::MAX / 2,
+pub(super) fn on_scroll_key(model: &mut ScreenModel, key: ScrollKey, reload: RecordLoader<'_>) {
+    match key {
+        ScrollKey::Search => model.lay_over(Modal::Search(SearchModal::default())),
+        ScrollKey::SearchNext | ScrollKey::SearchPrevious => {
+            search(model, key == ScrollKey::SearchNext, reload);
+        }
+        ScrollKey::Copy => copy(model),
+        ScrollKey::Up
+        | ScrollKey::Down
+        | ScrollKey::PageUp
+        | ScrollKey::PageDown
+        | ScrollKey::Top
+        | ScrollKey::Bottom => {
+            scroll(model, key, reload);
         }
     }
 }
 
-pub(super) fn scroll(
-    model: &mut ScreenModel,
-    step: ScrollStep,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
-    let page = isize::try_from(model.stream_size.1.saturating_sub(1).max(1)).unwrap_or(1);
-    let by = step.rows(page);
-    match model.focus {
-        Pane::Stream => match step {
-            ScrollStep::Top => model.stream.to_top(),
-            ScrollStep::Bottom => model.stream.to_end(),
-            ScrollStep::LineUp | ScrollStep::LineDown => {
-                on_stream(model, reload, |stream, view| stream.step(by, view));
-            }
-            ScrollStep::PageUp | ScrollStep::PageDown => {
-                on_stream(model, reload, |stream, view| stream.page(by, view));
-            }
-        },
-        Pane::Hooks => model.chosen_hook = moved(model.chosen_hook, by, model.hook_rows().len()),
+fn scroll(model: &mut ScreenModel, key: ScrollKey, reload: RecordLoader<'_>) {
+    let page = model.frame.size.1.saturating_sub(1).max(1);
+    let Some(by) = key.rows(page) else { return };
+    match model.panes.focus {
+        Pane::Stream if key == ScrollKey::Top => model.stream.to_top(),
+        Pane::Stream if key == ScrollKey::Bottom => model.stream.to_end(),
+        Pane::Stream if matches!(key, ScrollKey::Up | ScrollKey::Down) => {
+            on_stream(model, reload, |stream, view| stream.step(by, view));
+        }
+        Pane::Stream => on_stream(model, reload, |stream, view| stream.page(by, view)),
+        Pane::Hooks => model.panes.hook = moved(model.panes.hook, by, model.hook_rows().len()),
         Pane::Pending => {
             let count = model
                 .session
                 .as_ref()
                 .map_or(0, |state| state.pending.items().len());
-            model.chosen_item = moved(model.chosen_item, by, count);
+            model.panes.item = moved(model.panes.item, by, count);
         }
         Pane::Retries => {
-            model.chosen_attempt = moved(model.chosen_attempt, by, model.attempts.len());
+            model.panes.attempt = moved(model.panes.attempt, by, model.attempts.len());
         }
         Pane::Tasks => task::scroll(model, by),
     }
-    Vec::new()
 }
 
 /// Scrolls the pane under the wheel. In the stream the view moves, in a list the selection.
 pub(super) fn wheel(model: &mut ScreenModel, down: bool, reload: RecordLoader<'_>) {
-    if model.focus == Pane::Stream {
+    if model.panes.focus == Pane::Stream {
         on_stream(model, reload, |stream, view| {
             stream.scroll(if down { 1 } else { -1 }, view);
         });
     } else {
-        scroll(
-            model,
-            if down {
-                ScrollStep::LineDown
-            } else {
-                ScrollStep::LineUp
-            },
-            reload,
-        );
+        let key = if down { ScrollKey::Down } else { ScrollKey::Up };
+        scroll(model, key, reload);
     }
 }
 
@@ -230,7 +168,7 @@ pub(super) fn on_stream<T>(
     reload: RecordLoader<'_>,
     act: impl FnOnce(&mut SessionStream, StreamViewport<'_>) -> T,
 ) -> T {
-    let ((width, height), theme) = (model.stream_size, &model.theme);
+    let ((width, height), theme) = (model.frame.size, &model.look.theme);
     act(
         &mut model.stream,
         StreamViewport {
@@ -242,21 +180,13 @@ pub(super) fn on_stream<T>(
     )
 }
 
-pub(super) fn moved(at: usize, by: isize, count: usize) -> usize {
-    at.saturating_add_signed(by).min(count.saturating_sub(1))
-}
-
-pub(super) fn search(
-    model: &mut ScreenModel,
-    forward: bool,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
+pub(super) fn search(model: &mut ScreenModel, forward: bool, reload: RecordLoader<'_>) {
     if model.query.is_empty() {
         model.say(ThemeRole::Faint, "you have not searched for anything yet");
-        return Vec::new();
+        return;
     }
     let query = model.query.clone();
-    let found = match (model.modals.last_mut(), model.focus) {
+    let found = match (model.modals.last_mut(), model.panes.focus) {
         (Some(Modal::Viewer(viewer)), _) => viewer.search(&query, forward),
         (_, Pane::Hooks) => search_hooks(model, &query, forward),
         (_, Pane::Pending) => search_items(model, &query, forward),
@@ -268,8 +198,8 @@ pub(super) fn search(
     };
     if found {
         let (next, previous) = (
-            model.keymap.key(KeyAction::SearchNext),
-            model.keymap.key(KeyAction::SearchPrevious),
+            model.look.keymap.key(ScrollKey::SearchNext),
+            model.look.keymap.key(ScrollKey::SearchPrevious),
         );
         model.say(
             ThemeRole::Text,
@@ -278,28 +208,9 @@ pub(super) fn search(
     } else {
         model.say(ThemeRole::Warning, format!("not found: {query}"));
     }
-    Vec::new()
 }
 
-/// The next of `count` entries after `from` that fits, going around.
-pub(super) fn next_fit(
-    from: usize,
-    count: usize,
-    forward: bool,
-    fits: impl Fn(usize) -> bool,
-) -> Option<usize> {
-    (1..=count)
-        .map(|n| {
-            if forward {
-                (from + n) % count
-            } else {
-                (from + count - n % count) % count
-            }
-        })
-        .find(|n| fits(*n))
-}
-
-pub(super) fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
+fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
     let Some(state) = &model.session else {
         return false;
@@ -309,25 +220,26 @@ pub(super) fn search_items(model: &mut ScreenModel, query: &str, forward: bool) 
         items[n].text.to_lowercase().contains(&query)
             || items[n].source.hook.to_lowercase().contains(&query)
     };
-    let found = next_fit(model.chosen_item, items.len(), forward, fits);
-    model.chosen_item = found.unwrap_or(model.chosen_item);
+    let found = next_fit(model.panes.item, items.len(), forward, fits);
+    model.panes.item = found.unwrap_or(model.panes.item);
     found.is_some()
 }
 
-pub(super) fn copy(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let text = match model.focus {
+fn copy(model: &mut ScreenModel) {
+    let text = match model.panes.focus {
         Pane::Retries => chosen_attempt(model)
             .map(|attempt| attempt.feedback.clone())
             .unwrap_or_default(),
         Pane::Stream => model
-            .stream_lines
+            .frame
+            .lines
             .iter()
             .map(ToString::to_string)
             .collect::<Vec<_>>()
             .join("\n"),
         Pane::Hooks => model
             .hook_rows()
-            .nth(model.chosen_hook)
+            .nth(model.panes.hook)
             .map(|row| hook_text(&row))
             .unwrap_or_default(),
         Pane::Pending => chosen_item(model).map(|(_, text)| text).unwrap_or_default(),
@@ -337,28 +249,33 @@ pub(super) fn copy(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         ThemeRole::Good,
         format!("copied {}", readable_size(text.len() as u64)),
     );
-    vec![ScreenRequest::Copy(text)]
+    model.request(ScreenRequest::Copy(text));
 }
 
-pub(super) fn jump_to_iteration(
-    model: &mut ScreenModel,
-    forward: bool,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
-    jump(
-        model,
-        ("iteration", forward),
-        reload,
-        &StreamBlock::begins_part,
-    )
-}
-
-pub(super) fn jump_to_error(
-    model: &mut ScreenModel,
-    forward: bool,
-    reload: RecordLoader<'_>,
-) -> Vec<ScreenRequest> {
-    jump(model, ("error", forward), reload, &|block| block.error)
+pub(super) fn on_stream_key(model: &mut ScreenModel, key: StreamKey, reload: RecordLoader<'_>) {
+    match key {
+        StreamKey::NextIteration | StreamKey::PreviousIteration => {
+            let forward = key == StreamKey::NextIteration;
+            jump(
+                model,
+                ("iteration", forward),
+                reload,
+                &StreamBlock::begins_part,
+            );
+        }
+        StreamKey::NextError | StreamKey::PreviousError => {
+            let forward = key == StreamKey::NextError;
+            jump(model, ("error", forward), reload, &|block| block.error);
+        }
+        StreamKey::Fold => {
+            if !open_row(model, reload) {
+                model.say(ThemeRole::Faint, "this row has nothing to open");
+            }
+        }
+        StreamKey::FoldThoughts => {
+            model.stream.fold_thoughts();
+        }
+    }
 }
 
 /// Jumps to the next or previous block of a kind, and says so if it is not ahead.
@@ -367,58 +284,43 @@ fn jump(
     (what, forward): (&str, bool),
     reload: RecordLoader<'_>,
     fits: &dyn Fn(&StreamBlock) -> bool,
-) -> Vec<ScreenRequest> {
+) {
     let note = match (
         on_stream(model, reload, |stream, view| {
             stream.jump(forward, view, fits)
         }),
         forward,
     ) {
-        (StreamJump::Ahead, _) => return Vec::new(),
+        (StreamJump::Ahead, _) => return,
         (StreamJump::Around, true) => format!("No {what} after this point: this is the first one"),
         (StreamJump::Around, false) => format!("No {what} before this point: this is the last one"),
         (StreamJump::SameBlock, _) => format!("No other {what}"),
         (StreamJump::Nowhere, _) => format!("No {what} so far"),
     };
     model.say(ThemeRole::Faint, note);
-    Vec::new()
 }
 
-pub(super) fn fold(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    open_row(model, reload).unwrap_or_else(|| {
-        model.say(ThemeRole::Faint, "this row has nothing to open");
-        Vec::new()
-    })
-}
-
-/// Opens or closes the row under the cursor, or shows the output of its run. None if it has nothing
-/// to open.
-pub(super) fn open_row(
-    model: &mut ScreenModel,
-    reload: RecordLoader<'_>,
-) -> Option<Vec<ScreenRequest>> {
+/// Opens or closes the row under the cursor, or shows the output of its run. Returns whether it has
+/// something to open.
+pub(super) fn open_row(model: &mut ScreenModel, reload: RecordLoader<'_>) -> bool {
     let run = on_stream(model, reload, SessionStream::run_to_open);
     if let Some(request) = run.and_then(|run| open_run(model, run)) {
         on_stream(model, reload, SessionStream::close_block);
-        return Some(vec![request]);
+        model.request(request);
+        return true;
     }
-    on_stream(model, reload, SessionStream::fold).then(Vec::new)
+    on_stream(model, reload, SessionStream::fold)
 }
 
-pub(super) fn fold_thoughts(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    model.stream.fold_thoughts();
-    Vec::new()
-}
-
-pub(super) fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
+fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
     let items = model.session.as_ref()?.pending.items();
     items
-        .get(model.chosen_item)
+        .get(model.panes.item)
         .map(|item| (item.id, item.text.clone()))
 }
 
 /// The text of a delivered item, which only the journal still has.
-pub(super) fn text_on_disk(model: &ScreenModel, id: ItemId, reload: RecordLoader<'_>) -> String {
+fn text_on_disk(model: &ScreenModel, id: ItemId, reload: RecordLoader<'_>) -> String {
     let record = model.item_spots.get(&id).and_then(|spot| reload(*spot));
     match record.map(|record| record.event) {
         Some(Event::Pending(
@@ -438,11 +340,11 @@ fn ticked(model: &ScreenModel) -> Option<Vec<ItemId>> {
         }
     });
     shown
-        .or(model.aside.as_ref())
+        .or(model.later_gate.as_ref())
         .and_then(|gate| gate.ticked())
 }
 
-pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+pub(super) fn preview(model: &mut ScreenModel) {
     let ticked = ticked(model);
     let text = model.session.as_ref().map(|session| match &ticked {
         Some(items) => session.prompts().preview_with(items),
@@ -453,112 +355,76 @@ pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         "{}, as creel would send it now; hooks at pre_iteration can add to it",
         readable_size(text.len() as u64)
     );
-    lay_over(
-        model,
-        Modal::Viewer(Box::new(ViewerModal::new("The next prompt", &text, about))),
-    )
+    model.lay_over(Modal::Viewer(Box::new(ViewerModal::new(
+        "The next prompt",
+        &text,
+        about,
+    ))));
 }
 
-pub(super) fn open_item(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    let Some((id, text)) = item_to_use(model) else {
-        return Vec::new();
-    };
-    let text = if text.is_empty() {
-        text_on_disk(model, id, reload)
-    } else {
-        text
-    };
-    let about = readable_size(text.len() as u64);
-    lay_over(
-        model,
-        Modal::Viewer(Box::new(ViewerModal::new(
-            format!("Item {id}"),
-            &text,
-            about,
-        ))),
-    )
-}
-
-pub(super) fn edit_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    match item_to_use(model) {
-        Some((id, text)) if is_live(model) => lay_over(
-            model,
-            Modal::Editor(Box::new(EditorModal::new(EditorPurpose::Item(id), &text))),
-        ),
-        Some(_) | None => Vec::new(),
+pub(super) fn on_pending_key(model: &mut ScreenModel, key: PendingKey, reload: RecordLoader<'_>) {
+    if key == PendingKey::Preview {
+        return preview(model);
     }
-}
-
-/// Skips the selected item, or restores it.
-pub(super) fn skip_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some((id, _)) = item_to_use(model) else {
-        return Vec::new();
-    };
-    let item = model
-        .session
-        .as_ref()
-        .and_then(|state| state.pending.get(id));
-    let skipped = item.is_some_and(|item| item.state == ItemState::Skipped);
-    steer(
-        model,
-        if skipped {
-            SessionCommand::RestoreItem { item: id }
-        } else {
-            SessionCommand::SkipItem { item: id }
-        },
-    )
-}
-
-/// The selected item. If there is none, the screen says so.
-fn item_to_use(model: &mut ScreenModel) -> Option<(ItemId, String)> {
-    let chosen = chosen_item(model);
-    if chosen.is_none() {
+    let Some((id, text)) = chosen_item(model) else {
         model.say(ThemeRole::Faint, "no pending items");
-    }
-    chosen
-}
-
-/// Moves a replay to the record that `target` finds.
-pub(super) fn seek(
-    model: &mut ScreenModel,
-    target: impl FnOnce(&ReplayPlayer) -> usize,
-) -> Vec<ScreenRequest> {
-    match &model.mode {
-        ScreenMode::Replay(player) => vec![ScreenRequest::Seek(target(player))],
-        ScreenMode::Live => Vec::new(),
-    }
-}
-
-/// Shows a replay up to the next record of a kind.
-pub(super) fn seek_next(
-    model: &mut ScreenModel,
-    what: &str,
-    target: impl FnOnce(&ReplayPlayer) -> Option<usize>,
-) -> Vec<ScreenRequest> {
-    let ScreenMode::Replay(player) = &model.mode else {
-        return Vec::new();
+        return;
     };
-    if let Some(target) = target(player) {
-        return vec![ScreenRequest::Seek(target)];
+    match key {
+        PendingKey::Open => {
+            let text = if text.is_empty() {
+                text_on_disk(model, id, reload)
+            } else {
+                text
+            };
+            let about = readable_size(text.len() as u64);
+            let viewer = ViewerModal::new(format!("Item {id}"), &text, about);
+            model.lay_over(Modal::Viewer(Box::new(viewer)));
+        }
+        PendingKey::Edit if model.is_live() => {
+            let editor = EditorModal::new(EditorPurpose::Item(id), &text);
+            model.lay_over(Modal::Editor(Box::new(editor)));
+        }
+        PendingKey::Edit | PendingKey::Preview => {}
+        // Skips the item, or restores it.
+        PendingKey::Skip => {
+            let item = model
+                .session
+                .as_ref()
+                .and_then(|state| state.pending.get(id));
+            let skipped = item.is_some_and(|item| item.state == ItemState::Skipped);
+            let command = if skipped {
+                SessionCommand::RestoreItem { item: id }
+            } else {
+                SessionCommand::SkipItem { item: id }
+            };
+            steer(model, command);
+        }
+    }
+}
+
+pub(super) fn on_replay_key(model: &mut ScreenModel, key: ReplayKey) {
+    let now = model.now;
+    let ScreenMode::Replay(player) = &mut model.link.mode else {
+        return;
+    };
+    let (what, found) = match key {
+        ReplayKey::Play => {
+            player.toggle(now);
+            return;
+        }
+        ReplayKey::Faster | ReplayKey::Slower => {
+            player.change_speed(if key == ReplayKey::Faster { 1 } else { -1 }, now);
+            return;
+        }
+        ReplayKey::Step => ("record", Some(player.shown + 1)),
+        // Before the first record there is nothing to show.
+        ReplayKey::StepBack => ("record", Some(player.shown.saturating_sub(1).max(1))),
+        ReplayKey::StepIteration => ("iteration", player.next_iteration()),
+        ReplayKey::StepError => ("error", player.next_error()),
+    };
+    if let Some(target) = found {
+        return model.request(ScreenRequest::Seek(target));
     }
     model.say(ThemeRole::Faint, format!("No {what} after this point"));
-    Vec::new()
-}
-
-/// Plays or pauses a replay.
-pub(super) fn play(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let now = model.now;
-    if let ScreenMode::Replay(player) = &mut model.mode {
-        player.toggle(now);
-    }
-    Vec::new()
-}
-
-/// Doubles (1) or halves (-1) the speed of a replay.
-pub(super) fn change_speed(model: &mut ScreenModel, by: i32) -> Vec<ScreenRequest> {
-    let now = model.now;
-    if let ScreenMode::Replay(player) = &mut model.mode {
-        player.change_speed(by, now);
-    }
-    Vec::new()
 }

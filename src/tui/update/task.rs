@@ -1,62 +1,119 @@
 //! Keys of the tasks pane.
 
-use super::{
-    ScreenRequest, lay_over,
-    pane::{is_live, moved, next_fit},
-};
 use crate::{
     engine::{
-        input::SessionCommand,
+        gate::{Gate, kind::GateChoice},
+        ids::GateId,
+        input::{GateAnswer, SessionCommand},
         tasks::{
             command::{TaskChanges, TaskCommand, TaskCompletion},
             task::Task,
         },
     },
-    present::text::plain,
+    present::{
+        proposals::{ProposalFormError, as_yaml, read_form, with_mistakes},
+        text::plain,
+    },
     tui::{
-        keymap::KeyAction,
+        keymap::TaskKey,
         modals::{
             Modal,
             editor::{EditorModal, EditorPurpose},
-            remove::remove_question,
+            question::remove_question,
             viewer::ViewerModal,
         },
         model::ScreenModel,
+        request::ScreenRequest,
         task_board::{
-            TaskRow, details,
+            TaskRow,
             form::{self, TaskFormError},
         },
         theme::ThemeRole,
+        update::hook::{moved, next_fit},
     },
 };
 
-pub(super) fn switch_tree(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    model.board.turn();
-    Vec::new()
+pub(super) fn on_task_key(model: &mut ScreenModel, key: TaskKey) {
+    match key {
+        TaskKey::Open => open(model),
+        TaskKey::Add if model.is_live() => write(model, EditorPurpose::NewTask, ""),
+        TaskKey::Filter => {
+            model.board.next_filter();
+        }
+        TaskKey::Tree => {
+            model.board.turn();
+        }
+        TaskKey::Add
+        | TaskKey::Edit
+        | TaskKey::Start
+        | TaskKey::Ready
+        | TaskKey::Complete
+        | TaskKey::Block
+        | TaskKey::Mark
+        | TaskKey::Depend
+        | TaskKey::Remove => {
+            if let Some(task) = task_to_change(model) {
+                change(model, key, task);
+            }
+        }
+    }
 }
 
-pub(super) fn filter(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    model.board.next_filter();
-    Vec::new()
+/// The keys that change the selected task.
+fn change(model: &mut ScreenModel, key: TaskKey, task: Task) {
+    match key {
+        TaskKey::Edit => {
+            let before = plain(&form::write(&task));
+            let purpose = EditorPurpose::ChangeTask {
+                id: task.id,
+                before: before.clone(),
+            };
+            write(model, purpose, &before);
+        }
+        TaskKey::Start => ask(
+            model,
+            TaskCommand::Start {
+                id: task.id,
+                context: None,
+            },
+        ),
+        TaskKey::Ready => ask(model, TaskCommand::MakeReady { id: task.id }),
+        // Asks for the result. A completed task accepts none, so creel does not let the user write
+        // one.
+        TaskKey::Complete if task.is_open() => write(model, EditorPurpose::Done(task.id), ""),
+        TaskKey::Complete => {
+            let text = format!("Task {} is completed", plain(&task.id));
+            model.say(ThemeRole::Warning, text);
+        }
+        TaskKey::Block => {
+            let reason = task.reason.unwrap_or_default();
+            write(model, EditorPurpose::Block(task.id), &reason);
+        }
+        TaskKey::Mark => {
+            let marked = model.board.marked.as_ref() == Some(&task.id);
+            model.board.marked = (!marked).then_some(task.id);
+        }
+        TaskKey::Depend => depend(model, task),
+        TaskKey::Remove => {
+            let question = model.graph().map(|graph| remove_question(graph, &task));
+            if let Some(question) = question {
+                model.lay_over(Modal::Remove(Box::new(question)));
+            }
+        }
+        TaskKey::Open | TaskKey::Add | TaskKey::Filter | TaskKey::Tree => {}
+    }
 }
 
-pub(super) fn open(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn open(model: &mut ScreenModel) {
     let Some(state) = model.chosen_task().map(|task| task.state) else {
         return none(model);
     };
     let (title, text) = chosen_text(model).unwrap_or_default();
-    lay_over(
-        model,
-        Modal::Viewer(Box::new(ViewerModal::new(title, &text, state.name()))),
-    )
-}
-
-pub(super) fn write_new(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    if is_live(model) {
-        write(model, EditorPurpose::NewTask, "")
-    } else {
-        Vec::new()
-    }
+    model.lay_over(Modal::Viewer(Box::new(ViewerModal::new(
+        title,
+        &text,
+        state.name(),
+    ))));
 }
 
 /// The id of the selected task, and its details.
@@ -64,7 +121,7 @@ fn chosen_text(model: &ScreenModel) -> Option<(String, String)> {
     let task = model.chosen_task()?;
     Some((
         plain(&task.id),
-        details::text(model.graph()?, task, model.moment()),
+        form::details(model.graph()?, task, model.moment()),
     ))
 }
 
@@ -72,27 +129,23 @@ pub(super) fn text_of_chosen(model: &ScreenModel) -> String {
     chosen_text(model).map(|(_, text)| text).unwrap_or_default()
 }
 
-fn none(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+fn none(model: &mut ScreenModel) {
     model.say(ThemeRole::Faint, "there is no task here");
-    Vec::new()
 }
 
-fn write(model: &mut ScreenModel, purpose: EditorPurpose, text: &str) -> Vec<ScreenRequest> {
-    lay_over(
-        model,
-        Modal::Editor(Box::new(EditorModal::new(purpose, text))),
-    )
+fn write(model: &mut ScreenModel, purpose: EditorPurpose, text: &str) {
+    model.lay_over(Modal::Editor(Box::new(EditorModal::new(purpose, text))));
 }
 
-fn ask(command: TaskCommand) -> Vec<ScreenRequest> {
-    vec![ScreenRequest::Command(SessionCommand::Task {
+fn ask(model: &mut ScreenModel, command: TaskCommand) {
+    model.request(ScreenRequest::Command(SessionCommand::Task {
         task: command,
-    })]
+    }));
 }
 
 /// The selected task, if the session is live. If there is none, the screen says so.
 fn task_to_change(model: &mut ScreenModel) -> Option<Task> {
-    if !is_live(model) {
+    if !model.is_live() {
         return None;
     }
     let chosen = model.chosen_task().cloned();
@@ -102,95 +155,25 @@ fn task_to_change(model: &mut ScreenModel) -> Option<Task> {
     chosen
 }
 
-pub(super) fn ask_about_chosen(
-    model: &mut ScreenModel,
-    command: impl FnOnce(String) -> TaskCommand,
-) -> Vec<ScreenRequest> {
-    task_to_change(model).map_or_else(Vec::new, |task| ask(command(task.id)))
-}
-
-/// Asks for the result. A completed task accepts none, so creel does not let the user write one.
-pub(super) fn complete(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    match task_to_change(model) {
-        Some(task) if task.is_open() => write(model, EditorPurpose::Done(task.id), ""),
-        Some(task) => {
-            model.say(
-                ThemeRole::Warning,
-                format!("Task {} is completed", plain(&task.id)),
-            );
-            Vec::new()
-        }
-        None => Vec::new(),
-    }
-}
-
-pub(super) fn edit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else {
-        return Vec::new();
-    };
-    let before = plain(&form::write(&task));
-    write(
-        model,
-        EditorPurpose::ChangeTask {
-            id: task.id,
-            before: before.clone(),
-        },
-        &before,
-    )
-}
-
-/// Asks why the task is blocked.
-pub(super) fn write_reason(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else {
-        return Vec::new();
-    };
-    write(
-        model,
-        EditorPurpose::Block(task.id),
-        &task.reason.unwrap_or_default(),
-    )
-}
-
-/// Asks once more before it removes the task.
-pub(super) fn remove(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else {
-        return Vec::new();
-    };
-    let question = model.graph().map(|graph| remove_question(graph, &task));
-    question.map_or_else(Vec::new, |question| {
-        lay_over(model, Modal::Remove(Box::new(question)))
-    })
-}
-
-/// Marks the task that other tasks are to wait for, or removes the mark.
-pub(super) fn mark(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else {
-        return Vec::new();
-    };
-    let marked = model.board.marked.as_ref() == Some(&task.id);
-    model.board.marked = (!marked).then_some(task.id);
-    Vec::new()
-}
-
 /// Makes a task wait for the marked one, or removes that dependency.
-pub(super) fn depend(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(task) = task_to_change(model) else {
-        return Vec::new();
-    };
+fn depend(model: &mut ScreenModel, task: Task) {
     let Some(on) = model.marked_task().map(|task| task.id.clone()) else {
-        let mark = model.keymap.key(KeyAction::MarkTask);
+        let mark = model.look.keymap.key(TaskKey::Mark);
         model.say(
             ThemeRole::Faint,
             format!("first mark the task that it should depend on, with {mark}"),
         );
-        return Vec::new();
+        return;
     };
     let (waits, id) = (task.dependencies.contains(&on), task.id);
-    ask(if waits {
-        TaskCommand::Undepend { id, on }
-    } else {
-        TaskCommand::Depend { id, on }
-    })
+    ask(
+        model,
+        if waits {
+            TaskCommand::Undepend { id, on }
+        } else {
+            TaskCommand::Depend { id, on }
+        },
+    );
 }
 
 /// The command for the text of a new task.
@@ -278,4 +261,46 @@ fn words(row: TaskRow<'_>) -> String {
         labels.join(" "),
         reason.as_deref().unwrap_or_default()
     )
+}
+
+/// The tasks as the editor shows them.
+pub(super) fn proposal_form(gate: &Gate) -> String {
+    gate.subject
+        .proposal()
+        .map(|proposal| as_yaml(&proposal.tasks))
+        .unwrap_or_default()
+}
+
+/// The command that changes the tasks.
+pub(super) fn edited_proposal(
+    gate: GateId,
+    text: &str,
+) -> Result<SessionCommand, ProposalFormError> {
+    let proposal = read_form(text)?;
+    let text =
+        serde_json::to_string(&proposal).map_err(|error| ProposalFormError(error.to_string()))?;
+    Ok(SessionCommand::AnswerGate(GateAnswer {
+        gate,
+        choice: GateChoice::Edit,
+        text: Some(text),
+        items: None,
+    }))
+}
+
+/// The text with its mistakes in the first lines. None if it has none.
+pub(super) fn corrected_proposal(model: &ScreenModel, text: &str) -> Option<String> {
+    let plan = model
+        .session
+        .as_ref()
+        .and_then(|state| state.plan().proposal.as_ref());
+    let types = plan.map(|plan| plan.types.clone()).unwrap_or_default();
+    let mistakes = match read_form(text) {
+        Ok(proposal) => proposal
+            .mistakes(&types)
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        Err(error) => vec![error.to_string()],
+    };
+    (!mistakes.is_empty()).then(|| with_mistakes(text, &mistakes))
 }

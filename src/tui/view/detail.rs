@@ -7,7 +7,7 @@ use ratatui::{
     widgets::{Block, BorderType, Paragraph, Widget as _},
 };
 
-use super::coloured_run_text;
+use super::layout;
 use crate::{
     present::text::plain_line,
     tui::{
@@ -16,7 +16,7 @@ use crate::{
         model::{Pane, RowDetail, ScreenModel},
         runs::RunEntry,
         stream::{RecordLoader, StreamViewport},
-        task_board::details,
+        task_board::form,
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
     },
@@ -48,8 +48,8 @@ pub(super) fn of(
         ShownPart::Beginning => &text[..text.floor_char_boundary(MOST)],
         ShownPart::End => &text[text.ceil_char_boundary(text.len().saturating_sub(MOST))..],
     };
-    let style = model.theme.style(ThemeRole::Text);
-    let pieces = coloured_lines(text.trim_end(), style, model.theme.keeps_colours);
+    let style = model.look.theme.style(ThemeRole::Text);
+    let pieces = coloured_lines(text.trim_end(), style, model.look.theme.keeps_colours);
     let mut lines: Vec<Line<'static>> = match part {
         ShownPart::Beginning => pieces
             .iter()
@@ -75,9 +75,9 @@ pub(super) fn of(
 
 /// The title and the text of the selected row, and which part of it matters.
 fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, String, ShownPart)> {
-    match model.focus {
+    match model.panes.focus {
         Pane::Stream => {
-            let ((width, height), theme) = (model.stream_size, &model.theme);
+            let ((width, height), theme) = (model.frame.size, &model.look.theme);
             let view = StreamViewport {
                 width,
                 height,
@@ -109,7 +109,7 @@ fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, St
             Some((title, text, ShownPart::Beginning))
         }
         Pane::Hooks => {
-            let row = model.hook_rows().nth(model.chosen_hook)?;
+            let row = model.hook_rows().nth(model.panes.hook)?;
             Some((
                 format!("{}: {}", row.point, row.name()),
                 hook_text(&row),
@@ -122,7 +122,7 @@ fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, St
                 .as_ref()?
                 .pending
                 .items()
-                .get(model.chosen_item)?;
+                .get(model.panes.item)?;
             let gone = "The agent has received this item.";
             let text = if item.text.is_empty() {
                 gone.to_owned()
@@ -136,7 +136,7 @@ fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, St
             ))
         }
         Pane::Retries => {
-            let attempt = model.attempts.iter().rev().nth(model.chosen_attempt)?;
+            let attempt = model.attempts.iter().rev().nth(model.panes.attempt)?;
             Some((
                 format!("Retry {} · {}", attempt.used, attempt.hook),
                 attempt.feedback.clone(),
@@ -145,7 +145,7 @@ fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, St
         }
         Pane::Tasks => {
             let task = model.chosen_task()?;
-            let text = details::text(model.graph()?, task, model.moment());
+            let text = form::details(model.graph()?, task, model.moment());
             Some((task.id.clone(), text, ShownPart::Beginning))
         }
     }
@@ -153,7 +153,7 @@ fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, St
 
 /// What a run printed, or that it printed nothing.
 fn printed(run: &RunEntry) -> String {
-    let text = coloured_run_text(run);
+    let text = run.output();
     match &run.ended {
         _ if !text.trim().is_empty() => text,
         Some(finished) => format!("It printed nothing ({}).", finished.end.describe()),
@@ -180,11 +180,8 @@ pub(super) fn draw(detail: &RowDetail, theme: &ScreenTheme, area: Rect, buffer: 
     let block = Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(theme.style(ThemeRole::Border))
-        .title(Line::styled(
-            format!(" {} ", detail.title),
-            theme.style(ThemeRole::Text),
-        ));
-    let inside = super::padded(block.inner(area));
+        .title(theme.line(ThemeRole::Text, format!(" {} ", detail.title)));
+    let inside = layout::padded(block.inner(area));
     block.render(area, buffer);
     Paragraph::new(detail.lines.clone()).render(inside, buffer);
 }

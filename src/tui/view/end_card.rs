@@ -3,7 +3,7 @@
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
-    text::{Line, Span},
+    text::Line,
     widgets::{Paragraph, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
@@ -14,9 +14,10 @@ use crate::{
         session_chip::ChipRole,
     },
     tui::{
-        keymap::KeyAction,
-        modals::framed,
-        model::{CloseBehavior, Pane, ScreenModel},
+        keymap::GateKey,
+        modals::frame::framed,
+        model::{Pane, ScreenModel},
+        request::CloseBehavior,
         stream::StreamPosition,
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
@@ -45,7 +46,7 @@ pub fn is_shown(model: &ScreenModel) -> bool {
 
 /// The stream, if the card has room in it.
 fn place(model: &ScreenModel) -> Option<Rect> {
-    let places = super::places(model, super::screen_area(model))?;
+    let places = super::places(model, model.area())?;
     let stream = places
         .panes
         .into_iter()
@@ -109,10 +110,8 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer
         width: frame.width.saturating_sub(2),
         height: 1,
     };
-    let close = format!(" {} close ", model.keymap.key(KeyAction::Aside));
-    Line::styled(close, theme.style(role))
-        .right_aligned()
-        .render(edge, buffer);
+    let close = format!(" {} close ", model.look.keymap.key(GateKey::Later));
+    theme.line(role, close).right_aligned().render(edge, buffer);
 }
 
 /// The lines of the card, without the facts that have no room.
@@ -154,16 +153,16 @@ fn lines(
         .chain(next.map(|next| ("next", commands(&next))));
     head.into_iter()
         .chain(facts.map(|(name, fact)| {
-            let name = Span::styled(format!("{name:names$}"), theme.style(ThemeRole::Faint));
+            let name = theme.span(ThemeRole::Faint, format!("{name:names$}"));
             let fact = fit(&fact, width.saturating_sub(names));
-            Line::from(vec![name, Span::styled(fact, theme.style(ThemeRole::Text))])
+            Line::from(vec![name, theme.span(ThemeRole::Text, fact)])
         }))
         .collect()
 }
 
 /// The next commands. A session that ends with its screen has none of its own.
 fn next(model: &ScreenModel, card: &EndCard) -> Option<Vec<String>> {
-    match (model.tie, model.demo) {
+    match (model.link.tie, model.link.demo) {
         (CloseBehavior::Loose | CloseBehavior::Home, _) => Some(card.next.clone()),
         (CloseBehavior::Close, Some(_)) => Some(vec![AFTER_DEMO.to_owned()]),
         (CloseBehavior::Close, None) => None,

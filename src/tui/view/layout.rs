@@ -2,15 +2,14 @@
 
 use ratatui::layout::{Constraint, Layout, Rect};
 
-use super::{hint_line, pipeline};
+use super::pipeline;
 use crate::tui::{
+    hints,
     memory::PaneSplit,
-    model::{Pane, ScreenModel},
+    model::{Pane, ScreenModel, has_room},
     panes,
 };
 
-/// Columns and rows. A smaller screen shows only a note.
-const SMALLEST: (u16, u16) = (24, 6);
 /// Columns and rows. From this size on, all panes are visible side by side.
 const WIDE: (u16, u16) = (100, 20);
 /// Columns and rows. From this size on, a screen with tabs also has lines about the hook and the
@@ -21,6 +20,8 @@ const WITH_DETAIL: u16 = 160;
 /// How much of such a screen the detail has, in percent.
 const DETAIL: u16 = 30;
 
+/// In columns. From this width on, there is a free column between a frame and its text.
+const PADDED: u16 = 40;
 /// The panes beside the stream.
 const BESIDE: [Pane; 4] = [Pane::Hooks, Pane::Pending, Pane::Retries, Pane::Tasks];
 
@@ -43,18 +44,13 @@ pub struct ScreenLayout {
     pub hints: Rect,
 }
 
-/// Whether a screen of this size can show anything.
-pub const fn has_room(size: (u16, u16)) -> bool {
-    size.0 >= SMALLEST.0 && size.1 >= SMALLEST.1
-}
-
 const fn is_wide(size: (u16, u16)) -> bool {
     size.0 >= WIDE.0 && size.1 >= WIDE.1
 }
 
 /// Whether only one pane is visible, and tabs lead to the others.
 pub fn has_tabs(model: &ScreenModel) -> bool {
-    !is_wide(model.size) || model.zoomed
+    !is_wide(model.size) || model.panes.zoomed
 }
 
 /// Whether lines below the pane have the counts and the cost.
@@ -67,7 +63,7 @@ pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
     if !has_room((area.width, area.height)) {
         return None;
     }
-    let tabbed = !is_wide((area.width, area.height)) || model.zoomed;
+    let tabbed = !is_wide((area.width, area.height)) || model.panes.zoomed;
     let with_lines = tabbed
         && area.width >= WITH_LINES.0
         && area.height >= WITH_LINES.1
@@ -80,7 +76,7 @@ pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
         Constraint::Min(1),
         Constraint::Length(u16::from(with_hook)),
         Constraint::Length(u16::from(with_lines)),
-        Constraint::Length(u16::from(hint_line::is_shown(model, area))),
+        Constraint::Length(u16::from(hints::has_hint_line(model, area))),
         Constraint::Length(1),
     ];
     let [
@@ -108,7 +104,7 @@ pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
         let [tabs, pane] =
             Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(body);
         return Some(ScreenLayout {
-            panes: vec![(model.focus, pane)],
+            panes: vec![(model.panes.focus, pane)],
             tabs: Some(tabs),
             ..layout
         });
@@ -185,13 +181,7 @@ fn stacked(model: &ScreenModel, area: Rect) -> Vec<(Pane, Rect)> {
 
 /// The columns that the split divides, and the first column right of it. None if there is no split.
 fn split_columns(model: &ScreenModel) -> Option<(Rect, u16)> {
-    let area = Rect {
-        x: 0,
-        y: 0,
-        width: model.size.0,
-        height: model.size.1,
-    };
-    let places = places(model, area).filter(|places| places.tabs.is_none())?;
+    let places = places(model, model.area()).filter(|places| places.tabs.is_none())?;
     let column = |wanted: Pane| {
         places
             .panes
@@ -226,4 +216,14 @@ pub fn split_at(model: &ScreenModel, column: u16) -> Option<PaneSplit> {
     Some(PaneSplit::new(
         u16::try_from(left.div_ceil(u32::from(area.width).max(1))).unwrap_or(0),
     ))
+}
+
+/// The area with a free column at both sides, unless it is narrow.
+pub(super) fn padded(area: Rect) -> Rect {
+    let margin = u16::from(area.width >= PADDED);
+    Rect {
+        x: area.x + margin,
+        width: area.width.saturating_sub(2 * margin),
+        ..area
+    }
 }

@@ -1,28 +1,22 @@
-//! Two lines for screens that show one pane at a time: the hook that runs or ran last, and what is
-//! counted and next.
+//! The rows of a screen that shows one pane at a time: the tabs with the counts of the hidden panes,
+//! the hook that runs or ran last, and what is counted and next.
 
-use ratatui::{
-    buffer::Buffer,
-    layout::Rect,
-    text::{Line, Span},
-    widgets::Widget as _,
-};
+use ratatui::{buffer::Buffer, layout::Rect, text::Line, widgets::Widget as _};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::facts;
 use crate::{
     engine::{SessionState, hooks::verdict::Verdict},
     present::{
         clock::{against, brief_span},
         text::{plain, plain_line, some_names},
-        usage_totals,
+        usage,
     },
     tui::{
-        model::ScreenModel,
+        model::{Pane, ScreenModel},
         panes,
-        runs::RunEntry,
         text::fit,
         theme::{ScreenTheme, ThemeRole},
+        view::facts,
     },
 };
 
@@ -49,7 +43,7 @@ fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'st
             .hook_rows()
             .iter()
             .filter_map(|row| row.latest())
-            .filter(|run| has_failed(run))
+            .filter(|run| run.has_failed())
             .max_by_key(|run| (run.started, run.run))
     };
     let Some(run) = model
@@ -58,11 +52,11 @@ fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'st
         .or_else(failed)
         .or_else(|| model.runs.newest())
     else {
-        return Line::styled(" No hook has run yet", theme.style(ThemeRole::Faint));
+        return theme.line(ThemeRole::Faint, " No hook has run yet");
     };
-    let (sign, role) = sign(run);
+    let (sign, role) = run.sign();
     let took = run.took(model.moment());
-    let (said, time) = if let Some(finished) = &run.ended {
+    let (text, time) = if let Some(finished) = &run.ended {
         let why = if run.reason.is_empty() {
             finished.end.describe()
         } else {
@@ -89,30 +83,13 @@ fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'st
     };
     let head = format!(" {sign} {}: {}", run.point, run.name());
     let room = width.saturating_sub(head.width() + time.width() + 5);
-    let said = fit(&plain_line(&said, 200), room);
-    let gap = " ".repeat((room + 1).saturating_sub(said.width()));
+    let text = fit(&plain_line(&text, 200), room);
+    let gap = " ".repeat((room + 1).saturating_sub(text.width()));
     Line::from(vec![
-        Span::styled(head, theme.style(role)),
-        Span::styled(format!("   {said}{gap}"), theme.style(ThemeRole::Text)),
-        Span::styled(format!("{time} "), theme.style(ThemeRole::Text)),
+        theme.span(role, head),
+        theme.span(ThemeRole::Text, format!("   {text}{gap}")),
+        theme.span(ThemeRole::Text, format!("{time} ")),
     ])
-}
-
-/// Whether a run has ended and did not pass.
-pub fn has_failed(run: &RunEntry) -> bool {
-    run.ended
-        .as_ref()
-        .is_some_and(|finished| finished.verdict != Verdict::Pass)
-}
-
-/// The sign and the role of a run.
-pub fn sign(run: &RunEntry) -> (&'static str, ThemeRole) {
-    match run.ended.as_ref().map(|finished| finished.verdict) {
-        None => ("▸", ThemeRole::Running),
-        Some(Verdict::Pass) => ("✓", ThemeRole::Good),
-        Some(Verdict::Block) => ("✗", ThemeRole::Bad),
-        Some(Verdict::Fail) => ("!", ThemeRole::Warning),
-    }
 }
 
 /// `retries ●●○○○ 2/5 · 2 pending: clippy, tree · tasks 3/7 · next: stop → fmt`, and the cost.
@@ -143,7 +120,7 @@ fn fact_line(
     let tasks = facts::tasks(model).map(|tasks| format!("tasks {tasks}"));
     let next = panes::hooks::upcoming(state);
     let cost = if state.account.cost > 0.0 {
-        format!("{} ", usage_totals::money(state.account.cost))
+        format!("{} ", usage::money(state.account.cost))
     } else {
         String::new()
     };
@@ -168,4 +145,68 @@ fn fact_line(
         theme.style(ThemeRole::Text),
         theme,
     ))
+}
+
+pub(super) fn draw_tabs(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+    let tabs = tabs(model, area.width)
+        .into_iter()
+        .flat_map(|(pane, text)| {
+            if pane == model.panes.focus {
+                return vec![theme.span(ThemeRole::Selected, text)];
+            }
+            facts::coloured(&text, theme.style(ThemeRole::Text), theme)
+        });
+    Line::from(tabs.collect::<Vec<_>>()).render(area, buffer);
+}
+
+pub(super) fn tab_at(model: &ScreenModel, room: u16, column: u16) -> Option<Pane> {
+    let mut from = 0;
+    for (pane, text) in tabs(model, room) {
+        let width = u16::try_from(text.width()).unwrap_or(0);
+        if (from..from + width).contains(&column) {
+            return Some(pane);
+        }
+        from += width;
+    }
+    None
+}
+
+/// The tabs, in the longest form that fits: with names and counts, with the name of the focused
+/// pane only, and last without the counts.
+fn tabs(model: &ScreenModel, room: u16) -> Vec<(Pane, String)> {
+    let form = |names: bool, counts: bool, end: &str| -> Vec<(Pane, String)> {
+        let tab = |pane: Pane| {
+            let name = if names || pane == model.panes.focus {
+                format!(" {}", pane.title())
+            } else {
+                String::new()
+            };
+            let count = if counts && pane != Pane::Stream {
+                panes::count(model, pane)
+            } else {
+                String::new()
+            };
+            let count = if count.is_empty() {
+                count
+            } else {
+                format!(" {count}")
+            };
+            (pane, format!(" {}{name}{count}{end}", pane.number()))
+        };
+        Pane::ALL.into_iter().map(tab).collect()
+    };
+    let fits = |tabs: &Vec<(Pane, String)>| {
+        tabs.iter().map(|(_, text)| text.width()).sum::<usize>() <= usize::from(room)
+    };
+    let forms = [
+        (true, true, " "),
+        (true, true, ""),
+        (false, true, " "),
+        (true, false, " "),
+    ];
+    let found = forms
+        .into_iter()
+        .map(|(names, counts, end)| form(names, counts, end))
+        .find(fits);
+    found.unwrap_or_else(|| form(false, false, " "))
 }

@@ -1,11 +1,6 @@
 //! The row of a submit or a merge: its checks with their states, the repairs, and the pull request.
 
-use ratatui::{
-    buffer::Buffer,
-    layout::Rect,
-    text::{Line, Span},
-    widgets::Widget as _,
-};
+use ratatui::{buffer::Buffer, layout::Rect, text::Line, widgets::Widget as _};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
@@ -43,14 +38,14 @@ pub fn is_shown(state: &SessionState) -> bool {
 }
 
 fn row(state: &SessionState) -> Option<PipelineRow<'_>> {
-    if let Some(course) = &state.pipelines.course {
+    if let Some(run) = &state.pipelines.course {
         let limit = state.plan().submit.remediation_attempts;
         return Some(PipelineRow {
-            pipeline: course.pipeline,
-            steps: &course.steps,
-            repairs: (course.used > 0).then_some((course.used, limit)),
+            pipeline: run.pipeline,
+            steps: &run.steps,
+            repairs: (run.used > 0).then_some((run.used, limit)),
             outcome: None,
-            link: course.pull_request.as_deref(),
+            link: run.pull_request.as_deref(),
         });
     }
     let over = state.ending.is_some() || state.phase.outcome().is_some();
@@ -85,7 +80,7 @@ pub fn line(state: &SessionState, theme: &ScreenTheme, width: usize) -> Option<L
     let spans = pieces.into_iter().map(|(text, role)| {
         let text = fit(&text, room);
         room -= text.width().min(room);
-        Span::styled(text, theme.style(role))
+        theme.span(role, text)
     });
     Some(Line::from(spans.collect::<Vec<_>>()))
 }

@@ -18,9 +18,9 @@ use crate::{
     engine::SessionState,
     present::{
         session_chip::{ChipRole, StateChip, session_chip},
-        signs::SPINNER,
+        style::spinner_frame,
         text::plain,
-        usage_totals,
+        usage,
     },
     protocol::NatsStatus,
     tui::{
@@ -34,12 +34,11 @@ use crate::{
 const NAME: usize = 14;
 /// A name that is cut to less than this says nothing.
 const SHORTEST: usize = 6;
-/// The time between two frames of the spinner, in milliseconds.
-pub const SPIN: i64 = 250;
-
 pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let Some(state) = &model.session else {
-        Line::styled(" creel", theme.style(ThemeRole::Heading)).render(area, buffer);
+        theme
+            .line(ThemeRole::Heading, " creel")
+            .render(area, buffer);
         return;
     };
     let width = usize::from(area.width);
@@ -63,7 +62,7 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     );
     let mut spans = vec![Span::raw(" ")];
     if !name.is_empty() {
-        spans.push(Span::styled(name, theme.style(ThemeRole::Heading)));
+        spans.push(theme.span(ThemeRole::Heading, name));
         // The chip of a gate has a space of its own.
         spans.push(Span::raw(if is_alert { "  " } else { "   " }));
     }
@@ -94,7 +93,12 @@ fn fitting_name(whole: &str, name: &str, room: usize) -> String {
 
 /// The chip of the shown session at the shown moment.
 pub fn chip(model: &ScreenModel, state: &SessionState) -> StateChip {
-    session_chip(state, &model.times, model.moment(), &model.zone)
+    session_chip(
+        state,
+        &model.tallies.times,
+        model.moment(),
+        &model.look.zone,
+    )
 }
 
 /// The role of a chip's colours.
@@ -114,13 +118,12 @@ pub const fn role(role: ChipRole) -> ThemeRole {
 
 /// The frame of the spinner at this moment. None if nothing is to move.
 pub(super) fn spinner(model: &ScreenModel) -> Option<&'static str> {
-    let plays = match &model.mode {
+    let plays = match &model.link.mode {
         ScreenMode::Live => true,
         ScreenMode::Replay(player) => player.is_playing(),
     };
-    let moves = model.motion == MotionMode::Full && plays;
-    let frame = usize::try_from(model.now.0.div_euclid(SPIN)).unwrap_or(0) % SPINNER.len();
-    moves.then(|| SPINNER[frame])
+    let moves = model.look.motion == MotionMode::Full && plays;
+    moves.then(|| spinner_frame(model.now))
 }
 
 fn chip_spans(
@@ -158,10 +161,7 @@ fn chip_spans(
     }
     let left = room.saturating_sub(spans.iter().map(Span::width).sum::<usize>());
     if !chip.note.is_empty() && left > chip.note.width() + 3 {
-        spans.push(Span::styled(
-            format!(" · {}", chip.note),
-            theme.style(ThemeRole::Warning),
-        ));
+        spans.push(theme.span(ThemeRole::Warning, format!(" · {}", chip.note)));
     }
     spans
 }
@@ -195,10 +195,11 @@ impl HeaderFigures {
         );
         let context = state.turns.context.filter(|context| context.size > 0);
         let nats = model
+            .link
             .nats
             .as_ref()
             .map(|link| plain(&format!("nats: {link}")));
-        let replay = if let ScreenMode::Replay(player) = &model.mode {
+        let replay = if let ScreenMode::Replay(player) = &model.link.mode {
             Some(player.describe())
         } else {
             None
@@ -235,10 +236,10 @@ impl HeaderFigures {
                 LAST,
             ),
             (
-                (account.tokens > 0).then(|| usage_totals::short_tokens(account.tokens)),
+                (account.tokens > 0).then(|| usage::short_tokens(account.tokens)),
                 7,
             ),
-            (has_cost.then(|| usage_totals::money(account.cost)), 6),
+            (has_cost.then(|| usage::money(account.cost)), 6),
             (nats, NATS),
             (replay, 0),
         ];
@@ -248,7 +249,7 @@ impl HeaderFigures {
             .collect();
         Self {
             all,
-            nats: model.nats.as_ref().map(in_few_words),
+            nats: model.link.nats.as_ref().map(in_few_words),
         }
     }
 

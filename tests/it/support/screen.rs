@@ -3,20 +3,6 @@
 //!
 //! The clock stands still unless a test moves it.
 
-use creel::{
-    config::ThemeName as Choice,
-    engine::time::{TimeSpan, UnixTime},
-    journal::Record,
-    tui::{
-        journal_feed::RecordSpan,
-        keymap::Keymap,
-        model::{ScreenMode, ScreenModel},
-        replay::ReplayPlayer,
-        theme::ScreenTheme,
-        update::{ScreenEvent, ScreenRequest, update},
-        view,
-    },
-};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::{
     buffer::{Buffer, Cell},
@@ -25,6 +11,20 @@ use ratatui::{
 };
 
 use super::world::World;
+use creel::{
+    config::ThemeName as Choice,
+    engine::time::{TimeSpan, UnixTime},
+    journal::{Record, RecordSpan},
+    tui::{
+        keymap::Keymap,
+        model::{ScreenMode, ScreenModel},
+        replay::ReplayPlayer,
+        request::{ScreenEvent, ScreenRequest},
+        theme::ScreenTheme,
+        update::update,
+        view,
+    },
+};
 
 /// The time between two records.
 const BEAT: TimeSpan = TimeSpan(400);
@@ -70,7 +70,7 @@ impl Screen {
     /// The same in another theme.
     pub fn in_looks(world: &World, size: (u16, u16), theme: ScreenTheme) -> Self {
         let mut screen = Self::empty(ScreenMode::Live, size);
-        screen.model.theme = theme;
+        screen.model.look.theme = theme;
         screen.see(world);
         screen
     }

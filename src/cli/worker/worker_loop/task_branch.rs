@@ -17,7 +17,7 @@ use crate::{
         queue::{QueuedTask, QueuedTaskState, TaskOutcome},
     },
     journal::{self, SessionDir, SessionsDir},
-    present::{queue_table, text::plain_line},
+    present::{tables, text::plain_line},
     worktrees::{
         ProjectRepository, WorktreeError,
         inventory::OwnedWorktree,
@@ -288,7 +288,7 @@ impl TaskGit<'_> {
             return Ok(worktree.branch);
         };
         let (remote, message, kept) = (self.site.remote.clone(), message(task), worktree.clone());
-        let name = queue_table::name(&task.order);
+        let name = tables::queued_name(&task.order);
         let here = repository.clone();
         let branch = in_background(move || {
             let work = TaskWork { worktree: &worktree, message: &message, joined: &joined, remote: remote.as_deref() };

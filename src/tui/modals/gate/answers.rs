@@ -107,10 +107,7 @@ pub(super) fn at_key(options: &[AnswerOption], key: char) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        engine::gate::kind::GateKind,
-        tui::keymap::{KeyContext, Keymap},
-    };
+    use crate::{engine::gate::kind::GateKind, tui::keymap::Keymap};
     use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
     fn option(choice: GateChoice) -> AnswerOption {
@@ -140,11 +137,7 @@ mod tests {
             for choice in kind.choices() {
                 let letter = choice_words(kind, choice, GateFigures::default()).letter;
                 let key = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE);
-                assert_eq!(
-                    keymap.action(key, &[KeyContext::Gate]),
-                    None,
-                    "{kind:?}: {letter}"
-                );
+                assert_eq!(keymap.gate_key(key), None, "{kind:?}: {letter}");
                 assert!(!"q?".contains(letter));
             }
         }

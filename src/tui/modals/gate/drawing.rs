@@ -20,8 +20,8 @@ use crate::{
         text::{plain_line, readable_size},
     },
     tui::{
-        keymap::KeyAction,
-        modals::{first_that_fits, framed, keys_that_fit},
+        keymap::GateKey,
+        modals::frame::{first_that_fits, framed, keys_that_fit},
         model::ScreenModel,
         text::fit,
         theme::{ScreenTheme, ThemeRole},
@@ -71,10 +71,11 @@ impl GateModal {
         }
         self.draw_options(theme, buffer);
         let width = usize::from(layout.hints.width);
-        Line::styled(self.hints(model, width), theme.style(ThemeRole::Faint))
+        theme
+            .line(ThemeRole::Faint, self.hints(model, width))
             .render(layout.hints, buffer);
         self.draw_place(theme, layout.frame, buffer);
-        if self.standing == GateAvailability::Waits {
+        if self.availability == GateAvailability::Waits {
             draw_deadline(&self.gate, model, layout.frame, buffer);
         }
     }
@@ -98,7 +99,7 @@ impl GateModal {
                 width,
                 height: 1,
             };
-            Line::styled(text, theme.style(ThemeRole::Gate)).render(area, buffer);
+            theme.line(ThemeRole::Gate, text).render(area, buffer);
         }
     }
 
@@ -146,10 +147,7 @@ impl GateModal {
                     &self.item_row(n, model),
                     usize::from(area.width).saturating_sub(1),
                 );
-                Line::from(vec![
-                    cursor(chosen, theme),
-                    Span::styled(text, theme.style(role)),
-                ])
+                Line::from(vec![cursor(chosen, theme), theme.span(role, text)])
             })
             .collect();
         Paragraph::new(lines).render(area, buffer);
@@ -171,7 +169,7 @@ impl GateModal {
             let when = if self.run == 0 {
                 "now".to_owned()
             } else {
-                time_of_day(shown.at, &model.zone)
+                time_of_day(shown.at, &model.look.zone)
             };
             titled(
                 &format!("Run {}, {when}", shown.number),
@@ -221,9 +219,9 @@ impl GateModal {
                 let same = if run.same { " =" } else { "" };
                 Line::from(vec![
                     cursor(n == self.run, theme),
-                    Span::styled(number, theme.style(role)),
-                    Span::styled(reason, theme.style(role)),
-                    Span::styled(format!("{gap}{same}"), theme.style(ThemeRole::Warning)),
+                    theme.span(role, number),
+                    theme.span(role, reason),
+                    theme.span(ThemeRole::Warning, format!("{gap}{same}")),
                 ])
             })
             .collect();
@@ -253,28 +251,19 @@ impl GateModal {
                     "   ".to_owned()
                 };
                 let label = fit(&option.words.label, width.saturating_sub(OPTION_MARGIN));
-                let mut spans = vec![
-                    cursor(chosen, theme),
-                    Span::styled(number, theme.style(ThemeRole::Key)),
-                ];
+                let mut spans = vec![cursor(chosen, theme), theme.span(ThemeRole::Key, number)];
                 let used = label.width();
                 spans.extend(with_letter(label, option.words.letter, theme.style(role)));
                 if let Some(labels) = self.layout.label_width {
                     let gap = " ".repeat(labels.saturating_sub(used) + 3);
                     spans.push(Span::raw(gap));
-                    spans.push(Span::styled(
-                        option.words.effect.to_string(),
-                        theme.style(ThemeRole::Text),
-                    ));
+                    spans.push(theme.span(ThemeRole::Text, option.words.effect.to_string()));
                 } else if chosen && self.layout.effect.height == 0 {
                     let effect = fit(
                         &option.words.effect,
                         width.saturating_sub(OPTION_MARGIN + used + 3),
                     );
-                    spans.push(Span::styled(
-                        format!("   {effect}"),
-                        theme.style(ThemeRole::Accent),
-                    ));
+                    spans.push(theme.span(ThemeRole::Accent, format!("   {effect}")));
                 }
                 Line::from(spans)
             })
@@ -286,14 +275,16 @@ impl GateModal {
                 .get(self.choice)
                 .map_or("", |option| option.words.effect.as_ref());
             let text = fit(effect, usize::from(self.layout.effect.width));
-            Line::styled(text, theme.style(ThemeRole::Accent)).render(self.layout.effect, buffer);
+            theme
+                .line(ThemeRole::Accent, text)
+                .render(self.layout.effect, buffer);
         }
     }
 
     fn hints(&self, model: &ScreenModel, width: usize) -> String {
-        let key = |action| key_sign(&model.keymap.key(action));
-        if self.standing == GateAvailability::Past {
-            let close = format!("{} close", key(KeyAction::Aside));
+        let key = |action| key_sign(&model.look.keymap.key(action));
+        if self.availability == GateAvailability::Past {
+            let close = format!("{} close", key(GateKey::Later));
             return keys_that_fit(
                 &["A past gate: you cannot answer it any more".into(), close],
                 width,
@@ -311,38 +302,38 @@ impl GateModal {
             return fit(
                 &format!(
                     "{} or {number} again aborts the session",
-                    key(KeyAction::Answer)
+                    key(GateKey::Answer)
                 ),
                 width,
             );
         }
-        let mut hints = vec![format!("{} answer", key(KeyAction::Answer))];
+        let mut hints = vec![format!("{} answer", key(GateKey::Answer))];
         hints.extend(
             self.more_text()
                 .map(|action| format!("{} more", key(action))),
         );
         hints.push(format!("1-{} choose", self.options.len()));
-        let up_down = format!("{}{}", key(KeyAction::ItemUp), key(KeyAction::ItemDown));
+        let up_down = format!("{}{}", key(GateKey::ItemUp), key(GateKey::ItemDown));
         if self.has_items() {
-            hints.push(format!("{} tick", key(KeyAction::ToggleItem)));
-            hints.push(format!("{} edit", key(KeyAction::EditItem)));
-            hints.push(format!("{} preview", key(KeyAction::PreviewItems)));
+            hints.push(format!("{} tick", key(GateKey::ToggleItem)));
+            hints.push(format!("{} edit", key(GateKey::Edit)));
+            hints.push(format!("{} preview", key(GateKey::Preview)));
             hints.push(format!("{up_down} item"));
         }
         if self.gate.kind() == GateKind::Proposal {
-            hints.push(format!("{} edit", key(KeyAction::EditItem)));
+            hints.push(format!("{} edit", key(GateKey::Edit)));
         }
         if self.has_runs() {
             hints.push(format!(
                 "{}{} other runs",
-                key(KeyAction::OlderRun),
-                key(KeyAction::NewerRun)
+                key(GateKey::OlderRun),
+                key(GateKey::NewerRun)
             ));
         }
         if !self.has_items() {
             hints.push(format!("{up_down} move"));
         }
-        hints.push(format!("{} look around", key(KeyAction::Aside)));
+        hints.push(format!("{} look around", key(GateKey::Later)));
         keys_that_fit(&hints, width)
     }
 
@@ -360,7 +351,7 @@ impl GateModal {
             width,
             height: 1,
         };
-        Line::styled(text, theme.style(ThemeRole::Gate)).render(edge, buffer);
+        theme.line(ThemeRole::Gate, text).render(edge, buffer);
     }
 }
 
@@ -375,7 +366,7 @@ fn draw_deadline(gate: &Gate, model: &ScreenModel, frame: Rect, buffer: &mut Buf
     };
     let text = format!(
         " creel decides at {} ",
-        time_with_seconds(deadline, &model.zone)
+        time_with_seconds(deadline, &model.look.zone)
     );
     let width = u16::try_from(text.width()).unwrap_or(u16::MAX);
     if width + 4 <= frame.width {
@@ -385,15 +376,16 @@ fn draw_deadline(gate: &Gate, model: &ScreenModel, frame: Rect, buffer: &mut Buf
             width,
             height: 1,
         };
-        Line::styled(text, model.theme.style(ThemeRole::Gate)).render(edge, buffer);
+        model
+            .look
+            .theme
+            .line(ThemeRole::Gate, text)
+            .render(edge, buffer);
     }
 }
 
 fn cursor(chosen: bool, theme: &ScreenTheme) -> Span<'static> {
-    Span::styled(
-        if chosen { "▌" } else { " " },
-        theme.style(ThemeRole::BorderFocused),
-    )
+    theme.span(ThemeRole::BorderFocused, if chosen { "▌" } else { " " })
 }
 
 /// The label with its letter underlined, if the letter is part of it.
@@ -432,8 +424,8 @@ fn titled(title: &str, area: Rect, theme: &ScreenTheme, buffer: &mut Buffer) {
     let text = fit(title, width);
     let rule = "─".repeat(width.saturating_sub(text.width() + 1));
     let spans = vec![
-        Span::styled(format!("{text} "), theme.style(ThemeRole::Warning)),
-        Span::styled(rule, theme.style(ThemeRole::Border)),
+        theme.span(ThemeRole::Warning, format!("{text} ")),
+        theme.span(ThemeRole::Border, rule),
     ];
     Line::from(spans).render(area, buffer);
 }

@@ -19,10 +19,15 @@ use crate::{
     present::{
         clock::time_of_day,
         gate_words::{GateFigures, gate_reason, gate_title},
-        text::grouped,
     },
     tui::{
-        modals::middle, model::ScreenModel, printed_rows::PrintedRows, text::plain_lines,
+        ansi::PrintedRows,
+        modals::{
+            frame::middle,
+            gate::{GateLayout, TextColumn},
+        },
+        model::ScreenModel,
+        text::plain_lines,
         theme::ThemeRole,
     },
 };
@@ -40,71 +45,6 @@ const MARGIN_FROM: u16 = 60;
 /// If all of the text or this many rows of it are visible, blank rows set the answers off, and the
 /// effect of the chosen answer has its own row. The text matters more than both.
 const AIR: u16 = 8;
-
-/// The areas of a gate, and the texts in them.
-#[derive(Debug, Default)]
-pub(super) struct GateLayout {
-    pub(super) frame: Rect,
-    pub(super) title: String,
-    pub(super) since: String,
-    pub(super) head: Rect,
-    pub(super) reason: Vec<Line<'static>>,
-    pub(super) body: TextColumn,
-    /// The items or the runs beside the text. Empty if there are none.
-    pub(super) list: Rect,
-    /// The title over the text and over the list. Without height at gates that need none.
-    pub(super) heads: Rect,
-    /// How many rows the text has.
-    pub(super) rows: usize,
-    /// How many of them fit.
-    pub(super) rows_shown: usize,
-    pub(super) options: Rect,
-    /// The first visible answer.
-    pub(super) first_option: usize,
-    /// The width of the labels if the effects stand beside them. None: only the chosen answer has
-    /// room for its effect.
-    pub(super) label_width: Option<usize>,
-    /// The effect of the chosen answer, where the list has no room for all.
-    pub(super) effect: Rect,
-    pub(super) hints: Rect,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct TextColumn {
-    pub(super) area: Rect,
-    pub(super) lines: Vec<Line<'static>>,
-    /// The number of the line that each row is part of. Empty if rows are counted instead.
-    pub(super) numbers: Vec<usize>,
-}
-
-impl GateLayout {
-    /// The answer at a place of the screen.
-    pub(super) fn option_at(&self, column: u16, row: u16) -> Option<usize> {
-        let inside = self.options.contains((column, row).into());
-        inside.then(|| self.first_option + usize::from(row - self.options.y))
-    }
-
-    /// The lines of the text that are visible from this row on, and how many there are: `1–13 of
-    /// 22`.
-    pub(super) fn place_from(&self, scroll: usize) -> String {
-        let number = |row: usize| self.body.numbers.get(row).copied().unwrap_or(row + 1);
-        let (last, all) = (
-            (scroll + self.rows_shown).min(self.rows),
-            number(self.rows.saturating_sub(1)),
-        );
-        format!(
-            "{}–{} of {}",
-            grouped(number(scroll)),
-            grouped(number(last.saturating_sub(1))),
-            grouped(all)
-        )
-    }
-
-    /// The first row of the text's last page.
-    pub(super) const fn last_page(&self) -> usize {
-        self.rows.saturating_sub(self.rows_shown)
-    }
-}
 
 /// The parts of the content before they have a place.
 struct GateContent {
@@ -143,9 +83,9 @@ impl GateModal {
         let title = state
             .map(|state| gate_title(state, &self.gate))
             .unwrap_or_default();
-        let since = format!("since {}", time_of_day(self.gate.opened, &model.zone));
+        let since = format!("since {}", time_of_day(self.gate.opened, &model.look.zone));
         let reason = state
-            .map(|state| gate_reason(state, &self.gate, &model.zone))
+            .map(|state| gate_reason(state, &self.gate, &model.look.zone))
             .unwrap_or_default();
         let (list, natural) = self.list_size(model);
         let widest = if self.has_items() {
@@ -375,9 +315,9 @@ impl GateModal {
     /// The text of the gate: of the chosen item, of the chosen run, or what the gate is about.
     fn text_rows(&self, model: &ScreenModel, width: usize) -> PrintedRows {
         if let Some(run) = self.runs.get(self.run) {
-            return PrintedRows::of(&run.text, &model.theme, width);
+            return PrintedRows::of(&run.text, &model.look.theme, width);
         }
-        let style = model.theme.style(ThemeRole::Text);
+        let style = model.look.theme.style(ThemeRole::Text);
         let rows = if let Some((id, _)) = self.items.get(self.item) {
             let item = model
                 .session
@@ -386,7 +326,13 @@ impl GateModal {
             item.map(|item| plain_lines(&item.text, style, width))
                 .unwrap_or_default()
         } else {
-            text::lines(&self.gate, self.ask.as_ref(), model, &model.theme, width)
+            text::lines(
+                &self.gate,
+                self.ask.as_ref(),
+                model,
+                &model.look.theme,
+                width,
+            )
         };
         PrintedRows {
             rows,
@@ -407,10 +353,14 @@ fn size_of(items: &[ItemId], model: &ScreenModel) -> u64 {
 }
 
 fn reason_lines(reason: &str, model: &ScreenModel, width: usize) -> Vec<Line<'static>> {
-    plain_lines(reason, model.theme.style(ThemeRole::Text), width.max(1))
-        .into_iter()
-        .take(REASON)
-        .collect()
+    plain_lines(
+        reason,
+        model.look.theme.style(ThemeRole::Text),
+        width.max(1),
+    )
+    .into_iter()
+    .take(REASON)
+    .collect()
 }
 
 /// How many rows each part would like to have.

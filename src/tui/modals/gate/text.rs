@@ -16,16 +16,16 @@ use crate::{
         clock::brief_span,
         proposals::{TreeRow, tree_rows},
         text::{grouped, plain, sentence_case},
-        tool_calls, usage_totals,
+        tool_calls, usage,
     },
     tui::{
+        ansi::PrintedRows,
         diff::{self, FileDiff},
         model::ScreenModel,
-        printed_rows::PrintedRows,
         runs::RunEntry,
         text::{fit, plain_lines, wrap},
         theme::{ScreenTheme, ThemeRole},
-        view::{coloured_run_text, pipeline},
+        view::pipeline,
     },
 };
 
@@ -45,17 +45,17 @@ pub(super) fn lines(
         (_, Some(state)) if gate.kind() == GateKind::Tampered => tampered(state, theme, width),
         (_, Some(_)) if gate.kind() == GateKind::Proposal => proposal(gate, theme, width),
         (_, state) => {
-            let said = state
+            let text = state
                 .as_ref()
                 .map(|state| Promise::removed_from(&state.turns.said))
                 .unwrap_or_default();
-            let said = if gate.reason.ends_with(said.trim()) {
+            let text = if gate.reason.ends_with(text.trim()) {
                 ""
             } else {
-                said.trim()
+                text.trim()
             };
-            let said = || plain_lines(said, theme.style(ThemeRole::Text), width);
-            last_run(gate, model).map_or_else(said, |run| hook_run(run, theme, width))
+            let text = || plain_lines(text, theme.style(ThemeRole::Text), width);
+            last_run(gate, model).map_or_else(text, |run| hook_run(run, theme, width))
         }
     }
 }
@@ -118,17 +118,11 @@ fn request(
     }
     // The change first: the arguments often repeat it in a form that is hard to read.
     if !change.is_empty() {
-        lines.push(Line::styled(
-            fit(&head, width),
-            theme.style(ThemeRole::Accent),
-        ));
+        lines.push(theme.line(ThemeRole::Accent, fit(&head, width)));
         lines.extend(change);
     }
     if !arguments.is_empty() {
-        lines.extend([
-            Line::default(),
-            Line::styled("Arguments", theme.style(ThemeRole::Faint)),
-        ]);
+        lines.extend([Line::default(), theme.line(ThemeRole::Faint, "Arguments")]);
         lines.extend(arguments);
     }
     lines
@@ -141,12 +135,12 @@ fn held(
     model: &ScreenModel,
     width: usize,
 ) -> Vec<Line<'static>> {
-    let theme = &model.theme;
+    let theme = &model.look.theme;
     let mut lines: Vec<Line<'static>> = pipeline::line(state, theme, width).into_iter().collect();
     if let Some(text) = state.pipeline().remediation() {
         lines.extend([
             Line::default(),
-            Line::styled("For the agent", theme.style(ThemeRole::Faint)),
+            theme.line(ThemeRole::Faint, "For the agent"),
         ]);
         lines.extend(plain_lines(&text, theme.style(ThemeRole::Text), width));
     }
@@ -223,10 +217,7 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
             Some((limit, false)) => (format!(" of {limit}"), ThemeRole::Text),
             None => (", no limit".into(), ThemeRole::Text),
         };
-        Line::styled(
-            fit(&format!("{name:11}{used}{limit}"), width),
-            theme.style(role),
-        )
+        theme.line(role, fit(&format!("{name:11}{used}{limit}"), width))
     };
     let count = |tokens: u64| grouped(usize::try_from(tokens).unwrap_or(usize::MAX));
     let iterations = format!("{} of {}", state.iterations.current, state.max_iterations());
@@ -238,17 +229,17 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
         ),
         row(
             "cost",
-            usage_totals::money(account.cost),
-            cost.map(|all| (usage_totals::money(all), account.cost >= all)),
+            usage::money(account.cost),
+            cost.map(|all| (usage::money(all), account.cost >= all)),
         ),
         row(
             "time",
             brief_span(account.time),
             time.map(|all| (brief_span(all), account.time >= all)),
         ),
-        Line::styled(
+        theme.line(
+            ThemeRole::Faint,
             fit(&format!("{:11}{iterations}", "iterations"), width),
-            theme.style(ThemeRole::Faint),
         ),
     ]
 }
@@ -268,11 +259,8 @@ fn hook_run(run: &RunEntry, theme: &ScreenTheme, width: usize) -> Vec<Line<'stat
         )
     });
     let head = format!("{} {}{}", run.point, run.name(), end.unwrap_or_default());
-    let mut lines = vec![Line::styled(
-        fit(&head, width),
-        theme.style(ThemeRole::Warning),
-    )];
-    let printed = coloured_run_text(run);
+    let mut lines = vec![theme.line(ThemeRole::Warning, fit(&head, width))];
+    let printed = run.output();
     if printed.trim().is_empty() {
         lines.extend(plain_lines(
             "It printed nothing.",

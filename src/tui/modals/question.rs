@@ -1,4 +1,5 @@
-//! A question: a numbered list in which each answer says what happens.
+//! Questions: a numbered list in which each answer says what happens. Among them those before creel
+//! cancels a turn, removes a task or leaves a session.
 
 use ratatui::{
     buffer::Buffer,
@@ -9,10 +10,18 @@ use ratatui::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{framed, keys_that_fit, middle};
-use crate::tui::{
-    text::{fit, wrap},
-    theme::{ScreenTheme, ThemeRole},
+use crate::{
+    engine::{
+        input::SessionCommand,
+        tasks::{command::TaskCommand, graph::TaskGraph, task::Task},
+    },
+    present::text::{plain, plain_line},
+    tui::{
+        modals::frame::{framed, keys_that_fit, middle},
+        request::CloseBehavior,
+        text::{fit, wrap},
+        theme::{ScreenTheme, ThemeRole},
+    },
 };
 
 /// In columns. With less room, a part of an effect says nothing.
@@ -163,8 +172,8 @@ impl<R> ChoiceQuestion<R> {
                 fit(&choice.effect, room)
             };
             let line = Line::from(vec![
-                Span::styled(sign, theme.style(ThemeRole::BorderFocused)),
-                Span::styled(format!("{}  ", n + 1), theme.style(ThemeRole::Key)),
+                theme.span(ThemeRole::BorderFocused, sign),
+                theme.span(ThemeRole::Key, format!("{}  ", n + 1)),
                 Span::styled(format!("{:labels$}   ", choice.label), plain),
                 Span::styled(effect, plain),
             ]);
@@ -177,10 +186,7 @@ impl<R> ChoiceQuestion<R> {
         if usize::from(inside.height) > lines.len() + 1 {
             lines.push(Line::default());
         }
-        lines.push(Line::styled(
-            keys_that_fit(&self.hints(), width),
-            theme.style(ThemeRole::Faint),
-        ));
+        lines.push(theme.line(ThemeRole::Faint, keys_that_fit(&self.hints(), width)));
         Paragraph::new(lines).render(inside, buffer);
     }
 }
@@ -192,4 +198,107 @@ fn margin(area: Rect) -> u16 {
 
 fn lines_of(text: &str, width: usize) -> usize {
     wrap(&[(text.to_owned(), Style::default())], width, 0).len()
+}
+
+pub fn cancel_question() -> ChoiceQuestion<SessionCommand> {
+    let choice = |label: &str, effect: &str, request| OfferedChoice {
+        label: label.to_owned(),
+        effect: effect.to_owned(),
+        request,
+    };
+    ChoiceQuestion {
+        title: "Cancel the turn?".to_owned(),
+        text: vec!["The agent stops what it is doing.".to_owned()],
+        choices: vec![
+            choice(
+                "Cancel it",
+                "and pause, so that you can write to the agent",
+                Some(SessionCommand::CancelTurn),
+            ),
+            choice("Let it work", "", None),
+        ],
+        chosen: 1,
+    }
+}
+
+pub fn remove_question(graph: &TaskGraph, task: &Task) -> ChoiceQuestion<SessionCommand> {
+    let effect = match graph.dependents(&task.id).len() {
+        0 => "no task depends on it".to_owned(),
+        1 => "and the dependency of 1 task on it".to_owned(),
+        n => format!("and the dependencies of {n} tasks on it"),
+    };
+    let remove = SessionCommand::Task {
+        task: TaskCommand::Remove {
+            id: task.id.clone(),
+        },
+    };
+    let (label, request) = ("Remove it".to_owned(), Some(remove));
+    let keep = OfferedChoice {
+        label: "Keep it".to_owned(),
+        effect: String::new(),
+        request: None,
+    };
+    ChoiceQuestion {
+        title: format!("Remove {}?", plain(&task.id)),
+        text: vec![plain_line(&task.goal, 200)],
+        choices: vec![
+            OfferedChoice {
+                label,
+                effect,
+                request,
+            },
+            keep,
+        ],
+        chosen: 1,
+    }
+}
+
+/// What the user wants to happen to a running session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaveChoice {
+    LeaveRunning,
+    StopAfterIteration,
+    StopNow,
+}
+
+/// Asks what should happen to the session. `again` is the quit key with a modifier, such as
+/// `ctrl-c`: pressed at the question, it leaves immediately.
+pub fn leave_question(tie: CloseBehavior, again: Option<&str>) -> ChoiceQuestion<LeaveChoice> {
+    let choice = |label: &str, effect: &str, request| OfferedChoice {
+        label: label.to_owned(),
+        effect: effect.to_owned(),
+        request,
+    };
+    let leave = choice(
+        "Leave it running",
+        "`creel attach` shows it",
+        Some(LeaveChoice::LeaveRunning),
+    );
+    let others = [
+        choice(
+            "Stop after this iteration",
+            "the turn finishes first",
+            Some(LeaveChoice::StopAfterIteration),
+        ),
+        choice(
+            "Stop now",
+            "cancels the turn and leaves",
+            Some(LeaveChoice::StopNow),
+        ),
+        choice("Stay", "", None),
+    ];
+    let at_once = again.map(|again| format!("Press {again} again to leave immediately."));
+    ChoiceQuestion {
+        title: "Leave?".to_owned(),
+        text: ["The session is still running.".to_owned()]
+            .into_iter()
+            .chain(at_once)
+            .collect(),
+        choices: Some(leave)
+            .filter(|_| tie == CloseBehavior::Loose)
+            .into_iter()
+            .chain(others)
+            .collect(),
+        chosen: 0,
+    }
 }

@@ -17,7 +17,10 @@ use crate::{
     present::text::plain,
     process::playback_pace::PlaybackMode,
     tui::{
-        keymap::{self, KeyAction},
+        keymap::{
+            self, GateKey, GlobalKey, HookKey, KeyAction, PendingKey, ReplayKey, RetryKey,
+            ScrollKey, StreamKey, TaskKey,
+        },
         modals::Modal,
         model::{Pane, ScreenMode, ScreenModel},
         text::fit,
@@ -36,7 +39,7 @@ pub(super) fn draw_toast(
         let text = fit(&format!(" {}", plain(&toast.text)), usize::from(area.width));
         Clear.render(area, buffer);
         buffer.set_style(area, theme.style(ThemeRole::Text));
-        Line::styled(text, theme.style(toast.role)).render(area, buffer);
+        theme.line(toast.role, text).render(area, buffer);
     }
 }
 
@@ -47,10 +50,11 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     }
     let hint = |action: KeyAction| {
         (
-            model.keymap.key(action),
+            model.look.keymap.key(action),
             format!(" {}  ", words(model, action)),
         )
     };
+    let [help, quit] = [GlobalKey::Help, GlobalKey::Quit].map(|key| hint(key.into()));
     let literal = |key: &str, about: &str| (key.to_owned(), format!(" {about}  "));
     let width = |(key, about): &(String, String)| key.width() + about.width();
     // The keys for leaving and for help are always shown, the others if there is room.
@@ -66,10 +70,7 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
             ],
         ),
         // The gate has the keys of its own.
-        Some(Modal::Gate(_)) => (
-            Vec::new(),
-            vec![hint(KeyAction::Help), hint(KeyAction::Quit)],
-        ),
+        Some(Modal::Gate(_)) => (Vec::new(), vec![help, quit]),
         // These show which keys they accept.
         Some(
             Modal::Viewer(_)
@@ -89,22 +90,15 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
                 vec![
                     literal("space", "pause"),
                     literal("any key", "skip ahead"),
-                    hint(KeyAction::Quit),
+                    quit,
                 ],
             )
         }
         None if model.plays_demo().is_some() => (
             useful(model),
-            vec![
-                literal("space", "continue the demo"),
-                hint(KeyAction::Help),
-                hint(KeyAction::Quit),
-            ],
+            vec![literal("space", "continue the demo"), help, quit],
         ),
-        None => (
-            useful(model),
-            vec![hint(KeyAction::Help), hint(KeyAction::Quit)],
-        ),
+        None => (useful(model), vec![help, quit]),
     };
     let mut left =
         usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
@@ -123,62 +117,67 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     hints.extend(always);
     let mut spans = vec![Span::raw(" ")];
     for (key, about) in hints {
-        spans.push(Span::styled(key, theme.style(ThemeRole::Key)));
-        spans.push(Span::styled(about, theme.style(ThemeRole::Text)));
+        spans.push(theme.span(ThemeRole::Key, key));
+        spans.push(theme.span(ThemeRole::Text, about));
     }
     Line::from(spans).render(area, buffer);
 }
 
 /// The words for a key at this moment.
 fn words(model: &ScreenModel, action: KeyAction) -> String {
-    let paused = || {
-        model
-            .session
-            .as_ref()
-            .is_some_and(|state| state.steering.paused)
-    };
-    if action == KeyAction::Pause && paused() {
-        "resume".to_owned()
-    } else if action == KeyAction::Play
-        && matches!(&model.mode, ScreenMode::Replay(player) if player.is_playing())
-    {
-        "pause".to_owned()
-    } else if action == KeyAction::Aside && model.modals.is_empty() {
-        "close".to_owned()
-    } else {
-        keymap::short_words(action)
-    }
+    let plays = matches!(&model.link.mode, ScreenMode::Replay(player) if player.is_playing());
+    let unusual = [
+        (
+            KeyAction::from(GlobalKey::Pause),
+            is_paused(model),
+            "resume",
+        ),
+        (ReplayKey::Play.into(), plays, "pause"),
+        (GateKey::Later.into(), model.modals.is_empty(), "close"),
+    ];
+    let found = unusual
+        .into_iter()
+        .find(|(known, now, _)| *known == action && *now);
+    found.map_or_else(
+        || keymap::short_words(action),
+        |(_, _, words)| words.to_owned(),
+    )
+}
+
+fn is_paused(model: &ScreenModel) -> bool {
+    model
+        .session
+        .as_ref()
+        .is_some_and(|state| state.steering.paused)
+}
+
+/// Those of the keys that do something now.
+fn working<K: Into<KeyAction>>(keys: impl IntoIterator<Item = (K, bool)>) -> Vec<KeyAction> {
+    keys.into_iter()
+        .filter(|(_, works)| *works)
+        .map(|(key, _)| key.into())
+        .collect()
 }
 
 /// The keys that are useful now, most useful first: those of the pane, then those that work
 /// everywhere.
 pub fn useful(model: &ScreenModel) -> Vec<KeyAction> {
-    let asks = model
+    let has_gate = model
         .session
         .as_ref()
         .is_some_and(|state| state.gates.open.is_some());
-    let paused = model.is_steered()
-        && model
-            .session
-            .as_ref()
-            .is_some_and(|state| state.steering.paused);
     let has_card = super::shows_end_card(model);
-    let first = [
-        (KeyAction::ShowGate, asks),
-        (KeyAction::Pause, paused),
-        (KeyAction::Aside, has_card),
-    ];
-    let mut keys: Vec<KeyAction> = first
-        .into_iter()
-        .filter(|(_, now)| *now)
-        .map(|(action, _)| action)
-        .collect();
-    for action in in_pane(model)
-        .into_iter()
-        .chain(anywhere(model).iter().copied())
-    {
+    let mut keys = working([
+        (KeyAction::from(GlobalKey::ShowGate), has_gate),
+        (
+            GlobalKey::Pause.into(),
+            model.is_steered() && is_paused(model),
+        ),
+        (GateKey::Later.into(), has_card),
+    ]);
+    for action in in_pane(model).into_iter().chain(anywhere(model)) {
         // The card hides the row that enter would open.
-        let is_hidden = has_card && action == KeyAction::Fold;
+        let is_hidden = has_card && action == StreamKey::Fold.into();
         if !keys.contains(&action) && !is_hidden {
             keys.push(action);
         }
@@ -189,25 +188,23 @@ pub fn useful(model: &ScreenModel) -> Vec<KeyAction> {
 /// The keys of the focused pane that currently do something.
 fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
     let steered = model.is_steered();
-    match model.focus {
+    match model.panes.focus {
         // In a replay, these keys play up to the next iteration or error.
-        Pane::Stream if matches!(model.mode, ScreenMode::Replay(_)) => vec![KeyAction::Fold],
+        Pane::Stream if matches!(model.link.mode, ScreenMode::Replay(_)) => {
+            vec![StreamKey::Fold.into()]
+        }
         Pane::Stream if model.stream.is_empty() => Vec::new(),
         Pane::Stream => {
             let found = model.stream.landmarks;
-            let jumps = [
-                (KeyAction::NextError, found.errors > 0),
-                (KeyAction::NextIteration, found.parts > 1),
-            ];
-            let jumps = jumps
-                .into_iter()
-                .filter(|(_, works)| *works)
-                .map(|(action, _)| action);
-            [KeyAction::Fold].into_iter().chain(jumps).collect()
+            working([
+                (StreamKey::Fold, true),
+                (StreamKey::NextError, found.errors > 0),
+                (StreamKey::NextIteration, found.parts > 1),
+            ])
         }
         Pane::Hooks if model.hook_rows().is_empty() => Vec::new(),
         Pane::Hooks => {
-            let row = model.hook_rows().nth(model.chosen_hook);
+            let row = model.hook_rows().nth(model.panes.hook);
             let running = row.is_some_and(|row| row.running().is_some());
             let chosen = row.map(|row| row.hook());
             let by_hand = |state: &SessionState| {
@@ -216,38 +213,30 @@ fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
                     .is_some_and(|hook| state.commands().runs_by_hand(hook))
             };
             let runs = model.session.as_ref().is_some_and(by_hand);
-            let steering = [
-                (KeyAction::RunHook, runs),
-                (KeyAction::SwitchHook, steered),
-                (KeyAction::CancelHook, running),
-            ];
-            let steering = steering
-                .into_iter()
-                .filter(|(_, works)| *works && steered)
-                .map(|(action, _)| action);
-            let stats = Some(KeyAction::HookStats).filter(|_| !model.tallies.is_empty());
-            [KeyAction::Open]
-                .into_iter()
-                .chain(steering)
-                .chain(stats)
-                .collect()
+            working([
+                (HookKey::Open, true),
+                (HookKey::Run, runs && steered),
+                (HookKey::Switch, steered),
+                (HookKey::Cancel, running && steered),
+                (HookKey::Stats, !model.tallies.hooks.is_empty()),
+            ])
         }
         Pane::Pending => {
             let items = model
                 .session
                 .as_ref()
                 .map_or(&[][..], |state| state.pending.items());
-            let chosen = items.get(model.chosen_item).map(|item| item.state);
+            let chosen = items.get(model.panes.item).map(|item| item.state);
             let changes =
                 steered && matches!(chosen, Some(ItemState::Pending | ItemState::Skipped));
-            let open = chosen.map(|_| KeyAction::OpenItem).into_iter();
-            let change = [KeyAction::Edit, KeyAction::Skip]
-                .into_iter()
-                .filter(|_| changes);
-            open.chain(change).chain([KeyAction::Preview]).collect()
+            working([
+                (PendingKey::Open, chosen.is_some()),
+                (PendingKey::Edit, changes),
+                (PendingKey::Skip, changes),
+                (PendingKey::Preview, true),
+            ])
         }
-        Pane::Retries if model.attempts.is_empty() => Vec::new(),
-        Pane::Retries => vec![KeyAction::OpenAttempt],
+        Pane::Retries => working([(RetryKey::Open, !model.attempts.is_empty())]),
         Pane::Tasks => on_tasks(model),
     }
 }
@@ -263,59 +252,57 @@ fn on_tasks(model: &ScreenModel) -> Vec<KeyAction> {
     let other = model
         .marked_task()
         .is_some_and(|marked| chosen.is_some_and(|task| task.id != marked.id));
-    let some = model.graph().is_some_and(|graph| !graph.is_empty());
-    let keys = [
-        (KeyAction::OpenTask, chosen.is_some()),
-        (KeyAction::AddTask, steered),
-        (KeyAction::StartTask, open && idle),
-        (KeyAction::CompleteTask, open),
-        (KeyAction::ReadyTask, open && waits_no_longer),
-        (KeyAction::EditTask, steered && chosen.is_some()),
-        (KeyAction::DependTask, open && other),
-        (KeyAction::FilterTasks, some),
-        (KeyAction::TaskTree, some),
-        (KeyAction::BlockTask, open),
-        (KeyAction::MarkTask, steered && chosen.is_some()),
-        (KeyAction::RemoveTask, steered && chosen.is_some()),
-    ];
-    keys.into_iter()
-        .filter(|(_, works)| *works)
-        .map(|(action, _)| action)
-        .collect()
-}
-
-fn waits_for_a_limit(model: &ScreenModel) -> bool {
-    model
-        .session
-        .as_ref()
-        .is_some_and(|state| state.limits.hold.is_some())
+    let some = model.has_tasks();
+    working([
+        (TaskKey::Open, chosen.is_some()),
+        (TaskKey::Add, steered),
+        (TaskKey::Start, open && idle),
+        (TaskKey::Complete, open),
+        (TaskKey::Ready, open && waits_no_longer),
+        (TaskKey::Edit, steered && chosen.is_some()),
+        (TaskKey::Depend, open && other),
+        (TaskKey::Filter, some),
+        (TaskKey::Tree, some),
+        (TaskKey::Block, open),
+        (TaskKey::Mark, steered && chosen.is_some()),
+        (TaskKey::Remove, steered && chosen.is_some()),
+    ])
 }
 
 /// The keys outside the pane.
-fn anywhere(model: &ScreenModel) -> &'static [KeyAction] {
-    match &model.mode {
-        ScreenMode::Replay(_) => &[
-            KeyAction::Play,
-            KeyAction::Step,
-            KeyAction::StepBack,
-            KeyAction::Faster,
-            KeyAction::StepIteration,
-            KeyAction::StepError,
+fn anywhere(model: &ScreenModel) -> Vec<KeyAction> {
+    let waits_for_a_limit = model
+        .session
+        .as_ref()
+        .is_some_and(|state| state.limits.hold.is_some());
+    let search = KeyAction::from(ScrollKey::Search);
+    match &model.link.mode {
+        ScreenMode::Replay(_) => [
+            ReplayKey::Play,
+            ReplayKey::Step,
+            ReplayKey::StepBack,
+            ReplayKey::Faster,
+            ReplayKey::StepIteration,
+            ReplayKey::StepError,
+        ]
+        .map(KeyAction::Replay)
+        .into(),
+        ScreenMode::Live if model.is_steered() && waits_for_a_limit => [
+            GlobalKey::RetryNow,
+            GlobalKey::SwitchAgent,
+            GlobalKey::Message,
+            GlobalKey::Pause,
+            GlobalKey::NextPane,
+        ]
+        .map(KeyAction::Global)
+        .into(),
+        ScreenMode::Live if model.is_steered() => vec![
+            GlobalKey::Message.into(),
+            GlobalKey::Pause.into(),
+            search,
+            GlobalKey::NextPane.into(),
+            GlobalKey::Zoom.into(),
         ],
-        ScreenMode::Live if model.is_steered() && waits_for_a_limit(model) => &[
-            KeyAction::RetryNow,
-            KeyAction::SwitchAgent,
-            KeyAction::Message,
-            KeyAction::Pause,
-            KeyAction::NextPane,
-        ],
-        ScreenMode::Live if model.is_steered() => &[
-            KeyAction::Message,
-            KeyAction::Pause,
-            KeyAction::Search,
-            KeyAction::NextPane,
-            KeyAction::Zoom,
-        ],
-        ScreenMode::Live => &[KeyAction::NextPane, KeyAction::Search, KeyAction::Zoom],
+        ScreenMode::Live => vec![GlobalKey::NextPane.into(), search, GlobalKey::Zoom.into()],
     }
 }

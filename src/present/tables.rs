@@ -1,0 +1,277 @@
+//! Tables for a terminal: tasks of a session and of the queue, worktrees; and the details of one task.
+
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::{
+    engine::queue::{QueuedTask, QueuedTaskState, task_spec::TaskSpec},
+    present::{
+        task_view::TaskView,
+        text::{plain, plain_line},
+    },
+    text::some_names,
+};
+
+/// The longest goal in a line of the table, in characters.
+const GOAL: usize = 60;
+
+/// One line per task, below a heading.
+pub fn task_table(tasks: &[TaskView]) -> String {
+    columns(
+        ["ID", "STATE", "PRIORITY", "GOAL", "DEPENDS ON"],
+        tasks.iter().map(task_row),
+    )
+}
+
+/// Rows below a heading, with aligned columns.
+pub fn columns<const N: usize>(
+    heading: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(heading.map(str::to_owned))
+        .chain(rows)
+        .collect();
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].width())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: [usize; N] = std::array::from_fn(width);
+    rows.iter().map(|row| line(row, widths)).collect()
+}
+
+fn task_row(task: &TaskView) -> [String; 5] {
+    [
+        short(&task.id),
+        task.state.name().to_owned(),
+        task.priority.to_string(),
+        short(&task.goal),
+        task.dependencies.join(", "),
+    ]
+}
+
+fn line<const N: usize>(row: &[String; N], widths: [usize; N]) -> String {
+    let padded =
+        |(cell, width): (&String, usize)| format!("{cell}{}", " ".repeat(width - cell.width()));
+    let cells: Vec<String> = row.iter().zip(widths).map(padded).collect();
+    cells.join("  ").trim_end().to_owned() + "\n"
+}
+
+fn short(text: &str) -> String {
+    plain_line(text, GOAL)
+}
+
+/// All details of a task, one per line.
+pub fn task_details(task: &TaskView) -> String {
+    let list = |all: &[String]| all.join(", ");
+    let some = |text: &Option<String>| text.clone().unwrap_or_default();
+    let lines = [
+        ("task", format!("{} ({})", task.id, task.state.name())),
+        ("goal", task.goal.clone()),
+        ("priority", task.priority.to_string()),
+        ("type", some(&task.kind)),
+        ("labels", list(&task.labels)),
+        ("deliverables", task.deliverables.join("\n")),
+        ("depends on", list(&task.dependencies)),
+        (
+            "queue",
+            task.queue
+                .as_deref()
+                .map(|agents| {
+                    if agents.is_empty() {
+                        "for all agents".into()
+                    } else {
+                        list(agents)
+                    }
+                })
+                .unwrap_or_default(),
+        ),
+        ("needed by", list(&task.dependents)),
+        ("parent", some(&task.parent)),
+        ("blocked", some(&task.reason)),
+        ("needs", task.required_knowledge.join("\n")),
+        ("result", some(&task.result)),
+        ("artifacts", task.artifacts.join("\n")),
+        ("added", task.created_at.clone()),
+        ("started", some(&task.started_at)),
+        ("completed", some(&task.completed_at)),
+    ];
+    facts(lines)
+}
+
+/// Named values, one per line. Empty ones are left out.
+fn facts<const N: usize>(lines: [(&str, String); N]) -> String {
+    let known = lines
+        .into_iter()
+        .filter(|(_, text)| !text.trim().is_empty());
+    known
+        .map(|(name, text)| format!("{name:12}  {}\n", indented(&text)))
+        .collect()
+}
+
+/// Indents all lines after the first.
+fn indented(text: &str) -> String {
+    plain(text)
+        .trim_end()
+        .replace('\n', &format!("\n{:14}", ""))
+}
+
+/// How many tasks a sentence names.
+const NAMED: usize = 5;
+
+/// One line per task, below a heading.
+pub fn queue_table(tasks: &[QueuedTask]) -> String {
+    columns(
+        ["ID", "STATE", "PRIORITY", "TYPE", "SESSION", "GOAL"],
+        tasks.iter().map(queue_row),
+    )
+}
+
+/// The name of a task, which is unique among the tasks of all sessions.
+pub fn queued_name(order: &TaskSpec) -> String {
+    let owner = order
+        .session
+        .as_ref()
+        .map(|owner| format!("{}/", owner.name))
+        .unwrap_or_default();
+    format!("{owner}{}", order.id)
+}
+
+/// What stays in the queue when a worker has done all that it can. None if nothing does.
+pub fn left_in_queue<'a>(tasks: impl Iterator<Item = &'a QueuedTask>) -> Option<String> {
+    let (mut blocked, mut waiting, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    for task in tasks {
+        match task.standing {
+            QueuedTaskState::Blocked { .. } => blocked.push(queued_name(&task.order)),
+            QueuedTaskState::Created => waiting.push(queued_name(&task.order)),
+            QueuedTaskState::Ready | QueuedTaskState::Active { .. } => {
+                others.push(queued_name(&task.order));
+            }
+            QueuedTaskState::Completed { .. } | QueuedTaskState::Removed => {}
+        }
+    }
+    let group = |names: &[String], one: &str, several: &str| match names {
+        [] => None,
+        [name] => Some(format!("task {name} {one}")),
+        names => Some(format!("tasks {} {several}", some_names(names, NAMED))),
+    };
+    let groups = [
+        group(&blocked, "is blocked", "are blocked"),
+        group(&waiting, "waits", "wait"),
+        group(&others, "is for other workers", "are for other workers"),
+    ];
+    let groups: Vec<String> = groups.into_iter().flatten().collect();
+    (!groups.is_empty()).then(|| groups.join(", "))
+}
+
+fn queue_row(task: &QueuedTask) -> [String; 6] {
+    let QueuedTask {
+        order, standing, ..
+    } = task;
+    let session = standing
+        .by()
+        .map(|by| format!("{} on {}", by.session, by.host));
+    [
+        short(&queued_name(order)),
+        queued_state(standing),
+        order.priority.to_string(),
+        short(order.kind.as_deref().unwrap_or_default()),
+        short(&session.unwrap_or_default()),
+        short(&order.goal),
+    ]
+}
+
+fn queued_state(standing: &QueuedTaskState) -> String {
+    standing
+        .state()
+        .map_or("removed", |state| state.name())
+        .to_owned()
+}
+
+/// All details of a task, one per line.
+pub fn queued_details(task: &QueuedTask) -> String {
+    let QueuedTask {
+        order,
+        standing,
+        created_at,
+        attempt,
+        ..
+    } = task;
+    let list = |all: &std::collections::BTreeSet<String>| {
+        all.iter().cloned().collect::<Vec<_>>().join(", ")
+    };
+    let (mut reason, mut result, mut since) = (String::new(), String::new(), String::new());
+    match standing {
+        QueuedTaskState::Active { started_at, .. } => since.clone_from(started_at),
+        QueuedTaskState::Blocked { reason: why, .. } => reason.clone_from(why),
+        QueuedTaskState::Completed {
+            result: came,
+            completed_at,
+            ..
+        } => {
+            result = came.clone().unwrap_or_default();
+            since.clone_from(completed_at);
+        }
+        QueuedTaskState::Created | QueuedTaskState::Ready | QueuedTaskState::Removed => {}
+    }
+    let by = standing.by();
+    facts([
+        (
+            "task",
+            format!("{} ({})", queued_name(order), queued_state(standing)),
+        ),
+        ("goal", order.goal.clone()),
+        ("priority", order.priority.to_string()),
+        ("type", order.kind.clone().unwrap_or_default()),
+        ("agents", list(&order.agents)),
+        ("labels", order.labels.join(", ")),
+        ("deliverables", order.deliverables.join("\n")),
+        ("depends on", list(&order.dependencies)),
+        ("blocked", reason),
+        ("sent back", task.feedback.clone().unwrap_or_default()),
+        ("result", result),
+        ("branch", task.branch.clone().unwrap_or_default()),
+        ("merged", task.merged.clone().unwrap_or_default()),
+        ("added", created_at.clone()),
+        ("since", since),
+        (
+            "session",
+            by.map(|by| format!("{} on {}", by.session, by.host))
+                .unwrap_or_default(),
+        ),
+        (
+            "attempts",
+            if *attempt > 1 {
+                attempt.to_string()
+            } else {
+                String::new()
+            },
+        ),
+    ])
+}
+
+/// A worktree as a row.
+#[derive(Debug, Clone)]
+pub struct WorktreeRow {
+    pub name: String,
+    pub branch: String,
+    pub session: String,
+    /// The state of its session.
+    pub state: String,
+    /// What is in its folder.
+    pub contents: String,
+}
+
+pub fn worktree_table(rows: &[WorktreeRow]) -> String {
+    let heading = ["NAME", "BRANCH", "SESSION", "STATE", "CONTENTS"];
+    let row = |row: &WorktreeRow| {
+        [
+            row.name.clone(),
+            row.branch.clone(),
+            row.session.clone(),
+            row.state.clone(),
+            row.contents.clone(),
+        ]
+    };
+    columns(heading, rows.iter().map(row))
+}
