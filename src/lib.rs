@@ -64,6 +64,7 @@
 //! - [`hooks`], [`agents`]: run one hook, one turn; [`process`] has the child processes of both.
 //! - [`config`]: YAML to a validated plan.
 //! - [`socket`], [`nats`], [`queue`], [`mcp`]: the ways in and out of a running session.
+//! - [`git`]: calls of git.
 //! - [`worktrees`]: git worktrees in which sessions work beside each other.
 //! - [`sessions`]: all sessions of a user, found and followed.
 //! - [`present`]: wording, tables and styles.
@@ -77,6 +78,7 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod engine;
+pub mod git;
 pub mod hooks;
 pub mod journal;
 pub mod logging;

@@ -20,7 +20,6 @@ pub mod control_group;
 pub mod editor;
 pub mod environment;
 pub mod file_passing;
-pub mod git_environment;
 pub mod json_repair;
 pub mod output;
 mod own_group;

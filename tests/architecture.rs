@@ -16,17 +16,18 @@ use clap::CommandFactory as _;
 use tokens::{MatchArm, Token, item, matches, paths, stands, texts, tokens};
 
 /// Which modules a module may use, separated by spaces. Everything points towards the engine.
-const ARROWS: [(&str, &str); 21] = [
+const ARROWS: [(&str, &str); 22] = [
     ("text", ""),
     ("engine", "text"),
-    ("process", ""),
+    ("git", ""),
+    ("process", "git"),
     ("config", "text engine process"),
     ("present", "text engine"),
-    ("worktrees", "engine process journal"),
-    ("hooks", "text engine process"),
+    ("worktrees", "engine git process journal"),
+    ("hooks", "text engine git process"),
     ("agents", "text engine process"),
     ("journal", "engine"),
-    ("runtime", "engine process hooks agents journal"),
+    ("runtime", "engine git process hooks agents journal"),
     // The ways into and out of a running session use each other. They look at processes to
     // recognise a session's own agent and hooks.
     (

@@ -6,7 +6,7 @@ use super::{
     FOLDER,
     kill_repair::{is_bare, is_half_made},
     occupancy,
-    repository::{ProjectRepository, WorktreeError, entry_of, git_there},
+    repository::{ProjectRepository, WorktreeError, entry_of, worktree_git},
 };
 
 /// How the reason of git's lock begins.
@@ -145,7 +145,7 @@ impl OwnedWorktree {
         if occupancy::is_occupied(&self.path) {
             return Ok(Some(UnsavedWork::Session));
         }
-        let status = git_there(
+        let status = worktree_git(
             &self.path,
             &["status", "--porcelain=v1", "-z", "--untracked-files=normal"],
         )?;
@@ -177,7 +177,7 @@ impl OwnedWorktree {
     fn has_work_in_submodules(&self) -> Result<bool, WorktreeError> {
         const LOOK: &str = "git status --porcelain --ignore-submodules=none; git log -1 --format=%H HEAD --branches --not \
                             --remotes";
-        let found = git_there(
+        let found = worktree_git(
             &self.path,
             &["submodule", "--quiet", "foreach", "--recursive", LOOK],
         )?;

@@ -11,7 +11,7 @@ use super::{
     inventory::OwnedWorktree,
     kill_repair::wait_until_made,
     occupancy,
-    repository::{ProjectRepository, WorktreeError, entry_of, git_there, told_there},
+    repository::{ProjectRepository, WorktreeError, entry_of, worktree_git, worktree_git_output},
 };
 use crate::{
     engine::{
@@ -126,9 +126,9 @@ impl WorktreeRequest<'_> {
             && let Some(session) = &session
             && self.repository.is_made_for(&branch, session)
         {
-            git_there(&path, &["reset", "--quiet", "--keep", &base.commit])?;
+            worktree_git(&path, &["reset", "--quiet", "--keep", &base.commit])?;
         }
-        let commit = told_there(&path, &["rev-parse", "HEAD"])?;
+        let commit = worktree_git_output(&path, &["rev-parse", "HEAD"])?;
         let on = if branch.is_empty() { &commit } else { &branch };
         (self.say)(&format!(
             "creel: continuing in the worktree {} on `{on}`",
@@ -337,7 +337,7 @@ impl ProjectRepository {
         let cwd = path.join(&self.prefix);
         if path.join(".gitmodules").exists() {
             say("creel: checking out the submodules");
-            told_there(
+            worktree_git_output(
                 path,
                 &["submodule", "update", "--init", "--recursive", "--quiet"],
             )?;

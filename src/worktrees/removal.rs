@@ -9,7 +9,7 @@ use super::{
     inventory::{GOING, OwnedWorktree, UnsavedWork},
     kill_repair::{discard_half_made, is_half_made},
     occupancy,
-    repository::{ProjectRepository, WorktreeError, entry_of, told_there},
+    repository::{ProjectRepository, WorktreeError, entry_of, worktree_git_output},
 };
 use crate::engine::event::SessionWorktree;
 
@@ -105,8 +105,8 @@ impl ProjectRepository {
             return Ok(());
         }
         self.repair(path, worktree.branch.as_deref().unwrap_or_default())?;
-        told_there(path, &["add", "--all"])?;
-        let changed = told_there(
+        worktree_git_output(path, &["add", "--all"])?;
+        let changed = worktree_git_output(
             path,
             &[
                 "diff",
@@ -128,7 +128,7 @@ impl ProjectRepository {
                 return Ok(());
             }
         }
-        told_there(path, &["reset", "--quiet", "--hard"]).map(drop)
+        worktree_git_output(path, &["reset", "--quiet", "--hard"]).map(drop)
     }
 
     /// The branches that creel made for these sessions, by their logs. It may have been killed

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use super::BuiltinError;
 use crate::{
     engine::hooks::verdict::RunEnd,
+    git::{QUIET, UNSET},
     hooks::builtin::quoting,
     process::{
-        git_environment::{QUIET, UNSET},
         output::TailBuffer,
         run::{
             self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec, ProgramSpec,
