@@ -66,6 +66,7 @@
 //! - [`socket`], [`nats`], [`queue`], [`mcp`]: the ways in and out of a running session.
 //! - [`git`]: calls of git.
 //! - [`worktrees`]: git worktrees in which sessions work beside each other.
+//! - [`farm`]: the worker, the merge queue and the planning of tasks.
 //! - [`sessions`]: all sessions of a user, found and followed.
 //! - [`present`]: wording, tables and styles.
 //! - [`tui`]: the screen.
@@ -78,6 +79,7 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod engine;
+pub mod farm;
 pub mod git;
 pub mod hooks;
 pub mod journal;

@@ -16,7 +16,7 @@ use clap::CommandFactory as _;
 use tokens::{MatchArm, Token, item, matches, paths, stands, texts, tokens};
 
 /// Which modules a module may use, separated by spaces. Everything points towards the engine.
-const ARROWS: [(&str, &str); 22] = [
+const ARROWS: [(&str, &str); 23] = [
     ("text", ""),
     ("engine", "text"),
     ("git", ""),
@@ -48,8 +48,12 @@ const ARROWS: [(&str, &str); 22] = [
         "engine config journal runtime present nats worktrees",
     ),
     (
+        "farm",
+        "engine process config present hooks journal runtime socket nats queue worktrees",
+    ),
+    (
         "cli",
-        "text engine process config present hooks agents journal runtime socket nats queue sessions worktrees",
+        "text engine process config present hooks agents journal runtime socket nats queue sessions worktrees farm",
     ),
     (
         "tui",
@@ -58,7 +62,7 @@ const ARROWS: [(&str, &str); 22] = [
     ("logging", ""),
     (
         "app",
-        "text engine process config present hooks journal runtime socket nats queue mcp cli tui logging sessions",
+        "text engine process config present hooks journal runtime socket nats queue mcp cli tui logging sessions farm",
     ),
     ("main", ""),
     ("lib", ""),

@@ -19,13 +19,14 @@ use crate::{
             trust_prompt::{self, TrustFlag},
             worktree,
         },
-        plan::proposal_session::{ProposalApproval, only_propose, types},
+        plan::types,
         target::{choose_session, project::Project, remote_sessions::on_command_line},
         task,
         verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
     },
     config::{PlanRequest, file_error::in_words},
     engine::{policy::SessionPlan, tasks::graph::TaskGraph},
+    farm::plan::{ProposalApproval, only_propose},
     journal::{self, JournalError, SessionDir, SessionsDir},
 };
 
@@ -92,7 +93,8 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
     let project = Project::load(&args.config)?;
     let mut plan = plan(&project, args)?;
     if let Some(approval) = args.proposal {
-        only_propose(&mut plan, types(&project), approval)?;
+        only_propose(&mut plan, types(&project), approval)
+            .map_err(|error| CliError::failed(format!("cannot find creel: {error}")))?;
     }
     worktree::ask_for(&mut plan, args.worktree.is_some());
     if args.order.is_some() && plan.worktree.is_some() {

@@ -1,8 +1,10 @@
 //! Creates a worktree for a session, or continues in one.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Component, Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 use super::{
@@ -16,9 +18,11 @@ use super::{
 use crate::{
     engine::{
         event::SessionWorktree,
+        hooks::template,
         policy::{WORKTREE_BRANCH, WorktreePlan},
     },
     journal::session_dir::create_ignored,
+    process::children::output_of,
 };
 
 /// The file that says that a restored worktree still has to be set up.
@@ -483,4 +487,38 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     } else {
         fs::copy(from, to).map(drop)
     }
+}
+
+/// Runs a setup command where no session shows it.
+pub fn set_up(
+    command: &str,
+    cwd: &Path,
+    session: &str,
+    project: &Path,
+    say: fn(&str),
+) -> Result<(), WorktreeError> {
+    say(&format!("creel: setup: {command}"));
+    let line = template::expand(command).unwrap_or_else(|_| command.to_owned());
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &line])
+        .current_dir(cwd)
+        .stdin(Stdio::null())
+        .env("CREEL_SESSION", session)
+        .env("CREEL_PROJECT", project);
+    let ran = output_of(&mut shell).map_err(|cause| WorktreeError::CannotSetUp {
+        command: command.to_owned(),
+        cause,
+    })?;
+    let _ = io::stderr()
+        .write_all(&ran.stdout)
+        .and_then(|()| io::stderr().write_all(&ran.stderr));
+    if ran.status.success() {
+        return Ok(());
+    }
+    Err(WorktreeError::SetupFailed {
+        command: command.to_owned(),
+        status: ran.status,
+        folder: cwd.to_owned(),
+    })
 }

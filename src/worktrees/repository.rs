@@ -4,7 +4,7 @@ use std::{
     fs::{File, OpenOptions},
     io,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, ExitStatus},
 };
 
 use crate::{
@@ -69,6 +69,16 @@ pub enum WorktreeError {
     NoSuchWorktree(String),
     #[error("cannot {action}: {cause}")]
     File { action: String, cause: io::Error },
+    #[error("cannot run `{command}`: {cause}")]
+    CannotSetUp { command: String, cause: io::Error },
+    #[error(
+        "the worktree is not ready: `{command}` failed ({status})\n  repair that in {}, then try again", .folder.display()
+    )]
+    SetupFailed {
+        command: String,
+        status: ExitStatus,
+        folder: PathBuf,
+    },
     #[error("`git {command}` failed: {complaint}")]
     Git { command: String, complaint: String },
 }

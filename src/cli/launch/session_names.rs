@@ -14,7 +14,8 @@ const IN_ORDER: u64 = 16;
 /// few.
 pub(crate) fn first_free(sessions: &SessionsDir, name: &str) -> SessionDir {
     let is_free = |folder: &SessionDir| !folder.exists();
-    if let Some(folder) = numbered(sessions, name)
+    if let Some(folder) = sessions
+        .numbered(name)
         .take(usize::try_from(IN_ORDER).unwrap_or(1))
         .find(is_free)
     {
@@ -36,12 +37,6 @@ pub(crate) fn first_free(sessions: &SessionsDir, name: &str) -> SessionDir {
         }
     }
     numbered(free)
-}
-
-/// The folder of that name, then those with a number added.
-pub(crate) fn numbered(sessions: &SessionsDir, name: &str) -> impl Iterator<Item = SessionDir> {
-    let more = (2..).map(move |n| sessions.folder(&format!("{name}-{n}")));
-    std::iter::once(sessions.folder(name)).chain(more)
 }
 
 /// A name from the folder and the time.
@@ -86,7 +81,8 @@ mod tests {
             fs::create_dir_all(&folder.path).expect("a folder");
             fs::write(folder.journal(), "{}\n").expect("a journal");
         }
-        let taken: Vec<String> = numbered(&sessions, "s")
+        let taken: Vec<String> = sessions
+            .numbered("s")
             .take(100)
             .map(|folder| folder.name)
             .collect();
