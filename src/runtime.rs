@@ -9,9 +9,8 @@
 //! - However the loop ends, no process of the session is left running.
 
 pub mod clock;
-mod fallbacks;
-mod gatekeepers;
 pub mod handle;
+mod other_agents;
 mod perform;
 pub mod session_processes;
 mod turn_watch;
@@ -39,13 +38,15 @@ use crate::{
     hooks::{HookWorkspace, builtin::can_submit},
     journal::{Journal, JournalDamage, JournalError, Record, RecordTail, SessionDir},
     process::{path_guard::PathGuard, process_table, sweep},
-    runtime::session_processes::SessionProcesses,
+    runtime::{
+        other_agents::{FallbackAgents, GatekeeperAgents},
+        session_processes::SessionProcesses,
+    },
 };
+
 /// The machine's clock. The session itself uses a different one: see [`clock`].
 pub use clock::wall_clock as now;
 use clock::{session_time, sleep_until};
-use fallbacks::FallbackAgents;
-use gatekeepers::GatekeeperAgents;
 pub use handle::{CommandRecords, HookOutputChunk, SessionHandle};
 use handle::{JudgementWatcher, RuntimeInbox, RuntimeMessage};
 use perform::EffectPerformer;

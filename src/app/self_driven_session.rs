@@ -19,8 +19,7 @@ use crate::{
         error::{CliError, CliResult},
         headless::{self, ExitCleanup},
         launch::{
-            session_name_lock::SessionNameLock,
-            session_names::{dated, first_free},
+            session_names::{SessionNameLock, dated, first_free},
             trust_prompt,
         },
         mcp::SelfDrivenSpec,

@@ -8,7 +8,7 @@ use crate::{
         arguments::SessionArgs,
         error::{CliError, CliResult},
         mcp::{SelfDrivenSpec, ToolServerRequest},
-        target::choose_session,
+        target::local_sessions,
     },
     journal::SessionDir,
     mcp::{self, McpServerEnd, NoSessionError},
@@ -45,7 +45,7 @@ fn session(args: &SessionArgs, own: &Mutex<Option<SelfDrivenSession>>) -> CliRes
     if let Some(own) = own.as_ref().filter(|own| own.is_running()) {
         return Ok(own.folder().clone());
     }
-    if let Some(folder) = choose_session::running_if_any(args)? {
+    if let Some(folder) = local_sessions::running_if_any(args)? {
         return Ok(folder);
     }
     let begun = SelfDrivenSession::begin(SelfDrivenSpec::of(&args.config)?)?;

@@ -7,7 +7,7 @@ use crate::{
         arguments::{ArgumentError, SessionArgs, item},
         error::CliResult,
         output::{LINE, json, print, refusal_as_json, say},
-        target::session_request::{ask, given, other_answer, told},
+        target::local_sessions::{ask, given, other_answer, told},
     },
     engine::{
         gate::kind::GateChoice,

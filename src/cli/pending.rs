@@ -10,8 +10,8 @@ use crate::{
         error::{CliError, CliResult},
         output::{LINE, json, print, refusal_as_json, say},
         target::{
-            choose_session, remote_sessions,
-            session_request::{ask, given, other_answer, told},
+            local_sessions::{self, ask, given, other_answer, told},
+            remote_sessions,
         },
     },
     engine::{
@@ -201,7 +201,7 @@ fn whole(session: &SessionArgs, item: ItemId) -> CliResult<ItemView> {
         let copy = remote_sessions::copy(session)?;
         view.text = match &copy {
             Some(copy) => on_record(copy.folder(), item)?,
-            None => on_record(&choose_session::running(session)?, item)?,
+            None => on_record(&local_sessions::running(session)?, item)?,
         };
     }
     Ok(*view)

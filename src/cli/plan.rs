@@ -18,7 +18,7 @@ use crate::{
         launch::session_names::{dated, first_free},
         output::{json, print, say},
         target::{
-            choose_session,
+            local_sessions,
             project::{self, Project},
         },
         task::{QueueArgs, queue::QueueConnection},
@@ -391,7 +391,7 @@ fn proposal_of(
     let (_, sessions) = project::sessions_of(config)?;
     let folder = sessions.folder(session);
     if !folder.exists() {
-        return Err(choose_session::missing(&folder));
+        return Err(local_sessions::missing(&folder));
     }
     Ok(proposals::proposal_of(&folder, types)?)
 }

@@ -11,16 +11,15 @@ use crate::{
         },
         error::{CliError, CliResult},
         launch::{
-            detach, readiness,
-            session_name_lock::SessionNameLock,
-            session_names::{dated_name, first_free},
+            readiness,
+            session_names::{SessionNameLock, dated_name, first_free},
             shared_folder::{FolderRequest, FolderUse},
-            surface::SessionSurface,
+            surface::{self, SessionSurface},
             trust_prompt::{self, TrustFlag},
             worktree,
         },
         plan::types,
-        target::{choose_session, project::Project, remote_sessions::on_command_line},
+        target::{local_sessions, project::Project, remote_sessions::on_command_line},
         task,
         verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
     },
@@ -163,7 +162,7 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         if args.session.is_none() {
             more.extend(["--session", &folder.name]);
         }
-        return detach::start(
+        return surface::start_detached(
             &folder,
             &more,
             args.prompt_file.as_ref().map_or("", |_| &prompt),
@@ -220,7 +219,7 @@ fn tasks_of(sessions: &SessionsDir, name: &str) -> CliResult<TaskGraph> {
     if folder.exists() {
         task::on_record(&folder)
     } else {
-        Err(choose_session::missing(&folder))
+        Err(local_sessions::missing(&folder))
     }
 }
 

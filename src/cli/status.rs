@@ -8,7 +8,7 @@ use crate::{
         error::CliResult,
         gate,
         output::{LINE, json, print, refusal_as_json},
-        target::session_request::{other_answer, told},
+        target::local_sessions::{other_answer, told},
     },
     present::{
         text::{counted, plain, plain_line},

@@ -11,9 +11,9 @@ use crate::{
         error::{CliError, CliResult},
         output::{json, print, refusal_as_json, say, warn_of},
         target::{
-            choose_session, project,
+            local_sessions::{self, ask, given, other_answer, told},
+            project,
             remote_sessions::NatsServerConnection,
-            session_request::{ask, given, other_answer, told},
         },
     },
     engine::{
@@ -556,8 +556,8 @@ fn known(session: &SessionArgs, request: impl Into<SessionRequest>) -> CliResult
             .ok_or_else(other_answer);
     }
     let (_, sessions) = project::sessions_of(&session.config)?;
-    let Some(folder) = choose_session::named(session, &sessions)? else {
-        choose_session::running_or_past(session).map_err(|error| {
+    let Some(folder) = local_sessions::named(session, &sessions)? else {
+        local_sessions::running_or_past(session).map_err(|error| {
             error.with(|why| format!("{why}\n  the tasks of the queue: `creel task list --queue`"))
         })?;
         return told(session, request)?

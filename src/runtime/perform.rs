@@ -24,11 +24,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    fallbacks::FallbackAgents,
-    gatekeepers::GatekeeperAgents,
     handle::{HookOutputChunk, SessionHandle},
+    other_agents::{FallbackAgents, GatekeeperAgents},
+    session_processes::SessionProcesses,
     turn_watch::{SharedFileWatch, TurnWatch},
+    worktree_watcher::{SessionActivity, SharedWorkMemory, WorkMemory, WorktreeWatcher},
 };
+
 use crate::{
     agents::{Agent, AgentError, AgentObserver, BoxFuture, PermissionRequest, TurnRequest},
     engine::{
@@ -48,10 +50,6 @@ use crate::{
     },
     hooks::{self, HookWorkspace},
     process::run::{OutputStream, ProcessGroup, ProcessObserver},
-    runtime::{
-        session_processes::SessionProcesses,
-        worktree_watcher::{SessionActivity, SharedWorkMemory, WorkMemory, WorktreeWatcher},
-    },
 };
 
 /// How many chunks of output are buffered for a remote screen that is behind.

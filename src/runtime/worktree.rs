@@ -13,7 +13,6 @@ mod git;
 mod line_counts;
 mod nested;
 mod stat_cache;
-mod walk;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -205,11 +204,11 @@ impl WorktreeSurveyor {
                 Err(git::GitStatusError::No) => {}
             }
         }
-        if let Some(files) = walk::files(folder, FEW, MOMENT) {
+        if let Some(files) = nested::walked_files(folder, FEW, MOMENT) {
             return (SnapshotContent::Files(files), None);
         }
         let place = folder.to_owned();
-        let files = off_the_loop(move || walk::files(&place, ENTRIES, PATIENCE))
+        let files = off_the_loop(move || nested::walked_files(&place, ENTRIES, PATIENCE))
             .await
             .flatten();
         (

@@ -9,12 +9,12 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    inventory::{UnsavedWork, in_progress, some_files},
-    occupancy,
+    inventory::{self, UnsavedWork, in_progress, some_files},
     repository::{
         ProjectRepository, WorktreeError, checked_out, entry_of, worktree_git, worktree_git_output,
     },
 };
+
 use crate::{engine::event::SessionWorktree, git};
 
 /// A merge that needs an agent or a person.
@@ -204,7 +204,7 @@ impl ProjectRepository {
         {
             let is_busy =
                 entry_of(&worktree.path).is_none_or(|entry| in_progress(&entry).is_some());
-            if is_busy || occupancy::is_occupied(&worktree.path) {
+            if is_busy || inventory::is_occupied(&worktree.path) {
                 continue;
             }
             self.undisturbed(&worktree.path, branch, || {

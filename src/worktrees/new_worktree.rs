@@ -10,11 +10,11 @@ use std::{
 use super::{
     FOLDER,
     base_commit::BaseCommit,
-    inventory::OwnedWorktree,
+    inventory::{self, OwnedWorktree},
     kill_repair::wait_until_made,
-    occupancy,
     repository::{ProjectRepository, WorktreeError, entry_of, worktree_git, worktree_git_output},
 };
+
 use crate::{
     engine::{
         event::SessionWorktree,
@@ -109,7 +109,7 @@ impl WorktreeRequest<'_> {
         let is_new = session
             .as_ref()
             .is_none_or(|session| !(self.has_begun)(session));
-        if !occupancy::occupy(&path)?
+        if !inventory::occupy(&path)?
             || session
                 .as_ref()
                 .is_some_and(|session| (self.is_running)(session))
@@ -167,7 +167,7 @@ impl WorktreeRequest<'_> {
             .make_branch(&branch, &base.commit, self.session)?;
         self.repository
             .add(&path, self.session, &[&text(&path), &branch])?;
-        occupancy::occupy(&path)?;
+        inventory::occupy(&path)?;
         let prepared = self.repository.prepared(
             SessionWorktree {
                 name,
@@ -180,7 +180,7 @@ impl WorktreeRequest<'_> {
         );
         if let Err(error) = self.repository.fill(self.plan, &prepared, self.say) {
             // It is new, so there is no work in it.
-            occupancy::leave();
+            inventory::stop_occupying();
             self.repository.discard(&path)?;
             let _ = self
                 .repository
@@ -263,7 +263,7 @@ impl ProjectRepository {
             .into_iter()
             .find(|known| known.path == path);
         if path.exists() {
-            if !occupancy::occupy(&path)? {
+            if !inventory::occupy(&path)? {
                 let session = known.and_then(|known| known.session).unwrap_or_default();
                 return Err(WorktreeError::InUse {
                     name: worktree.name.clone(),
@@ -291,7 +291,7 @@ impl ProjectRepository {
                 &["-b", &worktree.branch, &worktree.path, &worktree.commit],
             )?;
         }
-        occupancy::occupy(&path)?;
+        inventory::occupy(&path)?;
         if let Some(entry) = entry_of(&path) {
             let error = |cause| WorktreeError::File {
                 action: format!("write to {}", entry.display()),

@@ -7,7 +7,7 @@ use std::io::{self, BufRead, IsTerminal as _, Write};
 use crate::{
     cli::{
         error::{CliError, CliResult},
-        init::{InitChoices, config_text::on_limit_name},
+        init::{InitChoices, on_limit_name},
     },
     config::known_agents::KnownAgents,
     engine::policy::RetryLimitPolicy,

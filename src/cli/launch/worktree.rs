@@ -18,8 +18,8 @@ use crate::{
     worktrees::{
         PreparedWorktree, ProjectRepository, WorktreeError, WorktreeRequest,
         base_commit::BaseCommit,
+        inventory,
         new_worktree::{WorktreeName, set_up},
-        occupancy,
         removal::{BranchRemoval, RemovalOutcome},
         repository::checked_out,
     },
@@ -185,7 +185,7 @@ pub(crate) fn folder_of(folder: &SessionDir, began: &SessionStarted) -> CliResul
 /// After the session: removes its worktree if the plan allows it and nothing would be lost, and
 /// says where the work is.
 pub(crate) fn let_go(folder: &SessionDir, state: &SessionState) {
-    occupancy::leave();
+    inventory::stop_occupying();
     // A worker commits and pushes the work of a task first.
     let Some(worktree) = state
         .began

@@ -10,7 +10,7 @@ use crate::{
         arguments::{ConfigArgs, NatsArgs, SessionArgs},
         error::{CliError, CliResult},
         output::say,
-        target::{choose_session, project::Project},
+        target::{local_sessions, project::Project},
         tokio_runtime,
     },
     config::NatsConfig,
@@ -306,7 +306,7 @@ impl RecordedSession {
             .map(|server| server.mirror(session))
             .transpose()?;
         let folder = match &copy {
-            None => choose_session::called_or_latest(session, config)?,
+            None => local_sessions::called_or_latest(session, config)?,
             Some(copy) if copy.folder().exists() => copy.folder().clone(),
             Some(copy) => return Err(JournalError::Missing(copy.folder().name.clone()).into()),
         };

@@ -12,9 +12,9 @@ use crate::{
         error::{CliError, CliResult},
         output::{json, print, say},
         target::{
+            local_sessions::{given, other_answer, told},
             project::{Project, name_queue, sessions_of},
             remote_sessions::NatsServerConnection,
-            session_request::{given, other_answer, told},
         },
         task::{QueueArgs, TaskAddArgs, TaskListArgs, TaskShowArgs},
         tokio_runtime,

@@ -16,11 +16,11 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::BuiltinError;
+use super::{BuiltinError, quoting};
+
 use crate::{
     engine::hooks::verdict::RunEnd,
     git::{QUIET, UNSET},
-    hooks::builtin::quoting,
     process::{
         output::TailBuffer,
         run::{
