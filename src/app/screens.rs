@@ -71,7 +71,7 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
         tokio,
         nats,
         client,
-        told,
+        events,
     } = server;
     let asking = NatsSessionClient::new(
         client,
@@ -92,7 +92,7 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
         nats: Some(link),
     };
     let following = tokio.spawn(copy.follow(
-        told.into_inner(),
+        events.into_inner(),
         ViewerChannels {
             news: told_news,
             live: live_in,

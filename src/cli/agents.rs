@@ -261,7 +261,7 @@ fn table(
     versions: &BTreeMap<VersionQuery, VersionAnswer>,
     paint: ColourMode,
 ) -> String {
-    let told = |agent: &ListedAgent<'_>| {
+    let version_text = |agent: &ListedAgent<'_>| {
         let asked = agent
             .question
             .as_ref()
@@ -288,7 +288,7 @@ fn table(
             .clamp(7, 16),
         version: listed
             .iter()
-            .map(|agent| told(agent).len())
+            .map(|agent| version_text(agent).len())
             .max()
             .unwrap_or(0)
             .clamp(7, 16),
@@ -303,12 +303,12 @@ fn table(
         text += &format!("{}\n", paint.paint(TextRole::Heading, head));
     }
     for agent in &there {
-        let told = told(agent);
+        let version_text = version_text(agent);
         let (runs, command) = agent.runs.map_or(("", String::new()), |spec| {
             (shown(spec), columns.command(spec))
         });
         text += &format!(
-            "{:name$}  {runs:7}  {told:version$}  {command}\n",
+            "{:name$}  {runs:7}  {version_text:version$}  {command}\n",
             plain(agent.name)
         );
         if agent
@@ -490,10 +490,10 @@ async fn ask(
     };
     let mut answer = VersionOutput::default();
     let end = run::run(spec, &mut answer, &cancel).await;
-    let said = [answer.out, answer.err].map(|bytes| plain(&String::from_utf8_lossy(&bytes)));
+    let output = [answer.out, answer.err].map(|bytes| plain(&String::from_utf8_lossy(&bytes)));
     let how = match end {
         ProcessEnd::Exit(0) => {
-            let version = said.iter().find_map(|text| version_in(text))?;
+            let version = output.iter().find_map(|text| version_in(text))?;
             return Some((question, VersionAnswer::Told(version)));
         }
         ProcessEnd::TimedOut => return Some((question, VersionAnswer::NoAnswer(patience))),
@@ -502,7 +502,7 @@ async fn ask(
         ProcessEnd::Signal(signal) => format!("signal {signal}"),
         ProcessEnd::SpawnFailed(why) => why,
     };
-    let last = said
+    let last = output
         .iter()
         .rev()
         .find_map(|text| text.lines().rfind(|line| !line.trim().is_empty()));
@@ -547,7 +547,7 @@ mod tests {
 
     #[test]
     fn a_version_is_found_in_what_programs_say() {
-        let said = [
+        let output = [
             "2.1.0 (Claude Code)",
             "codex-cli 0.166.0",
             "GitHub Copilot CLI 1.0.102.\nRun 'copilot update'",
@@ -566,7 +566,7 @@ mod tests {
             "2.6.0",
         ];
         assert_eq!(
-            said.map(|said| version_in(said).expect("a version")),
+            output.map(|output| version_in(output).expect("a version")),
             expected
         );
         assert_eq!(version_in("usage: agent [OPTIONS]\nsee 42"), None);

@@ -8,7 +8,7 @@ use crate::{
         error::CliResult,
         output::{LINE, json, print, refusal_as_json, say, warn_of},
         target::{
-            local_sessions::{self, ask, other_answer, told},
+            local_sessions::{self, ask, other_answer, reply_to},
             project::{self, Project},
             remote_sessions,
         },
@@ -129,7 +129,7 @@ fn known(session: &SessionArgs) -> CliResult<Vec<HookView>> {
         ));
         return Ok(all.chain(view::stop_hooks(&base.stop, None)).collect());
     }
-    let Some(ReplyData::Hooks(hooks)) = told(session, SessionQuery::HookList)? else {
+    let Some(ReplyData::Hooks(hooks)) = reply_to(session, SessionQuery::HookList)? else {
         return Err(other_answer());
     };
     Ok(hooks)

@@ -10,7 +10,7 @@ use crate::{
         error::{CliError, CliResult},
         output::{LINE, json, print, refusal_as_json, say},
         target::{
-            local_sessions::{self, ask, given, other_answer, told},
+            local_sessions::{self, ask, given, other_answer, reply_to},
             remote_sessions,
         },
     },
@@ -119,7 +119,7 @@ fn run(command: PendingCommand) -> CliResult {
                 ItemFilter::Held
             };
             let Some(ReplyData::Items(items)) =
-                told(&session, SessionQuery::PendingList { which })?
+                reply_to(&session, SessionQuery::PendingList { which })?
             else {
                 return Err(other_answer());
             };
@@ -194,7 +194,8 @@ const fn state(state: ItemState) -> &'static str {
 
 /// An item with its text, wherever that is.
 fn whole(session: &SessionArgs, item: ItemId) -> CliResult<ItemView> {
-    let Some(ReplyData::Item(mut view)) = told(session, SessionQuery::PendingShow { item })? else {
+    let Some(ReplyData::Item(mut view)) = reply_to(session, SessionQuery::PendingShow { item })?
+    else {
         return Err(other_answer());
     };
     if view.text.is_none() {

@@ -146,22 +146,27 @@ fn projects(scope: &ProjectScope) -> std::collections::BTreeSet<std::path::PathB
 /// Sessions on other machines, by their last heartbeats.
 fn elsewhere(server: &NatsServerConnection, args: &SessionListArgs) -> CliResult {
     let at = now();
-    let mut signs: Vec<_> = server
-        .signs()?
+    let mut heartbeats: Vec<_> = server
+        .heartbeats()?
         .into_iter()
-        .map(|sign| (fleet::listed(&sign, at), sign))
+        .map(|heartbeat| (fleet::listed(&heartbeat, at), heartbeat))
         .collect();
-    let has_any = !signs.is_empty();
-    signs.retain(|(listed, _)| args.filter.matches(listed));
-    signs.sort_by(|(one, _), (other, _)| one.order(other));
+    let has_any = !heartbeats.is_empty();
+    heartbeats.retain(|(listed, _)| args.filter.matches(listed));
+    heartbeats.sort_by(|(one, _), (other, _)| one.order(other));
     if args.json {
-        return output::json(&signs.into_iter().map(|(_, sign)| sign).collect::<Vec<_>>());
+        return output::json(
+            &heartbeats
+                .into_iter()
+                .map(|(_, heartbeat)| heartbeat)
+                .collect::<Vec<_>>(),
+        );
     }
     let is_wanted = |listed: &ListedSession| {
         let over = listed.group() == SessionGroup::Ended && listed.state_name() != "lost";
         !over || args.filter.ended || args.filter.names_state()
     };
-    let wanted: Vec<_> = signs
+    let wanted: Vec<_> = heartbeats
         .iter()
         .filter(|(listed, _)| is_wanted(listed))
         .collect();

@@ -73,8 +73,8 @@ impl ProjectRepository {
 
     /// All worktrees of this project's sessions, by name.
     pub fn worktrees(&self) -> Result<Vec<OwnedWorktree>, WorktreeError> {
-        let said = self.tell(&["worktree", "list", "--porcelain", "-z"])?;
-        let mut found: Vec<OwnedWorktree> = said
+        let output = self.tell(&["worktree", "list", "--porcelain", "-z"])?;
+        let mut found: Vec<OwnedWorktree> = output
             .split("\0\0")
             .filter_map(|entry| self.owned(entry))
             .collect();

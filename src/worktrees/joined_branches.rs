@@ -386,8 +386,8 @@ fn is_unmerged(letters: &str) -> bool {
 
 /// The files in conflict.
 pub fn unmerged(path: &Path) -> Result<Vec<String>, WorktreeError> {
-    let said = worktree_git_output(path, &["diff", "--name-only", "--diff-filter=U", "-z"])?;
-    Ok(said
+    let output = worktree_git_output(path, &["diff", "--name-only", "--diff-filter=U", "-z"])?;
+    Ok(output
         .split('\0')
         .filter(|name| !name.is_empty())
         .map(str::to_owned)

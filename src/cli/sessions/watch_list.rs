@@ -60,7 +60,7 @@ async fn follow(mut feed: SessionFeed, args: &SessionListArgs, columns: ListColu
         args,
         columns,
         sessions: BTreeMap::new(),
-        said: BTreeMap::new(),
+        printed: BTreeMap::new(),
         is_first: true,
     };
     while let Some(changes) = feed.next().await {
@@ -92,7 +92,7 @@ struct WatchedList<'a> {
     columns: ListColumns,
     sessions: BTreeMap<SessionKey, ListedSession>,
     /// What was last printed about each session.
-    said: BTreeMap<SessionKey, String>,
+    printed: BTreeMap<SessionKey, String>,
     is_first: bool,
 }
 
@@ -163,7 +163,7 @@ impl WatchedList<'_> {
                 what(&one, UnixTime(0))
             );
             if self
-                .said
+                .printed
                 .insert(key, gist.clone())
                 .is_some_and(|before| before == gist)
             {
@@ -249,14 +249,16 @@ pub(super) fn what(listed: &ListedSession, at: UnixTime) -> String {
     let words = listed.words(at, &local_zone());
     match listed.group() {
         SessionGroup::NeedsYou => format!("{} Needs you: {}", words.sign, words.text),
-        SessionGroup::Running | SessionGroup::Ended => format!("{} {}", words.sign, words.text),
+        SessionGroup::Running | SessionGroup::Ended => {
+            format!("{} {}", words.sign, words.text)
+        }
     }
 }
 
 /// Sessions on other machines, one per line, in the given order.
-pub(super) fn fleet_table(signs: &[&(ListedSession, SessionHeartbeat)]) -> String {
+pub(super) fn fleet_table(heartbeats: &[&(ListedSession, SessionHeartbeat)]) -> String {
     let width = |text: fn(&ListedSession) -> &str| {
-        signs
+        heartbeats
             .iter()
             .map(|(one, _)| text(one).len())
             .max()
@@ -284,8 +286,8 @@ pub(super) fn fleet_table(signs: &[&(ListedSession, SessionHeartbeat)]) -> Strin
         "SEEN",
         "ITERATION"
     );
-    let lines = signs.iter().map(|(one, sign)| {
-        let (seen, iteration) = (coarse_age(now().since(sign.seen_at())), iteration(one));
+    let lines = heartbeats.iter().map(|(one, heartbeat)| {
+        let (seen, iteration) = (coarse_age(now().since(heartbeat.seen_at())), iteration(one));
         let line = format!(
             "{:name$}  {:user$}  {:host$}  {:project$}  {}{seen:9}  {iteration:>9}  {}",
             one.name,
@@ -293,7 +295,7 @@ pub(super) fn fleet_table(signs: &[&(ListedSession, SessionHeartbeat)]) -> Strin
             one.host,
             one.project,
             in_branch(&one.branch),
-            fleet_what(one, sign)
+            fleet_what(one, heartbeat)
         );
         plain(&line).replace('\n', " ") + "\n"
     });
@@ -306,8 +308,8 @@ pub(super) fn fleet_table(signs: &[&(ListedSession, SessionHeartbeat)]) -> Strin
 }
 
 /// What a session on another machine does. The number of a gate is what `creel gate answer` needs.
-fn fleet_what(listed: &ListedSession, sign: &SessionHeartbeat) -> String {
-    let status = &sign.status;
+fn fleet_what(listed: &ListedSession, heartbeat: &SessionHeartbeat) -> String {
+    let status = &heartbeat.status;
     match &status.gate {
         _ if listed.state_name() == "lost" => format!("lost: {}", status.doing),
         Some(gate) => format!("waiting at gate {}: {}", gate.gate, gate.reason),

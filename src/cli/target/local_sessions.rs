@@ -170,7 +170,7 @@ fn none_running(root: &Path, advice: &str) -> CliError {
 
 /// Asks the session for something; there is nothing to print.
 pub(crate) fn ask(session: &SessionArgs, request: impl Into<SessionRequest>) -> CliResult {
-    told(session, request)?;
+    reply_to(session, request)?;
     Ok(0)
 }
 
@@ -180,13 +180,13 @@ pub(crate) fn ask_in(folder: &SessionDir, request: impl Into<SessionRequest>) ->
     Ok(0)
 }
 
-/// Asks the session, and gives what it told.
-pub(crate) fn told(
+/// Sends a request and returns the reply.
+pub(crate) fn reply_to(
     session: &SessionArgs,
     request: impl Into<SessionRequest>,
 ) -> CliResult<Option<ReplyData>> {
     if let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? {
-        return server.told(session, &request.into());
+        return server.reply_to(session, &request.into());
     }
     let folder = running(session)?;
     Ok(SocketClient::connect(&folder)?.ask(ClientKind::Cli, request)?)

@@ -34,7 +34,7 @@ pub(crate) struct NatsServerConnection {
     pub(crate) nats: NatsConfig,
     pub(crate) client: Client,
     /// The events of the connection.
-    pub(crate) told: RefCell<mpsc::UnboundedReceiver<Event>>,
+    pub(crate) events: RefCell<mpsc::UnboundedReceiver<Event>>,
 }
 
 struct ChosenSession {
@@ -44,8 +44,8 @@ struct ChosenSession {
 }
 
 impl From<NatsError> for CliError {
-    fn from(trouble: NatsError) -> Self {
-        Self::failed(format!("NATS: {trouble}"))
+    fn from(error: NatsError) -> Self {
+        Self::failed(format!("NATS: {error}"))
     }
 }
 
@@ -88,12 +88,12 @@ impl NatsServerConnection {
     fn reach(nats: NatsConfig) -> CliResult<Self> {
         let tokio = tokio_runtime::start()?;
         let connected = tokio.block_on(connect(&nats, ReconnectPolicy::ByItself));
-        let (client, told) = connected.map_err(|problem| cannot_connect(&nats, &problem))?;
+        let (client, events) = connected.map_err(|problem| cannot_connect(&nats, &problem))?;
         Ok(Self {
             tokio,
             nats,
             client,
-            told: RefCell::new(told),
+            events: RefCell::new(events),
         })
     }
 
@@ -110,8 +110,8 @@ impl NatsServerConnection {
         asked: impl Future<Output = Result<T, E>>,
     ) -> CliResult<T> {
         self.tokio.block_on(asked).map_err(|error| {
-            let mut told = self.told.borrow_mut();
-            let refusals = std::iter::from_fn(|| told.try_recv().ok()).filter_map(refusal);
+            let mut events = self.events.borrow_mut();
+            let refusals = std::iter::from_fn(|| events.try_recv().ok()).filter_map(refusal);
             refusals
                 .last()
                 .map_or_else(|| error.into(), |why| lacks_right(&why))
@@ -119,7 +119,7 @@ impl NatsServerConnection {
     }
 
     /// The last heartbeats of all sessions.
-    pub(crate) fn signs(&self) -> CliResult<Vec<SessionHeartbeat>> {
+    pub(crate) fn heartbeats(&self) -> CliResult<Vec<SessionHeartbeat>> {
         self.wait(heartbeat::signs(&self.jetstream(), &self.nats))
     }
 
@@ -151,20 +151,32 @@ impl NatsServerConnection {
     /// The named session, otherwise the only running one.
     fn choose(&self, session: Option<&str>) -> CliResult<ChosenSession> {
         // A user that is not allowed to read the list can still name a session.
-        let signs = self.signs().unwrap_or_default();
-        if let Some(sign) = signs.iter().find(|sign| session == Some(&sign.id)) {
-            return Ok(ChosenSession::of(sign));
+        let heartbeats = self.heartbeats().unwrap_or_default();
+        if let Some(heartbeat) = heartbeats
+            .iter()
+            .find(|heartbeat| session == Some(&heartbeat.id))
+        {
+            return Ok(ChosenSession::of(heartbeat));
         }
-        let is_running =
-            |sign: &&SessionHeartbeat| sign.status.outcome.is_none() && !sign.is_overdue(now());
-        let is_meant =
-            |sign: &&SessionHeartbeat| session.is_none_or(|name| sign.status.session == name);
-        let running: Vec<&SessionHeartbeat> =
-            signs.iter().filter(is_running).filter(is_meant).collect();
+        let is_running = |heartbeat: &&SessionHeartbeat| {
+            heartbeat.status.outcome.is_none() && !heartbeat.is_overdue(now())
+        };
+        let is_meant = |heartbeat: &&SessionHeartbeat| {
+            session.is_none_or(|name| heartbeat.status.session == name)
+        };
+        let running: Vec<&SessionHeartbeat> = heartbeats
+            .iter()
+            .filter(is_running)
+            .filter(is_meant)
+            .collect();
         let list = || {
-            running
-                .iter()
-                .map(|sign| plain(&format!("\n  {} on {}", called(sign, session), sign.host)))
+            running.iter().map(|heartbeat| {
+                plain(&format!(
+                    "\n  {} on {}",
+                    called(heartbeat, session),
+                    heartbeat.host
+                ))
+            })
         };
         match (running.as_slice(), session) {
             ([only], _) => Ok(ChosenSession::of(only)),
@@ -191,7 +203,7 @@ impl NatsServerConnection {
     }
 
     /// Sends a request to a session and returns its answer.
-    pub(crate) fn told(
+    pub(crate) fn reply_to(
         &self,
         session: &SessionArgs,
         request: &SessionRequest,
@@ -211,7 +223,8 @@ impl NatsServerConnection {
         let subject = SessionSubjects::new(&self.nats.prefix, session)
             .commands()
             .to_lowercase();
-        while let Some(event) = poll_fn(|context| self.told.borrow_mut().poll_recv(context)).await {
+        while let Some(event) = poll_fn(|context| self.events.borrow_mut().poll_recv(context)).await
+        {
             if let Some(why) = refusal(event).filter(|why| why.to_lowercase().contains(&subject)) {
                 return why;
             }
@@ -266,20 +279,20 @@ pub(crate) fn copy(session: &SessionArgs) -> CliResult<Option<RemoteJournal>> {
 }
 
 impl ChosenSession {
-    fn of(sign: &SessionHeartbeat) -> Self {
+    fn of(heartbeat: &SessionHeartbeat) -> Self {
         Self {
-            name: sign.status.session.clone(),
-            id: Some(sign.id.clone()),
+            name: heartbeat.status.session.clone(),
+            id: Some(heartbeat.id.clone()),
         }
     }
 }
 
 /// The id if all sessions have the same name, otherwise the name.
-fn called<'a>(sign: &'a SessionHeartbeat, name: Option<&str>) -> &'a str {
+fn called<'a>(heartbeat: &'a SessionHeartbeat, name: Option<&str>) -> &'a str {
     if name.is_some() {
-        &sign.id
+        &heartbeat.id
     } else {
-        &sign.status.session
+        &heartbeat.status.session
     }
 }
 
