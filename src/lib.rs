@@ -65,7 +65,9 @@
 //! - [`config`]: YAML to a validated plan.
 //! - [`protocol`]: what clients and sessions say to each other.
 //! - [`socket`], [`nats`], [`queue`], [`mcp`]: the ways in and out of a running session.
+//! - [`git`]: calls of git.
 //! - [`worktrees`]: git worktrees in which sessions work beside each other.
+//! - [`farm`]: the worker, the merge queue and the planning of tasks.
 //! - [`sessions`]: all sessions of a user: found, followed, sent commands.
 //! - [`present`]: wording, tables and styles.
 //! - [`tui`]: the screen.
@@ -78,6 +80,8 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod engine;
+pub mod farm;
+pub mod git;
 pub mod hooks;
 pub mod journal;
 pub mod logging;

@@ -19,7 +19,6 @@ pub mod children;
 pub mod editor;
 pub mod environment;
 pub mod file_passing;
-pub mod git_environment;
 pub mod output;
 pub mod path_guard;
 pub mod piped_process;

@@ -9,9 +9,8 @@
 //! - However the loop ends, no process of the session is left running.
 
 pub mod clock;
-mod fallbacks;
-mod gatekeepers;
 pub mod handle;
+mod other_agents;
 mod perform;
 pub mod session_processes;
 mod turn_watch;
@@ -39,13 +38,15 @@ use crate::{
     hooks::{HookWorkspace, builtin::can_submit},
     journal::{Journal, JournalDamage, JournalError, Record, RecordTail, SessionDir},
     process::{path_guard::PathGuard, process_table, sweep},
-    runtime::session_processes::SessionProcesses,
+    runtime::{
+        other_agents::{FallbackAgents, GatekeeperAgents},
+        session_processes::SessionProcesses,
+    },
 };
+
 /// The machine's clock. The session itself uses a different one: see [`clock`].
 pub use clock::wall_clock as now;
 use clock::{session_time, sleep_until};
-use fallbacks::FallbackAgents;
-use gatekeepers::GatekeeperAgents;
 pub use handle::{CommandRecords, HookOutputChunk, SessionHandle};
 use handle::{JudgementWatcher, RuntimeInbox, RuntimeMessage};
 use perform::EffectPerformer;
@@ -72,7 +73,7 @@ pub struct RuntimeDirs {
 pub struct SessionRuntime {
     state: SessionState,
     journal: Journal,
-    scene: RuntimeDirs,
+    dirs: RuntimeDirs,
     inbox: RuntimeInbox,
     handle: SessionHandle,
     performer: EffectPerformer,
@@ -113,9 +114,9 @@ impl SessionRuntime {
     pub fn begin(
         began: SessionStarted,
         folder: &SessionDir,
-        scene: RuntimeDirs,
+        dirs: RuntimeDirs,
     ) -> Result<Self, RuntimeError> {
-        let mut runtime = Self::begin_for_screen(began, folder, scene)?;
+        let mut runtime = Self::begin_for_screen(began, folder, dirs)?;
         runtime.journal.sync_beginning()?;
         Ok(runtime)
     }
@@ -125,19 +126,19 @@ impl SessionRuntime {
     pub fn begin_for_screen(
         began: SessionStarted,
         folder: &SessionDir,
-        scene: RuntimeDirs,
+        dirs: RuntimeDirs,
     ) -> Result<Self, RuntimeError> {
         let at = session_time();
         let state = SessionState::new(&folder.name, began.clone(), at);
-        let agent = start_agent(&state, folder, &scene, &[])?;
+        let agent = start_agent(&state, folder, &dirs, &[])?;
         let mut journal = Journal::create(folder)?;
         let records = journal.append(
             at,
             vec![Event::Session(SessionEvent::Started(Box::new(began)))],
         )?;
-        let gatekeepers = gatekeepers(&state, folder, &scene, BTreeMap::new());
+        let gatekeepers = gatekeepers(&state, folder, &dirs, BTreeMap::new());
         let fallbacks = fallbacks(&state, &gatekeepers, BTreeMap::new());
-        let mut runtime = Self::new(state, journal, scene, (agent, gatekeepers, fallbacks));
+        let mut runtime = Self::new(state, journal, dirs, (agent, gatekeepers, fallbacks));
         runtime.began_at = 0;
         runtime.publish(&records);
         runtime.announce();
@@ -149,29 +150,24 @@ impl SessionRuntime {
     pub fn resume(
         opened: crate::journal::OpenedJournal,
         resume: Input,
-        scene: RuntimeDirs,
+        dirs: RuntimeDirs,
     ) -> Result<Self, RuntimeError> {
         let agent = start_agent(
             &opened.state,
             opened.journal.folder(),
-            &scene,
+            &dirs,
             &opened.past_prompts,
         )?;
         let gatekeepers = gatekeepers(
             &opened.state,
             opened.journal.folder(),
-            &scene,
+            &dirs,
             opened.past_reviews,
         );
         let fallbacks = fallbacks(&opened.state, &gatekeepers, opened.past_fallbacks);
         let torn = opened.journal.torn();
         let journal = opened.journal.take_up()?;
-        let mut runtime = Self::new(
-            opened.state,
-            journal,
-            scene,
-            (agent, gatekeepers, fallbacks),
-        );
+        let mut runtime = Self::new(opened.state, journal, dirs, (agent, gatekeepers, fallbacks));
         if torn > 0 {
             let text =
                 format!("the journal ended in the middle of a record; creel cut off {torn} B");
@@ -192,13 +188,13 @@ impl SessionRuntime {
     fn new(
         state: SessionState,
         journal: Journal,
-        scene: RuntimeDirs,
+        dirs: RuntimeDirs,
         agents: (Box<dyn Agent>, GatekeeperAgents, FallbackAgents),
     ) -> Self {
         let (handle, inbox) = handle::channel();
         process_table::name_session_process();
         let place = HookWorkspace {
-            cwd: scene.cwd.clone(),
+            cwd: dirs.cwd.clone(),
             session_dir: journal.folder().path.clone(),
             session_id: state.began.id.clone(),
             journal: journal.folder().journal(),
@@ -211,7 +207,7 @@ impl SessionRuntime {
         Self {
             state,
             journal,
-            scene,
+            dirs,
             inbox,
             handle,
             performer,
@@ -376,7 +372,7 @@ impl SessionRuntime {
             JournalDamage::Replaced => "replaced",
         };
         let path = self.journal.folder().journal();
-        let name = path.strip_prefix(&self.scene.cwd).unwrap_or(&path);
+        let name = path.strip_prefix(&self.dirs.cwd).unwrap_or(&path);
         Some(format!("{} ({what})", name.display()))
     }
 
@@ -387,10 +383,10 @@ impl SessionRuntime {
                 "the session folder {} was deleted",
                 self.journal.folder().path.display()
             ))
-        } else if !self.scene.cwd.is_dir() {
+        } else if !self.dirs.cwd.is_dir() {
             Some(format!(
                 "the project folder {} was deleted",
-                self.scene.cwd.display()
+                self.dirs.cwd.display()
             ))
         } else {
             None
@@ -468,7 +464,7 @@ impl SessionRuntime {
             {
                 // This can take a moment.
                 self.announce();
-                let (cwd, files) = (&self.scene.cwd, &self.state.iterations.all_files);
+                let (cwd, files) = (&self.dirs.cwd, &self.state.iterations.all_files);
                 *lines = worktree::count_lines(cwd, &self.state.began.id, files).await;
                 // Without a change there is nothing to submit; without a commit, there is no
                 // repository.
@@ -530,9 +526,9 @@ impl SessionRuntime {
         if !self.journal.is_deleted() {
             return None;
         }
-        std::fs::create_dir_all(&self.scene.rescue).ok()?;
+        std::fs::create_dir_all(&self.dirs.rescue).ok()?;
         let copy = self
-            .scene
+            .dirs
             .rescue
             .join(format!("{}-{}.jsonl", self.state.name, self.state.began.id));
         self.journal
@@ -546,7 +542,7 @@ impl SessionRuntime {
 fn start_agent(
     state: &SessionState,
     folder: &SessionDir,
-    scene: &RuntimeDirs,
+    dirs: &RuntimeDirs,
     past: &[String],
 ) -> Result<Box<dyn Agent>, AgentError> {
     // The recorded conversation belongs to the agent that works now, which can be a fallback.
@@ -563,24 +559,24 @@ fn start_agent(
     };
     agents::start(
         &state.plan().agent_spec,
-        agent_place(state, folder, scene),
+        agent_place(state, folder, dirs),
         past,
     )
 }
 
-fn agent_place(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) -> AgentWorkspace {
+fn agent_place(state: &SessionState, folder: &SessionDir, dirs: &RuntimeDirs) -> AgentWorkspace {
     AgentWorkspace {
-        cwd: scene.cwd.clone(),
+        cwd: dirs.cwd.clone(),
         session: state.name.clone(),
         session_dir: folder.path.clone(),
         mark: sweep::session_mark(&state.began.id),
-        guard: Arc::new(path_guard(state, folder, scene)),
+        guard: Arc::new(path_guard(state, folder, dirs)),
         goal: state.began.prompt.clone(),
         creel: std::env::current_exe().ok(),
     }
 }
 
-fn path_guard(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) -> PathGuard {
+fn path_guard(state: &SessionState, folder: &SessionDir, dirs: &RuntimeDirs) -> PathGuard {
     let config: Vec<PathBuf> = state
         .plan()
         .access
@@ -589,7 +585,7 @@ fn path_guard(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) ->
         .map(PathBuf::from)
         .collect();
     let guard = PathGuard::new(
-        &scene.cwd,
+        &dirs.cwd,
         &folder.path,
         &config,
         &state.plan().access.protect,
@@ -600,12 +596,12 @@ fn path_guard(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) ->
 fn gatekeepers(
     state: &SessionState,
     folder: &SessionDir,
-    scene: &RuntimeDirs,
+    dirs: &RuntimeDirs,
     past: BTreeMap<String, Vec<String>>,
 ) -> GatekeeperAgents {
     GatekeeperAgents {
         known: state.plan().gatekeepers.clone(),
-        place: agent_place(state, folder, scene),
+        place: agent_place(state, folder, dirs),
         past,
     }
 }

@@ -18,8 +18,6 @@ pub mod joined_branches;
 mod kill_repair;
 pub mod merge_stage;
 pub mod new_worktree;
-pub mod occupancy;
-pub mod origin;
 pub mod removal;
 pub mod repository;
 

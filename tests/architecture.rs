@@ -16,17 +16,18 @@ use clap::CommandFactory as _;
 use tokens::{MatchArm, Token, item, matches, paths, stands, texts, tokens};
 
 /// Which modules a module uses, separated by spaces. Everything points towards the engine.
-const ARROWS: [(&str, &str); 22] = [
+const ARROWS: [(&str, &str); 24] = [
     ("text", ""),
     ("engine", "text"),
-    ("process", ""),
+    ("git", ""),
+    ("process", "git"),
     ("config", "text engine process"),
     ("present", "text engine"),
-    ("worktrees", "engine process journal"),
-    ("hooks", "text engine process"),
+    ("worktrees", "engine git process journal"),
+    ("hooks", "text engine git process"),
     ("agents", "text engine process"),
     ("journal", "engine"),
-    ("runtime", "engine process hooks agents journal"),
+    ("runtime", "engine git process hooks agents journal"),
     // It looks at processes to recognise a session's own agent and hooks.
     ("protocol", "text engine process present"),
     (
@@ -47,8 +48,12 @@ const ARROWS: [(&str, &str); 22] = [
     ),
     ("mcp", "engine process journal present protocol socket"),
     (
+        "farm",
+        "engine process config present hooks journal runtime protocol socket nats queue worktrees",
+    ),
+    (
         "cli",
-        "text engine process config present hooks agents journal runtime protocol socket nats queue sessions worktrees",
+        "text engine process config present hooks agents journal runtime protocol socket nats queue sessions worktrees farm",
     ),
     (
         "tui",
@@ -57,7 +62,7 @@ const ARROWS: [(&str, &str); 22] = [
     ("logging", ""),
     (
         "app",
-        "text engine process config present hooks journal runtime protocol socket nats queue mcp cli tui logging sessions",
+        "text engine process config present hooks journal runtime protocol socket nats queue mcp cli tui logging sessions farm",
     ),
     ("main", ""),
     ("lib", ""),

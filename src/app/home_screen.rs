@@ -24,9 +24,9 @@ use crate::{
             remote_sessions::{NatsServerConnection, RecordedSession},
         },
         tokio_runtime,
-        worker::screened_worker::ScreenedWorker,
     },
     config::{UiSettings, paths},
+    farm::screened_worker::ScreenedWorker,
     sessions::{
         SessionKey, project_list::ProjectList, session_client::RemoteUpdates,
         session_store::ProjectScope,

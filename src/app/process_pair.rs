@@ -39,7 +39,7 @@ use tokio::{
 };
 
 use crate::{
-    cli::{headless::ExitCleanup, launch::detach, output::say},
+    cli::{headless::ExitCleanup, launch::surface, output::say},
     process::{
         children,
         file_passing::{receive_file, send_file},
@@ -116,7 +116,7 @@ impl ParentProcess {
 
     /// Detaches the session from the terminal, and makes the parent return to the shell.
     pub(in crate::app) fn let_go(&self) {
-        detach::leave_the_terminal();
+        surface::leave_the_terminal();
         if let Err(error) = fall_silent() {
             tracing::warn!("this session cannot close the files of its terminal: {error}");
         }
@@ -147,7 +147,7 @@ fn fall_silent() -> io::Result<()> {
         .read(true)
         .write(true)
         .open("/dev/null")?;
-    let log: Option<File> = detach::log().ok();
+    let log: Option<File> = surface::detached_log().ok();
     dup2_stdin(&nowhere)?;
     dup2_stdout(&nowhere)?;
     dup2_stderr(log.as_ref().unwrap_or(&nowhere))?;

@@ -70,7 +70,7 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
         tokio,
         nats,
         client,
-        told,
+        events,
     } = server;
     let asking = NatsSessionClient::new(
         client,
@@ -91,7 +91,7 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
         nats: Some(link),
     };
     let following = tokio.spawn(copy.follow(
-        told.into_inner(),
+        events.into_inner(),
         ViewerChannels {
             news: told_news,
             live: live_in,

@@ -23,12 +23,11 @@ use crate::{
         error::{CliError, CliResult},
         headless::{self, ExitCleanup},
         launch::{
-            session_name_lock::SessionNameLock,
-            session_names::{dated, first_free},
+            session_names::{SessionNameLock, dated, first_free},
             trust_prompt,
         },
         mcp::{SelfDrivenSpec, ToolServerRequest},
-        target::{choose_session, project},
+        target::{local_sessions, project},
         tokio_runtime,
     },
     engine::{
@@ -220,7 +219,7 @@ fn session(args: &SessionArgs, own: &Mutex<Option<SelfDrivenSession>>) -> CliRes
     if let Some(own) = own.as_ref().filter(|own| own.is_running()) {
         return Ok(own.folder().clone());
     }
-    if let Some(folder) = choose_session::running_if_any(args)? {
+    if let Some(folder) = local_sessions::running_if_any(args)? {
         return Ok(folder);
     }
     let begun = SelfDrivenSession::begin(SelfDrivenSpec::of(&args.config)?)?;

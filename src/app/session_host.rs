@@ -15,9 +15,8 @@ use crate::{
         error::{CliError, CliResult},
         headless::{self, ExitCleanup, PrintFormat, SessionPrinter},
         launch::{
-            detach,
             session_end::{self, ExitCodeSource, NextCommands},
-            surface::SessionSurface,
+            surface::{self, SessionSurface},
             worktree,
         },
         output::say,
@@ -85,7 +84,7 @@ pub(super) fn supervise(
         leash,
     } = stage;
     if matches!(surface, SessionSurface::Nowhere) {
-        detach::leave_the_terminal();
+        surface::leave_the_terminal();
     }
     let elsewhere = session_end::elsewhere(folder.project());
     let scene = RuntimeDirs {

@@ -10,7 +10,7 @@ use crate::{
         error::{CliError, CliResult},
         launch::session_end::{self, NextCommands},
         output::say,
-        target::{choose_session, project::Project, remote_sessions::NatsServerConnection},
+        target::{local_sessions, project::Project, remote_sessions::NatsServerConnection},
         verb_outcome::VerbOutcome,
     },
     config::{Settings, UiSettings},
@@ -67,7 +67,7 @@ pub(super) fn attach(args: AttachArgs) -> CliResult<VerbOutcome> {
             RemoteScreen { copy, server, ui },
         ))));
     }
-    let folder = choose_session::running(&SessionArgs {
+    let folder = local_sessions::running(&SessionArgs {
         session: args.session,
         config: args.config,
         nats: args.nats,

@@ -8,7 +8,7 @@ use crate::{
         arguments::SessionArgs,
         error::{CliError, CliResult},
         output::{json, print, say, warn_of},
-        target::choose_session,
+        target::local_sessions,
     },
     journal::{self, SessionDir},
     present::text::plain_line,
@@ -86,7 +86,7 @@ pub(super) fn checkpoint(command: CheckpointCommand) -> CliResult {
 }
 
 fn kept(session: &SessionArgs) -> CliResult<(SessionDir, Vec<CheckpointView>)> {
-    let folder = choose_session::named_or_running(session)?;
+    let folder = local_sessions::named_or_running(session)?;
     let (state, disorder) = journal::fold_checked(&folder.journal())?;
     warn_of(disorder.as_ref());
     Ok((folder, view::checkpoints(&state)))

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use crate::{
+    cli::target::remote_sessions::cannot_connect,
     config::{ConfigErrors, PlanError},
     engine::refusal::Refusal,
+    farm::FarmError,
     journal::{JournalError, record::RecordError},
     present::{refusals, text::counted},
     protocol::SessionRequestError,
@@ -168,6 +170,18 @@ impl From<SessionRequestError> for CliError {
             SessionRequestError::Unreachable { .. } | SessionRequestError::Ended(_) => {
                 Self::usage(error.to_string())
             }
+        }
+    }
+}
+
+impl From<FarmError> for CliError {
+    fn from(error: FarmError) -> Self {
+        match error {
+            FarmError::Failed(why) => Self::failed(why),
+            FarmError::Plan(error) => error.into(),
+            FarmError::Queue(error) => error.into(),
+            FarmError::Worktree(error) => error.into(),
+            FarmError::CannotConnect(nats, problem) => cannot_connect(&nats, &problem),
         }
     }
 }

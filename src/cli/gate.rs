@@ -7,7 +7,7 @@ use crate::{
         arguments::{ArgumentError, SessionArgs, item},
         error::CliResult,
         output::{LINE, json, print, refusal_as_json, say},
-        target::session_request::{ask, given, other_answer, told},
+        target::local_sessions::{ask, given, other_answer, reply_to},
     },
     engine::{
         gate::kind::GateChoice,
@@ -63,7 +63,7 @@ pub enum GateCommand {
 }
 
 fn list(session: &SessionArgs, as_json: bool) -> CliResult {
-    let Some(ReplyData::Gates(gates)) = told(session, SessionQuery::GateList)? else {
+    let Some(ReplyData::Gates(gates)) = reply_to(session, SessionQuery::GateList)? else {
         return Err(other_answer());
     };
     if as_json {

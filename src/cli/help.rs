@@ -3,9 +3,6 @@
 //!
 //! Groups and examples are added only when help is printed, so that other commands start faster.
 
-mod descriptions;
-mod examples;
-
 use clap::{Args, Command, CommandFactory as _, builder::Styles};
 
 use crate::{
@@ -64,13 +61,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The first steps.
-const FIRST_EXAMPLES: [(&str, &str); 3] = [
-    ("creel demo", "Watch a session; nothing to install"),
-    ("creel init", "Write creel.yaml for this project"),
-    ("creel run \"Make the tests pass.\"", "Run a session"),
-];
-
+/// The examples of each command, each a command line that creel understands, and its description for
+/// the manual page: more than the line in the help, less than the book.
+const COMMANDS: &str = include_str!("../../assets/help/commands.txt");
 pub(super) const EXIT_CODES: &str = include_str!("../../assets/help/exit-codes.txt");
 pub(super) const ENVIRONMENT: &str = include_str!("../../assets/help/environment.txt");
 pub(super) const FILES: &str = include_str!("../../assets/help/files.txt");
@@ -92,7 +85,7 @@ pub fn command() -> Command {
     whole = whole.after_help(format!(
         "Examples:\n{}\n\n`creel help COMMAND` explains a command, and `creel help exit-codes` the exit codes.\n\
          Topics: {topics}.",
-        examples::listed(&FIRST_EXAMPLES)
+        examples_of("").1
     ));
     whole.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{{options}}{{after-help}}"
@@ -129,15 +122,10 @@ fn groups(whole: &Command) -> String {
 
 /// Adds the examples of a command and of the commands below it. `path` is empty for `creel` itself.
 fn with_examples(command: Command, path: &str) -> Command {
-    let found = examples::of(path);
-    let heading = if found.len() == 1 {
-        "Example"
-    } else {
-        "Examples"
-    };
-    let command = match found {
-        [] => command,
-        found => command.after_help(format!("{heading}:\n{}", examples::listed(found))),
+    let command = match examples_of(path) {
+        (0, _) => command,
+        (1, listed) => command.after_help(format!("Example:\n{listed}")),
+        (_, listed) => command.after_help(format!("Examples:\n{listed}")),
     };
     command.mut_subcommands(|below| {
         let path = format!("{path} {}", below.get_name());
@@ -145,19 +133,35 @@ fn with_examples(command: Command, path: &str) -> Command {
     })
 }
 
-/// The examples of a command, for example `gate answer`. Empty for `creel` itself.
-pub(super) fn examples_of(path: &str) -> String {
-    let found = if path.is_empty() {
-        &FIRST_EXAMPLES[..]
-    } else {
-        examples::of(path)
-    };
-    examples::listed(found)
+/// The lines about a command, for example `gate answer`. Empty for `creel` itself.
+fn lines_about(path: &str) -> impl Iterator<Item = &'static str> {
+    let name = if path.is_empty() { "creel" } else { path };
+    let about = COMMANDS
+        .split("== ")
+        .find_map(|section| section.strip_prefix(name)?.strip_prefix('\n'));
+    about.unwrap_or_default().trim_end().lines()
 }
 
-/// The description of a command for its manual page. Empty for `creel` itself.
-pub(super) fn description_of(path: &str) -> &'static str {
-    descriptions::of(path).unwrap_or_default()
+/// How many examples a command has, and their list with the explanations in one column.
+pub(super) fn examples_of(path: &str) -> (usize, String) {
+    let examples: Vec<(&str, &str)> = lines_about(path)
+        .filter_map(|line| line.strip_prefix("$ ")?.split_once("  # "))
+        .collect();
+    let width = examples.iter().map(|(line, _)| line.len()).max();
+    let width = width.unwrap_or(0);
+    let lines: Vec<String> = examples
+        .iter()
+        .map(|(line, what)| format!("  {line:width$}  {what}"))
+        .collect();
+    (examples.len(), lines.join("\n"))
+}
+
+/// The description of a command for its manual page. Empty lines separate its paragraphs.
+pub(super) fn description_of(path: &str) -> String {
+    let lines: Vec<&str> = lines_about(path)
+        .filter(|line| !line.starts_with("$ "))
+        .collect();
+    lines.join("\n").trim_start().to_owned()
 }
 
 pub(super) fn help(args: &HelpArgs) -> CliResult {

@@ -13,10 +13,10 @@ use crate::{
             project::{self, Project},
         },
         verb_outcome::VerbOutcome,
-        worker::screened_worker::ScreenedWorker,
     },
     config::{Settings, UiSettings, paths},
     engine::actor::UserCommand,
+    farm::screened_worker::ScreenedWorker,
 };
 
 /// A home screen to open.

@@ -1,25 +1,27 @@
 //! `creel hooks`: what there is, on and off, run one now, and how they did.
 
-mod stats;
-
 use clap::{Args, Subcommand};
 
 use crate::{
     cli::{
         arguments::{ArgumentError, SessionArgs},
         error::CliResult,
-        output::{LINE, json, print, refusal_as_json, say},
+        output::{LINE, json, print, refusal_as_json, say, warn_of},
         target::{
-            choose_session,
+            local_sessions::{self, ask, other_answer, reply_to},
             project::{self, Project},
-            session_request::{ask, other_answer, told},
+            remote_sessions,
         },
     },
     engine::{
         hooks::{point::HookPoint, resolve::HookState},
         input::SessionCommand,
     },
-    present::text::plain_line,
+    journal,
+    present::{
+        hook_stats::{self, HookTallies},
+        text::plain_line,
+    },
     protocol::{
         ReplyData, SessionQuery,
         view::{self, HookView},
@@ -104,7 +106,7 @@ pub(super) fn hooks(command: HooksCommand) -> CliResult {
         HooksCommand::Stats {
             json: as_json,
             session,
-        } => stats::stats(&session, as_json),
+        } => stats(&session, as_json),
     }
 }
 
@@ -113,8 +115,8 @@ fn known(session: &SessionArgs) -> CliResult<Vec<HookView>> {
     let (_, sessions) = project::sessions_of(&session.config)?;
     let here = session.nats.url.is_none();
     if here
-        && choose_session::named(session, &sessions)?.is_none()
-        && choose_session::all_running(&sessions)?.is_empty()
+        && local_sessions::named(session, &sessions)?.is_none()
+        && local_sessions::all_running(&sessions)?.is_empty()
     {
         let project = Project::load_existing(&session.config)?;
         let base = &project.settings.base_plan;
@@ -126,7 +128,7 @@ fn known(session: &SessionArgs) -> CliResult<Vec<HookView>> {
         ));
         return Ok(all.chain(view::stop_hooks(&base.stop, None)).collect());
     }
-    let Some(ReplyData::Hooks(hooks)) = told(session, SessionQuery::HookList)? else {
+    let Some(ReplyData::Hooks(hooks)) = reply_to(session, SessionQuery::HookList)? else {
         return Err(other_answer());
     };
     Ok(hooks)
@@ -165,4 +167,27 @@ fn point(text: &str) -> Result<HookPoint, ArgumentError> {
     HookPoint::named(text)
         .or(stop_decision)
         .ok_or(ArgumentError::NoSuchPoint)
+}
+
+pub(super) fn stats(session: &SessionArgs, as_json: bool) -> CliResult {
+    let copy = remote_sessions::copy(session)?;
+    let folder = match &copy {
+        Some(copy) => copy.folder().clone(),
+        None => local_sessions::named_or_running(session)?,
+    };
+    let mut tallies = HookTallies::default();
+    let disorder = journal::read(&folder.journal(), |record| tallies.take(&record.event))?;
+    warn_of(disorder.as_ref());
+    let all = tallies.stats();
+    if as_json {
+        return json(&all);
+    }
+    if all.is_empty() {
+        say(&format!(
+            "creel: session `{}` has not run any hook",
+            folder.name
+        ));
+        return Ok(0);
+    }
+    print(&hook_stats::table(&all))
 }

@@ -1,10 +1,8 @@
 //! What the verbs share that start, resume or submit a session.
 
-pub mod detach;
 pub mod pipeline;
 pub mod readiness;
 pub mod session_end;
-pub mod session_name_lock;
 pub mod session_names;
 pub mod shared_folder;
 pub mod surface;

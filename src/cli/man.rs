@@ -104,13 +104,13 @@ fn page(command: Command, path: &str) -> io::Result<ManualPage> {
     text.extend(synopsis.into_bytes());
     text.extend(b".SH DESCRIPTION\n");
     for paragraph in help::description_of(path).split("\n\n") {
-        text.extend(format!(".PP\n{}\n", escaped(paragraph)).into_bytes());
+        text.extend(format!(".PP\n{}\n", escaped(&paragraph.replace('\n', " "))).into_bytes());
     }
     man.render_options_section(&mut text)?;
     if has_commands {
         man.render_subcommands_section(&mut text)?;
     }
-    section(&mut text, "EXAMPLES", &help::examples_of(path));
+    section(&mut text, "EXAMPLES", &help::examples_of(path).1);
     section(&mut text, "EXIT STATUS", help::EXIT_CODES);
     section(&mut text, "ENVIRONMENT", help::ENVIRONMENT);
     section(&mut text, "FILES", help::FILES);

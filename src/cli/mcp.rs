@@ -11,7 +11,7 @@ use crate::{
         error::CliResult,
         launch::trust_prompt,
         output::say,
-        target::{choose_session, project::Project},
+        target::{local_sessions, project::Project},
         verb_outcome::VerbOutcome,
     },
     config::Settings,
@@ -32,7 +32,7 @@ pub(super) fn mcp(session: SessionArgs) -> VerbOutcome {
             "creel: an agent starts this command: it speaks the Model Context Protocol on standard input and output",
         );
     }
-    let has_none = choose_session::running_if_any(&session).is_ok_and(|found| found.is_none());
+    let has_none = local_sessions::running_if_any(&session).is_ok_and(|found| found.is_none());
     let note = if has_none {
         restriction(&session)
     } else {

@@ -1,17 +1,33 @@
 //! `creel merge`: merges the work when every check before that has passed.
 
-mod merge_queue;
+use std::collections::BTreeSet;
 
 use clap::Args;
 
 use crate::{
     cli::{
+        arguments::{ConfigArgs, NatsArgs, SessionArgs},
         error::CliResult,
-        launch::pipeline::{PipelineArgs, pipeline},
+        launch::{
+            pipeline::{PipelineArgs, pipeline},
+            trust_prompt::{self, TrustFlag},
+        },
+        output::{put, say},
+        target::project::Project,
+        task::{QueueArgs, queue::QueueConnection},
         verb_outcome::VerbOutcome,
     },
-    engine::submit::kind::PipelineKind,
+    config::PlanRequest,
+    engine::{queue::QueueRequest, submit::kind::PipelineKind},
+    farm::merge_queue::{GOAL, MergeResult, QueueMerger, in_order, lock},
+    present::text::plain_line,
+    process::run::{OutputStream, ProcessGroup, ProcessObserver},
+    queue::backend::QueueTaskKey,
+    worktrees::ProjectRepository,
 };
+
+/// The exit code after a signal.
+const INTERRUPTED: u8 = 130;
 
 /// What to merge.
 #[derive(Debug, Args)]
@@ -32,8 +48,108 @@ pub struct MergeArgs {
 pub(super) fn merge(args: &MergeArgs) -> CliResult<VerbOutcome> {
     let PipelineArgs { config, trust, .. } = &args.pipeline;
     if args.queue {
-        return merge_queue::merge_queue(config, args.nats.as_deref(), *trust)
-            .map(VerbOutcome::Done);
+        return merge_queue(config, args.nats.as_deref(), *trust).map(VerbOutcome::Done);
     }
     pipeline(PipelineKind::Merge, &args.pipeline)
+}
+
+fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResult {
+    let project = Project::load(config)?;
+    let plan = project.settings.plan(PlanRequest::default())?;
+    let would_run = trust_prompt::of_project(&project, &plan);
+    let asked = TrustFlag::given(trust);
+    trust_prompt::require(
+        &project.config_place(),
+        &project.settings.documents,
+        &would_run,
+        asked,
+    )?;
+    let repository = ProjectRepository::of(&project.root)?;
+    let _lock = lock(&project.root)?;
+    let session = SessionArgs {
+        config: config.clone(),
+        nats: NatsArgs {
+            url: nats.map(str::to_owned),
+        },
+        ..SessionArgs::default()
+    };
+    let mut connection = QueueConnection::open(&session, &QueueArgs::default())?;
+    let all = connection.all()?;
+    // What is neither merged nor only a label: a task that depends on it must wait.
+    let mut unmerged: BTreeSet<QueueTaskKey> = all
+        .iter()
+        .filter(|task| task.merged.is_none() && (task.is_open() || task.branch.is_some()))
+        .map(|task| QueueTaskKey::of(&task.order))
+        .collect();
+    let due = in_order(all);
+    if due.is_empty() {
+        say("creel: no finished task is waiting to be merged");
+        return Ok(0);
+    }
+    let tokio = connection.tokio().handle().clone();
+    let mut merger = QueueMerger {
+        root: &project.root,
+        settings: &project.settings,
+        repository: &repository,
+        tokio: &tokio,
+        say,
+        stage: None,
+        has_named_base: false,
+    };
+    let mut code = 0;
+    for task in due {
+        let (key, id) = (QueueTaskKey::of(&task.order), &task.order.id);
+        let result = match task
+            .order
+            .dependencies
+            .iter()
+            .find(|on| unmerged.contains(&key.sibling(on)))
+        {
+            Some(on) => MergeResult::Held(format!("it waits for task {on}")),
+            None => merger.merge(&task, &mut EchoedOutput)?,
+        };
+        match result {
+            MergeResult::Merged(commit) => {
+                connection.change(&key, |task| task.merged_as(&commit))?;
+                unmerged.remove(&key);
+                let short: String = commit.chars().take(10).collect();
+                say(&format!(
+                    "creel: merged task {id} ({}) as {short}",
+                    plain_line(&task.order.goal, GOAL)
+                ));
+            }
+            MergeResult::Present(commit) => {
+                connection.change(&key, |task| task.merged_as(&commit))?;
+                unmerged.remove(&key);
+                say(&format!(
+                    "creel: task {id} has no commits that the base branch does not have"
+                ));
+            }
+            MergeResult::Stopped => return Ok(INTERRUPTED),
+            MergeResult::SentBack(reason) => {
+                code = 1;
+                say(&format!(
+                    "creel: task {id} goes back to the queue: {}",
+                    plain_line(&reason, 200)
+                ));
+                connection.ask(&key, &QueueRequest::SendBack(reason))?;
+            }
+            MergeResult::Held(reason) => {
+                code = 1;
+                say(&format!("creel: task {id} is not merged: {reason}"));
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// Shows what a check prints.
+struct EchoedOutput;
+
+impl ProcessObserver for EchoedOutput {
+    fn started(&mut self, _: ProcessGroup) {}
+
+    fn output(&mut self, _: OutputStream, bytes: &[u8]) {
+        let _ = put(&String::from_utf8_lossy(bytes));
+    }
 }

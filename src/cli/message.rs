@@ -6,7 +6,7 @@ use crate::{
     cli::{
         arguments::SessionArgs,
         error::CliResult,
-        target::session_request::{ask, given},
+        target::local_sessions::{ask, given},
     },
     engine::input::SessionCommand,
 };

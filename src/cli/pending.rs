@@ -10,8 +10,8 @@ use crate::{
         error::{CliError, CliResult},
         output::{LINE, json, print, refusal_as_json, say},
         target::{
-            choose_session, remote_sessions,
-            session_request::{ask, given, other_answer, told},
+            local_sessions::{self, ask, given, other_answer, reply_to},
+            remote_sessions,
         },
     },
     engine::{
@@ -115,7 +115,7 @@ fn run(command: PendingCommand) -> CliResult {
                 ItemFilter::Held
             };
             let Some(ReplyData::Items(items)) =
-                told(&session, SessionQuery::PendingList { which })?
+                reply_to(&session, SessionQuery::PendingList { which })?
             else {
                 return Err(other_answer());
             };
@@ -190,14 +190,15 @@ const fn state(state: ItemState) -> &'static str {
 
 /// An item with its text, wherever that is.
 fn whole(session: &SessionArgs, item: ItemId) -> CliResult<ItemView> {
-    let Some(ReplyData::Item(mut view)) = told(session, SessionQuery::PendingShow { item })? else {
+    let Some(ReplyData::Item(mut view)) = reply_to(session, SessionQuery::PendingShow { item })?
+    else {
         return Err(other_answer());
     };
     if view.text.is_none() {
         let copy = remote_sessions::copy(session)?;
         view.text = match &copy {
             Some(copy) => on_record(copy.folder(), item)?,
-            None => on_record(&choose_session::running(session)?, item)?,
+            None => on_record(&local_sessions::running(session)?, item)?,
         };
     }
     Ok(*view)

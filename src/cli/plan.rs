@@ -3,8 +3,6 @@
 //! The agent's session is an ordinary one, with a check that sends it back until its answer is a
 //! valid proposal.
 
-pub mod proposal_session;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, BufRead as _, IsTerminal as _, Write as _},
@@ -15,20 +13,21 @@ use clap::Args;
 
 use crate::{
     cli::{
-        arguments::{NatsArgs, QueueSourceArgs, SessionArgs, session_name},
+        arguments::{ConfigArgs, NatsArgs, QueueSourceArgs, SessionArgs, session_name},
         error::{CliError, CliResult},
         launch::session_names::{dated, first_free},
         output::{json, print, say},
-        plan::proposal_session::{
-            ProposalVerdict, SessionProposal, check, prompt, proposal_of, types,
+        target::{
+            local_sessions,
+            project::{self, Project},
         },
-        target::project::{self, Project},
         task::{QueueArgs, queue::QueueConnection},
     },
     engine::queue::{
         task_proposal::{ProposalMistake, TaskProposal},
         task_spec::TaskSpec,
     },
+    farm::plan::{self as proposals, ProposalVerdict, SessionProposal, prompt},
     present::{
         proposals::{as_yaml, read_form, tree, with_mistakes},
         text::plain_line,
@@ -37,6 +36,8 @@ use crate::{
     text::counted,
 };
 
+/// The exit code of a hook that sends the agent back.
+const BLOCKS: u8 = 2;
 /// The exit code when the user has to decide.
 const NEEDS_USER: u8 = 4;
 /// The longest goal in a line of the tree, in characters.
@@ -379,4 +380,43 @@ fn queue(args: &PlanArgs, proposal: &TaskProposal, session: &str) -> CliResult {
         "creel: work on them with `creel worker --jobs 3`"
     });
     Ok(0)
+}
+
+/// The proposal of a session of this project.
+fn proposal_of(
+    config: &ConfigArgs,
+    session: &str,
+    types: &BTreeSet<String>,
+) -> CliResult<SessionProposal> {
+    let (_, sessions) = project::sessions_of(config)?;
+    let folder = sessions.folder(session);
+    if !folder.exists() {
+        return Err(local_sessions::missing(&folder));
+    }
+    Ok(proposals::proposal_of(&folder, types)?)
+}
+
+/// The hook that checks the answer of the session in which it runs.
+fn check(config: &ConfigArgs) -> CliResult {
+    let session = std::env::var("CREEL_SESSION").unwrap_or_default();
+    let types = types(&Project::load(config)?);
+    match proposal_of(config, &session, &types)?.tasks {
+        Ok(_) => Ok(0),
+        Err(mistakes) => {
+            let list: String = mistakes
+                .iter()
+                .map(|mistake| format!("- {mistake}\n"))
+                .collect();
+            say(&format!(
+                "Your proposal cannot be used:\n{list}Answer again with the whole JSON object, repaired, in the form \
+                 that you were asked for."
+            ));
+            Ok(BLOCKS)
+        }
+    }
+}
+
+/// The types of tasks in the config.
+pub(super) fn types(project: &Project) -> BTreeSet<String> {
+    project.settings.task_types.keys().cloned().collect()
 }

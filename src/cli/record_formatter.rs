@@ -36,7 +36,7 @@ pub struct RecordFormatter {
     output: HookOutputMode,
     /// Whether the agent's text ended in the middle of a line.
     speaking: bool,
-    heard: HashMap<RunId, HookLineBuffer>,
+    hook_lines: HashMap<RunId, HookLineBuffer>,
     context: EventContext,
     /// The entries of the plan when it was last printed in full.
     plan: Vec<String>,
@@ -57,7 +57,7 @@ impl RecordFormatter {
             paint,
             output,
             speaking: false,
-            heard: HashMap::new(),
+            hook_lines: HashMap::new(),
             context: EventContext::default(),
             plan: Vec::new(),
         }
@@ -78,7 +78,7 @@ impl RecordFormatter {
         } else {
             None
         };
-        let heard = ended.map(|run| self.hear_out(run)).unwrap_or_default();
+        let rest = ended.map(|run| self.rest_of_hook(run)).unwrap_or_default();
         let line = self.line(&record.event);
         self.follow(&record.event);
         let Some(line) = line else {
@@ -89,7 +89,7 @@ impl RecordFormatter {
         } else {
             ""
         };
-        format!("{heard}{newline}{line}\n")
+        format!("{rest}{newline}{line}\n")
     }
 
     fn follow(&mut self, event: &Event) {
@@ -101,24 +101,24 @@ impl RecordFormatter {
 
     /// Formats live output of a hook: whole lines, up to a limit.
     pub fn overhear(&mut self, live: &HookOutputChunk) -> String {
-        let heard = self.heard.entry(live.run).or_default();
-        if heard.shown > SHOWN {
+        let buffer = self.hook_lines.entry(live.run).or_default();
+        if buffer.shown > SHOWN {
             return String::new();
         }
-        heard.partial.extend_from_slice(&live.bytes);
-        let whole = heard
+        buffer.partial.extend_from_slice(&live.bytes);
+        let whole = buffer
             .partial
             .iter()
             .rposition(|byte| *byte == b'\n')
             .map_or(0, |at| at + 1);
-        let lines: Vec<u8> = heard.partial.drain(..whole).collect();
-        heard.shown += lines.len()
-            + if heard.partial.len() > SHOWN {
+        let lines: Vec<u8> = buffer.partial.drain(..whole).collect();
+        buffer.shown += lines.len()
+            + if buffer.partial.len() > SHOWN {
                 SHOWN
             } else {
                 0
             };
-        let too_much = heard.shown > SHOWN;
+        let too_much = buffer.shown > SHOWN;
         let text = String::from_utf8_lossy(&lines[..lines.len().min(SHOWN)]).into_owned();
         let mut out = if lines.is_empty() {
             String::new()
@@ -139,11 +139,11 @@ impl RecordFormatter {
     }
 
     /// The last line of a hook, if it had no newline.
-    fn hear_out(&mut self, run: RunId) -> String {
+    fn rest_of_hook(&mut self, run: RunId) -> String {
         let rest = self
-            .heard
+            .hook_lines
             .remove(&run)
-            .map(|heard| heard.partial)
+            .map(|buffer| buffer.partial)
             .unwrap_or_default();
         if rest.is_empty() || rest.len() > SHOWN {
             return String::new();

@@ -8,19 +8,18 @@ use crate::{
         error::{CliError, CliResult},
         gate,
         launch::{
-            detach, readiness,
+            readiness,
             session_end::ExitCodeSource,
             shared_folder::{FolderRequest, FolderUse},
-            surface::SessionSurface,
+            surface::{self, SessionSurface},
             trust_prompt::{self, TrustFlag},
             worktree,
         },
         output::say,
         target::{
-            choose_session,
+            local_sessions::{self, given},
             project::{self, Project},
             remote_sessions::on_command_line,
-            session_request::given,
         },
         verb_outcome::{ResumedSession, SweepScope, VerbOutcome},
     },
@@ -96,7 +95,7 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
         None => latest_unfinished(&sessions, args.max_iterations)?,
     };
     if !folder.exists() {
-        return Err(choose_session::missing(&folder));
+        return Err(local_sessions::missing(&folder));
     }
     let answer = args.answer()?;
     let opened = Journal::open(&folder)?;
@@ -132,7 +131,7 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
             &[&folder.name]
         };
         let text = answer.and_then(|answer| answer.text).unwrap_or_default();
-        return detach::start(&folder, named, &text).map(VerbOutcome::Done);
+        return surface::start_detached(&folder, named, &text).map(VerbOutcome::Done);
     }
     let root = worktree::folder_of(&folder, began)?;
     let project = Project::load(&args.config).ok();

@@ -8,22 +8,22 @@ use super::{
     arguments::{ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name, worktree_name},
     error::{CliError, CliResult},
     launch::{
-        detach, readiness,
-        session_name_lock::SessionNameLock,
-        session_names::{dated_name, first_free},
+        readiness,
+        session_names::{SessionNameLock, dated_name, first_free},
         shared_folder::{FolderRequest, FolderUse},
-        surface::SessionSurface,
+        surface::{self, SessionSurface},
         trust_prompt::{self, TrustFlag},
         worktree,
     },
-    plan::proposal_session::{ProposalApproval, only_propose, types},
-    target::{choose_session, project::Project, remote_sessions::on_command_line},
+    plan::types,
+    target::{local_sessions, project::Project, remote_sessions::on_command_line},
     task,
     verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
 };
 use crate::{
     config::{PlanRequest, paths::in_words},
     engine::{policy::SessionPlan, tasks::graph::TaskGraph},
+    farm::plan::{ProposalApproval, only_propose},
     journal::{self, JournalError, SessionDir, SessionsDir},
 };
 
@@ -90,7 +90,8 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
     let project = Project::load(&args.config)?;
     let mut plan = plan(&project, args)?;
     if let Some(approval) = args.proposal {
-        only_propose(&mut plan, types(&project), approval)?;
+        only_propose(&mut plan, types(&project), approval)
+            .map_err(|error| CliError::failed(format!("cannot find creel: {error}")))?;
     }
     worktree::ask_for(&mut plan, args.worktree.is_some());
     if args.order.is_some() && plan.worktree.is_some() {
@@ -159,7 +160,7 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         if args.session.is_none() {
             more.extend(["--session", &folder.name]);
         }
-        return detach::start(
+        return surface::start_detached(
             &folder,
             &more,
             args.prompt_file.as_ref().map_or("", |_| &prompt),
@@ -216,7 +217,7 @@ fn tasks_of(sessions: &SessionsDir, name: &str) -> CliResult<TaskGraph> {
     if folder.exists() {
         task::on_record(&folder)
     } else {
-        Err(choose_session::missing(&folder))
+        Err(local_sessions::missing(&folder))
     }
 }
 

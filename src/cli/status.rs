@@ -8,7 +8,7 @@ use crate::{
         error::CliResult,
         gate,
         output::{LINE, json, print, refusal_as_json},
-        target::session_request::{other_answer, told},
+        target::local_sessions::{other_answer, reply_to},
     },
     present::{
         text::{counted, plain, plain_line},
@@ -34,7 +34,7 @@ pub(super) fn status(args: &StatusArgs) -> CliResult {
 }
 
 fn show_status(args: &StatusArgs) -> CliResult {
-    let Some(ReplyData::Status(status)) = told(&args.session, SessionQuery::Status)? else {
+    let Some(ReplyData::Status(status)) = reply_to(&args.session, SessionQuery::Status)? else {
         return Err(other_answer());
     };
     if args.json {

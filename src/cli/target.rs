@@ -1,7 +1,6 @@
 //! Which project and which session a command is about, and how to reach them.
 
-pub mod choose_session;
+pub mod local_sessions;
 pub mod person;
 pub mod project;
 pub mod remote_sessions;
-pub mod session_request;

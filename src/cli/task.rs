@@ -11,8 +11,9 @@ use crate::{
         error::{CliError, CliResult},
         output::{json, print, refusal_as_json, say, warn_of},
         target::{
-            choose_session, project,
-            session_request::{ask, given, other_answer, told},
+            local_sessions::{self, ask, given, other_answer, reply_to},
+            project,
+            remote_sessions::NatsServerConnection,
         },
     },
     engine::{
@@ -387,40 +388,30 @@ fn change(session: &SessionArgs, task: TaskCommand) -> CliResult {
 }
 
 fn add(args: TaskAddArgs) -> CliResult {
-    let TaskAddArgs {
-        goal,
-        id,
-        deliverables,
-        labels,
-        priority,
-        kind,
-        parent,
-        dependencies,
-        session,
-        ..
-    } = args;
-    let goal = given(&goal)?;
+    let (id, _) = add_to_session(args)?;
+    print(&(id + "\n"))
+}
+
+/// Adds a task to a session. Returns its name, and which session that is.
+fn add_to_session(args: TaskAddArgs) -> CliResult<(String, SessionArgs)> {
     let new = NewTask {
-        id,
-        goal,
-        deliverables,
-        labels,
-        priority,
-        kind,
-        parent,
-        dependencies,
-        queue: None,
+        id: args.id,
+        goal: given(&args.goal)?,
+        deliverables: args.deliverables,
+        labels: args.labels,
+        priority: args.priority,
+        kind: args.kind,
+        parent: args.parent,
+        dependencies: args.dependencies,
+        queue: args.queue.map(|_| args.agents.into_iter().collect()),
     };
-    let Some(ReplyData::Added(id)) = told(
-        &session,
-        SessionCommand::Task {
-            task: TaskCommand::Add(new),
-        },
-    )?
-    else {
+    let command = SessionCommand::Task {
+        task: TaskCommand::Add(new),
+    };
+    let Some(ReplyData::Added(id)) = reply_to(&args.session, command)? else {
         return Err(other_answer());
     };
-    print(&(id + "\n"))
+    Ok((id, args.session))
 }
 
 fn done(args: TaskDoneArgs) -> CliResult {
@@ -476,8 +467,8 @@ fn list(args: &TaskListArgs) -> CliResult {
 
 fn list_tasks(args: &TaskListArgs) -> CliResult {
     let mut tasks = match known(&args.session, SessionQuery::TaskList)? {
-        TaskLookup::Told(ReplyData::Tasks(tasks)) => tasks,
-        TaskLookup::Told(_) => return Err(other_answer()),
+        TaskLookup::Replied(ReplyData::Tasks(tasks)) => tasks,
+        TaskLookup::Replied(_) => return Err(other_answer()),
         TaskLookup::OnRecord(graph) => task_view::all(&graph),
     };
     let has_tasks = !tasks.is_empty();
@@ -521,8 +512,8 @@ fn show_task(args: &TaskShowArgs) -> CliResult {
             id: args.id.clone(),
         },
     )? {
-        TaskLookup::Told(ReplyData::Task(task)) => *task,
-        TaskLookup::Told(_) => return Err(other_answer()),
+        TaskLookup::Replied(ReplyData::Task(task)) => *task,
+        TaskLookup::Replied(_) => return Err(other_answer()),
         TaskLookup::OnRecord(graph) => {
             task_view::one(&graph, &args.id).map_err(CliError::refused)?
         }
@@ -536,8 +527,8 @@ fn show_task(args: &TaskShowArgs) -> CliResult {
 
 /// Where the tasks of a session are known from.
 enum TaskLookup {
-    /// It runs, and told.
-    Told(ReplyData),
+    /// The session runs, and this is its reply.
+    Replied(ReplyData),
     /// It does not run: these are the tasks that its journal tells of.
     OnRecord(Box<TaskGraph>),
 }
@@ -545,22 +536,23 @@ enum TaskLookup {
 /// Asks the session that is meant; one that is named need not run.
 fn known(session: &SessionArgs, request: impl Into<SessionRequest>) -> CliResult<TaskLookup> {
     let request = request.into();
-    if session.nats.url.is_some() {
-        return told(session, request)?
-            .map(TaskLookup::Told)
+    if let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? {
+        return server
+            .reply_to(session, &request)?
+            .map(TaskLookup::Replied)
             .ok_or_else(other_answer);
     }
     let (_, sessions) = project::sessions_of(&session.config)?;
-    let Some(folder) = choose_session::named(session, &sessions)? else {
-        choose_session::running_or_past(session).map_err(|error| {
+    let Some(folder) = local_sessions::named(session, &sessions)? else {
+        local_sessions::running_or_past(session).map_err(|error| {
             error.with(|why| format!("{why}\n  the tasks of the queue: `creel task list --queue`"))
         })?;
-        return told(session, request)?
-            .map(TaskLookup::Told)
+        return reply_to(session, request)?
+            .map(TaskLookup::Replied)
             .ok_or_else(other_answer);
     };
     match ask_once(&folder, ClientKind::Cli, request) {
-        Ok(told) => told.map(TaskLookup::Told).ok_or_else(other_answer),
+        Ok(reply) => reply.map(TaskLookup::Replied).ok_or_else(other_answer),
         // It may have ended just now.
         Err(SessionRequestError::NotRunning(_) | SessionRequestError::Ended(_)) => {
             Ok(TaskLookup::OnRecord(Box::new(on_record(&folder)?)))

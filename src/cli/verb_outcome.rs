@@ -10,8 +10,7 @@ use crate::{
         demo::DemoSession,
         home::HomeRequestArgs,
         launch::{
-            session_end::ExitCodeSource, session_name_lock::SessionNameLock,
-            surface::SessionSurface,
+            session_end::ExitCodeSource, session_names::SessionNameLock, surface::SessionSurface,
         },
         mcp::ToolServerRequest,
         replay::ReplayScreen,

@@ -1,24 +1,11 @@
 //! `creel worker`: takes tasks from a queue and runs a session for each, one after another or
 //! several at once.
-//!
-//! # Invariants
-//! - A task is acknowledged only after its result is in the queue's bucket. If the worker dies
-//!   before, another worker gets the task.
-//! - A worker that learns that another one has its task stops its session and reports nothing more
-//!   about it.
-//! - An unreachable server blocks no worker: the session continues, and the worker reports the
-//!   result when the server is back.
 
-mod child_session;
-mod crew;
-mod eligibility;
-mod gate_watch;
-mod job_slots;
-pub mod screened_worker;
-mod worker_loop;
-mod worker_table;
-
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    io::{self, IsTerminal as _},
+    path::Path,
+};
 
 use clap::Args;
 
@@ -28,29 +15,35 @@ use crate::{
         error::{CliError, CliResult},
         home::HomeRequestArgs,
         launch::trust_prompt::{self, TrustFlag},
-        output::{self, say},
+        output::{self, LINE, say},
         target::{
             project::{Project, here, name_queue},
             remote_sessions::{NatsServerConnection, on_command_line},
         },
         tokio_runtime,
         verb_outcome::VerbOutcome,
-        worker::{
-            crew::WorkerCrew,
-            eligibility::Eligibility,
-            job_slots::JobSlots,
-            screened_worker::{ScreenedWorker, end_with_screen, wants_screen},
-            worker_loop::{WorkerIdentity, WorkerSite},
-            worker_table::worker_table,
-        },
     },
     config::{BadDuration, NatsConfig, duration_of},
-    engine::{queue::worker_rules::WorkerFilter, time::TimeSpan},
+    engine::{
+        queue::{QueuedTask, QueuedTaskState},
+        time::TimeSpan,
+    },
+    farm::{
+        FarmError,
+        job_slots::{self, JobSlots},
+        screened_worker::{ScreenedWorker, end_with_screen},
+        worker::{Eligibility, WorkerCrew, WorkerIdentity, WorkerOptions, WorkerSite},
+    },
+    nats::presence::ListedWorker,
+    present::{session_list::short_path, tables::columns, text::plain_line},
     process::children,
     protocol::caller::host,
     runtime::now,
     worktrees::{ProjectRepository, WorktreeError},
 };
+
+/// The longest reason in a line: the user decides by it.
+const REASON: usize = 500;
 
 /// What a worker does.
 #[derive(Debug, Args)]
@@ -110,24 +103,17 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
     }
     let project = Project::load(&args.queue.config)?;
     let mut nats = on_command_line(args.queue.url.as_deref(), project.settings.nats.clone())?;
-    let callings = Eligibility::new(
-        &project.settings,
-        WorkerFilter {
-            types: &args.types,
-            agent: args.agent.as_deref(),
-        },
-    );
-    let plans = callings.plans()?;
+    let options = args.options();
+    let plans = Eligibility::new(&project.settings, options.filter()).plans()?;
     let would_run = plans
         .first()
         .map(|plan| trust_prompt::of_project(&project, plan))
         .unwrap_or_default();
-    let asked = TrustFlag::given(args.trust);
     trust_prompt::require(
         &project.config_place(),
         &project.settings.documents,
         &would_run,
-        asked,
+        TrustFlag::given(args.trust),
     )?;
     // Sessions find their project through the current folder.
     let root = project
@@ -143,100 +129,170 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
     if let Some(nats) = &mut nats {
         name_queue(nats, None, &root)?;
     }
-    let needs_worktrees = args.jobs > 1 || project.settings.base_plan.worktree.is_some();
-    // Better now than in every session.
-    let found = ProjectRepository::of(&root);
-    let has_none = matches!(
-        found,
-        Err(WorktreeError::NoRepository(_) | WorktreeError::NoGit)
-    );
-    let repository = if has_none && !needs_worktrees {
-        None
-    } else {
-        Some(found?)
-    };
-    if let Some(repository) = &repository {
-        repository.check_worktrees()?;
-    }
-    let configured = project.settings.base_plan.submit.remote.as_deref();
-    let remote = repository
-        .as_ref()
-        .map(|repository| repository.remote(configured))
-        .transpose()?
-        .flatten();
-    if let Some(repository) = repository.as_ref().filter(|_| remote.is_none())
-        && repository.commit("HEAD")?.is_none()
-    {
-        return Err(WorktreeError::NoCommit.into());
-    }
+    let site = site(args, &project, &root)?;
     if args.max_load.is_some() && job_slots::load().is_none() {
         return Err(CliError::usage(
             "creel cannot read the load of this machine; leave out --max-load",
         ));
     }
-    let submits = repository.is_some() && project.settings.base_plan.submit.on_complete;
-    if wants_screen(args) {
-        let worker = Some(ScreenedWorker::start(&root)?);
-        let (nats, ui) = (NatsArgs::default(), project.settings.ui);
+    if args.wants_screen() {
+        let worker = ScreenedWorker::start(&root)
+            .map_err(|error| CliError::failed(format!("cannot start the worker: {error}")))?;
         return Ok(VerbOutcome::Home(Box::new(HomeRequestArgs {
-            nats,
+            nats: NatsArgs::default(),
             root,
             has_config: true,
-            ui,
-            worker,
+            ui: project.settings.ui,
+            worker: Some(worker),
         })));
     }
     if args.behind_screen {
         end_with_screen();
     }
-    let site = WorkerSite {
-        root: root.clone(),
-        repository,
-        remote,
-        submits,
-    };
-    let me = WorkerIdentity {
-        worker: format!("{}-{:x}-{:x}", host(), std::process::id(), now().0),
-        host: host(),
+    let agents: BTreeSet<String> = plans.into_iter().map(|plan| plan.agent).collect();
+    let crew = WorkerCrew {
+        options: &options,
+        settings: &project.settings,
+        site,
+        nats,
+        me: WorkerIdentity {
+            worker: format!("{}-{:x}-{:x}", host(), std::process::id(), now().0),
+            host: host(),
+        },
+        slots: JobSlots::new(args.jobs, args.max_load),
+        agents: agents.into_iter().collect(),
     };
     children::adopt_orphans();
     let tokio = tokio_runtime::start()?;
     let code = tokio.block_on(async {
         children::keep_reaping();
-        let agents: BTreeSet<String> = plans.iter().map(|plan| plan.agent.clone()).collect();
-        let agents: Vec<String> = agents.into_iter().collect();
-        let types = if args.types.is_empty() {
-            "every type".to_owned()
-        } else {
-            args.types.join(", ")
-        };
-        let whose = nats
-            .as_ref()
-            .map_or_else(|| "this project's queue".to_owned(), NatsConfig::shown);
-        let at_once = if args.jobs > 1 {
-            format!(", up to {} at once", args.jobs)
-        } else {
-            String::new()
-        };
-        let slots = JobSlots::new(args.jobs, args.max_load);
-        let named = agents.join(", ");
-        let crew = WorkerCrew {
-            args,
-            settings: &project.settings,
-            site,
-            nats,
-            me,
-            slots,
-            agents,
-        };
         // The server is reachable, or this is where the worker says that it is not.
-        say(&format!(
-            "creel: waiting for tasks ({types}) from {whose} for {named}{at_once}; stop with Ctrl-C"
-        ));
+        say_waiting(args, &crew);
         Box::pin(crew.work_listed()).await
     });
     tokio.shutdown_background();
-    code.map(VerbOutcome::Done)
+    Ok(VerbOutcome::Done(code?))
+}
+
+impl WorkerArgs {
+    fn options(&self) -> WorkerOptions {
+        WorkerOptions {
+            types: self.types.clone(),
+            agent: self.agent.clone(),
+            config: self.queue.config.config.clone(),
+            nats_url: self.queue.url.clone(),
+            attended: self.attended,
+            jobs: self.jobs,
+            drain: self.drain,
+            lease: self.lease,
+            // The events of several sessions would be mixed.
+            shows_sessions: !self.json && self.jobs <= 1,
+            say,
+            report: if self.json { report_json } else { report_line },
+        }
+    }
+
+    /// Whether a screen shows the sessions: there are several, and a terminal.
+    fn wants_screen(&self) -> bool {
+        let is_plain = self.headless || self.json || self.behind_screen;
+        self.jobs > 1 && !is_plain && io::stdin().is_terminal() && io::stdout().is_terminal()
+    }
+}
+
+/// Where the worker works. Better a refusal now than in every session.
+fn site(args: &WorkerArgs, project: &Project, root: &Path) -> CliResult<WorkerSite> {
+    let plan = &project.settings.base_plan;
+    let needs_worktrees = args.jobs > 1 || plan.worktree.is_some();
+    let found = ProjectRepository::of(root);
+    let has_none = matches!(
+        found,
+        Err(WorktreeError::NoRepository(_) | WorktreeError::NoGit)
+    );
+    if has_none && !needs_worktrees {
+        return Ok(WorkerSite {
+            root: root.to_owned(),
+            repository: None,
+            remote: None,
+            submits: false,
+        });
+    }
+    let repository = found?;
+    repository.check_worktrees()?;
+    let remote = repository.remote(plan.submit.remote.as_deref())?;
+    if remote.is_none() && repository.commit("HEAD")?.is_none() {
+        return Err(WorktreeError::NoCommit.into());
+    }
+    Ok(WorkerSite {
+        root: root.to_owned(),
+        repository: Some(repository),
+        remote,
+        submits: plan.submit.on_complete,
+    })
+}
+
+fn say_waiting(args: &WorkerArgs, crew: &WorkerCrew<'_>) {
+    let types = if args.types.is_empty() {
+        "every type".to_owned()
+    } else {
+        args.types.join(", ")
+    };
+    let whose = crew
+        .nats
+        .as_ref()
+        .map_or_else(|| "this project's queue".to_owned(), NatsConfig::shown);
+    let at_once = if args.jobs > 1 {
+        format!(", up to {} at once", args.jobs)
+    } else {
+        String::new()
+    };
+    say(&format!(
+        "creel: waiting for tasks ({types}) from {whose} for {}{at_once}; stop with Ctrl-C",
+        crew.agents.join(", ")
+    ));
+}
+
+fn report_json(task: &QueuedTask) -> Result<(), FarmError> {
+    let line = serde_json::to_string(task).map_err(|error| FarmError::Failed(error.to_string()))?;
+    output::print(&(line + "\n"))
+        .map(drop)
+        .map_err(|error| FarmError::Failed(error.into_message()))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the same form as `report_json`")]
+fn report_line(task: &QueuedTask) -> Result<(), FarmError> {
+    say(&format!("creel: {}", line(task)));
+    Ok(())
+}
+
+fn line(task: &QueuedTask) -> String {
+    let QueuedTask {
+        order,
+        standing,
+        attempt,
+        ..
+    } = task;
+    let id = &order.id;
+    match standing {
+        QueuedTaskState::Created => format!("task {id} is waiting"),
+        QueuedTaskState::Ready => format!("task {id} is back in the queue"),
+        QueuedTaskState::Active { by, .. } => {
+            let again = if *attempt > 1 {
+                format!(" (attempt {attempt})")
+            } else {
+                String::new()
+            };
+            format!(
+                "task {id}{again}: {}\n  in session {}",
+                plain_line(&order.goal, LINE),
+                by.session
+            )
+        }
+        QueuedTaskState::Blocked { reason, .. } => {
+            format!("task {id} is blocked: {}", plain_line(reason, REASON))
+        }
+        QueuedTaskState::Completed { .. } => format!("task {id} is completed"),
+        QueuedTaskState::Removed => format!("task {id} is removed"),
+    }
 }
 
 /// Prints the workers of a server.
@@ -261,6 +317,50 @@ fn list_workers(args: &WorkerArgs) -> CliResult {
         return Ok(0);
     }
     output::print(&worker_table(&workers))
+}
+
+/// The workers of a server as a table.
+fn worker_table(workers: &[ListedWorker]) -> String {
+    let row = |worker: &ListedWorker| {
+        let project = short_path(&worker.project, None);
+        let types = if worker.types.is_empty() {
+            "every type".to_owned()
+        } else {
+            worker.types.join(", ")
+        };
+        let (user, agents) = (
+            worker.user.clone().unwrap_or_default(),
+            worker.agents.join(", "),
+        );
+        [
+            worker.host.clone(),
+            user,
+            project,
+            busy(worker),
+            types,
+            agents,
+        ]
+        .map(|text| plain_line(&text, LINE))
+    };
+    columns(
+        ["HOST", "USER", "PROJECT", "SESSIONS", "TASKS", "AGENTS"],
+        workers.iter().map(row),
+    )
+}
+
+/// `1 of 3`, `1 of 3, 2 wait for you`.
+fn busy(worker: &ListedWorker) -> String {
+    let ListedWorker {
+        jobs,
+        working,
+        waiting,
+        ..
+    } = worker;
+    match waiting {
+        0 => format!("{working} of {jobs}"),
+        1 => format!("{working} of {jobs}, 1 waits for you"),
+        n => format!("{working} of {jobs}, {n} wait for you"),
+    }
 }
 
 fn lease(text: &str) -> Result<TimeSpan, LeaseError> {

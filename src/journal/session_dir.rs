@@ -87,6 +87,12 @@ impl SessionsDir {
         }
     }
 
+    /// The folder of that name, then those with a number added.
+    pub fn numbered(&self, name: &str) -> impl Iterator<Item = SessionDir> {
+        let more = (2..).map(move |number| self.folder(&format!("{name}-{number}")));
+        std::iter::once(self.folder(name)).chain(more)
+    }
+
     pub(super) fn root(&self) -> &Path {
         &self.root
     }

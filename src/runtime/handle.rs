@@ -159,7 +159,7 @@ impl SessionHandle {
         asked: EvaluationRequest,
     ) -> Result<CommandRecords, Refusal> {
         let id = asked.id.clone();
-        let (watcher, mut told) = mpsc::unbounded_channel();
+        let (watcher, mut receiver) = mpsc::unbounded_channel();
         // After the session has ended, the receiver ends at once.
         let _ = self.now.send(RuntimeMessage::Await(JudgementWatcher {
             id: id.clone(),
@@ -173,7 +173,7 @@ impl SessionHandle {
         )
         .await?;
         let mut records = Vec::new();
-        while let Some(record) = told.recv().await {
+        while let Some(record) = receiver.recv().await {
             match &record.event {
                 Event::Stop(StopEvent::LoopEnded { .. }) => {
                     return Err(LoopRefusal::EndedUnjudged(id).into());
@@ -245,11 +245,11 @@ mod tests {
                 .tell_in_turn(Input::Warned("from a hook".into()))
                 .await;
         }
-        let mut heard = 0;
+        let mut warnings = 0;
         for _ in 0..10 * (IN_A_ROW + 1) {
             let message = inbox.next().await;
-            heard += u32::from(matches!(message, RuntimeMessage::Input(Input::Warned(_))));
+            warnings += u32::from(matches!(message, RuntimeMessage::Input(Input::Warned(_))));
         }
-        assert_eq!(heard, 10);
+        assert_eq!(warnings, 10);
     }
 }

@@ -24,11 +24,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    fallbacks::FallbackAgents,
-    gatekeepers::GatekeeperAgents,
     handle::{HookOutputChunk, SessionHandle},
+    other_agents::{FallbackAgents, GatekeeperAgents},
+    session_processes::SessionProcesses,
     turn_watch::{SharedFileWatch, TurnWatch},
+    worktree_watcher::{SessionActivity, SharedWorkMemory, WorkMemory, WorktreeWatcher},
 };
+
 use crate::{
     agents::{Agent, AgentError, AgentObserver, BoxFuture, PermissionRequest, TurnRequest},
     engine::{
@@ -48,10 +50,6 @@ use crate::{
     },
     hooks::{self, HookWorkspace},
     process::run::{OutputStream, ProcessGroup, ProcessObserver},
-    runtime::{
-        session_processes::SessionProcesses,
-        worktree_watcher::{SessionActivity, SharedWorkMemory, WorkMemory, WorktreeWatcher},
-    },
 };
 
 /// How many chunks of output are buffered for a remote screen that is behind.
@@ -81,7 +79,7 @@ pub(super) struct EffectPerformer {
     turn: Option<(TurnId, CancellationToken)>,
     /// Limits how many rules are checked at once.
     cores: Arc<Semaphore>,
-    asks: PermissionWaiters,
+    permissions: PermissionWaiters,
 }
 
 enum PromptRecipient {
@@ -150,7 +148,7 @@ impl EffectPerformer {
         handle: SessionHandle,
         children: SessionProcesses,
     ) -> Self {
-        let asks = PermissionWaiters::default();
+        let permissions = PermissionWaiters::default();
         let work = WorkMemory::new(&place);
         let activity = SessionActivity::default();
         let surveyor = WorktreeWatcher::new(work.clone(), activity.clone());
@@ -159,7 +157,7 @@ impl EffectPerformer {
             agent,
             surveyor,
             files.of_worker(),
-            TurnObserver::new(&handle, &children, &asks),
+            TurnObserver::new(&handle, &children, &permissions),
         ));
         Self {
             place,
@@ -182,7 +180,7 @@ impl EffectPerformer {
             cores: Arc::new(Semaphore::new(
                 available_parallelism().map_or(1, NonZero::get),
             )),
-            asks,
+            permissions,
         }
     }
 
@@ -240,7 +238,7 @@ impl EffectPerformer {
                     cancel.cancel();
                 }
             }
-            Effect::AnswerPermission { ask, answer } => self.asks.answer(ask, answer),
+            Effect::AnswerPermission { ask, answer } => self.permissions.answer(ask, answer),
             Effect::MeasureWork { by, checks } => self.measure(by, checks),
             // The loop handles this one.
             Effect::Leave(_) => {}
@@ -284,12 +282,12 @@ impl EffectPerformer {
             Entry::Vacant(place) => {
                 let agent = self.fallbacks.start(place.key())?;
                 let surveyor = WorktreeWatcher::new(self.work.clone(), self.activity.clone());
-                let hearing = TurnObserver::new(&self.handle, &self.children, &self.asks);
+                let observer = TurnObserver::new(&self.handle, &self.children, &self.permissions);
                 place.insert(AgentTaskHandle::open(
                     agent,
                     surveyor,
                     self.files.of_worker(),
-                    hearing,
+                    observer,
                 ))
             }
         })
@@ -303,12 +301,12 @@ impl EffectPerformer {
                 let agent = self.gatekeepers.start(place.key())?;
                 // A reviewer changes no files, so there is nothing to survey.
                 let surveyor = WorktreeWatcher::of_nothing(self.activity.clone());
-                let hearing = TurnObserver::new(&self.handle, &self.children, &self.asks);
+                let observer = TurnObserver::new(&self.handle, &self.children, &self.permissions);
                 place.insert(AgentTaskHandle::open(
                     agent,
                     surveyor,
                     self.files.of_reviewer(),
-                    hearing,
+                    observer,
                 ))
             }
         })
@@ -496,12 +494,12 @@ impl AgentTaskHandle {
         agent: Box<dyn Agent>,
         surveyor: WorktreeWatcher,
         watch: TurnWatch,
-        hearing: TurnObserver,
+        observer: TurnObserver,
     ) -> Self {
         let (turns, asked) = mpsc::unbounded_channel();
         Self {
             turns,
-            task: tokio::spawn(converse(agent, asked, hearing, (surveyor, watch))),
+            task: tokio::spawn(converse(agent, asked, observer, (surveyor, watch))),
         }
     }
 }
@@ -510,7 +508,7 @@ impl AgentTaskHandle {
 async fn converse(
     mut agent: Box<dyn Agent>,
     mut asked: mpsc::UnboundedReceiver<TurnJob>,
-    mut hearing: TurnObserver,
+    mut observer: TurnObserver,
     (mut surveyor, mut watch): (WorktreeWatcher, TurnWatch),
 ) {
     while let Some(TurnJob {
@@ -521,15 +519,15 @@ async fn converse(
     }) = asked.recv().await
     {
         let turn = request.turn;
-        hearing.turn = turn;
+        observer.turn = turn;
         // Survey before the prompt is sent, not at the same time: the agent's first changes must
         // not look as if they had been there already.
         let before = surveyor.look_before(&cancel).await;
         let active = surveyor.begin_turn();
         watch.begin(baseline).await;
-        let listening = SilenceWatch::new(&hearing, silence);
+        let listening = SilenceWatch::new(&observer, silence);
         let ended = tokio::select! {
-            ended = one_turn(&mut *agent, request, &mut hearing, &cancel) => ended,
+            ended = one_turn(&mut *agent, request, &mut observer, &cancel) => ended,
             never = listening.watch() => match never {},
         };
         let silent = listening.is_silent();
@@ -552,8 +550,8 @@ async fn converse(
                 })
             }
         };
-        hearing.asks.forget();
-        hearing
+        observer.permissions.forget();
+        observer
             .handle
             .tell_in_turn(match ended {
                 Ok(end) => Input::TurnEnded { turn, end },
@@ -568,11 +566,11 @@ async fn converse(
 async fn one_turn(
     agent: &mut dyn Agent,
     request: TurnRequest,
-    hearing: &mut TurnObserver,
+    observer: &mut TurnObserver,
     cancel: &CancellationToken,
 ) -> Result<TurnEnd, TurnFailure> {
     let message = "creel itself failed in the middle of the turn; see its log";
-    caught(agent.turn(request, hearing, cancel))
+    caught(agent.turn(request, observer, cancel))
         .await
         .unwrap_or_else(|_| Err(TurnFailure::new(message)))
 }
@@ -601,13 +599,13 @@ async fn caught<T>(work: impl Future<Output = T>) -> Result<T, CaughtPanic> {
     std::future::poll_fn(|context| {
         match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
             Ok(polled) => polled.map(Ok),
-            Err(panic) => Poll::Ready(Err(CaughtPanic(said(&*panic)))),
+            Err(panic) => Poll::Ready(Err(CaughtPanic(panic_message(&*panic)))),
         }
     })
     .await
 }
 
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic
         .downcast_ref::<&str>()
         .copied()
@@ -620,9 +618,9 @@ struct TurnObserver {
     turn: TurnId,
     handle: SessionHandle,
     children: SessionProcesses,
-    asks: PermissionWaiters,
+    permissions: PermissionWaiters,
     /// Woken by whatever the agent sends.
-    heard: Arc<Notify>,
+    activity: Arc<Notify>,
 }
 
 /// Notices that an agent sends nothing.
@@ -630,27 +628,28 @@ struct SilenceWatch {
     turn: TurnId,
     limit: TimeSpan,
     handle: SessionHandle,
-    asks: PermissionWaiters,
-    heard: Arc<Notify>,
+    permissions: PermissionWaiters,
+    activity: Arc<Notify>,
     silent: AtomicBool,
 }
 
 impl SilenceWatch {
-    fn new(hearing: &TurnObserver, limit: TimeSpan) -> Self {
+    fn new(observer: &TurnObserver, limit: TimeSpan) -> Self {
         let TurnObserver {
             turn,
             handle,
-            asks,
-            heard,
+            permissions,
+            activity,
             ..
-        } = hearing;
-        let (handle, asks, heard) = (handle.clone(), asks.clone(), heard.clone());
+        } = observer;
+        let (handle, permissions, activity) =
+            (handle.clone(), permissions.clone(), activity.clone());
         Self {
             turn: *turn,
             limit,
             handle,
-            asks,
-            heard,
+            permissions,
+            activity,
             silent: AtomicBool::new(false),
         }
     }
@@ -665,10 +664,10 @@ impl SilenceWatch {
             return std::future::pending().await;
         }
         loop {
-            let heard = tokio::time::timeout(self.limit.into(), self.heard.notified())
+            let was_active = tokio::time::timeout(self.limit.into(), self.activity.notified())
                 .await
                 .is_ok();
-            let is_silent = !heard && self.asks.waiting().answers.is_empty();
+            let is_silent = !was_active && self.permissions.waiting().answers.is_empty();
             if self.silent.swap(is_silent, Ordering::Relaxed) || !is_silent {
                 continue;
             }
@@ -688,21 +687,26 @@ impl SilenceWatch {
 }
 
 impl TurnObserver {
-    fn new(handle: &SessionHandle, children: &SessionProcesses, asks: &PermissionWaiters) -> Self {
-        let (handle, children, asks) = (handle.clone(), children.clone(), asks.clone());
+    fn new(
+        handle: &SessionHandle,
+        children: &SessionProcesses,
+        permissions: &PermissionWaiters,
+    ) -> Self {
+        let (handle, children, permissions) =
+            (handle.clone(), children.clone(), permissions.clone());
         Self {
             turn: TurnId::default(),
             handle,
             children,
-            asks,
-            heard: Arc::default(),
+            permissions,
+            activity: Arc::default(),
         }
     }
 }
 
 impl AgentObserver for TurnObserver {
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
-        self.heard.notify_one();
+        self.activity.notify_one();
         Box::pin(self.handle.tell_in_turn(Input::Agent {
             turn: self.turn,
             update,
@@ -718,7 +722,7 @@ impl AgentObserver for TurnObserver {
             answer,
         } = request;
         let ask = Box::new(AgentPermissionRequest {
-            ask: self.asks.add(answer),
+            ask: self.permissions.add(answer),
             tool,
             options,
             source,

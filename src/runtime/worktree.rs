@@ -13,7 +13,6 @@ mod git;
 mod line_counts;
 mod nested;
 mod stat_cache;
-mod walk;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -73,7 +72,7 @@ enum SnapshotContent {
         /// The names in `dirty` that git does not track.
         untracked: BTreeSet<PathBuf>,
         nested: NestedFiles,
-        /// Tracked files whose changes git was told not to report.
+        /// Tracked files whose changes git was status not to report.
         hidden: FileStamps,
     },
     /// All files of a folder without a repository.
@@ -179,7 +178,7 @@ impl WorktreeSurveyor {
                     None => GitFiles::of_settings(&repository, since).await,
                 }
             };
-            let (mut told, hidden, settings) = tokio::join!(
+            let (mut status, hidden, settings) = tokio::join!(
                 repository.status(self.ignored),
                 repository.hidden(),
                 settings
@@ -188,13 +187,13 @@ impl WorktreeSurveyor {
                 .zip(settings.as_ref())
                 .map(|(files, settings)| files.with(settings));
             self.settings = settings;
-            if matches!(told, Err(git::GitStatusError::TooMuch))
+            if matches!(status, Err(git::GitStatusError::TooMuch))
                 && self.ignored == git::IgnoredFolders::Listed
             {
                 self.ignored = git::IgnoredFolders::Omitted;
-                told = repository.status(self.ignored).await;
+                status = repository.status(self.ignored).await;
             }
-            match told.and_then(|status| Ok((status, hidden?))) {
+            match status.and_then(|status| Ok((status, hidden?))) {
                 Ok((status, hidden)) => {
                     return self
                         .look_at(repository, (status, hidden), (since, files), before)
@@ -205,11 +204,11 @@ impl WorktreeSurveyor {
                 Err(git::GitStatusError::No) => {}
             }
         }
-        if let Some(files) = walk::files(folder, FEW, MOMENT) {
+        if let Some(files) = nested::walked_files(folder, FEW, MOMENT) {
             return (SnapshotContent::Files(files), None);
         }
         let place = folder.to_owned();
-        let files = off_the_loop(move || walk::files(&place, ENTRIES, PATIENCE))
+        let files = off_the_loop(move || nested::walked_files(&place, ENTRIES, PATIENCE))
             .await
             .flatten();
         (
@@ -349,14 +348,14 @@ impl WorktreeSnapshot {
                     None
                 };
                 (
-                    told(&self.folder, &changed),
+                    reported_names(&self.folder, &changed),
                     head.clone(),
-                    told(&self.folder, dirty.keys()),
+                    reported_names(&self.folder, dirty.keys()),
                     before.map(str::to_owned),
                 )
             }
             (SnapshotContent::Files(now), SnapshotContent::Files(before)) => (
-                told(
+                reported_names(
                     &self.folder,
                     differing(now, before).collect::<BTreeSet<_>>(),
                 ),
@@ -382,7 +381,7 @@ impl WorktreeSnapshot {
         })
     }
 
-    /// The files that changed since an earlier survey, told by whether git tracks them. None if
+    /// The files that changed since an earlier survey, status by whether git tracks them. None if
     /// unknown.
     pub async fn measured_since(&self, earlier: &Self) -> Option<MeasuredChanges> {
         let changes = self.all_changes_since(earlier).await?;
@@ -456,7 +455,7 @@ fn differing<'a>(now: &'a FileStamps, before: &'a FileStamps) -> impl Iterator<I
 }
 
 /// Names for the report, without creel's own files and without what it prints into the folder.
-fn told<'a>(folder: &Path, names: impl IntoIterator<Item = &'a PathBuf>) -> Vec<String> {
+fn reported_names<'a>(folder: &Path, names: impl IntoIterator<Item = &'a PathBuf>) -> Vec<String> {
     let printed = own_output();
     let is_own = |name: &Path| {
         let is_printed =

@@ -1,12 +1,20 @@
-//! The worktrees that creel created in a repository.
+//! The worktrees that creel created in a repository: their list, which of them a session occupies,
+//! and the project that each belongs to.
+//!
+//! # Invariants
+//! - Only the repository's own entry counts: a folder cannot claim to be the worktree of a project
+//!   that does not list it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::{self, File, OpenOptions},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
 
 use super::{
     FOLDER,
     kill_repair::{is_bare, is_half_made},
-    occupancy,
-    repository::{ProjectRepository, WorktreeError, entry_of, git_there},
+    repository::{ProjectRepository, WorktreeError, entry_of, worktree_git},
 };
 
 /// How the reason of git's lock begins.
@@ -65,8 +73,8 @@ impl ProjectRepository {
 
     /// All worktrees of this project's sessions, by name.
     pub fn worktrees(&self) -> Result<Vec<OwnedWorktree>, WorktreeError> {
-        let said = self.tell(&["worktree", "list", "--porcelain", "-z"])?;
-        let mut found: Vec<OwnedWorktree> = said
+        let output = self.tell(&["worktree", "list", "--porcelain", "-z"])?;
+        let mut found: Vec<OwnedWorktree> = output
             .split("\0\0")
             .filter_map(|entry| self.owned(entry))
             .collect();
@@ -142,10 +150,10 @@ impl OwnedWorktree {
         if is_half_made(&entry) {
             return Ok((!is_bare(&self.path)).then_some(UnsavedWork::Broken));
         }
-        if occupancy::is_occupied(&self.path) {
+        if is_occupied(&self.path) {
             return Ok(Some(UnsavedWork::Session));
         }
-        let status = git_there(
+        let status = worktree_git(
             &self.path,
             &["status", "--porcelain=v1", "-z", "--untracked-files=normal"],
         )?;
@@ -177,7 +185,7 @@ impl OwnedWorktree {
     fn has_work_in_submodules(&self) -> Result<bool, WorktreeError> {
         const LOOK: &str = "git status --porcelain --ignore-submodules=none; git log -1 --format=%H HEAD --branches --not \
                             --remotes";
-        let found = git_there(
+        let found = worktree_git(
             &self.path,
             &["submodule", "--quiet", "foreach", "--recursive", LOOK],
         )?;
@@ -247,4 +255,97 @@ pub(super) fn in_progress(git_dir: &Path) -> Option<&'static str> {
         .iter()
         .find(|(file, _)| git_dir.join(file).exists())
         .map(|(_, what)| *what)
+}
+
+/// The locked file.
+const IN_USE: &str = "creel-in-use";
+
+/// The lock of this process.
+static HELD: Mutex<Option<File>> = Mutex::new(None);
+
+/// Keeps the worktree for this process until it ends. False if another process has it.
+pub fn occupy(worktree: &Path) -> Result<bool, WorktreeError> {
+    let Some(file) = lock(worktree)? else {
+        return Ok(false);
+    };
+    *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+    Ok(true)
+}
+
+/// Gives the worktree of this process back.
+pub fn stop_occupying() {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+}
+
+/// Whether a process works there.
+pub fn is_occupied(worktree: &Path) -> bool {
+    matches!(lock(worktree), Ok(None))
+}
+
+/// None if another process has the lock.
+fn lock(worktree: &Path) -> Result<Option<File>, WorktreeError> {
+    let entry = entry_of(worktree).ok_or_else(|| WorktreeError::Broken(worktree.to_owned()))?;
+    let path = entry.join(IN_USE);
+    let error = |cause| WorktreeError::File {
+        action: format!("lock {}", path.display()),
+        cause,
+    };
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(error)?;
+    Ok(file.try_lock().is_ok().then_some(file))
+}
+
+/// The project whose session works in the worktree that contains this folder, and the same folder
+/// in that project. None if the folder is in no worktree of creel's.
+pub fn project_of(folder: &Path) -> Option<PathBuf> {
+    let folder = folder.canonicalize().ok()?;
+    let top = folder
+        .ancestors()
+        .find(|folder| folder.join(".git").symlink_metadata().is_ok())?;
+    let link = top.join(".git");
+    // In a repository itself, it is a folder.
+    let entry = fs::read_to_string(&link).ok()?;
+    // Both paths can be relative.
+    let entry = top
+        .join(entry.strip_prefix("gitdir: ")?.trim_end())
+        .canonicalize()
+        .ok()?;
+    let reason = fs::read_to_string(entry.join("locked")).ok()?;
+    let (_, project) = reason
+        .trim_end()
+        .strip_prefix("creel session ")?
+        .split_once(" in ")?;
+    let project = PathBuf::from(project);
+    let own = own_git_dir(&project)?;
+    let points_back = fs::read_to_string(entry.join("gitdir")).ok()?;
+    let points_back = entry
+        .join(points_back.trim_end())
+        .parent()?
+        .canonicalize()
+        .ok()?;
+    let is_listed = entry.parent()? == own.join("worktrees") && points_back == top;
+    is_listed.then_some(project)
+}
+
+/// The git folder of the repository that a project is in.
+fn own_git_dir(project: &Path) -> Option<PathBuf> {
+    let found = project
+        .ancestors()
+        .map(|folder| folder.join(".git"))
+        .find(|git| git.symlink_metadata().is_ok())?;
+    if found.is_dir() {
+        return found.canonicalize().ok();
+    }
+    // The project is itself in a worktree of the user's, or in a submodule.
+    let entry = fs::read_to_string(&found).ok()?;
+    let entry = found
+        .parent()?
+        .join(entry.strip_prefix("gitdir: ")?.trim_end());
+    let common = fs::read_to_string(entry.join("commondir"))
+        .map_or(entry.clone(), |common| entry.join(common.trim_end()));
+    common.canonicalize().ok()
 }

@@ -9,13 +9,13 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    inventory::{UnsavedWork, in_progress, some_files},
-    occupancy,
+    inventory::{self, UnsavedWork, in_progress, some_files},
     repository::{
-        ATTEMPTS, ProjectRepository, WorktreeError, checked_out, entry_of, git_there, told_there,
+        ProjectRepository, WorktreeError, checked_out, entry_of, worktree_git, worktree_git_output,
     },
 };
-use crate::engine::event::SessionWorktree;
+
+use crate::{engine::event::SessionWorktree, git};
 
 /// A merge that needs an agent or a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,11 +105,11 @@ impl ProjectRepository {
                 place,
             };
             let commit = self.newest(branch, remote)?.ok_or_else(missing)?;
-            if git_there(path, &["merge-base", "--is-ancestor", &commit, "HEAD"])?.is_ok {
+            if worktree_git(path, &["merge-base", "--is-ancestor", &commit, "HEAD"])?.is_ok {
                 continue;
             }
             let message = format!("Merge branch '{branch}'");
-            let merge = git_there(
+            let merge = worktree_git(
                 path,
                 &["merge", "--quiet", "--no-edit", "-m", &message, &commit],
             )?;
@@ -204,7 +204,7 @@ impl ProjectRepository {
         {
             let is_busy =
                 entry_of(&worktree.path).is_none_or(|entry| in_progress(&entry).is_some());
-            if is_busy || occupancy::is_occupied(&worktree.path) {
+            if is_busy || inventory::is_occupied(&worktree.path) {
                 continue;
             }
             self.undisturbed(&worktree.path, branch, || {
@@ -225,7 +225,7 @@ impl ProjectRepository {
         branch: &str,
         work: impl Fn() -> Result<(), UnfinishedWork>,
     ) -> Result<(), UnfinishedWork> {
-        let mut left = ATTEMPTS;
+        let mut left = git::ATTEMPTS;
         loop {
             left -= 1;
             self.repair(path, branch)?;
@@ -282,7 +282,7 @@ impl ProjectRepository {
 
     fn commit_rest(&self, path: &Path, work: &TaskWork<'_>) -> Result<(), UnfinishedWork> {
         let SessionWorktree { branch, .. } = work.worktree;
-        let status = git_there(
+        let status = worktree_git(
             path,
             &["status", "--porcelain=v1", "-z", "--untracked-files=normal"],
         )?;
@@ -321,7 +321,7 @@ impl ProjectRepository {
             return Ok(());
         }
         // The agent has left its branch.
-        let head = told_there(path, &["rev-parse", "HEAD"])?;
+        let head = worktree_git_output(path, &["rev-parse", "HEAD"])?;
         let tip = self.branch(branch)?;
         if tip.as_deref() == Some(head.as_str()) {
             return Ok(());
@@ -367,7 +367,7 @@ impl ProjectRepository {
 
 /// Runs a step of a commit.
 fn commit(path: &Path, args: &[&str]) -> Result<(), UnfinishedWork> {
-    let answer = git_there(path, args)?;
+    let answer = worktree_git(path, args)?;
     let (complaint, was_killed) = (answer.complaint(), answer.was_killed);
     if answer.is_ok {
         Ok(())
@@ -386,8 +386,8 @@ fn is_unmerged(letters: &str) -> bool {
 
 /// The files in conflict.
 pub fn unmerged(path: &Path) -> Result<Vec<String>, WorktreeError> {
-    let said = told_there(path, &["diff", "--name-only", "--diff-filter=U", "-z"])?;
-    Ok(said
+    let output = worktree_git_output(path, &["diff", "--name-only", "--diff-filter=U", "-z"])?;
+    Ok(output
         .split('\0')
         .filter(|name| !name.is_empty())
         .map(str::to_owned)

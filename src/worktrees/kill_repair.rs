@@ -18,7 +18,7 @@ use std::{
 use super::{
     inventory::{GOING, session_of},
     new_worktree::UNREADY,
-    repository::{ProjectRepository, WorktreeError, entry_of, git_there, told_there},
+    repository::{ProjectRepository, WorktreeError, entry_of, worktree_git, worktree_git_output},
 };
 
 /// How long to wait where creel cannot see which processes work there.
@@ -57,7 +57,7 @@ impl ProjectRepository {
         }
         let is_checked_out = entry.join("index").exists();
         if !is_checked_out && !is_half_made(&entry) {
-            told_there(worktree, &["read-tree", "HEAD"])?;
+            worktree_git_output(worktree, &["read-tree", "HEAD"])?;
         }
         if entry.join(GOING).exists() || !is_checked_out {
             restore_files(worktree, &entry)
@@ -180,8 +180,8 @@ pub(super) fn discard_if_interrupted(worktree: &Path, entry: &Path) -> Result<bo
 /// look like work, and perhaps what the setup made.
 fn restore_files(worktree: &Path, entry: &Path) -> Result<(), WorktreeError> {
     // It writes only what is missing, and fails if a file that is there has changed.
-    let restored = git_there(worktree, &["checkout-index", "--all", "--quiet"])?;
-    if !told_there(worktree, &["ls-files", "--deleted"])?.is_empty() {
+    let restored = worktree_git(worktree, &["checkout-index", "--all", "--quiet"])?;
+    if !worktree_git_output(worktree, &["ls-files", "--deleted"])?.is_empty() {
         return Err(WorktreeError::Git {
             command: "checkout-index".to_owned(),
             complaint: restored.complaint(),

@@ -12,7 +12,10 @@ use super::{
     base_commit::BaseCommit,
     joined_branches::unmerged,
     kill_repair,
-    repository::{ProjectRepository, WorktreeError, entry_of, git_in, git_there, told, told_there},
+    repository::{
+        ProjectRepository, WorktreeError, entry_of, git_in, git_output, worktree_git,
+        worktree_git_output,
+    },
 };
 use crate::engine::policy::WorktreePlan;
 
@@ -95,14 +98,14 @@ impl<'a> MergeStage<'a> {
         commit: &str,
         message: &str,
     ) -> Result<StagedMerge, WorktreeError> {
-        let ask = |args: &[&str]| git_there(&self.path, args);
+        let ask = |args: &[&str]| worktree_git(&self.path, args);
         // Whatever an earlier merge left behind is worth nothing.
         ask(&["merge", "--abort"])?;
-        told_there(
+        worktree_git_output(
             &self.path,
             &["checkout", "--quiet", "--force", "--detach", &base.commit],
         )?;
-        told_there(&self.path, &["clean", "--quiet", "--force", "-d"])?;
+        worktree_git_output(&self.path, &["clean", "--quiet", "--force", "-d"])?;
         let merge = ask(&[
             "merge",
             "--quiet",
@@ -113,7 +116,7 @@ impl<'a> MergeStage<'a> {
             commit,
         ])?;
         if merge.is_ok {
-            return Ok(StagedMerge::Commit(told_there(
+            return Ok(StagedMerge::Commit(worktree_git_output(
                 &self.path,
                 &["rev-parse", "HEAD"],
             )?));
@@ -200,10 +203,10 @@ impl<'a> MergeStage<'a> {
                 BaseMoveOutcome::Moved
             });
         };
-        if told(checkout, &["rev-parse", "HEAD"])? != base.commit {
+        if git_output(checkout, &["rev-parse", "HEAD"])? != base.commit {
             return Ok(BaseMoveOutcome::Moved);
         }
-        let changes = told(checkout, &["status", "--porcelain", "--untracked-files=no"])?;
+        let changes = git_output(checkout, &["status", "--porcelain", "--untracked-files=no"])?;
         if !changes.is_empty() {
             return Ok(BaseMoveOutcome::Refused(format!(
                 "`{}` is checked out in {} and has uncommitted changes there: commit or stash them",

@@ -1,24 +1,28 @@
 //! Creates a worktree for a session, or continues in one.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Component, Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 use super::{
     FOLDER,
     base_commit::BaseCommit,
-    inventory::OwnedWorktree,
+    inventory::{self, OwnedWorktree},
     kill_repair::wait_until_made,
-    occupancy,
-    repository::{ProjectRepository, WorktreeError, entry_of, git_there, told_there},
+    repository::{ProjectRepository, WorktreeError, entry_of, worktree_git, worktree_git_output},
 };
+
 use crate::{
     engine::{
         event::SessionWorktree,
+        hooks::template,
         policy::{WORKTREE_BRANCH, WorktreePlan},
     },
     journal::session_dir::create_ignored,
+    process::children::output_of,
 };
 
 /// The file that says that a restored worktree still has to be set up.
@@ -105,7 +109,7 @@ impl WorktreeRequest<'_> {
         let is_new = session
             .as_ref()
             .is_none_or(|session| !(self.has_begun)(session));
-        if !occupancy::occupy(&path)?
+        if !inventory::occupy(&path)?
             || session
                 .as_ref()
                 .is_some_and(|session| (self.is_running)(session))
@@ -126,9 +130,9 @@ impl WorktreeRequest<'_> {
             && let Some(session) = &session
             && self.repository.is_made_for(&branch, session)
         {
-            git_there(&path, &["reset", "--quiet", "--keep", &base.commit])?;
+            worktree_git(&path, &["reset", "--quiet", "--keep", &base.commit])?;
         }
-        let commit = told_there(&path, &["rev-parse", "HEAD"])?;
+        let commit = worktree_git_output(&path, &["rev-parse", "HEAD"])?;
         let on = if branch.is_empty() { &commit } else { &branch };
         (self.say)(&format!(
             "creel: continuing in the worktree {} on `{on}`",
@@ -163,7 +167,7 @@ impl WorktreeRequest<'_> {
             .make_branch(&branch, &base.commit, self.session)?;
         self.repository
             .add(&path, self.session, &[&text(&path), &branch])?;
-        occupancy::occupy(&path)?;
+        inventory::occupy(&path)?;
         let prepared = self.repository.prepared(
             SessionWorktree {
                 name,
@@ -176,7 +180,7 @@ impl WorktreeRequest<'_> {
         );
         if let Err(error) = self.repository.fill(self.plan, &prepared, self.say) {
             // It is new, so there is no work in it.
-            occupancy::leave();
+            inventory::stop_occupying();
             self.repository.discard(&path)?;
             let _ = self
                 .repository
@@ -259,7 +263,7 @@ impl ProjectRepository {
             .into_iter()
             .find(|known| known.path == path);
         if path.exists() {
-            if !occupancy::occupy(&path)? {
+            if !inventory::occupy(&path)? {
                 let session = known.and_then(|known| known.session).unwrap_or_default();
                 return Err(WorktreeError::InUse {
                     name: worktree.name.clone(),
@@ -287,7 +291,7 @@ impl ProjectRepository {
                 &["-b", &worktree.branch, &worktree.path, &worktree.commit],
             )?;
         }
-        occupancy::occupy(&path)?;
+        inventory::occupy(&path)?;
         if let Some(entry) = entry_of(&path) {
             let error = |cause| WorktreeError::File {
                 action: format!("write to {}", entry.display()),
@@ -337,7 +341,7 @@ impl ProjectRepository {
         let cwd = path.join(&self.prefix);
         if path.join(".gitmodules").exists() {
             say("creel: checking out the submodules");
-            told_there(
+            worktree_git_output(
                 path,
                 &["submodule", "update", "--init", "--recursive", "--quiet"],
             )?;
@@ -483,4 +487,38 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     } else {
         fs::copy(from, to).map(drop)
     }
+}
+
+/// Runs a setup command where no session shows it.
+pub fn set_up(
+    command: &str,
+    cwd: &Path,
+    session: &str,
+    project: &Path,
+    say: fn(&str),
+) -> Result<(), WorktreeError> {
+    say(&format!("creel: setup: {command}"));
+    let line = template::expand(command).unwrap_or_else(|_| command.to_owned());
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &line])
+        .current_dir(cwd)
+        .stdin(Stdio::null())
+        .env("CREEL_SESSION", session)
+        .env("CREEL_PROJECT", project);
+    let ran = output_of(&mut shell).map_err(|cause| WorktreeError::CannotSetUp {
+        command: command.to_owned(),
+        cause,
+    })?;
+    let _ = io::stderr()
+        .write_all(&ran.stdout)
+        .and_then(|()| io::stderr().write_all(&ran.stderr));
+    if ran.status.success() {
+        return Ok(());
+    }
+    Err(WorktreeError::SetupFailed {
+        command: command.to_owned(),
+        status: ran.status,
+        folder: cwd.to_owned(),
+    })
 }

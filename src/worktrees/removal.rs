@@ -6,10 +6,9 @@ use std::{
 };
 
 use super::{
-    inventory::{GOING, OwnedWorktree, UnsavedWork},
+    inventory::{self, GOING, OwnedWorktree, UnsavedWork},
     kill_repair::{discard_half_made, is_half_made},
-    occupancy,
-    repository::{ProjectRepository, WorktreeError, entry_of, told_there},
+    repository::{ProjectRepository, WorktreeError, entry_of, worktree_git_output},
 };
 use crate::engine::event::SessionWorktree;
 
@@ -50,7 +49,7 @@ impl ProjectRepository {
         let entry = entry_of(&worktree.path);
         let is_checked_out =
             entry.is_none_or(|entry| is_half_made(&entry) || entry.join("index").exists());
-        if !is_checked_out && !occupancy::is_occupied(&worktree.path) {
+        if !is_checked_out && !inventory::is_occupied(&worktree.path) {
             self.repair(
                 &worktree.path,
                 worktree.branch.as_deref().unwrap_or_default(),
@@ -101,12 +100,12 @@ impl ProjectRepository {
     pub fn forget_merged(&self, worktree: &OwnedWorktree) -> Result<(), WorktreeError> {
         let _alone = self.lock()?;
         let path = &worktree.path;
-        if worktree.is_missing || occupancy::is_occupied(path) {
+        if worktree.is_missing || inventory::is_occupied(path) {
             return Ok(());
         }
         self.repair(path, worktree.branch.as_deref().unwrap_or_default())?;
-        told_there(path, &["add", "--all"])?;
-        let changed = told_there(
+        worktree_git_output(path, &["add", "--all"])?;
+        let changed = worktree_git_output(
             path,
             &[
                 "diff",
@@ -128,7 +127,7 @@ impl ProjectRepository {
                 return Ok(());
             }
         }
-        told_there(path, &["reset", "--quiet", "--hard"]).map(drop)
+        worktree_git_output(path, &["reset", "--quiet", "--hard"]).map(drop)
     }
 
     /// The branches that creel made for these sessions, by their logs. It may have been killed

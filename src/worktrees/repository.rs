@@ -1,43 +1,18 @@
-//! The git repository of a project, and calls of git.
+//! The git repository of a project.
 
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, ExitStatus},
 };
-
-use rustix::process::Signal;
 
 use crate::{
     engine::event::SessionStarted,
-    process::{
-        children::output_of,
-        git_environment::{QUIET, UNSET},
-    },
+    git::{self, GitCallError, GitReply},
+    process::children::output_of,
 };
 
-/// The commands that change nothing, or only what the same command changes again. One that was
-/// killed is no answer: "no".
-const QUESTIONS: [&str; 14] = [
-    "check-ref-format",
-    "diff",
-    "fetch",
-    "for-each-ref",
-    "log",
-    "ls-files",
-    "ls-remote",
-    "merge-base",
-    "push",
-    "remote",
-    "rev-list",
-    "rev-parse",
-    "status",
-    "symbolic-ref",
-];
-/// How often git is asked.
-pub(super) const ATTEMPTS: u32 = 3;
 /// The lock of a repository while creel adds or removes worktrees.
 const LOCK: &str = "creel-worktrees.lock";
 
@@ -94,6 +69,16 @@ pub enum WorktreeError {
     NoSuchWorktree(String),
     #[error("cannot {action}: {cause}")]
     File { action: String, cause: io::Error },
+    #[error("cannot run `{command}`: {cause}")]
+    CannotSetUp { command: String, cause: io::Error },
+    #[error(
+        "the worktree is not ready: `{command}` failed ({status})\n  repair that in {}, then try again", .folder.display()
+    )]
+    SetupFailed {
+        command: String,
+        status: ExitStatus,
+        folder: PathBuf,
+    },
     #[error("`git {command}` failed: {complaint}")]
     Git { command: String, complaint: String },
 }
@@ -111,16 +96,6 @@ pub enum RootCommitError {
     Git(#[from] WorktreeError),
 }
 
-/// What git printed.
-#[derive(Debug)]
-pub struct GitReply {
-    pub is_ok: bool,
-    /// Whether something killed it before it was done.
-    pub was_killed: bool,
-    pub stdout: String,
-    pub stderr: String,
-}
-
 #[derive(Debug, Clone)]
 pub struct ProjectRepository {
     /// The project's folder.
@@ -135,54 +110,6 @@ pub struct ProjectRepository {
 #[derive(Debug)]
 pub struct RepositoryLock {
     _file: File,
-}
-
-impl GitReply {
-    /// The answer without the line break at its end.
-    pub fn line(&self) -> &str {
-        self.stdout.trim_end_matches('\n')
-    }
-
-    /// The last line of what git complained about, which is the decisive one.
-    pub fn complaint(&self) -> String {
-        let lines = self
-            .stderr
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty());
-        let is_decisive = |line: &&str| line.starts_with("fatal:") || line.starts_with("error:");
-        let chosen = lines
-            .clone()
-            .find(is_decisive)
-            .or_else(|| lines.clone().next_back())
-            .unwrap_or("it does not say why");
-        // A list follows on the next lines, and what a hook of the remote says comes before.
-        let list: Vec<&str> = lines
-            .clone()
-            .skip_while(|line| *line != chosen)
-            .skip(1)
-            .take(3)
-            .collect();
-        let list = if chosen.ends_with(':') {
-            format!(" {}", list.join(", "))
-        } else {
-            String::new()
-        };
-        let remote: Vec<&str> = lines
-            .filter_map(|line| line.strip_prefix("remote: "))
-            .map(str::trim)
-            .take(3)
-            .collect();
-        let remote = if remote.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", remote.join("; "))
-        };
-        let chosen = chosen
-            .trim_start_matches("fatal: ")
-            .trim_start_matches("error: ");
-        format!("{chosen}{list}{remote}")
-    }
 }
 
 impl ProjectRepository {
@@ -262,7 +189,7 @@ impl ProjectRepository {
 
     /// A failure of git is an error.
     pub fn tell(&self, args: &[&str]) -> Result<String, WorktreeError> {
-        told(&self.project, args)
+        git_output(&self.project, args)
     }
 
     /// Resolves a reference to its commit.
@@ -340,11 +267,11 @@ pub fn session_branch(began: &SessionStarted) -> Option<String> {
 
 /// Calls git in the top folder of a worktree. Without its own `.git` file, git would use the
 /// repository around it: the user's checkout.
-pub fn git_there(worktree: &Path, args: &[&str]) -> Result<GitReply, WorktreeError> {
+pub fn worktree_git(worktree: &Path, args: &[&str]) -> Result<GitReply, WorktreeError> {
     if entry_of(worktree).is_none() {
         return Err(WorktreeError::Broken(worktree.to_owned()));
     }
-    let mut command = Command::new("git");
+    let mut command = git::command(worktree);
     command.env(
         "GIT_CEILING_DIRECTORIES",
         worktree.parent().unwrap_or(worktree),
@@ -353,94 +280,41 @@ pub fn git_there(worktree: &Path, args: &[&str]) -> Result<GitReply, WorktreeErr
 }
 
 /// The same. A failure of git is an error.
-pub fn told_there(worktree: &Path, args: &[&str]) -> Result<String, WorktreeError> {
-    answered(&git_there(worktree, args)?, args)
+pub fn worktree_git_output(worktree: &Path, args: &[&str]) -> Result<String, WorktreeError> {
+    output_or_error(&worktree_git(worktree, args)?, args)
 }
 
-/// Calls git in a folder. It cannot prompt, and uses only the repository of that folder.
+/// Calls git in a folder.
 pub fn git_in(folder: &Path, args: &[&str]) -> Result<GitReply, WorktreeError> {
-    call(Command::new("git"), folder, args)
+    call(git::command(folder), folder, args)
 }
 
-fn call(mut command: Command, folder: &Path, args: &[&str]) -> Result<GitReply, WorktreeError> {
-    command
-        .args(["--no-pager", "-c", "color.ui=false"])
-        .args(args)
-        .current_dir(folder)
-        .stdin(Stdio::null());
-    for name in UNSET {
-        command.env_remove(name);
-    }
-    command.envs(QUIET.iter().copied());
-    let mut ask = || {
-        output_of(&mut command).map_err(|error| {
-            let is_missing = error.kind() == io::ErrorKind::NotFound;
-            match (is_missing, folder.is_dir()) {
-                (true, true) => WorktreeError::NoGit,
-                (true, false) => WorktreeError::NoRepository(folder.to_owned()),
-                (false, _) => WorktreeError::CannotRun(error),
-            }
-        })
-    };
-    let mut output = ask()?;
-    let is_question = args.first().is_some_and(|first| QUESTIONS.contains(first));
-    for _ in 1..ATTEMPTS {
-        if is_question && was_killed(&output) {
-            output = ask()?;
+/// The same. A failure of git is an error.
+pub fn git_output(folder: &Path, args: &[&str]) -> Result<String, WorktreeError> {
+    output_or_error(&git_in(folder, args)?, args)
+}
+
+fn call(command: Command, folder: &Path, args: &[&str]) -> Result<GitReply, WorktreeError> {
+    git::call(command, args, output_of).map_err(|error| match error {
+        GitCallError::CannotStart(error) if error.kind() != io::ErrorKind::NotFound => {
+            WorktreeError::CannotRun(error)
         }
-    }
-    // A push says what it did by its exit code, too.
-    if let Some(signal) = output
-        .status
-        .signal()
-        .filter(|_| is_question && args.first() != Some(&"push"))
-    {
-        let complaint = format!("git was killed by signal {signal}");
-        return Err(WorktreeError::Git {
+        GitCallError::CannotStart(_) if folder.is_dir() => WorktreeError::NoGit,
+        GitCallError::CannotStart(_) => WorktreeError::NoRepository(folder.to_owned()),
+        GitCallError::Killed { signal } => WorktreeError::Git {
             command: args[0].to_owned(),
-            complaint,
-        });
-    }
-    let was_killed = was_killed(&output);
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let (is_ok, stdout, mut stderr) = (
-        output.status.success(),
-        text(output.stdout),
-        text(output.stderr),
-    );
-    if let Some(signal) = output.status.signal() {
-        stderr.push_str(&format!("\nfatal: git was killed by signal {signal}"));
-    }
-    Ok(GitReply {
-        is_ok,
-        was_killed,
-        stdout,
-        stderr,
+            complaint: format!("git was killed by signal {signal}"),
+        },
     })
 }
 
-/// Whether a program of git was killed, and not by a key or a command that ends this process, too.
-fn was_killed(output: &Output) -> bool {
-    let by_user = [Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw);
-    let own = output
-        .status
-        .signal()
-        .is_some_and(|signal| !by_user.contains(&signal));
-    own || String::from_utf8_lossy(&output.stderr).contains("died of signal 9")
-}
-
-/// Calls git in a folder. A failure of git is an error.
-pub fn told(folder: &Path, args: &[&str]) -> Result<String, WorktreeError> {
-    answered(&git_in(folder, args)?, args)
-}
-
-fn answered(answer: &GitReply, args: &[&str]) -> Result<String, WorktreeError> {
-    if answer.is_ok {
-        return Ok(answer.line().to_owned());
+fn output_or_error(reply: &GitReply, args: &[&str]) -> Result<String, WorktreeError> {
+    if reply.is_ok {
+        return Ok(reply.line().to_owned());
     }
     let command = args.iter().take(2).copied().collect::<Vec<_>>().join(" ");
     Err(WorktreeError::Git {
         command,
-        complaint: answer.complaint(),
+        complaint: reply.complaint(),
     })
 }

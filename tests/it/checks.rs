@@ -257,7 +257,7 @@ fn no_sample_works_around_exit_codes() {
             }
         }
     }
-    for file in ["config.example.yaml", "src/cli/init/config_text.rs"] {
+    for file in ["config.example.yaml", "src/cli/init.rs"] {
         texts.push((
             root.join(file),
             fs::read_to_string(root.join(file)).expect("a text"),

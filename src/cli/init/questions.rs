@@ -4,9 +4,11 @@
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 
-use super::{InitChoices, config_text::on_limit_name};
 use crate::{
-    cli::error::{CliError, CliResult},
+    cli::{
+        error::{CliError, CliResult},
+        init::{InitChoices, on_limit_name},
+    },
     config::agents::KnownAgents,
     engine::policy::RetryLimitPolicy,
     present::text::plain,

@@ -11,17 +11,15 @@ use crate::{
         error::{CliError, CliResult},
         launch::{
             session_end::ExitCodeSource,
-            session_name_lock::SessionNameLock,
-            session_names::{dated, first_free},
+            session_names::{SessionNameLock, dated, first_free},
             surface::SessionSurface,
             trust_prompt::{self, TrustFlag},
             worktree,
         },
         output::say,
         target::{
-            choose_session,
+            local_sessions,
             project::{self, Project},
-            session_request,
         },
         tokio_runtime,
         verb_outcome::{FolderRetention, NewSession, ResumedSession, SweepScope, VerbOutcome},
@@ -73,15 +71,15 @@ pub(in crate::cli) fn pipeline(
         config: args.config.clone(),
         ..SessionArgs::default()
     };
-    let named = choose_session::named(&session, &sessions)?;
+    let named = local_sessions::named(&session, &sessions)?;
     let folder = match named {
         Some(folder) => Some(folder),
-        None if choose_session::all_running(&sessions)?.is_empty() => None,
-        None => Some(choose_session::running(&session)?),
+        None if local_sessions::all_running(&sessions)?.is_empty() => None,
+        None => Some(local_sessions::running(&session)?),
     };
     match folder {
         Some(folder) if journal::running(&folder).is_some() => {
-            let code = session_request::ask_in(&folder, SessionCommand::Pipeline { pipeline })?;
+            let code = local_sessions::ask_in(&folder, SessionCommand::Pipeline { pipeline })?;
             say(&format!(
                 "creel: session `{}` starts the {} after this iteration",
                 folder.name,

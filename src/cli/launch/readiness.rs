@@ -12,10 +12,7 @@ use std::{borrow::Cow, ffi::OsString, fmt::Write as _, path::Path};
 
 use crate::{
     cli::{
-        agents::{
-            question,
-            version::{self, VersionAnswer, VersionQuery},
-        },
+        agents::{self, VersionAnswer, VersionQuery, question},
         error::{CliError, CliResult},
         output::say,
         target::project::Project,
@@ -308,7 +305,7 @@ fn agent_problems(
     let questions = present
         .filter_map(|(agent, _)| version_question(settings, agent.spec))
         .collect();
-    let Some(answers) = version::ask_all(questions, version::CHECKING)? else {
+    let Some(answers) = agents::ask_all(questions, agents::CHECKING)? else {
         return Ok(None);
     };
     let problems = agents.iter().zip(missing).filter_map(|(agent, missing)| {

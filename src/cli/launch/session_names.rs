@@ -1,9 +1,18 @@
-//! Names for new sessions that no other session has.
+//! Names for new sessions that no other session has, and the lock for choosing one.
 
-use std::path::Path;
+use std::{
+    fs::{DirBuilder, File, OpenOptions, TryLockError},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use crate::{
-    journal::{SessionDir, SessionsDir},
+    config::paths,
+    journal::{
+        SessionDir, SessionsDir,
+        session_dir::{PRIVATE_DIR, PRIVATE_FILE},
+    },
     present::clock::local_now,
 };
 
@@ -14,7 +23,8 @@ const IN_ORDER: u64 = 16;
 /// few.
 pub(crate) fn first_free(sessions: &SessionsDir, name: &str) -> SessionDir {
     let is_free = |folder: &SessionDir| !folder.exists();
-    if let Some(folder) = numbered(sessions, name)
+    if let Some(folder) = sessions
+        .numbered(name)
         .take(usize::try_from(IN_ORDER).unwrap_or(1))
         .find(is_free)
     {
@@ -36,12 +46,6 @@ pub(crate) fn first_free(sessions: &SessionsDir, name: &str) -> SessionDir {
         }
     }
     numbered(free)
-}
-
-/// The folder of that name, then those with a number added.
-pub(crate) fn numbered(sessions: &SessionsDir, name: &str) -> impl Iterator<Item = SessionDir> {
-    let more = (2..).map(move |n| sessions.folder(&format!("{name}-{n}")));
-    std::iter::once(sessions.folder(name)).chain(more)
 }
 
 /// A name from the folder and the time.
@@ -70,6 +74,41 @@ pub(crate) fn dated(name: &str) -> String {
     format!("{name}-{}", local_now().strftime("%Y%m%d-%H%M%S"))
 }
 
+/// How long to wait for another process between its choice of a name and its first record. A
+/// suspended process must not block all others.
+const PATIENCE: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// Locked until this is dropped.
+#[derive(Debug)]
+pub(crate) struct SessionNameLock(#[expect(dead_code, reason = "its lock is what counts")] File);
+
+impl SessionNameLock {
+    /// Waits for the lock. `None` if it cannot be acquired: then only the journal's lock protects
+    /// the name.
+    pub(crate) fn wait() -> Option<Self> {
+        let folder = paths::state_dir()?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(PRIVATE_DIR)
+            .create(&folder)
+            .ok()?;
+        let mut options = OpenOptions::new();
+        options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(PRIVATE_FILE);
+        let file = options.open(folder.join("names.lock")).ok()?;
+        let deadline = Instant::now() + PATIENCE;
+        while matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && Instant::now() < deadline
+        {
+            std::thread::sleep(AGAIN);
+        }
+        Some(Self(file))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -86,7 +125,8 @@ mod tests {
             fs::create_dir_all(&folder.path).expect("a folder");
             fs::write(folder.journal(), "{}\n").expect("a journal");
         }
-        let taken: Vec<String> = numbered(&sessions, "s")
+        let taken: Vec<String> = sessions
+            .numbered("s")
             .take(100)
             .map(|folder| folder.name)
             .collect();

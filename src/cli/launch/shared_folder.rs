@@ -15,11 +15,11 @@ use crate::{
     cli::{
         arguments::OutputArgs,
         error::{CliError, CliResult},
-        launch::session_name_lock::SessionNameLock,
+        launch::session_names::SessionNameLock,
         output::say,
     },
     journal::{self, SessionDir, SessionsDir},
-    worktrees::{ProjectRepository, origin},
+    worktrees::{ProjectRepository, inventory},
 };
 
 /// How a session uses its folder.
@@ -75,7 +75,7 @@ impl FolderRequest<'_> {
     /// The names of the other sessions that work in the folder.
     fn others(self) -> Vec<String> {
         // In a worktree of a session, the sessions of its project count too.
-        let of_origin = origin::project_of(self.cwd).map(|project| SessionsDir::of(&project));
+        let of_origin = inventory::project_of(self.cwd).map(|project| SessionsDir::of(&project));
         let live = std::iter::once(self.sessions)
             .chain(&of_origin)
             .flat_map(|all| all.live().unwrap_or_default());

@@ -55,7 +55,7 @@ pub(crate) fn is_allowed(
 /// project covers its worktrees as long as the config is the same.
 fn origin_place(place: &Path) -> Option<PathBuf> {
     let folder = place.parent()?;
-    let project = worktrees::origin::project_of(folder)?;
+    let project = worktrees::inventory::project_of(folder)?;
     let root = crate::config::paths::project_root(place);
     Some(project.join(place.strip_prefix(root).ok()?))
 }

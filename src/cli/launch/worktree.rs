@@ -1,10 +1,6 @@
 //! The worktree of a session: before it starts, before it is resumed, and after its end.
 
-use std::{
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::path::{Path, PathBuf};
 
 use crate::{
     cli::{
@@ -15,16 +11,15 @@ use crate::{
     engine::{
         SessionState,
         event::{SessionOutcome, SessionStarted, SessionWorktree},
-        hooks::{point::HookPoint, template},
+        hooks::point::HookPoint,
         policy::{SessionPlan, WorktreePlan},
     },
     journal::{self, SessionDir, SessionsDir},
-    process::children::output_of,
     worktrees::{
         PreparedWorktree, ProjectRepository, WorktreeError, WorktreeRequest,
         base_commit::BaseCommit,
-        new_worktree::WorktreeName,
-        occupancy,
+        inventory,
+        new_worktree::{WorktreeName, set_up},
         removal::{BranchRemoval, RemovalOutcome},
         repository::checked_out,
     },
@@ -48,6 +43,8 @@ impl From<WorktreeError> for CliError {
             | WorktreeError::NoSuchWorktree(_) => Self::usage(error.to_string()),
             WorktreeError::CannotRun(_)
             | WorktreeError::File { .. }
+            | WorktreeError::CannotSetUp { .. }
+            | WorktreeError::SetupFailed { .. }
             | WorktreeError::Git { .. } => Self::failed(error.to_string()),
         }
     }
@@ -178,44 +175,17 @@ pub(crate) fn folder_of(folder: &SessionDir, began: &SessionStarted) -> CliResul
         ProjectRepository::of(folder.project())?.restore(worktree, &folder.name, &plan, &say)?;
     if prepared.is_new {
         for command in &plan.setup {
-            set_up(command, &prepared.cwd, &folder.name, folder.project())?;
+            set_up(command, &prepared.cwd, &folder.name, folder.project(), say)?;
         }
         ProjectRepository::is_ready(&prepared);
     }
     Ok(prepared.cwd)
 }
 
-/// Runs a setup command where no session shows it.
-pub(crate) fn set_up(command: &str, cwd: &Path, session: &str, project: &Path) -> CliResult<()> {
-    say(&format!("creel: setup: {command}"));
-    let line = template::expand(command).unwrap_or_else(|_| command.to_owned());
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", &line])
-        .current_dir(cwd)
-        .stdin(Stdio::null());
-    shell
-        .env("CREEL_SESSION", session)
-        .env("CREEL_PROJECT", project);
-    let ran = output_of(&mut shell);
-    let ran = ran.map_err(|error| CliError::failed(format!("cannot run `{command}`: {error}")))?;
-    let _ = io::stderr()
-        .write_all(&ran.stdout)
-        .and_then(|()| io::stderr().write_all(&ran.stderr));
-    if ran.status.success() {
-        return Ok(());
-    }
-    Err(CliError::failed(format!(
-        "the worktree is not ready: `{command}` failed ({})\n  repair that in {}, then try again",
-        ran.status,
-        cwd.display()
-    )))
-}
-
 /// After the session: removes its worktree if the plan allows it and nothing would be lost, and
 /// says where the work is.
 pub(crate) fn let_go(folder: &SessionDir, state: &SessionState) {
-    occupancy::leave();
+    inventory::stop_occupying();
     // A worker commits and pushes the work of a task first.
     let Some(worktree) = state
         .began

@@ -142,7 +142,7 @@ pub(crate) fn sessions_of(args: &ConfigArgs) -> CliResult<(PathBuf, SessionsDir)
     );
     let root = root.canonicalize().unwrap_or(root);
     // In the worktree of a session, the user means the project's sessions.
-    let root = worktrees::origin::project_of(&root).unwrap_or(root);
+    let root = worktrees::inventory::project_of(&root).unwrap_or(root);
     Ok((root.clone(), refuse_links(&root)?))
 }
 

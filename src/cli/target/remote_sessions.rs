@@ -10,7 +10,7 @@ use crate::{
         arguments::{ConfigArgs, NatsArgs, SessionArgs},
         error::{CliError, CliResult},
         output::say,
-        target::{choose_session, project::Project},
+        target::{local_sessions, project::Project},
         tokio_runtime,
     },
     config::NatsConfig,
@@ -34,7 +34,7 @@ pub(crate) struct NatsServerConnection {
     pub(crate) nats: NatsConfig,
     pub(crate) client: Client,
     /// The events of the connection.
-    pub(crate) told: RefCell<mpsc::UnboundedReceiver<Event>>,
+    pub(crate) events: RefCell<mpsc::UnboundedReceiver<Event>>,
 }
 
 struct ChosenSession {
@@ -44,8 +44,8 @@ struct ChosenSession {
 }
 
 impl From<NatsError> for CliError {
-    fn from(trouble: NatsError) -> Self {
-        Self::failed(format!("NATS: {trouble}"))
+    fn from(error: NatsError) -> Self {
+        Self::failed(format!("NATS: {error}"))
     }
 }
 
@@ -88,12 +88,12 @@ impl NatsServerConnection {
     fn reach(nats: NatsConfig) -> CliResult<Self> {
         let tokio = tokio_runtime::start()?;
         let connected = tokio.block_on(connect(&nats, ReconnectPolicy::ByItself));
-        let (client, told) = connected.map_err(|problem| cannot_connect(&nats, &problem))?;
+        let (client, events) = connected.map_err(|problem| cannot_connect(&nats, &problem))?;
         Ok(Self {
             tokio,
             nats,
             client,
-            told: RefCell::new(told),
+            events: RefCell::new(events),
         })
     }
 
@@ -110,8 +110,8 @@ impl NatsServerConnection {
         asked: impl Future<Output = Result<T, E>>,
     ) -> CliResult<T> {
         self.tokio.block_on(asked).map_err(|error| {
-            let mut told = self.told.borrow_mut();
-            let refusals = std::iter::from_fn(|| told.try_recv().ok()).filter_map(refusal);
+            let mut events = self.events.borrow_mut();
+            let refusals = std::iter::from_fn(|| events.try_recv().ok()).filter_map(refusal);
             refusals
                 .last()
                 .map_or_else(|| error.into(), |why| lacks_right(&why))
@@ -203,7 +203,7 @@ impl NatsServerConnection {
     }
 
     /// Sends a request to a session and returns its answer.
-    pub(crate) fn told(
+    pub(crate) fn reply_to(
         &self,
         session: &SessionArgs,
         request: &SessionRequest,
@@ -223,7 +223,8 @@ impl NatsServerConnection {
         let subject = SessionSubjects::new(&self.nats.prefix, session)
             .commands()
             .to_lowercase();
-        while let Some(event) = poll_fn(|context| self.told.borrow_mut().poll_recv(context)).await {
+        while let Some(event) = poll_fn(|context| self.events.borrow_mut().poll_recv(context)).await
+        {
             if let Some(why) = refusal(event).filter(|why| why.to_lowercase().contains(&subject)) {
                 return why;
             }
@@ -318,7 +319,7 @@ impl RecordedSession {
             .map(|server| server.mirror(session))
             .transpose()?;
         let folder = match &copy {
-            None => choose_session::called_or_latest(session, config)?,
+            None => local_sessions::called_or_latest(session, config)?,
             Some(copy) if copy.folder().exists() => copy.folder().clone(),
             Some(copy) => return Err(JournalError::Missing(copy.folder().name.clone()).into()),
         };

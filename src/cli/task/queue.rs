@@ -12,21 +12,19 @@ use crate::{
         error::{CliError, CliResult},
         output::{json, print, say},
         target::{
+            local_sessions::{given, reply_to},
             project::{Project, name_queue, sessions_of},
             remote_sessions::NatsServerConnection,
-            session_request::{given, other_answer, told},
         },
-        task::{QueueArgs, TaskAddArgs, TaskListArgs, TaskShowArgs},
+        task::{QueueArgs, TaskAddArgs, TaskListArgs, TaskShowArgs, add_to_session},
         tokio_runtime,
     },
     config::{PlanError, PlanRequest, Settings},
     engine::{
-        input::SessionCommand,
         queue::{
             QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, task_spec::TaskSpec,
         },
         tasks::{
-            command::{NewTask, TaskCommand},
             refusal::TaskRefusal,
             task::{PRIORITY, TaskState},
         },
@@ -46,8 +44,8 @@ const STORED: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 
 impl From<QueueTrouble> for CliError {
-    fn from(trouble: QueueTrouble) -> Self {
-        Self::failed(trouble.to_string())
+    fn from(error: QueueTrouble) -> Self {
+        Self::failed(error.to_string())
     }
 }
 
@@ -223,52 +221,22 @@ fn way_out(refusal: &QueueRequestError) -> String {
 pub(super) fn add(args: TaskAddArgs) -> CliResult {
     let within = std::env::var_os("CREEL_SESSION").is_some_and(|name| !name.is_empty());
     if args.session.session.is_some() || within {
-        add_to_session(args)
+        add_by_session(args)
     } else {
         add_alone(args)
     }
 }
 
-fn add_to_session(args: TaskAddArgs) -> CliResult {
-    let TaskAddArgs {
-        goal,
-        id,
-        deliverables,
-        labels,
-        priority,
-        kind,
-        parent,
-        dependencies,
-        agents,
-        session,
-        queue: in_queue,
-    } = args;
-    if in_queue.as_deref().is_some_and(|name| !name.is_empty()) {
+fn add_by_session(args: TaskAddArgs) -> CliResult {
+    let queue = QueueArgs {
+        queue: args.queue.clone(),
+    };
+    if queue.name().is_some() {
         let why = "a task of a session goes to the session's own queue; leave out the name, or add it outside of a session";
         return Err(CliError::usage(why));
     }
-    let (goal, queue) = (given(&goal)?, Some(agents.into_iter().collect()));
-    let new = NewTask {
-        id,
-        goal,
-        deliverables,
-        labels,
-        priority,
-        kind,
-        parent,
-        dependencies,
-        queue,
-    };
-    let Some(ReplyData::Added(id)) = told(
-        &session,
-        SessionCommand::Task {
-            task: TaskCommand::Add(new),
-        },
-    )?
-    else {
-        return Err(other_answer());
-    };
-    wait_for(&session, &QueueArgs { queue: in_queue }, &id)?;
+    let (id, session) = add_to_session(args)?;
+    wait_for(&session, &queue, &id)?;
     print(&(id + "\n"))
 }
 
@@ -282,7 +250,7 @@ fn wait_for(session: &SessionArgs, queue: &QueueArgs, id: &str) -> CliResult<()>
         .unwrap_or_default();
     // An agent may lack the login for a server, or not know it. The session hands the task over, at
     // the latest when it ends.
-    let is_on_server = matches!(told(session, SessionQuery::Status), Ok(Some(ReplyData::Status(status))) if status.nats.is_some());
+    let is_on_server = matches!(reply_to(session, SessionQuery::Status), Ok(Some(ReplyData::Status(status))) if status.nats.is_some());
     let Ok(reached) = QueueConnection::open(session, queue) else {
         return Ok(());
     };
@@ -292,7 +260,7 @@ fn wait_for(session: &SessionArgs, queue: &QueueArgs, id: &str) -> CliResult<()>
     let since = Instant::now();
     while reached.key(&format!("{owner}/{id}")).is_err() {
         // The session may have just ended.
-        let asked = told(session, SessionQuery::TaskShow { id: id.to_owned() });
+        let asked = reply_to(session, SessionQuery::TaskShow { id: id.to_owned() });
         let is_ready =
             matches!(asked, Ok(Some(ReplyData::Task(task))) if task.state == TaskState::Ready);
         if !is_ready {
@@ -310,49 +278,36 @@ fn wait_for(session: &SessionArgs, queue: &QueueArgs, id: &str) -> CliResult<()>
 }
 
 fn add_alone(args: TaskAddArgs) -> CliResult {
-    let TaskAddArgs {
-        goal,
-        id,
-        deliverables,
-        labels,
-        priority,
-        kind,
-        parent,
-        dependencies,
-        agents,
-        session,
-        queue,
-    } = args;
-    if parent.is_some() {
+    if args.parent.is_some() {
         return Err(CliError::usage(
             "tasks in the queue have no parent; --parent is for tasks of a session",
         ));
     }
-    if id.as_deref() == Some("") {
+    if args.id.as_deref() == Some("") {
         return Err(CliError::usage(
             "a task name has letters, digits, `-` and `_`; leave it out for a number",
         ));
     }
-    let settings = Project::load(&session.config)
+    let settings = Project::load(&args.session.config)
         .ok()
         .map(|project| project.settings);
+    let kind = args.kind.as_deref();
     let no_taker = settings
         .as_ref()
-        .and_then(|settings| refusal_of_all(settings, &agents, kind.as_deref()));
-    let agents = who_may(agents, settings.as_ref(), kind.as_deref());
-    let order = TaskSpec {
-        id: id.unwrap_or_default(),
-        goal: given(&goal)?,
-        deliverables,
-        labels,
-        priority: priority.unwrap_or(PRIORITY),
-        kind,
-        dependencies: dependencies.into_iter().collect(),
-        agents,
+        .and_then(|settings| refusal_of_all(settings, &args.agents, kind));
+    let spec = TaskSpec {
+        id: args.id.unwrap_or_default(),
+        goal: given(&args.goal)?,
+        deliverables: args.deliverables,
+        labels: args.labels,
+        priority: args.priority.unwrap_or(PRIORITY),
+        dependencies: args.dependencies.into_iter().collect(),
+        agents: who_may(args.agents, settings.as_ref(), kind),
+        kind: args.kind,
         session: None,
     };
-    let mut reached = QueueConnection::open(&session, &QueueArgs { queue })?;
-    let id = reached.add(order)?;
+    let mut reached = QueueConnection::open(&args.session, &QueueArgs { queue: args.queue })?;
+    let id = reached.add(spec)?;
     if let Some(why) = no_taker {
         say(&format!(
             "creel: a worker with this config does not take task {id}: {why}"

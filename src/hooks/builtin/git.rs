@@ -18,10 +18,7 @@ use super::{
     BuiltinError, named,
     program::{ProgramCall, ProgramResult, ProgramRunner},
 };
-use crate::engine::hooks::verdict::RunEnd;
-
-/// The first arguments of every call: the user's settings must not colour the output.
-const FIRST: [&str; 3] = ["--no-pager", "-c", "color.ui=false"];
+use crate::{engine::hooks::verdict::RunEnd, git::PLAIN};
 
 /// Files in git's folder, and the operation in progress that each indicates.
 const OPERATIONS: [(&str, &str); 6] = [
@@ -40,9 +37,9 @@ pub(super) struct UncommittedChanges {
 }
 
 pub(super) fn call(args: &[&str]) -> ProgramCall {
-    let all: Vec<&str> = FIRST.iter().chain(args).copied().collect();
+    let all: Vec<&str> = PLAIN.iter().chain(args).copied().collect();
     ProgramCall {
-        unshown: FIRST.len(),
+        unshown: PLAIN.len(),
         ..ProgramCall::new("git", &all)
     }
 }

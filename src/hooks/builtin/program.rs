@@ -20,8 +20,8 @@ use super::BuiltinError;
 use super::{complaint, named, printed_text, quoted};
 use crate::{
     engine::hooks::verdict::RunEnd,
+    git::{QUIET, UNSET},
     process::{
-        git_environment::{QUIET, UNSET},
         output::TailBuffer,
         run::{
             self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec, ProgramSpec,

@@ -7,13 +7,14 @@ use std::{
     fs,
     os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
-use crate::process::{
-    children::output_under,
-    git_environment,
-    path_guard::{GIT, HOOKS_MAX},
+use crate::{
+    git,
+    process::{
+        children::output_under,
+        path_guard::{GIT, HOOKS_MAX},
+    },
 };
 
 #[derive(Debug, Clone)]
@@ -110,9 +111,6 @@ fn named_in(file: &Path, before: &str) -> Option<PathBuf> {
     Some(file.parent()?.join(name))
 }
 
-/// How often creel runs a git that is killed.
-const ATTEMPTS: usize = 3;
-
 /// The names in `[core]` that `git init` writes.
 const WRITTEN_BY_INIT: [&str; 7] = [
     "repositoryformatversion",
@@ -160,24 +158,15 @@ pub(super) struct GitConfig {
 impl GitConfig {
     /// None if git cannot read it.
     pub(super) fn read(config: &Path, mark: &str) -> Option<Self> {
-        let mut git = Command::new("git");
-        for name in git_environment::UNSET {
-            git.env_remove(name);
-        }
-        git.args(["config", "--list", "-z", "--file"])
-            .arg(config)
-            .current_dir("/")
-            .stdin(Stdio::null());
-        let mut read = output_under(mark, &mut git).ok()?;
-        for _ in 1..ATTEMPTS {
-            // A killed git has not answered.
-            if read.status.signal().is_some() {
-                read = output_under(mark, &mut git).ok()?;
-            }
-        }
-        if !read.status.success() {
-            return None;
-        }
+        let mut command = git::command(Path::new("/"));
+        command
+            .args(["config", "--list", "-z", "--file"])
+            .arg(config);
+        let run = || output_under(mark, &mut command);
+        // A killed git has not answered.
+        let read = git::answer(run, |read| read.status.signal().is_some())
+            .ok()
+            .filter(|read| read.status.success())?;
         let text = String::from_utf8(read.stdout).ok()?;
         let mut found = Self::default();
         for entry in text.split_terminator('\0') {

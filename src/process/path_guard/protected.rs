@@ -12,19 +12,20 @@ use std::{
     io::Read as _,
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::process::{
-    children::output_under,
-    git_environment,
-    path_guard::{
-        FingerprintCache, PathGuard, WatchStamp,
-        git::{ConfigEntry, GitFolders},
+use crate::{
+    git,
+    process::{
+        children::output_under,
+        path_guard::{
+            FingerprintCache, PathGuard, WatchStamp,
+            git::{ConfigEntry, GitFolders},
+        },
     },
 };
 
@@ -112,11 +113,8 @@ impl PathGuard {
         if self.protect.is_empty() || GitFolders::around(&self.root).is_none() {
             return None;
         }
-        let mut git = Command::new("git");
-        for name in git_environment::UNSET {
-            git.env_remove(name);
-        }
-        git.args([
+        let mut command = git::command(&self.root);
+        command.args([
             "-c",
             "core.fsmonitor=false",
             "ls-files",
@@ -124,16 +122,15 @@ impl PathGuard {
             "--ignored",
             "--exclude-standard",
             "--directory",
+            "-z",
+            "--",
         ]);
-        git.args(["-z", "--"])
-            .current_dir(&self.root)
-            .stdin(Stdio::null());
-        git.args(
+        command.args(
             starts
                 .iter()
                 .filter(|start| !start.as_os_str().is_empty() && !starts.contains(Path::new(""))),
         );
-        let listed = output_under(&self.mark, &mut git)
+        let listed = output_under(&self.mark, &mut command)
             .ok()
             .filter(|listed| listed.status.success())?;
         let folders = listed
@@ -152,13 +149,11 @@ impl PathGuard {
         if files.is_empty() || GitFolders::around(&self.root).is_none() {
             return files;
         }
-        let mut git = Command::new("git");
-        for name in git_environment::UNSET {
-            git.env_remove(name);
-        }
-        git.args(["--literal-pathspecs", "ls-files", "-z", "--"])
+        let mut command = git::command(&self.root);
+        command
+            .args(["--literal-pathspecs", "ls-files", "-z", "--"])
             .args(&files);
-        let listed = output_under(&self.mark, git.current_dir(&self.root).stdin(Stdio::null()));
+        let listed = output_under(&self.mark, &mut command);
         let Some(listed) = listed.ok().filter(|listed| listed.status.success()) else {
             return files;
         };
@@ -462,10 +457,7 @@ mod tests {
             ["tests.rs", "tests/a.rs"],
             "without git, what is built is known by its name"
         );
-        let made = Command::new("git")
-            .args(["init", "-q"])
-            .current_dir(folder.path())
-            .status();
+        let made = git::command(folder.path()).args(["init", "-q"]).status();
         assert!(made.is_ok_and(|made| made.success()));
         fs::write(folder.path().join(".gitignore"), "tests/target\nbuild\n").expect("a file");
         assert_eq!(

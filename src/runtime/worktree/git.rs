@@ -17,9 +17,12 @@ use std::{
 use tokio::{io::AsyncReadExt as _, process::Command};
 
 use super::{ENTRIES, OURS};
-use crate::process::{
-    children,
-    sweep::{self, MARK},
+use crate::{
+    git,
+    process::{
+        children,
+        sweep::{self, MARK},
+    },
 };
 
 /// Bytes of git's output at most.
@@ -28,19 +31,6 @@ const LIST_MAX: u64 = 64 << 20;
 pub(super) const NOTHING: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 /// How many lines git has about an entry of the index.
 const INDEX_LINES: usize = 5;
-/// Variables that would point git to another repository. They are removed, so that git uses the one
-/// around the project's folder.
-const ELSEWHERE: [&str; 8] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_COMMON_DIR",
-    "GIT_NAMESPACE",
-    "GIT_PREFIX",
-    "GIT_LITERAL_PATHSPECS",
-    "GIT_EXTERNAL_DIFF",
-];
-
 /// Whether git also names the folders that it ignores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IgnoredFolders {
@@ -135,9 +125,9 @@ impl GitRepository {
             ".",
             &without_ours,
         ];
-        let told = self.ask(asked.chain(limits)).await?;
+        let output = self.ask(asked.chain(limits)).await?;
         let mut status = WorktreeStatus::default();
-        for entry in entries(&told) {
+        for entry in entries(&output) {
             if let Some(head) = entry.strip_prefix(b"# branch.oid ") {
                 status.head = String::from_utf8(head.to_vec())
                     .ok()
@@ -169,7 +159,7 @@ impl GitRepository {
     /// The files outside the repository that decide what git says: its settings, and the lists that
     /// they name. None if that cannot be known.
     pub(super) async fn settings(&self) -> Option<Vec<PathBuf>> {
-        let told = self
+        let output = self
             .ask(["config", "--list", "--show-origin", "-z"])
             .await
             .ok()?;
@@ -183,8 +173,8 @@ impl GitRepository {
             .map(|name| config.join(name))
             .into();
         files.extend([home.join(".gitconfig"), PathBuf::from("/etc/gitconfig")]);
-        let mut told = entries(&told);
-        while let (Some(origin), Some(setting)) = (told.next(), told.next()) {
+        let mut output = entries(&output);
+        while let (Some(origin), Some(setting)) = (output.next(), output.next()) {
             let origin = origin
                 .strip_prefix(b"file:")
                 .map(|file| self.folder.join(OsStr::from_bytes(file)));
@@ -200,19 +190,11 @@ impl GitRepository {
 
     /// The sizes that tracked files had when they were clean, as far as the index knows them.
     pub(super) async fn clean_sizes(&self, names: &[&Path]) -> BTreeMap<PathBuf, u64> {
-        let mut command = Command::new("git");
-        command.args([
-            "-c",
-            "core.fsmonitor=false",
-            "--literal-pathspecs",
-            "ls-files",
-            "--debug",
-            "-z",
-            "--",
-        ]);
+        let mut command = unwatched_git(&self.folder);
+        command.args(["--literal-pathspecs", "ls-files", "--debug", "-z", "--"]);
         command.args(names);
-        let told = self.listen(command, &self.folder).await.unwrap_or_default();
-        index_sizes(&told).into_iter().collect()
+        let output = self.output_of(command).await.unwrap_or_default();
+        index_sizes(&output).into_iter().collect()
     }
 
     /// The files in the project's folder that differ between two commits, or all files if `old` is
@@ -222,7 +204,7 @@ impl GitRepository {
         old: Option<&str>,
         new: &str,
     ) -> Result<Vec<PathBuf>, GitStatusError> {
-        let told = match old {
+        let output = match old {
             Some(old) => {
                 self.ask([
                     "diff-tree",
@@ -241,7 +223,7 @@ impl GitRepository {
                     .await?
             }
         };
-        Ok(entries(&told)
+        Ok(entries(&output)
             .map(|name| PathBuf::from(OsStr::from_bytes(name)))
             .collect())
     }
@@ -267,11 +249,11 @@ impl GitRepository {
         .await
     }
 
-    /// The tracked files whose changes git was told not to report, as far as they exist.
+    /// The tracked files whose changes git was output not to report, as far as they exist.
     pub(super) async fn hidden(&self) -> Result<Vec<PathBuf>, GitStatusError> {
-        let told = self.ask(["ls-files", "-z", "-v", "--", "."]).await?;
+        let output = self.ask(["ls-files", "-z", "-v", "--", "."]).await?;
         let is_hidden = |tag: u8| tag == b'S' || tag.is_ascii_lowercase();
-        let names = entries(&told).filter_map(|entry| match entry {
+        let names = entries(&output).filter_map(|entry| match entry {
             [tag, b' ', name @ ..] if is_hidden(*tag) => {
                 Some(PathBuf::from(OsStr::from_bytes(name)))
             }
@@ -289,7 +271,7 @@ impl GitRepository {
 
     /// The new files in the project's folder, without ignored ones.
     pub(super) async fn untracked(&self) -> Result<Vec<PathBuf>, GitStatusError> {
-        let told = self
+        let output = self
             .ask([
                 "ls-files",
                 "-z",
@@ -299,7 +281,7 @@ impl GitRepository {
                 ".",
             ])
             .await?;
-        Ok(entries(&told)
+        Ok(entries(&output)
             .map(|name| PathBuf::from(OsStr::from_bytes(name)))
             .collect())
     }
@@ -311,10 +293,8 @@ impl GitRepository {
         place: &Path,
     ) -> Result<Vec<PathBuf>, GitStatusError> {
         let folder = self.folder.join(place);
-        let mut command = Command::new("git");
+        let mut command = unwatched_git(&folder);
         command.args([
-            "-c",
-            "core.fsmonitor=false",
             "ls-files",
             "-z",
             "--cached",
@@ -330,8 +310,8 @@ impl GitRepository {
         command
             .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_ALLOW_PROTOCOL", "");
-        let told = self.listen(command, &folder).await?;
-        let names = entries(&told).map(|name| name.strip_suffix(b"/").unwrap_or(name));
+        let output = self.output_of(command).await?;
+        let names = entries(&output).map(|name| name.strip_suffix(b"/").unwrap_or(name));
         let names: Vec<PathBuf> = names
             .map(|name| PathBuf::from(OsStr::from_bytes(name)))
             .collect();
@@ -346,53 +326,54 @@ impl GitRepository {
         &self,
         args: impl IntoIterator<Item = &'a str>,
     ) -> Result<Vec<u8>, GitStatusError> {
-        let mut command = Command::new("git");
-        command.args(["-c", "core.fsmonitor=false"]).args(args);
-        self.listen(command, &self.folder).await
+        let mut command = unwatched_git(&self.folder);
+        command.args(args);
+        self.output_of(command).await
     }
 
-    /// Runs git in a folder and returns its output.
-    async fn listen(&self, mut command: Command, folder: &Path) -> Result<Vec<u8>, GitStatusError> {
-        command.current_dir(folder);
+    async fn output_of(&self, command: std::process::Command) -> Result<Vec<u8>, GitStatusError> {
+        let mut command = Command::from(command);
         command
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .kill_on_drop(true);
-        for name in ELSEWHERE {
-            command.env_remove(name);
-        }
-        command
+            .kill_on_drop(true)
             .env("GIT_OPTIONAL_LOCKS", "0")
             .env(MARK, sweep::marked(&self.mark));
         let (mut child, _entry) =
             children::start(&self.mark, || command.spawn()).map_err(|_| GitStatusError::No)?;
-        let mut told = Vec::new();
+        let mut output = Vec::new();
         if let Some(stdout) = child.stdout.take() {
             stdout
                 .take(LIST_MAX + 1)
-                .read_to_end(&mut told)
+                .read_to_end(&mut output)
                 .await
                 .map_err(|_| GitStatusError::No)?;
         }
-        if told.len() as u64 > LIST_MAX {
+        if output.len() as u64 > LIST_MAX {
             return Err(GitStatusError::TooMuch);
         }
         let ended = child.wait().await.map_err(|_| GitStatusError::No)?;
         if ended.success() {
-            Ok(told)
+            Ok(output)
         } else {
             Err(GitStatusError::No)
         }
     }
 }
 
+/// Git without the file watcher that the repository configures.
+fn unwatched_git(folder: &Path) -> std::process::Command {
+    let mut command = git::command(folder);
+    command.args(["-c", "core.fsmonitor=false"]);
+    command
+}
+
 /// Reads names, each with five lines about its entry in the index. The last line begins with the
 /// file's size. A size of 0 can also mean that git has to read the file, so it says nothing.
-fn index_sizes(mut told: &[u8]) -> Vec<(PathBuf, u64)> {
+fn index_sizes(mut output: &[u8]) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
-    while let Some(end) = told.iter().position(|byte| *byte == 0) {
-        let (name, rest) = (&told[..end], &told[end + 1..]);
+    while let Some(end) = output.iter().position(|byte| *byte == 0) {
+        let (name, rest) = (&output[..end], &output[end + 1..]);
         let mut lines = rest.splitn(INDEX_LINES + 1, |byte| *byte == b'\n');
         let size = lines.by_ref().take(INDEX_LINES).last().and_then(|line| {
             let line = str::from_utf8(line)
@@ -405,7 +386,7 @@ fn index_sizes(mut told: &[u8]) -> Vec<(PathBuf, u64)> {
             size.filter(|size| *size > 0)
                 .map(|size| (PathBuf::from(OsStr::from_bytes(name)), size)),
         );
-        told = lines.next().unwrap_or_default();
+        output = lines.next().unwrap_or_default();
     }
     found
 }
@@ -424,8 +405,9 @@ fn named_path(name: &[u8], home: &Path) -> Option<PathBuf> {
     path.is_absolute().then(|| path.to_owned())
 }
 
-fn entries(told: &[u8]) -> impl Iterator<Item = &[u8]> {
-    told.split(|byte| *byte == 0)
+fn entries(output: &[u8]) -> impl Iterator<Item = &[u8]> {
+    output
+        .split(|byte| *byte == 0)
         .filter(|entry| !entry.is_empty())
 }
 
@@ -475,9 +457,9 @@ mod tests {
                 "  ctime: 1:2\n  mtime: 1:2\n  dev: 1\tino: 2\n  uid: 0\tgid: 0\n  size: {size}\tflags: 0\n"
             )
         };
-        let told = format!("a\0{}b\nc\0{}empty\0{}", about(7), about(12), about(0));
+        let output = format!("a\0{}b\nc\0{}empty\0{}", about(7), about(12), about(0));
         assert_eq!(
-            index_sizes(told.as_bytes()),
+            index_sizes(output.as_bytes()),
             [("a".into(), 7), ("b\nc".into(), 12)]
         );
         assert_eq!(index_sizes(b"a\0something else"), []);

@@ -38,9 +38,9 @@ pub async fn count_lines(
     let repository = GitRepository::around(folder, mark)?;
     let mut wanted: BTreeSet<PathBuf> = changed.names()?.map(PathBuf::from).collect();
     let counted = async {
-        let told = repository.lines_since(since).await.ok()?;
+        let output = repository.lines_since(since).await.ok()?;
         let mut counts = ChangedLines::default();
-        for (name, added, removed) in told.split(|byte| *byte == 0).filter_map(numbers) {
+        for (name, added, removed) in output.split(|byte| *byte == 0).filter_map(numbers) {
             if wanted.remove(name) {
                 counts = counts.and(added, removed);
             }

@@ -6,20 +6,18 @@
 use std::time::Duration;
 
 use crate::{
-    cli::{
-        error::CliError,
-        output::say,
-        worker::worker_loop::{
-            AGAIN, ChildSessionEnd, INTERRUPTED, QueueTaskKey, QueuedTask, TaskLease, TaskRevision,
-            WorkerError, WorkerLoop, watch,
-        },
+    engine::queue::{QueuedTask, TaskOutcome, worker_rules::FAILURES},
+    farm::{
+        FarmError,
+        child_session::ChildSessionEnd,
+        worker_loop::{AGAIN, INTERRUPTED, WorkerLoop, watch},
     },
-    engine::queue::{TaskOutcome, worker_rules::FAILURES},
+    queue::backend::{QueueTaskKey, TaskLease, TaskRevision},
     runtime::now,
 };
 
 /// How long a worker that exits waits for the server.
-const PARTING: Duration = Duration::from_secs(2);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait for the server to store the result of a task.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -36,43 +34,43 @@ impl WorkerTaskEnd {
     pub(super) const fn is_stuck(&self) -> bool {
         matches!(
             self,
-            Self::Ended(ChildSessionEnd::Upshot(TaskOutcome::Stuck(_), _))
+            Self::Ended(ChildSessionEnd::Result(TaskOutcome::Stuck(_), _))
                 | Self::Leaves(Some(TaskOutcome::Stuck(_)))
         )
     }
 }
 
 impl WorkerLoop<'_> {
-    pub(super) async fn part(
+    pub(super) async fn end_task(
         &mut self,
         task: &QueuedTask,
-        lot: &dyn TaskLease,
-        parting: WorkerTaskEnd,
+        lease: &dyn TaskLease,
+        end: WorkerTaskEnd,
         branch: Option<String>,
-    ) -> std::result::Result<Option<u8>, WorkerError> {
+    ) -> Result<Option<u8>, FarmError> {
         let id = &task.order.id;
-        match parting {
+        match end {
             WorkerTaskEnd::TakenAway => {
-                self.let_go(task, lot).await?;
+                self.let_go(task, lease).await?;
                 Ok(None)
             }
             WorkerTaskEnd::Leaves(None) => {
-                self.give_back(task, lot).await;
+                self.give_back(task, lease).await;
                 Ok(Some(INTERRUPTED))
             }
-            WorkerTaskEnd::Leaves(Some(upshot)) => {
-                self.settle(task, lot, &upshot, branch).await?;
+            WorkerTaskEnd::Leaves(Some(result)) => {
+                self.settle(task, lease, &result, branch).await?;
                 Ok(Some(INTERRUPTED))
             }
             WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan) => {
-                self.give_back(task, lot).await;
+                self.give_back(task, lease).await;
                 let why = format!(
                     "the session of task {id} did not start, so this worker stops; the task is back in the queue"
                 );
-                Err(WorkerError::Failure(CliError::failed(why)))
+                Err(FarmError::Failed(why))
             }
             WorkerTaskEnd::Ended(ChildSessionEnd::Died) => {
-                say(&format!(
+                (self.options.say)(&format!(
                     "creel: the session of task {id} crashed; another worker will continue it"
                 ));
                 let seen = self
@@ -83,17 +81,17 @@ impl WorkerLoop<'_> {
                     .await?;
                 // A worker must not return a task that another one has.
                 if self.is_ours(seen.as_ref()) {
-                    lot.back(AGAIN).await?;
+                    lease.back(AGAIN).await?;
                 }
                 Ok(None)
             }
-            WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, outcome)) => {
-                let leaves = self.settle(task, lot, &upshot, branch).await?;
+            WorkerTaskEnd::Ended(ChildSessionEnd::Result(result, outcome)) => {
+                let leaves = self.settle(task, lease, &result, branch).await?;
                 if self.slots.note(outcome) {
                     let why = format!(
                         "{FAILURES} sessions in a row failed, so this worker stops; check the agent of this machine"
                     );
-                    return Err(WorkerError::Failure(CliError::failed(why)));
+                    return Err(FarmError::Failed(why));
                 }
                 Ok(leaves)
             }
@@ -104,15 +102,15 @@ impl WorkerLoop<'_> {
     async fn settle(
         &mut self,
         task: &QueuedTask,
-        lot: &dyn TaskLease,
-        upshot: &TaskOutcome,
+        lease: &dyn TaskLease,
+        result: &TaskOutcome,
         branch: Option<String>,
-    ) -> std::result::Result<Option<u8>, WorkerError> {
+    ) -> Result<Option<u8>, FarmError> {
         let key = QueueTaskKey::of(&task.order);
-        let mut said = false;
+        let mut is_said = false;
         loop {
             let ended = |task: &QueuedTask| {
-                let ended = task.ended(&self.me.worker, upshot.clone(), now());
+                let ended = task.ended(&self.me.worker, result.clone(), now());
                 ended.map(|task| task.on_branch(branch.clone()))
             };
             // A client that is not connected may only buffer the request, so the wait needs a
@@ -122,26 +120,26 @@ impl WorkerLoop<'_> {
             let why = match changed {
                 Err(_) => "the server does not answer".to_owned(),
                 Ok(Ok(Some(seen))) => {
-                    self.tell(seen)?;
+                    self.report(seen)?;
                     break;
                 }
                 Ok(Ok(None)) => {
-                    self.let_go(task, lot).await?;
+                    self.let_go(task, lease).await?;
                     return Ok(None);
                 }
-                Ok(Err(trouble)) => trouble.to_string(),
+                Ok(Err(error)) => error.to_string(),
             };
-            if !std::mem::replace(&mut said, true) {
-                say(&format!(
+            if !std::mem::replace(&mut is_said, true) {
+                (self.options.say)(&format!(
                     "creel: {why}; this worker reports the result of task {} when the queue is back",
                     key.id()
                 ));
             }
-            let _ = tokio::time::timeout(AGAIN, lot.keep()).await;
+            let _ = tokio::time::timeout(AGAIN, lease.keep()).await;
             // A server that lost its data has no bucket either, until a client creates one.
             let watched = async {
                 tokio::time::sleep(AGAIN).await;
-                Box::pin(watch(&mut self.place, self.args)).await
+                Box::pin(watch(&mut self.place, self.options)).await
             };
             tokio::select! {
                 _ = self.signals.next() => return Ok(Some(INTERRUPTED)),
@@ -153,17 +151,13 @@ impl WorkerLoop<'_> {
             }
         }
         // If this is lost, the task is handed out again, and that worker sees that it is done.
-        let _ = lot.done().await;
+        let _ = lease.done().await;
         Ok(None)
     }
 
     /// This worker does not have the task any more. The message stays in the stream for the worker
     /// that has it: otherwise the task would not be handed out again if that worker died.
-    async fn let_go(
-        &mut self,
-        task: &QueuedTask,
-        lot: &dyn TaskLease,
-    ) -> std::result::Result<(), WorkerError> {
+    async fn let_go(&mut self, task: &QueuedTask, lease: &dyn TaskLease) -> Result<(), FarmError> {
         let seen = self
             .queue
             .queue
@@ -175,7 +169,7 @@ impl WorkerLoop<'_> {
             task.standing.by().map_or("", |by| by.session.as_str()),
         );
         let Some(seen) = seen else {
-            say(&format!(
+            (self.options.say)(&format!(
                 "creel: the queue does not have task {id} any more; its work is in session {session}"
             ));
             return Ok(());
@@ -189,14 +183,14 @@ impl WorkerLoop<'_> {
         {
             // The user decided, or the server stored this worker's report although the answer was
             // lost.
-            self.tell(seen)?;
+            self.report(seen)?;
         } else {
-            say(&format!(
+            (self.options.say)(&format!(
                 "creel: another worker has task {id} now; the work of this worker does not count"
             ));
         }
         if is_settled {
-            lot.done().await?;
+            lease.done().await?;
         }
         Ok(())
     }
@@ -206,7 +200,7 @@ impl WorkerLoop<'_> {
     }
 
     /// Returns the task to the queue for another worker.
-    async fn give_back(&mut self, task: &QueuedTask, lot: &dyn TaskLease) {
+    async fn give_back(&mut self, task: &QueuedTask, lease: &dyn TaskLease) {
         let (board, key) = (
             self.queue.queue.board.clone(),
             QueueTaskKey::of(&task.order),
@@ -216,12 +210,12 @@ impl WorkerLoop<'_> {
                 .change(&key, |task| task.given_back(&self.me.worker))
                 .await
             {
-                let _ = self.tell(seen);
-                let _ = lot.back(Duration::ZERO).await;
+                let _ = self.report(seen);
+                let _ = lease.back(Duration::ZERO).await;
                 self.place.flush().await;
             }
         };
         // If the server is unreachable, the task is handed out again when its lease expires.
-        let _ = tokio::time::timeout(PARTING, giving).await;
+        let _ = tokio::time::timeout(LEAVE_TIMEOUT, giving).await;
     }
 }

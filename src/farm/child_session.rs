@@ -13,7 +13,7 @@ use std::{
         fd::OwnedFd,
         unix::{fs::OpenOptionsExt as _, net::UnixStream, process::ExitStatusExt as _},
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
 };
 
@@ -21,12 +21,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use crate::{
-    cli::{launch::session_names::numbered, worker::WorkerArgs},
     engine::{
         SessionState,
         event::SessionOutcome,
         queue::{QueuedTask, TaskOutcome, worker_rules::ExistingSession},
     },
+    farm::worker::WorkerOptions,
     journal::{self, SessionDir, SessionsDir, session_dir::PRIVATE_FILE},
     process::{
         children::{self, ChildEntry},
@@ -57,7 +57,7 @@ pub(super) enum PriorSession {
 }
 
 pub(super) struct ChildSessionSpec<'a> {
-    pub(super) args: &'a WorkerArgs,
+    pub(super) options: &'a WorkerOptions,
     pub(super) prompt: &'a str,
     /// The task's mark.
     pub(super) mark: String,
@@ -74,12 +74,12 @@ pub(super) struct ChildSession {
     child: Child,
     _entry: ChildEntry,
     /// The session ends when this is closed.
-    _leash: UnixStream,
+    _parent_socket: UnixStream,
 }
 
 pub(super) enum ChildSessionEnd {
-    /// It has a result.
-    Upshot(TaskOutcome, Option<SessionOutcome>),
+    /// The task has a result. The second is how the session ended, if it has.
+    Result(TaskOutcome, Option<SessionOutcome>),
     NeverBegan,
     Died,
 }
@@ -89,8 +89,8 @@ impl PriorSession {
     /// have the name.
     pub(super) fn of(sessions: &SessionsDir, task: &QueuedTask) -> Self {
         let name = task.order.session(task.run);
-        let mut folders = numbered(sessions, &name);
-        folders
+        sessions
+            .numbered(&name)
             .find_map(|folder| Self::at(folder, task))
             .expect("numbers do not end before sessions do")
     }
@@ -110,7 +110,7 @@ impl PriorSession {
                 Some(Self::Running)
             }
             ExistingSession::Unfinished => Some(Self::Begun(folder)),
-            ExistingSession::Over(upshot) => Some(Self::Ended(folder, upshot)),
+            ExistingSession::Over(outcome) => Some(Self::Ended(folder, outcome)),
         }
     }
 
@@ -159,26 +159,19 @@ impl ChildSession {
         job: &ChildSessionSpec<'_>,
         input: File,
     ) -> io::Result<Self> {
-        let WorkerArgs {
-            queue,
-            attended,
-            json,
-            jobs,
-            ..
-        } = job.args;
+        let options = job.options;
         // Several workers may share a folder.
         command.args(["--headless", "--force"]);
-        if *attended {
+        if options.attended {
             command.arg("--attended");
         }
-        if let Some(config) = &queue.config.config {
+        if let Some(config) = &options.config {
             command.arg("--config").arg(config);
         }
-        if let Some(url) = &queue.url {
+        if let Some(url) = &options.nats_url {
             command.args(["--nats", url]);
         }
-        // The events of several sessions would be mixed.
-        if *json || *jobs > 1 {
+        if !options.shows_sessions {
             command.stdout(Stdio::null());
         }
         let (ours, theirs) = UnixStream::pair()?;
@@ -194,7 +187,7 @@ impl ChildSession {
             has_worktree: job.joins.is_some(),
             child,
             _entry: entry,
-            _leash: ours,
+            _parent_socket: ours,
         })
     }
 
@@ -224,7 +217,7 @@ impl ChildSession {
         };
         match state.phase.outcome() {
             None if status.code() != Some(NEEDS_USER) => ChildSessionEnd::Died,
-            outcome => ChildSessionEnd::Upshot(TaskOutcome::of(&state), outcome),
+            outcome => ChildSessionEnd::Result(TaskOutcome::of(&state), outcome),
         }
     }
 
@@ -247,7 +240,7 @@ impl ChildSession {
 }
 
 /// Submits the work of a session that has ended. Says why that failed.
-pub(super) async fn submit(folder: &SessionDir, args: &WorkerArgs) -> Result<(), String> {
+pub(super) async fn submit(folder: &SessionDir, config: Option<&Path>) -> Result<(), String> {
     let name = &folder.name;
     let started = || -> io::Result<(Child, ChildEntry)> {
         let mut command = Command::new(std::env::current_exe()?);
@@ -256,7 +249,7 @@ pub(super) async fn submit(folder: &SessionDir, args: &WorkerArgs) -> Result<(),
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .kill_on_drop(true);
-        if let Some(config) = &args.queue.config.config {
+        if let Some(config) = config {
             command.arg("--config").arg(config);
         }
         command
@@ -296,4 +289,33 @@ fn readable(text: &str) -> io::Result<File> {
         .and_then(|()| File::open(&path));
     fs::remove_file(&path)?;
     read
+}
+
+/// Notices whether a session waits for the user.
+pub(super) struct GateWatch {
+    folder: SessionDir,
+    /// The length of the journal at the last look.
+    length: u64,
+    is_open: bool,
+}
+
+impl GateWatch {
+    pub(super) fn of(folder: &SessionDir) -> Self {
+        Self {
+            folder: folder.clone(),
+            length: 0,
+            is_open: false,
+        }
+    }
+
+    /// Reads the journal only if it has grown.
+    pub(super) fn is_open(&mut self) -> bool {
+        let journal = self.folder.journal();
+        let length = fs::metadata(&journal).map_or(0, |file| file.len());
+        if length != self.length {
+            self.length = length;
+            self.is_open = journal::fold(&journal).is_ok_and(|state| state.gates.open.is_some());
+        }
+        self.is_open
+    }
 }

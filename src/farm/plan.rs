@@ -1,17 +1,8 @@
 //! The session in which an agent proposes tasks: its prompt, and the check of its answer.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io};
 
 use crate::{
-    cli::{
-        arguments::ConfigArgs,
-        error::{CliError, CliResult},
-        output::say,
-        target::{
-            choose_session,
-            project::{self, Project},
-        },
-    },
     engine::{
         hooks::point::HookPoint,
         policy::{
@@ -23,16 +14,14 @@ use crate::{
         stop::decision::{StopAction, StopResult},
         time::TimeSpan,
     },
-    journal,
+    journal::{self, JournalError, SessionDir},
 };
 
-/// The exit code of a hook that sends the agent back.
-const BLOCKS: u8 = 2;
 /// How long the check can take.
 const CHECK_TIMEOUT: TimeSpan = TimeSpan::secs(60);
 
 /// The prompt: what to answer, and for which goal.
-pub(super) fn prompt(goal: &str, types: &BTreeSet<String>) -> String {
+pub(crate) fn prompt(goal: &str, types: &BTreeSet<String>) -> String {
     let kind = if types.is_empty() {
         String::new()
     } else {
@@ -73,9 +62,8 @@ pub(crate) fn only_propose(
     plan: &mut SessionPlan,
     types: BTreeSet<String>,
     approval: ProposalApproval,
-) -> CliResult<()> {
-    let program = std::env::current_exe()
-        .map_err(|error| CliError::failed(format!("cannot find creel: {error}")))?;
+) -> io::Result<()> {
+    let program = std::env::current_exe()?;
     let check = HookSpec {
         name: "check the proposal".to_owned(),
         action: HookAction::Exec(vec![
@@ -131,7 +119,7 @@ pub(crate) fn only_propose(
 
 /// What the user said at the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ProposalVerdict {
+pub(crate) enum ProposalVerdict {
     /// The session did not ask.
     Unasked,
     /// The session has not ended.
@@ -141,23 +129,17 @@ pub(super) enum ProposalVerdict {
 }
 
 /// What a session has proposed.
-pub(super) struct SessionProposal {
+pub(crate) struct SessionProposal {
     /// The proposed tasks, or everything that is wrong with them.
-    pub(super) tasks: Result<TaskProposal, Vec<ProposalMistake>>,
-    pub(super) verdict: ProposalVerdict,
+    pub(crate) tasks: Result<TaskProposal, Vec<ProposalMistake>>,
+    pub(crate) verdict: ProposalVerdict,
 }
 
 /// The proposal in the last answer of a session, as the user has changed it.
-pub(super) fn proposal_of(
-    config: &ConfigArgs,
-    session: &str,
+pub(crate) fn proposal_of(
+    folder: &SessionDir,
     types: &BTreeSet<String>,
-) -> CliResult<SessionProposal> {
-    let (_, sessions) = project::sessions_of(config)?;
-    let folder = sessions.folder(session);
-    if !folder.exists() {
-        return Err(choose_session::missing(&folder));
-    }
+) -> Result<SessionProposal, JournalError> {
     let state = journal::fold(&folder.journal())?;
     let tasks = state
         .proposal
@@ -178,29 +160,4 @@ pub(super) fn proposal_of(
         (Some(_), Some(_)) => ProposalVerdict::Declined,
     };
     Ok(SessionProposal { tasks, verdict })
-}
-
-/// The hook that checks the answer of the session in which it runs.
-pub(super) fn check(config: &ConfigArgs) -> CliResult {
-    let session = std::env::var("CREEL_SESSION").unwrap_or_default();
-    let types = types(&Project::load(config)?);
-    match proposal_of(config, &session, &types)?.tasks {
-        Ok(_) => Ok(0),
-        Err(mistakes) => {
-            let list: String = mistakes
-                .iter()
-                .map(|mistake| format!("- {mistake}\n"))
-                .collect();
-            say(&format!(
-                "Your proposal cannot be used:\n{list}Answer again with the whole JSON object, repaired, in the form \
-                 that you were asked for."
-            ));
-            Ok(BLOCKS)
-        }
-    }
-}
-
-/// The types of tasks in the config.
-pub(crate) fn types(project: &Project) -> BTreeSet<String> {
-    project.settings.task_types.keys().cloned().collect()
 }

@@ -1,15 +1,19 @@
-//! Which session a command is about: the one that is named, the one whose agent or hook asks, or
-//! the only one that runs.
+//! Sessions of this machine: which one a command is about (the one that is named, the one whose agent
+//! or hook asks, or the only one that runs), and requests to it.
+//!
+//! Exit codes: 0 done, 1 refused by the session, 2 wrong usage, or no such session runs.
 
-use std::path::Path;
+use std::{io::Read as _, path::Path};
 
 use crate::{
     cli::{
         arguments::{ConfigArgs, SessionArgs},
         error::{CliError, CliResult},
-        target::project,
+        target::{project, remote_sessions::NatsServerConnection},
     },
     journal::{self, JournalError, SessionDir, SessionsDir},
+    protocol::{ClientKind, ReplyData, SessionRequest},
+    socket::client::ask_once,
     text::nearest,
 };
 
@@ -160,4 +164,46 @@ fn none_running(root: &Path, advice: &str) -> CliError {
         "no session is running in {}\n  {advice}",
         root.display()
     ))
+}
+
+/// Asks the session for something; there is nothing to print.
+pub(crate) fn ask(session: &SessionArgs, request: impl Into<SessionRequest>) -> CliResult {
+    reply_to(session, request)?;
+    Ok(0)
+}
+
+/// The same, of the session in this folder.
+pub(crate) fn ask_in(folder: &SessionDir, request: impl Into<SessionRequest>) -> CliResult {
+    ask_once(folder, ClientKind::Cli, request)?;
+    Ok(0)
+}
+
+/// Sends a request and returns the reply.
+pub(crate) fn reply_to(
+    session: &SessionArgs,
+    request: impl Into<SessionRequest>,
+) -> CliResult<Option<ReplyData>> {
+    if let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? {
+        return server.reply_to(session, &request.into());
+    }
+    let folder = running(session)?;
+    Ok(ask_once(&folder, ClientKind::Cli, request)?)
+}
+
+/// An answer to another question than the one that was asked.
+pub(crate) fn other_answer() -> CliError {
+    CliError::failed(
+        "creel does not understand the session's answer; another version of creel may run this session",
+    )
+}
+
+/// A text from the command line; `-` means standard input.
+pub(crate) fn given(text: &str) -> CliResult<String> {
+    if text != "-" {
+        return Ok(text.to_owned());
+    }
+    let mut read = String::new();
+    let stdin = std::io::stdin().read_to_string(&mut read);
+    stdin.map_err(|error| CliError::usage(format!("cannot read standard input: {error}")))?;
+    Ok(read.strip_suffix('\n').map(str::to_owned).unwrap_or(read))
 }

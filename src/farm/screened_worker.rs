@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, OpenOptions},
-    io::{self, IsTerminal as _, Read as _},
+    io::{self, Read as _},
     os::unix::{
         fs::OpenOptionsExt as _,
         process::{CommandExt as _, ExitStatusExt as _},
@@ -15,13 +15,7 @@ use std::{
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::watch;
 
-use crate::{
-    cli::{
-        error::{CliError, CliResult},
-        worker::WorkerArgs,
-    },
-    journal::session_dir::{PRIVATE_FILE, create_ignored},
-};
+use crate::journal::session_dir::{PRIVATE_FILE, create_ignored};
 
 /// How often creel looks whether a worker that it stops has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -34,54 +28,43 @@ const LAST_LINES: usize = 8;
 pub(crate) struct ScreenedWorker {
     end: watch::Receiver<Option<u8>>,
     /// The worker ends when this is closed.
-    leash: Option<ChildStdin>,
+    stdin: Option<ChildStdin>,
     log: PathBuf,
     /// Where its lines begin in the log.
     from: u64,
 }
 
-/// Whether a screen shows the sessions: there are several, and a terminal.
-pub(super) fn wants_screen(args: &WorkerArgs) -> bool {
-    let is_plain = args.headless || args.json || args.behind_screen;
-    args.jobs > 1 && !is_plain && io::stdin().is_terminal() && io::stdout().is_terminal()
-}
-
 impl ScreenedWorker {
     /// Starts the same command again, without a terminal.
-    pub(super) fn start(root: &Path) -> CliResult<Self> {
+    pub(crate) fn start(root: &Path) -> io::Result<Self> {
         let folder = root.join(".creel/queue");
         let log = folder.join("worker.log");
-        let started = || -> io::Result<Self> {
-            create_ignored(&folder)?;
-            // The home screen watches it from the start.
-            create_ignored(&root.join(".creel/sessions"))?;
-            let file = OpenOptions::new()
-                .create(true)
-                .append(true)
-                .mode(PRIVATE_FILE)
-                .open(&log)?;
-            let from = file.metadata()?.len();
-            let mut command = Command::new(std::env::current_exe()?);
-            command
-                .args(std::env::args_os().skip(1))
-                .arg("--behind-screen")
-                .process_group(0);
-            command
-                .stdin(Stdio::piped())
-                .stdout(file.try_clone()?)
-                .stderr(file);
-            let mut child = command.spawn()?;
-            let leash = child.stdin.take();
-            let (told, end) = watch::channel(None);
-            std::thread::spawn(move || told.send(Some(child.wait().map_or(1, code))));
-            Ok(Self {
-                end,
-                leash,
-                log: log.clone(),
-                from,
-            })
-        };
-        started().map_err(|error| CliError::failed(format!("cannot start the worker: {error}")))
+        create_ignored(&folder)?;
+        // The home screen watches it from the start.
+        create_ignored(&root.join(".creel/sessions"))?;
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(PRIVATE_FILE)
+            .open(&log)?;
+        let from = file.metadata()?.len();
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(std::env::args_os().skip(1))
+            .arg("--behind-screen")
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()?;
+        let stdin = child.stdin.take();
+        let (sender, end) = watch::channel(None);
+        std::thread::spawn(move || sender.send(Some(child.wait().map_or(1, code))));
+        Ok(Self {
+            end,
+            stdin,
+            log,
+            from,
+        })
     }
 
     /// Its exit code, once it has ended.
@@ -95,7 +78,7 @@ impl ScreenedWorker {
 
     /// Stops it, and waits until it has ended: its tasks go back to the queue.
     pub(crate) fn stop(&mut self) -> u8 {
-        drop(self.leash.take());
+        drop(self.stdin.take());
         loop {
             if let Some(code) = *self.end.borrow() {
                 return code;
@@ -125,7 +108,7 @@ fn code(status: ExitStatus) -> u8 {
 }
 
 /// Behind a screen: ends this worker in order when the screen is gone, however that ended.
-pub(super) fn end_with_screen() {
+pub(crate) fn end_with_screen() {
     std::thread::spawn(|| {
         let _ = io::stdin().read_to_end(&mut Vec::new());
         let _ = kill_process(getpid(), Signal::TERM);

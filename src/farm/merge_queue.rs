@@ -1,4 +1,4 @@
-//! `creel merge --queue`: merges the finished tasks of the queue, one after another.
+//! The merge queue: merges the finished tasks of the queue, one after another.
 //!
 //! Each is merged with what is on the base branch by then, tested as it would be there, and only
 //! then the base branch moves. What does not fit or does not pass goes back to the queue, with the
@@ -17,50 +17,39 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cli::{
-        arguments::{ConfigArgs, NatsArgs, SessionArgs},
-        error::{CliError, CliResult},
-        launch::trust_prompt::{self, TrustFlag},
-        output::{put, say},
-        target::project::Project,
-        task::{QueueArgs, queue::QueueConnection},
-    },
-    config::PlanRequest,
+    config::{PlanRequest, Settings},
     engine::{
         effect::{HookFacts, HookJob, SubmissionFacts},
         hooks::point::HookPoint,
         hooks::verdict::{RunEnd, RunResult},
         ids::RunId,
         policy::{HookAction, HookSpec, SessionPlan, WorktreePlan},
-        queue::{QueueRequest, QueuedTask, QueuedTaskState},
+        queue::{QueuedTask, QueuedTaskState},
     },
+    farm::FarmError,
     hooks::{HookWorkspace, run_hook},
     journal::session_dir::create_ignored,
     present::text::plain_line,
-    process::{
-        run::{OutputStream, ProcessGroup, ProcessObserver},
-        signals::ShutdownSignals,
-    },
+    process::{run::ProcessObserver, signals::ShutdownSignals},
     queue::backend::QueueTaskKey,
     worktrees::{
         self, ProjectRepository,
         base_commit::BaseCommit,
         inventory::some_files,
         merge_stage::{BaseMoveOutcome, MergeStage, StagedMerge},
+        new_worktree,
     },
 };
 
-/// The exit code after a signal.
-const INTERRUPTED: u8 = 130;
 /// How often to merge again because the base branch has moved meanwhile.
 const TRIES: usize = 5;
 /// How much of a failed check's output the agent gets, in bytes.
 const OUTPUT: usize = 3 << 10;
 /// The longest goal in a commit's message or a line, in characters.
-const GOAL: usize = 60;
+pub(crate) const GOAL: usize = 60;
 
 /// What happened to a task.
-enum MergeResult {
+pub(crate) enum MergeResult {
     Merged(String),
     /// The base branch already has it.
     Present(String),
@@ -71,94 +60,8 @@ enum MergeResult {
     Stopped,
 }
 
-pub(super) fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResult {
-    let project = Project::load(config)?;
-    let plan = project.settings.plan(PlanRequest::default())?;
-    let would_run = trust_prompt::of_project(&project, &plan);
-    let asked = TrustFlag::given(trust);
-    trust_prompt::require(
-        &project.config_place(),
-        &project.settings.documents,
-        &would_run,
-        asked,
-    )?;
-    let repository = ProjectRepository::of(&project.root)?;
-    let _alone = alone(&project.root)?;
-    let session = SessionArgs {
-        config: config.clone(),
-        nats: NatsArgs {
-            url: nats.map(str::to_owned),
-        },
-        ..SessionArgs::default()
-    };
-    let mut connection = QueueConnection::open(&session, &QueueArgs::default())?;
-    let all = connection.all()?;
-    // What is neither merged nor only a label: a task that depends on it must wait.
-    let mut unmerged: BTreeSet<QueueTaskKey> = all
-        .iter()
-        .filter(|task| task.merged.is_none() && (task.is_open() || task.branch.is_some()))
-        .map(|task| QueueTaskKey::of(&task.order))
-        .collect();
-    let due = in_order(all);
-    if due.is_empty() {
-        say("creel: no finished task is waiting to be merged");
-        return Ok(0);
-    }
-    let mut merger = QueueMerger {
-        project: &project,
-        repository: &repository,
-        stage: None,
-        has_named_base: false,
-    };
-    let mut code = 0;
-    for task in due {
-        let (key, id) = (QueueTaskKey::of(&task.order), &task.order.id);
-        let result = match task
-            .order
-            .dependencies
-            .iter()
-            .find(|on| unmerged.contains(&key.sibling(on)))
-        {
-            Some(on) => MergeResult::Held(format!("it waits for task {on}")),
-            None => merger.merge(&task, &connection)?,
-        };
-        match result {
-            MergeResult::Merged(commit) => {
-                connection.change(&key, |task| task.merged_as(&commit))?;
-                unmerged.remove(&key);
-                let short: String = commit.chars().take(10).collect();
-                say(&format!(
-                    "creel: merged task {id} ({}) as {short}",
-                    plain_line(&task.order.goal, GOAL)
-                ));
-            }
-            MergeResult::Present(commit) => {
-                connection.change(&key, |task| task.merged_as(&commit))?;
-                unmerged.remove(&key);
-                say(&format!(
-                    "creel: task {id} has no commits that the base branch does not have"
-                ));
-            }
-            MergeResult::Stopped => return Ok(INTERRUPTED),
-            MergeResult::SentBack(reason) => {
-                code = 1;
-                say(&format!(
-                    "creel: task {id} goes back to the queue: {}",
-                    plain_line(&reason, 200)
-                ));
-                connection.ask(&key, &QueueRequest::SendBack(reason))?;
-            }
-            MergeResult::Held(reason) => {
-                code = 1;
-                say(&format!("creel: task {id} is not merged: {reason}"));
-            }
-        }
-    }
-    Ok(code)
-}
-
 /// Makes sure that no other creel merges here.
-fn alone(root: &Path) -> CliResult<File> {
+pub(crate) fn lock(root: &Path) -> Result<File, FarmError> {
     let folder = root.join(worktrees::FOLDER);
     let path = folder.join("merge-queue.lock");
     let opened = create_ignored(&folder).and_then(|()| {
@@ -169,18 +72,18 @@ fn alone(root: &Path) -> CliResult<File> {
             .open(&path)
     });
     let file = opened
-        .map_err(|error| CliError::failed(format!("cannot open {}: {error}", path.display())))?;
+        .map_err(|error| FarmError::Failed(format!("cannot open {}: {error}", path.display())))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(_) => Err(CliError::failed(
-            "another creel merges the queue of this project; wait until it is done",
+        Err(_) => Err(FarmError::Failed(
+            "another creel merges the queue of this project; wait until it is done".to_owned(),
         )),
     }
 }
 
 /// The tasks to merge: each after those that it waited for, otherwise in the order in which they
 /// were completed.
-fn in_order(all: Vec<QueuedTask>) -> Vec<QueuedTask> {
+pub(crate) fn in_order(all: Vec<QueuedTask>) -> Vec<QueuedTask> {
     let completed = |task: &QueuedTask| match &task.standing {
         QueuedTaskState::Completed { completed_at, .. }
             if task.merged.is_none() && task.branch.is_some() =>
@@ -220,26 +123,38 @@ fn in_order(all: Vec<QueuedTask>) -> Vec<QueuedTask> {
     order
 }
 
-struct QueueMerger<'a> {
-    project: &'a Project,
-    repository: &'a ProjectRepository,
-    stage: Option<MergeStage<'a>>,
-    has_named_base: bool,
+pub(crate) struct QueueMerger<'a> {
+    /// The project's folder.
+    pub(crate) root: &'a Path,
+    pub(crate) settings: &'a Settings,
+    pub(crate) repository: &'a ProjectRepository,
+    /// Runs the checks.
+    pub(crate) tokio: &'a tokio::runtime::Handle,
+    /// Prints a message for the user.
+    pub(crate) say: fn(&str),
+    /// The worktree in which tasks are merged, once it is needed.
+    pub(crate) stage: Option<MergeStage<'a>>,
+    pub(crate) has_named_base: bool,
 }
 
 impl<'a> QueueMerger<'a> {
-    fn merge(&mut self, task: &QueuedTask, connection: &QueueConnection) -> CliResult<MergeResult> {
+    /// Merges a task if its checks pass. They print to `output`.
+    pub(crate) fn merge(
+        &mut self,
+        task: &QueuedTask,
+        output: &mut dyn ProcessObserver,
+    ) -> Result<MergeResult, FarmError> {
         let wanted = PlanRequest {
             task_type: self.kind(task),
             ..PlanRequest::default()
         };
-        let plan = self.project.settings.plan(wanted)?;
+        let plan = self.settings.plan(wanted)?;
         let remote = self.repository.remote(plan.submit.remote.as_deref())?;
         let branch = task.branch.as_deref().unwrap_or_default();
         for _ in 0..TRIES {
             let base = self.base(&plan)?;
             if !std::mem::replace(&mut self.has_named_base, true) {
-                say(&format!("creel: merging into `{}`", base.name));
+                (self.say)(&format!("creel: merging into `{}`", base.name));
             }
             if let Some(why) = self.forge(&base)? {
                 return Ok(MergeResult::Held(why));
@@ -267,7 +182,7 @@ impl<'a> QueueMerger<'a> {
                 }
             };
             let cwd = stage.cwd.clone();
-            match self.check(&plan, task, &cwd, connection)? {
+            match self.check(&plan, task, &cwd, output)? {
                 CheckResult::Passed => {}
                 CheckResult::Failed(reason) => {
                     return Ok(MergeResult::SentBack(format!(
@@ -293,10 +208,10 @@ impl<'a> QueueMerger<'a> {
         task.order
             .kind
             .as_deref()
-            .filter(|kind| self.project.settings.task_types.contains_key(*kind))
+            .filter(|kind| self.settings.task_types.contains_key(*kind))
     }
 
-    fn base(&self, plan: &SessionPlan) -> CliResult<BaseCommit> {
+    fn base(&self, plan: &SessionPlan) -> Result<BaseCommit, FarmError> {
         let of_worktree = plan
             .worktree
             .as_ref()
@@ -304,7 +219,7 @@ impl<'a> QueueMerger<'a> {
         let wanted = plan.submit.base_branch.as_deref().or(of_worktree);
         let base = BaseCommit::find(self.repository, wanted, plan.submit.remote.as_deref())?;
         match &base.note {
-            Some(note) => Err(CliError::failed(format!(
+            Some(note) => Err(FarmError::Failed(format!(
                 "{note}\n  a merge needs the remote; try again when it answers"
             ))),
             None => Ok(base),
@@ -312,7 +227,7 @@ impl<'a> QueueMerger<'a> {
     }
 
     /// Why a merge is up to a forge.
-    fn forge(&self, base: &BaseCommit) -> CliResult<Option<String>> {
+    fn forge(&self, base: &BaseCommit) -> Result<Option<String>, FarmError> {
         let Some(remote) = &base.remote else {
             return Ok(None);
         };
@@ -323,17 +238,16 @@ impl<'a> QueueMerger<'a> {
         }))
     }
 
-    fn stage(&mut self, plan: &SessionPlan, base: &BaseCommit) -> CliResult<&MergeStage<'a>> {
+    fn stage(
+        &mut self,
+        plan: &SessionPlan,
+        base: &BaseCommit,
+    ) -> Result<&MergeStage<'a>, FarmError> {
         if self.stage.is_none() {
             let wanted: WorktreePlan = plan.worktree.clone().unwrap_or_default();
-            let stage = MergeStage::open(self.repository, &wanted, base, &say)?;
+            let stage = MergeStage::open(self.repository, &wanted, base, &self.say)?;
             for command in &wanted.setup {
-                crate::cli::launch::worktree::set_up(
-                    command,
-                    &stage.cwd,
-                    "merge-queue",
-                    &self.project.root,
-                )?;
+                new_worktree::set_up(command, &stage.cwd, "merge-queue", self.root, self.say)?;
             }
             self.stage = Some(stage);
         }
@@ -346,17 +260,13 @@ impl<'a> QueueMerger<'a> {
         plan: &SessionPlan,
         task: &QueuedTask,
         cwd: &Path,
-        connection: &QueueConnection,
-    ) -> CliResult<CheckResult> {
+        output: &mut dyn ProcessObserver,
+    ) -> Result<CheckResult, FarmError> {
         for (number, hook) in (1..).zip(checks(plan)) {
-            say(&format!("creel: task {}: {}", task.order.id, hook.name));
+            (self.say)(&format!("creel: task {}: {}", task.order.id, hook.name));
             let name = hook.name.clone();
             let job = job(RunId(number), hook, plan, task);
-            let session_dir = self
-                .project
-                .root
-                .join(worktrees::FOLDER)
-                .join("merge-queue.checks");
+            let session_dir = self.root.join(worktrees::FOLDER).join("merge-queue.checks");
             let place = HookWorkspace {
                 cwd: cwd.to_owned(),
                 journal: session_dir.join("journal.jsonl"),
@@ -364,11 +274,10 @@ impl<'a> QueueMerger<'a> {
                 session_id: "merge-queue".to_owned(),
                 mark: format!("merge-queue-{}", std::process::id()),
             };
-            let ran = connection.tokio().block_on(async {
+            let ran = self.tokio.block_on(async {
                 let cancel = CancellationToken::new();
                 let mut signals = ShutdownSignals::listen()?;
-                let mut output = EchoedOutput;
-                let mut running = std::pin::pin!(run_hook(&job, &place, &mut output, &cancel));
+                let mut running = std::pin::pin!(run_hook(&job, &place, &mut *output, &cancel));
                 tokio::select! {
                     ran = &mut running => Ok(Some(ran)),
                     _ = signals.next() => {
@@ -379,8 +288,9 @@ impl<'a> QueueMerger<'a> {
                     }
                 }
             });
-            let ran = ran
-                .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))?;
+            let ran = ran.map_err(|error| {
+                FarmError::Failed(format!("cannot listen for signals: {error}"))
+            })?;
             let Some(ran) = ran else {
                 return Ok(CheckResult::Stopped);
             };
@@ -471,15 +381,4 @@ fn failure(name: &str, ran: &RunResult) -> Option<String> {
         "" => format!("`{name}` does not pass ({why}, no output)"),
         printed => format!("`{name}` does not pass ({why}):\n{printed}"),
     })
-}
-
-/// Shows what a check prints.
-struct EchoedOutput;
-
-impl ProcessObserver for EchoedOutput {
-    fn started(&mut self, _: ProcessGroup) {}
-
-    fn output(&mut self, _: OutputStream, bytes: &[u8]) {
-        let _ = put(&String::from_utf8_lossy(bytes));
-    }
 }

@@ -29,7 +29,7 @@ struct SlotCounts {
 }
 
 #[derive(Debug)]
-pub(super) struct JobSlots {
+pub(crate) struct JobSlots {
     jobs: usize,
     max_load: Option<f64>,
     counts: watch::Sender<SlotCounts>,
@@ -46,7 +46,7 @@ pub(super) struct JobSlot<'a> {
 }
 
 impl JobSlots {
-    pub(super) fn new(jobs: usize, max_load: Option<f64>) -> Self {
+    pub(crate) fn new(jobs: usize, max_load: Option<f64>) -> Self {
         Self {
             jobs,
             max_load,
@@ -166,7 +166,7 @@ impl Drop for JobSlot<'_> {
 }
 
 /// The load average of the last minute. None if this system does not report it in `/proc`.
-pub(super) fn load() -> Option<f64> {
+pub(crate) fn load() -> Option<f64> {
     fs::read_to_string("/proc/loadavg")
         .ok()?
         .split(' ')

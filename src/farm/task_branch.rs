@@ -3,21 +3,20 @@
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use crate::{
-    cli::{
-        output::say,
-        worker::{
-            WorkerArgs,
-            child_session::{self, ChildSessionEnd, PriorSession},
-            worker_loop::{TaskLease, WorkerLoop, WorkerSite, kept, task_end::WorkerTaskEnd},
-        },
-    },
     engine::{
         SessionState,
         event::SessionWorktree,
         queue::{QueuedTask, QueuedTaskState, TaskOutcome},
     },
+    farm::{
+        child_session::{self, ChildSessionEnd, PriorSession},
+        task_end::WorkerTaskEnd,
+        worker::{WorkerOptions, WorkerSite},
+        worker_loop::{WorkerLoop, taken_away},
+    },
     journal::{self, SessionDir, SessionsDir},
     present::{tables, text::plain_line},
+    queue::backend::TaskLease,
     worktrees::{
         ProjectRepository, WorktreeError,
         inventory::OwnedWorktree,
@@ -46,7 +45,7 @@ impl WorkerLoop<'_> {
     pub(super) async fn prepared(
         &mut self,
         start: impl Future<Output = TaskStart>,
-        lot: &dyn TaskLease,
+        lease: &dyn TaskLease,
     ) -> Result<TaskStart, WorkerTaskEnd> {
         let board = self.queue.queue.board.clone();
         let Self { signals, me, .. } = self;
@@ -54,7 +53,7 @@ impl WorkerLoop<'_> {
             biased;
             _ = signals.next() => return Err(WorkerTaskEnd::Leaves(None)),
             start = start => start,
-            () = kept(lot, &*board, &me.worker) => return Err(WorkerTaskEnd::TakenAway),
+            () = taken_away(lease, &*board, &me.worker) => return Err(WorkerTaskEnd::TakenAway),
         };
         if matches!(start, TaskStart::Missing(_)) && self.is_stopped().await {
             return Err(WorkerTaskEnd::Leaves(None));
@@ -74,7 +73,7 @@ impl WorkerLoop<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct TaskGit<'a> {
     pub(super) site: &'a WorkerSite,
-    pub(super) args: &'a WorkerArgs,
+    pub(super) options: &'a WorkerOptions,
 }
 
 impl TaskGit<'_> {
@@ -102,11 +101,12 @@ impl TaskGit<'_> {
         if wanted.is_empty() {
             return TaskStart::Branches(wanted);
         }
+        let say = self.options.say;
         let unfinished = format!("Unfinished: {}", message(task));
         let found = tokio::task::spawn_blocking(move || {
             let mut found = Vec::new();
             if let Some(own) = &own {
-                say_if_left(&repository, own);
+                say_if_left(&repository, own, say);
             }
             if let Some(own) = &own
                 && let Err(error) = repository.save_unfinished(own, &unfinished)
@@ -224,7 +224,7 @@ impl TaskGit<'_> {
         task: &QueuedTask,
         folder: &SessionDir,
         joined: &[String],
-        parting: WorkerTaskEnd,
+        end: WorkerTaskEnd,
     ) -> (WorkerTaskEnd, Option<String>) {
         let state = journal::fold(&folder.journal()).ok();
         let Some((worktree, plan)) = state.and_then(|state| {
@@ -233,12 +233,12 @@ impl TaskGit<'_> {
                 state.plan().worktree.clone().unwrap_or_default(),
             ))
         }) else {
-            return (parting, None);
+            return (end, None);
         };
-        let is_done = match &parting {
-            WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, _))
-            | WorkerTaskEnd::Leaves(Some(upshot)) => {
-                matches!(upshot, TaskOutcome::Done(_))
+        let is_done = match &end {
+            WorkerTaskEnd::Ended(ChildSessionEnd::Result(result, _))
+            | WorkerTaskEnd::Leaves(Some(result)) => {
+                matches!(result, TaskOutcome::Done(_))
             }
             WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan | ChildSessionEnd::Died)
             | WorkerTaskEnd::Leaves(None)
@@ -246,7 +246,7 @@ impl TaskGit<'_> {
         };
         let branch = Some(worktree.branch.clone());
         if !is_done {
-            return (parting, branch);
+            return (end, branch);
         }
         match self
             .finish(
@@ -258,20 +258,20 @@ impl TaskGit<'_> {
             )
             .await
         {
-            Ok(branch) => (parting, Some(branch)),
+            Ok(branch) => (end, Some(branch)),
             Err(why) => {
                 let stuck = TaskOutcome::Stuck(why);
-                let parting = match parting {
+                let end = match end {
                     WorkerTaskEnd::Leaves(_) => WorkerTaskEnd::Leaves(Some(stuck)),
-                    WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(_, outcome)) => {
-                        WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(stuck, outcome))
+                    WorkerTaskEnd::Ended(ChildSessionEnd::Result(_, outcome)) => {
+                        WorkerTaskEnd::Ended(ChildSessionEnd::Result(stuck, outcome))
                     }
                     WorkerTaskEnd::Ended(
                         end @ (ChildSessionEnd::NeverBegan | ChildSessionEnd::Died),
                     ) => WorkerTaskEnd::Ended(end),
                     WorkerTaskEnd::TakenAway => WorkerTaskEnd::TakenAway,
                 };
-                (parting, branch)
+                (end, branch)
             }
         }
     }
@@ -305,7 +305,7 @@ impl TaskGit<'_> {
         })
         .await?;
         if self.site.submits {
-            child_session::submit(folder, self.args).await?;
+            child_session::submit(folder, self.options.config.as_deref()).await?;
         }
         if !can_go {
             return Ok(branch);
@@ -353,7 +353,7 @@ pub(super) fn branch_of(folder: &SessionDir) -> Option<String> {
 }
 
 /// Says that work of the last run is on another branch than the one that the task continues.
-fn say_if_left(repository: &ProjectRepository, branch: &str) {
+fn say_if_left(repository: &ProjectRepository, branch: &str, say: fn(&str)) {
     let made = |path: &Path| checked_out(path).flatten().filter(|now| now != branch);
     let worktrees = repository.worktrees().unwrap_or_default();
     let of_branch =

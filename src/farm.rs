@@ -1,0 +1,36 @@
+//! The services behind `creel worker`, `creel merge --queue` and `creel plan`.
+//!
+//! Owns how a worker takes tasks and has them done, how finished tasks are merged, and how an agent
+//! proposes tasks. Does not own arguments and output: see [`crate::cli`].
+
+pub mod child_session;
+pub mod job_slots;
+pub mod merge_queue;
+pub mod plan;
+pub mod screened_worker;
+pub mod task_branch;
+pub mod task_end;
+pub mod worker;
+pub mod worker_loop;
+
+use crate::{
+    config::{NatsConfig, PlanError},
+    nats::connection::ConnectProblem,
+    queue::backend::QueueTrouble,
+    worktrees::WorktreeError,
+};
+
+/// Why a service ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum FarmError {
+    #[error("{0}")]
+    Failed(String),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Queue(#[from] QueueTrouble),
+    #[error(transparent)]
+    Worktree(#[from] WorktreeError),
+    #[error("{}: {}", .0.shown(), .1.reason)]
+    CannotConnect(Box<NatsConfig>, ConnectProblem),
+}

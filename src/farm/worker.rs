@@ -1,0 +1,333 @@
+//! A worker: takes tasks from a queue and runs a session for each, one after another or several at
+//! once. It has a loop for each slot.
+//!
+//! # Invariants
+//! - A task is acknowledged only after its result is in the queue's bucket. If the worker dies
+//!   before, another worker gets the task.
+//! - A worker that learns that another one has its task stops its session and reports nothing more
+//!   about it.
+//! - An unreachable server blocks no worker: the session continues, and the worker reports the
+//!   result when the server is back.
+
+use std::{collections::BTreeMap, future::poll_fn, path::PathBuf, pin::Pin, task::Poll};
+
+use crate::{
+    config::{NatsConfig, PlanError, PlanRequest, Settings},
+    engine::{
+        policy::SessionPlan,
+        queue::{
+            QueuedTask,
+            worker_rules::{AvailableAgents, WorkerFilter},
+        },
+        time::TimeSpan,
+    },
+    farm::{
+        FarmError,
+        job_slots::JobSlots,
+        worker_loop::{WorkerLoop, WorkerLoopEnd},
+    },
+    nats::{
+        connection::{ReconnectPolicy, connect},
+        presence::{ListedWorker, WorkerListEntry},
+    },
+    protocol::caller::user,
+    queue::{QueuePlace, backend::DispatchGroup},
+    worktrees::ProjectRepository,
+};
+
+/// What a worker does, and how it tells the user.
+pub(crate) struct WorkerOptions {
+    /// The requested types. Empty: all.
+    pub(crate) types: Vec<String>,
+    pub(crate) agent: Option<String>,
+    /// For its sessions: the config and the server on the worker's command line.
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) nats_url: Option<String>,
+    /// Whether its sessions wait for the user at gates.
+    pub(crate) attended: bool,
+    pub(crate) jobs: usize,
+    /// Whether the worker ends when the queue has no task left.
+    pub(crate) drain: bool,
+    pub(crate) lease: TimeSpan,
+    /// Whether its sessions print their events.
+    pub(crate) shows_sessions: bool,
+    /// Prints a message for the user.
+    pub(crate) say: fn(&str),
+    /// Prints a change of a task.
+    pub(crate) report: fn(&QueuedTask) -> Result<(), FarmError>,
+}
+
+impl WorkerOptions {
+    pub(crate) fn filter(&self) -> WorkerFilter<'_> {
+        WorkerFilter {
+            types: &self.types,
+            agent: self.agent.as_deref(),
+        }
+    }
+}
+
+pub(crate) struct WorkerIdentity {
+    /// Unique among all workers.
+    pub(crate) worker: String,
+    pub(crate) host: String,
+}
+
+/// Where a worker works.
+pub(crate) struct WorkerSite {
+    /// The project's folder.
+    pub(crate) root: PathBuf,
+    /// Set if each session has a worktree.
+    pub(crate) repository: Option<ProjectRepository>,
+    /// The remote of the repository.
+    pub(crate) remote: Option<String>,
+    /// Whether the work of a completed task is submitted.
+    pub(crate) submits: bool,
+}
+
+type LoopFuture<'a> = Pin<Box<dyn Future<Output = Result<WorkerLoopEnd, FarmError>> + 'a>>;
+
+/// What all loops of a worker share.
+pub(crate) struct WorkerCrew<'a> {
+    pub(crate) options: &'a WorkerOptions,
+    pub(crate) settings: &'a Settings,
+    pub(crate) site: WorkerSite,
+    pub(crate) nats: Option<NatsConfig>,
+    pub(crate) me: WorkerIdentity,
+    pub(crate) slots: JobSlots,
+    /// The agents that work on its tasks.
+    pub(crate) agents: Vec<String>,
+}
+
+impl WorkerCrew<'_> {
+    /// Works, and says meanwhile on the server what it can do and does.
+    pub(crate) async fn work_listed(&self) -> Result<u8, FarmError> {
+        let Some(nats) = &self.nats else {
+            return self.work().await;
+        };
+        let mut entry = None;
+        let listed = async {
+            entry = WorkerListEntry::open(nats, &self.me.worker).await;
+            match &entry {
+                Some(entry) => entry.keep(|| self.described()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let ended = tokio::select! {
+            ended = self.work() => ended,
+            () = listed => unreachable!("the entry is kept until the worker ends"),
+        };
+        if let Some(entry) = entry {
+            entry.remove().await;
+        }
+        ended
+    }
+
+    fn described(&self) -> ListedWorker {
+        let (working, waiting) = self.slots.in_use();
+        ListedWorker {
+            worker: self.me.worker.clone(),
+            host: self.me.host.clone(),
+            user: user(),
+            project: self.site.root.display().to_string(),
+            jobs: self.options.jobs,
+            working,
+            waiting,
+            types: self.options.types.clone(),
+            agents: self.agents.clone(),
+            seen: String::new(),
+        }
+    }
+
+    /// Works until there are no more tasks, a signal arrives, or a loop fails. Sessions that run
+    /// then are finished.
+    async fn work(&self) -> Result<u8, FarmError> {
+        let mut loops: Vec<LoopFuture<'_>> = Vec::new();
+        let (mut started, mut ended): (usize, Option<Result<WorkerLoopEnd, FarmError>>) = (0, None);
+        loop {
+            while ended.is_none() && loops.len() < self.slots.loops() {
+                started += 1;
+                loops.push(Box::pin(self.one_loop(started)));
+            }
+            if loops.is_empty() {
+                let Some(end) = ended.transpose()? else {
+                    return Ok(0);
+                };
+                if let Some(left) = end.left {
+                    (self.options.say)(&format!(
+                        "creel: nothing is left that this worker can do: {left}\n  `creel task list --queue` shows these tasks"
+                    ));
+                }
+                return Ok(end.code);
+            }
+            tokio::select! {
+                result = next(&mut loops) => {
+                    // The others take no more tasks. One that has no task left says nothing about
+                    // them.
+                    let has_no_more = matches!(&result, Ok(end) if end.code == 0);
+                    if !has_no_more {
+                        self.slots.close();
+                    }
+                    ended = Some(match ended {
+                        Some(Ok(before)) if has_no_more && before.code != 0 => Ok(before),
+                        Some(Err(error)) => Err(error),
+                        Some(Ok(_)) | None => result,
+                    });
+                }
+                () = self.slots.changed() => {}
+            }
+        }
+    }
+
+    async fn one_loop(&self, number: usize) -> Result<WorkerLoopEnd, FarmError> {
+        let place = self.place().await?;
+        let me = WorkerIdentity {
+            worker: format!("{}-{number}", self.me.worker),
+            host: self.me.host.clone(),
+        };
+        let eligibility = Eligibility::new(self.settings, self.options.filter());
+        let worker_loop = WorkerLoop::new(
+            self.options,
+            &self.site,
+            me,
+            eligibility,
+            place,
+            &self.slots,
+        )
+        .await?;
+        if number == 1 {
+            worker_loop.say_notice();
+            worker_loop.clear_leftovers().await;
+        }
+        worker_loop.work().await
+    }
+
+    async fn place(&self) -> Result<QueuePlace, FarmError> {
+        let Some(nats) = self.nats.clone() else {
+            return Ok(QueuePlace::Project(self.site.root.clone()));
+        };
+        let connected = connect(&nats, ReconnectPolicy::ByItself).await;
+        let (client, events) = connected
+            .map_err(|problem| FarmError::CannotConnect(Box::new(nats.clone()), problem))?;
+        Ok(QueuePlace::server(nats, client, events).await?)
+    }
+}
+
+/// The result of the first loop that ends.
+async fn next(loops: &mut Vec<LoopFuture<'_>>) -> Result<WorkerLoopEnd, FarmError> {
+    poll_fn(|context| {
+        for at in 0..loops.len() {
+            if let Poll::Ready(result) = loops[at].as_mut().poll(context) {
+                drop(loops.swap_remove(at));
+                return Poll::Ready(result);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Which tasks the config allows this worker to run, and with which agent. Which of them the worker
+/// takes is decided in [`crate::engine::queue::worker_rules`].
+pub(crate) struct Eligibility<'a> {
+    settings: &'a Settings,
+    filter: WorkerFilter<'a>,
+    /// The agent for each group, as far as known. `None`: not for this worker.
+    known: BTreeMap<DispatchGroup, Option<String>>,
+}
+
+impl<'a> Eligibility<'a> {
+    pub(crate) fn new(settings: &'a Settings, filter: WorkerFilter<'a>) -> Self {
+        Self {
+            settings,
+            filter,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// The plans for the requested or configured task types. Fails if there are none.
+    pub(crate) fn plans(&self) -> Result<Vec<SessionPlan>, PlanError> {
+        if !self.filter.types.is_empty() {
+            return self
+                .filter
+                .types
+                .iter()
+                .map(|kind| self.plan_of(self.described(kind)))
+                .collect();
+        }
+        let untyped = self.settings.plan(PlanRequest {
+            agent: self.filter.agent,
+            ..PlanRequest::default()
+        });
+        let typed = self
+            .settings
+            .task_types
+            .keys()
+            .filter_map(|kind| self.plan_of(Some(kind)).ok());
+        let typed: Vec<SessionPlan> = typed.collect();
+        match untyped {
+            Err(error) if typed.is_empty() => Err(error),
+            untyped => Ok(untyped.into_iter().chain(typed).collect()),
+        }
+    }
+
+    /// The type, if the config defines types. Otherwise types are only labels.
+    pub(super) fn described<'b>(&self, kind: &'b str) -> Option<&'b str> {
+        (!self.settings.task_types.is_empty()).then_some(kind)
+    }
+
+    /// The agent for the tasks of a group. `None` if they are not for this worker.
+    pub(super) fn agent_for(&mut self, row: &DispatchGroup) -> Option<String> {
+        if let Some(known) = self.known.get(row) {
+            return known.clone();
+        }
+        let agent = self.find(row);
+        self.known.insert(row.clone(), agent.clone());
+        agent
+    }
+
+    fn find(&self, row: &DispatchGroup) -> Option<String> {
+        let kind = row.kind.as_deref().and_then(|kind| self.described(kind));
+        let usual = self.plan_of(kind).ok().map(|plan| plan.agent);
+        let can = |agent: &str| {
+            self.settings
+                .plan(PlanRequest {
+                    agent: Some(agent),
+                    task_type: kind,
+                    ..PlanRequest::default()
+                })
+                .is_ok()
+        };
+        self.filter.agent_for(
+            row.kind.as_deref(),
+            &row.agents,
+            &AvailableAgents {
+                usual: usual.as_deref(),
+                can,
+            },
+        )
+    }
+
+    /// The plan for a type: with the requested agent, otherwise the config's, otherwise another one
+    /// that the type allows.
+    fn plan_of(&self, kind: Option<&str>) -> Result<SessionPlan, PlanError> {
+        let with = |agent| {
+            self.settings.plan(PlanRequest {
+                agent,
+                task_type: kind,
+                ..PlanRequest::default()
+            })
+        };
+        let usual = with(self.filter.agent);
+        if usual.is_ok() || self.filter.agent.is_some() {
+            return usual;
+        }
+        let of_type = kind.and_then(|kind| self.settings.task_types.get(kind));
+        let allowed = of_type
+            .and_then(|of_type| of_type.implementers())
+            .unwrap_or_default();
+        allowed
+            .iter()
+            .find_map(|agent| with(Some(agent)).ok())
+            .map_or(usual, Ok)
+    }
+}

@@ -1,0 +1,520 @@
+//! The loop of a worker, from its first task to its last.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::{
+    engine::queue::{ClaimOutcome, QueuedTask, QueuedTaskState, TaskAssignee, TaskOutcome},
+    farm::{
+        FarmError,
+        child_session::{ChildSession, ChildSessionEnd, ChildSessionSpec, GateWatch, PriorSession},
+        job_slots::{JobSlot, JobSlots},
+        task_branch::{TaskGit, TaskStart, branch_of},
+        task_end::WorkerTaskEnd,
+        worker::{Eligibility, WorkerIdentity, WorkerOptions, WorkerSite},
+    },
+    journal::{SessionDir, SessionsDir},
+    present::tables,
+    process::signals::ShutdownSignals,
+    queue::{
+        QueuePlace, WatchedQueue,
+        backend::{DispatchGroup, QueueTaskKey, QueueTrouble, TaskLease, TaskRevision, TaskStore},
+    },
+    runtime::now,
+};
+
+/// How often an idle worker checks whether it missed a task.
+const LOOK: Duration = Duration::from_secs(2);
+/// How often a worker checks whether a session waits for the user.
+const GATE_LOOK: Duration = Duration::from_millis(500);
+/// How long to wait before asking a failing server again.
+pub(super) const AGAIN: Duration = Duration::from_secs(1);
+/// The exit code of a worker that a signal ended.
+pub(super) const INTERRUPTED: u8 = 130;
+
+pub(super) struct WorkerLoop<'a> {
+    pub(super) options: &'a WorkerOptions,
+    site: &'a WorkerSite,
+    pub(super) slots: &'a JobSlots,
+    sessions: SessionsDir,
+    pub(super) me: WorkerIdentity,
+    eligibility: Eligibility<'a>,
+    pub(super) place: QueuePlace,
+    pub(super) queue: WatchedQueue,
+    pub(super) signals: ShutdownSignals,
+    /// When the worker last checked for missed tasks.
+    looked: Instant,
+    /// The last error of the server. The same error is reported once.
+    last_error: Option<QueueTrouble>,
+}
+
+/// How the loop of a worker ended.
+pub(super) struct WorkerLoopEnd {
+    pub(super) code: u8,
+    /// What stays in the queue, if the loop ended because there is nothing for it.
+    pub(super) left: Option<String>,
+}
+
+impl WorkerLoopEnd {
+    const fn with(code: u8) -> Self {
+        Self { code, left: None }
+    }
+}
+
+/// A task that this worker has claimed, and what its session needs.
+struct ClaimedTask {
+    task: QueuedTask,
+    agent: String,
+    dependencies: Vec<QueuedTask>,
+    prompt: String,
+    prior: PriorSession,
+    /// The folder of its session.
+    folder: SessionDir,
+}
+
+enum NextWorkerAction<'a> {
+    Take(Box<dyn TaskLease>, JobSlot<'a>),
+    Wait,
+    Leave(WorkerLoopEnd),
+}
+
+impl<'a> WorkerLoop<'a> {
+    pub(super) async fn new(
+        options: &'a WorkerOptions,
+        site: &'a WorkerSite,
+        me: WorkerIdentity,
+        eligibility: Eligibility<'a>,
+        mut place: QueuePlace,
+        slots: &'a JobSlots,
+    ) -> Result<Self, FarmError> {
+        let signals = ShutdownSignals::listen()
+            .map_err(|error| FarmError::Failed(format!("cannot listen for signals: {error}")))?;
+        let queue = watch(&mut place, options).await?;
+        let sessions = SessionsDir::of(&site.root);
+        Ok(Self {
+            options,
+            site,
+            slots,
+            sessions,
+            me,
+            eligibility,
+            place,
+            queue,
+            signals,
+            looked: Instant::now(),
+            last_error: None,
+        })
+    }
+
+    /// Removes what killed workers left behind.
+    pub(super) async fn clear_leftovers(&self) {
+        self.git()
+            .clear_leftovers(&self.sessions, self.queue.tasks())
+            .await;
+    }
+
+    /// Says what the user should know about the queue. Once for each worker.
+    pub(super) fn say_notice(&self) {
+        if let Some(notice) = &self.queue.queue.notice {
+            (self.options.say)(&format!("creel: {notice}"));
+        }
+    }
+
+    /// Works until there are no more tasks, or a signal arrives.
+    pub(super) async fn work(mut self) -> Result<WorkerLoopEnd, FarmError> {
+        loop {
+            let did = match self.next().await {
+                Ok(NextWorkerAction::Leave(end)) => return Ok(end),
+                Ok(NextWorkerAction::Wait) => Ok(None),
+                Ok(NextWorkerAction::Take(lease, slot)) => self.run_task(&*lease, slot).await,
+                Err(error) => Err(error.into()),
+            };
+            match did {
+                Ok(Some(code)) => return Ok(WorkerLoopEnd::with(code)),
+                Ok(None) => {}
+                // The server may be back soon. Other errors end the worker.
+                Err(FarmError::Queue(error)) => {
+                    let error = self.place.explained(error);
+                    if self.last_error.as_ref() != Some(&error) {
+                        (self.options.say)(&format!("creel: {error}; retrying"));
+                    }
+                    self.last_error = Some(error);
+                    if let Some(code) = self.recover().await {
+                        return Ok(WorkerLoopEnd::with(code));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Opens the queue again, as soon as the server allows it.
+    async fn recover(&mut self) -> Option<u8> {
+        loop {
+            tokio::select! {
+                _ = self.signals.next() => return Some(INTERRUPTED),
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+            let watched = tokio::select! {
+                _ = self.signals.next() => return Some(INTERRUPTED),
+                watched = watch(&mut self.place, self.options) => watched,
+            };
+            match watched {
+                Ok(queue) => {
+                    self.queue = queue;
+                    return None;
+                }
+                Err(error) => tracing::info!("{error}"),
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Result<NextWorkerAction<'a>, QueueTrouble> {
+        if self.slots.is_closed() {
+            return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(0)));
+        }
+        tokio::select! {
+            biased;
+            _ = self.signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
+            readied = self.queue.ready_all() => readied?,
+        }
+        let Some(slot) = self.slots.take() else {
+            tokio::select! {
+                _ = self.signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
+                () = self.slots.changed() => {}
+                () = self.queue.follow() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            return Ok(NextWorkerAction::Wait);
+        };
+        let Self {
+            queue,
+            eligibility,
+            signals,
+            ..
+        } = self;
+        let mut wanted = |group: &DispatchGroup| eligibility.agent_for(group).is_some();
+        // If this is cancelled, a task that was just received is handed out again when its lease
+        // expires.
+        let taken = tokio::select! {
+            biased;
+            _ = signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
+            taken = queue.queue.line.take(&mut wanted) => taken?,
+        };
+        if let Some(lease) = taken {
+            return Ok(NextWorkerAction::Take(lease, slot));
+        }
+        drop(slot);
+        if self.options.drain && !self.has_more() {
+            self.clear_leftovers().await;
+            return Ok(NextWorkerAction::Leave(WorkerLoopEnd {
+                code: 0,
+                left: tables::left_in_queue(self.queue.tasks()),
+            }));
+        }
+        tokio::select! {
+            _ = self.signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
+            changed = self.queue.changed() => changed?,
+            () = self.slots.closed() => {}
+            news = self.place.news() => if let Some(subject) = news? {
+                self.queue.queue.line.heard(&subject);
+            },
+            () = tokio::time::sleep_until(self.looked + LOOK) => {
+                self.looked = Instant::now();
+                let Self { queue, eligibility, signals, .. } = self;
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
+                    mended = queue.mend(|order| eligibility.agent_for(&DispatchGroup::of(order)).is_some()) => mended?,
+                }
+                self.queue.clear_out(now()).await;
+            }
+        }
+        Ok(NextWorkerAction::Wait)
+    }
+
+    /// Whether there is a task for this worker now, or can be when other workers are done.
+    fn has_more(&mut self) -> bool {
+        let Self {
+            queue, eligibility, ..
+        } = self;
+        queue.tasks().any(|task| {
+            queue.is_ahead(task)
+                && eligibility
+                    .agent_for(&DispatchGroup::of(&task.order))
+                    .is_some()
+        })
+    }
+
+    /// Has a task done. Returns an exit code if the worker is to exit.
+    async fn run_task(
+        &mut self,
+        lease: &dyn TaskLease,
+        slot: JobSlot<'_>,
+    ) -> Result<Option<u8>, FarmError> {
+        let Some(claimed) = self.claim(lease).await? else {
+            return Ok(None);
+        };
+        let task = claimed.task.clone();
+        let (end, branch) = self.work_on(claimed, lease, slot).await;
+        self.end_task(&task, lease, end, branch).await
+    }
+
+    /// Claims a task for this worker. None if this worker must not do it, or not now: then its
+    /// lease is over.
+    async fn claim(&mut self, lease: &dyn TaskLease) -> Result<Option<ClaimedTask>, FarmError> {
+        let (board, key) = (
+            self.queue.queue.board.clone(),
+            QueueTaskKey::of(lease.order()),
+        );
+        // Another program may have put the task into the stream without the bucket.
+        let ready = || TaskRevision {
+            task: QueuedTask {
+                standing: QueuedTaskState::Ready,
+                ..QueuedTask::new(lease.order().clone(), now())
+            },
+            revision: 0,
+        };
+        let TaskRevision { task, revision } = board.get(&key).await?.unwrap_or_else(ready);
+        let agent = self.eligibility.agent_for(&DispatchGroup::of(&task.order));
+        let Some(agent) = agent.filter(|_| lease.is_for(&task.order)) else {
+            // The message has the name of another task, whose own message is elsewhere or will be.
+            lease.done().await?;
+            return Ok(None);
+        };
+        let dependencies = self.dependencies_of(&task).await?;
+        let prompt = task.prompt(&dependencies);
+        let prior = PriorSession::of(&self.sessions, &task);
+        let Some(folder) = prior.folder().cloned() else {
+            // Its worker is dead or disconnected, and the session is about to end.
+            lease.back(AGAIN).await?;
+            return Ok(None);
+        };
+        let assignee = TaskAssignee {
+            worker: self.me.worker.clone(),
+            host: self.me.host.clone(),
+            session: folder.name.clone(),
+        };
+        let task = match task.claimed(assignee, now()) {
+            ClaimOutcome::Begin(task) => task,
+            ClaimOutcome::GivenUp(task) => {
+                let task = task.on_branch(branch_of(&folder));
+                if let Some(revision) = board.write(&task, revision).await? {
+                    self.report(TaskRevision { task, revision })?;
+                }
+                lease.done().await?;
+                return Ok(None);
+            }
+            ClaimOutcome::Nothing => {
+                lease.done().await?;
+                return Ok(None);
+            }
+        };
+        let Some(revision) = board.write(&task, revision).await? else {
+            // Another worker may have taken the task. Then it stays in the stream until that worker
+            // is silent for too long.
+            let seen = board.get(&key).await?;
+            if !seen
+                .is_some_and(|seen| matches!(seen.task.standing, QueuedTaskState::Active { .. }))
+            {
+                lease.back(Duration::ZERO).await?;
+            }
+            return Ok(None);
+        };
+        self.report(TaskRevision {
+            task: task.clone(),
+            revision,
+        })?;
+        self.last_error = None;
+        Ok(Some(ClaimedTask {
+            task,
+            agent,
+            dependencies,
+            prompt,
+            prior,
+            folder,
+        }))
+    }
+
+    /// Runs the session of a task and hands its work in. Returns the branch of the work, if any.
+    async fn work_on(
+        &mut self,
+        claimed: ClaimedTask,
+        lease: &dyn TaskLease,
+        slot: JobSlot<'_>,
+    ) -> (WorkerTaskEnd, Option<String>) {
+        let ClaimedTask {
+            task,
+            agent,
+            dependencies,
+            prompt,
+            prior,
+            folder,
+        } = claimed;
+        let (git, sessions) = (self.git(), self.sessions.clone());
+        let start = self
+            .prepared(git.start_of(&sessions, &task, &dependencies), lease)
+            .await;
+        let joined = match start {
+            Ok(TaskStart::Branches(joined)) => joined,
+            Ok(TaskStart::Missing(why)) => {
+                let stuck = ChildSessionEnd::Result(TaskOutcome::Stuck(why), None);
+                return (WorkerTaskEnd::Ended(stuck), None);
+            }
+            Err(end) => return (end, None),
+        };
+        let kind = task
+            .order
+            .kind
+            .as_deref()
+            .and_then(|kind| self.eligibility.described(kind));
+        let spec = ChildSessionSpec {
+            options: self.options,
+            prompt: &prompt,
+            mark: task.mark(),
+            kind,
+            agent: &agent,
+            joins: self.site.repository.as_ref().map(|_| joined.as_slice()),
+        };
+        let end = self.run_session(prior, &spec, lease, slot).await;
+        let was_stuck = end.is_stuck();
+        let board = self.queue.queue.board.clone();
+        let (end, branch) = tokio::select! {
+            biased;
+            handed_in = git.hand_in(&task, &folder, &joined, end) => handed_in,
+            () = taken_away(lease, &*board, &self.me.worker) => (WorkerTaskEnd::TakenAway, None),
+        };
+        // Ctrl-C in a terminal also ends git, which is no failure of the task: the next worker
+        // hands its work in.
+        if !was_stuck && end.is_stuck() && self.is_stopped().await {
+            return (WorkerTaskEnd::Leaves(None), None);
+        }
+        (end, branch)
+    }
+
+    fn git(&self) -> TaskGit<'a> {
+        TaskGit {
+            site: self.site,
+            options: self.options,
+        }
+    }
+
+    /// The dependencies of the task, read again: the known state may be old, and lack their
+    /// results.
+    async fn dependencies_of(&self, task: &QueuedTask) -> Result<Vec<QueuedTask>, QueueTrouble> {
+        let (board, key) = (&self.queue.queue.board, QueueTaskKey::of(&task.order));
+        let mut found = Vec::new();
+        for id in &task.order.dependencies {
+            let seen = board.get(&key.sibling(id)).await?;
+            found.extend(seen.map(|seen| seen.task));
+        }
+        Ok(found)
+    }
+
+    /// Runs the session of a task to its end.
+    async fn run_session(
+        &mut self,
+        prior: PriorSession,
+        spec: &ChildSessionSpec<'_>,
+        lease: &dyn TaskLease,
+        slot: JobSlot<'_>,
+    ) -> WorkerTaskEnd {
+        let started = match prior {
+            PriorSession::Ended(_, outcome) => {
+                return WorkerTaskEnd::Ended(ChildSessionEnd::Result(outcome, None));
+            }
+            PriorSession::Nothing(folder) => ChildSession::begin(folder, spec),
+            PriorSession::Begun(folder) => ChildSession::resume(folder, spec),
+            PriorSession::Running => return WorkerTaskEnd::Ended(ChildSessionEnd::Died),
+        };
+        match started {
+            Ok(session) => self.wait_for(session, lease, slot).await,
+            Err(error) => {
+                (self.options.say)(&format!("creel: cannot start a session: {error}"));
+                WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan)
+            }
+        }
+    }
+
+    /// Waits for a session and keeps renewing the lease. Reacts at once to the end of the session
+    /// and to signals, whatever the server does.
+    async fn wait_for(
+        &mut self,
+        mut session: ChildSession,
+        lease: &dyn TaskLease,
+        mut slot: JobSlot<'_>,
+    ) -> WorkerTaskEnd {
+        slot.begin();
+        let mut gates = GateWatch::of(&session.folder);
+        let board = self.queue.queue.board.clone();
+        let mut taken_away = std::pin::pin!(taken_away(lease, &*board, &self.me.worker));
+        let mut is_ours = true;
+        let mut stopped: Option<WorkerTaskEnd> = None;
+        loop {
+            tokio::select! {
+                biased;
+                end = session.ended() => return match (stopped, end) {
+                    (Some(WorkerTaskEnd::Leaves(_)), ChildSessionEnd::Result(result, Some(outcome))) if outcome.is_by_itself() => {
+                        WorkerTaskEnd::Leaves(Some(result))
+                    }
+                    (stopped, end) => stopped.unwrap_or(WorkerTaskEnd::Ended(end)),
+                },
+                _ = self.signals.next() => {
+                    session.stop();
+                    stopped = Some(WorkerTaskEnd::Leaves(None));
+                }
+                () = &mut taken_away, if is_ours => {
+                    is_ours = false;
+                    if stopped.is_none() {
+                        session.stop();
+                        stopped = Some(WorkerTaskEnd::TakenAway);
+                    }
+                }
+                // A lost connection says nothing about the session.
+                Ok(subject) = self.place.news() => if let Some(subject) = subject {
+                    self.queue.queue.line.heard(&subject);
+                },
+                () = self.queue.follow() => {}
+                () = tokio::time::sleep(GATE_LOOK), if self.options.attended => slot.set_waiting(gates.is_open()),
+            }
+        }
+    }
+
+    /// Reports a change of a task.
+    pub(super) fn report(&mut self, seen: TaskRevision) -> Result<(), FarmError> {
+        (self.options.report)(&seen.task)?;
+        self.queue.note(seen);
+        Ok(())
+    }
+}
+
+/// Keeps renewing the lease of a task. Returns when another worker has the task.
+pub(super) async fn taken_away(lease: &dyn TaskLease, board: &dyn TaskStore, worker: &str) {
+    let often = lease.length() / 3;
+    let mut beat = tokio::time::interval(often);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beat.tick().await;
+        // An unreachable server may be back before the lease expires.
+        let _ = lease.keep().await;
+        // If the server has lost the task, no other worker has it, and the result may still be
+        // useful.
+        if let Ok(Ok(Some(seen))) =
+            tokio::time::timeout(often, board.get(&QueueTaskKey::of(lease.order()))).await
+            && !seen.task.is_in_hands_of(worker)
+        {
+            return;
+        }
+    }
+}
+
+pub(super) async fn watch(
+    place: &mut QueuePlace,
+    options: &WorkerOptions,
+) -> Result<WatchedQueue, QueueTrouble> {
+    let mut watched = place.open(options.lease.into()).await?.watched().await?;
+    watched.queue.line.restore(Vec::new()).await?;
+    watched.clear_out(now()).await;
+    Ok(watched)
+}
