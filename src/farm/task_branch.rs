@@ -167,19 +167,13 @@ impl TaskGit<'_> {
                 else {
                     continue;
                 };
-                let can_go = match journal::fold(&folder.journal()) {
-                    Ok(SessionState { began, .. }) => {
-                        let can_go = began
-                            .plan
-                            .worktree
-                            .clone()
-                            .unwrap_or_default()
-                            .keep
-                            .lets_go(true);
-                        can_go && began.order.is_some_and(|mark| done.contains(&mark))
-                    }
-                    // creel was killed before the session had a record.
-                    Err(_) => {
+                let can_go =
+                    if let Ok(SessionState { began, .. }) = journal::fold(&folder.journal()) {
+                        let plan = began.plan.worktree.clone().unwrap_or_default();
+                        let is_done = began.order.is_some_and(|mark| done.contains(&mark));
+                        is_done && plan.keep.lets_go(true)
+                    } else {
+                        // creel was killed before the session had a record.
                         let never_began = !folder.exists() && named.contains(&folder.name);
                         if never_began {
                             repository
@@ -187,8 +181,7 @@ impl TaskGit<'_> {
                                 .map_err(|error| error.to_string())?;
                         }
                         never_began
-                    }
-                };
+                    };
                 if can_go {
                     repository
                         .remove(&owned, BranchRemoval::Keep)
