@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use jiff::tz::TimeZone;
 
+use super::text::counted;
 use crate::{
     engine::{
         SessionState,
@@ -586,7 +587,7 @@ fn doing_now(session: &SessionState) -> String {
             (_, Some(running)) => format!("asks `{}` whether to continue", running.hook),
             ([one], None) => format!("checks the rule `{}`", one.hook),
             ([], None) => "evaluates the iteration".into(),
-            (some, None) => format!("checks {} rules", some.len()),
+            (some, None) => format!("checks {}", counted(some.len(), "rule")),
         },
         Phase::Due(_)
             if session

@@ -209,16 +209,11 @@ fn on_key_unseen(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_
     if is_interrupt(model, key) {
         return interrupt(model);
     }
-    match model
-        .look
-        .keymap
-        .action(key, &[KeyContext::Global])
-        .filter(|_| is_held(key))
+    let action = model.look.keymap.action(key, &[KeyContext::Global]);
+    if let Some(action @ KeyAction::Global(GlobalKey::Leave | GlobalKey::Suspend)) =
+        action.filter(|_| is_held(key))
     {
-        Some(action @ KeyAction::Global(GlobalKey::Leave | GlobalKey::Suspend)) => {
-            perform(model, action, reload);
-        }
-        Some(_) | None => {}
+        perform(model, action, reload);
     }
 }
 

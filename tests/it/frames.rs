@@ -3,9 +3,9 @@
 use expect_test::{ExpectFile, expect, expect_file};
 
 use crate::support::{
-    scenes,
+    samples,
     screen::Screen,
-    task_scenes,
+    task_samples,
     world::{World, completes},
 };
 use creel::{
@@ -39,7 +39,7 @@ fn pressed(world: &World, size: (u16, u16), keys: &str) -> Screen {
 
 #[test]
 fn a_screen_before_the_first_record() {
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     world.events.clear();
     shows(
         Screen::of(&world, SMALL),
@@ -49,7 +49,7 @@ fn a_screen_before_the_first_record() {
 
 #[test]
 fn a_turn_was_sent_back() {
-    let world = scenes::sent_back_twice();
+    let world = samples::sent_back_twice();
     shows(
         pressed(&world, MIDDLE, "t home z"),
         expect_file!["../frames/stream-from-the-top-120.txt"],
@@ -63,14 +63,14 @@ fn a_line_explains_what_is_going_on_where_there_is_room() {
         screen.model.hint.mode = HintMode::Always;
         screen
     };
-    let world = scenes::sent_back_twice();
+    let world = samples::sent_back_twice();
     shows(
         hinted(&world, MIDDLE),
         expect_file!["../frames/hint-120.txt"],
     );
     shows(hinted(&world, SMALL), expect_file!["../frames/hint-80.txt"]);
     shows(
-        hinted(&scenes::final_delivery(), SMALL),
+        hinted(&samples::final_delivery(), SMALL),
         expect_file!["../frames/hint-gate-80.txt"],
     );
     assert!(
@@ -89,7 +89,7 @@ fn a_line_explains_what_is_going_on_where_there_is_room() {
 
 #[test]
 fn the_demo_names_its_own_keys() {
-    let mut screen = Screen::of(&scenes::sent_back_twice(), SMALL);
+    let mut screen = Screen::of(&samples::sent_back_twice(), SMALL);
     screen.model.hint.mode = HintMode::Always;
     screen.model.link.demo = Some(PlaybackPace::default());
     let footer = |screen: &mut Screen| screen.frame().lines().last().unwrap_or_default().to_owned();
@@ -113,26 +113,26 @@ fn the_demo_names_its_own_keys() {
 #[test]
 fn the_work_is_submitted() {
     shows(
-        Screen::of(&scenes::repair(), (40, 12)),
+        Screen::of(&samples::repair(), (40, 12)),
         expect_file!["../frames/submit-repair-40.txt"],
     );
     shows(
-        pressed(&scenes::submit_held(), (40, 12), "right"),
+        pressed(&samples::submit_held(), (40, 12), "right"),
         expect_file!["../frames/gate-submit-40.txt"],
     );
     shows(
-        pressed(&scenes::submit_held(), SMALL, "right enter"),
+        pressed(&samples::submit_held(), SMALL, "right enter"),
         expect_file!["../frames/gate-submit-write-80.txt"],
     );
     shows(
-        Screen::of(&scenes::submit_done(), SMALL),
+        Screen::of(&samples::submit_done(), SMALL),
         expect_file!["../frames/submit-done-80.txt"],
     );
 }
 
 #[test]
 fn hooks_run_and_ran() {
-    let running = scenes::hook_runs();
+    let running = samples::hook_runs();
     let run = running.jobs[0].run;
     let with_output = |size, keys| {
         let mut screen = pressed(&running, size, keys);
@@ -151,14 +151,14 @@ fn hooks_run_and_ran() {
         expect_file!["../frames/hook-runs-80.txt"],
     );
     shows(
-        pressed(&scenes::ended(), SMALL, "2 j j"),
+        pressed(&samples::ended(), SMALL, "2 j j"),
         expect_file!["../frames/hooks-80.txt"],
     );
 }
 
 #[test]
 fn output_is_pending() {
-    let mut world = scenes::final_delivery();
+    let mut world = samples::final_delivery();
     world.command(SessionCommand::EditItem {
         item: ItemId(3),
         text: "one warning is left".into(),
@@ -167,7 +167,7 @@ fn output_is_pending() {
         pressed(&world, MIDDLE, "esc 3"),
         expect_file!["../frames/pending-120.txt"],
     );
-    let mut world = scenes::delivery();
+    let mut world = samples::delivery();
     world.command(SessionCommand::SkipItem { item: ItemId(2) });
     shows(
         pressed(&world, SMALL, "esc 3 j"),
@@ -183,18 +183,18 @@ fn output_is_pending() {
 #[test]
 fn retries_are_counted() {
     shows(
-        pressed(&scenes::retry_limit(), SMALL, "esc 4"),
+        pressed(&samples::retry_limit(), SMALL, "esc 4"),
         expect_file!["../frames/retries-80.txt"],
     );
     shows(
-        pressed(&scenes::backoff(), SMALL, "4"),
+        pressed(&samples::backoff(), SMALL, "4"),
         expect_file!["../frames/backoff-80.txt"],
     );
 }
 
 #[test]
 fn the_tasks_pane_is_shown_without_tasks() {
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     world.command(completes("7", "Write the lexer"));
     shows(
         pressed(&world, SMALL, "5"),
@@ -204,7 +204,7 @@ fn the_tasks_pane_is_shown_without_tasks() {
 
 #[test]
 fn tasks_are_listed() {
-    let world = task_scenes::planned();
+    let world = task_samples::planned();
     shows(
         pressed(&world, LARGE, "5"),
         expect_file!["../frames/tasks-200.txt"],
@@ -233,7 +233,7 @@ fn tasks_are_listed() {
 
 #[test]
 fn tasks_are_read_written_and_removed() {
-    let world = task_scenes::planned();
+    let world = task_samples::planned();
     shows(
         pressed(&world, SMALL, "5 j enter"),
         expect_file!["../frames/task-80.txt"],
@@ -255,7 +255,7 @@ fn tasks_are_read_written_and_removed() {
 
 #[test]
 fn tasks_are_changed_and_ended() {
-    let world = task_scenes::planned();
+    let world = task_samples::planned();
     shows(
         pressed(&world, SMALL, "5 j e"),
         expect_file!["../frames/task-change-80.txt"],
@@ -270,7 +270,7 @@ fn tasks_are_changed_and_ended() {
     let [ScreenRequest::Command(command)] = &asks[..] else {
         panic!("{asks:?}")
     };
-    screen.told(ScreenEvent::Refused(
+    screen.send(ScreenEvent::Refused(
         command.clone(),
         "there is no task task_5".into(),
     ));
@@ -280,7 +280,7 @@ fn tasks_are_changed_and_ended() {
 #[test]
 fn hook_statistics_are_shown() {
     shows(
-        pressed(&scenes::ended(), SMALL, "2 s"),
+        pressed(&samples::ended(), SMALL, "2 s"),
         expect_file!["../frames/hook-stats-80.txt"],
     );
 }
@@ -288,14 +288,14 @@ fn hook_statistics_are_shown() {
 #[test]
 fn an_item_is_left_out_at_a_gate() {
     shows(
-        pressed(&scenes::delivery(), SMALL, "j space"),
+        pressed(&samples::delivery(), SMALL, "j space"),
         expect_file!["../frames/gate-delivery-80.txt"],
     );
 }
 
 #[test]
 fn a_permission_request_is_shown() {
-    let world = scenes::permission();
+    let world = samples::permission();
     shows(
         pressed(&world, SMALL, "right page-down page-down"),
         expect_file!["../frames/gate-permission-read-80.txt"],
@@ -304,20 +304,20 @@ fn a_permission_request_is_shown() {
         pressed(&world, (40, 12), "left left"),
         expect_file!["../frames/gate-permission-40.txt"],
     );
-    let alike = scenes::permission_with(scenes::options_alike());
+    let alike = samples::permission_with(samples::options_alike());
     shows(
         pressed(&alike, SMALL, "right"),
         expect_file!["../frames/gate-permission-alike-80.txt"],
     );
     shows(
-        Screen::of(&scenes::long_command(), SMALL).armed(),
+        Screen::of(&samples::long_command(), SMALL).armed(),
         expect_file!["../frames/gate-permission-command-80.txt"],
     );
 }
 
 #[test]
 fn the_agent_changed_files_that_it_must_not_change() {
-    let world = scenes::tampered();
+    let world = samples::tampered();
     shows(
         pressed(&world, (40, 12), "right"),
         expect_file!["../frames/gate-tampered-40.txt"],
@@ -326,7 +326,7 @@ fn the_agent_changed_files_that_it_must_not_change() {
 
 #[test]
 fn a_budget_is_used_up() {
-    let world = scenes::budget();
+    let world = samples::budget();
     shows(
         pressed(&world, (40, 12), "right"),
         expect_file!["../frames/gate-budget-40.txt"],
@@ -335,7 +335,7 @@ fn a_budget_is_used_up() {
 
 #[test]
 fn every_kind_of_agent_update_is_shown() {
-    let world = scenes::talkative();
+    let world = samples::talkative();
     // Everything else is folded, and the tool calls are open.
     let mut screen = Screen::of(&world, MIDDLE);
     screen.press("z /");
@@ -348,7 +348,7 @@ fn every_kind_of_agent_update_is_shown() {
 
 #[test]
 fn a_gate_that_just_opened_accepts_no_answer_and_aborting_asks_once_more() {
-    let world = scenes::broken_hook();
+    let world = samples::broken_hook();
     shows(
         Screen::of(&world, SMALL),
         expect_file!["../frames/gate-unarmed-80.txt"],
@@ -361,20 +361,20 @@ fn a_gate_that_just_opened_accepts_no_answer_and_aborting_asks_once_more() {
 
 #[test]
 fn a_gate_closed_for_later_is_named_in_the_status_line() {
-    let mut screen = pressed(&scenes::retry_limit(), MIDDLE, "esc");
+    let mut screen = pressed(&samples::retry_limit(), MIDDLE, "esc");
     expect![" story · demo   ◆ NEEDS YOU: retry limit since 00:00                             iteration 1/20  retries ●●●  pending 0"]
         .assert_eq(screen.frame().lines().next().expect("a status line"));
 }
 
 #[test]
 fn the_editor_is_shown() {
-    let world = scenes::first_turn();
+    let world = samples::first_turn();
     let mut screen = pressed(&world, SMALL, "m");
     screen.type_text("Please look at the lexer first.");
     screen.press("enter enter");
     screen.type_text("日本語 works, too 🎣.");
     shows(screen, expect_file!["../frames/editor-message-80.txt"]);
-    let mut screen = pressed(&scenes::delivery(), MIDDLE, "j e");
+    let mut screen = pressed(&samples::delivery(), MIDDLE, "j e");
     screen.press("enter");
     screen.type_text("Only the first one matters.");
     screen.press("ctrl-d");
@@ -387,19 +387,19 @@ fn the_viewer_is_shown() {
         .map(|n| format!("line {n}\tof the output\n"))
         .collect();
     let viewer = ViewerModal::new("run 3 · stop · cargo test", &text, "1 MB, the first 8 kB");
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
-    screen.told(ScreenEvent::Read(viewer));
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
+    screen.send(ScreenEvent::Read(viewer));
     screen.press("j j");
     shows(screen, expect_file!["../frames/viewer-80.txt"]);
     shows(
-        pressed(&scenes::sent_back_twice(), SMALL, "3 v"),
+        pressed(&samples::sent_back_twice(), SMALL, "3 v"),
         expect_file!["../frames/preview-80.txt"],
     );
 }
 
 #[test]
 fn help_palette_search_and_quit_are_shown() {
-    let world = scenes::first_turn();
+    let world = samples::first_turn();
     shows(
         pressed(&world, MIDDLE, "?"),
         expect_file!["../frames/help-120.txt"],
@@ -424,11 +424,11 @@ fn help_palette_search_and_quit_are_shown() {
 
 #[test]
 fn a_replay_is_shown() {
-    let world = scenes::ended();
+    let world = samples::ended();
     let mut screen = Screen::replay(&world, SMALL, 30);
     screen.press("+ +");
     shows(screen, expect_file!["../frames/replay-80.txt"]);
-    let limit = scenes::retry_limit();
+    let limit = samples::retry_limit();
     let mut screen = Screen::replay(&limit, SMALL, limit.events.len());
     screen.press("+ +");
     expect![" story · demo   ◆ NEEDS YOU: retry limit since 00:00   replay 31/31 paused · 4x"]
@@ -439,7 +439,7 @@ fn a_replay_is_shown() {
 
 #[test]
 fn there_is_a_frame_for_every_size() {
-    let world = scenes::retry_limit();
+    let world = samples::retry_limit();
     shows(
         pressed(&world, (40, 12), "esc"),
         expect_file!["../frames/tiny-40.txt"],
@@ -524,8 +524,8 @@ fn the_styles_of_every_theme() {
         ),
     ];
     for (theme, expected) in themes {
-        let mut screen = Screen::in_looks(&scenes::sent_back_twice(), MIDDLE, theme.clone());
-        let mut gate = Screen::in_looks(&scenes::delivery(), SMALL, theme).armed();
+        let mut screen = Screen::in_looks(&samples::sent_back_twice(), MIDDLE, theme.clone());
+        let mut gate = Screen::in_looks(&samples::delivery(), SMALL, theme).armed();
         expected.assert_eq(&format!("{}\n{}", screen.styles(), gate.styles()));
     }
 }
@@ -543,8 +543,8 @@ fn the_styles_of_a_permission_request_and_of_a_budget() {
         ),
     ];
     for (theme, expected) in themes {
-        let mut request = Screen::in_looks(&scenes::permission(), SMALL, theme.clone()).armed();
-        let mut budget = Screen::in_looks(&scenes::budget(), SMALL, theme).armed();
+        let mut request = Screen::in_looks(&samples::permission(), SMALL, theme.clone()).armed();
+        let mut budget = Screen::in_looks(&samples::budget(), SMALL, theme).armed();
         expected.assert_eq(&format!("{}\n{}", request.styles(), budget.styles()));
     }
 }
@@ -562,7 +562,7 @@ fn the_styles_of_tasks() {
         ),
     ];
     for (theme, expected) in themes {
-        let mut screen = Screen::in_looks(&task_scenes::planned(), SMALL, theme);
+        let mut screen = Screen::in_looks(&task_samples::planned(), SMALL, theme);
         screen.press("5 j");
         expected.assert_eq(&screen.styles());
     }
@@ -571,7 +571,7 @@ fn the_styles_of_tasks() {
 #[test]
 fn without_colours_no_cell_has_one() {
     let mut screen = Screen::in_looks(
-        &scenes::ended(),
+        &samples::ended(),
         MIDDLE,
         ScreenTheme::chosen(Choice::Dark, true),
     );
@@ -591,7 +591,7 @@ fn a_lost_nats_server_is_shown_on_a_screen_of_usual_size() {
     let why =
         "cannot reach nats://build.example.org:4222: connection refused; it is tried again in 8 s";
     let status = |size, behind| {
-        let mut screen = Screen::of(&scenes::first_turn(), size);
+        let mut screen = Screen::of(&samples::first_turn(), size);
         screen.model.link.nats = Some(creel::protocol::NatsStatus::Away {
             why: why.into(),
             behind,

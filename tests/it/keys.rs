@@ -5,7 +5,7 @@ use crossterm::event::MouseEventKind;
 use expect_test::expect;
 
 use crate::support::{
-    scenes,
+    samples,
     screen::Screen,
     world::{Answer, DONE, Ran, Script, World, blocks, breaks, completes, exits, passes, prints},
 };
@@ -62,18 +62,18 @@ fn at_gate(screen: &Screen) -> bool {
 
 /// A session that prints many lines, in its second iteration.
 fn talks() -> World {
-    let mut world = scenes::until(World::begin(scenes::eventful()), |world| {
+    let mut world = samples::until(World::begin(samples::eventful()), |world| {
         world.state.iterations.current == 2 && world.turn.is_some()
     });
     for n in 1..=100 {
-        scenes::agent(&mut world, AgentUpdate::Said(format!("line {n}\n")));
+        samples::agent(&mut world, AgentUpdate::Said(format!("line {n}\n")));
     }
     world
 }
 
 #[test]
 fn tab_numbers_and_clicks_focus_a_pane() {
-    let world = scenes::first_turn();
+    let world = samples::first_turn();
     for size in [WIDE, SMALL] {
         let mut screen = Screen::of(&world, size);
         let mut after = |keys| {
@@ -107,7 +107,7 @@ fn tab_numbers_and_clicks_focus_a_pane() {
 
 #[test]
 fn the_tab_of_the_visible_pane_has_its_name_at_every_size() {
-    let mut screen = Screen::of(&scenes::first_turn(), (24, 6));
+    let mut screen = Screen::of(&samples::first_turn(), (24, 6));
     screen.press("5");
     assert_eq!(screen.frame().lines().nth(1), Some(" 1  2  3  4  5 Tasks"));
     screen.click_on(" 3 ");
@@ -119,7 +119,7 @@ fn the_tab_of_the_visible_pane_has_its_name_at_every_size() {
 
 #[test]
 fn a_pane_is_zoomed_and_restored() {
-    let mut screen = Screen::of(&scenes::first_turn(), WIDE);
+    let mut screen = Screen::of(&samples::first_turn(), WIDE);
     let before = screen.frame();
     screen.press("4 z");
     assert!(!screen.frame().contains("Pending ·"));
@@ -135,9 +135,9 @@ fn the_view_stays_while_it_does_not_follow_the_end() {
     screen.press("page-up k");
     let seen = screen.model.frame.lines.clone();
     for n in 101..=150 {
-        scenes::agent(&mut world, AgentUpdate::Said(format!("line {n}\n")));
+        samples::agent(&mut world, AgentUpdate::Said(format!("line {n}\n")));
     }
-    let world = scenes::until(world, |world| world.state.iterations.current == 3);
+    let world = samples::until(world, |world| world.state.iterations.current == 3);
     screen.see(&world);
     assert_eq!(screen.model.frame.lines, seen);
     assert!(
@@ -163,7 +163,7 @@ fn scrolling_down_to_the_end_follows_again() {
 
 #[test]
 fn the_view_keeps_following_while_everything_is_visible() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.press("k page-up");
     assert_eq!(screen.model.stream.position(), StreamPosition::Follow);
     screen.press("home");
@@ -192,7 +192,7 @@ fn first_line(screen: &Screen) -> String {
 
 #[test]
 fn keys_jump_between_iterations_and_errors() {
-    let mut screen = Screen::of(&scenes::ended(), SMALL);
+    let mut screen = Screen::of(&samples::ended(), SMALL);
     let mut after = |keys| {
         screen.press(keys);
         format!("{keys}: {}\n", first_line(&screen))
@@ -229,7 +229,7 @@ fn keys_jump_between_iterations_and_errors() {
         toast(&screen),
         "No error before this point: this is the last one"
     );
-    let mut calm = Screen::of(&scenes::works(), SMALL);
+    let mut calm = Screen::of(&samples::works(), SMALL);
     calm.press("e");
     assert_eq!(toast(&calm), "No error so far");
     calm.press("home ]");
@@ -239,7 +239,7 @@ fn keys_jump_between_iterations_and_errors() {
 
 #[test]
 fn blocks_are_folded_and_unfolded() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     let folded = screen.frame();
     assert!(!folded.contains("First the lexer."));
     screen.press("t");
@@ -258,10 +258,10 @@ fn blocks_are_folded_and_unfolded() {
 
 #[test]
 fn a_tool_call_is_not_confused_with_one_of_an_earlier_turn() {
-    let mut world = scenes::talkative();
-    scenes::spends(&mut world, TurnUsage::default());
-    let mut world = scenes::until(world, |world| world.turn.is_some());
-    scenes::uses_tools(&mut world);
+    let mut world = samples::talkative();
+    samples::spends(&mut world, TurnUsage::default());
+    let mut world = samples::until(world, |world| world.turn.is_some());
+    samples::uses_tools(&mut world);
     let mut screen = Screen::of(&world, (100, 80));
     screen.press("z");
     assert_eq!(
@@ -274,14 +274,14 @@ fn a_tool_call_is_not_confused_with_one_of_an_earlier_turn() {
 
 #[test]
 fn the_newest_plan_is_open_and_the_scrolled_view_does_not_move() {
-    let mut world = scenes::talkative();
+    let mut world = samples::talkative();
     let mut screen = Screen::of(&world, SMALL);
     assert!(screen.frame().contains("    ▸ Test it") && !screen.frame().contains("    ▸ Limit"));
     screen.press("home");
     let seen = screen.model.frame.lines.clone();
-    scenes::agent(
+    samples::agent(
         &mut world,
-        scenes::plan(&[("Something else", ToolStatus::Pending)]),
+        samples::plan(&[("Something else", ToolStatus::Pending)]),
     );
     screen.see(&world);
     assert_eq!(screen.model.frame.lines, seen);
@@ -291,7 +291,7 @@ fn the_newest_plan_is_open_and_the_scrolled_view_does_not_move() {
 
 #[test]
 fn the_output_of_a_blocking_hook_is_unfolded() {
-    let mut screen = Screen::of(&scenes::sent_back_twice(), SMALL);
+    let mut screen = Screen::of(&samples::sent_back_twice(), SMALL);
     assert!(screen.frame().contains("    1 failed; 32 passed"));
 }
 
@@ -334,18 +334,18 @@ fn the_search_goes_line_by_line_and_around_the_stream() {
 
 #[test]
 fn a_search_unfolds_its_match() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     search(&mut screen, "first the lexer");
     assert_eq!(first_line(&screen), "First the lexer.");
 }
 
 #[test]
 fn hooks_items_and_the_viewer_are_searchable() {
-    let mut screen = Screen::of(&scenes::ended(), SMALL);
+    let mut screen = Screen::of(&samples::ended(), SMALL);
     screen.press("2");
     search(&mut screen, "git");
     assert_eq!(screen.model.panes.hook, 0);
-    let mut screen = Screen::of(&scenes::delivery(), SMALL).armed();
+    let mut screen = Screen::of(&samples::delivery(), SMALL).armed();
     screen.press("esc 3");
     search(&mut screen, "the lexer");
     assert_eq!(screen.model.panes.item, 2);
@@ -354,7 +354,7 @@ fn hooks_items_and_the_viewer_are_searchable() {
     screen.press("N");
     assert_eq!(screen.model.panes.item, 2);
     let text: String = (1..=60).map(|n| format!("number {n}\n")).collect();
-    screen.told(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
+    screen.send(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
     search(&mut screen, "number 5");
     assert!(screen.frame().contains("line 5 of 60"));
     screen.press("n");
@@ -369,7 +369,7 @@ fn hooks_items_and_the_viewer_are_searchable() {
 
 #[test]
 fn items_are_skipped_restored_and_edited() {
-    let mut world = scenes::delivery();
+    let mut world = samples::delivery();
     let mut screen = Screen::of(&world, SMALL).armed();
     screen.press("esc 3 j");
     assert_eq!(
@@ -404,7 +404,7 @@ fn items_are_skipped_restored_and_edited() {
 
 #[test]
 fn focusing_the_pending_pane_selects_the_first_pending_item() {
-    let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
+    let mut screen = Screen::of(&samples::final_delivery(), SMALL).armed();
     assert_eq!(
         screen.press("esc 3 s"),
         asked(SessionCommand::SkipItem { item: ItemId(3) })
@@ -413,7 +413,7 @@ fn focusing_the_pending_pane_selects_the_first_pending_item() {
 
 #[test]
 fn runs_are_opened_switched_off_and_ended() {
-    let world = scenes::hook_runs();
+    let world = samples::hook_runs();
     let run = world.jobs[0].run;
     let mut screen = Screen::of(&world, SMALL);
     screen.press("2");
@@ -446,7 +446,7 @@ fn runs_are_opened_switched_off_and_ended() {
 
 #[test]
 fn the_selected_hook_stays_selected_when_others_start() {
-    let world = scenes::hook_runs();
+    let world = samples::hook_runs();
     let mut screen = Screen::of(&world, SMALL);
     screen.press("2 k");
     let chosen = |screen: &Screen| {
@@ -457,10 +457,10 @@ fn the_selected_hook_stays_selected_when_others_start() {
             .map(|row| row.hook().hook)
     };
     assert_eq!(chosen(&screen).as_deref(), Some("disk space"));
-    screen.see(&scenes::ended());
+    screen.see(&samples::ended());
     assert_eq!(chosen(&screen).as_deref(), Some("disk space"));
     let mut follows = Screen::of(&world, SMALL);
-    follows.see(&scenes::ended());
+    follows.see(&samples::ended());
     follows.press("2");
     assert_eq!(chosen(&follows).as_deref(), Some("cargo test"));
 }
@@ -475,7 +475,7 @@ fn a_click_selects_its_row_also_in_a_scrolled_list() {
             [prints("x")],
         )
     });
-    let world = scenes::until(World::begin(script), |world| world.turn.is_some());
+    let world = samples::until(World::begin(script), |world| world.turn.is_some());
     let mut screen = Screen::of(&world, (80, 14));
     screen.press("2 G");
     screen.click_on("hook-e");
@@ -499,7 +499,7 @@ fn a_click_selects_its_row_also_in_a_scrolled_list() {
 
 #[test]
 fn a_gate_ignores_keys_that_were_meant_for_something_else() {
-    let world = scenes::retry_limit();
+    let world = samples::retry_limit();
     let mut screen = Screen::of(&world, SMALL);
     assert!(at_gate(&screen));
     assert_eq!(screen.press("enter q right enter space"), []);
@@ -517,7 +517,7 @@ fn a_gate_ignores_keys_that_were_meant_for_something_else() {
 
 #[test]
 fn an_answer_is_selected_and_confirmed() {
-    let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    let mut screen = Screen::of(&samples::retry_limit(), SMALL).armed();
     assert_eq!(screen.press("down down"), []);
     assert_eq!(screen.press("enter"), answer(GateChoice::Ignore));
     assert_eq!(screen.press("tab enter"), answer(GateChoice::Disable));
@@ -538,7 +538,7 @@ fn an_answer_is_selected_and_confirmed() {
 
 #[test]
 fn a_digit_or_a_letter_answers_at_once_and_other_keys_do_nothing() {
-    let screen = || Screen::of(&scenes::retry_limit(), SMALL).armed();
+    let screen = || Screen::of(&samples::retry_limit(), SMALL).armed();
     for keys in ["1", "r"] {
         assert_eq!(screen().press(keys), answer(GateChoice::Continue));
     }
@@ -552,13 +552,13 @@ fn a_digit_or_a_letter_answers_at_once_and_other_keys_do_nothing() {
     for keys in ["5 5", "b b", "5 b", "b enter"] {
         assert_eq!(screen().press(keys), answer(GateChoice::Abort), "{keys}");
     }
-    let mut unarmed = Screen::of(&scenes::retry_limit(), SMALL);
+    let mut unarmed = Screen::of(&samples::retry_limit(), SMALL);
     assert_eq!(unarmed.press("1 3 t"), [], "it has just appeared");
 }
 
 #[test]
 fn the_retry_gate_shows_the_newest_run_first_and_all_others_beside_it() {
-    let mut screen = Screen::of(&scenes::retry_limit(), WIDE).armed();
+    let mut screen = Screen::of(&samples::retry_limit(), WIDE).armed();
     let frame = screen.frame();
     assert!(
         frame.contains("◆ cargo test still fails after 3 retries ")
@@ -599,7 +599,7 @@ fn the_retry_gate_shows_the_newest_run_first_and_all_others_beside_it() {
 #[test]
 fn the_preview_has_only_the_ticked_items() {
     for keys in ["v", "esc 3 v"] {
-        let mut screen = Screen::of(&scenes::delivery(), WIDE).armed();
+        let mut screen = Screen::of(&samples::delivery(), WIDE).armed();
         screen.press("space");
         screen.press(keys);
         let frame = screen.frame();
@@ -609,7 +609,7 @@ fn the_preview_has_only_the_ticked_items() {
         );
         assert!(frame.contains("cargo clippy"), "{frame}");
     }
-    let mut last = Screen::of(&scenes::final_delivery(), WIDE).armed();
+    let mut last = Screen::of(&samples::final_delivery(), WIDE).armed();
     last.press("v");
     assert!(
         last.frame().contains("warning: one is left") && !last.frame().contains("GOAL"),
@@ -620,17 +620,17 @@ fn the_preview_has_only_the_ticked_items() {
 
 #[test]
 fn a_gate_is_announced_over_a_viewer_and_answered_from_there() {
-    let before = scenes::until(World::begin(scenes::eventful()), |world| {
+    let before = samples::until(World::begin(samples::eventful()), |world| {
         world.state.iterations.current == 3
     });
     for keys in ["", "?"] {
         let mut screen = Screen::of(&before, WIDE);
         screen.press(keys);
         if keys.is_empty() {
-            screen.told(ScreenEvent::Read(ViewerModal::new("text", "some text", "")));
+            screen.send(ScreenEvent::Read(ViewerModal::new("text", "some text", "")));
         }
         assert!(!screen.frame().contains("◆ Finished"));
-        screen.see(&scenes::final_delivery());
+        screen.see(&samples::final_delivery());
         assert!(!at_gate(&screen));
         let first = screen.frame().lines().next().unwrap_or_default().to_owned();
         assert!(
@@ -646,9 +646,9 @@ fn a_gate_is_announced_over_a_viewer_and_answered_from_there() {
 
 #[test]
 fn the_title_of_a_gate_over_a_viewer_is_not_cut() {
-    let mut screen = Screen::of(&scenes::works(), (60, 16));
-    screen.told(ScreenEvent::Read(ViewerModal::new("text", "some text", "")));
-    screen.see(&scenes::permission());
+    let mut screen = Screen::of(&samples::works(), (60, 16));
+    screen.send(ScreenEvent::Read(ViewerModal::new("text", "some text", "")));
+    screen.see(&samples::permission());
     let frame = screen.frame();
     let top = frame.lines().take(2).collect::<Vec<_>>().join(" ");
     let top = top.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -661,8 +661,9 @@ fn the_title_of_a_gate_over_a_viewer_is_not_cut() {
 #[test]
 fn a_gate_with_a_timeout_says_when_creel_decides() {
     for size in [(60, 16), SMALL, WIDE] {
-        let world =
-            scenes::at_gate(scenes::eventful().plan(|plan| plan.gates.timeout = TimeSpan::secs(7)));
+        let world = samples::at_gate(
+            samples::eventful().plan(|plan| plan.gates.timeout = TimeSpan::secs(7)),
+        );
         let mut screen = Screen::of(&world, size).armed();
         assert!(
             screen.frame().contains("╚═ creel decides at 00:00:"),
@@ -675,7 +676,7 @@ fn a_gate_with_a_timeout_says_when_creel_decides() {
 #[test]
 fn an_answer_is_in_the_stream_in_the_words_of_the_choice() {
     let answered = |choice| {
-        let mut world = scenes::retry_limit();
+        let mut world = samples::retry_limit();
         world.command(SessionCommand::AnswerGate(GateAnswer {
             gate: GateId(1),
             choice,
@@ -697,8 +698,8 @@ fn an_answer_is_in_the_stream_in_the_words_of_the_choice() {
 
 #[test]
 fn help_over_a_viewer_shows_the_keys_of_the_viewer() {
-    let mut screen = Screen::of(&scenes::works(), SMALL);
-    screen.told(ScreenEvent::Read(ViewerModal::new("text", "some text", "")));
+    let mut screen = Screen::of(&samples::works(), SMALL);
+    screen.send(ScreenEvent::Read(ViewerModal::new("text", "some text", "")));
     assert!(screen.row("copy").contains("? keys"), "{}", screen.frame());
     screen.press("?");
     let frame = screen.frame();
@@ -713,7 +714,7 @@ fn help_over_a_viewer_shows_the_keys_of_the_viewer() {
 
 #[test]
 fn a_replay_that_plays_moves_and_says_that_space_pauses() {
-    let world = scenes::first_turn();
+    let world = samples::first_turn();
     let mut screen = Screen::replay(&world, SMALL, world.events.len() - 3);
     let words = |screen: &mut Screen| {
         hinted(screen)
@@ -737,7 +738,7 @@ fn a_replay_that_plays_moves_and_says_that_space_pauses() {
 
 #[test]
 fn unticked_items_are_not_approved() {
-    let mut screen = Screen::of(&scenes::delivery(), SMALL).armed();
+    let mut screen = Screen::of(&samples::delivery(), SMALL).armed();
     screen.press("down space");
     let some = GateAnswer {
         gate: GateId(1),
@@ -756,7 +757,7 @@ fn unticked_items_are_not_approved() {
 
 #[test]
 fn an_item_skipped_meanwhile_is_shown_as_skipped_and_can_be_restored() {
-    let mut world = scenes::delivery();
+    let mut world = samples::delivery();
     let mut screen = Screen::of(&world, SMALL).armed();
     screen.press("esc 3 home");
     assert_eq!(
@@ -791,7 +792,7 @@ fn an_item_skipped_meanwhile_is_shown_as_skipped_and_can_be_restored() {
 
 #[test]
 fn an_item_is_edited_at_the_gate() {
-    let mut world = scenes::delivery();
+    let mut world = samples::delivery();
     let mut screen = Screen::of(&world, SMALL).armed();
     screen.press("down e");
     screen.type_text("!");
@@ -825,7 +826,7 @@ fn outside(screen: &mut Screen, keys: &str, change: impl Fn(&str) -> String) -> 
     let [ScreenRequest::EditOutside(purpose, before)] = asks.as_slice() else {
         panic!("{asks:?}")
     };
-    screen.told(ScreenEvent::Edited {
+    screen.send(ScreenEvent::Edited {
         purpose: purpose.clone(),
         before: before.clone(),
         text: change(before),
@@ -842,7 +843,7 @@ fn editor_text(screen: &Screen) -> Option<String> {
 #[test]
 fn closing_the_users_editor_without_a_change_sends_nothing() {
     let unchanged = |text: &str| text.trim_end_matches('\n').to_owned();
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.press("M");
     screen.type_text("half a sent");
     assert_eq!(outside(&mut screen, "ctrl-o", unchanged), []);
@@ -862,7 +863,7 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
     );
     assert_eq!(editor_text(&screen), None);
 
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     world.command(SessionCommand::Task {
         task: creel::engine::tasks::command::TaskCommand::Add(
             creel::engine::tasks::command::NewTask {
@@ -876,7 +877,7 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
     assert_eq!(outside(&mut tasks, "ctrl-o", unchanged), []);
     assert_eq!(editor_text(&tasks).as_deref(), Some(""));
 
-    let mut gate = Screen::of(&scenes::delivery(), SMALL).armed();
+    let mut gate = Screen::of(&samples::delivery(), SMALL).armed();
     assert_eq!(outside(&mut gate, "E", unchanged), []);
     assert!(at_gate(&gate));
     assert_eq!(toast(&gate), "You changed nothing");
@@ -888,7 +889,7 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
         })
     );
 
-    let mut answers = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    let mut answers = Screen::of(&samples::retry_limit(), SMALL).armed();
     answers.press("down enter");
     answers.type_text("Try");
     assert_eq!(outside(&mut answers, "ctrl-o", unchanged), []);
@@ -897,7 +898,7 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
 
 #[test]
 fn a_message_answers_a_gate() {
-    let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    let mut screen = Screen::of(&samples::retry_limit(), SMALL).armed();
     screen.press("2");
     screen.type_text("Try another way.");
     let answer = GateAnswer {
@@ -914,7 +915,7 @@ fn a_message_answers_a_gate() {
 
 #[test]
 fn a_gate_is_closed_for_later_and_reopened() {
-    let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    let mut screen = Screen::of(&samples::retry_limit(), SMALL).armed();
     assert_eq!(screen.press("esc"), []);
     assert!(!at_gate(&screen));
     assert_eq!(toast(&screen), "The gate is still open; g shows it");
@@ -941,12 +942,12 @@ fn gate_of(screen: &Screen) -> &GateModal {
 
 #[test]
 fn a_gate_leaves_the_keys_to_an_open_editor() {
-    let before = scenes::until(World::begin(scenes::eventful()), |world| {
+    let before = samples::until(World::begin(samples::eventful()), |world| {
         world.state.iterations.current == 3
     });
     let mut screen = Screen::of(&before, WIDE);
     screen.press("m");
-    screen.see(&scenes::final_delivery());
+    screen.see(&samples::final_delivery());
     assert!(!at_gate(&screen));
     assert!(
         screen
@@ -964,7 +965,7 @@ fn a_gate_leaves_the_keys_to_an_open_editor() {
 
 #[test]
 fn a_gate_answered_elsewhere_is_closed() {
-    let mut world = scenes::retry_limit();
+    let mut world = samples::retry_limit();
     let mut screen = Screen::of(&world, SMALL).armed();
     world.answer_gate();
     screen.see(&world);
@@ -975,7 +976,7 @@ fn a_gate_answered_elsewhere_is_closed() {
 
 #[test]
 fn gates_are_answered_by_clicks() {
-    let world = scenes::retry_limit();
+    let world = samples::retry_limit();
     for size in [WIDE, SMALL, (40, 12)] {
         let mut screen = Screen::of(&world, size);
         assert_eq!(screen.click_on("Retry 3 more"), [], "not yet");
@@ -989,7 +990,7 @@ fn gates_are_answered_by_clicks() {
 
 #[test]
 fn items_at_a_gate_are_selected_and_toggled_by_clicks() {
-    let mut screen = Screen::of(&scenes::delivery(), SMALL).armed();
+    let mut screen = Screen::of(&samples::delivery(), SMALL).armed();
     screen.click_on("☑ todo list");
     assert!(screen.frame().contains("- the lexer"));
     screen.click_on("☑ todo list");
@@ -998,7 +999,7 @@ fn items_at_a_gate_are_selected_and_toggled_by_clicks() {
 
 #[test]
 fn long_text_at_a_gate_scrolls_both_ways_and_stops_at_its_ends() {
-    let mut screen = Screen::of(&scenes::retry_limit(), (120, 12)).armed();
+    let mut screen = Screen::of(&samples::retry_limit(), (120, 12)).armed();
     screen.press("left left left");
     let end = screen.frame();
     assert!(end.contains("The empty text is no error."), "{end}");
@@ -1021,7 +1022,7 @@ fn long_text_at_a_gate_scrolls_both_ways_and_stops_at_its_ends() {
 
 #[test]
 fn help_shows_all_its_text_on_a_small_screen() {
-    let mut screen = Screen::of(&scenes::first_turn(), (40, 10));
+    let mut screen = Screen::of(&samples::first_turn(), (40, 10));
     screen.press("?");
     let mut seen = String::new();
     for _ in 0..200 {
@@ -1040,7 +1041,7 @@ fn help_shows_all_its_text_on_a_small_screen() {
 
 #[test]
 fn help_scrolls_to_its_end_and_back() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.press("?");
     let top = screen.frame();
     screen.press("G");
@@ -1057,7 +1058,7 @@ fn help_scrolls_to_its_end_and_back() {
 #[test]
 fn live_output_reads_the_same_however_it_was_split() {
     const PRINTED: &str = "a\x1b[1;31mred\x1b[0m\r\n日本\x1b]0;title\x1b\\\x1b(Bnext\r50%\r100%\n";
-    let world = scenes::hook_runs();
+    let world = samples::hook_runs();
     let run = world.jobs[0].run;
     let heard = |parts: &[&[u8]]| {
         let mut screen = Screen::of(&world, SMALL);
@@ -1081,7 +1082,7 @@ fn live_output_reads_the_same_however_it_was_split() {
 
 #[test]
 fn a_late_screen_shows_earlier_hook_output_and_each_piece_once() {
-    let world = scenes::hook_runs();
+    let world = samples::hook_runs();
     let run = world.jobs[0].run;
     let mut screen = Screen::of(&world, SMALL);
     assert_eq!(screen.model.runs.unread(), [run]);
@@ -1097,7 +1098,7 @@ fn a_late_screen_shows_earlier_hook_output_and_each_piece_once() {
 
 #[test]
 fn aborting_by_clicks_asks_once_more_each_time() {
-    let mut screen = Screen::of(&scenes::retry_limit(), WIDE).armed();
+    let mut screen = Screen::of(&samples::retry_limit(), WIDE).armed();
     let mut click = |what| screen.click_on(what);
     assert_eq!(click("Abort"), []);
     assert_eq!(click("Accept as"), answer(GateChoice::Ignore));
@@ -1108,7 +1109,7 @@ fn aborting_by_clicks_asks_once_more_each_time() {
 #[test]
 fn the_selected_answer_is_visible_even_if_not_all_fit() {
     for (size, all_fit) in [((40, 12), true), ((24, 6), false)] {
-        let mut screen = Screen::of(&scenes::retry_limit(), size).armed();
+        let mut screen = Screen::of(&samples::retry_limit(), size).armed();
         assert_eq!(screen.frame().contains("5  Abort"), all_fit);
         screen.press("up");
         assert!(screen.frame().contains("5  Abort"));
@@ -1130,7 +1131,7 @@ fn answered(choice: GateChoice, option: Option<&str>) -> Vec<ScreenRequest> {
 #[test]
 fn a_permission_request_is_answered_with_the_agents_options() {
     for size in [WIDE, SMALL, (40, 12)] {
-        let screen = || Screen::of(&scenes::permission(), size).armed();
+        let screen = || Screen::of(&samples::permission(), size).armed();
         assert_eq!(
             screen().press("enter"),
             answered(GateChoice::AllowOnce, Some("once"))
@@ -1157,9 +1158,9 @@ fn a_permission_request_is_answered_with_the_agents_options() {
 
 #[test]
 fn an_always_answer_is_not_preselected() {
-    let mut options = scenes::usual_options();
+    let mut options = samples::usual_options();
     options.swap(0, 1);
-    let mut screen = Screen::of(&scenes::permission_with(options), SMALL).armed();
+    let mut screen = Screen::of(&samples::permission_with(options), SMALL).armed();
     assert!(
         screen
             .row("Always")
@@ -1175,7 +1176,7 @@ fn an_always_answer_is_not_preselected() {
 
 #[test]
 fn always_is_one_answer_and_the_agent_gets_allow_once() {
-    let world = scenes::permission_with(scenes::options_alike());
+    let world = samples::permission_with(samples::options_alike());
     let screen = || Screen::of(&world, SMALL).armed();
     assert_eq!(
         screen().press("right enter"),
@@ -1198,7 +1199,7 @@ fn always_is_one_answer_and_the_agent_gets_allow_once() {
 
 #[test]
 fn the_next_request_ignores_an_answer_meant_for_the_one_before() {
-    let mut world = scenes::permission();
+    let mut world = samples::permission();
     let mut screen = Screen::of(&world, SMALL);
     assert!(screen.frame().contains("2 more after this"));
     assert_eq!(
@@ -1248,7 +1249,7 @@ fn a_request_that_a_rule_answers_is_not_shown() {
 fn a_permission_request_is_closed_with_its_turn() {
     // Visible, closed for later, and below an editor.
     for keys in ["", "esc", "esc m"] {
-        let mut world = scenes::permission();
+        let mut world = samples::permission();
         let mut screen = Screen::of(&world, SMALL).armed();
         screen.press(keys);
         world.command(SessionCommand::CancelTurn);
@@ -1267,7 +1268,7 @@ fn a_permission_request_is_closed_with_its_turn() {
 #[test]
 fn the_whole_request_can_be_read_and_scrolling_stops_at_its_end() {
     for size in [SMALL, (40, 12), (30, 8)] {
-        let mut screen = Screen::of(&scenes::long_command(), size).armed();
+        let mut screen = Screen::of(&samples::long_command(), size).armed();
         let mut seen = screen.frame();
         for _ in 0..60 {
             screen.press("page-down");
@@ -1288,7 +1289,7 @@ fn the_whole_request_can_be_read_and_scrolling_stops_at_its_end() {
 
 #[test]
 fn a_gate_in_a_replay_is_read_only() {
-    for scene in [scenes::retry_limit, scenes::delivery, scenes::permission] {
+    for scene in [samples::retry_limit, samples::delivery, samples::permission] {
         let world = scene();
         let mut screen = Screen::replay(&world, SMALL, world.events.len());
         screen.press("g");
@@ -1300,17 +1301,17 @@ fn a_gate_in_a_replay_is_read_only() {
         assert!(!at_gate(&screen));
         assert_eq!(toast(&screen), "");
     }
-    let mut screen = Screen::replay(&scenes::ended(), SMALL, 3);
+    let mut screen = Screen::replay(&samples::ended(), SMALL, 3);
     screen.press("g");
     assert_eq!(toast(&screen), "No gate is open");
 }
 
 #[test]
 fn a_gate_on_a_too_small_screen_is_not_answered() {
-    let mut screen = Screen::of(&scenes::permission(), SMALL).armed();
+    let mut screen = Screen::of(&samples::permission(), SMALL).armed();
     screen.draw();
     let (column, row) = screen.find("Yes");
-    screen.told(ScreenEvent::Resize(20, 5));
+    screen.send(ScreenEvent::Resize(20, 5));
     screen.later(5_000);
     assert_eq!(screen.frame().trim(), "Terminal too small");
     let click = MouseEventKind::Down(crossterm::event::MouseButton::Left);
@@ -1324,7 +1325,7 @@ fn a_gate_on_a_too_small_screen_is_not_answered() {
     assert!(at_gate(&screen));
     assert_eq!(screen.press("ctrl-z"), [ScreenRequest::Suspend]);
     // When the gate is visible again, it ignores keys that were meant for something else.
-    screen.told(ScreenEvent::Resize(SMALL.0, SMALL.1));
+    screen.send(ScreenEvent::Resize(SMALL.0, SMALL.1));
     assert_eq!(screen.press("enter"), []);
     assert_eq!(screen.later(600).press("enter").len(), 1);
 }
@@ -1333,9 +1334,9 @@ fn a_gate_on_a_too_small_screen_is_not_answered() {
 fn ctrl_c_asks_and_ctrl_c_again_leaves_at_once_from_anywhere() {
     for before in ["", "?", ":", "/", "m", "q"] {
         for size in [SMALL, (20, 5)] {
-            let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+            let mut screen = Screen::of(&samples::first_turn(), SMALL);
             screen.press(before);
-            screen.told(ScreenEvent::Resize(size.0, size.1));
+            screen.send(ScreenEvent::Resize(size.0, size.1));
             if before != "q" {
                 assert_eq!(screen.press("ctrl-c"), [], "after {before:?}");
             }
@@ -1350,7 +1351,7 @@ fn ctrl_c_asks_and_ctrl_c_again_leaves_at_once_from_anywhere() {
 
 #[test]
 fn while_the_session_is_being_stopped_ctrl_c_leaves_at_once() {
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     world.command(SessionCommand::Stop {
         how: StopTiming::Now,
     });
@@ -1360,7 +1361,7 @@ fn while_the_session_is_being_stopped_ctrl_c_leaves_at_once() {
 
 #[test]
 fn the_quit_question_waits_for_a_screen_that_is_large_enough() {
-    let mut screen = Screen::of(&scenes::first_turn(), (20, 5));
+    let mut screen = Screen::of(&samples::first_turn(), (20, 5));
     assert_eq!(screen.frame().trim(), "Terminal too small");
     assert_eq!(screen.press("ctrl-c y"), []);
     let words = screen
@@ -1369,12 +1370,12 @@ fn the_quit_question_waits_for_a_screen_that_is_large_enough() {
         .collect::<Vec<_>>()
         .join(" ");
     assert_eq!(words, "Terminal too small: make it larger to answer");
-    screen.told(ScreenEvent::Paste("text".into()));
-    screen.told(ScreenEvent::Resize(SMALL.0, SMALL.1));
+    screen.send(ScreenEvent::Paste("text".into()));
+    screen.send(ScreenEvent::Resize(SMALL.0, SMALL.1));
     assert!(screen.frame().contains("Leave?"));
     screen.press("esc");
     assert!(screen.model.modals.is_empty());
-    let mut loose = Screen::of(&scenes::first_turn(), (20, 5));
+    let mut loose = Screen::of(&samples::first_turn(), (20, 5));
     loose.model.link.tie = CloseBehavior::Loose;
     assert_eq!(loose.press("ctrl-d"), [ScreenRequest::LeaveRunning]);
 }
@@ -1392,7 +1393,7 @@ fn hinted(screen: &mut Screen) -> String {
 
 #[test]
 fn a_click_on_a_key_that_the_screen_shows_presses_it() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.click_on("? keys");
     assert!(
         matches!(screen.model.modals[..], [Modal::Help(_)]),
@@ -1436,10 +1437,10 @@ fn a_click_on_a_key_that_the_screen_shows_presses_it() {
 #[test]
 fn the_sentence_above_the_footer_is_hidden_by_its_key_and_by_a_click() {
     for (label, by_key, scene) in [
-        ("h hide", true, scenes::first_turn as fn() -> World),
-        ("h hide", false, scenes::first_turn),
+        ("h hide", true, samples::first_turn as fn() -> World),
+        ("h hide", false, samples::first_turn),
         // A gate has another meaning for the key.
-        ("× hide", false, scenes::retry_limit),
+        ("× hide", false, samples::retry_limit),
     ] {
         let mut screen = Screen::of(&scene(), (100, 30)).armed();
         screen.model.hint.mode = HintMode::Always;
@@ -1456,7 +1457,7 @@ fn the_sentence_above_the_footer_is_hidden_by_its_key_and_by_a_click() {
 
 #[test]
 fn the_hints_name_only_what_works() {
-    let world = scenes::ended();
+    let world = samples::ended();
     let mut past = Screen::replay(&world, SMALL, world.events.len());
     past.press("2");
     assert!(!hinted(&mut past).contains("hook"), "{}", hinted(&mut past));
@@ -1465,13 +1466,13 @@ fn the_hints_name_only_what_works() {
     let mut over = Screen::of(&world, SMALL);
     over.press("2");
     assert!(!hinted(&mut over).contains("hook"));
-    let mut works = Screen::of(&scenes::first_turn(), SMALL);
+    let mut works = Screen::of(&samples::first_turn(), SMALL);
     works.press("2");
     assert!(
         hinted(&mut works).contains("r run now  d disable")
             && !hinted(&mut works).contains("cancel")
     );
-    let mut runs = Screen::of(&scenes::hook_runs(), SMALL);
+    let mut runs = Screen::of(&samples::hook_runs(), SMALL);
     runs.press("2");
     assert!(hinted(&mut runs).contains("x cancel"));
     // A hook for task events has no event when the user runs it.
@@ -1540,7 +1541,7 @@ fn cancelling_ends_the_selected_run() {
         );
     }
     // Another hook than the selected one is left alone.
-    let mut one = Screen::of(&scenes::hook_runs(), SMALL);
+    let mut one = Screen::of(&samples::hook_runs(), SMALL);
     one.press("2 end");
     assert_eq!(one.press("x"), []);
     assert_eq!(toast(&one), "`cargo clippy` is not running");
@@ -1548,7 +1549,7 @@ fn cancelling_ends_the_selected_run() {
 
 #[test]
 fn a_hook_that_has_not_run_can_be_run_switched_and_viewed() {
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     let mut screen = Screen::of(&world, SMALL);
     screen.press("2 end");
     let clippy = || "cargo clippy".to_owned();
@@ -1599,13 +1600,13 @@ fn a_hook_that_has_not_run_can_be_run_switched_and_viewed() {
 
 #[test]
 fn a_selected_hook_stays_selected_when_it_starts() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.press("2 end k");
     assert!(screen.row("▌").contains("cargo test"));
-    screen.see(&scenes::hook_runs());
+    screen.see(&samples::hook_runs());
     assert_eq!(screen.model.panes.hook, 2);
     screen.press("end");
-    screen.see(&scenes::sent_back_twice());
+    screen.see(&samples::sent_back_twice());
     assert_eq!(
         screen.press("d"),
         asked(SessionCommand::DisableHook {
@@ -1621,8 +1622,8 @@ fn the_end_of_a_text_is_reachable_with_wrapped_lines() {
         .map(|n| format!("{n} {} end {n}\n", "word ".repeat(60)))
         .collect();
     for size in [SMALL, (40, 12), WIDE] {
-        let mut screen = Screen::of(&scenes::first_turn(), size);
-        screen.told(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
+        let mut screen = Screen::of(&samples::first_turn(), size);
+        screen.send(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
         let top = screen.frame();
         screen.press("end");
         let end = screen.frame();
@@ -1644,14 +1645,14 @@ fn the_end_of_a_text_is_reachable_with_wrapped_lines() {
 
 #[test]
 fn a_message_is_written_kept_and_sent() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.press("m");
     screen.type_text("Look at q");
     assert_eq!(screen.press("esc"), []);
     assert!(screen.model.modals.is_empty());
     assert_eq!(screen.model.drafts.unsent, "Look at q");
     screen.press("m enter");
-    screen.told(ScreenEvent::Paste("the lexer\x1b[31m!".into()));
+    screen.send(ScreenEvent::Paste("the lexer\x1b[31m!".into()));
     assert_eq!(
         screen.press("ctrl-s"),
         asked(SessionCommand::Message {
@@ -1663,7 +1664,7 @@ fn a_message_is_written_kept_and_sent() {
 
 #[test]
 fn an_immediate_message_cancels_the_turn() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.press("M");
     screen.type_text("Stop that.");
     assert_eq!(
@@ -1679,11 +1680,11 @@ fn an_immediate_message_cancels_the_turn() {
 
 #[test]
 fn a_refusal_is_shown_and_a_refused_message_is_not_lost() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.press("m");
     screen.type_text("Hello");
     screen.press("ctrl-s");
-    screen.told(ScreenEvent::Refused(
+    screen.send(ScreenEvent::Refused(
         SessionCommand::Message {
             text: "Hello".into(),
         },
@@ -1702,19 +1703,19 @@ fn a_refusal_is_shown_and_a_refused_message_is_not_lost() {
 
 #[test]
 fn a_refused_immediate_message_is_not_lost_and_a_queued_one_does_not_come_back() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.press("M");
     screen.type_text("Stop that.");
     let asks = screen.press("ctrl-s");
     let [ScreenRequest::InOrder(commands)] = &asks[..] else {
         panic!("{asks:?}")
     };
-    screen.told(ScreenEvent::Refused(
+    screen.send(ScreenEvent::Refused(
         commands[1].clone(),
         "no turn is running".into(),
     ));
     assert!(screen.model.modals.is_empty());
-    screen.told(ScreenEvent::Refused(
+    screen.send(ScreenEvent::Refused(
         commands[0].clone(),
         "the session has ended".into(),
     ));
@@ -1725,7 +1726,7 @@ fn a_refused_immediate_message_is_not_lost_and_a_queued_one_does_not_come_back()
 
 #[test]
 fn a_late_refusal_brings_the_refused_text_back() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     for text in ["one", "two"] {
         screen.press("m");
         screen.type_text(text);
@@ -1733,13 +1734,13 @@ fn a_late_refusal_brings_the_refused_text_back() {
     }
     screen.press("j k");
     let message = |text: &str| SessionCommand::Message { text: text.into() };
-    screen.told(ScreenEvent::Accepted(message("one")));
-    screen.told(ScreenEvent::Refused(
+    screen.send(ScreenEvent::Accepted(message("one")));
+    screen.send(ScreenEvent::Refused(
         message("one"),
         "the session has ended".into(),
     ));
     assert_eq!(editor_text(&screen), None, "it was taken");
-    screen.told(ScreenEvent::Refused(
+    screen.send(ScreenEvent::Refused(
         message("two"),
         "the session has ended".into(),
     ));
@@ -1747,7 +1748,7 @@ fn a_late_refusal_brings_the_refused_text_back() {
     // The open editor keeps the keys.
     screen.press("ctrl-s m");
     screen.type_text("thr");
-    screen.told(ScreenEvent::Refused(
+    screen.send(ScreenEvent::Refused(
         message("two"),
         "the session has ended".into(),
     ));
@@ -1765,11 +1766,11 @@ fn a_late_refusal_brings_the_refused_text_back() {
 
 #[test]
 fn a_refusal_leaves_the_keys_to_a_question_and_opens_above_its_own_gate() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.press("m");
     screen.type_text("Hello");
     screen.press("ctrl-s q");
-    screen.told(ScreenEvent::Refused(
+    screen.send(ScreenEvent::Refused(
         SessionCommand::Message {
             text: "Hello".into(),
         },
@@ -1778,7 +1779,7 @@ fn a_refusal_leaves_the_keys_to_a_question_and_opens_above_its_own_gate() {
     assert!(matches!(screen.model.modals.last(), Some(Modal::Quit(_))));
     screen.press("esc");
     assert_eq!(editor_text(&screen).as_deref(), Some("Hello"));
-    let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
+    let mut screen = Screen::of(&samples::final_delivery(), SMALL).armed();
     screen.press("e");
     screen.type_text(" as a brick");
     let asks = screen.press("ctrl-s");
@@ -1786,13 +1787,13 @@ fn a_refusal_leaves_the_keys_to_a_question_and_opens_above_its_own_gate() {
         panic!("{asks:?}")
     };
     assert!(at_gate(&screen));
-    screen.told(ScreenEvent::Refused(
+    screen.send(ScreenEvent::Refused(
         command.clone(),
         "item 1 is already with the agent".into(),
     ));
     assert!(editor_text(&screen).is_some_and(|text| text.ends_with(" as a brick")));
     screen.press("ctrl-s");
-    screen.told(ScreenEvent::Unanswered(
+    screen.send(ScreenEvent::Unanswered(
         command.clone(),
         "it does not answer".into(),
     ));
@@ -1803,11 +1804,11 @@ fn a_refusal_leaves_the_keys_to_a_question_and_opens_above_its_own_gate() {
 
 #[test]
 fn an_unanswered_text_is_not_sent_again_and_not_lost() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.press("m");
     screen.type_text("Hello");
     screen.press("ctrl-s");
-    screen.told(ScreenEvent::Unanswered(
+    screen.send(ScreenEvent::Unanswered(
         SessionCommand::Message {
             text: "Hello".into(),
         },
@@ -1823,7 +1824,7 @@ fn an_unanswered_text_is_not_sent_again_and_not_lost() {
 
 #[test]
 fn an_unanswered_text_survives_text_written_since() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     let silent = |text: &str| {
         ScreenEvent::Unanswered(
             SessionCommand::Message { text: text.into() },
@@ -1837,8 +1838,8 @@ fn an_unanswered_text_survives_text_written_since() {
     }
     screen.press("m");
     screen.type_text("three");
-    screen.told(silent("one"));
-    screen.told(silent("two"));
+    screen.send(silent("one"));
+    screen.send(silent("two"));
     assert_eq!(
         screen.press("ctrl-s"),
         asked(SessionCommand::Message {
@@ -1851,7 +1852,7 @@ fn an_unanswered_text_survives_text_written_since() {
 
 #[test]
 fn the_session_is_steered() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     assert_eq!(screen.press("p"), asked(SessionCommand::Pause));
     assert_eq!(screen.press("X"), []);
     assert!(screen.frame().contains("Cancel the turn?"));
@@ -1875,7 +1876,7 @@ fn the_session_is_steered() {
             pipeline: PipelineKind::Merge
         })
     );
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     world.command(SessionCommand::Pause);
     assert_eq!(
         Screen::of(&world, SMALL).press("p"),
@@ -1885,7 +1886,7 @@ fn the_session_is_steered() {
 
 #[test]
 fn the_palette_runs_the_command_that_it_found() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.press(":");
     screen.type_text("pause");
     assert_eq!(screen.press("enter"), asked(SessionCommand::Pause));
@@ -1901,7 +1902,7 @@ fn the_palette_runs_the_command_that_it_found() {
 
 #[test]
 fn leaving_asks_while_the_session_runs() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     assert_eq!(screen.press("q x esc"), []);
     assert!(screen.model.modals.is_empty());
     assert_eq!(
@@ -1920,18 +1921,18 @@ fn leaving_asks_while_the_session_runs() {
         ]
     );
     assert_eq!(
-        Screen::of(&scenes::ended(), SMALL).press("q"),
+        Screen::of(&samples::ended(), SMALL).press("q"),
         [ScreenRequest::Leave]
     );
     assert_eq!(
-        Screen::replay(&scenes::first_turn(), SMALL, 3).press("q"),
+        Screen::replay(&samples::first_turn(), SMALL, 3).press("q"),
         [ScreenRequest::Leave]
     );
 }
 
 #[test]
 fn the_question_whether_to_leave_is_a_numbered_list() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.model.link.tie = CloseBehavior::Loose;
     screen.press("q");
     let frame = screen.frame();
@@ -1969,10 +1970,10 @@ fn the_question_whether_to_leave_is_a_numbered_list() {
 #[test]
 fn questions_about_a_session_close_when_it_ends() {
     for keys in ["q", "X"] {
-        let mut screen = Screen::of(&scenes::works(), SMALL);
+        let mut screen = Screen::of(&samples::works(), SMALL);
         screen.press(keys);
         assert_eq!(screen.model.modals.len(), 1, "{keys}: {}", screen.frame());
-        screen.see(&scenes::works().run());
+        screen.see(&samples::works().run());
         assert!(screen.model.modals.is_empty(), "{keys}: {}", screen.frame());
         assert!(
             screen.frame().contains("esc close"),
@@ -1984,34 +1985,34 @@ fn questions_about_a_session_close_when_it_ends() {
 
 #[test]
 fn a_session_independent_of_its_screen_can_be_left_running() {
-    let mut bound = Screen::of(&scenes::first_turn(), WIDE);
+    let mut bound = Screen::of(&samples::first_turn(), WIDE);
     assert_eq!(bound.press("q d esc ctrl-d"), []);
     assert!(
         bound.frame().contains("This session ends with its screen"),
         "{}",
         bound.frame()
     );
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.model.link.tie = CloseBehavior::Loose;
     assert_eq!(screen.press("q d"), [ScreenRequest::LeaveRunning]);
     screen.press("esc");
     assert_eq!(screen.press("ctrl-d"), [ScreenRequest::LeaveRunning]);
-    let mut at_a_gate = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    let mut at_a_gate = Screen::of(&samples::retry_limit(), SMALL).armed();
     at_a_gate.model.link.tie = CloseBehavior::Loose;
     assert_eq!(at_a_gate.press("ctrl-d"), [ScreenRequest::LeaveRunning]);
     assert_eq!(
-        Screen::of(&scenes::ended(), SMALL).press("ctrl-d"),
+        Screen::of(&samples::ended(), SMALL).press("ctrl-d"),
         [ScreenRequest::Leave]
     );
     assert_eq!(
-        Screen::replay(&scenes::first_turn(), SMALL, 3).press("ctrl-d"),
+        Screen::replay(&samples::first_turn(), SMALL, 3).press("ctrl-d"),
         [ScreenRequest::Leave]
     );
 }
 
 #[test]
 fn a_replay_is_stepped_through_and_not_steered() {
-    let world = scenes::ended();
+    let world = samples::ended();
     let mut screen = Screen::replay(&world, SMALL, 10);
     assert_eq!(screen.press("."), [ScreenRequest::Seek(11)]);
     assert_eq!(screen.press(","), [ScreenRequest::Seek(9)]);
@@ -2040,7 +2041,7 @@ fn a_replay_is_stepped_through_and_not_steered() {
 
 #[test]
 fn a_hook_in_a_replay_shows_its_original_duration() {
-    let world = scenes::hook_runs();
+    let world = samples::hook_runs();
     let mut screen = Screen::replay(&world, SMALL, world.events.len());
     screen.later(1_000_000_000);
     screen.press("2");
@@ -2060,7 +2061,7 @@ fn any_keys_anywhere_leave_a_screen_that_can_be_drawn() {
         .chain(named.split(' ').map(String::from))
         .chain(["ctrl-d".into()])
         .collect();
-    for scene in [scenes::delivery, scenes::hook_runs, scenes::permission] {
+    for scene in [samples::delivery, samples::hook_runs, samples::permission] {
         let world = scene();
         for first in &keys {
             let mut screen = Screen::of(&world, (30, 8)).armed();
@@ -2069,7 +2070,7 @@ fn any_keys_anywhere_leave_a_screen_that_can_be_drawn() {
                 screen.press(second);
             }
             screen.frame();
-            screen.told(ScreenEvent::Resize(140, 30));
+            screen.send(ScreenEvent::Resize(140, 30));
             screen.frame();
         }
     }
@@ -2082,23 +2083,26 @@ fn no_control_character_reaches_a_cell() {
         .piped(HookPoint::SessionStart, NASTY, [prints(NASTY)])
         .hook(HookPoint::Stop, "later", [passes()])
         .attended(&[]);
-    let mut world = scenes::until(World::begin(script), |world| world.turn.is_some());
+    let mut world = samples::until(World::begin(script), |world| world.turn.is_some());
     let run = creel::engine::ids::RunId(1);
-    scenes::agent(
+    samples::agent(
         &mut world,
         AgentUpdate::Said(format!("# {NASTY}\n- {NASTY}\n```\n{NASTY}\n```\n")),
     );
-    scenes::agent(&mut world, AgentUpdate::Thought(NASTY.into()));
-    scenes::agent(&mut world, AgentUpdate::Warned(NASTY.into()));
-    scenes::agent(&mut world, scenes::plan(&[(NASTY, ToolStatus::InProgress)]));
-    scenes::agent(
+    samples::agent(&mut world, AgentUpdate::Thought(NASTY.into()));
+    samples::agent(&mut world, AgentUpdate::Warned(NASTY.into()));
+    samples::agent(
+        &mut world,
+        samples::plan(&[(NASTY, ToolStatus::InProgress)]),
+    );
+    samples::agent(
         &mut world,
         AgentUpdate::Noted {
             what: NASTY.into(),
             text: format!("{NASTY}\n{NASTY}"),
         },
     );
-    scenes::agent(&mut world, AgentUpdate::Opened(NASTY.into()));
+    samples::agent(&mut world, AgentUpdate::Opened(NASTY.into()));
     let nasty = || Some(NASTY.to_owned());
     let tool = ToolCall {
         title: NASTY.into(),
@@ -2111,13 +2115,13 @@ fn no_control_character_reaches_a_cell() {
         output: nasty(),
         ..ToolCall::default()
     };
-    scenes::agent(&mut world, AgentUpdate::ToolCalled(tool.clone()));
+    samples::agent(&mut world, AgentUpdate::ToolCalled(tool.clone()));
     let option = PermissionOption {
         id: NASTY.into(),
         name: NASTY.into(),
         kind: PermissionOptionKind::AllowOnce,
     };
-    scenes::asks(&mut world, tool, vec![option]);
+    samples::asks(&mut world, tool, vec![option]);
     world.command(completes(NASTY, NASTY));
     world.command(SessionCommand::Message { text: NASTY.into() });
     for size in [WIDE, SMALL] {
@@ -2142,8 +2146,8 @@ fn no_control_character_reaches_a_cell() {
                 screen.press("esc");
                 screen.press(keys);
             }
-            screen.told(ScreenEvent::Paste(NASTY.into()));
-            screen.told(ScreenEvent::Failed(NASTY.into()));
+            screen.send(ScreenEvent::Paste(NASTY.into()));
+            screen.send(ScreenEvent::Failed(NASTY.into()));
             let buffer = screen.draw();
             let wrong = buffer
                 .content
@@ -2161,7 +2165,7 @@ fn no_control_character_reaches_a_cell() {
 
 #[test]
 fn a_delivered_item_can_still_be_read() {
-    let world = scenes::ended();
+    let world = samples::ended();
     let mut screen = Screen::of(&world, SMALL);
     let all = crate::support::screen::records(&world);
     let reload = |at: creel::journal::RecordSpan| {
@@ -2184,7 +2188,7 @@ fn a_delivered_item_can_still_be_read() {
 
 #[test]
 fn matches_are_highlighted_until_an_empty_search() {
-    let mut screen = Screen::of(&scenes::ended(), WIDE);
+    let mut screen = Screen::of(&samples::ended(), WIDE);
     let selected = screen
         .model
         .look
@@ -2210,7 +2214,7 @@ fn matches_are_highlighted_until_an_empty_search() {
 
 #[test]
 fn the_attempts_are_scrolled_and_searched() {
-    let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    let mut screen = Screen::of(&samples::retry_limit(), SMALL).armed();
     screen.press("esc 4 j");
     assert!(
         screen.row("▌ 2 ").contains("parser::nested"),
@@ -2236,16 +2240,16 @@ fn the_attempts_are_scrolled_and_searched() {
 #[test]
 fn a_session_that_waits_for_the_user_draws_nothing_by_itself() {
     let waiting = vec![
-        scenes::final_delivery(),
-        scenes::retry_limit(),
-        scenes::escalation(),
-        scenes::permission(),
+        samples::final_delivery(),
+        samples::retry_limit(),
+        samples::escalation(),
+        samples::permission(),
     ];
-    for world in waiting.into_iter().chain([scenes::ended()]) {
+    for world in waiting.into_iter().chain([samples::ended()]) {
         let screen = Screen::of(&world, SMALL).armed();
         assert_eq!(screen.model.next_tick(), None);
     }
-    let works = Screen::of(&scenes::first_turn(), SMALL);
+    let works = Screen::of(&samples::first_turn(), SMALL);
     assert!(
         works.model.next_tick().is_some(),
         "the elapsed time is counted while the agent works"
@@ -2254,7 +2258,7 @@ fn a_session_that_waits_for_the_user_draws_nothing_by_itself() {
 
 #[test]
 fn selections_at_a_gate_survive_closing_it_for_later() {
-    let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
+    let mut screen = Screen::of(&samples::final_delivery(), SMALL).armed();
     screen.press("space esc g");
     screen.later(600);
     assert!(
@@ -2266,7 +2270,7 @@ fn selections_at_a_gate_survive_closing_it_for_later() {
 
 #[test]
 fn the_next_error_of_a_replay_can_be_a_hook_that_blocked() {
-    let world = scenes::sent_back_twice();
+    let world = samples::sent_back_twice();
     let mut screen = Screen::replay(&world, SMALL, 1);
     let asks = screen.press("e");
     let [ScreenRequest::Seek(shown)] = asks[..] else {
@@ -2338,7 +2342,7 @@ fn in_a_replay_the_key_for_errors_visits_every_run_that_did_not_pass() {
 
 #[test]
 fn the_card_at_the_end_is_closed_with_esc_and_leaves_all_other_keys() {
-    let mut screen = Screen::of(&scenes::ended(), WIDE);
+    let mut screen = Screen::of(&samples::ended(), WIDE);
     let frame = screen.frame();
     assert!(
         frame.contains("╔ ✓ COMPLETE ") && frame.contains("took  ") && frame.contains("esc close"),
@@ -2351,7 +2355,7 @@ fn the_card_at_the_end_is_closed_with_esc_and_leaves_all_other_keys() {
     screen.press("esc");
     assert!(!screen.frame().contains("esc close"));
     assert_eq!(screen.press("q"), [ScreenRequest::Leave]);
-    let replay = scenes::ended();
+    let replay = samples::ended();
     assert!(
         Screen::replay(&replay, WIDE, replay.events.len())
             .frame()
@@ -2366,7 +2370,7 @@ fn the_card_at_the_end_is_closed_with_esc_and_leaves_all_other_keys() {
 
 #[test]
 fn a_changed_item_is_discarded_only_after_two_presses() {
-    let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
+    let mut screen = Screen::of(&samples::final_delivery(), SMALL).armed();
     screen.press("e");
     screen.type_text("more");
     screen.press("ctrl-d esc");
@@ -2386,7 +2390,7 @@ fn a_changed_item_is_discarded_only_after_two_presses() {
 
 #[test]
 fn the_status_shows_the_requested_action() {
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     world.command(SessionCommand::Pause);
     assert!(Screen::of(&world, WIDE).frame().contains("pauses then"));
     world.command(SessionCommand::Stop {

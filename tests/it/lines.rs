@@ -11,7 +11,7 @@ use creel::{
 use expect_test::expect;
 
 use crate::support::{
-    scenes,
+    samples,
     screen::records,
     world::{Answer, DONE, Script, World},
 };
@@ -26,8 +26,8 @@ fn lines(world: &World) -> String {
 
 #[test]
 fn the_agents_actions_are_printed_with_their_files() {
-    let mut world = scenes::works();
-    scenes::uses_tools(&mut world);
+    let mut world = samples::works();
+    samples::uses_tools(&mut world);
     expect![[r#"
         Session started · agent demo · up to 20 iterations
         ━━ Iteration 1
@@ -43,20 +43,20 @@ fn the_agents_actions_are_printed_with_their_files() {
 #[test]
 fn a_plan_is_printed_in_full_when_it_has_changed() {
     use ToolStatus::{Completed, InProgress, Pending};
-    let mut world = scenes::works();
-    scenes::agent(
+    let mut world = samples::works();
+    samples::agent(
         &mut world,
-        scenes::plan(&[("The lexer", InProgress), ("The parser", Pending)]),
+        samples::plan(&[("The lexer", InProgress), ("The parser", Pending)]),
     );
-    scenes::agent(
+    samples::agent(
         &mut world,
-        scenes::plan(&[("The lexer", Completed), ("The parser", InProgress)]),
+        samples::plan(&[("The lexer", Completed), ("The parser", InProgress)]),
     );
-    scenes::agent(
+    samples::agent(
         &mut world,
-        scenes::plan(&[("The lexer", Completed), ("The tests", Pending)]),
+        samples::plan(&[("The lexer", Completed), ("The tests", Pending)]),
     );
-    scenes::agent(
+    samples::agent(
         &mut world,
         AgentUpdate::Noted {
             what: "mode".into(),
@@ -112,23 +112,23 @@ fn permission_requests_and_answers_are_printed_in_the_agents_words() {
 
 #[test]
 fn usage_is_printed_for_each_iteration_and_at_the_end() {
-    let mut world = scenes::until(World::begin(Script::new()), |world| world.turn.is_some());
-    scenes::spends(
+    let mut world = samples::until(World::begin(Script::new()), |world| world.turn.is_some());
+    samples::spends(
         &mut world,
         TurnUsage {
             tokens: Some(12_345),
             cost: Some(0.04),
         },
     );
-    world = scenes::until(world, |world| world.turn.is_some());
-    scenes::spends(
+    world = samples::until(world, |world| world.turn.is_some());
+    samples::spends(
         &mut world,
         TurnUsage {
             tokens: None,
             cost: Some(0.5),
         },
     );
-    world = scenes::until(world, |world| world.turn.is_some()).run();
+    world = samples::until(world, |world| world.turn.is_some()).run();
     let told: String = lines(&world)
         .lines()
         .filter(|line| {

@@ -3,7 +3,7 @@
 
 use crate::support::{
     git_project::{config, git, repository},
-    scenes,
+    samples,
     screen::Screen,
     world::{Answer, Ran, Script, World, blocks},
 };
@@ -50,7 +50,7 @@ fn long_run(run: usize) -> Ran {
 
 /// A hook that prints too much, three times, up to the retry limit.
 fn at_the_limit() -> World {
-    let mut world = scenes::at_gate(
+    let mut world = samples::at_gate(
         Script::new()
             .hook(
                 HookPoint::Stop,
@@ -208,7 +208,7 @@ fn enter_opens_the_whole_output_in_the_viewer() {
 
 #[test]
 fn enter_and_a_click_open_a_running_hook_from_the_stream() {
-    let world = scenes::hook_runs();
+    let world = samples::hook_runs();
     let run = world.jobs[0].run;
     for by_click in [false, true] {
         let mut screen = Screen::of(&world, SMALL);
@@ -241,11 +241,11 @@ fn the_viewer_of_a_failed_run_opens_at_the_reason() {
         })
         .collect();
     let opened = |reason: &str, earlier: &str| {
-        let mut screen = Screen::of(&scenes::works(), SMALL);
+        let mut screen = Screen::of(&samples::works(), SMALL);
         let viewer = ViewerModal::coloured("run 1", &text, "")
             .followed_by(earlier)
             .opened_at(reason.to_owned());
-        screen.told(ScreenEvent::Read(viewer));
+        screen.send(ScreenEvent::Read(viewer));
         screen.frame()
     };
     let frame = opened("error: no such value", "");

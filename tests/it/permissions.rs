@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::support::{
     acp_agent,
     project::Project,
-    scenes::{self, until},
+    samples::{self, until},
     world::{Answer, Script, World},
 };
 
@@ -44,7 +44,7 @@ fn codex_edit(path: &str) -> ToolCall {
 /// Sends a request and lets the user answer; returns the gate, if one opened, and the agent's
 /// answer.
 fn asked(world: &mut World, tool: ToolCall, choice: GateChoice) -> (Option<u64>, PermissionAnswer) {
-    scenes::asks(world, tool, scenes::usual_options());
+    samples::asks(world, tool, samples::usual_options());
     let gate = answered(world, choice);
     (gate, world.permitted.last().expect("an answer").1.clone())
 }
@@ -143,7 +143,7 @@ fn a_request_that_creel_cannot_tell_from_another_is_asked_about_every_time() {
         let ask = AgentPermissionRequest::new(
             world.asking.1,
             codex_edit("a.py"),
-            scenes::usual_options(),
+            samples::usual_options(),
         );
         world.input(Input::PermissionAsked {
             turn,
@@ -171,7 +171,7 @@ fn an_agent_that_offers_only_always_gets_that() {
         option("for ever", PermissionOptionKind::AllowAlways),
         option("never", PermissionOptionKind::RejectAlways),
     ];
-    scenes::asks(&mut world, codex_edit("a.py"), options);
+    samples::asks(&mut world, codex_edit("a.py"), options);
     answered(&mut world, GateChoice::AllowAlways);
     assert_eq!(
         world.permitted.last().expect("an answer").1,

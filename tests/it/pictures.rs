@@ -10,7 +10,7 @@ use creel::{
 };
 use quick_xml::{Reader, events::Event};
 
-use crate::support::{scenes, screen::Screen};
+use crate::support::{samples, screen::Screen};
 
 /// The text of a picture.
 #[track_caller]
@@ -107,7 +107,7 @@ fn each_part_of_the_concepts_has_a_picture() {
 
 #[test]
 fn the_moving_picture_explains_itself_in_todays_words() {
-    let screen = Screen::of(&scenes::sent_back_twice(), (80, 24));
+    let screen = Screen::of(&samples::sent_back_twice(), (80, 24));
     let mut model = screen.model;
     model.hint.mode = creel::config::HintMode::Always;
     let hint = model.hint().expect("a hint").replace("cargo test", "tests");

@@ -20,7 +20,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use crate::support::{
-    scenes::until,
+    samples::until,
     world::{Answer, DONE, Ran, Script, World, blocks, breaks, does, exits, passes, prints, wants},
 };
 

@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use crate::support::{
-    scenes::{at_gate, until},
+    samples::{at_gate, until},
     screen::Screen,
     world::*,
 };
@@ -474,7 +474,7 @@ fn many() -> World {
 }
 
 #[test]
-fn a_long_tree_scrolls_while_all_answers_stay_in_sight() {
+fn a_long_tree_scrolls_while_all_answers_stay_visible() {
     let world = many();
     for size in [(60, 16), (80, 24), (120, 40)] {
         let mut screen = Screen::of(&world, size).armed();
@@ -523,7 +523,7 @@ fn a_change_that_the_session_refuses_comes_back_to_the_editor() {
         "{}",
         screen.frame()
     );
-    screen.told(ScreenEvent::Refused(
+    screen.send(ScreenEvent::Refused(
         command.clone(),
         "these tasks cannot be queued".into(),
     ));
@@ -598,7 +598,7 @@ fn the_tasks_can_be_changed_in_the_users_editor() {
         before: before.clone(),
         text: text.to_owned(),
     };
-    let sent = screen.told(edited("tasks: [{ id: all, goal: Do it. }]"));
+    let sent = screen.send(edited("tasks: [{ id: all, goal: Do it. }]"));
     assert!(
         matches!(
             sent.as_slice(),
@@ -606,7 +606,7 @@ fn the_tasks_can_be_changed_in_the_users_editor() {
         ),
         "{sent:?}"
     );
-    assert_eq!(screen.told(edited("tasks: []")), []);
+    assert_eq!(screen.send(edited("tasks: []")), []);
     assert!(
         screen.frame().contains("# there are no tasks"),
         "{}",

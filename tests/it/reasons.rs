@@ -10,7 +10,7 @@ use creel::engine::{
 
 use crate::support::{
     project::Project,
-    scenes,
+    samples,
     screen::Screen,
     world::{Script, exits},
 };
@@ -104,31 +104,31 @@ fn lines_records_and_gates_show_the_test_that_failed_and_the_agent_gets_everythi
 
 #[test]
 fn what_the_agent_says_before_and_after_a_tool_call_is_not_one_word() {
-    let mut world = scenes::works();
+    let mut world = samples::works();
     let call = ToolCall {
         call: "a".into(),
         title: "Read a.rs".into(),
         ..ToolCall::default()
     };
-    scenes::agent(&mut world, AgentUpdate::Said("I look at it.".into()));
-    scenes::agent(&mut world, AgentUpdate::ToolCalled(call.clone()));
-    scenes::agent(
+    samples::agent(&mut world, AgentUpdate::Said("I look at it.".into()));
+    samples::agent(&mut world, AgentUpdate::ToolCalled(call.clone()));
+    samples::agent(
         &mut world,
         AgentUpdate::ToolUpdated(ToolCall {
             status: ToolStatus::Completed,
             ..call.clone()
         }),
     );
-    scenes::agent(&mut world, AgentUpdate::Said("It is ".into()));
+    samples::agent(&mut world, AgentUpdate::Said("It is ".into()));
     // An update of a tool call can arrive in the middle of a sentence.
-    scenes::agent(
+    samples::agent(
         &mut world,
         AgentUpdate::ToolUpdated(ToolCall {
             status: ToolStatus::Completed,
             ..call
         }),
     );
-    scenes::agent(&mut world, AgentUpdate::Said("fine.\n".into()));
+    samples::agent(&mut world, AgentUpdate::Said("fine.\n".into()));
     assert_eq!(world.state.turns.said, "I look at it.\n\nIt is fine.\n");
 }
 
@@ -137,7 +137,7 @@ fn the_screen_shows_the_test_that_failed_in_the_stream_the_retries_and_the_gate(
     let script = Script::new()
         .hook(HookPoint::Stop, "tests", [exits(2, STDOUT, STDERR)])
         .attended(&[]);
-    let world = scenes::at_gate(script.plan(|plan| plan.max_hook_retries = 2));
+    let world = samples::at_gate(script.plan(|plan| plan.max_hook_retries = 2));
     let mut screen = Screen::of(&world, (150, 200)).armed();
     let gate = screen.frame();
     assert!(

@@ -5,7 +5,7 @@ use crossterm::event::{MouseButton, MouseEventKind};
 use ratatui::style::Color;
 
 use crate::support::{
-    scenes,
+    samples,
     screen::Screen,
     world::{Script, blocks},
 };
@@ -31,7 +31,7 @@ fn flooded() -> Screen {
     let script = Script::new()
         .hook(HookPoint::Stop, "tests", [blocks(printed)])
         .attended(&[]);
-    let world = scenes::until(crate::support::world::World::begin(script), |world| {
+    let world = samples::until(crate::support::world::World::begin(script), |world| {
         world.state.retry.used == 1
     });
     Screen::of(&world, WIDE)
@@ -62,7 +62,7 @@ fn long_output_in_the_stream_is_folded_to_its_end_in_its_own_colours() {
 
 #[test]
 fn enter_opens_the_row_under_the_cursor_and_a_click_does_the_same() {
-    let mut screen = Screen::of(&scenes::first_turn(), WIDE);
+    let mut screen = Screen::of(&samples::first_turn(), WIDE);
     screen.press("home j");
     assert!(
         screen
@@ -91,7 +91,7 @@ fn enter_opens_the_row_under_the_cursor_and_a_click_does_the_same() {
 
 #[test]
 fn a_click_selects_a_row_and_another_click_opens_it() {
-    let mut screen = Screen::of(&scenes::sent_back_twice(), WIDE);
+    let mut screen = Screen::of(&samples::sent_back_twice(), WIDE);
     assert_eq!(screen.click_on("cargo test    ✗✗"), []);
     assert_eq!(
         (screen.model.panes.focus, screen.model.panes.hook),
@@ -125,7 +125,7 @@ fn a_click_selects_a_row_and_another_click_opens_it() {
 
 #[test]
 fn the_split_is_moved_by_keys_and_by_the_mouse() {
-    let mut screen = Screen::of(&scenes::first_turn(), WIDE);
+    let mut screen = Screen::of(&samples::first_turn(), WIDE);
     assert_eq!(screen.press("+"), [ScreenRequest::Remember]);
     assert_eq!(screen.model.memory.split, PaneSplit::new(65));
     screen.press("- -");
@@ -150,7 +150,7 @@ fn the_split_is_moved_by_keys_and_by_the_mouse() {
 
 #[test]
 fn a_wide_screen_shows_the_detail_of_the_selected_row() {
-    let mut screen = Screen::of(&scenes::sent_back_twice(), (200, 50));
+    let mut screen = Screen::of(&samples::sent_back_twice(), (200, 50));
     screen.press("2");
     let frame = screen.frame();
     assert!(
@@ -166,7 +166,7 @@ fn a_wide_screen_shows_the_detail_of_the_selected_row() {
     screen.press("1 home j j j");
     assert!(!screen.frame().contains("╭ Retry 1"));
     assert!(
-        !Screen::of(&scenes::sent_back_twice(), WIDE)
+        !Screen::of(&samples::sent_back_twice(), WIDE)
             .frame()
             .contains("╭ stop: cargo test ─")
     );
@@ -175,9 +175,9 @@ fn a_wide_screen_shows_the_detail_of_the_selected_row() {
 #[test]
 fn the_last_line_has_the_keys_of_whatever_receives_them() {
     let last = |screen: &mut Screen| screen.frame().lines().last().unwrap_or_default().to_owned();
-    let mut screen = Screen::of(&scenes::first_turn(), WIDE);
+    let mut screen = Screen::of(&samples::first_turn(), WIDE);
     assert!(last(&mut screen).contains("e next error") && last(&mut screen).contains("q leave"));
-    let mut gate = Screen::of(&scenes::retry_limit(), WIDE).armed();
+    let mut gate = Screen::of(&samples::retry_limit(), WIDE).armed();
     // The gate has its own keys; below it are those that work besides.
     assert!(
         gate.frame().contains("║ enter answer  1-5 choose  "),
@@ -193,13 +193,13 @@ fn the_last_line_has_the_keys_of_whatever_receives_them() {
         "{}",
         last(&mut gate)
     );
-    screen.told(ScreenEvent::Read(ViewerModal::new("text", "text", "")));
+    screen.send(ScreenEvent::Read(ViewerModal::new("text", "text", "")));
     assert!(!last(&mut screen).contains("next error"));
 }
 
 #[test]
 fn help_begins_with_the_keys_of_the_pane_and_the_palette_with_what_is_useful() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.press("3 ?");
     let second = screen.frame().lines().nth(1).unwrap_or_default().to_owned();
     assert!(second.contains("Pending"), "{}", screen.frame());
@@ -229,7 +229,7 @@ fn help_begins_with_the_keys_of_the_pane_and_the_palette_with_what_is_useful() {
 
 #[test]
 fn panes_without_content_are_one_line_that_says_how_to_fill_them() {
-    let mut screen = Screen::of(&scenes::works(), WIDE);
+    let mut screen = Screen::of(&samples::works(), WIDE);
     let frame = screen.frame();
     // Beside the stream would be nothing, so they are below it.
     for line in [
@@ -256,7 +256,7 @@ fn panes_without_content_are_one_line_that_says_how_to_fill_them() {
 
 #[test]
 fn a_queued_message_leaves_a_mark() {
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     world.command(creel::engine::input::SessionCommand::Message {
         text: "Use the lexer".into(),
     });
@@ -268,7 +268,7 @@ fn a_queued_message_leaves_a_mark() {
 
 #[test]
 fn a_row_without_a_text_leaves_the_detail_to_the_goal() {
-    let mut screen = Screen::of(&scenes::talkative(), (200, 50));
+    let mut screen = Screen::of(&samples::talkative(), (200, 50));
     assert!(
         screen.frame().contains("╭ Goal ──") && screen.frame().contains("│ GOAL "),
         "{}",
@@ -278,7 +278,7 @@ fn a_row_without_a_text_leaves_the_detail_to_the_goal() {
 
 #[test]
 fn texts_do_not_touch_their_frames() {
-    let mut screen = Screen::of(&scenes::sent_back_twice(), WIDE);
+    let mut screen = Screen::of(&samples::sent_back_twice(), WIDE);
     let frame = screen.frame();
     for row in [
         "│ session_start ",
@@ -293,12 +293,12 @@ fn texts_do_not_touch_their_frames() {
 
 #[test]
 fn a_narrow_pane_says_when_an_item_is_sent_and_what_a_task_does() {
-    let frame = Screen::of(&scenes::delivery(), WIDE).armed().frame();
+    let frame = Screen::of(&samples::delivery(), WIDE).armed().frame();
     assert!(
         frame.contains("☑ cargo clippy  179 B  for the next prompt │"),
         "{frame}"
     );
-    let frame = Screen::of(&crate::support::task_scenes::planned(), WIDE).frame();
+    let frame = Screen::of(&crate::support::task_samples::planned(), WIDE).frame();
     for (task, state) in [
         ("● task_5 Measure 1 MB of brackets ", " ready │"),
         ("▸ task_2 Read nested lists ", " active │"),
@@ -313,13 +313,13 @@ fn a_narrow_pane_says_when_an_item_is_sent_and_what_a_task_does() {
 #[test]
 fn the_cost_is_shown_once_and_failed_turns_count_at_every_size() {
     for size in [(60, 16), SMALL, WIDE] {
-        let frame = Screen::of(&scenes::talkative(), size).frame();
+        let frame = Screen::of(&samples::talkative(), size).frame();
         assert_eq!(
             frame.matches("$0.42 \n").count() + frame.matches("$0.42\n").count(),
             1,
             "{size:?}\n{frame}"
         );
-        let frame = Screen::of(&scenes::backoff(), size).frame();
+        let frame = Screen::of(&samples::backoff(), size).frame();
         assert!(
             frame.contains("errors 1/3") || frame.contains("errors 1 of 3"),
             "{size:?}\n{frame}"
@@ -329,13 +329,13 @@ fn the_cost_is_shown_once_and_failed_turns_count_at_every_size() {
 
 #[test]
 fn a_hook_that_only_fails_to_run_is_counted_with_its_own_sign() {
-    let frame = Screen::of(&scenes::first_turn(), SMALL).frame();
+    let frame = Screen::of(&samples::first_turn(), SMALL).frame();
     assert!(frame.contains("2 Hooks !1"), "{frame}");
-    let frame = Screen::of(&scenes::sent_back_twice(), SMALL).frame();
+    let frame = Screen::of(&samples::sent_back_twice(), SMALL).frame();
     assert!(frame.contains("2 Hooks ✗1"), "{frame}");
     // Its line in the stream says why; a second line would say the same.
     assert_eq!(frame.matches("timed out").count(), 0, "{frame}");
-    let frame = Screen::of(&scenes::first_turn(), SMALL).frame();
+    let frame = Screen::of(&samples::first_turn(), SMALL).frame();
     assert_eq!(
         frame.matches("timed out").count(),
         2,
@@ -345,11 +345,11 @@ fn a_hook_that_only_fails_to_run_is_counted_with_its_own_sign() {
 
 #[test]
 fn a_search_in_a_viewer_begins_at_its_top_and_marks_what_it_finds() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     let text: String = (1..=60)
         .map(|n| format!("line {n}{}\n", if n % 20 == 1 { " FAILED" } else { "" }))
         .collect();
-    screen.told(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
+    screen.send(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
     screen.press("/");
     screen.type_text("failed");
     screen.press("enter");
@@ -384,7 +384,7 @@ fn a_search_in_a_viewer_begins_at_its_top_and_marks_what_it_finds() {
 
 #[test]
 fn help_at_a_gate_begins_with_the_keys_of_gates() {
-    let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    let mut screen = Screen::of(&samples::retry_limit(), SMALL).armed();
     screen.press("?");
     let second = screen.frame().lines().nth(1).unwrap_or_default().to_owned();
     assert!(second.contains("Gates"), "{}", screen.frame());
@@ -392,7 +392,7 @@ fn help_at_a_gate_begins_with_the_keys_of_gates() {
 
 #[test]
 fn a_question_is_answered_by_a_digit_by_enter_and_by_a_click() {
-    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
     let cancels = [ScreenRequest::Command(
         creel::engine::input::SessionCommand::CancelTurn,
     )];

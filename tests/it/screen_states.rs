@@ -5,9 +5,9 @@ use expect_test::expect_file;
 
 use crate::support::{
     frame_sheet::{SIZES, sheet},
-    scenes,
+    samples,
     screen::Screen,
-    task_scenes,
+    task_samples,
     world::World,
 };
 use creel::{
@@ -42,7 +42,7 @@ impl ShownState {
 
 /// A session that ended in this way.
 fn ended(outcome: SessionOutcome, because: &str) -> World {
-    let mut world = scenes::ended();
+    let mut world = samples::ended();
     for event in &mut world.events {
         if let Event::Session(SessionEvent::Ended {
             outcome: ended,
@@ -68,68 +68,68 @@ fn running_states() -> Vec<ShownState> {
     vec![
         state(
             "working",
-            scenes::first_turn(),
+            samples::first_turn(),
             12_000,
             "WORKING 0:14",
             ChipRole::Working,
         ),
         state(
             "quiet",
-            scenes::first_turn(),
+            samples::first_turn(),
             40_000,
             "WORKING 0:42 · quiet 40s",
             ChipRole::Working,
         ),
         state(
             "hook-runs",
-            scenes::hook_runs(),
+            samples::hook_runs(),
             12_000,
             "▸ cargo test 12s / 60s",
             ChipRole::Hook,
         ),
         state(
             "sent-back",
-            scenes::sent_back_twice(),
+            samples::sent_back_twice(),
             2_000,
             "WORKING 0:02",
             ChipRole::Working,
         ),
         state(
             "tasks",
-            task_scenes::planned(),
+            task_samples::planned(),
             2_000,
             "WORKING 0:",
             ChipRole::Working,
         ),
         state(
             "talkative",
-            scenes::talkative(),
+            samples::talkative(),
             2_000,
             "WORKING 0:",
             ChipRole::Working,
         ),
         state(
             "submit-repair",
-            scenes::repair(),
+            samples::repair(),
             2_000,
             "WORKING 0:",
             ChipRole::Working,
         ),
         state(
             "backoff",
-            scenes::backoff(),
+            samples::backoff(),
             0,
             "⏳ retry in 18s",
             ChipRole::Waiting,
         ),
         state(
             "usage-limit",
-            scenes::limited(),
+            samples::limited(),
             0,
             "⏳ limit resets 01:00",
             ChipRole::Waiting,
         ),
-        state("paused", scenes::paused(), 0, "⏸ PAUSED", ChipRole::Paused),
+        state("paused", samples::paused(), 0, "⏸ PAUSED", ChipRole::Paused),
     ]
 }
 
@@ -138,41 +138,53 @@ fn gates() -> Vec<ShownState> {
     let scene = |kind| match kind {
         GateKind::FinalDelivery => (
             "gate-final-delivery",
-            scenes::final_delivery(),
+            samples::final_delivery(),
             "◆ NEEDS YOU: final delivery",
         ),
-        GateKind::Delivery => ("gate-delivery", scenes::delivery(), "◆ NEEDS YOU: delivery"),
+        GateKind::Delivery => (
+            "gate-delivery",
+            samples::delivery(),
+            "◆ NEEDS YOU: delivery",
+        ),
         GateKind::RetryLimit => (
             "gate-retry-limit",
-            scenes::retry_limit(),
+            samples::retry_limit(),
             "◆ NEEDS YOU: retry limit",
         ),
         GateKind::Escalation => (
             "gate-escalation",
-            scenes::escalation(),
+            samples::escalation(),
             "◆ NEEDS YOU: escalation",
         ),
-        GateKind::Errors => ("gate-errors", scenes::errors(), "◆ NEEDS YOU: errors"),
+        GateKind::Errors => ("gate-errors", samples::errors(), "◆ NEEDS YOU: errors"),
         GateKind::BrokenHook => (
             "gate-broken-hook",
-            scenes::broken_hook(),
+            samples::broken_hook(),
             "◆ NEEDS YOU: broken hook",
         ),
         GateKind::Permission => (
             "gate-permission",
-            scenes::permission(),
+            samples::permission(),
             "◆ NEEDS YOU: permission",
         ),
-        GateKind::Budget => ("gate-budget", scenes::budget(), "◆ NEEDS YOU: budget"),
+        GateKind::Budget => ("gate-budget", samples::budget(), "◆ NEEDS YOU: budget"),
         GateKind::UsageLimit => (
             "gate-usage-limit",
-            scenes::usage_limit(),
+            samples::usage_limit(),
             "◆ NEEDS YOU: usage limit",
         ),
-        GateKind::Tampered => ("gate-tampered", scenes::tampered(), "◆ NEEDS YOU: tampered"),
-        GateKind::Submit => ("gate-submit", scenes::submit_held(), "◆ NEEDS YOU: submit"),
-        GateKind::Merge => ("gate-merge", scenes::merge_held(), "◆ NEEDS YOU: merge"),
-        GateKind::Proposal => ("gate-proposal", scenes::proposal(), "◆ NEEDS YOU: proposal"),
+        GateKind::Tampered => (
+            "gate-tampered",
+            samples::tampered(),
+            "◆ NEEDS YOU: tampered",
+        ),
+        GateKind::Submit => ("gate-submit", samples::submit_held(), "◆ NEEDS YOU: submit"),
+        GateKind::Merge => ("gate-merge", samples::merge_held(), "◆ NEEDS YOU: merge"),
+        GateKind::Proposal => (
+            "gate-proposal",
+            samples::proposal(),
+            "◆ NEEDS YOU: proposal",
+        ),
     };
     // Each gate accepts answers by then.
     let state = |kind| {
@@ -290,7 +302,7 @@ fn every_state_shows_its_chip_at_every_size() {
 
 #[test]
 fn lasting_facts_are_visible_at_every_size() {
-    let mut world = scenes::sent_back_twice();
+    let mut world = samples::sent_back_twice();
     world.command(crate::support::world::completes("7", "Write the lexer"));
     for size in SIZES {
         let frame = Screen::of(&world, size).frame();
@@ -298,9 +310,9 @@ fn lasting_facts_are_visible_at_every_size() {
             assert!(frame.contains(fact), "no `{fact}` at {size:?}:\n{frame}");
         }
     }
-    let frame = Screen::of(&scenes::delivery(), (60, 16)).frame();
+    let frame = Screen::of(&samples::delivery(), (60, 16)).frame();
     assert!(frame.contains("3 pending"), "{frame}");
-    let tasks = task_scenes::planned();
+    let tasks = task_samples::planned();
     for size in SIZES {
         let frame = Screen::of(&tasks, size).frame();
         assert!(frame.contains("1/7"), "no tasks at {size:?}:\n{frame}");
@@ -318,8 +330,8 @@ fn the_frames_and_the_styles_of_every_state() {
 #[test]
 fn the_spinner_moves_four_times_a_second_and_only_a_few_cells_with_it() {
     for (world, role) in [
-        (scenes::first_turn(), "WORKING"),
-        (scenes::hook_runs(), "cargo test"),
+        (samples::first_turn(), "WORKING"),
+        (samples::hook_runs(), "cargo test"),
     ] {
         let mut screen = Screen::of(&world, (120, 40));
         let ahead = (1_000 - screen.model.now.0.rem_euclid(1_000)).unsigned_abs();
@@ -348,7 +360,7 @@ fn the_spinner_moves_four_times_a_second_and_only_a_few_cells_with_it() {
 
 #[test]
 fn with_reduced_motion_nothing_spins_and_clocks_change_once_per_second() {
-    let mut screen = Screen::of(&scenes::first_turn(), (120, 40));
+    let mut screen = Screen::of(&samples::first_turn(), (120, 40));
     screen.model.look.motion = MotionMode::Reduced;
     let start = screen.model.now;
     assert_eq!(
@@ -365,7 +377,7 @@ fn with_reduced_motion_nothing_spins_and_clocks_change_once_per_second() {
 
 #[test]
 fn a_state_that_needs_the_user_and_an_end_stand_still() {
-    for scene in [scenes::retry_limit, scenes::ended, scenes::paused] {
+    for scene in [samples::retry_limit, samples::ended, samples::paused] {
         let world = scene();
         let mut screen = Screen::of(&world, (120, 40)).armed();
         assert_eq!(screen.model.next_tick(), None);

@@ -1,6 +1,6 @@
 //! What a screen of 60 columns and 16 rows must not lose.
 
-use crate::support::{scenes, screen::Screen, world::World};
+use crate::support::{samples, screen::Screen, world::World};
 use creel::{
     engine::{
         event::{Event, SessionEvent},
@@ -15,7 +15,7 @@ const TINY: (u16, u16) = (60, 16);
 
 /// The session after the user chose not to send the last item.
 fn ends_without_sending() -> World {
-    let mut world = scenes::final_delivery();
+    let mut world = samples::final_delivery();
     let answer = GateAnswer {
         gate: GateId(1),
         choice: GateChoice::Skip,
@@ -23,12 +23,12 @@ fn ends_without_sending() -> World {
         items: None,
     };
     world.command(SessionCommand::AnswerGate(answer));
-    scenes::until(world, |world| world.state.phase.outcome().is_some())
+    samples::until(world, |world| world.state.phase.outcome().is_some())
 }
 
 #[test]
 fn a_permission_gate_shows_the_change_and_the_way_to_the_rest_of_it() {
-    let mut screen = Screen::of(&scenes::permission(), TINY).armed();
+    let mut screen = Screen::of(&samples::permission(), TINY).armed();
     let frame = screen.frame();
     let changed = frame
         .lines()
@@ -50,12 +50,12 @@ fn a_permission_gate_shows_the_change_and_the_way_to_the_rest_of_it() {
 #[test]
 fn every_gate_shows_some_of_its_text() {
     let gates = [
-        scenes::retry_limit,
-        scenes::submit_held,
-        scenes::errors,
-        scenes::tampered,
-        scenes::delivery,
-        scenes::proposal,
+        samples::retry_limit,
+        samples::submit_held,
+        samples::errors,
+        samples::tampered,
+        samples::delivery,
+        samples::proposal,
     ] as [fn() -> World; 6];
     for scene in gates {
         let mut screen = Screen::of(&scene(), TINY).armed();

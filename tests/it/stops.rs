@@ -33,7 +33,7 @@ use expect_test::{Expect, expect};
 use serde_json::{Map, json};
 
 use crate::support::{
-    scenes::until,
+    samples::until,
     world::{
         Answer, DONE, Ran, Script, World, breaks, completes, does, exits, passes, prints,
         stop_command, wants,
@@ -1475,7 +1475,7 @@ fn a_loop_that_escalates_in_an_unjudged_turn_still_opens_a_gate() {
         let script = Script::new().piped(HookPoint::PostIteration, "lint", [prints("unused")]);
         script.plan(|plan| plan.gates.final_delivery = Some(FinalDeliveryPolicy::Auto))
     };
-    let scenes = [
+    let samples = [
         (failing(), PromptReason::Iteration, 2),
         (
             failing().plan(|plan| plan.max_iterations = 1),
@@ -1485,7 +1485,7 @@ fn a_loop_that_escalates_in_an_unjudged_turn_still_opens_a_gate() {
         (held(), PromptReason::FinalDelivery, 1),
         (repaired(), PromptReason::Remediation, 1),
     ];
-    for (script, reason, iterations) in scenes {
+    for (script, reason, iterations) in samples {
         let (mut world, id) = at_prompt(script.clone(), reason);
         escalate(&mut world, &id);
         let world = world.run();

@@ -10,9 +10,9 @@ pub mod operator;
 pub mod peer;
 pub mod project;
 pub mod repo;
-pub mod scenes;
+pub mod samples;
 pub mod screen;
-pub mod task_scenes;
+pub mod task_samples;
 pub mod terminal;
 pub mod world;
 

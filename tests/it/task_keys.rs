@@ -5,9 +5,9 @@ use expect_test::expect;
 use serde_json::{Value, json};
 
 use crate::support::{
-    scenes,
+    samples,
     screen::Screen,
-    task_scenes::{self, add, depend, planned, tell},
+    task_samples::{self, add, depend, planned, tell},
     world::World,
 };
 use creel::{
@@ -129,7 +129,7 @@ fn filters_go_around_and_a_tree_closes_its_gaps() {
 
 #[test]
 fn every_task_has_one_row_whatever_the_dependencies() {
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     for n in 1..=40 {
         let after = if n == 1 {
             String::new()
@@ -288,7 +288,7 @@ fn the_goal_the_priority_and_the_labels_of_a_task_are_changed() {
 
 #[test]
 fn a_task_with_a_deliverable_of_several_lines_is_changed() {
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     let deliverables = ["src/parser.rs\n\nand its tests", "a page: about it"]
         .map(String::from)
         .to_vec();
@@ -341,14 +341,14 @@ fn a_refused_change_reason_or_result_is_shown_again() {
         let [ScreenRequest::Command(command)] = &asks[..] else {
             panic!("{keys}: {asks:?}")
         };
-        screen.told(ScreenEvent::Refused(
+        screen.send(ScreenEvent::Refused(
             command.clone(),
             "there is no task task_5".into(),
         ));
         assert!(editor(&screen).ends_with(text), "{keys}");
         assert_eq!(toast(&screen), "There is no task task_5");
         assert_eq!(screen.press("ctrl-s"), asks, "{keys}: it can be sent again");
-        screen.told(ScreenEvent::Unanswered(
+        screen.send(ScreenEvent::Unanswered(
             command.clone(),
             "it does not answer".into(),
         ));
@@ -392,7 +392,7 @@ fn a_task_is_blocked_with_a_reason() {
 
 #[test]
 fn a_task_is_written_down_and_added() {
-    let mut screen = on_tasks(&scenes::first_turn());
+    let mut screen = on_tasks(&samples::first_turn());
     screen.press("a");
     screen.type_text("Write the lexer");
     let goal = "Write the lexer".to_owned();
@@ -421,7 +421,7 @@ fn a_task_is_written_down_and_added() {
 
 #[test]
 fn a_text_with_mistakes_is_not_lost() {
-    let mut screen = on_tasks(&scenes::first_turn());
+    let mut screen = on_tasks(&samples::first_turn());
     screen.press("a");
     screen.type_text("Write the lexer");
     screen.press("enter");
@@ -511,7 +511,7 @@ fn the_details_of_a_task_are_shown_and_copied() {
 
 #[test]
 fn a_queued_task_says_so() {
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     let agents = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
     let task = |goal: &str, queue| {
         TaskCommand::Add(NewTask {
@@ -557,7 +557,7 @@ fn the_hints_name_only_what_can_be_done_with_the_task() {
         .concat();
     let mut past = Screen::replay(&world, SMALL, world.events.len());
     past.press("5");
-    let mut none = on_tasks(&scenes::first_turn());
+    let mut none = on_tasks(&samples::first_turn());
     expect![[r#"
         5: enter open  a add  s start  d done  e edit  f filter  t tree  ? keys  q leave
         j: enter open  a add  d done  e edit  f filter  t tree  B block  ? keys  q leave
@@ -586,7 +586,7 @@ fn tasks_in_a_replay_are_shown_and_not_changed() {
 
 #[test]
 fn the_palette_adds_a_task() {
-    let mut screen = Screen::of(&scenes::first_turn(), WIDE);
+    let mut screen = Screen::of(&samples::first_turn(), WIDE);
     screen.press(":");
     screen.type_text("add a task");
     screen.press("enter");
@@ -595,7 +595,7 @@ fn the_palette_adds_a_task() {
 
 #[test]
 fn hook_statistics_are_shown() {
-    let mut screen = Screen::of(&scenes::ended(), SMALL);
+    let mut screen = Screen::of(&samples::ended(), SMALL);
     screen.press("2 s y");
     let [ScreenRequest::Copy(table)] = &screen.press("y")[..] else {
         panic!("it is copied")
@@ -610,7 +610,7 @@ fn hook_statistics_are_shown() {
         COMPLETE  CONTINUE  ESCALATE  STOP HOOK
                1         1         0  default"#]]
     .assert_eq(table);
-    let mut none = Screen::of(&scenes::works(), SMALL);
+    let mut none = Screen::of(&samples::works(), SMALL);
     none.press("2 s");
     assert_eq!(toast(&none), "No hook has run yet");
 }
@@ -712,7 +712,7 @@ fn every_event_of_a_task_has_a_line_in_the_stream() {
 #[test]
 fn no_control_character_of_a_task_reaches_a_cell() {
     const NASTY: &str = "a\x1b[31mb\x1b]0;title\x07c\u{9b}2Jd\x08\x00e\rf\u{7f}";
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     for goal in [NASTY, "other"] {
         let nasty = || vec![NASTY.to_owned()];
         let task = NewTask {
@@ -754,11 +754,11 @@ fn no_control_character_of_a_task_reaches_a_cell() {
 
 #[test]
 fn many_tasks_are_drawn_at_once() {
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     for n in 1..=300 {
         add(&mut world, &format!("Step {n}\nlabels: many"));
     }
-    task_scenes::start(&mut world, "task_300");
+    task_samples::start(&mut world, "task_300");
     let mut screen = on_tasks(&world);
     screen.press("end");
     assert_eq!(chosen(&screen), "task_300");

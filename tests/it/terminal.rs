@@ -358,13 +358,13 @@ fn a_signal_ends_the_users_editor_and_the_session() {
         terminal.is_as_it_was();
         assert!(!lives(pid));
         assert_eq!(project.outcome().as_deref(), Some("cancelled"));
-        is_told_for_good(&terminal, &project);
+        is_reported_once(&terminal, &project);
     }
 }
 
 /// The user's text is in a file, and nothing was written over its name on the terminal.
 #[track_caller]
-fn is_told_for_good(terminal: &Terminal, project: &Project) {
+fn is_reported_once(terminal: &Terminal, project: &Project) {
     let files = fs::read_dir(project.root())
         .expect("a folder")
         .filter_map(|file| Some(file.ok()?.path()));

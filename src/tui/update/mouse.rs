@@ -89,7 +89,6 @@ fn click(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_
             let is_command = palette.choose_at(area, column, row);
             if is_command {
                 on_key(model, KeyEvent::from(KeyCode::Enter), reload);
-            } else {
             }
         }
         Some(Modal::Quit(question)) => {

@@ -103,7 +103,6 @@ pub(super) fn write(model: &mut ScreenModel, purpose: EditorPurpose) {
 pub(super) fn steer(model: &mut ScreenModel, command: SessionCommand) {
     if model.is_live() {
         model.request(ScreenRequest::Command(command));
-    } else {
     }
 }
 

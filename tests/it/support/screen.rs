@@ -115,23 +115,23 @@ impl Screen {
     }
 
     /// Sends an event to the screen.
-    pub fn told(&mut self, msg: ScreenEvent) -> Vec<ScreenRequest> {
-        let asks = update(&mut self.model, msg, &|_| None);
+    pub fn send(&mut self, msg: ScreenEvent) -> Vec<ScreenRequest> {
+        let requests = update(&mut self.model, msg, &|_| None);
         self.settle();
-        asks
+        requests
     }
 
     /// Presses keys, by name, separated by spaces.
     pub fn press(&mut self, keys: &str) -> Vec<ScreenRequest> {
         keys.split_whitespace()
-            .flat_map(|name| self.told(ScreenEvent::Key(key(name))))
+            .flat_map(|name| self.send(ScreenEvent::Key(key(name))))
             .collect()
     }
 
     /// Types a text, character by character.
     pub fn type_text(&mut self, text: &str) {
         for c in text.chars() {
-            self.told(ScreenEvent::Key(KeyEvent::new(
+            self.send(ScreenEvent::Key(KeyEvent::new(
                 KeyCode::Char(c),
                 KeyModifiers::NONE,
             )));
@@ -166,7 +166,7 @@ impl Screen {
 
     /// Sends a mouse event.
     pub fn mouse(&mut self, kind: MouseEventKind, column: u16, row: u16) -> Vec<ScreenRequest> {
-        self.told(ScreenEvent::Mouse(MouseEvent {
+        self.send(ScreenEvent::Mouse(MouseEvent {
             kind,
             column,
             row,

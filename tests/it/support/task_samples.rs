@@ -8,7 +8,7 @@ use creel::{
     tui::task_board::form,
 };
 
-use super::{scenes, world::World};
+use super::{samples, world::World};
 
 /// Adds a task, in the form that a user writes.
 pub fn add(world: &mut World, text: &str) {
@@ -46,7 +46,7 @@ pub fn tell(world: &mut World, command: TaskCommand) {
 
 /// A plan half done: the parser waits for its own children, and others wait for the parser.
 pub fn planned() -> World {
-    let mut world = scenes::first_turn();
+    let mut world = samples::first_turn();
     add(
         &mut world,
         "Rewrite the parser\nid: parser\npriority: 1\ntype: feature\nlabels: core, agent\n\
