@@ -223,6 +223,11 @@ fn session() -> Result<Vec<Finding>> {
     ])
 }
 
+/// No task of the session goes to a queue.
+fn alone() -> creel::nats::ConnectionCompanion {
+    Box::new(|_, _, _| Box::pin(std::future::pending()))
+}
+
 /// A command to a session and its answer, compared with a bare request to a program that only
 /// answers.
 fn command() -> Result<Vec<Finding>> {
@@ -230,7 +235,7 @@ fn command() -> Result<Vec<Finding>> {
     let name = stage.name();
     let _inside = stage.tokio.enter();
     let (mut runtime, folder) = stage.begin(&name, "sleep 600")?;
-    let uplink = NatsEndpoint::open(stage.nats.clone(), &folder, &mut runtime)?;
+    let uplink = NatsEndpoint::open(stage.nats.clone(), &folder, &mut runtime, alone())?;
     let (handle, running) = (runtime.handle(), stage.tokio.spawn(runtime.run()));
     let client = stage.tokio.block_on(async_nats::connect(&stage.url))?;
     let echo = std::thread::spawn({
@@ -394,7 +399,7 @@ impl Stage {
         let _inside = self.tokio.enter();
         let (mut runtime, folder) = self.begin(&name, agent)?;
         let uplink = nats
-            .map(|nats| NatsEndpoint::open(nats.clone(), &folder, &mut runtime))
+            .map(|nats| NatsEndpoint::open(nats.clone(), &folder, &mut runtime, alone()))
             .transpose()?;
         let left = self.tokio.block_on(runtime.run())?;
         check(

@@ -74,7 +74,7 @@ pub struct NatsEndpoint {
 }
 
 /// Work that uses each connection of the session until the connection is lost, on the NATS thread.
-pub(crate) type ConnectionCompanion =
+pub type ConnectionCompanion =
     Box<dyn Fn(Context, SessionHandle, QueryHandle) -> CompanionWork + Send>;
 
 /// Everything that the NATS thread needs.
@@ -121,7 +121,7 @@ enum NatsConnectionEnd {
 
 impl NatsEndpoint {
     /// Connects the session in this folder, which this process is about to run.
-    pub(crate) fn open(
+    pub fn open(
         nats: NatsConfig,
         folder: &SessionDir,
         runtime: &mut SessionRuntime,

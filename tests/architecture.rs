@@ -49,7 +49,7 @@ const ARROWS: [(&str, &str); 24] = [
     ("mcp", "engine process journal present protocol socket"),
     (
         "farm",
-        "engine process config present hooks journal runtime protocol socket nats queue worktrees",
+        "engine process config present hooks journal runtime protocol nats queue worktrees",
     ),
     (
         "cli",

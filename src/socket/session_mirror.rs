@@ -72,7 +72,7 @@ struct MirrorQuery {
 
 /// Sends queries to the mirror. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct QueryHandle {
+pub struct QueryHandle {
     questions: mpsc::Sender<MirrorQuery>,
     /// The number of the last record.
     pub(crate) news: watch::Receiver<u64>,

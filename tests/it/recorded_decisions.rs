@@ -160,8 +160,8 @@ fn a_changed_wording_or_comparison_changes_nothing_that_is_recorded() {
     );
     let submits = World::begin(submits).run();
     assert_counts_as_recorded(&submits, "remediation_counted", "/text", &OTHER.into());
-    for world in [blocked, same, submits] {
-        assert_reads_the_same(&world);
+    for world in [&blocked, &same, &submits] {
+        assert_reads_the_same(world);
         let (now, before) = (&world.events, without_decisions(&world.events));
         assert_eq!(
             folded(&before, |_| {}),
