@@ -118,9 +118,17 @@ impl RecordTail {
             .file
             .read_at(&mut self.held[start..], self.offset + start as u64);
         self.held.truncate(start + *read.as_ref().unwrap_or(&0));
-        // Another program truncated the file: creel's next records begin at its start.
-        if matches!(read, Ok(0)) && self.file.metadata()?.len() < self.offset + start as u64 {
-            (self.offset, self.held) = (0, Vec::new());
+        if !matches!(read, Ok(0)) {
+            return read;
+        }
+        let length = self.file.metadata()?.len();
+        if length < self.offset + start as u64 {
+            // creel cut a torn last line. If more is gone, another program truncated the file, and
+            // creel's next records begin at its start.
+            self.held.clear();
+            if length < self.offset {
+                self.offset = 0;
+            }
             return self.read_more();
         }
         read
@@ -207,5 +215,24 @@ mod tests {
             tail.held.capacity() < 8 * line(7).len(),
             "what was read is not kept"
         );
+    }
+
+    #[test]
+    fn a_torn_line_that_is_cut_repeats_nothing() {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        write!(file, "one\ntwo\ntor").expect("space");
+        let mut tail = RecordTail::open(file.path()).expect("a file");
+        assert_eq!(lines(&mut tail), ["one\n", "two\n"]);
+        file.as_file().set_len(8).expect("a file");
+        assert!(lines(&mut tail).is_empty());
+        let mut after = File::options()
+            .append(true)
+            .open(file.path())
+            .expect("a file");
+        writeln!(after, "three").expect("space");
+        assert_eq!(lines(&mut tail), ["three\n"]);
+        file.as_file().set_len(0).expect("a file");
+        writeln!(after, "four").expect("space");
+        assert_eq!(lines(&mut tail), ["four\n"]);
     }
 }
