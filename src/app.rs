@@ -109,7 +109,7 @@ fn tip(error: &clap::Error) -> Option<String> {
 
 /// Runs the command in this process.
 fn follow(cli: Cli) -> CliResult {
-    let leash = cli.held.then(ParentProcess::take).transpose().map_err(|error| {
+    let parent = cli.held.then(ParentProcess::take).transpose().map_err(|error| {
         CliError::usage(format!(
             "this process has no parent process of creel: {error}\n  start it without --held, which only creel itself \
              uses"
@@ -120,15 +120,15 @@ fn follow(cli: Cli) -> CliResult {
         journal::keep_snapshot_key_in(dir);
     }
     let _log = state_dir.and_then(|dir| logging::start(&dir));
-    carry_out(cli.perform()?, leash.as_ref())
+    carry_out(cli.perform()?, parent.as_ref())
 }
 
 /// Does what is left to do after a verb, and returns the exit code.
-fn carry_out(outcome: VerbOutcome, leash: Option<&ParentProcess>) -> CliResult {
+fn carry_out(outcome: VerbOutcome, parent: Option<&ParentProcess>) -> CliResult {
     match outcome {
         VerbOutcome::Done(code) => Ok(code),
-        VerbOutcome::BeginSession(start) => start_session::begin(*start, leash),
-        VerbOutcome::ResumeSession(resumed) => start_session::resume(*resumed, leash),
+        VerbOutcome::BeginSession(start) => start_session::begin(*start, parent),
+        VerbOutcome::ResumeSession(resumed) => start_session::resume(*resumed, parent),
         VerbOutcome::RunDemo(demo) => {
             let DemoSession { start, folder } = *demo;
             // Not detachable: its folder is removed with the screen, so there would be nothing to

@@ -89,7 +89,7 @@ struct NatsTask {
     link: watch::Sender<NatsStatus>,
     query_handle: QueryHandle,
     handle: SessionHandle,
-    ear: CommandListener,
+    listener: CommandListener,
     /// The output of running hooks.
     live: broadcast::Sender<HookOutputChunk>,
     /// Until when to publish that output.
@@ -140,7 +140,7 @@ impl NatsEndpoint {
             behind: follower.seq,
         });
         let leaving = Arc::new(Notify::new());
-        let (ledger, query_handle) = SessionMirror::new(
+        let (mirror, query_handle) = SessionMirror::new(
             follower,
             Some(link.clone()),
             FoldPace::Gathered(Arc::clone(&leaving)),
@@ -150,7 +150,7 @@ impl NatsEndpoint {
         let handle = runtime.handle();
         let live = runtime.live();
         let of = folder.clone();
-        let station = move |outbox: Outbox| NatsTask {
+        let task = move |outbox: Outbox| NatsTask {
             nats,
             session: of.name.clone(),
             id: id.clone(),
@@ -158,7 +158,7 @@ impl NatsEndpoint {
             sessions: SessionsDir::around(&of),
             link: link_in,
             query_handle,
-            ear: CommandListener::new(subjects.clone(), id, started, handle.clone()),
+            listener: CommandListener::new(subjects.clone(), id, started, handle.clone()),
             handle,
             subjects,
             live,
@@ -170,7 +170,7 @@ impl NatsEndpoint {
             warned: NatsWarnings::default(),
         };
         let mut session = FollowedSession {
-            ledger: Some(ledger),
+            mirror: Some(mirror),
             ended: ended_in,
         };
         let (folder, own) = (folder.clone(), folder.clone());
@@ -178,7 +178,7 @@ impl NatsEndpoint {
             .name("nats".into())
             .spawn(move || {
                 if let Some(outbox) = outbox.or_else(|| session.outbox(&folder, &server)) {
-                    station(outbox).run(session);
+                    task(outbox).run(session);
                 }
             })?;
         Ok(Self {
@@ -280,12 +280,12 @@ impl NatsTask {
         } = self;
         let mut looking = Box::pin(async {
             let store = stream::open(jetstream, nats).await?;
-            let holdings = store
-                .holdings(SessionIdentity { subjects, id }, outbox.place())
+            let stored = store
+                .stored(SessionIdentity { subjects, id }, outbox.place())
                 .await?;
-            Ok::<_, NatsError>((store, holdings))
+            Ok::<_, NatsError>((store, stored))
         });
-        let (store, holdings) = loop {
+        let (store, stored) = loop {
             tokio::select! {
                 looked = &mut looking => break looked?,
                 told = told.recv() => check(told, subjects, warned, handle)?,
@@ -297,7 +297,7 @@ impl NatsTask {
                 "the NATS stream {name} differs from the config: {differences}"
             ));
         }
-        Ok((store, holdings))
+        Ok((store, stored))
     }
 
     async fn use_connection(
@@ -306,7 +306,7 @@ impl NatsTask {
         mut told: mpsc::UnboundedReceiver<NatsConnectionEvent>,
     ) -> Result<(), NatsError> {
         let jetstream = context(client);
-        let (store, holdings) = self.prepare(&jetstream, &mut told).await?;
+        let (store, stored) = self.prepare(&jetstream, &mut told).await?;
         let Self {
             nats,
             subjects,
@@ -317,7 +317,7 @@ impl NatsTask {
             link,
             query_handle,
             handle,
-            ear,
+            listener,
             ended,
             warned,
             ..
@@ -331,7 +331,7 @@ impl NatsTask {
             subjects,
             session,
             id,
-            holdings,
+            stored,
             largest,
             link,
         };
@@ -345,7 +345,7 @@ impl NatsTask {
         let sending =
             async { tokio::try_join!(sender.run(news), post.send_all(sessions, session)) };
         tokio::pin!(sending);
-        let hearing = ear.listen(client, &store, query_handle);
+        let hearing = listener.listen(client, &store, query_handle);
         tokio::pin!(hearing);
         let replicas_warned = &mut self.replicas_warned;
         let mut warn = |why: String| {
@@ -414,12 +414,12 @@ fn addressed(folder: &SessionDir, server: &str) -> io::Result<Option<Outbox>> {
 }
 
 /// Follows a session to its end and returns its last status.
-async fn follow(ledger: &mut Option<SessionMirror>) -> StatusView {
-    let Some(following) = ledger else {
+async fn follow(mirror: &mut Option<SessionMirror>) -> StatusView {
+    let Some(following) = mirror else {
         return std::future::pending().await;
     };
     let status = following.follow().await;
-    *ledger = None;
+    *mirror = None;
     status
 }
 
@@ -492,7 +492,7 @@ fn concerns_records(why: &str, subjects: &SessionSubjects) -> bool {
 struct FollowedSession {
     /// `None` when the session has ended: dropping it closes the channel that announces new
     /// records.
-    ledger: Option<SessionMirror>,
+    mirror: Option<SessionMirror>,
     /// The status at its end. `None` while the session runs.
     ended: watch::Sender<Option<StatusView>>,
 }
@@ -514,7 +514,7 @@ impl FollowedSession {
                 return Some(outbox);
             }
             let followed = tokio
-                .block_on(async { tokio::time::timeout(HELD, follow(&mut self.ledger)).await });
+                .block_on(async { tokio::time::timeout(HELD, follow(&mut self.mirror)).await });
             if let Ok(status) = followed {
                 self.ended.send_replace(Some(status));
             }
@@ -528,7 +528,7 @@ impl FollowedSession {
         &mut self,
         connection: impl Future<Output = NatsConnectionEnd>,
     ) -> Option<NatsConnectionEnd> {
-        let following = follow(&mut self.ledger);
+        let following = follow(&mut self.mirror);
         tokio::pin!(connection, following);
         let leave = tokio::time::sleep(LAST_TRY);
         tokio::pin!(leave);
@@ -546,7 +546,7 @@ impl FollowedSession {
     }
 
     /// Waits before the next connection attempt, or until the session ends.
-    fn wait(&mut self, long: Duration, station: &NatsTask) {
+    fn wait(&mut self, long: Duration, task: &NatsTask) {
         let Ok(tokio) = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
@@ -556,9 +556,9 @@ impl FollowedSession {
         };
         tokio.block_on(async {
             let enough = tokio::time::sleep(long);
-            let following = follow(&mut self.ledger);
+            let following = follow(&mut self.mirror);
             tokio::pin!(enough, following);
-            let mut news = station.query_handle.news.clone();
+            let mut news = task.query_handle.news.clone();
             loop {
                 tokio::select! {
                     biased;
@@ -567,8 +567,8 @@ impl FollowedSession {
                         return;
                     }
                     Ok(()) = news.changed() => {
-                        let behind = news.borrow_and_update().saturating_sub(station.outbox.place().seq);
-                        station.link.send_modify(|link| *link = link.clone().with(behind));
+                        let behind = news.borrow_and_update().saturating_sub(task.outbox.place().seq);
+                        task.link.send_modify(|link| *link = link.clone().with(behind));
                     }
                     () = &mut enough => return,
                 }

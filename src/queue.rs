@@ -219,7 +219,7 @@ impl TaskQueue {
                 .board
                 .get(&QueueTaskKey::of(&order).sibling(on))
                 .await?;
-            if known.is_none_or(|seen| seen.task.standing == QueuedTaskState::Removed) {
+            if known.is_none_or(|seen| seen.task.state == QueuedTaskState::Removed) {
                 return Err(QueueError::Refused(QueueRequestError::NoDependency(
                     on.clone(),
                 )));
@@ -285,7 +285,7 @@ impl TaskQueue {
             // Another process may have done it just now.
             None => self.board.get(key).await?.unwrap_or(known),
         };
-        if seen.task.standing == QueuedTaskState::Ready {
+        if seen.task.state == QueuedTaskState::Ready {
             self.line.put(&seen.task.order).await?;
         }
         Ok(Some(seen))
@@ -315,7 +315,7 @@ impl WatchedQueue {
     pub fn note(&mut self, seen: TaskRevision) {
         let key = QueueTaskKey::of(&seen.task.order);
         if seen.is_news_to(self.tasks.get(&key)) {
-            self.stirred |= !seen.task.is_open() || seen.task.standing == QueuedTaskState::Created;
+            self.stirred |= !seen.task.is_open() || seen.task.state == QueuedTaskState::Created;
             self.tasks.insert(key, seen);
         }
     }
@@ -391,7 +391,7 @@ impl WatchedQueue {
     ) -> Result<(), QueueTrouble> {
         let is_due = |task: &&QueuedTask| {
             matches!(
-                task.standing,
+                task.state,
                 QueuedTaskState::Ready | QueuedTaskState::Active { .. }
             )
         };

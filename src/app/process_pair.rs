@@ -100,13 +100,13 @@ impl ParentProcess {
     pub(in crate::app) fn take() -> io::Result<Self> {
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         dup2_stdin(receive_file(&socket)?)?;
-        let leash = Self(Arc::new(ParentLink {
+        let parent = Self(Arc::new(ParentLink {
             socket,
             tied: Mutex::new(ParentExitAction::Alone),
         }));
-        let watched = leash.clone();
+        let watched = parent.clone();
         thread::spawn(move || watched.watch());
-        Ok(leash)
+        Ok(parent)
     }
 
     /// From now on, a parent that exits also ends the session with its processes.

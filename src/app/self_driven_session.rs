@@ -65,7 +65,7 @@ impl SelfDrivenSession {
         let folder = first_free(&SessionsDir::of(&root), &dated("mcp"));
         trust_prompt::remember_plan(&root, &plan)?;
         let first = start_session::began(&root, plan, String::new(), UserPresence::Unattended);
-        let scene = RuntimeDirs {
+        let dirs = RuntimeDirs {
             cwd: root,
             rescue: project::state_dir()?.join("rescued"),
         };
@@ -73,7 +73,7 @@ impl SelfDrivenSession {
         let thread = {
             let folder = folder.clone();
             let make = move |folder: &SessionDir| {
-                let runtime = SessionRuntime::begin(first, folder, scene)?;
+                let runtime = SessionRuntime::begin(first, folder, dirs)?;
                 drop(turn);
                 Ok(runtime)
             };
@@ -172,8 +172,8 @@ fn live(
             Err(failure) => return drop(tell.send(Err(failure))),
         };
         note_project(folder);
-        let doors = ControlEndpoints::open(folder, &mut runtime, None);
-        let way_out = doors.way_out(&runtime);
+        let endpoints = ControlEndpoints::open(folder, &mut runtime, None);
+        let way_out = endpoints.way_out(&runtime);
         let (tokio, session) = (tokio::runtime::Handle::current(), runtime.handle());
         let _ = tell.send(Ok(SelfDrivenHandle {
             tokio,
@@ -183,7 +183,7 @@ fn live(
         if let Err(error) = runtime.run().await {
             tracing::error!("the session failed: {error}");
         }
-        let _ = tokio::task::spawn_blocking(move || doors.close()).await;
+        let _ = tokio::task::spawn_blocking(move || endpoints.close()).await;
     });
     tokio.shutdown_background();
 }

@@ -65,7 +65,7 @@ pub(super) struct SessionHost<'a> {
     pub(super) of: ExitCodeSource,
     pub(super) nats: Option<NatsConfig>,
     /// The parent process. Without one, the user cannot leave the screen while the session runs.
-    pub(super) leash: Option<ParentProcess>,
+    pub(super) parent: Option<ParentProcess>,
 }
 
 /// Runs a session in the foreground, and shows it.
@@ -81,13 +81,13 @@ pub(super) fn supervise(
         leftovers,
         of,
         nats,
-        leash,
+        parent,
     } = stage;
     if matches!(surface, SessionSurface::Nowhere) {
         surface::leave_the_terminal();
     }
     let elsewhere = session_end::elsewhere(folder.project());
-    let scene = RuntimeDirs {
+    let dirs = RuntimeDirs {
         cwd: root,
         rescue: project::state_dir()?.join("rescued"),
     };
@@ -98,11 +98,11 @@ pub(super) fn supervise(
         survive_file_limits().map_err(no_signals)?;
         let resumes = leftovers.is_resuming();
         let notes = leftovers.end().await;
-        if resumes && let Some(note) = builtin::recover(&scene.cwd).await {
+        if resumes && let Some(note) = builtin::recover(&dirs.cwd).await {
             say(&format!("creel: {note}"));
         }
-        let make = |scene| {
-            let runtime = make(scene)?;
+        let make = |dirs| {
+            let runtime = make(dirs)?;
             if afterwards == FolderRetention::Stays {
                 note_project(folder);
             }
@@ -128,22 +128,22 @@ pub(super) fn supervise(
                 let window = ScreenSession {
                     folder,
                     options,
-                    leash,
+                    parent,
                     way_back,
                     pace,
                     nats,
                     next,
                 };
-                on_screen(window, || make(scene)).await
+                on_screen(window, || make(dirs)).await
             }
             SessionSurface::Nowhere => {
                 in_background(
                     HeadlessSession {
                         folder,
                         nats,
-                        leash,
+                        parent,
                     },
-                    || make(scene),
+                    || make(dirs),
                 )
                 .await
             }
@@ -152,10 +152,10 @@ pub(super) fn supervise(
                     HeadlessSession {
                         folder,
                         nats,
-                        leash,
+                        parent,
                     },
                     format,
-                    || make(scene),
+                    || make(dirs),
                 )
                 .await
             }
@@ -192,19 +192,19 @@ pub(super) fn note_project(folder: &SessionDir) {
 struct HeadlessSession<'a> {
     folder: &'a SessionDir,
     nats: Option<NatsConfig>,
-    leash: Option<ParentProcess>,
+    parent: Option<ParentProcess>,
 }
 
 impl HeadlessSession<'_> {
     /// Opens the ways to reach the session, and makes signals and the end of the parent process end
     /// it.
-    fn open_doors(self, runtime: &mut SessionRuntime) -> CliResult<ControlEndpoints> {
-        let doors = ControlEndpoints::open(self.folder, runtime, self.nats);
-        if let Some(leash) = &self.leash {
-            leash.guard(doors.way_out(runtime));
+    fn open_endpoints(self, runtime: &mut SessionRuntime) -> CliResult<ControlEndpoints> {
+        let endpoints = ControlEndpoints::open(self.folder, runtime, self.nats);
+        if let Some(parent) = &self.parent {
+            parent.guard(endpoints.way_out(runtime));
         }
-        headless::obey_signals(runtime.handle(), doors.way_out(runtime)).map_err(no_signals)?;
-        Ok(doors)
+        headless::obey_signals(runtime.handle(), endpoints.way_out(runtime)).map_err(no_signals)?;
+        Ok(endpoints)
     }
 }
 
@@ -222,13 +222,13 @@ async fn printed(
     if format == PrintFormat::Lines {
         runtime.show_live(live);
     }
-    let doors = hidden.open_doors(&mut runtime)?;
+    let endpoints = hidden.open_endpoints(&mut runtime)?;
     let records = runtime.records().map(|records| (records, runtime.news()));
     let printing = records.and_then(|(records, news)| printer.start(records, news));
     let printing = printing.map_err(|error| CliError::failed(format!("cannot print: {error}")))?;
     let left = runtime.run().await?;
     // On a blocking thread, since the workers may still wait for a signal.
-    let _ = tokio::task::spawn_blocking(move || (printing.join(), doors.close())).await;
+    let _ = tokio::task::spawn_blocking(move || (printing.join(), endpoints.close())).await;
     Ok(left)
 }
 
@@ -237,16 +237,16 @@ async fn in_background(
     make: impl FnOnce() -> std::result::Result<SessionRuntime, RuntimeError>,
 ) -> CliResult<RuntimeExit> {
     let mut runtime = make()?;
-    let doors = hidden.open_doors(&mut runtime)?;
+    let endpoints = hidden.open_endpoints(&mut runtime)?;
     let left = runtime.run().await?;
-    let _ = tokio::task::spawn_blocking(move || doors.close()).await;
+    let _ = tokio::task::spawn_blocking(move || endpoints.close()).await;
     Ok(left)
 }
 
 struct ScreenSession<'a> {
     folder: &'a SessionDir,
     options: tui::ScreenOptions,
-    leash: Option<ParentProcess>,
+    parent: Option<ParentProcess>,
     /// How to show the session again after the user has left it.
     way_back: String,
     /// Set for a demo.
@@ -262,7 +262,7 @@ async fn on_screen(
     let ScreenSession {
         folder,
         options,
-        leash,
+        parent,
         way_back,
         pace,
         nats,
@@ -272,12 +272,16 @@ async fn on_screen(
     let mut runtime = make()?;
     let news = runtime.news();
     runtime.show_live(live_in);
-    let doors = ControlEndpoints::open(folder, &mut runtime, nats);
-    let (handle, way_out, nats) = (runtime.handle(), doors.way_out(&runtime), doors.link());
-    if let Some(leash) = &leash {
-        leash.guard(way_out.clone());
+    let endpoints = ControlEndpoints::open(folder, &mut runtime, nats);
+    let (handle, way_out, nats) = (
+        runtime.handle(),
+        endpoints.way_out(&runtime),
+        endpoints.link(),
+    );
+    if let Some(parent) = &parent {
+        parent.guard(way_out.clone());
     }
-    let tie = if leash.is_some() {
+    let tie = if parent.is_some() {
         CloseBehavior::Loose
     } else {
         CloseBehavior::Close
@@ -308,13 +312,13 @@ async fn on_screen(
         way_out.take();
     }
     let leaves = matches!(shown, Ok(ScreenExit::LeavesItRunning)) && !session.is_finished();
-    if let Some(leash) = leash.filter(|_| leaves) {
+    if let Some(parent) = parent.filter(|_| leaves) {
         say(&format!(
             "creel: session `{}` is still running; {way_back}",
             folder.name
         ));
         // Detach first: the terminal belongs to the shell from now on.
-        leash.let_go();
+        parent.let_go();
         headless::obey_signals(handle, way_out).map_err(no_signals)?;
     } else {
         // The screen has closed: stop the session if it still runs. The next signal exits at once.
@@ -333,7 +337,7 @@ async fn on_screen(
             "the session crashed. This is a bug in creel: {panic}{log}"
         ))
     })??;
-    let _ = tokio::task::spawn_blocking(move || doors.close()).await;
+    let _ = tokio::task::spawn_blocking(move || endpoints.close()).await;
     shown.map_err(|error| {
         CliError::failed(format!(
             "the screen failed: {error}\n  continue the session with `creel resume`"

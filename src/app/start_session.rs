@@ -55,7 +55,7 @@ pub(super) fn began(
     }
 }
 
-pub(super) fn begin(start: NewSession, leash: Option<&ParentProcess>) -> CliResult {
+pub(super) fn begin(start: NewSession, parent: Option<&ParentProcess>) -> CliResult {
     let NewSession {
         root,
         folder,
@@ -89,7 +89,7 @@ pub(super) fn begin(start: NewSession, leash: Option<&ParentProcess>) -> CliResu
         (None, Some(_)) => ExitCodeSource::Proposal,
         (None, None) => ExitCodeSource::Session,
     };
-    let leash = leash.cloned();
+    let parent = parent.cloned();
     let make = match surface {
         SessionSurface::Screen(_) | SessionSurface::Demo(..) => SessionRuntime::begin_for_screen,
         SessionSurface::Printed(..) | SessionSurface::Nowhere => SessionRuntime::begin,
@@ -102,17 +102,17 @@ pub(super) fn begin(start: NewSession, leash: Option<&ParentProcess>) -> CliResu
         leftovers,
         of,
         nats,
-        leash,
+        parent,
     };
-    supervise(stage, |scene| {
-        let mut runtime = make(began, &folder, scene)?;
+    supervise(stage, |dirs| {
+        let mut runtime = make(began, &folder, dirs)?;
         drop(turn);
         runtime.take_over(&tasks)?;
         Ok(runtime)
     })
 }
 
-pub(super) fn resume(resumed: ResumedSession, leash: Option<&ParentProcess>) -> CliResult {
+pub(super) fn resume(resumed: ResumedSession, parent: Option<&ParentProcess>) -> CliResult {
     let ResumedSession {
         root,
         folder,
@@ -130,7 +130,7 @@ pub(super) fn resume(resumed: ResumedSession, leash: Option<&ParentProcess>) -> 
         }
         SweepScope::Session => DeadSessions::default().with_resumed(&opened.state, &folder),
     };
-    let (afterwards, leash) = (FolderRetention::Stays, leash.cloned());
+    let (afterwards, parent) = (FolderRetention::Stays, parent.cloned());
     let stage = SessionHost {
         folder: &folder,
         root,
@@ -139,10 +139,10 @@ pub(super) fn resume(resumed: ResumedSession, leash: Option<&ParentProcess>) -> 
         leftovers,
         of,
         nats,
-        leash,
+        parent,
     };
-    supervise(stage, |scene| {
-        let runtime = SessionRuntime::resume(opened, input, scene)?;
+    supervise(stage, |dirs| {
+        let runtime = SessionRuntime::resume(opened, input, dirs)?;
         drop(turn);
         Ok(runtime)
     })

@@ -163,7 +163,12 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
         let checks = checks.filter(|check| Some(check.name.as_str()) != hook);
         readiness::require_checks(&root, checks, readiness::ANOTHER_CHECK_LATER)?;
     }
-    let hold = opened.state.limits.hold.as_ref().filter(|hold| !hold.asks);
+    let hold = opened
+        .state
+        .limits
+        .hold
+        .as_ref()
+        .filter(|hold| !hold.asks_user);
     if let Some(hold) = hold.filter(|_| surface.presence() == UserPresence::Unattended) {
         say(&format!(
             "creel: {}",

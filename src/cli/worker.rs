@@ -267,12 +267,12 @@ fn report_line(task: &QueuedTask) -> Result<(), FarmError> {
 fn line(task: &QueuedTask) -> String {
     let QueuedTask {
         order,
-        standing,
+        state,
         attempt,
         ..
     } = task;
     let id = &order.id;
-    match standing {
+    match state {
         QueuedTaskState::Created => format!("task {id} is waiting"),
         QueuedTaskState::Ready => format!("task {id} is back in the queue"),
         QueuedTaskState::Active { by, .. } => {

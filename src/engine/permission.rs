@@ -218,7 +218,7 @@ pub struct PermissionRules<'a> {
     pub(crate) presence: UserPresence,
     pub(crate) phase: &'a Phase,
     pub(crate) gates: &'a SessionGates,
-    pub(crate) asks: &'a PermissionState,
+    pub(crate) requests: &'a PermissionState,
     pub(crate) steering: &'a ControlState,
 }
 
@@ -299,7 +299,7 @@ impl<'a> PermissionRules<'a> {
         let granted = || {
             !ask.shortened
                 && self
-                    .asks
+                    .requests
                     .granted
                     .iter()
                     .any(|known| covers(known, &ask.tool, &self.began.cwd))
@@ -308,7 +308,9 @@ impl<'a> PermissionRules<'a> {
             PermissionPolicy::Allow => Some(true),
             PermissionPolicy::Deny => Some(false),
             PermissionPolicy::Ask if reads || granted() => Some(true),
-            PermissionPolicy::Ask => remembered(&self.asks.remembered, self.asking_agent(), ask),
+            PermissionPolicy::Ask => {
+                remembered(&self.requests.remembered, self.asking_agent(), ask)
+            }
         }
     }
 
@@ -323,7 +325,7 @@ impl<'a> PermissionRules<'a> {
 
     /// Opens a gate for the oldest request.
     pub(crate) fn proceed_asks(self) -> EngineOutput {
-        let Some(ask) = self.asks.waiting.front() else {
+        let Some(ask) = self.requests.waiting.front() else {
             return EngineOutput::default();
         };
         self.gates.open_gate_with(
@@ -335,7 +337,7 @@ impl<'a> PermissionRules<'a> {
 
     /// The request that a gate is about.
     pub fn asked_at(self, gate: &Gate) -> Option<&'a AgentPermissionRequest> {
-        self.asks
+        self.requests
             .waiting
             .iter()
             .find(|ask| Some(ask.ask) == gate.subject.ask())
@@ -347,7 +349,9 @@ impl<'a> PermissionRules<'a> {
         let said = match ruled.unwrap_or(self.plan.gates.permissions) {
             PermissionPolicy::Allow => Some(true),
             PermissionPolicy::Deny => Some(false),
-            PermissionPolicy::Ask => remembered(&self.asks.remembered, self.asking_agent(), ask),
+            PermissionPolicy::Ask => {
+                remembered(&self.requests.remembered, self.asking_agent(), ask)
+            }
         };
         said.and_then(|allow| ask.standing(allow))
     }

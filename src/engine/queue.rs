@@ -52,7 +52,7 @@ pub struct QueuedTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
     #[serde(flatten)]
-    pub standing: QueuedTaskState,
+    pub state: QueuedTaskState,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,7 +182,7 @@ impl QueuedTask {
             branch: None,
             merged: None,
             feedback: None,
-            standing: QueuedTaskState::Created,
+            state: QueuedTaskState::Created,
         }
     }
 
@@ -214,7 +214,7 @@ impl QueuedTask {
     /// Whether tasks that depend on it still have to wait.
     pub const fn is_open(&self) -> bool {
         !matches!(
-            self.standing,
+            self.state,
             QueuedTaskState::Completed { .. } | QueuedTaskState::Removed
         )
     }
@@ -222,13 +222,13 @@ impl QueuedTask {
     /// The task as ready, if it waits and none of its dependencies is open any more.
     pub fn readied(&self, is_open: impl Fn(&str) -> bool) -> Option<Self> {
         let waits = self.order.dependencies.iter().any(|on| is_open(on));
-        (self.standing == QueuedTaskState::Created && !waits)
+        (self.state == QueuedTaskState::Created && !waits)
             .then(|| self.with(QueuedTaskState::Ready))
     }
 
     /// Whether it is ready or active, or becomes ready when the active tasks are done.
     pub fn is_ahead<'a>(&'a self, known: impl Fn(&str) -> Option<&'a Self>) -> bool {
-        match self.standing {
+        match self.state {
             QueuedTaskState::Ready | QueuedTaskState::Active { .. } => true,
             QueuedTaskState::Created => self.is_coming(known),
             QueuedTaskState::Blocked { .. }
@@ -250,7 +250,7 @@ impl QueuedTask {
                 .filter(|on| seen.insert(on.as_str()))
                 .filter_map(|on| known(on))
             {
-                match on.standing {
+                match on.state {
                     QueuedTaskState::Created => next.push(on),
                     QueuedTaskState::Ready | QueuedTaskState::Blocked { .. } => return false,
                     QueuedTaskState::Active { .. }
@@ -265,7 +265,7 @@ impl QueuedTask {
     /// What happens when a worker claims the task. If the task is active, its previous worker was
     /// silent for too long.
     pub fn claimed(&self, by: TaskAssignee, at: UnixTime) -> ClaimOutcome {
-        match &self.standing {
+        match &self.state {
             QueuedTaskState::Created
             | QueuedTaskState::Blocked { .. }
             | QueuedTaskState::Completed { .. }
@@ -274,7 +274,7 @@ impl QueuedTask {
                 let reason = format!("{ATTEMPTS} workers started it and stopped responding");
                 ClaimOutcome::GivenUp(self.with(QueuedTaskState::Blocked {
                     reason,
-                    by: self.standing.by().cloned(),
+                    by: self.state.by().cloned(),
                 }))
             }
             QueuedTaskState::Ready | QueuedTaskState::Active { .. } => {
@@ -293,7 +293,7 @@ impl QueuedTask {
     /// Whether no worker should get it in its current state.
     pub const fn is_settled(&self) -> bool {
         matches!(
-            self.standing,
+            self.state,
             QueuedTaskState::Blocked { .. }
                 | QueuedTaskState::Completed { .. }
                 | QueuedTaskState::Removed
@@ -301,13 +301,13 @@ impl QueuedTask {
     }
 
     pub fn is_in_hands_of(&self, worker: &str) -> bool {
-        matches!(&self.standing, QueuedTaskState::Active { by, .. } if by.worker == worker)
+        matches!(&self.state, QueuedTaskState::Active { by, .. } if by.worker == worker)
     }
 
     /// Records the result that a worker reports. None if the worker no longer has the task.
     pub fn ended(&self, worker: &str, upshot: TaskOutcome, at: UnixTime) -> Option<Self> {
         let by = self
-            .standing
+            .state
             .by()
             .filter(|_| self.is_in_hands_of(worker))
             .cloned()?;
@@ -336,7 +336,7 @@ impl QueuedTask {
     /// Notes that its work was merged. None if it is not completed, or was merged before.
     pub fn merged_as(&self, commit: &str) -> Option<Self> {
         let is_due =
-            matches!(self.standing, QueuedTaskState::Completed { .. }) && self.merged.is_none();
+            matches!(self.state, QueuedTaskState::Completed { .. }) && self.merged.is_none();
         is_due.then(|| Self {
             merged: Some(commit.to_owned()),
             feedback: None,
@@ -381,7 +381,7 @@ impl QueuedTask {
 
     pub fn asked(&self, ask: QueueRequest, at: UnixTime) -> Result<Self, QueueRequestError> {
         let id = || self.order.id.clone();
-        match (&self.standing, ask) {
+        match (&self.state, ask) {
             (QueuedTaskState::Removed, _) => Err(QueueRequestError::NoSuchTask(id())),
             (_, QueueRequest::Remove) => Ok(self.with(QueuedTaskState::Removed)),
             (
@@ -389,7 +389,7 @@ impl QueuedTask {
                 QueueRequest::Complete(_) | QueueRequest::Block(_),
             ) => Err(QueueRequestError::Completed(id())),
             (_, QueueRequest::Complete(result)) => {
-                let (by, completed_at) = (self.standing.by().cloned(), at.rfc3339());
+                let (by, completed_at) = (self.state.by().cloned(), at.rfc3339());
                 Ok(self.with(QueuedTaskState::Completed {
                     result,
                     by,
@@ -401,7 +401,7 @@ impl QueuedTask {
             }
             (_, QueueRequest::Block(reason)) => Ok(self.with(QueuedTaskState::Blocked {
                 reason,
-                by: self.standing.by().cloned(),
+                by: self.state.by().cloned(),
             })),
             (QueuedTaskState::Created, QueueRequest::Again) => Err(QueueRequestError::Waits(id())),
             (QueuedTaskState::Ready, QueueRequest::Again) => Err(QueueRequestError::Ready(id())),
@@ -446,9 +446,9 @@ impl QueuedTask {
         }
     }
 
-    fn with(&self, standing: QueuedTaskState) -> Self {
+    fn with(&self, state: QueuedTaskState) -> Self {
         Self {
-            standing,
+            state,
             ..self.clone()
         }
     }
@@ -537,7 +537,7 @@ mod tests {
 
     const AT: UnixTime = UnixTime(1_763_199_000_000);
 
-    fn task(standing: QueuedTaskState) -> QueuedTask {
+    fn task(state: QueuedTaskState) -> QueuedTask {
         let order = TaskSpec {
             id: "3".into(),
             goal: "g".into(),
@@ -545,7 +545,7 @@ mod tests {
             ..TaskSpec::default()
         };
         QueuedTask {
-            standing,
+            state,
             ..QueuedTask::new(order, AT)
         }
     }
@@ -571,13 +571,13 @@ mod tests {
         assert_eq!(waiting.readied(|_| true), None);
         assert_eq!(waiting.claimed(hand("a"), AT), ClaimOutcome::Nothing);
         let ready = waiting.readied(|id| id != "1").expect("nothing is open");
-        assert_eq!(ready.standing, QueuedTaskState::Ready);
+        assert_eq!(ready.state, QueuedTaskState::Ready);
         assert_eq!(ready.readied(|_| false), None);
     }
 
     #[test]
     fn a_task_is_coming_when_all_that_is_in_its_way_is_worked_on() {
-        let named = |id: &str, on: &[&str], standing: QueuedTaskState| {
+        let named = |id: &str, on: &[&str], state: QueuedTaskState| {
             let dependencies = on.iter().map(|on| (*on).to_owned()).collect();
             let order = TaskSpec {
                 id: id.into(),
@@ -586,7 +586,7 @@ mod tests {
                 ..TaskSpec::default()
             };
             QueuedTask {
-                standing,
+                state,
                 ..QueuedTask::new(order, AT)
             }
         };
@@ -640,7 +640,7 @@ mod tests {
         let ClaimOutcome::GivenUp(task) = task.claimed(hand("a"), AT) else {
             panic!("it was begun too often")
         };
-        assert_eq!(task.standing.state(), Some(TaskState::Blocked));
+        assert_eq!(task.state.state(), Some(TaskState::Blocked));
     }
 
     #[test]
@@ -659,7 +659,7 @@ mod tests {
             .asked(QueueRequest::Again, AT)
             .expect("it is blocked");
         assert_eq!(
-            (again.run, again.attempt, &again.standing),
+            (again.run, again.attempt, &again.state),
             (2, 0, &QueuedTaskState::Created)
         );
         assert_ne!(

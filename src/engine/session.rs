@@ -74,7 +74,7 @@ pub struct SessionState {
     pub gates: SessionGates,
     pub proposal: ProposalState,
     pub hooks: HookState,
-    pub asks: PermissionState,
+    pub requests: PermissionState,
     /// Changes that turns made although they must not.
     pub unsettled: UnsettledChanges,
     pub account: BudgetUsage,
@@ -116,7 +116,7 @@ impl SessionState {
             gates: SessionGates::default(),
             proposal: ProposalState::default(),
             hooks: HookState::default(),
-            asks: PermissionState::default(),
+            requests: PermissionState::default(),
             unsettled: UnsettledChanges::default(),
             account: BudgetUsage::default(),
             side: SideJobs::default(),

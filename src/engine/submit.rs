@@ -153,9 +153,9 @@ impl<'a> PipelineRules<'a> {
     pub(crate) fn want_pipeline(self, pipeline: PipelineKind, by: &Actor) -> EngineOutput {
         match &self.pipelines {
             PipelineState {
-                course: Some(course),
+                pipeline_run: Some(pipeline_run),
                 ..
-            } => EngineOutput::refuse(Refusal::PipelineRunning(course.pipeline)),
+            } => EngineOutput::refuse(Refusal::PipelineRunning(pipeline_run.pipeline)),
             PipelineState {
                 wanted: Some(wanted),
                 ..
@@ -203,29 +203,29 @@ impl<'a> PipelineRules<'a> {
 
     /// Starts or restarts the pipeline's checks.
     pub(crate) fn proceed_pipeline(self) -> EngineOutput {
-        let Some(course) = &self.pipelines.course else {
+        let Some(pipeline_run) = &self.pipelines.pipeline_run else {
             return EngineOutput::default();
         };
-        if let Some(question) = self.question(course) {
+        if let Some(question) = self.question(pipeline_run) {
             return question;
         }
-        let announced = self.announce_steps(course, course.pipeline.before());
+        let announced = self.announce_steps(pipeline_run, pipeline_run.pipeline.before());
         if announced.is_empty() {
-            self.all_passed(course)
+            self.all_passed(pipeline_run)
         } else {
             announced
         }
     }
 
     /// The gate for a question that the agent asked instead of a repair, or with it.
-    fn question(self, course: &PipelineRun) -> Option<EngineOutput> {
+    fn question(self, pipeline_run: &PipelineRun) -> Option<EngineOutput> {
         let asks = |promise: &Promise| *promise != Promise::Complete;
         let promises = Promise::made_in(&self.turns.said, &self.turns.prompt);
-        if !course.unheard || !promises.iter().any(asks) {
+        if !pipeline_run.unheard || !promises.iter().any(asks) {
             return None;
         }
-        let pipeline = course.pipeline;
-        let hook = course
+        let pipeline = pipeline_run.pipeline;
+        let hook = pipeline_run
             .steps
             .iter()
             .find(|step| step.state == PipelineStepState::Failed);
@@ -247,9 +247,13 @@ impl<'a> PipelineRules<'a> {
         ))
     }
 
-    pub(crate) fn announce_steps(self, course: &PipelineRun, point: HookPoint) -> EngineOutput {
+    pub(crate) fn announce_steps(
+        self,
+        pipeline_run: &PipelineRun,
+        point: HookPoint,
+    ) -> EngineOutput {
         let mut hooks = resolve::due(self.plan, self.hooks, point);
-        hooks.retain(|hook| !course.skipped.contains(hook));
+        hooks.retain(|hook| !pipeline_run.skipped.contains(hook));
         if hooks.is_empty() {
             return EngineOutput::default();
         }
@@ -263,10 +267,10 @@ impl<'a> PipelineRules<'a> {
         }))
     }
 
-    pub(crate) fn all_passed(self, course: &PipelineRun) -> EngineOutput {
-        let announced = self.announce_steps(course, course.pipeline.after());
+    pub(crate) fn all_passed(self, pipeline_run: &PipelineRun) -> EngineOutput {
+        let announced = self.announce_steps(pipeline_run, pipeline_run.pipeline.after());
         if announced.is_empty() {
-            self.end_pipeline(course, PipelineOutcome::Done)
+            self.end_pipeline(pipeline_run, PipelineOutcome::Done)
         } else {
             announced
         }
@@ -278,24 +282,28 @@ impl<'a> PipelineRules<'a> {
         dispatch: &HookDispatch,
         measured: Option<&WorkMeasurement>,
     ) -> EngineOutput {
-        let Some(course) = &self.pipelines.course else {
+        let Some(pipeline_run) = &self.pipelines.pipeline_run else {
             return EngineOutput::default();
         };
-        if dispatch.point == course.pipeline.after() {
-            return self.end_pipeline(course, PipelineOutcome::Done);
+        if dispatch.point == pipeline_run.pipeline.after() {
+            return self.end_pipeline(pipeline_run, PipelineOutcome::Done);
         }
         let Some(failed) = self.failed_check(dispatch) else {
             // The last steps may have changed the work, too.
             return self
-                .verify_work(course, measured)
-                .unwrap_or_else(|| self.all_passed(course));
+                .verify_work(pipeline_run, measured)
+                .unwrap_or_else(|| self.all_passed(pipeline_run));
         };
         let limit = self.plan.submit.remediation_attempts;
         let reason = why(failed);
         // The agent cannot repair a check that does not run at all.
         let is_for_the_agent = failed.remediation.is_some() && !failed.judgement.broken;
-        if is_for_the_agent && !failed.judgement.escalates && course.used < limit {
-            let (pipeline, hook, used) = (course.pipeline, failed.hook.clone(), course.used + 1);
+        if is_for_the_agent && !failed.judgement.escalates && pipeline_run.used < limit {
+            let (pipeline, hook, used) = (
+                pipeline_run.pipeline,
+                failed.hook.clone(),
+                pipeline_run.used + 1,
+            );
             return EngineOutput::record(Event::Pipeline(PipelineEvent::RemediationCounted {
                 pipeline,
                 used,
@@ -307,10 +315,10 @@ impl<'a> PipelineRules<'a> {
         }
         let reason = format!(
             "`{1}` blocks the {0}: {reason}",
-            course.pipeline.name(),
+            pipeline_run.pipeline.name(),
             failed.hook
         );
-        let (pipeline, hook) = (course.pipeline, failed.hook.clone());
+        let (pipeline, hook) = (pipeline_run.pipeline, failed.hook.clone());
         self.gates
             .open_gate(GateSubject::Pipeline { pipeline, hook }, reason)
     }
@@ -322,10 +330,10 @@ impl<'a> PipelineRules<'a> {
 
     /// The instructions for the agent about the failed check, if the agent can repair it.
     pub fn remediation(self) -> Option<String> {
-        let course = self.pipelines.course.as_ref()?;
+        let pipeline_run = self.pipelines.pipeline_run.as_ref()?;
         let failed = self.failed_check(self.phase.dispatch()?)?;
         Some(repair_prompt(
-            course.pipeline,
+            pipeline_run.pipeline,
             &failed.hook,
             failed.remediation.as_deref()?,
         ))
@@ -339,14 +347,14 @@ impl<'a> PipelineRules<'a> {
         hook: &str,
         measured: Option<&WorkMeasurement>,
     ) -> Option<EngineOutput> {
-        let course = self
+        let pipeline_run = self
             .pipelines
-            .course
+            .pipeline_run
             .as_ref()
-            .filter(|course| dispatch.point == course.pipeline.before())?;
+            .filter(|pipeline_run| dispatch.point == pipeline_run.pipeline.before())?;
         let publishes = self.plan.hook(dispatch.point, hook)?.can_publish();
         if publishes {
-            self.verify_work(course, measured)
+            self.verify_work(pipeline_run, measured)
         } else {
             None
         }
@@ -356,17 +364,23 @@ impl<'a> PipelineRules<'a> {
     /// it is verified.
     fn verify_work(
         self,
-        course: &PipelineRun,
+        pipeline_run: &PipelineRun,
         measured: Option<&WorkMeasurement>,
     ) -> Option<EngineOutput> {
-        if let VerificationStep::Next(step) = self.verification.proceed(measured, &course.waived) {
+        if let VerificationStep::Next(step) =
+            self.verification.proceed(measured, &pipeline_run.waived)
+        {
             return Some(step);
         }
-        let (check, status) = self.verification.open(&course.waived).into_iter().next()?;
-        let (pipeline, limit) = (course.pipeline, self.plan.submit.remediation_attempts);
+        let (check, status) = self
+            .verification
+            .open(&pipeline_run.waived)
+            .into_iter()
+            .next()?;
+        let (pipeline, limit) = (pipeline_run.pipeline, self.plan.submit.remediation_attempts);
         let feedback = self.verification.feedback_about(&check, &status);
-        if let Some(feedback) = feedback.filter(|_| course.used < limit) {
-            let (used, reason) = (course.used + 1, shortened(&feedback.reason, 300));
+        if let Some(feedback) = feedback.filter(|_| pipeline_run.used < limit) {
+            let (used, reason) = (pipeline_run.used + 1, shortened(&feedback.reason, 300));
             let text = Some(repair_prompt(pipeline, &check.name, &feedback.text));
             let hook = check.name;
             let counted = PipelineEvent::RemediationCounted {
@@ -396,15 +410,15 @@ impl<'a> PipelineRules<'a> {
     /// An actor stopped the session or left the pipeline, or the session ends for another reason:
     /// the pipeline ends with everything in progress.
     pub(crate) fn abandon_pipeline(self) -> Option<EngineOutput> {
-        let course = self.pipelines.course.as_ref()?;
-        let leaves = matches!(self.phase, Phase::Exit(_)) || course.left.is_some();
+        let pipeline_run = self.pipelines.pipeline_run.as_ref()?;
+        let leaves = matches!(self.phase, Phase::Exit(_)) || pipeline_run.left.is_some();
         if !leaves && !self.steering.interrupted() {
             return None;
         }
         if self.phase.turn_in_flight().is_some() {
             return None;
         }
-        if let Some(cut) = self.cut_review(course) {
+        if let Some(cut) = self.cut_review(pipeline_run) {
             return Some(cut);
         }
         if self
@@ -414,28 +428,30 @@ impl<'a> PipelineRules<'a> {
         {
             return None;
         }
-        let outcome = match (course.passed, &course.left) {
+        let outcome = match (pipeline_run.passed, &pipeline_run.left) {
             (true, _) => PipelineOutcome::Done,
             (false, Some(_)) => PipelineOutcome::Failed,
             (false, None) => PipelineOutcome::Cancelled,
         };
-        Some(self.end_pipeline(course, outcome))
+        Some(self.end_pipeline(pipeline_run, outcome))
     }
 
     pub(crate) fn end_pipeline(
         self,
-        course: &PipelineRun,
+        pipeline_run: &PipelineRun,
         outcome: PipelineOutcome,
     ) -> EngineOutput {
-        if self.beside.end_waits() && matches!(course.back, ReturnTo::Ended(_) | ReturnTo::Errand) {
+        if self.beside.end_waits()
+            && matches!(pipeline_run.back, ReturnTo::Ended(_) | ReturnTo::Errand)
+        {
             return EngineOutput::default();
         }
         let reason = match outcome {
-            PipelineOutcome::Done => course
+            PipelineOutcome::Done => pipeline_run
                 .said
                 .clone()
                 .unwrap_or_else(|| "every check has passed".into()),
-            PipelineOutcome::Failed => course
+            PipelineOutcome::Failed => pipeline_run
                 .left
                 .as_ref()
                 .map(|(_, why)| why.clone())
@@ -449,14 +465,14 @@ impl<'a> PipelineRules<'a> {
             }
         };
         let step = EngineOutput::record(Event::Pipeline(PipelineEvent::Ended {
-            pipeline: course.pipeline,
+            pipeline: pipeline_run.pipeline,
             outcome,
             reason: reason.clone(),
-            by: course.left_by().cloned(),
-            pull_request: course.pull_request.clone(),
-            merged: course.merged.clone(),
+            by: pipeline_run.left_by().cloned(),
+            pull_request: pipeline_run.pull_request.clone(),
+            merged: pipeline_run.merged.clone(),
         }));
-        let (ended, reason) = match course.back {
+        let (ended, reason) = match pipeline_run.back {
             ReturnTo::Loop | ReturnTo::End => return step,
             ReturnTo::Ended(before) => {
                 let red = self
@@ -474,7 +490,7 @@ impl<'a> PipelineRules<'a> {
                 red.map_or_else(as_before, |red| (SessionOutcome::Unverified, red.reason))
             }
             ReturnTo::Errand => (
-                errand_outcome(outcome, course.left_by().map(|actor| actor.by)),
+                errand_outcome(outcome, pipeline_run.left_by().map(|actor| actor.by)),
                 reason,
             ),
         };

@@ -98,7 +98,7 @@ pub struct UsageLimitWait {
     /// When the session sends the turn again.
     pub until: UnixTime,
     /// Whether the user has to decide.
-    pub asks: bool,
+    pub asks_user: bool,
     #[serde(default)]
     pub cause: LimitCause,
 }
@@ -395,7 +395,7 @@ impl<'a> AgentChoice<'a> {
     }
 
     pub(crate) fn limit_gate(self, now: UnixTime) -> Option<EngineOutput> {
-        let hold = self.limits.hold.as_ref().filter(|hold| hold.asks)?;
+        let hold = self.limits.hold.as_ref().filter(|hold| hold.asks_user)?;
         let mut choices = GateKind::UsageLimit.choices();
         choices.retain(|choice| *choice != GateChoice::Switch || self.another_agent(now).is_some());
         if hold.cause == LimitCause::NoCredit {
@@ -523,7 +523,7 @@ impl<'a> AgentChoice<'a> {
             .limits
             .hold
             .as_ref()
-            .filter(|hold| !hold.asks && now >= hold.until)?;
+            .filter(|hold| !hold.asks_user && now >= hold.until)?;
         if !self.limits.is_limited(&hold.agent, now) {
             return None;
         }

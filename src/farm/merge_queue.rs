@@ -84,7 +84,7 @@ pub(crate) fn lock(root: &Path) -> Result<File, FarmError> {
 /// The tasks to merge: each after those that it waited for, otherwise in the order in which they
 /// were completed.
 pub(crate) fn in_order(all: Vec<QueuedTask>) -> Vec<QueuedTask> {
-    let completed = |task: &QueuedTask| match &task.standing {
+    let completed = |task: &QueuedTask| match &task.state {
         QueuedTaskState::Completed { completed_at, .. }
             if task.merged.is_none() && task.branch.is_some() =>
         {
@@ -347,7 +347,7 @@ fn job(run: RunId, hook: HookSpec, plan: &SessionPlan, task: &QueuedTask) -> Hoo
         ..SubmissionFacts::default()
     };
     let session = task
-        .standing
+        .state
         .by()
         .map_or_else(|| "merge-queue".to_owned(), |by| by.session.clone());
     let facts = HookFacts {

@@ -145,8 +145,7 @@ impl TaskGit<'_> {
         let Some(repository) = self.site.repository.clone() else {
             return;
         };
-        let is_done =
-            |task: &&QueuedTask| matches!(task.standing, QueuedTaskState::Completed { .. });
+        let is_done = |task: &&QueuedTask| matches!(task.state, QueuedTaskState::Completed { .. });
         let all: Vec<&QueuedTask> = tasks.collect();
         let in_use: BTreeSet<String> = all.iter().filter_map(|task| task.branch.clone()).collect();
         let tasks: Vec<QueuedTask> = all.into_iter().filter(is_done).cloned().collect();
@@ -373,7 +372,7 @@ async fn in_background<T: Send + 'static>(
 }
 
 fn completed_at(task: &QueuedTask) -> String {
-    if let QueuedTaskState::Completed { completed_at, .. } = &task.standing {
+    if let QueuedTaskState::Completed { completed_at, .. } = &task.state {
         completed_at.clone()
     } else {
         String::new()

@@ -166,7 +166,7 @@ impl WorkerLoop<'_> {
             .await?;
         let (id, session) = (
             &task.order.id,
-            task.standing.by().map_or("", |by| by.session.as_str()),
+            task.state.by().map_or("", |by| by.session.as_str()),
         );
         let Some(seen) = seen else {
             (self.options.say)(&format!(
@@ -177,7 +177,7 @@ impl WorkerLoop<'_> {
         let is_settled = seen.task.is_settled();
         if seen
             .task
-            .standing
+            .state
             .by()
             .is_none_or(|by| by.worker == self.me.worker)
         {

@@ -271,7 +271,7 @@ impl<'a> WorkerLoop<'a> {
         // Another program may have put the task into the stream without the bucket.
         let ready = || TaskRevision {
             task: QueuedTask {
-                standing: QueuedTaskState::Ready,
+                state: QueuedTaskState::Ready,
                 ..QueuedTask::new(lease.order().clone(), now())
             },
             revision: 0,
@@ -315,9 +315,7 @@ impl<'a> WorkerLoop<'a> {
             // Another worker may have taken the task. Then it stays in the stream until that worker
             // is silent for too long.
             let seen = board.get(&key).await?;
-            if !seen
-                .is_some_and(|seen| matches!(seen.task.standing, QueuedTaskState::Active { .. }))
-            {
+            if !seen.is_some_and(|seen| matches!(seen.task.state, QueuedTaskState::Active { .. })) {
                 lease.back(Duration::ZERO).await?;
             }
             return Ok(None);

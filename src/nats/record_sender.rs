@@ -64,7 +64,7 @@ pub(super) struct RecordSender<'a> {
     pub(super) session: &'a str,
     pub(super) id: &'a str,
     /// The records that the stream has.
-    pub(super) holdings: StoredRecords,
+    pub(super) stored: StoredRecords,
     /// The size limit of a message, in bytes.
     pub(super) largest: usize,
     pub(super) link: &'a watch::Sender<NatsStatus>,
@@ -74,7 +74,7 @@ impl RecordSender<'_> {
     /// Sends all records, until the session has ended and the server has everything.
     pub(super) async fn run(&mut self, mut news: watch::Receiver<u64>) -> Result<(), NatsError> {
         let mut wire = StreamPublisher::open(self.client, self.store.name()).await?;
-        let mut letters = self.outbox.letters(self.holdings.place.offset)?;
+        let mut letters = self.outbox.letters(self.stored.place.offset)?;
         let mut window = SendWindow::default();
         let mut over = false;
         let mut word_due = Instant::now() + SLOW;
@@ -131,10 +131,10 @@ impl RecordSender<'_> {
                 return Ok(RemainingRecords::Nothing);
             };
             let there =
-                letter.seq <= self.holdings.place.seq || self.holdings.beyond.contains(&letter.seq);
+                letter.seq <= self.stored.place.seq || self.stored.beyond.contains(&letter.seq);
             if there {
-                if window.is_empty() && letter.seq <= self.holdings.place.seq {
-                    self.holdings.place.offset = letter.end;
+                if window.is_empty() && letter.seq <= self.stored.place.seq {
+                    self.stored.place.offset = letter.end;
                 }
                 continue;
             }
@@ -160,7 +160,7 @@ impl RecordSender<'_> {
         for number in 1..=of {
             let part = (of > 1).then_some(number);
             let mut headers = HeaderMap::new();
-            let names = self.holdings.place.names;
+            let names = self.stored.place.names;
             headers.insert(
                 MESSAGE_ID,
                 message_id(names, self.session, self.id, letter.seq, part).as_str(),
@@ -204,8 +204,8 @@ impl RecordSender<'_> {
         // creel has already checked which records of this session the stream has. So a duplicate
         // was either in flight at that time, or belongs to another session.
         if kept.again && !self.store.is_of(kept.at, self.id).await? {
-            self.holdings.place.names = RecordNaming::WithId;
-            self.outbox.keep(self.holdings.place.clone())?;
+            self.stored.place.names = RecordNaming::WithId;
+            self.outbox.keep(self.stored.place.clone())?;
             return Err(NatsError(TAKEN.to_owned()));
         }
         window.arrived(answer.message, kept.at);
@@ -216,7 +216,7 @@ impl RecordSender<'_> {
     }
 
     fn take_off(&mut self, record: &InFlightRecord, last: u64) -> Result<(), NatsError> {
-        let StoredRecords { place, beyond } = &mut self.holdings;
+        let StoredRecords { place, beyond } = &mut self.stored;
         (place.seq, place.offset) = (record.seq, record.end);
         while beyond.remove(&(place.seq + 1)) {
             place.seq += 1;
@@ -234,14 +234,14 @@ impl RecordSender<'_> {
     }
 
     fn caught_up(&mut self, last: u64) -> Result<(), NatsError> {
-        self.outbox.keep(self.holdings.place.clone())?;
+        self.outbox.keep(self.stored.place.clone())?;
         self.tell(last);
         Ok(())
     }
 
     fn tell(&self, last: u64) {
         let link = NatsStatus::Connected {
-            behind: last.saturating_sub(self.holdings.place.seq),
+            behind: last.saturating_sub(self.stored.place.seq),
         };
         self.link.send_if_modified(|known| {
             let news = *known != link;
@@ -358,9 +358,9 @@ impl BacklogSender<'_> {
         id: &str,
     ) -> Result<(), NatsError> {
         let subjects = SessionSubjects::new(&self.nats.prefix, &folder.name);
-        let holdings = self
+        let stored = self
             .store
-            .holdings(
+            .stored(
                 SessionIdentity {
                     subjects: &subjects,
                     id,
@@ -377,7 +377,7 @@ impl BacklogSender<'_> {
             subjects: &subjects,
             session: &folder.name,
             id,
-            holdings,
+            stored,
             largest: self.largest,
             link: &link,
         };

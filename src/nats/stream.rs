@@ -109,7 +109,7 @@ impl NatsStream {
     }
 
     /// Finds out which records of a session the stream has, starting at the saved position.
-    pub async fn holdings(
+    pub async fn stored(
         &self,
         whose: SessionIdentity<'_>,
         kept: &OutboxPosition,

@@ -279,7 +279,7 @@ pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
         GateSubject::BrokenHook(failed) => {
             format!("{} could not run, twice in a row", hook(&failed.hook))
         }
-        GateSubject::Permission { .. } => match state.asks.waiting.len() {
+        GateSubject::Permission { .. } => match state.requests.waiting.len() {
             0 | 1 => "The agent asks for permission".to_owned(),
             waiting => format!(
                 "The agent asks for permission · {} more after this",

@@ -539,7 +539,7 @@ pub fn doing(state: &SessionState) -> String {
 }
 
 fn repairs(session: &SessionState) -> String {
-    let Some(run) = &session.pipelines.course else {
+    let Some(run) = &session.pipelines.pipeline_run else {
         return "the agent works".into();
     };
     let limit = session.plan().submit.remediation_attempts;

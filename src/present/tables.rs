@@ -141,7 +141,7 @@ pub fn queued_name(order: &TaskSpec) -> String {
 pub fn left_in_queue<'a>(tasks: impl Iterator<Item = &'a QueuedTask>) -> Option<String> {
     let (mut blocked, mut waiting, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for task in tasks {
-        match task.standing {
+        match task.state {
             QueuedTaskState::Blocked { .. } => blocked.push(queued_name(&task.order)),
             QueuedTaskState::Created => waiting.push(queued_name(&task.order)),
             QueuedTaskState::Ready | QueuedTaskState::Active { .. } => {
@@ -165,15 +165,13 @@ pub fn left_in_queue<'a>(tasks: impl Iterator<Item = &'a QueuedTask>) -> Option<
 }
 
 fn queue_row(task: &QueuedTask) -> [String; 6] {
-    let QueuedTask {
-        order, standing, ..
-    } = task;
-    let session = standing
+    let QueuedTask { order, state, .. } = task;
+    let session = state
         .by()
         .map(|by| format!("{} on {}", by.session, by.host));
     [
         short(&queued_name(order)),
-        queued_state(standing),
+        queued_state(state),
         order.priority.to_string(),
         short(order.kind.as_deref().unwrap_or_default()),
         short(&session.unwrap_or_default()),
@@ -181,8 +179,8 @@ fn queue_row(task: &QueuedTask) -> [String; 6] {
     ]
 }
 
-fn queued_state(standing: &QueuedTaskState) -> String {
-    standing
+fn queued_state(state: &QueuedTaskState) -> String {
+    state
         .state()
         .map_or("removed", |state| state.name())
         .to_owned()
@@ -192,7 +190,7 @@ fn queued_state(standing: &QueuedTaskState) -> String {
 pub fn queued_details(task: &QueuedTask) -> String {
     let QueuedTask {
         order,
-        standing,
+        state,
         created_at,
         attempt,
         ..
@@ -201,7 +199,7 @@ pub fn queued_details(task: &QueuedTask) -> String {
         all.iter().cloned().collect::<Vec<_>>().join(", ")
     };
     let (mut reason, mut result, mut since) = (String::new(), String::new(), String::new());
-    match standing {
+    match state {
         QueuedTaskState::Active { started_at, .. } => since.clone_from(started_at),
         QueuedTaskState::Blocked { reason: why, .. } => reason.clone_from(why),
         QueuedTaskState::Completed {
@@ -214,11 +212,11 @@ pub fn queued_details(task: &QueuedTask) -> String {
         }
         QueuedTaskState::Created | QueuedTaskState::Ready | QueuedTaskState::Removed => {}
     }
-    let by = standing.by();
+    let by = state.by();
     facts([
         (
             "task",
-            format!("{} ({})", queued_name(order), queued_state(standing)),
+            format!("{} ({})", queued_name(order), queued_state(state)),
         ),
         ("goal", order.goal.clone()),
         ("priority", order.priority.to_string()),

@@ -382,13 +382,13 @@ mod tests {
         );
     }
 
-    struct Scene {
+    struct GuardedProject {
         _whole: tempfile::TempDir,
         root: PathBuf,
         guard: PathGuard,
     }
 
-    fn scene(prepare: impl Fn(&Path)) -> Scene {
+    fn guarded(prepare: impl Fn(&Path)) -> GuardedProject {
         let whole = tempfile::tempdir().expect("a folder");
         let root = whole.path().canonicalize().expect("a path").join("project");
         let session = root.join(".creel/sessions/s");
@@ -398,7 +398,7 @@ mod tests {
         prepare(&root);
         let protect = ["tests/**".to_owned()];
         let guard = PathGuard::new(&root, &session, &[root.join("creel.yaml")], &protect);
-        Scene {
+        GuardedProject {
             _whole: whole,
             root,
             guard,
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn a_guarded_file_is_refused_by_every_name_that_it_has() {
-        let Scene { root, guard, .. } = &scene(repository);
+        let GuardedProject { root, guard, .. } = &guarded(repository);
         let refused = |path: &str| guard.refuses(&root.join(path));
         for path in [
             ".creel/x",
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn a_worktree_guards_the_folder_that_its_git_file_names() {
-        let Scene { root, guard, .. } = &scene(|root| {
+        let GuardedProject { root, guard, .. } = &guarded(|root| {
             let main = root.parent().expect("a parent").join("main/.git");
             fs::create_dir_all(main.join("worktrees/w")).expect("a folder");
             fs::create_dir_all(main.join("hooks")).expect("a folder");
@@ -496,7 +496,7 @@ mod tests {
 
     #[test]
     fn only_changes_of_watched_files_are_told() {
-        let Scene { root, guard, .. } = &scene(repository);
+        let GuardedProject { root, guard, .. } = &guarded(repository);
         let mut cache = FingerprintCache::default();
         let before = guard.look(&mut cache);
         fs::create_dir_all(root.join(".creel/sessions/other")).expect("a folder");

@@ -177,15 +177,15 @@ fn open_step_by_step(
     let mut folder = root;
     for step in names {
         folder = openat(&folder, step, STEP, Mode::empty())
-            .map_err(|error| barred(&folder, step, error))?;
+            .map_err(|error| open_error(&folder, step, error))?;
     }
     openat(&folder, name, flags, mode)
         .map(Into::into)
-        .map_err(|error| barred(&folder, name, error))
+        .map_err(|error| open_error(&folder, name, error))
 }
 
 /// Systems report a refused link with different errors, so this checks for a link itself.
-fn barred(folder: &OwnedFd, name: &OsStr, error: Errno) -> OpenError {
+fn open_error(folder: &OwnedFd, name: &OsStr, error: Errno) -> OpenError {
     let meta = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     if meta.is_ok_and(|meta| FileType::from_raw_mode(meta.st_mode) == FileType::Symlink) {
         return OpenError::Outside;
@@ -230,18 +230,18 @@ mod tests {
         fs::create_dir_all(dir.path().join("a/b")).expect("a folder");
         fs::write(dir.path().join("a/b/c"), "text").expect("a file");
         for walk in WALKS {
-            let premises = ProjectDir::with_walk(dir.path(), walk);
+            let project = ProjectDir::with_walk(dir.path(), walk);
             assert_eq!(
-                premises.read(Path::new("a/b/c"), 9).expect("it is there"),
+                project.read(Path::new("a/b/c"), 9).expect("it is there"),
                 b"text"
             );
-            let new = premises.inside(Path::new("a/new")).expect("inside");
-            premises
+            let new = project.inside(Path::new("a/new")).expect("inside");
+            project
                 .open(&new, OFlags::WRONLY | OFlags::CREATE)
                 .expect("it is made");
             fs::remove_file(new).expect("it was made");
             assert!(matches!(
-                premises.read(Path::new("a/x"), 9),
+                project.read(Path::new("a/x"), 9),
                 Err(OpenError::Missing)
             ));
         }
@@ -256,16 +256,16 @@ mod tests {
         symlink(outside.path(), root.join("middle")).expect("a link");
         symlink(outside.path().join("secret"), root.join("last")).expect("a link");
         for walk in WALKS {
-            let premises = ProjectDir::with_walk(&root, walk);
+            let project = ProjectDir::with_walk(&root, walk);
             // As if the links had been created after the path was checked.
             for place in ["middle/secret", "last"] {
-                let opened = premises.open(&root.join(place), OFlags::RDONLY);
+                let opened = project.open(&root.join(place), OFlags::RDONLY);
                 assert!(
                     matches!(opened, Err(OpenError::Outside)),
                     "{walk:?} {place}: {opened:?}"
                 );
             }
-            let opened = premises.open(&root.join("middle/new"), OFlags::WRONLY | OFlags::CREATE);
+            let opened = project.open(&root.join("middle/new"), OFlags::WRONLY | OFlags::CREATE);
             assert!(
                 matches!(opened, Err(OpenError::Outside)),
                 "{walk:?}: {opened:?}"

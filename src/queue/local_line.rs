@@ -70,7 +70,7 @@ impl LocalLine {
         let mut due = self.store.read(|known| {
             let due = known.tasks().filter(|(_, known)| {
                 matches!(
-                    known.seen.task.standing,
+                    known.seen.task.state,
                     QueuedTaskState::Ready | QueuedTaskState::Active { .. }
                 )
             });

@@ -268,9 +268,9 @@ impl ReadyTaskStream {
     async fn take(&mut self, wanted: WantedGroups<'_>) -> Result<Option<LeasedTask>, NatsError> {
         let rows = self.rows.keys().filter(|row| wanted(row)).cloned();
         for row in self.turns.in_order(rows) {
-            if let Some(lot) = self.take_from(&row).await? {
+            if let Some(lease) = self.take_from(&row).await? {
                 self.turns.note(row);
-                return Ok(Some(lot));
+                return Ok(Some(lease));
             }
         }
         Ok(None)
@@ -394,7 +394,7 @@ impl ReadyLine for ReadyTaskStream {
         Box::pin(async {
             Ok(Self::take(self, wanted)
                 .await?
-                .map(|lot| Box::new(lot) as Box<dyn TaskLease>))
+                .map(|lease| Box::new(lease) as Box<dyn TaskLease>))
         })
     }
 

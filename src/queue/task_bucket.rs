@@ -124,7 +124,7 @@ impl TaskBucket {
             };
             return Ok(Some(TaskRevision {
                 task: QueuedTask {
-                    standing: QueuedTaskState::Removed,
+                    state: QueuedTaskState::Removed,
                     ..QueuedTask::new(order, UnixTime(0))
                 },
                 revision,

@@ -488,7 +488,7 @@ fn every_request_of_the_agent_is_answered_once(world: &World) {
         });
         assert!(answered || stopped, "gate {gate} was never answered");
     }
-    assert!(world.state.asks.waiting.is_empty());
+    assert!(world.state.requests.waiting.is_empty());
 }
 
 fn the_session_ends(world: &World) {

@@ -151,7 +151,7 @@ impl QueueConnection {
 
     pub(in crate::cli) fn all(&self) -> CliResult<Vec<QueuedTask>> {
         let mut all = self.place.wait(self.queue.board.all())?;
-        all.retain(|task| task.standing.state().is_some());
+        all.retain(|task| task.state.state().is_some());
         all.sort_by(|one, other| one.created_at.cmp(&other.created_at));
         Ok(all)
     }
@@ -376,20 +376,13 @@ pub(super) fn list(args: &TaskListArgs) -> CliResult {
     } = args;
     let mut tasks = QueueConnection::open(session, queue)?.all()?;
     let is_empty = tasks.is_empty();
-    tasks.retain(
-        |QueuedTask {
-             order, standing, ..
-         }| {
-            (states.is_empty()
-                || standing
-                    .state()
-                    .is_some_and(|state| states.contains(&state)))
-                && labels.iter().all(|label| order.labels.contains(label))
-                && kind
-                    .as_ref()
-                    .is_none_or(|kind| order.kind.as_ref() == Some(kind))
-        },
-    );
+    tasks.retain(|QueuedTask { order, state, .. }| {
+        (states.is_empty() || state.state().is_some_and(|state| states.contains(&state)))
+            && labels.iter().all(|label| order.labels.contains(label))
+            && kind
+                .as_ref()
+                .is_none_or(|kind| order.kind.as_ref() == Some(kind))
+    });
     if *as_json {
         return json(&tasks);
     }
@@ -411,7 +404,7 @@ pub(super) fn show(args: &TaskShowArgs) -> CliResult {
     let seen = reached.place.wait(reached.queue.board.get(&key))?;
     let task = seen
         .map(|seen| seen.task)
-        .filter(|task| task.standing.state().is_some());
+        .filter(|task| task.state.state().is_some());
     let task = task.ok_or_else(|| none(&args.id))?;
     if args.json {
         json(&task)
@@ -442,7 +435,7 @@ pub(super) fn start(session: &SessionArgs, queue: &QueueArgs, id: &str) -> CliRe
         .wait(reached.queue.board.get(&key))?
         .map(|seen| seen.task);
     reached.ask(&key, &QueueRequest::Again)?;
-    if before.is_some_and(|task| matches!(task.standing, QueuedTaskState::Completed { .. })) {
+    if before.is_some_and(|task| matches!(task.state, QueuedTaskState::Completed { .. })) {
         say(&format!(
             "creel: task {id} was completed; a worker now does it again"
         ));
@@ -464,7 +457,7 @@ pub(super) fn done(
         .place
         .wait(reached.queue.board.get(&key))?
         .map(|seen| seen.task);
-    let is_blocked = |task: &QueuedTask| matches!(task.standing, QueuedTaskState::Blocked { .. });
+    let is_blocked = |task: &QueuedTask| matches!(task.state, QueuedTaskState::Blocked { .. });
     if let Some(task) = found.filter(is_blocked)
         && let Some(branch) = hand_in(session, &task)?
     {
@@ -483,7 +476,7 @@ fn hand_in(session: &SessionArgs, task: &QueuedTask) -> CliResult<Option<String>
     let Ok(repository) = ProjectRepository::of(&root) else {
         return Ok(None);
     };
-    let worker = task.standing.by().map(|by| by.session.as_str());
+    let worker = task.state.by().map(|by| by.session.as_str());
     let worktrees = repository.worktrees()?;
     let mut own = worktrees.iter().filter(|worktree| !worktree.is_missing);
     let own =

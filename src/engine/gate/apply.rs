@@ -161,7 +161,7 @@ fn gate_answered(
         GateResponse::BrokenHook(BrokenHookAnswer::Retry | BrokenHookAnswer::Disable) => {}
         GateResponse::Permission(choice) => {
             let agent = session.permissions().asking_agent().to_owned();
-            session.asks.answered(choice, &agent);
+            session.requests.answered(choice, &agent);
         }
         GateResponse::UsageLimit(answer) => limit_answered_by_user(session, at, answer),
         GateResponse::Budget(BudgetAnswer::Continue) => session.account.grant(grants.budgets),
@@ -185,14 +185,14 @@ fn leave_at_gate(session: &mut SessionState, gate: Gate) {
         session.verify.pass.take(),
         session.iterations.open,
     );
-    let course = session.pipelines.course.clone();
+    let pipeline_run = session.pipelines.pipeline_run.clone();
     set_turn_aside(session);
     let asked = Some(Box::new(AskedGate {
         gate,
         phase,
         pass,
         in_iteration,
-        course,
+        pipeline_run,
     }));
     session.phase = Phase::Exit(LoopEnd {
         asked,
@@ -263,8 +263,8 @@ fn budget_stopped(session: &mut SessionState, by: &Actor, gate: &Gate) {
     if let Some(ending) = &mut session.ending {
         ending.delivery = FinalDeliveryMode::No;
     }
-    if let Some(course) = &mut session.pipelines.course {
-        course.left = Some((by.clone(), gate.reason.clone()));
+    if let Some(pipeline_run) = &mut session.pipelines.pipeline_run {
+        pipeline_run.left = Some((by.clone(), gate.reason.clone()));
     } else if session.ending.is_some() {
         session.phase = Phase::Delivering;
     } else {

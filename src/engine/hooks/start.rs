@@ -44,9 +44,9 @@ impl<'a> HookRules<'a> {
     pub(crate) fn repairs_at(self, point: HookPoint) -> Option<u32> {
         PipelineKind::of(point).map(|_| {
             self.pipelines
-                .course
+                .pipeline_run
                 .as_ref()
-                .map_or(0, |course| course.used)
+                .map_or(0, |pipeline_run| pipeline_run.used)
         })
     }
 
@@ -100,20 +100,20 @@ impl<'a> HookRules<'a> {
             remote: submit.remote.clone(),
             reviews: self
                 .pipelines
-                .course
+                .pipeline_run
                 .iter()
-                .flat_map(|course| course.reviews.values().cloned())
+                .flat_map(|pipeline_run| pipeline_run.reviews.values().cloned())
                 .collect(),
             reviewed: self
                 .pipelines
-                .course
+                .pipeline_run
                 .as_ref()
-                .and_then(|course| course.reviewed.clone()),
+                .and_then(|pipeline_run| pipeline_run.reviewed.clone()),
             repaired: self
                 .pipelines
-                .course
+                .pipeline_run
                 .as_ref()
-                .is_some_and(|course| course.repaired),
+                .is_some_and(|pipeline_run| pipeline_run.repaired),
         }))
     }
 

@@ -69,15 +69,15 @@ pub fn due(
             HandoverAction::Ask(QueueRequest::Complete(ours.result.map(str::to_owned)))
         }
         TaskState::Completed => HandoverAction::Nothing,
-        TaskState::Created | TaskState::Blocked => held(ours, &queued.standing, news),
-        TaskState::Ready => ready(ours, &queued.standing, news),
-        TaskState::Active => active(ours, &queued.standing, news),
+        TaskState::Created | TaskState::Blocked => held(ours, &queued.state, news),
+        TaskState::Ready => ready(ours, &queued.state, news),
+        TaskState::Active => active(ours, &queued.state, news),
     }
 }
 
 /// The session's task is not ready: no worker should start it.
-fn held(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger) -> HandoverAction {
-    match (standing, news) {
+fn held(ours: LocalTask<'_>, state: &QueuedTaskState, news: HandoverTrigger) -> HandoverAction {
+    match (state, news) {
         // A person put it into the queue again.
         (
             QueuedTaskState::Created | QueuedTaskState::Ready | QueuedTaskState::Active { .. },
@@ -94,8 +94,8 @@ fn held(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger) 
 }
 
 /// The session's task is ready: a worker can start it.
-fn ready(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger) -> HandoverAction {
-    match (standing, news) {
+fn ready(ours: LocalTask<'_>, state: &QueuedTaskState, news: HandoverTrigger) -> HandoverAction {
+    match (state, news) {
         // The bucket keeps only the last state: a quick worker may have completed a task before the
         // session heard of its start. The completion follows when the session knows of the start.
         (QueuedTaskState::Active { by, .. }, _)
@@ -120,16 +120,12 @@ fn ready(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger)
             | QueuedTaskState::Removed
             | QueuedTaskState::Completed { .. },
             _,
-        ) => active(ours, standing, news),
+        ) => active(ours, state, news),
     }
 }
 
 /// In the session, a worker is doing the task.
-fn active(
-    ours: LocalTask<'_>,
-    standing: &QueuedTaskState,
-    news: HandoverTrigger,
-) -> HandoverAction {
+fn active(ours: LocalTask<'_>, state: &QueuedTaskState, news: HandoverTrigger) -> HandoverAction {
     let block = |reason: &str| {
         let (id, reason) = (ours.id.to_owned(), reason.to_owned());
         HandoverAction::Tell(TaskCommand::Block {
@@ -138,7 +134,7 @@ fn active(
             required_knowledge: Vec::new(),
         })
     };
-    match (standing, news) {
+    match (state, news) {
         (
             QueuedTaskState::Blocked { reason, .. },
             HandoverTrigger::OfQueue | HandoverTrigger::AfterSilence,
@@ -190,7 +186,7 @@ mod tests {
         }
     }
 
-    fn standings() -> [QueuedTaskState; 6] {
+    fn queued_states() -> [QueuedTaskState; 6] {
         let by = TaskAssignee {
             worker: "w".into(),
             host: "h".into(),
@@ -216,9 +212,9 @@ mod tests {
         ]
     }
 
-    fn queued(standing: QueuedTaskState) -> QueuedTask {
+    fn queued(state: QueuedTaskState) -> QueuedTask {
         QueuedTask {
-            standing,
+            state,
             ..QueuedTask::new(
                 TaskSpec {
                     id: "3".into(),
@@ -254,7 +250,7 @@ mod tests {
 
     #[test]
     fn what_came_of_it_is_told_whatever_the_session_thought() {
-        let done = queued(standings()[4].clone());
+        let done = queued(queued_states()[4].clone());
         for (state, news) in TaskState::ALL
             .into_iter()
             .flat_map(|state| ALL.map(|news| (state, news)))
@@ -299,9 +295,9 @@ mod tests {
 
     #[test]
     fn a_task_that_is_gone_or_done_at_home_is_not_worked_on_elsewhere() {
-        for standing in standings().map(queued) {
-            let open = standing.is_open();
-            let gone = due(None, Some(&standing), HandoverTrigger::OfSession);
+        for state in queued_states().map(queued) {
+            let open = state.is_open();
+            let gone = due(None, Some(&state), HandoverTrigger::OfSession);
             assert_eq!(
                 gone,
                 if open {
@@ -312,7 +308,7 @@ mod tests {
             );
             let done = due(
                 Some(ours(TaskState::Completed)),
-                Some(&standing),
+                Some(&state),
                 HandoverTrigger::OfSession,
             );
             assert_eq!(
@@ -328,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_blocked_task_that_is_made_ready_again_is_put_into_the_queue_again() {
-        let blocked = queued(standings()[3].clone());
+        let blocked = queued(queued_states()[3].clone());
         assert_eq!(
             due(
                 Some(ours(TaskState::Ready)),
@@ -368,11 +364,11 @@ mod tests {
 
     #[test]
     fn whatever_both_know_they_agree_soon() {
-        for (mut state, standing) in TaskState::ALL
+        for (mut state, in_queue) in TaskState::ALL
             .into_iter()
-            .flat_map(|state| standings().map(|it| (state, it)))
+            .flat_map(|state| queued_states().map(|it| (state, it)))
         {
-            let (before, mut queued) = (state, queued(standing.clone()));
+            let (before, mut queued) = (state, queued(in_queue.clone()));
             let mut steps = 0;
             for news in ALL.into_iter().cycle() {
                 let due = due(Some(ours(state)), Some(&queued), news);
@@ -387,7 +383,7 @@ mod tests {
                 }
                 state = told(state, &due);
                 steps += 1;
-                assert!(steps < 20, "{before:?} and {standing:?} never agree");
+                assert!(steps < 20, "{before:?} and {in_queue:?} never agree");
             }
         }
     }

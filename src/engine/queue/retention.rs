@@ -36,7 +36,7 @@ pub fn past_tasks<'a>(
 /// when it was added.
 fn ended_at(task: &QueuedTask) -> Option<UnixTime> {
     let is_merged = task.branch.is_none() || task.merged.is_some();
-    match &task.standing {
+    match &task.state {
         QueuedTaskState::Completed { completed_at, .. } => {
             UnixTime::from_rfc3339(completed_at).filter(|_| is_merged)
         }
@@ -72,7 +72,7 @@ mod tests {
     fn completed(id: &str, hours: i64) -> QueuedTask {
         let completed_at = hours_ago(hours).rfc3339();
         QueuedTask {
-            standing: QueuedTaskState::Completed {
+            state: QueuedTaskState::Completed {
                 result: None,
                 by: None,
                 completed_at,
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_task_that_ended_long_ago_is_past() {
         let removed = QueuedTask {
-            standing: QueuedTaskState::Removed,
+            state: QueuedTaskState::Removed,
             ..created("removed")
         };
         assert_eq!(

@@ -153,7 +153,7 @@ impl TaskSpec {
             if let super::QueuedTaskState::Completed {
                 result: Some(result),
                 ..
-            } = &task.standing
+            } = &task.state
             {
                 let goal = task.order.goal.lines().next().unwrap_or_default();
                 text += &format!("\n\n[Result of task {}: {goal}]\n{result}", task.order.id);
@@ -288,7 +288,7 @@ mod tests {
             completed_at: String::new(),
         };
         let before = QueuedTask {
-            standing: done,
+            state: done,
             ..QueuedTask::new(order("1"), UnixTime(0))
         };
         let order = TaskSpec {

@@ -194,9 +194,9 @@ pub(crate) fn stop_requested(session: &mut SessionState, how: StopTiming) {
         .iter_mut()
         .for_each(|known| known.judging = None);
     session.gates.open = None;
-    session.asks.waiting.clear();
+    session.requests.waiting.clear();
     // A session that had ended before its submit keeps its outcome.
-    let had_ended = matches!(&session.pipelines.course, Some(course) if matches!(course.back, ReturnTo::Ended(_)));
+    let had_ended = matches!(&session.pipelines.pipeline_run, Some(pipeline_run) if matches!(pipeline_run.back, ReturnTo::Ended(_)));
     let stays = session.phase.is_ending() || had_ended;
     if let Some(ending) = session.ending.as_mut().filter(|_| !stays) {
         ending.delivery = FinalDeliveryMode::No;
@@ -211,8 +211,8 @@ fn loop_ended(
     delivery: FinalDeliveryMode,
 ) {
     session.gates.open = None;
-    session.asks.waiting.clear();
-    session.pipelines.course = None;
+    session.requests.waiting.clear();
+    session.pipelines.pipeline_run = None;
     session.verify.pass = None;
     // If the loop had already ended, this is the same loop ending again, and its submit is not
     // repeated.

@@ -61,7 +61,7 @@ impl SessionState {
             presence: self.presence,
             phase: &self.phase,
             gates: &self.gates,
-            asks: &self.asks,
+            requests: &self.requests,
             steering: &self.steering,
         }
     }

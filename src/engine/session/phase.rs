@@ -79,7 +79,7 @@ pub struct AskedGate {
     /// Whether the iteration was in progress.
     pub in_iteration: bool,
     /// The pipeline in progress.
-    pub course: Option<Box<PipelineRun>>,
+    pub pipeline_run: Option<Box<PipelineRun>>,
 }
 
 impl LoopEnd {

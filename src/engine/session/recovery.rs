@@ -331,7 +331,7 @@ pub(crate) fn resumed(
     session.steering.stop = None;
     session.unsettled.asked = false;
     session.processes.clear();
-    session.asks.waiting.clear();
+    session.requests.waiting.clear();
     cut_judgements(session);
     session.pipelines.review_resumed();
     let cut = session.phase.turn_in_flight().cloned();
@@ -507,13 +507,13 @@ fn stand_at_gate(session: &mut SessionState) {
         phase,
         pass,
         in_iteration,
-        course,
+        pipeline_run,
     } = *asked;
     session.ending = before.map(|before| *before);
-    session.pipelines.followed |= course
+    session.pipelines.followed |= pipeline_run
         .as_ref()
-        .is_some_and(|course| course.back == ReturnTo::End);
-    session.pipelines.course = course;
+        .is_some_and(|pipeline_run| pipeline_run.back == ReturnTo::End);
+    session.pipelines.pipeline_run = pipeline_run;
     session.phase = phase;
     session.verify.pass = pass;
     session.iterations.open = in_iteration;

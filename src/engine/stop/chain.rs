@@ -39,13 +39,13 @@ pub enum VerdictWeight {
 
 impl StopHookInput<'_> {
     /// Whether the hook is evaluated after the verdict so far.
-    fn is_asked(&self, standing: Option<StopAction>) -> bool {
-        match (self.weight, standing) {
-            (VerdictWeight::Decides, standing) => {
-                matches!(standing, None | Some(StopAction::Continue))
+    fn is_asked(&self, latest: Option<StopAction>) -> bool {
+        match (self.weight, latest) {
+            (VerdictWeight::Decides, latest) => {
+                matches!(latest, None | Some(StopAction::Continue))
             }
-            (VerdictWeight::OnlyStricter, standing) => {
-                standing != Some(StopAction::Escalate) && !self.has_nothing_to_judge()
+            (VerdictWeight::OnlyStricter, latest) => {
+                latest != Some(StopAction::Escalate) && !self.has_nothing_to_judge()
             }
         }
     }
@@ -107,34 +107,34 @@ pub type StopAnswers = BTreeMap<String, StopResult>;
 
 /// Evaluates the hooks in order, as far as the known answers allow.
 pub fn consult<'a>(
-    voices: &[StopHookInput<'a>],
+    judges: &[StopHookInput<'a>],
     answers: &StopAnswers,
     is_on: &dyn Fn(&StopHook) -> bool,
 ) -> NextStep<'a> {
-    let mut standing: Option<(&StopHookInput<'a>, StopResult)> = None;
+    let mut latest: Option<(&StopHookInput<'a>, StopResult)> = None;
     let mut asked = Vec::new();
     let mut keep = Vec::new();
-    for voice in voices {
-        if !voice.is_asked(standing.as_ref().map(|(_, result)| result.action)) {
+    for judge in judges {
+        if !judge.is_asked(latest.as_ref().map(|(_, result)| result.action)) {
             continue;
         }
-        match said(voice.hook, voice.context, answers, is_on) {
+        match said(judge.hook, judge.context, answers, is_on) {
             None => {}
-            Some(Err(command)) => return NextStep::Ask(command, voice.context),
+            Some(Err(command)) => return NextStep::Ask(command, judge.context),
             Some(Ok(StopHookAnswer { result, kept })) => {
                 keep.extend(kept);
-                asked.push((voice.id.to_owned(), result.clone()));
-                if voice.prevails(result.action) {
-                    standing = Some((voice, result));
+                asked.push((judge.id.to_owned(), result.clone()));
+                if judge.prevails(result.action) {
+                    latest = Some((judge, result));
                 }
             }
         }
     }
-    NextStep::Decided(Box::new(match standing {
-        Some((voice, result)) => StopVerdict {
-            hook: voice.id.to_owned(),
+    NextStep::Decided(Box::new(match latest {
+        Some((judge, result)) => StopVerdict {
+            hook: judge.id.to_owned(),
             result,
-            task: voice.context.task_id.clone(),
+            task: judge.context.task_id.clone(),
             asked,
             keep,
             idle: false,

@@ -78,7 +78,7 @@ fn pipeline_started(session: &mut SessionState, pipeline: PipelineKind, presence
             .last
             .as_deref()
             .is_some_and(|last| last.pipeline == pipeline && last.unheard);
-    session.pipelines.course = Some(Box::new(PipelineRun {
+    session.pipelines.pipeline_run = Some(Box::new(PipelineRun {
         used,
         unheard,
         ..PipelineRun::new(pipeline, back)
@@ -87,10 +87,10 @@ fn pipeline_started(session: &mut SessionState, pipeline: PipelineKind, presence
 }
 
 fn remediation_counted(session: &mut SessionState, used: u32, text: Option<String>) {
-    if let Some(course) = &mut session.pipelines.course {
-        course.used = used;
-        course.repaired = true;
-        course.unheard = true;
+    if let Some(pipeline_run) = &mut session.pipelines.pipeline_run {
+        pipeline_run.used = used;
+        pipeline_run.repaired = true;
+        pipeline_run.unheard = true;
     }
     if let Some(text) = text {
         session.phase = Phase::Due(DuePrompt::Remediation(text));
@@ -104,14 +104,14 @@ pub(crate) fn pipeline_answered(
     by: &Actor,
     gate: &Gate,
 ) {
-    let Some(course) = &mut session.pipelines.course else {
+    let Some(pipeline_run) = &mut session.pipelines.pipeline_run else {
         return;
     };
     session.pipelines.again = None;
-    course.unheard &= answer == PipelineAnswer::Leave;
+    pipeline_run.unheard &= answer == PipelineAnswer::Leave;
     match answer {
         PipelineAnswer::Send => {
-            (course.repaired, course.unheard) = (true, true);
+            (pipeline_run.repaired, pipeline_run.unheard) = (true, true);
             session.phase = Phase::Due(DuePrompt::Message);
         }
         PipelineAnswer::Skip => {
@@ -121,15 +121,15 @@ pub(crate) fn pipeline_answered(
             };
             // A check of the session, not a hook of the pipeline.
             if !dispatch.done.iter().any(|done| done.hook == hook) {
-                course.waived.insert(hook.to_owned());
+                pipeline_run.waived.insert(hook.to_owned());
                 return;
             }
             dispatch.done.retain(|done| done.hook != hook);
-            course.skipped.insert(hook.to_owned());
-            course.mark(dispatch.point, hook, PipelineStepState::Skipped);
+            pipeline_run.skipped.insert(hook.to_owned());
+            pipeline_run.mark(dispatch.point, hook, PipelineStepState::Skipped);
         }
         PipelineAnswer::Leave => {
-            course.left = Some((by.clone(), gate.reason.clone()));
+            pipeline_run.left = Some((by.clone(), gate.reason.clone()));
             session.phase = Phase::Pipeline;
         }
         PipelineAnswer::Retry => {
@@ -140,11 +140,11 @@ pub(crate) fn pipeline_answered(
 }
 
 fn pipeline_ended(session: &mut SessionState, outcome: PipelineOutcome, reason: &str) {
-    let Some(course) = session.pipelines.course.take() else {
+    let Some(pipeline_run) = session.pipelines.pipeline_run.take() else {
         return;
     };
     session.verify.pass = None;
-    let left = course.left_by().map(|actor| actor.by);
+    let left = pipeline_run.left_by().map(|actor| actor.by);
     let PipelineRun {
         pipeline,
         pull_request,
@@ -153,7 +153,7 @@ fn pipeline_ended(session: &mut SessionState, outcome: PipelineOutcome, reason: 
         back,
         unheard,
         ..
-    } = *course;
+    } = *pipeline_run;
     let reason = reason.to_owned();
     let finished = FinishedPipeline {
         pipeline,
@@ -236,30 +236,30 @@ impl PipelineRun {
 
 impl PipelineState {
     pub(in crate::engine) fn step_started(&mut self, point: HookPoint, hook: &str) {
-        if let Some(course) = &mut self.course {
-            course.mark(point, hook, PipelineStepState::Running);
+        if let Some(pipeline_run) = &mut self.pipeline_run {
+            pipeline_run.mark(point, hook, PipelineStepState::Running);
         }
     }
 
     pub(in crate::engine) fn review_cut(&mut self, finished: &HookFinished) {
         let review = self
-            .course
+            .pipeline_run
             .as_ref()
-            .and_then(|course| course.review.as_deref());
+            .and_then(|pipeline_run| pipeline_run.review.as_deref());
         if review.is_some_and(|review| review.run == finished.run) {
             self.step_finished(finished);
         }
     }
 
     pub(in crate::engine) fn step_finished(&mut self, finished: &HookFinished) {
-        let Some(course) = self
-            .course
+        let Some(pipeline_run) = self
+            .pipeline_run
             .as_mut()
-            .filter(|course| PipelineKind::of(finished.point) == Some(course.pipeline))
+            .filter(|pipeline_run| PipelineKind::of(finished.point) == Some(pipeline_run.pipeline))
         else {
             return;
         };
-        course.review = None;
+        pipeline_run.review = None;
         let state = match (&finished.outcome, finished.verdict) {
             _ if finished.again => PipelineStepState::Waiting,
             (
@@ -272,13 +272,16 @@ impl PipelineState {
             (_, Verdict::Pass) => PipelineStepState::Passed,
             (_, Verdict::Block | Verdict::Fail) => PipelineStepState::Failed,
         };
-        course.mark(finished.point, &finished.hook, state);
+        pipeline_run.mark(finished.point, &finished.hook, state);
         let Some(outcome) = &finished.outcome else {
             return;
         };
-        course.said = Some(outcome.message.clone());
-        course.pull_request = outcome.pull_request.clone().or(course.pull_request.take());
-        course.merged = outcome.merged.clone().or(course.merged.take());
+        pipeline_run.said = Some(outcome.message.clone());
+        pipeline_run.pull_request = outcome
+            .pull_request
+            .clone()
+            .or(pipeline_run.pull_request.take());
+        pipeline_run.merged = outcome.merged.clone().or(pipeline_run.merged.take());
     }
 }
 
@@ -286,9 +289,9 @@ impl PipelineState {
 pub(crate) fn keep_review_dispatch(session: &mut SessionState) {
     let review = session
         .pipelines
-        .course
+        .pipeline_run
         .as_mut()
-        .and_then(|course| course.review.as_deref_mut());
+        .and_then(|pipeline_run| pipeline_run.review.as_deref_mut());
     if let (Some(review), Phase::Hooks(dispatch)) = (review, &session.phase) {
         review.dispatch = Some(dispatch.clone());
     }
@@ -303,9 +306,9 @@ pub(crate) fn gatekeeper_answered(session: &mut SessionState, failed: Option<&st
     );
     let review = session
         .pipelines
-        .course
+        .pipeline_run
         .as_mut()
-        .and_then(|course| course.review.as_deref_mut());
+        .and_then(|pipeline_run| pipeline_run.review.as_deref_mut());
     let dispatch = review.and_then(|review| {
         review.heard = Some(answer);
         review.dispatch.take()

@@ -120,14 +120,15 @@ fn without(text: &str, tag: &str) -> String {
 impl<'a> PipelineRules<'a> {
     /// Starts the review once its run has read the change.
     pub(crate) fn review_read(self, run: RunId, result: &RunResult) -> Option<EngineOutput> {
-        let course = self.pipelines.course.as_ref()?;
+        let pipeline_run = self.pipelines.pipeline_run.as_ref()?;
         let dispatch = self.phase.dispatch()?;
         let running = dispatch
             .running
             .as_ref()
             .filter(|running| running.run == run)?;
         let spec = self.plan.hook(dispatch.point, &running.hook)?;
-        let reads = matches!(spec.action, HookAction::Gatekeeper(_)) && course.review.is_none();
+        let reads =
+            matches!(spec.action, HookAction::Gatekeeper(_)) && pipeline_run.review.is_none();
         // An empty change needs no review: the run ends as it did.
         let something = result.end == RunEnd::Exit(0) && !result.stdout.trim().is_empty();
         (reads && something).then(|| {
@@ -271,8 +272,8 @@ impl<'a> PipelineRules<'a> {
     }
 
     /// Ends a review that the pipeline no longer waits for.
-    pub(crate) fn cut_review(self, course: &PipelineRun) -> Option<EngineOutput> {
-        let review = course.review.as_deref()?;
+    pub(crate) fn cut_review(self, pipeline_run: &PipelineRun) -> Option<EngineOutput> {
+        let review = pipeline_run.review.as_deref()?;
         let dispatch = self.phase.dispatch().or(review.dispatch.as_ref())?;
         let running = dispatch
             .running
@@ -338,7 +339,7 @@ impl PromptRules<'_> {
     /// The same question as one that was interrupted, if the gatekeeper's conversation is lost
     /// since.
     pub(crate) fn verdict_question_again(self, cut: &PromptSent) -> Option<PromptSent> {
-        let review = self.pipelines.course.as_ref()?.review.as_deref()?;
+        let review = self.pipelines.pipeline_run.as_ref()?.review.as_deref()?;
         let lost = review.conversation_lost && cut.conversation == ConversationMode::Same;
         let (name, answer) = (cut.agent.as_deref()?, review.unclear.as_deref()?);
         lost.then(|| self.verdict_question(name, review, answer, ConversationMode::New))

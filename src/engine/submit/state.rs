@@ -22,7 +22,7 @@ use crate::engine::{
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PipelineState {
     /// The pipeline in progress.
-    pub course: Option<Box<PipelineRun>>,
+    pub pipeline_run: Option<Box<PipelineRun>>,
     /// The pipeline that was requested but has not begun.
     pub wanted: Option<PipelineKind>,
     /// Whether the end of this loop was followed by a submit.
@@ -134,7 +134,7 @@ impl PipelineRun {
 
 impl PipelineState {
     pub fn is_open(&self) -> bool {
-        self.course.is_some()
+        self.pipeline_run.is_some()
     }
 }
 
@@ -142,7 +142,7 @@ impl PipelineState {
     /// The review of this dispatch's run.
     pub(crate) fn review_of(&self, dispatch: &HookDispatch) -> Option<&ReviewRun> {
         let running = dispatch.running.as_ref()?;
-        self.course
+        self.pipeline_run
             .as_ref()?
             .review
             .as_deref()
@@ -161,10 +161,10 @@ impl PipelineState {
         change: &str,
         commit: Option<&str>,
     ) {
-        if let Some(course) = &mut self.course {
+        if let Some(pipeline_run) = &mut self.pipeline_run {
             // A second review may see another commit. The first one is kept, so that the difference
             // is noticed.
-            course.reviewed = course.reviewed.take().or(commit.map(str::to_owned));
+            pipeline_run.reviewed = pipeline_run.reviewed.take().or(commit.map(str::to_owned));
             let change = change.to_owned();
             let review = ReviewRun {
                 run,
@@ -176,12 +176,12 @@ impl PipelineState {
                 conversation_lost: false,
                 dispatch: None,
             };
-            course.review = Some(Box::new(review));
+            pipeline_run.review = Some(Box::new(review));
         }
     }
 
     pub(crate) fn reviewed(&mut self, said: &GatekeeperReview) {
-        let Some(course) = &mut self.course else {
+        let Some(pipeline_run) = &mut self.pipeline_run else {
             return;
         };
         let told = format!(
@@ -190,8 +190,8 @@ impl PipelineState {
             said.gatekeeper,
             said.reason
         );
-        course.reviews.insert(said.gatekeeper.clone(), told);
-        if let Some(review) = &mut course.review {
+        pipeline_run.reviews.insert(said.gatekeeper.clone(), told);
+        if let Some(review) = &mut pipeline_run.review {
             review.heard = None;
             review.unclear = None;
             review.said.push(said.clone());
@@ -201,9 +201,9 @@ impl PipelineState {
     /// The session was resumed: the conversations of gatekeepers are gone.
     pub(crate) fn review_resumed(&mut self) {
         if let Some(review) = self
-            .course
+            .pipeline_run
             .as_mut()
-            .and_then(|course| course.review.as_deref_mut())
+            .and_then(|pipeline_run| pipeline_run.review.as_deref_mut())
         {
             review.conversation_lost = true;
         }
@@ -212,9 +212,9 @@ impl PipelineState {
     /// A gatekeeper gets a prompt. If it has answered already, its answer had no verdict.
     pub(crate) fn gatekeeper_asked(&mut self, conversation: ConversationMode) {
         if let Some(review) = self
-            .course
+            .pipeline_run
             .as_mut()
-            .and_then(|course| course.review.as_deref_mut())
+            .and_then(|pipeline_run| pipeline_run.review.as_deref_mut())
         {
             review.unclear = review
                 .heard
@@ -227,30 +227,32 @@ impl PipelineState {
 
     /// Lists the hooks of a pipeline for display.
     pub(crate) fn steps_due(&mut self, point: HookPoint, hooks: &[String]) {
-        let Some(course) = self
-            .course
+        let Some(pipeline_run) = self
+            .pipeline_run
             .as_mut()
-            .filter(|course| PipelineKind::of(point) == Some(course.pipeline))
+            .filter(|pipeline_run| PipelineKind::of(point) == Some(pipeline_run.pipeline))
         else {
             return;
         };
-        course.passed = point == course.pipeline.after();
-        course.reviewed = None;
-        let skipped: Vec<PipelineStep> = course
+        pipeline_run.passed = point == pipeline_run.pipeline.after();
+        pipeline_run.reviewed = None;
+        let skipped: Vec<PipelineStep> = pipeline_run
             .steps
             .iter()
             .filter(|step| step.point == point && step.state == PipelineStepState::Skipped)
             .cloned()
             .collect();
-        course
+        pipeline_run
             .steps
-            .retain(|step| course.passed && step.point != point);
+            .retain(|step| pipeline_run.passed && step.point != point);
         let waiting = hooks.iter().map(|hook| PipelineStep {
             point,
             hook: hook.clone(),
             state: PipelineStepState::Waiting,
         });
-        course.steps.extend(skipped.into_iter().chain(waiting));
+        pipeline_run
+            .steps
+            .extend(skipped.into_iter().chain(waiting));
     }
 }
 

@@ -45,7 +45,9 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             session.turns.opened_in = Some(*turn);
             session.turns.context = None;
         }
-        TurnEvent::PermissionAsked { ask, .. } => session.asks.waiting.push_back((**ask).clone()),
+        TurnEvent::PermissionAsked { ask, .. } => {
+            session.requests.waiting.push_back((**ask).clone())
+        }
         TurnEvent::Ended {
             stop_reason,
             spent,
@@ -68,7 +70,7 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
                 session.limits.turn_ended(&session.turns.said, files);
             }
             forbidden_changes(session, forbidden);
-            session.asks.waiting.clear();
+            session.requests.waiting.clear();
             turn_stopped(session, *stop_reason, *next);
         }
         TurnEvent::Failed {
@@ -82,7 +84,7 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
         } => {
             session.account.book(at, *spent);
             forbidden_changes(session, forbidden);
-            session.asks.waiting.clear();
+            session.requests.waiting.clear();
             if !session.phase.gatekeeper_works() {
                 session.verify.turn_ended(work.as_deref());
             }
@@ -113,7 +115,7 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
     session.turns.is_begun |= prompt.agent.is_none();
     session.turns.said.clear();
     session.turns.acted_since = false;
-    session.asks.next_turn();
+    session.requests.next_turn();
     session.turns.prompt.clone_from(&prompt.text);
     session.turns.open_calls.clear();
     let again = matches!(&session.phase, Phase::Due(DuePrompt::Again(before) | DuePrompt::Cancelled(before)) if prompt.text.contains(&before.text));

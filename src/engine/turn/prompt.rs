@@ -64,7 +64,7 @@ pub struct PromptRules<'a> {
 impl PromptRules<'_> {
     /// The time limit of a gatekeeper's turn: its hook's timeout.
     pub(crate) fn review_timeout(self) -> Option<TimeSpan> {
-        let review = self.pipelines.course.as_ref()?.review.as_deref()?;
+        let review = self.pipelines.pipeline_run.as_ref()?.review.as_deref()?;
         let dispatch = review.dispatch.as_ref().or(self.phase.dispatch())?;
         let running = dispatch.running.as_ref()?;
         Some(self.plan.hook(dispatch.point, &running.hook)?.timeout)

@@ -59,7 +59,7 @@ fn limit_reached(session: &mut SessionState, at: UnixTime, reached: &LimitReache
                 agent,
                 resets_at,
                 until,
-                asks,
+                asks_user: asks,
                 cause,
             });
             if !asks {
@@ -118,7 +118,7 @@ pub(crate) fn limit_answered_by_user(
         }
         UsageLimitAnswer::Wait | UsageLimitAnswer::Switch => {
             if let Some(hold) = &mut session.limits.hold {
-                hold.asks = false;
+                hold.asks_user = false;
                 session.limits.waited = TimeSpan::default();
                 wait_for_reset(session, at);
             }

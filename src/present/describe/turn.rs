@@ -157,7 +157,7 @@ impl TurnPermissions {
     /// The requests that still wait in a state.
     pub fn of(state: &SessionState) -> Self {
         let asked = state
-            .asks
+            .requests
             .waiting
             .iter()
             .map(|ask| (ask.ask, (ask.tool.title.clone(), ask.options.clone())));

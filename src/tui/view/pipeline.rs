@@ -38,7 +38,7 @@ pub fn is_shown(state: &SessionState) -> bool {
 }
 
 fn row(state: &SessionState) -> Option<PipelineRow<'_>> {
-    if let Some(run) = &state.pipelines.course {
+    if let Some(run) = &state.pipelines.pipeline_run {
         let limit = state.plan().submit.remediation_attempts;
         return Some(PipelineRow {
             pipeline: run.pipeline,
