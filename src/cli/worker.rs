@@ -161,6 +161,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
         },
         slots: JobSlots::new(args.jobs, args.max_load),
         agents: agents.into_iter().collect(),
+        opened: tokio::sync::Notify::new(),
     };
     children::adopt_orphans();
     let tokio = tokio_runtime::start()?;

@@ -11,6 +11,8 @@
 
 use std::{collections::BTreeMap, future::poll_fn, path::PathBuf, pin::Pin, task::Poll};
 
+use tokio::sync::Notify;
+
 use crate::{
     config::{NatsConfig, PlanError, PlanRequest, Settings},
     engine::{
@@ -96,6 +98,8 @@ pub(crate) struct WorkerCrew<'a> {
     pub(crate) slots: JobSlots,
     /// The agents that work on its tasks.
     pub(crate) agents: Vec<String>,
+    /// A loop has opened the queue.
+    pub(crate) opened: Notify,
 }
 
 impl WorkerCrew<'_> {
@@ -106,6 +110,8 @@ impl WorkerCrew<'_> {
         };
         let mut entry = None;
         let listed = async {
+            // A worker is listed when it can take tasks.
+            self.opened.notified().await;
             entry = WorkerListEntry::open(nats, &self.me.worker).await;
             match &entry {
                 Some(entry) => entry.keep(|| self.described()).await,
@@ -194,6 +200,7 @@ impl WorkerCrew<'_> {
             &self.slots,
         )
         .await?;
+        self.opened.notify_one();
         if number == 1 {
             worker_loop.say_notice();
             worker_loop.clear_leftovers().await;

@@ -46,7 +46,7 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             session.turns.context = None;
         }
         TurnEvent::PermissionAsked { ask, .. } => {
-            session.requests.waiting.push_back((**ask).clone())
+            session.requests.waiting.push_back((**ask).clone());
         }
         TurnEvent::Ended {
             stop_reason,
