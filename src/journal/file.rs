@@ -599,17 +599,26 @@ pub fn running(folder: &SessionDir) -> Option<LockHolder> {
 }
 
 /// How long a killed process keeps its lock at most, until its last thread has ended.
-const DYING: Duration = Duration::from_millis(500);
+const DYING: Duration = Duration::from_secs(2);
 
-/// Whether a process is dead, although some of its threads can still be alive.
+/// Whether a process is dead or on its way there. Until its last thread has ended, it can keep
+/// its lock after it has closed its socket.
 fn is_dying(pid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return Path::new("/proc/self").exists();
     };
     // Read after the process name, which can contain any character.
-    stat.rsplit_once(") ")
-        .is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
+    stat.rsplit_once(") ").is_some_and(|(_, fields)| {
+        let flags = fields
+            .split(' ')
+            .nth(6)
+            .and_then(|flags| flags.parse::<u32>().ok());
+        fields.starts_with(['Z', 'X']) || flags.is_some_and(|flags| flags & EXITING != 0)
+    })
 }
+
+/// `PF_EXITING` of the Linux kernel: the process has begun to exit.
+const EXITING: u32 = 4;
 
 /// The length of all whole lines, and of the rest after the last newline.
 fn whole_lines(file: &mut File) -> io::Result<(u64, u64)> {
