@@ -296,7 +296,7 @@ fn removed(name: &str, fate: &BranchFate) -> String {
 fn prune(found: &ProjectWorktrees, dry_run: bool) -> CliResult {
     if !dry_run {
         let _alone = found.repository.lock()?;
-        found.repository.clear_half_made()?;
+        found.repository.clear_after_kills()?;
     }
     let all = found.repository.worktrees()?;
     if all.is_empty() {

@@ -155,7 +155,7 @@ impl TaskGit<'_> {
         let cleared = in_background(move || {
             let alone = repository.lock().map_err(|error| error.to_string())?;
             repository
-                .clear_half_made()
+                .clear_after_kills()
                 .map_err(|error| error.to_string())?;
             drop(alone);
             for owned in repository.worktrees().map_err(|error| error.to_string())? {

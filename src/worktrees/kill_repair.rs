@@ -2,14 +2,15 @@
 //! long as they exist, a worktree that git had not finished, and a removal that was interrupted.
 //!
 //! # Invariants
-//! - Only files in the worktree's own entry, and the lock of its own branch. No session works
-//!   there.
+//! - Only files in the worktree's own entry, and the locks of its own branch. No session works
+//!   there. Locks of other branches go once they are so old that no git can be behind them.
 //! - No file goes that git has not just written: a folder goes only while there is nothing in it
 //!   but its `.git` file.
 //! - A process that is still alive gets time to finish.
 
 use std::{
     fs,
+    io::ErrorKind,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -26,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait for a process that works there: a commit waits for the project's own hooks.
 const LONGEST: Duration = Duration::from_mins(10);
 const LOOK: Duration = Duration::from_millis(20);
+/// How old a lock of a branch is that a killed git left behind: git holds it for milliseconds.
+const STALE: Duration = Duration::from_secs(20);
 /// The files that git locks in the entry of a worktree.
 const LOCKED: [&str; 4] = [
     "index.lock",
@@ -41,20 +44,14 @@ impl ProjectRepository {
         else {
             return Ok(());
         };
-        let own = self.common_dir.join(format!("refs/heads/{branch}.lock"));
+        let is_of_branch = |lock: &PathBuf| lock.ends_with(format!("{branch}.lock"));
         let files: Vec<PathBuf> = LOCKED
             .iter()
             .map(|name| entry.join(name))
-            .chain([own])
+            .chain(self.ref_locks().into_iter().filter(is_of_branch))
             .collect();
         wait_for_git(worktree, || files.iter().all(|file| !file.exists()));
-        for file in files.iter().filter(|file| file.exists()) {
-            let error = |cause| WorktreeError::File {
-                action: format!("remove {}", file.display()),
-                cause,
-            };
-            fs::remove_file(file).map_err(error)?;
-        }
+        remove_locks(&files)?;
         let is_checked_out = entry.join("index").exists();
         if !is_checked_out && !is_half_made(&entry) {
             worktree_git_output(worktree, &["read-tree", "HEAD"])?;
@@ -66,9 +63,35 @@ impl ProjectRepository {
         }
     }
 
-    /// Deletes what is left of worktrees of this project that git was about to make when it was
-    /// killed. Only with the lock of the repository.
-    pub fn clear_half_made(&self) -> Result<(), WorktreeError> {
+    /// The locks of branches, local and remote.
+    fn ref_locks(&self) -> Vec<PathBuf> {
+        let mut locks = vec![self.common_dir.join("packed-refs.lock")];
+        let mut folders = vec![self.common_dir.join("refs")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if entry.file_type().is_ok_and(|sort| sort.is_dir()) {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|end| end == "lock") {
+                    locks.push(path);
+                }
+            }
+        }
+        locks
+    }
+
+    /// Deletes what a killed git left behind: old locks of branches, and what there is of worktrees
+    /// that it was about to make. Only with the lock of the repository.
+    pub fn clear_after_kills(&self) -> Result<(), WorktreeError> {
+        let is_stale = |lock: &PathBuf| {
+            let written = lock.metadata().and_then(|meta| meta.modified()).ok();
+            written
+                .and_then(|at| at.elapsed().ok())
+                .is_some_and(|age| age > STALE)
+        };
+        let mut locks = self.ref_locks();
+        locks.retain(is_stale);
+        remove_locks(&locks)?;
         let Ok(entries) = fs::read_dir(self.common_dir.join("worktrees")) else {
             return Ok(());
         };
@@ -86,6 +109,19 @@ impl ProjectRepository {
         }
         Ok(())
     }
+}
+
+fn remove_locks(files: &[PathBuf]) -> Result<(), WorktreeError> {
+    for file in files {
+        match fs::remove_file(file) {
+            Err(cause) if cause.kind() != ErrorKind::NotFound => {
+                let action = format!("remove {}", file.display());
+                return Err(WorktreeError::File { action, cause });
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Deletes the entry of a worktree that git had not finished, and its folder if nothing else is in

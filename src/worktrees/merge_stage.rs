@@ -59,6 +59,7 @@ impl<'a> MergeStage<'a> {
         say: &dyn Fn(&str),
     ) -> Result<Self, WorktreeError> {
         let _alone = repository.lock()?;
+        repository.clear_after_kills()?;
         let path = repository.folder(plan).join(NAME);
         let entry = entry_of(&path).filter(|entry| entry.starts_with(&repository.common_dir));
         // Nothing in it is worth keeping.

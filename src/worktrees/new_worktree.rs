@@ -72,7 +72,7 @@ impl WorktreeRequest<'_> {
         let _alone = self.repository.lock()?;
         let (WorktreeName::Exactly(name) | WorktreeName::Like(name)) = &self.name;
         wait_until_made(&self.folder().join(name));
-        self.repository.clear_half_made()?;
+        self.repository.clear_after_kills()?;
         let existing = match &self.name {
             WorktreeName::Exactly(name) => self
                 .repository

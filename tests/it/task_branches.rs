@@ -7,7 +7,7 @@ use std::{
         process::{CommandExt as _, ExitStatusExt as _},
     },
     process::Stdio,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -1046,6 +1046,32 @@ fn a_merge_that_was_killed_does_not_block_the_next_one() {
             "{i}"
         );
     }
+}
+
+#[test]
+fn old_locks_of_branches_that_a_killed_git_left_behind_go() {
+    let project = with_agent("", with_remote);
+    let of = |name: &str| project.root().join(".git").join(name);
+    let old = [
+        "refs/remotes/origin/creel/task-1.lock",
+        "refs/remotes/origin/main.lock",
+        "packed-refs.lock",
+    ];
+    for name in old {
+        fs::create_dir_all(of(name).parent().expect("a folder")).expect("a folder");
+        let file = fs::File::create(of(name)).expect("a file");
+        file.set_modified(SystemTime::now() - Duration::from_mins(1))
+            .expect("it is ours");
+    }
+    add(&project, "write one.txt", &[]);
+    drain(&project, "1");
+    let merged = project.creel(&["merge", "--queue"]);
+    assert_eq!(merged.code, 0, "{}", merged.err);
+    assert_eq!(old.map(|name| of(name).exists()), [false; 3]);
+    // Somebody may still be behind a new one.
+    fs::write(of(old[1]), "").expect("a file");
+    assert_eq!(project.creel(&["worktree", "prune"]).code, 0);
+    assert!(of(old[1]).exists());
 }
 
 #[test]
