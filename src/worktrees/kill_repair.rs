@@ -9,8 +9,8 @@
 //! - A process that is still alive gets time to finish.
 
 use std::{
-    fs,
-    io::ErrorKind,
+    fs::{self, OpenOptions},
+    io::{ErrorKind, Write as _},
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -81,7 +81,8 @@ impl ProjectRepository {
     }
 
     /// Deletes what a killed git left behind: old locks of branches, and what there is of worktrees
-    /// that it was about to make. Only with the lock of the repository.
+    /// that it was about to make. What is left of those that it was about to remove can be removed
+    /// again. Only with the lock of the repository.
     pub fn clear_after_kills(&self) -> Result<(), WorktreeError> {
         let is_stale = |lock: &PathBuf| {
             let written = lock.metadata().and_then(|meta| meta.modified()).ok();
@@ -99,15 +100,35 @@ impl ProjectRepository {
             let reason = fs::read_to_string(entry.join("locked")).unwrap_or_default();
             let is_own = session_of(&reason)
                 .is_some_and(|(_, project)| Path::new(project.trim_end()) == self.project);
-            if is_own && is_half_made(&entry) {
-                let link = fs::read_to_string(entry.join("gitdir")).unwrap_or_default();
-                let worktree = Path::new(link.trim_end())
-                    .parent()
-                    .filter(|folder| folder.is_absolute());
+            if !is_own {
+                continue;
+            }
+            let link = fs::read_to_string(entry.join("gitdir")).unwrap_or_default();
+            let link = Path::new(link.trim_end());
+            let worktree = link.parent().filter(|folder| folder.is_absolute());
+            if is_half_made(&entry) {
                 discard_half_made(worktree, &entry)?;
+            } else if entry.join(GOING).exists() && worktree.is_some_and(Path::exists) {
+                relink(link, &entry)?;
             }
         }
         Ok(())
+    }
+}
+
+/// Writes the `.git` file of a worktree again if git deleted it before the rest of the folder.
+fn relink(link: &Path, entry: &Path) -> Result<(), WorktreeError> {
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(link)
+        .and_then(|mut file| writeln!(file, "gitdir: {}", entry.display()));
+    match written {
+        Err(cause) if cause.kind() != ErrorKind::AlreadyExists => {
+            let action = format!("write {}", link.display());
+            Err(WorktreeError::File { action, cause })
+        }
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

@@ -46,6 +46,7 @@ impl ProjectRepository {
         branch: BranchRemoval<'_>,
     ) -> Result<RemovalOutcome, WorktreeError> {
         let _alone = self.lock()?;
+        self.clear_after_kills()?;
         let entry = entry_of(&worktree.path);
         let is_checked_out =
             entry.is_none_or(|entry| is_half_made(&entry) || entry.join("index").exists());

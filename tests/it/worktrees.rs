@@ -817,7 +817,11 @@ fn an_interrupted_removal_does_not_take_later_work_with_it() {
     fs::write(&entry, "").expect("a file");
     fs::write(there.join("precious.txt"), "precious").expect("a file");
     assert_eq!(project.creel(&["worktree", "remove", "s"]).code, 1);
+    // Also if the removal has deleted the `.git` file first.
+    fs::remove_file(there.join(".git")).expect("it is there");
+    assert_eq!(project.creel(&["worktree", "remove", "s"]).code, 1);
     fs::remove_file(there.join("precious.txt")).expect("it is there");
+    fs::remove_file(there.join(".git")).expect("it is there");
     // Deleted files alone are those of the removal.
     fs::remove_file(there.join("made.txt")).expect("it is there");
     assert_eq!(project.creel(&["worktree", "remove", "s"]).code, 0);
