@@ -89,6 +89,10 @@ impl MergeConflict {
     }
 }
 
+/// What git prints if the other side ended before it said anything, for example because a
+/// connection broke. It is worth a second attempt before a task is blocked.
+const NO_CONTACT: &str = "Could not read from remote repository";
+
 impl ProjectRepository {
     /// Merges branches into a worktree, in this order, up to the first conflict.
     pub fn join(
@@ -259,7 +263,10 @@ impl ProjectRepository {
                 &refspec,
             ])
         };
-        let pushed = push(branch)?;
+        let mut pushed = push(branch)?;
+        if pushed.stderr.contains(NO_CONTACT) {
+            pushed = push(branch)?;
+        }
         if pushed.is_ok {
             return Ok(branch.to_owned());
         }

@@ -37,13 +37,14 @@ const CHECK: &str =
     "for file in t*.txt; do [ ! -e $file ] || [ $(wc -l < $file) = 1 ] || exit 1; done\n";
 const CHECKED: &str = "checks: ['sh check.sh']\nsubmit: { test_command: 'sh check.sh' }";
 
-/// Why a kill can block a task: five workers died, git or a check did, or git could not say what
-/// changed.
-const KILLED: [&str; 4] = [
+/// Why a kill can block a task: five workers died, git or a check did, git could not say what
+/// changed, or the remote's own git died twice.
+const KILLED: [&str; 5] = [
     "stopped responding",
     "signal",
     "could not tell whether the work changed",
     "could not run",
+    "Could not read from remote repository",
 ];
 /// Lock files that are no hindrance: creel's own, which is always there, and that of git's
 /// housekeeping.
