@@ -380,7 +380,7 @@ impl Stage {
             seed: 7,
             presence: UserPresence::Unattended,
             plan,
-            errand: None,
+            only_pipeline: None,
             order: None,
             worktree: None,
         };

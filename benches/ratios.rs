@@ -245,7 +245,7 @@ fn updates() -> Result<Vec<Finding>> {
         check(
             ended
                 .turns
-                .said
+                .agent_text
                 .ends_with(&format!("word {} of many. ", UPDATES - 1)),
             "the text did not come through",
         )?;
@@ -418,7 +418,7 @@ fn began(plan: SessionPlan, id: String, cwd: &Path) -> SessionStarted {
         seed: 7,
         presence: UserPresence::Unattended,
         plan,
-        errand: None,
+        only_pipeline: None,
         order: None,
         worktree: None,
     }
@@ -621,7 +621,7 @@ impl Story {
         let said =
             "I will look at the parser first: it reads \"a list\" as one word · that is wrong.\n";
         for piece in 0..12 {
-            self.update(turn, AgentUpdate::Said(said.repeat(1 + piece % 3)));
+            self.update(turn, AgentUpdate::Message(said.repeat(1 + piece % 3)));
         }
         for call in 0..2 {
             let call = format!("{turn}-{call}");

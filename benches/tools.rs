@@ -193,7 +193,7 @@ fn judging() -> Result<SessionState> {
         seed: 7,
         presence: UserPresence::Unattended,
         plan,
-        errand: None,
+        only_pipeline: None,
         order: None,
         worktree: None,
     };
@@ -238,7 +238,7 @@ fn judging() -> Result<SessionState> {
     let files = vec!["src/parser.rs".to_owned()];
     let asked = EvaluationRequest {
         id,
-        said,
+        agent_text: said,
         files,
         draft: None,
         checkpoint: None,

@@ -50,11 +50,11 @@ pub fn main() -> ExitCode {
 
 /// Parses again with groups and examples if the command line asks for help.
 fn with_whole_help(error: clap::Error) -> Result<Cli, clap::Error> {
-    let asks = matches!(
+    let needs_terminal = matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     );
-    if !asks {
+    if !needs_terminal {
         return Err(error);
     }
     help::command()

@@ -196,17 +196,19 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
             dispatch::view(&finished),
             judged.verdict,
         );
-    let trouble = trouble(dispatch, &finished, &judged);
-    let told = state.beside().only_told(dispatch, &finished.hook, &judged);
+    let broken_hook_event = broken_hook_event(dispatch, &finished, &judged);
+    let warning = state
+        .beside()
+        .escalation_warning(dispatch, &finished.hook, &judged);
     let step = EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(finished))));
-    trouble
+    broken_hook_event
         .into_iter()
-        .chain(told)
+        .chain(warning)
         .fold(step, EngineOutput::and)
 }
 
 /// The additional event for a broken hook.
-fn trouble(
+fn broken_hook_event(
     dispatch: &HookDispatch,
     finished: &HookFinished,
     judged: &RunJudgement,

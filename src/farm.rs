@@ -16,7 +16,7 @@ pub mod worker_loop;
 use crate::{
     config::{NatsConfig, PlanError},
     nats::connection::ConnectProblem,
-    queue::backend::QueueTrouble,
+    queue::backend::QueueFailure,
     worktrees::WorktreeError,
 };
 
@@ -28,7 +28,7 @@ pub enum FarmError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
-    Queue(#[from] QueueTrouble),
+    Queue(#[from] QueueFailure),
     #[error(transparent)]
     Worktree(#[from] WorktreeError),
     #[error("{}: {}", .0.shown(), .1.reason)]

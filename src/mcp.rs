@@ -256,7 +256,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl PooledConnection {
     /// Sends a request whose answer has data.
-    async fn told(&mut self, request: impl Into<SessionRequest>) -> Result<ReplyData, ToolError> {
+    async fn reply(&mut self, request: impl Into<SessionRequest>) -> Result<ReplyData, ToolError> {
         self.ask(request).await?.ok_or_else(other_answer)
     }
 
@@ -269,7 +269,7 @@ impl PooledConnection {
     }
 
     /// Sends a request that takes as long as the session needs for it.
-    async fn told_in_time(
+    async fn reply_in_time(
         &mut self,
         request: impl Into<SessionRequest>,
     ) -> Result<ReplyData, ToolError> {
@@ -280,7 +280,7 @@ impl PooledConnection {
     }
 
     async fn tasks(&mut self) -> Result<Vec<TaskView>, ToolError> {
-        let ReplyData::Tasks(tasks) = self.told(SessionQuery::TaskList).await? else {
+        let ReplyData::Tasks(tasks) = self.reply(SessionQuery::TaskList).await? else {
             return Err(other_answer());
         };
         Ok(tasks)

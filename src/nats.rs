@@ -116,7 +116,7 @@ struct NatsWarnings {
 enum NatsConnectionEnd {
     /// The session has ended, and the server has all records.
     Done,
-    Trouble(NatsError),
+    Failed(NatsError),
 }
 
 impl NatsEndpoint {
@@ -224,7 +224,7 @@ impl NatsTask {
             let (began, last_try) = (Instant::now(), session.is_over());
             let end = tokio.block_on(session.beside(self.connection()));
             tokio.shutdown_background();
-            let Some(NatsConnectionEnd::Trouble(NatsError(why))) = end else {
+            let Some(NatsConnectionEnd::Failed(NatsError(why))) = end else {
                 break;
             };
             tracing::info!("nats: {why}");
@@ -253,13 +253,13 @@ impl NatsTask {
     }
 
     async fn connection(&mut self) -> NatsConnectionEnd {
-        let (client, told) = match connect(&self.nats, ReconnectPolicy::Never).await {
+        let (client, events) = match connect(&self.nats, ReconnectPolicy::Never).await {
             Ok(connected) => connected,
-            Err(problem) => return NatsConnectionEnd::Trouble(problem.into()),
+            Err(problem) => return NatsConnectionEnd::Failed(problem.into()),
         };
-        match Box::pin(self.use_connection(&client, told)).await {
+        match Box::pin(self.use_connection(&client, events)).await {
             Ok(()) => NatsConnectionEnd::Done,
-            Err(trouble) => NatsConnectionEnd::Trouble(trouble),
+            Err(error) => NatsConnectionEnd::Failed(error),
         }
     }
 
@@ -267,7 +267,7 @@ impl NatsTask {
     async fn prepare(
         &mut self,
         jetstream: &Context,
-        told: &mut mpsc::UnboundedReceiver<NatsConnectionEvent>,
+        events: &mut mpsc::UnboundedReceiver<NatsConnectionEvent>,
     ) -> Result<(NatsStream, StoredRecords), NatsError> {
         let Self {
             nats,
@@ -288,7 +288,7 @@ impl NatsTask {
         let (store, stored) = loop {
             tokio::select! {
                 looked = &mut looking => break looked?,
-                told = told.recv() => check(told, subjects, warned, handle)?,
+                events = events.recv() => check(events, subjects, warned, handle)?,
             }
         };
         if !store.differences.is_empty() && !std::mem::replace(&mut warned.differences, true) {
@@ -303,10 +303,10 @@ impl NatsTask {
     async fn use_connection(
         &mut self,
         client: &Client,
-        mut told: mpsc::UnboundedReceiver<NatsConnectionEvent>,
+        mut events: mpsc::UnboundedReceiver<NatsConnectionEvent>,
     ) -> Result<(), NatsError> {
         let jetstream = context(client);
-        let (store, stored) = self.prepare(&jetstream, &mut told).await?;
+        let (store, stored) = self.prepare(&jetstream, &mut events).await?;
         let Self {
             nats,
             subjects,
@@ -374,12 +374,12 @@ impl NatsTask {
         loop {
             tokio::select! {
                 biased;
-                told = told.recv() => check(told, subjects, warned, handle)?,
+                events = events.recv() => check(events, subjects, warned, handle)?,
                 sent = &mut sending => {
                     sent?;
                     break;
                 }
-                trouble = &mut hearing => return Err(trouble),
+                error = &mut hearing => return Err(error),
                 () = &mut signing => {}
                 () = &mut showing, if !warned.live => {}
                 () = &mut companion => companion = Box::pin(std::future::pending()),
@@ -425,7 +425,7 @@ async fn follow(mirror: &mut Option<SessionMirror>) -> StatusView {
 
 /// Sends the unsent records of a project's sessions, without running one.
 pub async fn send_leftovers(nats: &NatsConfig, sessions: &SessionsDir) -> Result<(), NatsError> {
-    let (client, _told) = connect(nats, ReconnectPolicy::Never).await?;
+    let (client, _events) = connect(nats, ReconnectPolicy::Never).await?;
     let jetstream = context(&client);
     let store = stream::open(&jetstream, nats).await?;
     let largest = store.largest(client.server_info().max_payload)?;
@@ -445,12 +445,12 @@ fn context(client: &Client) -> Context {
 
 /// Fails if the connection event means that this connection is of no more use.
 fn check(
-    told: Option<NatsConnectionEvent>,
+    events: Option<NatsConnectionEvent>,
     subjects: &SessionSubjects,
     warned: &mut NatsWarnings,
     handle: &SessionHandle,
 ) -> Result<(), NatsError> {
-    match told {
+    match events {
         Some(NatsConnectionEvent::Connected) => Ok(()),
         Some(NatsConnectionEvent::Lost) | None => {
             Err(NatsError("the connection was lost".to_owned()))

@@ -42,7 +42,7 @@ use crate::{
         connection::{NatsConnectionEvent, NatsError},
     },
     queue::{
-        backend::{ChangeFeed, QueueTaskKey, QueueTrouble, ReadyLine, TaskRevision, TaskStore},
+        backend::{ChangeFeed, QueueFailure, QueueTaskKey, ReadyLine, TaskRevision, TaskStore},
         local_line::LocalLine,
         local_store::{LocalQueueDir, LocalStore, SkippedLines},
         ready_tasks::{ReadyTaskStream, subjects},
@@ -104,7 +104,7 @@ pub enum QueueError {
     #[error("the queue already has a task {0}, or had one")]
     Taken(String),
     #[error(transparent)]
-    Trouble(#[from] QueueTrouble),
+    Failed(#[from] QueueFailure),
 }
 
 /// The name of the queue that a project has on a server.
@@ -150,7 +150,7 @@ impl dyn TaskStore {
         &self,
         key: &QueueTaskKey,
         change: impl Fn(&QueuedTask) -> Option<QueuedTask> + Send,
-    ) -> Result<Option<TaskRevision>, QueueTrouble> {
+    ) -> Result<Option<TaskRevision>, QueueFailure> {
         while let Some(TaskRevision { task, revision }) = self.get(key).await? {
             let Some(task) = change(&task) else {
                 return Ok(None);
@@ -169,7 +169,7 @@ impl TaskQueue {
         jetstream: &Context,
         nats: &NatsConfig,
         lease: Duration,
-    ) -> Result<Self, QueueTrouble> {
+    ) -> Result<Self, QueueFailure> {
         let board = TaskBucket::open(jetstream, nats).await?;
         let line = ReadyTaskStream::open(jetstream, nats, lease).await?;
         let missing = [board.missing_replicas(), line.missing_replicas()]
@@ -190,7 +190,7 @@ impl TaskQueue {
     }
 
     /// Opens the queue of a project. Creates its folder.
-    pub fn of_project(root: &Path, lease: Duration) -> Result<Self, QueueTrouble> {
+    pub fn of_project(root: &Path, lease: Duration) -> Result<Self, QueueFailure> {
         let store = LocalStore::new(LocalQueueDir::open(root)?);
         let notice = store.skipped_lines()?.map(QueueNotice::SkippedLines);
         let line = LocalLine::new(store.clone(), lease);
@@ -229,7 +229,7 @@ impl TaskQueue {
         let key = QueueTaskKey::of(&added.task.order);
         match self.ready(&key).await {
             Ok(seen) => Ok(seen.unwrap_or(added)),
-            Err(trouble) => {
+            Err(failure) => {
                 // After this failure, the user adds it again. A session tries the same task again.
                 if added.task.order.session.is_none() {
                     let _ = self
@@ -237,7 +237,7 @@ impl TaskQueue {
                         .change(&key, |task| task.asked(QueueRequest::Remove, at).ok())
                         .await;
                 }
-                Err(trouble.into())
+                Err(failure.into())
             }
         }
     }
@@ -266,7 +266,7 @@ impl TaskQueue {
     pub async fn ready(
         &mut self,
         key: &QueueTaskKey,
-    ) -> Result<Option<TaskRevision>, QueueTrouble> {
+    ) -> Result<Option<TaskRevision>, QueueFailure> {
         let Some(known) = self.board.get(key).await? else {
             return Ok(None);
         };
@@ -291,7 +291,7 @@ impl TaskQueue {
         Ok(Some(seen))
     }
 
-    pub async fn watched(self) -> Result<WatchedQueue, QueueTrouble> {
+    pub async fn watched(self) -> Result<WatchedQueue, QueueFailure> {
         let mut changes = self.board.changes("").await?;
         let tasks = changes.all().await?;
         Ok(WatchedQueue {
@@ -304,7 +304,7 @@ impl TaskQueue {
 }
 
 impl WatchedQueue {
-    pub async fn changed(&mut self) -> Result<(), QueueTrouble> {
+    pub async fn changed(&mut self) -> Result<(), QueueFailure> {
         if let Some(seen) = self.changes.next().await? {
             self.note(seen);
         }
@@ -331,7 +331,7 @@ impl WatchedQueue {
     }
 
     /// Puts all tasks into the stream of ready tasks that have become ready.
-    pub async fn ready_all(&mut self) -> Result<(), QueueTrouble> {
+    pub async fn ready_all(&mut self) -> Result<(), QueueFailure> {
         if !self.stirred {
             return Ok(());
         }
@@ -361,10 +361,10 @@ impl WatchedQueue {
         loop {
             let followed = match self.ready_all().await {
                 Ok(()) => self.changed().await,
-                Err(trouble) => Err(trouble),
+                Err(failure) => Err(failure),
             };
-            if let Err(trouble) = followed {
-                tracing::info!("{trouble}");
+            if let Err(failure) = followed {
+                tracing::info!("{failure}");
                 tokio::time::sleep(AGAIN).await;
             }
         }
@@ -388,7 +388,7 @@ impl WatchedQueue {
     pub async fn mend(
         &mut self,
         mut wanted: impl FnMut(&TaskSpec) -> bool,
-    ) -> Result<(), QueueTrouble> {
+    ) -> Result<(), QueueFailure> {
         let is_due = |task: &&QueuedTask| {
             matches!(
                 task.state,
@@ -420,7 +420,7 @@ pub enum QueuePlace {
 pub struct QueueServer {
     nats: NatsConfig,
     client: Client,
-    told: mpsc::UnboundedReceiver<NatsConnectionEvent>,
+    events: mpsc::UnboundedReceiver<NatsConnectionEvent>,
     news: Subscriber,
 }
 
@@ -428,19 +428,19 @@ impl QueuePlace {
     pub async fn server(
         nats: NatsConfig,
         client: Client,
-        told: mpsc::UnboundedReceiver<NatsConnectionEvent>,
-    ) -> Result<Self, QueueTrouble> {
+        events: mpsc::UnboundedReceiver<NatsConnectionEvent>,
+    ) -> Result<Self, QueueFailure> {
         let news = client.subscribe(subjects(&nats)?).await;
         let news = news.map_err(|error| NatsError(format!("cannot subscribe: {error}")))?;
         Ok(Self::Server(Box::new(QueueServer {
             nats,
             client,
-            told,
+            events,
             news,
         })))
     }
 
-    pub async fn open(&mut self, lease: Duration) -> Result<TaskQueue, QueueTrouble> {
+    pub async fn open(&mut self, lease: Duration) -> Result<TaskQueue, QueueFailure> {
         match self {
             Self::Server(server) => {
                 let opened = TaskQueue::of_server(
@@ -449,23 +449,23 @@ impl QueuePlace {
                     lease,
                 )
                 .await;
-                opened.map_err(|trouble| self.explained(trouble))
+                opened.map_err(|failure| self.explained(failure))
             }
             Self::Project(root) => TaskQueue::of_project(root, lease),
         }
     }
 
     /// The reason for trouble. A server that refuses something says so, and does not answer.
-    pub fn explained(&mut self, trouble: QueueTrouble) -> QueueTrouble {
+    pub fn explained(&mut self, failure: QueueFailure) -> QueueFailure {
         match self {
-            Self::Server(server) => server.refusal().map_or(trouble, QueueTrouble::Nats),
-            Self::Project(_) => trouble,
+            Self::Server(server) => server.refusal().map_or(failure, QueueFailure::Nats),
+            Self::Project(_) => failure,
         }
     }
 
     /// Waits until another process has put a task into the line, and returns the task's subject. In
     /// a project's own queue, the changes of the tasks say everything.
-    pub async fn news(&mut self) -> Result<Option<String>, QueueTrouble> {
+    pub async fn news(&mut self) -> Result<Option<String>, QueueFailure> {
         match self {
             Self::Server(server) => Ok(server.news().await?),
             Self::Project(_) => std::future::pending().await,
@@ -487,7 +487,7 @@ impl QueueServer {
     /// What the server has refused since the last question. It does not answer a user that lacks a
     /// right.
     fn refusal(&mut self) -> Option<NatsError> {
-        let events = std::iter::from_fn(|| self.told.try_recv().ok());
+        let events = std::iter::from_fn(|| self.events.try_recv().ok());
         let refusals = events.filter_map(|event| match event {
             NatsConnectionEvent::Refused(why) => Some(why),
             NatsConnectionEvent::Connected | NatsConnectionEvent::Lost => None,
@@ -499,7 +499,7 @@ impl QueueServer {
 
     async fn news(&mut self) -> Result<Option<String>, NatsError> {
         tokio::select! {
-            told = self.told.recv() => match told {
+            events = self.events.recv() => match events {
                 Some(NatsConnectionEvent::Connected) => Ok(None),
                 Some(NatsConnectionEvent::Lost) | None => Err(NatsError("the connection was lost".to_owned())),
                 Some(NatsConnectionEvent::Refused(why)) => Err(NatsError(format!("the server refused: {why}"))),

@@ -546,7 +546,7 @@ fn start_agent(
     past: &[String],
 ) -> Result<Box<dyn Agent>, AgentError> {
     // The recorded conversation belongs to the agent that works now, which can be a fallback.
-    let past = match state.limits.standing_in {
+    let past = match state.limits.stand_in {
         None => AgentHistory {
             prompts: past,
             conversation: state.turns.conversation.as_deref(),
@@ -611,7 +611,7 @@ fn fallbacks(
     gatekeepers: &GatekeeperAgents,
     past: BTreeMap<String, Vec<String>>,
 ) -> FallbackAgents {
-    let working = state.limits.standing_in.clone();
+    let working = state.limits.stand_in.clone();
     FallbackAgents {
         known: state.plan().limits.fallback.clone(),
         place: gatekeepers.place.clone(),

@@ -166,8 +166,8 @@ async fn follow_fleet(
         return;
     }
     loop {
-        let heard = tokio::time::timeout(EVERY, watch.next()).await;
-        let changes = match heard {
+        let found = tokio::time::timeout(EVERY, watch.next()).await;
+        let changes = match found {
             Ok(None) => return,
             Ok(Some(heartbeat)) => {
                 let same = |known: &SessionHeartbeat| key(known) == key(&heartbeat);

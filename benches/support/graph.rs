@@ -118,7 +118,7 @@ fn began(plan: SessionPlan) -> SessionStarted {
         seed: 7,
         presence: UserPresence::Unattended,
         plan,
-        errand: None,
+        only_pipeline: None,
         order: None,
         worktree: None,
     }

@@ -46,7 +46,7 @@ use answer_reader::{AnswerReader, JsonStreamSummary, OutputDecoder, OutputSummar
 use answer_stream::AnswerReceiver;
 use translate::{ReportedUsage, StreamOutcome, TranslatedOutput};
 
-pub use crate::agents::command::answer_stream::SAID_MAX;
+pub use crate::agents::command::answer_stream::ANSWER_MAX;
 
 pub struct CommandAgent {
     first: CommandLine,

@@ -154,7 +154,7 @@ struct FailurePattern {
 
 /// The order matters: a full conversation is also a bad request, and a used-up quota also comes as
 /// 429.
-const SIGNS: [FailurePattern; 9] = [
+const PATTERNS: [FailurePattern; 9] = [
     FailurePattern {
         kind: FailureKind::ContextFull,
         states: &[],
@@ -238,10 +238,10 @@ const SIGNS: [FailurePattern; 9] = [
 
 impl FailureKind {
     pub(super) fn of(text: &str) -> Self {
-        static WORDS: LazyLock<[Regex; SIGNS.len()]> =
-            LazyLock::new(|| SIGNS.map(|sign| words(&sign.words.join("|"))));
+        static WORDS: LazyLock<[Regex; PATTERNS.len()]> =
+            LazyLock::new(|| PATTERNS.map(|sign| words(&sign.words.join("|"))));
         let text = &without_work(text);
-        let mut patterns = SIGNS.iter().zip(&*WORDS);
+        let mut patterns = PATTERNS.iter().zip(&*WORDS);
         let found =
             patterns.find(|(sign, words)| has_status(text, sign.states) || words.is_match(text));
         match found.map(|(sign, _)| sign.kind) {

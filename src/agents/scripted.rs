@@ -265,7 +265,7 @@ impl TurnPlayback<'_> {
                 return PlaybackState::Stopped;
             }
             self.updates
-                .update(AgentUpdate::Said(chunk.to_owned()))
+                .update(AgentUpdate::Message(chunk.to_owned()))
                 .await;
             self.pause(turn.delay).await;
         }
@@ -273,7 +273,9 @@ impl TurnPlayback<'_> {
             && self.ask(ask).await == ScriptedPermissionOutcome::Refused
         {
             self.updates
-                .update(AgentUpdate::Said("\nThe user did not allow it.".to_owned()))
+                .update(AgentUpdate::Message(
+                    "\nThe user did not allow it.".to_owned(),
+                ))
                 .await;
             return if self.stop.is_cancelled() {
                 PlaybackState::Stopped

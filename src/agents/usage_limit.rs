@@ -225,10 +225,10 @@ fn clock_time(text: &str, now: &Zoned) -> Option<Timestamp> {
         (None, None) => {
             let today = there.date();
             let before_midnight = today.yesterday().ok()?;
-            let is_said = found.name("tomorrow").is_some();
+            let is_named = found.name("tomorrow").is_some();
             [before_midnight, today]
                 .into_iter()
-                .find(|day| !is_said && is_to_come(*day))
+                .find(|day| !is_named && is_to_come(*day))
                 .or(today.tomorrow().ok())?
         }
     };

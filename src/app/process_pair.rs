@@ -60,10 +60,10 @@ const ELSEWHERE: [&str; 5] = ["--headless", "--json", "--detach", "--background"
 /// does not parse the command line. If the command is wrong or opens no screen after all, the child
 /// does what this process would have done.
 pub(super) fn is_wanted(args: impl Iterator<Item = OsString>) -> bool {
-    stdin().is_terminal() && stdout().is_terminal() && asks_for_screen(args)
+    stdin().is_terminal() && stdout().is_terminal() && wants_screen(args)
 }
 
-fn asks_for_screen(args: impl Iterator<Item = OsString>) -> bool {
+fn wants_screen(args: impl Iterator<Item = OsString>) -> bool {
     let mut words = args.take_while(|word| word != "--").peekable();
     let is_one_of = |word: &OsStr, list: &[&str]| list.iter().any(|one| word == *one);
     words.peek().is_some_and(|verb| is_one_of(verb, &ON_SCREEN))
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn only_a_session_on_a_screen_has_a_parent_and_a_child() {
-        let asks = |line: &str| asks_for_screen(line.split_whitespace().map(OsString::from));
+        let has_screen = |line: &str| wants_screen(line.split_whitespace().map(OsString::from));
         for line in [
             "run",
             "run -n 3 prompt",
@@ -359,7 +359,7 @@ mod tests {
             "resume name --max-iterations 3",
             "run -- --headless",
         ] {
-            assert!(asks(line), "{line}");
+            assert!(has_screen(line), "{line}");
         }
         let elsewhere = [
             "",
@@ -372,7 +372,7 @@ mod tests {
             "--help",
         ];
         for line in elsewhere {
-            assert!(!asks(line), "{line}");
+            assert!(!has_screen(line), "{line}");
         }
     }
 }

@@ -78,7 +78,7 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
         &folder.name,
         Some(copy.id().to_owned()),
     );
-    let (told_news, news) = watch::channel(0);
+    let (news_in, news) = watch::channel(0);
     let (live_in, live) = mpsc::channel(LIVE_BACKLOG);
     let (link_in, link) = watch::channel(NatsStatus::Connected { behind: 0 });
     let source = tui::ScreenSource {
@@ -93,7 +93,7 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
     let following = tokio.spawn(copy.follow(
         events.into_inner(),
         ViewerChannels {
-            news: told_news,
+            news: news_in,
             live: live_in,
             link: link_in,
         },

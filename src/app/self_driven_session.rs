@@ -69,7 +69,7 @@ impl SelfDrivenSession {
             cwd: root,
             rescue: project::state_dir()?.join("rescued"),
         };
-        let (tell, told) = mpsc::channel();
+        let (tell, decided) = mpsc::channel();
         let thread = {
             let folder = folder.clone();
             let make = move |folder: &SessionDir| {
@@ -83,7 +83,7 @@ impl SelfDrivenSession {
         };
         let thread =
             thread.map_err(|error| CliError::failed(format!("cannot start a session: {error}")))?;
-        match told.recv() {
+        match decided.recv() {
             Ok(started) => started.map(|begun| Self {
                 folder,
                 thread,

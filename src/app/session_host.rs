@@ -469,7 +469,7 @@ fn hand_over_rest(folder: &SessionDir, nats: Option<&NatsConfig>, state: &Sessio
         .map(|tokio| tokio.block_on(async { tokio::time::timeout(LAST_TASKS, finishing).await }));
     let why = match finished {
         Ok(Ok(Ok(()))) => return,
-        Ok(Ok(Err(trouble))) => trouble.to_string(),
+        Ok(Ok(Err(error))) => error.to_string(),
         Ok(Err(_)) => "the server does not answer".to_owned(),
         Err(error) => error.to_string(),
     };

@@ -49,7 +49,7 @@ pub(super) fn began(
         seed: now().0.unsigned_abs() ^ u64::from(std::process::id()),
         presence,
         plan,
-        errand: None,
+        only_pipeline: None,
         order: None,
         worktree: None,
     }
@@ -63,7 +63,7 @@ pub(super) fn begin(start: NewSession, parent: Option<&ParentProcess>) -> CliRes
         plan,
         prompt,
         tasks,
-        errand,
+        only_pipeline,
         order,
         worktree,
         nats,
@@ -79,12 +79,12 @@ pub(super) fn begin(start: NewSession, parent: Option<&ParentProcess>) -> CliRes
         (prepared.cwd, Some(prepared.worktree))
     });
     let began = SessionStarted {
-        errand,
+        only_pipeline,
         order,
         worktree,
         ..began(&cwd, plan, prompt, surface.presence())
     };
-    let of = match (errand, &began.plan.proposal) {
+    let of = match (only_pipeline, &began.plan.proposal) {
         (Some(pipeline), _) => ExitCodeSource::Pipeline(pipeline),
         (None, Some(_)) => ExitCodeSource::Proposal,
         (None, None) => ExitCodeSource::Session,

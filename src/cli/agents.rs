@@ -267,7 +267,7 @@ fn table(
             .as_ref()
             .and_then(|question| versions.get(question));
         match asked {
-            Some(VersionAnswer::Told(version)) => version.clone(),
+            Some(VersionAnswer::Known(version)) => version.clone(),
             Some(VersionAnswer::NoAnswer(_)) => {
                 asked.and_then(VersionAnswer::problem).unwrap_or_default()
             }
@@ -404,7 +404,7 @@ pub(in crate::cli) struct VersionQuery {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) enum VersionAnswer {
-    Told(String),
+    Known(String),
     /// It does not start, or ends with an error: how it ended, and the last line that it printed.
     Failed(String),
     /// It did not answer within this time: it hangs, or the machine is busy.
@@ -414,14 +414,14 @@ pub(in crate::cli) enum VersionAnswer {
 impl VersionAnswer {
     pub(in crate::cli) fn version(&self) -> Option<&str> {
         match self {
-            Self::Told(version) => Some(version),
+            Self::Known(version) => Some(version),
             Self::Failed(_) | Self::NoAnswer(_) => None,
         }
     }
 
     pub(in crate::cli) fn problem(&self) -> Option<String> {
         match self {
-            Self::Told(_) => None,
+            Self::Known(_) => None,
             Self::Failed(how) => Some(how.clone()),
             Self::NoAnswer(patience) => Some(format!("no answer within {} s", patience.as_secs())),
         }
@@ -494,7 +494,7 @@ async fn ask(
     let how = match end {
         ProcessEnd::Exit(0) => {
             let version = output.iter().find_map(|text| version_in(text))?;
-            return Some((question, VersionAnswer::Told(version)));
+            return Some((question, VersionAnswer::Known(version)));
         }
         ProcessEnd::TimedOut => return Some((question, VersionAnswer::NoAnswer(patience))),
         ProcessEnd::Cancelled => return None,

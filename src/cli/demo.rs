@@ -165,7 +165,7 @@ pub(super) fn demo(args: &DemoArgs) -> CliResult<VerbOutcome> {
         plan,
         prompt: settings.prompt.clone().unwrap_or_default(),
         tasks: TaskGraph::default(),
-        errand: None,
+        only_pipeline: None,
         order: None,
         worktree: None,
         nats: None,

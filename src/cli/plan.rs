@@ -115,7 +115,8 @@ pub(super) fn plan(args: &PlanArgs) -> CliResult {
             Err(code) => return Ok(code),
         },
     };
-    let asks = !args.yes && !args.json && io::stdin().is_terminal() && io::stdout().is_terminal();
+    let is_interactive =
+        !args.yes && !args.json && io::stdin().is_terminal() && io::stdout().is_terminal();
     if args.json && !args.yes {
         return json(&found.proposal);
     }
@@ -131,7 +132,7 @@ pub(super) fn plan(args: &PlanArgs) -> CliResult {
         let decision = match (args.yes, *verdict) {
             (true, _) | (false, ProposalVerdict::Approved) => PlanDecision::Queue,
             (false, ProposalVerdict::Declined) => PlanDecision::Leave,
-            (false, ProposalVerdict::Unasked | ProposalVerdict::Undecided) if asks => {
+            (false, ProposalVerdict::Unasked | ProposalVerdict::Undecided) if is_interactive => {
                 decide(proposal.tasks.len())?
             }
             (false, ProposalVerdict::Unasked | ProposalVerdict::Undecided) => {

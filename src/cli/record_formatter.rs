@@ -26,7 +26,7 @@ const SHOWN: usize = 64 << 10;
 pub enum HookOutputMode {
     /// No: it was already printed live.
     Shown,
-    Told,
+    Recorded,
 }
 
 /// Formats a session, record by record.
@@ -200,7 +200,8 @@ impl RecordFormatter {
             // The agent sends the plan again whenever an entry is done.
             return !entries.iter().map(|entry| &entry.content).eq(&self.plan);
         }
-        let hook_output = matches!(event, Event::Hook(_)) && self.output == HookOutputMode::Told;
+        let hook_output =
+            matches!(event, Event::Hook(_)) && self.output == HookOutputMode::Recorded;
         hook_output
             || matches!(
                 event,

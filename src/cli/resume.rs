@@ -149,7 +149,7 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
         checkpoint: args.checkpoint,
         answer: answer.clone(),
     };
-    if began.errand.is_none() {
+    if began.only_pipeline.is_none() {
         readiness::require_agent(&root, &began.plan, readiness::RESUME_LATER)?;
         let disables = answer.is_some_and(|answer| answer.choice == GateChoice::Disable);
         let asked = opened
@@ -168,7 +168,7 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
         .limits
         .hold
         .as_ref()
-        .filter(|hold| !hold.asks_user);
+        .filter(|hold| !hold.waits_for_user);
     if let Some(hold) = hold.filter(|_| surface.presence() == UserPresence::Unattended) {
         say(&format!(
             "creel: {}",
@@ -176,7 +176,7 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
         ));
     }
     let exit_code = began
-        .errand
+        .only_pipeline
         .map_or(ExitCodeSource::Session, ExitCodeSource::Pipeline);
     let sweep = SweepScope::Project;
     let resumed = ResumedSession {

@@ -181,7 +181,7 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         plan,
         prompt: first + &prompt,
         tasks: tasks.unwrap_or_default(),
-        errand: None,
+        only_pipeline: None,
         order: args.order.clone(),
         worktree: prepared,
         nats: on_command_line(args.nats.as_deref(), settings.nats)?,

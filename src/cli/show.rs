@@ -52,7 +52,7 @@ pub(super) fn show(args: &ShowArgs) -> CliResult {
     if args.prompts {
         return print_each(folder, |record| prompt(record, paint));
     }
-    let mut narrator = RecordFormatter::new(paint, HookOutputMode::Told);
+    let mut narrator = RecordFormatter::new(paint, HookOutputMode::Recorded);
     print_each(folder, |record| narrator.tell(record))?;
     if let Ok(state) = journal::fold(&folder.journal()) {
         print_card(folder, &state, NextCommands::AfterShow);

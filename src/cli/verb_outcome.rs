@@ -49,7 +49,7 @@ pub(crate) struct NewSession {
     /// The session copies the open ones of these tasks.
     pub(crate) tasks: TaskGraph,
     /// Set if the session only runs this pipeline and has no goal.
-    pub(crate) errand: Option<PipelineKind>,
+    pub(crate) only_pipeline: Option<PipelineKind>,
     /// The task of a queue that it works on.
     pub(crate) order: Option<String>,
     /// Where it works, if not in the project's folder.

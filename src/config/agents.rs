@@ -28,13 +28,13 @@ use crate::{
 };
 
 /// The placeholders in an agent's command.
-const TOLD: &[&str] = &["prompt", "session"];
+const PROMPT_VARIABLES: &[&str] = &["prompt", "session"];
 /// The placeholders in the command for later turns of a conversation.
-const TOLD_LATER: &[&str] = &["prompt", "session", "conversation"];
+const CONTINUE_VARIABLES: &[&str] = &["prompt", "session", "conversation"];
 
 /// The placeholders in its options for the session's tools: the server's program and its arguments,
 /// each as JSON, both as one list, and as one command line.
-const TOLD_TOOLS: &[&str] = &["session", "mcp_command", "mcp_args", "mcp_list", "mcp_line"];
+const TOOL_VARIABLES: &[&str] = &["session", "mcp_command", "mcp_args", "mcp_list", "mcp_line"];
 
 /// Keys that are valid only with some launch methods.
 const GOES_WITH: [(&str, &[&str]); 14] = [
@@ -152,10 +152,10 @@ impl<'a> AgentEntry<'a> {
 
     fn check_commands(&self, report: &mut DiagnosticReport) {
         for (key, names) in [
-            ("acp", TOLD),
-            ("command", TOLD),
-            ("continue_command", TOLD_LATER),
-            ("tools", TOLD_TOOLS),
+            ("acp", PROMPT_VARIABLES),
+            ("command", PROMPT_VARIABLES),
+            ("continue_command", CONTINUE_VARIABLES),
+            ("tools", TOOL_VARIABLES),
         ] {
             if let (Some(node), Some(command)) =
                 (self.fields.given(key), self.fields.some_text(key))

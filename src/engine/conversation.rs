@@ -18,7 +18,7 @@ pub enum ConversationMode {
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentUpdate {
     /// A piece of its answer's text.
-    Said(String),
+    Message(String),
     /// A piece of its thinking.
     Thought(String),
     ToolCalled(ToolCall),

@@ -36,7 +36,7 @@ pub enum Effect {
         /// The gatekeeper to send it to. None: the session's agent.
         to: Option<String>,
         /// The fallback agent that works instead of the session's own.
-        standing_in: Option<String>,
+        stand_in: Option<String>,
         /// The state that the protected paths are compared with afterwards.
         baseline: ProtectBaseline,
     },

@@ -90,7 +90,7 @@ impl Gate {
         presence: UserPresence,
         now: UnixTime,
     ) -> UnansweredGate {
-        if let Some(choice) = self.standing_answer(plan, presence) {
+        if let Some(choice) = self.automatic_answer(plan, presence) {
             return UnansweredGate::Answer(choice, ActorKind::Policy);
         }
         match self.deadline(plan) {
@@ -103,7 +103,7 @@ impl Gate {
     }
 
     /// The answer that is known without asking the user.
-    pub(crate) fn standing_answer(
+    pub(crate) fn automatic_answer(
         &self,
         plan: &SessionPlan,
         presence: UserPresence,

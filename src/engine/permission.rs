@@ -146,7 +146,7 @@ impl AgentPermissionRequest {
     }
 
     /// creel's automatic answer: "once", if the agent offers that.
-    fn standing(&self, allow: bool) -> Option<GateChoice> {
+    fn automatic_choice(&self, allow: bool) -> Option<GateChoice> {
         let wanted = if allow {
             [GateChoice::AllowOnce, GateChoice::AllowAlways]
         } else {
@@ -227,10 +227,10 @@ impl<'a> PermissionRules<'a> {
     pub fn gate_for_a_person(self) -> Option<&'a Gate> {
         let ruled = |gate: &Gate| {
             self.asked_at(gate)
-                .and_then(|ask| self.standing_permission(ask))
+                .and_then(|ask| self.automatic_permission(ask))
                 .is_some()
         };
-        let settled = |gate: &Gate| gate.standing_answer(self.plan, self.presence).is_some();
+        let settled = |gate: &Gate| gate.automatic_answer(self.plan, self.presence).is_some();
         self.gates
             .open
             .as_ref()
@@ -242,7 +242,7 @@ impl<'a> PermissionRules<'a> {
     pub(crate) fn is_ruled_permission(self) -> bool {
         let gate = self.gates.open.as_ref();
         gate.and_then(|gate| self.asked_at(gate))
-            .and_then(|ask| self.standing_permission(ask))
+            .and_then(|ask| self.automatic_permission(ask))
             .is_some()
     }
 
@@ -287,7 +287,7 @@ impl<'a> PermissionRules<'a> {
             PermissionSource::CreelTool => Some(true),
             PermissionSource::Service => self.served(ask),
         };
-        let choice = allow.and_then(|allow| ask.standing(allow))?;
+        let choice = allow.and_then(|allow| ask.automatic_choice(allow))?;
         ask.option(choice, None).map(|option| option.id.as_str())
     }
 
@@ -324,7 +324,7 @@ impl<'a> PermissionRules<'a> {
     }
 
     /// Opens a gate for the oldest request.
-    pub(crate) fn proceed_asks(self) -> EngineOutput {
+    pub(crate) fn open_next_request(self) -> EngineOutput {
         let Some(ask) = self.requests.waiting.front() else {
             return EngineOutput::default();
         };
@@ -344,15 +344,15 @@ impl<'a> PermissionRules<'a> {
     }
 
     /// The answer that is known before the user is asked.
-    pub(crate) fn standing_permission(self, ask: &AgentPermissionRequest) -> Option<GateChoice> {
+    pub(crate) fn automatic_permission(self, ask: &AgentPermissionRequest) -> Option<GateChoice> {
         let ruled = first_that_fits(&self.plan.access.permissions, &self.began.cwd, &ask.tool);
-        let said = match ruled.unwrap_or(self.plan.gates.permissions) {
+        let decided = match ruled.unwrap_or(self.plan.gates.permissions) {
             PermissionPolicy::Allow => Some(true),
             PermissionPolicy::Deny => Some(false),
             PermissionPolicy::Ask => {
                 remembered(&self.requests.remembered, self.asking_agent(), ask)
             }
         };
-        said.and_then(|allow| ask.standing(allow))
+        decided.and_then(|allow| ask.automatic_choice(allow))
     }
 }

@@ -305,13 +305,13 @@ impl QueuedTask {
     }
 
     /// Records the result that a worker reports. None if the worker no longer has the task.
-    pub fn ended(&self, worker: &str, upshot: TaskOutcome, at: UnixTime) -> Option<Self> {
+    pub fn ended(&self, worker: &str, outcome: TaskOutcome, at: UnixTime) -> Option<Self> {
         let by = self
             .state
             .by()
             .filter(|_| self.is_in_hands_of(worker))
             .cloned()?;
-        Some(self.with(match upshot {
+        Some(self.with(match outcome {
             TaskOutcome::Done(result) => QueuedTaskState::Completed {
                 result,
                 by: Some(by),
@@ -472,7 +472,7 @@ impl TaskOutcome {
             .map_or("", |ending| ending.reason.as_str());
         let rules = failed_rules(session);
         match outcome {
-            SessionOutcome::Complete => Self::Done(end_of(&session.turns.said)),
+            SessionOutcome::Complete => Self::Done(end_of(&session.turns.agent_text)),
             // Other tasks would build on work that has not passed its checks.
             SessionOutcome::Forced | SessionOutcome::Unverified => {
                 let proof = session
@@ -520,15 +520,15 @@ fn start_of(reason: &str) -> String {
 }
 
 /// The end of the agent's message, where the result usually is, without the promise.
-fn end_of(said: &str) -> Option<String> {
-    let said = said.replace(&Promise::Complete.tag(), "");
-    let said = said.trim();
-    let from = said
+fn end_of(agent_text: &str) -> Option<String> {
+    let agent_text = agent_text.replace(&Promise::Complete.tag(), "");
+    let agent_text = agent_text.trim();
+    let from = agent_text
         .char_indices()
         .map(|(at, _)| at)
-        .find(|at| said.len() - at <= RESULT)
+        .find(|at| agent_text.len() - at <= RESULT)
         .unwrap_or(0);
-    (!said.is_empty()).then(|| said[from..].to_owned())
+    (!agent_text.is_empty()).then(|| agent_text[from..].to_owned())
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ impl SessionState {
         Self {
             name: name.to_owned(),
             presence: began.presence,
-            phase: began.errand.map_or_else(start, Phase::Errand),
+            phase: began.only_pipeline.map_or_else(start, Phase::PipelineOnly),
             began,
             started,
             iterations: IterationState::default(),
@@ -160,8 +160,8 @@ impl SessionState {
         now: UnixTime,
         measured: &WorkMeasurement,
     ) -> EngineOutput {
-        let asks = |effect: &Effect| matches!(effect, Effect::MeasureWork { by, .. } if *by == measured.by);
-        if self.proceed(now, None).effects.iter().any(asks) {
+        let is_it = |effect: &Effect| matches!(effect, Effect::MeasureWork { by, .. } if *by == measured.by);
+        if self.proceed(now, None).effects.iter().any(is_it) {
             return self.proceed(now, Some(measured));
         }
         self.verification()
@@ -228,7 +228,7 @@ impl SessionState {
         match &self.phase {
             Phase::Hooks(dispatch) => self.proceed_hooks(dispatch, now, measured),
             Phase::Due(due) => self.proceed_due(due, now),
-            Phase::Turn(_) => self.permissions().proceed_asks(),
+            Phase::Turn(_) => self.permissions().open_next_request(),
             Phase::Ended(_) => EngineOutput::default(),
             Phase::Settled(outcome) => self.iterations.complete_iteration(*outcome),
             Phase::Between => self.proceed_between(now),
@@ -238,7 +238,7 @@ impl SessionState {
                 .open_gate(GateSubject::Escalation { failed: None }, reason.clone()),
             Phase::Exit(ending) => self.proceed_exit(ending, now),
             Phase::Pipeline => self.pipeline().proceed_pipeline(),
-            Phase::Errand(pipeline) => self.pipeline().begin_pipeline(*pipeline),
+            Phase::PipelineOnly(pipeline) => self.pipeline().begin_pipeline(*pipeline),
             Phase::Delivering => self.end_rules().proceed_delivery(now, measured),
         }
     }
@@ -256,7 +256,7 @@ impl SessionState {
             | Phase::Settled(_)
             | Phase::Between
             | Phase::Pipeline
-            | Phase::Errand(_)
+            | Phase::PipelineOnly(_)
             | Phase::Delivering => true,
             Phase::Exit(ending) => ending.outcome == SessionOutcome::Complete,
             Phase::Turn(_) | Phase::Escalated(_) | Phase::Ended(_) => false,

@@ -58,8 +58,8 @@ impl ControlState {
         iterations: &IterationState,
         plan: &SessionPlan,
     ) -> bool {
-        let said = self.messages.len() > known;
-        said && (self.person_spoke_after(known) || iterations.used() < iterations.limit(plan))
+        let is_new = self.messages.len() > known;
+        is_new && (self.person_spoke_after(known) || iterations.used() < iterations.limit(plan))
     }
 
     /// Whether the user sent one of the messages after the first `known`.

@@ -75,7 +75,7 @@ pub(crate) fn title(goal: &str) -> String {
     line.chars().take(TITLE - 1).chain(['…']).collect()
 }
 
-fn errand_outcome(outcome: PipelineOutcome, left: Option<ActorKind>) -> SessionOutcome {
+fn outcome_of_pipeline(outcome: PipelineOutcome, left: Option<ActorKind>) -> SessionOutcome {
     match (outcome, left) {
         (PipelineOutcome::Done, _) => SessionOutcome::Complete,
         (PipelineOutcome::Failed, Some(ActorKind::Policy | ActorKind::Timeout)) => {
@@ -121,11 +121,11 @@ impl FinishedRun {
 
 /// Why a check failed, in a few words.
 fn why(failed: &FinishedRun) -> String {
-    let said = failed
+    let output = failed
         .message
         .as_deref()
         .and_then(|message| message.lines().find(|line| !line.trim().is_empty()));
-    let line = said
+    let line = output
         .or(failed.judgement.headline.as_deref())
         .unwrap_or("it failed");
     shortened(line.trim(), 300)
@@ -219,9 +219,9 @@ impl<'a> PipelineRules<'a> {
 
     /// The gate for a question that the agent asked instead of a repair, or with it.
     fn question(self, pipeline_run: &PipelineRun) -> Option<EngineOutput> {
-        let asks = |promise: &Promise| *promise != Promise::Complete;
-        let promises = Promise::made_in(&self.turns.said, &self.turns.prompt);
-        if !pipeline_run.unheard || !promises.iter().any(asks) {
+        let needs_user = |promise: &Promise| *promise != Promise::Complete;
+        let promises = Promise::made_in(&self.turns.agent_text, &self.turns.prompt);
+        if !pipeline_run.unheard || !promises.iter().any(needs_user) {
             return None;
         }
         let pipeline = pipeline_run.pipeline;
@@ -233,7 +233,7 @@ impl<'a> PipelineRules<'a> {
             pipeline,
             hook: hook.map(|step| step.hook.clone()).unwrap_or_default(),
         };
-        let words = agent_words(&self.turns.said).unwrap_or_default();
+        let words = agent_words(&self.turns.agent_text).unwrap_or_default();
         let choices = subject
             .kind()
             .choices()
@@ -442,13 +442,16 @@ impl<'a> PipelineRules<'a> {
         outcome: PipelineOutcome,
     ) -> EngineOutput {
         if self.beside.end_waits()
-            && matches!(pipeline_run.back, ReturnTo::Ended(_) | ReturnTo::Errand)
+            && matches!(
+                pipeline_run.back,
+                ReturnTo::Ended(_) | ReturnTo::PipelineOnly
+            )
         {
             return EngineOutput::default();
         }
         let reason = match outcome {
             PipelineOutcome::Done => pipeline_run
-                .said
+                .message
                 .clone()
                 .unwrap_or_else(|| "every check has passed".into()),
             PipelineOutcome::Failed => pipeline_run
@@ -484,13 +487,13 @@ impl<'a> PipelineRules<'a> {
                         before,
                         self.ending
                             .as_ref()
-                            .map_or(reason, |ending| ending.said().to_owned()),
+                            .map_or(reason, |ending| ending.explanation().to_owned()),
                     )
                 };
                 red.map_or_else(as_before, |red| (SessionOutcome::Unverified, red.reason))
             }
-            ReturnTo::Errand => (
-                errand_outcome(outcome, pipeline_run.left_by().map(|actor| actor.by)),
+            ReturnTo::PipelineOnly => (
+                outcome_of_pipeline(outcome, pipeline_run.left_by().map(|actor| actor.by)),
                 reason,
             ),
         };

@@ -227,12 +227,12 @@ mod tests {
 
     #[test]
     fn a_span_is_said_in_the_units_of_its_size() {
-        let said = [
+        let shown = [
             0, 40, 999, 1_000, 12_345, 60_000, 61_500, 250_000, 3_600_000, 7_500_000,
         ]
         .map(|ms| TimeSpan(ms).to_string());
         assert_eq!(
-            said,
+            shown,
             [
                 "0 ms",
                 "40 ms",

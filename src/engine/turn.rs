@@ -45,7 +45,7 @@ pub struct TurnState {
     /// The last prompt.
     pub prompt: String,
     /// The end of the agent's last message. A tool call starts a new message.
-    pub said: String,
+    pub agent_text: String,
     /// Whether the agent began a tool call since its last text.
     pub acted_since: bool,
     /// Changes to the project's files in the last turn, if known.
@@ -99,20 +99,20 @@ impl TurnState {
 
     /// Ends the current message: text after a tool call is a new one.
     pub(crate) fn act(&mut self, tool: &ToolCall) {
-        self.acted_since = !self.said.is_empty();
+        self.acted_since = !self.agent_text.is_empty();
         self.follow(tool);
     }
 
     pub(crate) fn hear(&mut self, text: &str) {
         if std::mem::take(&mut self.acted_since) {
-            let before = self.said.trim_end_matches('\n').len();
-            self.said.truncate(before);
-            self.said.push_str("\n\n");
+            let before = self.agent_text.trim_end_matches('\n').len();
+            self.agent_text.truncate(before);
+            self.agent_text.push_str("\n\n");
         }
-        self.said.push_str(text);
+        self.agent_text.push_str(text);
         // Truncate only at twice the size, so that a stream of small pieces does not copy the text
         // each time.
-        if self.said.len() > 2 * KEPT_MESSAGE {
+        if self.agent_text.len() > 2 * KEPT_MESSAGE {
             self.forget_the_beginning();
         }
     }
@@ -121,16 +121,16 @@ impl TurnState {
     /// block that is cut. Without the fence code would be read as text, and text as code.
     fn forget_the_beginning(&mut self) {
         let most = self
-            .said
-            .floor_char_boundary(self.said.len() - KEPT_MESSAGE);
+            .agent_text
+            .floor_char_boundary(self.agent_text.len() - KEPT_MESSAGE);
         let least = self
-            .said
+            .agent_text
             .floor_char_boundary(most.saturating_sub(KEPT_MESSAGE / 2));
-        let cut = self.said[least..most]
+        let cut = self.agent_text[least..most]
             .rfind('\n')
             .map_or(most, |end| least + end + 1);
-        let fence = open_fence(&self.said[..cut]).map(|fence| format!("{fence}\n"));
-        self.said
+        let fence = open_fence(&self.agent_text[..cut]).map(|fence| format!("{fence}\n"));
+        self.agent_text
             .replace_range(..cut, fence.as_deref().unwrap_or_default());
     }
 }
@@ -168,11 +168,11 @@ mod tests {
             turns.hear(piece);
             rest = after;
             assert!(
-                turns.said.len() <= 2 * KEPT_MESSAGE,
+                turns.agent_text.len() <= 2 * KEPT_MESSAGE,
                 "what is kept is bounded"
             );
         }
-        Promise::made_in(&turns.said, "")
+        Promise::made_in(&turns.agent_text, "")
     }
 
     #[test]

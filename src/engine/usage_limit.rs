@@ -52,21 +52,21 @@ pub(crate) const NEVER: TimeSpan = TimeSpan::secs(365 * 24 * 60 * 60);
 /// After this many waits for its server, another agent takes the turn.
 const OUTAGES_BEFORE_SWITCH: u32 = 5;
 /// How long an agent that was silent, or a fallback that failed, gets no turn.
-const ASIDE: TimeSpan = TimeSpan::secs(60 * 60);
+const AGENT_PAUSE: TimeSpan = TimeSpan::secs(60 * 60);
 /// How much of an error a reason shows, in characters.
 const ERROR_SHOWN: usize = 200;
 /// How many turns in a row may change files and then not reach their server. Whatever ends them,
 /// they are paid for.
 const PAID_OUTAGES: u32 = 3;
 /// How many changed files the handover lists.
-const FILES_TOLD: usize = 50;
+const FILES_LISTED: usize = 50;
 /// How much of the last message the handover contains.
 const SUMMARY_MAX: usize = 2000;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsageLimitState {
     /// The agent that works instead of the session's own.
-    pub standing_in: Option<String>,
+    pub stand_in: Option<String>,
     /// When each agent's limit resets.
     pub(crate) resets: BTreeMap<String, UnixTime>,
     /// How many turns in a row reached a limit.
@@ -86,7 +86,7 @@ pub struct UsageLimitState {
     pub(crate) handed_over: Option<String>,
     /// The end of the agent's message in the last turn that did not fail.
     summary: String,
-    /// The files that were changed in this session, at most [`FILES_TOLD`].
+    /// The files that were changed in this session, at most [`FILES_LISTED`].
     files: Vec<String>,
 }
 
@@ -98,21 +98,21 @@ pub struct UsageLimitWait {
     /// When the session sends the turn again.
     pub until: UnixTime,
     /// Whether the user has to decide.
-    pub asks_user: bool,
+    pub waits_for_user: bool,
     #[serde(default)]
     pub cause: LimitCause,
 }
 
 impl UsageLimitState {
     /// A turn ended without a failure.
-    pub(crate) fn turn_ended(&mut self, said: &str, files: &[String]) {
+    pub(crate) fn turn_ended(&mut self, agent_text: &str, files: &[String]) {
         (self.in_a_row, self.outages, self.paid_outages, self.waited) =
             (0, 0, 0, TimeSpan::default());
-        let said = said.trim();
-        said[said.ceil_char_boundary(said.len().saturating_sub(SUMMARY_MAX))..]
+        let agent_text = agent_text.trim();
+        agent_text[agent_text.ceil_char_boundary(agent_text.len().saturating_sub(SUMMARY_MAX))..]
             .clone_into(&mut self.summary);
         for file in files {
-            if self.files.len() < FILES_TOLD && !self.files.contains(file) {
+            if self.files.len() < FILES_LISTED && !self.files.contains(file) {
                 self.files.push(file.clone());
             }
         }
@@ -181,10 +181,7 @@ pub struct AgentChoice<'a> {
 impl<'a> AgentChoice<'a> {
     /// The agent that currently works.
     pub fn agent(self) -> &'a str {
-        self.limits
-            .standing_in
-            .as_deref()
-            .unwrap_or(&self.plan.agent)
+        self.limits.stand_in.as_deref().unwrap_or(&self.plan.agent)
     }
 
     /// All agents of the session, its own first.
@@ -289,10 +286,10 @@ impl<'a> AgentChoice<'a> {
             .filter(|name| *name != agent)
             .filter_map(|name| self.limits.resets.get(name));
         let until = others.copied().chain([until]).min().unwrap_or(until);
-        let asks = plan.on_usage_limit == UsageLimitPolicy::Ask
+        let needs_user = plan.on_usage_limit == UsageLimitPolicy::Ask
             || until.since(now) > left
             || left.is_zero();
-        let action = if asks {
+        let action = if needs_user {
             LimitAction::Ask
         } else {
             LimitAction::Wait
@@ -360,14 +357,10 @@ impl<'a> AgentChoice<'a> {
     pub(crate) fn after_failure(self, error: &str, now: UnixTime) -> Option<Event> {
         // Without a limit, the user chose this agent.
         let own_was_limited = self.limits.resets.contains_key(&self.plan.agent);
-        let from = self
-            .limits
-            .standing_in
-            .clone()
-            .filter(|_| own_was_limited)?;
+        let from = self.limits.stand_in.clone().filter(|_| own_was_limited)?;
         let to = self.next_agent(now).unwrap_or(&self.plan.agent).to_owned();
         let reason = format!("`{from}` failed: {}", first_line(error, ERROR_SHOWN));
-        let until = Some(now.after(ASIDE));
+        let until = Some(now.after(AGENT_PAUSE));
         Some(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
             from,
             to,
@@ -384,7 +377,7 @@ impl<'a> AgentChoice<'a> {
             "`{from}` sent nothing for {} and did not end its turn",
             self.plan.limits.silence
         );
-        let until = Some(now.after(ASIDE));
+        let until = Some(now.after(AGENT_PAUSE));
         Some(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
             from,
             to,
@@ -395,7 +388,11 @@ impl<'a> AgentChoice<'a> {
     }
 
     pub(crate) fn limit_gate(self, now: UnixTime) -> Option<EngineOutput> {
-        let hold = self.limits.hold.as_ref().filter(|hold| hold.asks_user)?;
+        let hold = self
+            .limits
+            .hold
+            .as_ref()
+            .filter(|hold| hold.waits_for_user)?;
         let mut choices = GateKind::UsageLimit.choices();
         choices.retain(|choice| *choice != GateChoice::Switch || self.another_agent(now).is_some());
         if hold.cause == LimitCause::NoCredit {
@@ -503,12 +500,12 @@ impl<'a> AgentChoice<'a> {
 
     /// The session's own agent takes over again before a new iteration, once its limit has reset.
     pub(crate) fn switch_back(self, now: UnixTime) -> Option<EngineOutput> {
-        let standing_in = self.limits.standing_in.clone()?;
+        let stand_in = self.limits.stand_in.clone()?;
         let own = &self.plan.agent;
         (!self.limits.is_limited(own, now)).then(|| {
             let reason = format!("`{own}` can work again");
             EngineOutput::record(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
-                from: standing_in,
+                from: stand_in,
                 to: own.clone(),
                 reason,
                 until: None,
@@ -523,7 +520,7 @@ impl<'a> AgentChoice<'a> {
             .limits
             .hold
             .as_ref()
-            .filter(|hold| !hold.asks_user && now >= hold.until)?;
+            .filter(|hold| !hold.waits_for_user && now >= hold.until)?;
         if !self.limits.is_limited(&hold.agent, now) {
             return None;
         }

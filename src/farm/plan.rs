@@ -143,7 +143,7 @@ pub(crate) fn proposal_of(
     let state = journal::fold(&folder.journal())?;
     let tasks = state
         .proposal
-        .of_answer(&state.turns.said)
+        .of_answer(&state.turns.agent_text)
         .map_err(|mistake| vec![mistake])
         .and_then(|proposal| {
             let mistakes = proposal.mistakes(types);

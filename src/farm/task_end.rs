@@ -107,7 +107,7 @@ impl WorkerLoop<'_> {
         branch: Option<String>,
     ) -> Result<Option<u8>, FarmError> {
         let key = QueueTaskKey::of(&task.order);
-        let mut is_said = false;
+        let mut is_reported = false;
         loop {
             let ended = |task: &QueuedTask| {
                 let ended = task.ended(&self.me.worker, result.clone(), now());
@@ -129,7 +129,7 @@ impl WorkerLoop<'_> {
                 }
                 Ok(Err(error)) => error.to_string(),
             };
-            if !std::mem::replace(&mut is_said, true) {
+            if !std::mem::replace(&mut is_reported, true) {
                 (self.options.say)(&format!(
                     "creel: {why}; this worker reports the result of task {} when the queue is back",
                     key.id()

@@ -19,7 +19,7 @@ use crate::{
     process::signals::ShutdownSignals,
     queue::{
         QueuePlace, WatchedQueue,
-        backend::{DispatchGroup, QueueTaskKey, QueueTrouble, TaskLease, TaskRevision, TaskStore},
+        backend::{DispatchGroup, QueueFailure, QueueTaskKey, TaskLease, TaskRevision, TaskStore},
     },
     runtime::now,
 };
@@ -46,7 +46,7 @@ pub(super) struct WorkerLoop<'a> {
     /// When the worker last checked for missed tasks.
     looked: Instant,
     /// The last error of the server. The same error is reported once.
-    last_error: Option<QueueTrouble>,
+    last_error: Option<QueueFailure>,
 }
 
 /// How the loop of a worker ended.
@@ -170,7 +170,7 @@ impl<'a> WorkerLoop<'a> {
         }
     }
 
-    async fn next(&mut self) -> Result<NextWorkerAction<'a>, QueueTrouble> {
+    async fn next(&mut self) -> Result<NextWorkerAction<'a>, QueueFailure> {
         if self.slots.is_closed() {
             return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(0)));
         }
@@ -218,7 +218,7 @@ impl<'a> WorkerLoop<'a> {
             changed = self.queue.changed() => changed?,
             () = self.slots.closed() => {}
             news = self.place.news() => if let Some(subject) = news? {
-                self.queue.queue.line.heard(&subject);
+                self.queue.queue.line.note_change(&subject);
             },
             () = tokio::time::sleep_until(self.looked + LOOK) => {
                 self.looked = Instant::now();
@@ -400,7 +400,7 @@ impl<'a> WorkerLoop<'a> {
 
     /// The dependencies of the task, read again: the known state may be old, and lack their
     /// results.
-    async fn dependencies_of(&self, task: &QueuedTask) -> Result<Vec<QueuedTask>, QueueTrouble> {
+    async fn dependencies_of(&self, task: &QueuedTask) -> Result<Vec<QueuedTask>, QueueFailure> {
         let (board, key) = (&self.queue.queue.board, QueueTaskKey::of(&task.order));
         let mut found = Vec::new();
         for id in &task.order.dependencies {
@@ -471,7 +471,7 @@ impl<'a> WorkerLoop<'a> {
                 }
                 // A lost connection says nothing about the session.
                 Ok(subject) = self.place.news() => if let Some(subject) = subject {
-                    self.queue.queue.line.heard(&subject);
+                    self.queue.queue.line.note_change(&subject);
                 },
                 () = self.queue.follow() => {}
                 () = tokio::time::sleep(GATE_LOOK), if self.options.attended => slot.set_waiting(gates.is_open()),
@@ -510,7 +510,7 @@ pub(super) async fn taken_away(lease: &dyn TaskLease, board: &dyn TaskStore, wor
 pub(super) async fn watch(
     place: &mut QueuePlace,
     options: &WorkerOptions,
-) -> Result<WatchedQueue, QueueTrouble> {
+) -> Result<WatchedQueue, QueueFailure> {
     let mut watched = place.open(options.lease.into()).await?.watched().await?;
     watched.queue.line.restore(Vec::new()).await?;
     watched.clear_out(now()).await;

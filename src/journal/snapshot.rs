@@ -193,8 +193,8 @@ pub(super) fn stamp(key: &SnapshotKey, seal: &str, journal: &JournalFileStamp) -
         changed,
         ..
     } = journal;
-    let said = format!("{FORMAT} {seal} {id:?} {length} {modified:?} {changed:?}");
-    let line = format!("{said} {}", key.seal(said.as_bytes()));
+    let stamp = format!("{FORMAT} {seal} {id:?} {length} {modified:?} {changed:?}");
+    let line = format!("{stamp} {}", key.seal(stamp.as_bytes()));
     format!("{line:<width$}\n", width = STAMP - 1)
 }
 

@@ -191,7 +191,7 @@ async fn register(
         metadata,
     };
     let ReplyData::StopHooks(registered) =
-        line.told(SessionCommand::RegisterStopHook(hook)).await?
+        line.reply(SessionCommand::RegisterStopHook(hook)).await?
     else {
         return Err(other_answer());
     };
@@ -235,7 +235,7 @@ async fn list(
     let request = SessionQuery::StopHookList {
         task: Some(task_id.clone()),
     };
-    let ReplyData::StopHooks(hooks) = line.told(request).await? else {
+    let ReplyData::StopHooks(hooks) = line.reply(request).await? else {
         return Err(other_answer());
     };
     let hooks: Vec<HookListEntry> = hooks.into_iter().map(HookListEntry::of).collect();
@@ -263,7 +263,7 @@ async fn clear(
     HookTaskInput { task_id }: HookTaskInput,
 ) -> Result<HookClearOutput, ToolError> {
     let ReplyData::Cleared(hooks_cleared) = line
-        .told(SessionCommand::ClearStopHooks {
+        .reply(SessionCommand::ClearStopHooks {
             task: task_id.clone(),
         })
         .await?

@@ -357,7 +357,7 @@ pub(super) async fn judge(
 ) -> Result<(LoopView, JudgementView), ToolError> {
     let IterationWorkInput {
         iteration_id: id,
-        agent_output: said,
+        agent_output: agent_text,
         files_modified: files,
         ..
     } = work;
@@ -377,7 +377,7 @@ pub(super) async fn judge(
     let checkpoint = work.checkpoint_data.map(Value::Object);
     let asked = EvaluationRequest {
         id,
-        said,
+        agent_text,
         files,
         draft,
         checkpoint,
@@ -386,14 +386,14 @@ pub(super) async fn judge(
     let request = SessionCommand::Loop {
         about: LoopCommand::Judge(Box::new(asked)),
     };
-    let ReplyData::Judged(judged) = line.told_in_time(request).await? else {
+    let ReplyData::Judged(judged) = line.reply_in_time(request).await? else {
         return Err(other_answer());
     };
     Ok((*about, *judged))
 }
 
 async fn about(line: &mut PooledConnection, command: LoopCommand) -> Result<LoopView, ToolError> {
-    let ReplyData::AgentLoop(about) = line.told(SessionCommand::Loop { about: command }).await?
+    let ReplyData::AgentLoop(about) = line.reply(SessionCommand::Loop { about: command }).await?
     else {
         return Err(other_answer());
     };

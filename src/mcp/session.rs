@@ -129,7 +129,7 @@ async fn status(
     line: &mut PooledConnection,
     _: EmptyInput,
 ) -> Result<SessionStatusOutput, ToolError> {
-    let ReplyData::Status(status) = line.told(SessionQuery::Status).await? else {
+    let ReplyData::Status(status) = line.reply(SessionQuery::Status).await? else {
         return Err(other_answer());
     };
     Ok(SessionStatusOutput::of(*status, &line.tasks().await?))
@@ -139,7 +139,7 @@ async fn complete(
     line: &mut PooledConnection,
     SessionCompleteInput { reason }: SessionCompleteInput,
 ) -> Result<SessionCompleteOutput, ToolError> {
-    let ReplyData::Status(status) = line.told(SessionQuery::Status).await? else {
+    let ReplyData::Status(status) = line.reply(SessionQuery::Status).await? else {
         return Err(other_answer());
     };
     line.ask(SessionCommand::CompleteSession { reason }).await?;
@@ -160,7 +160,7 @@ async fn complete(
 async fn verified(line: &mut PooledConnection) -> Result<(), ToolError> {
     loop {
         // A session that cannot be asked any more has ended.
-        let Ok(ReplyData::Status(status)) = line.told(SessionQuery::Status).await else {
+        let Ok(ReplyData::Status(status)) = line.reply(SessionQuery::Status).await else {
             return Ok(());
         };
         if let Some(gate) = status.gate {

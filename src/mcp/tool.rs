@@ -121,7 +121,7 @@ impl McpTool {
     ) -> Result<CallToolResult, ErrorData> {
         let done = tokio::spawn((self.perform)(Arc::clone(reach), arguments)).await;
         match done {
-            Ok(Ok(told)) => Ok(CallToolResult::structured(told)),
+            Ok(Ok(data)) => Ok(CallToolResult::structured(data)),
             Ok(Err(ToolError::Job(why))) => {
                 Ok(CallToolResult::error(vec![ContentBlock::text(why)]))
             }

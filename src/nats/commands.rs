@@ -63,7 +63,7 @@ pub(super) struct CommandListener {
     since: UnixTime,
     handle: SessionHandle,
     /// Which stream was read, and up to which message.
-    heard: (String, u64),
+    read: (String, u64),
     unreadable: usize,
 }
 
@@ -90,7 +90,7 @@ impl CommandListener {
             id,
             since,
             handle,
-            heard: (String::new(), 0),
+            read: (String::new(), 0),
             unreadable: 0,
         }
     }
@@ -104,7 +104,7 @@ impl CommandListener {
     ) -> NatsError {
         match self.hear(client, store, query_handle).await {
             Ok(()) => NatsError("the connection was lost".to_owned()),
-            Err(trouble) => trouble,
+            Err(error) => error,
         }
     }
 
@@ -131,8 +131,8 @@ impl CommandListener {
                     Some(asked) => self.answer(client, query_handle, asked).await?,
                     None => return Ok(()),
                 },
-                told = next(&mut completions) => match told {
-                    Some(told) => self.completed(told.headers.as_ref(), &told.payload).await,
+                completion = next(&mut completions) => match completion {
+                    Some(completion) => self.completed(completion.headers.as_ref(), &completion.payload).await,
                     None => return Ok(()),
                 },
             }
@@ -142,11 +142,11 @@ impl CommandListener {
     /// Reads the completions that were published while the session was not connected.
     async fn look_back(&mut self, store: &NatsStream) -> Result<(), NatsError> {
         let subject = self.subjects.completions();
-        if self.heard.0 != store.made {
-            self.heard = (store.made.clone(), 0);
+        if self.read.0 != store.made {
+            self.read = (store.made.clone(), 0);
         }
-        while let Some(message) = store.next_of(&subject, self.heard.1 + 1).await? {
-            self.heard.1 = message.sequence;
+        while let Some(message) = store.next_of(&subject, self.read.1 + 1).await? {
+            self.read.1 = message.sequence;
             let when =
                 i64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX);
             if when >= self.since.0 {
@@ -313,8 +313,8 @@ async fn say(
             most,
         }));
     }
-    let said = client.publish(to, line.into()).await;
-    said.map_err(|error| NatsError(format!("cannot answer: {error}")))
+    let sent = client.publish(to, line.into()).await;
+    sent.map_err(|error| NatsError(format!("cannot answer: {error}")))
 }
 
 /// The next message. `None` if the subscription is closed.

@@ -74,7 +74,7 @@ pub async fn connect(
     again: ReconnectPolicy,
 ) -> Result<(Client, mpsc::UnboundedReceiver<NatsConnectionEvent>), ConnectProblem> {
     let (servers, options) = prepared(nats)?;
-    let (tell, told) = mpsc::unbounded_channel();
+    let (tell, events) = mpsc::unbounded_channel();
     let connected = Arc::new(AtomicBool::new(false));
     let was_connected = Arc::clone(&connected);
     let options = options
@@ -87,8 +87,8 @@ pub async fn connect(
             ReconnectPolicy::Never | ReconnectPolicy::ByItself => pause(attempts.saturating_sub(1)),
         })
         .event_callback(move |event| {
-            if let Some(told) = heard(&event) {
-                let _ = tell.send(told);
+            if let Some(events) = as_event(&event) {
+                let _ = tell.send(events);
             }
             std::future::ready(())
         });
@@ -97,7 +97,7 @@ pub async fn connect(
         .await
         .map_err(|error| ConnectProblem::from(&error))?;
     connected.store(true, Ordering::Relaxed);
-    Ok((client, told))
+    Ok((client, events))
 }
 
 /// How long to wait before the next attempt: up to 5 seconds.
@@ -114,7 +114,7 @@ pub fn pause(attempts: usize) -> Duration {
     }
 }
 
-fn heard(event: &Event) -> Option<NatsConnectionEvent> {
+fn as_event(event: &Event) -> Option<NatsConnectionEvent> {
     match event {
         Event::Connected => Some(NatsConnectionEvent::Connected),
         Event::Disconnected | Event::Closed => Some(NatsConnectionEvent::Lost),
@@ -492,7 +492,7 @@ mod tests {
         );
     }
 
-    fn said(error: rustls::Error) -> String {
+    fn explained(error: rustls::Error) -> String {
         // As the client returns it: inside of an I/O error.
         let error = ConnectError::with_source(
             ConnectErrorKind::Io,
@@ -505,23 +505,23 @@ mod tests {
     fn errors_of_tls_are_explained_in_words() {
         use rustls::Error as Tls;
         assert_eq!(
-            said(Tls::InvalidMessage(InvalidMessage::InvalidContentType)),
+            explained(Tls::InvalidMessage(InvalidMessage::InvalidContentType)),
             "the server does not speak TLS on this port"
         );
         assert_eq!(
-            said(Tls::InvalidCertificate(CertificateError::UnknownIssuer)),
+            explained(Tls::InvalidCertificate(CertificateError::UnknownIssuer)),
             "creel does not know the authority that issued the server's certificate"
         );
         assert_eq!(
-            said(Tls::InvalidCertificate(CertificateError::NotValidForName)),
+            explained(Tls::InvalidCertificate(CertificateError::NotValidForName)),
             "the server's certificate is for another host name"
         );
         assert_eq!(
-            said(Tls::InvalidCertificate(CertificateError::Expired)),
+            explained(Tls::InvalidCertificate(CertificateError::Expired)),
             "the server's certificate has expired"
         );
         assert_eq!(
-            said(Tls::AlertReceived(AlertDescription::BadCertificate)),
+            explained(Tls::AlertReceived(AlertDescription::BadCertificate)),
             "the server requires a client certificate, or does not accept the one that creel sent"
         );
     }

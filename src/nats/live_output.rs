@@ -381,13 +381,13 @@ impl UnsentOutput {
             length => length,
         };
         let rest = piece.bytes.split_off(length);
-        let told = HookOutputChunk {
+        let chunk = HookOutputChunk {
             bytes: std::mem::replace(&mut piece.bytes, rest),
             ..piece.clone()
         };
         (piece.at, piece.gap) = (piece.at + length as u64, false);
         self.pieces.retain(|piece| !piece.bytes.is_empty());
-        Some(told)
+        Some(chunk)
     }
 }
 
@@ -452,7 +452,7 @@ mod tests {
         }
     }
 
-    fn told(waiting: &mut UnsentOutput, room: usize) -> Vec<(u64, String)> {
+    fn chunk(waiting: &mut UnsentOutput, room: usize) -> Vec<(u64, String)> {
         let text = |live: HookOutputChunk| (live.at, String::from_utf8(live.bytes).expect("text"));
         std::iter::from_fn(|| waiting.next(room).map(text)).collect()
     }
@@ -464,7 +464,7 @@ mod tests {
         waiting.begin_with(piece(0, b"one two "));
         waiting.add(piece(4, b"two three"));
         assert_eq!(
-            told(&mut waiting, 8),
+            chunk(&mut waiting, 8),
             [(0, "one two ".to_owned()), (8, "three".to_owned())]
         );
         assert!(waiting.is_empty());
@@ -474,11 +474,11 @@ mod tests {
     fn a_letter_that_is_cut_off_waits_for_its_rest() {
         let mut waiting = UnsentOutput::default();
         waiting.add(piece(0, b"na\xC3"));
-        assert_eq!(told(&mut waiting, 100), [(0, "na".to_owned())]);
+        assert_eq!(chunk(&mut waiting, 100), [(0, "na".to_owned())]);
         assert!(waiting.is_empty());
         waiting.add(piece(3, b"\xAFve"));
         assert_eq!(
-            told(&mut waiting, 3),
+            chunk(&mut waiting, 3),
             [(2, "ïv".to_owned()), (5, "e".to_owned())]
         );
     }

@@ -329,7 +329,7 @@ pub struct WorkerListEntry {
 impl WorkerListEntry {
     /// `None` if the server does not keep such a list.
     pub async fn open(nats: &NatsConfig, worker: &str) -> Option<Self> {
-        let (client, _told) = connect(nats, ReconnectPolicy::ByItself).await.ok()?;
+        let (client, _events) = connect(nats, ReconnectPolicy::ByItself).await.ok()?;
         let (bucket, jetstream) = (
             ExpiringBucket::of_workers(&nats.prefix),
             jetstream::new(client.clone()),

@@ -200,7 +200,7 @@ impl RecordSender<'_> {
         if !window.awaits(answer.message) {
             return Ok(());
         }
-        let kept = answer.said.map_err(in_words)?;
+        let kept = answer.reply.map_err(in_words)?;
         // creel has already checked which records of this session the stream has. So a duplicate
         // was either in flight at that time, or belongs to another session.
         if kept.again && !self.store.is_of(kept.at, self.id).await? {

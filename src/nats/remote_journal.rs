@@ -171,7 +171,7 @@ impl RemoteJournal {
     #[must_use]
     pub async fn follow(
         mut self,
-        mut told: mpsc::UnboundedReceiver<NatsConnectionEvent>,
+        mut events: mpsc::UnboundedReceiver<NatsConnectionEvent>,
         audience: ViewerChannels,
     ) -> Self {
         let (client, subjects) = (self.jetstream.client(), self.subjects.clone());
@@ -180,7 +180,7 @@ impl RemoteJournal {
                 .await;
         while !audience.news.is_closed() {
             match self
-                .follow_once(&mut told, &audience, &mut overhearing)
+                .follow_once(&mut events, &audience, &mut overhearing)
                 .await
             {
                 Ok(FollowProgress::More) => {}
@@ -200,7 +200,7 @@ impl RemoteJournal {
     /// one.
     async fn follow_once(
         &mut self,
-        told: &mut mpsc::UnboundedReceiver<NatsConnectionEvent>,
+        events: &mut mpsc::UnboundedReceiver<NatsConnectionEvent>,
         ViewerChannels { news, link, .. }: &ViewerChannels,
         overhearing: &mut LiveOutputReceiver,
     ) -> Result<FollowProgress, NatsError> {
@@ -228,7 +228,7 @@ impl RemoteJournal {
                     overhearing.pass_on(self.begun);
                 }
                 () = overhearing.hear(self.begun) => {}
-                told = told.recv() => match told {
+                events = events.recv() => match events {
                     Some(NatsConnectionEvent::Connected) => return Ok(FollowProgress::More),
                     Some(NatsConnectionEvent::Lost) | None => return Err(NatsError("the connection was lost".to_owned())),
                     Some(NatsConnectionEvent::Refused(why)) if overhearing.is_refused(&why) => {}

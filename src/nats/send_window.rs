@@ -155,7 +155,7 @@ pub(super) struct StreamPublisher<'a> {
 pub(super) struct PublishOutcome {
     /// Which message, counted from 1.
     pub(super) message: u64,
-    pub(super) said: Result<StoredMessage, PublishRefusal>,
+    pub(super) reply: Result<StoredMessage, PublishRefusal>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -231,8 +231,8 @@ impl<'a> StreamPublisher<'a> {
                 .subject
                 .strip_prefix(self.inbox.as_str())
                 .and_then(|number| number.parse().ok());
-            if let (Some(message), Some(said)) = (number, read(&message, self.stream)) {
-                return Ok(PublishOutcome { message, said });
+            if let (Some(message), Some(reply)) = (number, read(&message, self.stream)) {
+                return Ok(PublishOutcome { message, reply });
             }
         }
     }
@@ -244,15 +244,15 @@ fn read(message: &Message, stream: &str) -> Option<Result<StoredMessage, Publish
     if message.status == Some(StatusCode::NO_RESPONDERS) {
         return Some(Err(PublishRefusal::NoStream));
     }
-    let said: AckPayload = serde_json::from_slice(&message.payload).ok()?;
-    match said.error {
+    let reply: AckPayload = serde_json::from_slice(&message.payload).ok()?;
+    match reply.error {
         Some(error) if error.error_code() == ErrorCode::STREAM_WRONG_LAST_SEQUENCE => {
             Some(Err(PublishRefusal::NotTheFirst))
         }
         Some(error) => Some(Err(PublishRefusal::Other(error.to_string()))),
-        None if said.stream == stream && said.seq > 0 => Some(Ok(StoredMessage {
-            at: said.seq,
-            again: said.duplicate,
+        None if reply.stream == stream && reply.seq > 0 => Some(Ok(StoredMessage {
+            at: reply.seq,
+            again: reply.duplicate,
         })),
         None => None,
     }
@@ -355,7 +355,7 @@ mod tests {
         assert!(heavy.can_follow() && !heavy.is_full());
     }
 
-    fn said(
+    fn reply(
         payload: &'static str,
         status: Option<StatusCode>,
     ) -> Option<Result<StoredMessage, PublishRefusal>> {
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn what_the_server_says_is_a_number_or_a_refusal() {
         assert_eq!(
-            said(r#"{"stream":"CREEL","seq":7}"#, None),
+            reply(r#"{"stream":"CREEL","seq":7}"#, None),
             Some(Ok(StoredMessage {
                 at: 7,
                 again: false
@@ -382,21 +382,24 @@ mod tests {
         );
         let again = r#"{"stream":"CREEL","seq":7,"domain":"d","duplicate":true}"#;
         assert_eq!(
-            said(again, None),
+            reply(again, None),
             Some(Ok(StoredMessage { at: 7, again: true }))
         );
         assert_eq!(
-            said("", Some(StatusCode::NO_RESPONDERS)),
+            reply("", Some(StatusCode::NO_RESPONDERS)),
             Some(Err(PublishRefusal::NoStream))
         );
         let not_first = r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 1"},"seq":0}"#;
         assert_eq!(
-            said(not_first, None),
+            reply(not_first, None),
             Some(Err(PublishRefusal::NotTheFirst))
         );
         let full = r#"{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"},"stream":"CREEL","seq":0}"#;
-        let told = "maximum bytes exceeded (code 503, error code 10077)".to_owned();
-        assert_eq!(said(full, None), Some(Err(PublishRefusal::Other(told))));
+        let complaint = "maximum bytes exceeded (code 503, error code 10077)".to_owned();
+        assert_eq!(
+            reply(full, None),
+            Some(Err(PublishRefusal::Other(complaint)))
+        );
         let of_others = [
             r#"{"stream":"CREEL"}"#,
             r#"{"stream":"OTHER","seq":7}"#,
@@ -407,7 +410,7 @@ mod tests {
         assert!(
             of_others
                 .into_iter()
-                .all(|payload| said(payload, None).is_none())
+                .all(|payload| reply(payload, None).is_none())
         );
     }
 }

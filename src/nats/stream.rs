@@ -393,10 +393,10 @@ pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// Which part of a record the message is. `None` if the header is invalid.
 pub fn part(headers: &HeaderMap) -> Option<MessagePart> {
-    let Some(said) = header(headers, PART) else {
+    let Some(part) = header(headers, PART) else {
         return Some(MessagePart { number: 1, of: 1 });
     };
-    let (number, of) = said.split_once('/')?;
+    let (number, of) = part.split_once('/')?;
     let (number, of) = (number.parse().ok()?, of.parse().ok()?);
     (1..=of)
         .contains(&number)

@@ -424,7 +424,7 @@ fn running_hook(state: &SessionState, times: &SessionTimes) -> Option<CurrentAct
         | Phase::Escalated(_)
         | Phase::Exit(_)
         | Phase::Pipeline
-        | Phase::Errand(_)
+        | Phase::PipelineOnly(_)
         | Phase::Delivering
         | Phase::Ended(_) => return None,
     };
@@ -613,7 +613,7 @@ fn doing_now(session: &SessionState) -> String {
         | Phase::Escalated(_)
         | Phase::Exit(_)
         | Phase::Pipeline
-        | Phase::Errand(_) => "continues".into(),
+        | Phase::PipelineOnly(_) => "continues".into(),
         Phase::Delivering => "sends pending items".into(),
         Phase::Ended(outcome) => outcome.name().into(),
     }

@@ -155,7 +155,7 @@ impl ListedSession {
                 let reason = state
                     .ending
                     .as_ref()
-                    .map(|ending| plain_line(ending.said(), REASON));
+                    .map(|ending| plain_line(ending.explanation(), REASON));
                 ListedState::Ended {
                     outcome,
                     reason: reason.unwrap_or_default(),
@@ -502,7 +502,7 @@ mod tests {
         }
     }
 
-    fn asks(since: i64) -> ListedState {
+    fn waiting(since: i64) -> ListedState {
         let activity = CurrentActivity::NeedsUser {
             gate: GateKind::RetryLimit,
             since: UnixTime(since),
@@ -536,9 +536,9 @@ mod tests {
         let mut list = [
             session("ended-early", 1_000, complete()),
             session("works", 9_000_000, works()),
-            session("asks-early", 100, asks(100)),
+            session("asks-early", 100, waiting(100)),
             session("ended-late", 2_000, complete()),
-            session("asks-late", 50, asks(200)),
+            session("asks-late", 50, waiting(200)),
             session("killed", 1_500, ListedState::Stopped { gate: None }),
         ];
         list.sort_by(ListedSession::order);
@@ -564,7 +564,7 @@ mod tests {
                 .text
         };
         assert_eq!(text(works()), "Working 1:12");
-        assert_eq!(text(asks(0)), "Retry limit: case_4 failed");
+        assert_eq!(text(waiting(0)), "Retry limit: case_4 failed");
         assert_eq!(text(complete()), "Complete: all tests pass");
         let stopped = ListedState::Ended {
             outcome: SessionOutcome::Cancelled,
@@ -610,7 +610,7 @@ mod tests {
             session("s", 60_000, state.clone()).time(UnixTime(now), &TimeZone::UTC)
         };
         assert_eq!(time(&works(), 72_000), "1:12");
-        for (state, shown) in [(complete(), "1:00"), (asks(61_000), "since 00:01")] {
+        for (state, shown) in [(complete(), "1:00"), (waiting(61_000), "since 00:01")] {
             assert_eq!([time(&state, 72_000), time(&state, 80_000)], [shown, shown]);
         }
         assert_eq!(

@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_kept_if_it_was_not_taken() {
-        let told = |written: &[u8], code| {
+        let edited = |written: &[u8], code| {
             let sheet = EditorFile::new("red").expect("a file");
             fs::write(&sheet.path, written).expect("it is ours");
             let why = sheet
@@ -240,10 +240,10 @@ mod tests {
             sheet.remove();
             (named, left.is_some_and(|left| left == written))
         };
-        assert_eq!(told(b"gr\xfcn", 0), (true, true), "it cannot be read");
-        assert_eq!(told(b"green", 1), (true, true), "the editor failed");
+        assert_eq!(edited(b"gr\xfcn", 0), (true, true), "it cannot be read");
+        assert_eq!(edited(b"green", 1), (true, true), "the editor failed");
         assert_eq!(
-            told(b"red\n", 1),
+            edited(b"red\n", 1),
             (false, false),
             "there is nothing to keep"
         );

@@ -453,26 +453,26 @@ mod tests {
         file("env", "#!/usr/bin/env no-such-interpreter\n", 0o755);
         file("binary", "\u{7f}ELF", 0o755);
         let path = dir.path().as_os_str();
-        let said = |command: &str| {
+        let complaint = |command: &str| {
             missing(command, dir.path(), path)
                 .iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
                 .join("; ")
         };
-        assert_eq!(said("good && ./good && binary"), "");
-        assert_eq!(said("gone | good"), "`gone` is not on PATH");
-        assert_eq!(said("./gone.sh"), "`./gone.sh` does not exist");
+        assert_eq!(complaint("good && ./good && binary"), "");
+        assert_eq!(complaint("gone | good"), "`gone` is not on PATH");
+        assert_eq!(complaint("./gone.sh"), "`./gone.sh` does not exist");
         assert_eq!(
-            said("./plain.sh"),
+            complaint("./plain.sh"),
             "`./plain.sh` is not executable (`chmod +x ./plain.sh`)"
         );
         assert_eq!(
-            said("./old"),
+            complaint("./old"),
             "`./old` needs `/usr/bin/no-such-interpreter`, which is not installed"
         );
         assert_eq!(
-            said("env"),
+            complaint("env"),
             "`env` needs `no-such-interpreter`, which is not installed"
         );
     }

@@ -167,20 +167,20 @@ mod tests {
         #[test]
         fn no_command_runs_after_its_client_gave_up_whatever_the_clocks_say(
             skew in -1_000 * HOUR..1_000 * HOUR,
-            (asked, told, waited, way) in (0_i64..60_000, 0_i64..60_000, 0_i64..10 * HOUR, 0_i64..2 * HOUR),
+            (asked, answered, waited, way) in (0_i64..60_000, 0_i64..60_000, 0_i64..10 * HOUR, 0_i64..2 * HOUR),
         ) {
             let true_time = 1_794_796_000_000_i64;
             let start = Instant::now();
             let after = |ms: i64| start + Duration::from_millis(u64::try_from(ms).expect("it is positive"));
             let session_clock = |ms: i64| UnixTime(true_time + skew + ms);
             let reply = TimedReply::at(SessionReply::done(), None, session_clock(asked));
-            let clock = SessionClock::of(&reply, after(asked + told)).expect("it tells its time");
-            let sent = asked + told + waited;
+            let clock = SessionClock::of(&reply, after(asked + answered)).expect("it tells its time");
+            let sent = asked + answered + waited;
             let request = request(&clock.deadline(after(sent), PATIENCE));
             let runs = check(&request, session_clock(sent + way)).is_ok();
             let patience = i64::try_from(PATIENCE.as_millis()).expect("it is small");
             prop_assert!(!runs || way <= patience, "it ran {way} ms after it was sent");
-            prop_assert!(runs || way + told > patience, "it was refused {way} ms after it was sent");
+            prop_assert!(runs || way + answered > patience, "it was refused {way} ms after it was sent");
         }
     }
 

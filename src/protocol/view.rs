@@ -318,8 +318,9 @@ pub fn automation_hooks(plan: &[AutomationHook], book: &HookState) -> Vec<HookVi
     let views = specs
         .into_iter()
         .map(|spec| (spec, book.is_enabled(HookPoint::Automation, spec)));
-    let said = views.filter(|(spec, enabled)| !is_as_always(spec, *enabled));
-    said.map(|(spec, enabled)| HookView::of(HookPoint::Automation, spec, enabled))
+    let unusual = views.filter(|(spec, enabled)| !is_as_always(spec, *enabled));
+    unusual
+        .map(|(spec, enabled)| HookView::of(HookPoint::Automation, spec, enabled))
         .collect()
 }
 
@@ -339,7 +340,7 @@ pub fn stop_hooks(plan: &StopPlan, state: Option<&SessionState>) -> Vec<HookView
         .map(|known| &known.hook);
     let is_on =
         |hook: &StopHook| state.map_or(hook.enabled, |state| state.hooks.stop_hook_is_on(hook));
-    plan.said()
+    plan.listed()
         .iter()
         .chain(registered)
         .map(|hook| HookView::stop(hook, is_on(hook)))

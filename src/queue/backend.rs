@@ -23,13 +23,13 @@ use crate::{
 };
 
 /// The answer of a place, boxed, so that one worker serves every kind of place.
-pub type QueueFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, QueueTrouble>> + Send + 'a>>;
+pub type QueueFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, QueueFailure>> + Send + 'a>>;
 /// Which groups a worker asks for.
 pub type WantedGroups<'a> = &'a mut (dyn FnMut(&DispatchGroup) -> bool + Send);
 
 /// Why a place does not answer. It may do so later.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum QueueTrouble {
+pub enum QueueFailure {
     #[error("NATS: {0}")]
     Nats(#[from] NatsError),
     #[error("the local queue: {0}")]
@@ -104,7 +104,7 @@ pub trait ReadyLine: fmt::Debug + Send {
     ) -> QueueFuture<'a, Option<Box<dyn TaskLease>>>;
 
     /// Notes that there is a task under this subject.
-    fn heard(&mut self, subject: &str);
+    fn note_change(&mut self, subject: &str);
 }
 
 /// A task that a worker has received.

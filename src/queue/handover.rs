@@ -35,7 +35,7 @@ use crate::{
     protocol::{ReplyData, SessionQuery},
     queue::{
         LEASE, QueueError, TaskQueue,
-        backend::{ChangeFeed, QueueTaskKey, QueueTrouble, TaskRevision},
+        backend::{ChangeFeed, QueueFailure, QueueTaskKey, TaskRevision},
     },
     runtime::{SessionHandle, now},
     socket::session_mirror::QueryHandle,
@@ -63,7 +63,7 @@ pub(crate) enum HandoverPlace {
 }
 
 impl HandoverPlace {
-    async fn open(&self) -> Result<TaskQueue, QueueTrouble> {
+    async fn open(&self) -> Result<TaskQueue, QueueFailure> {
         match self {
             Self::Server(server) => TaskQueue::of_server(&server.0, &server.1, LEASE).await,
             Self::Project(root) => TaskQueue::of_project(root, LEASE),
@@ -113,7 +113,7 @@ impl TaskHandover {
         }
     }
 
-    async fn follow(&self) -> Result<(), QueueTrouble> {
+    async fn follow(&self) -> Result<(), QueueFailure> {
         let mut news = self.query_handle.news.clone();
         let mut known = HandoverSnapshot {
             tasks: self.tasks().await,
@@ -157,7 +157,7 @@ impl TaskHandover {
         queue: &mut TaskQueue,
         known: &mut HandoverSnapshot,
         changes: &mut dyn ChangeFeed,
-    ) -> Result<(), QueueTrouble> {
+    ) -> Result<(), QueueFailure> {
         for seen in changes.all().await?.into_values() {
             known.learn(seen);
         }
@@ -209,7 +209,7 @@ impl TaskHandover {
         known: &mut HandoverSnapshot,
         id: &str,
         news: HandoverTrigger,
-    ) -> Result<(), QueueTrouble> {
+    ) -> Result<(), QueueFailure> {
         let task = known.tasks.get(id);
         let ours = task.map(|task| LocalTask {
             id,
@@ -238,11 +238,11 @@ impl TaskHandover {
                     .map(Some)
             }
             (HandoverAction::Tell(command), _) => {
-                let told = self
+                let written = self
                     .handle
                     .command(self.place.actor(), SessionCommand::Task { task: command })
                     .await;
-                if let Err(why) = told {
+                if let Err(why) = written {
                     tracing::info!("the queue: {}", refusals::text(&why));
                 }
                 Ok(None)
@@ -253,7 +253,7 @@ impl TaskHandover {
                 seen.and_then(|seen| known.learn(seen));
                 Ok(())
             }
-            Err(QueueError::Trouble(trouble)) => Err(trouble),
+            Err(QueueError::Failed(failure)) => Err(failure),
             Err(
                 error @ (QueueError::Refused(_) | QueueError::BadTask(_) | QueueError::Taken(_)),
             ) => {
@@ -272,7 +272,7 @@ pub(crate) async fn finish(
     server: Option<&NatsConfig>,
     owner: OwnerSession,
     graph: &TaskGraph,
-) -> Result<(), QueueTrouble> {
+) -> Result<(), QueueFailure> {
     let ready: Vec<TaskView> = task_view::handed(graph)
         .into_iter()
         .filter(|task| task.state == TaskState::Ready)
@@ -282,7 +282,7 @@ pub(crate) async fn finish(
     }
     let mut queue = match server {
         Some(nats) => {
-            let (client, _told) = connect(nats, ReconnectPolicy::Never)
+            let (client, _events) = connect(nats, ReconnectPolicy::Never)
                 .await
                 .map_err(NatsError::from)?;
             TaskQueue::of_server(&jetstream::new(client), nats, LEASE).await?
@@ -293,7 +293,7 @@ pub(crate) async fn finish(
         match queue.add(order(&task, owner.clone()), now()).await {
             // Most of them are there already.
             Ok(_) | Err(QueueError::Taken(_)) => {}
-            Err(QueueError::Trouble(trouble)) => return Err(trouble),
+            Err(QueueError::Failed(failure)) => return Err(failure),
             Err(error @ (QueueError::Refused(_) | QueueError::BadTask(_))) => {
                 tracing::warn!("the queue: {error}");
             }

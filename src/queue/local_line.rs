@@ -137,7 +137,7 @@ impl ReadyLine for LocalLine {
     }
 
     /// The state of a task says which group it is in.
-    fn heard(&mut self, _subject: &str) {}
+    fn note_change(&mut self, _subject: &str) {}
 }
 
 /// Takes the lease of a task, unless another worker has it. Only under the lock of the folder.

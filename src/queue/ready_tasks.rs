@@ -31,7 +31,7 @@ use crate::{
     },
     queue::{
         backend::{
-            DispatchGroup, GroupTurns, QueueFuture, QueueTaskKey, QueueTrouble, ReadyLine,
+            DispatchGroup, GroupTurns, QueueFailure, QueueFuture, QueueTaskKey, ReadyLine,
             TaskLease, WantedGroups,
         },
         queue_of,
@@ -398,7 +398,7 @@ impl ReadyLine for ReadyTaskStream {
         })
     }
 
-    fn heard(&mut self, subject: &str) {
+    fn note_change(&mut self, subject: &str) {
         if let Some(row) = subject
             .strip_prefix(&self.prefix)
             .and_then(DispatchGroup::parse)
@@ -409,7 +409,7 @@ impl ReadyLine for ReadyTaskStream {
 }
 
 impl LeasedTask {
-    async fn ack(&self, kind: AckKind) -> Result<(), QueueTrouble> {
+    async fn ack(&self, kind: AckKind) -> Result<(), QueueFailure> {
         Ok(self
             .message
             .ack_with(kind)

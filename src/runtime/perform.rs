@@ -68,7 +68,7 @@ pub(super) struct EffectPerformer {
     asked: HashMap<String, AgentTaskHandle>,
     fallbacks: FallbackAgents,
     /// The fallback agents that were started, by name.
-    standing_in: HashMap<String, AgentTaskHandle>,
+    stand_in: HashMap<String, AgentTaskHandle>,
     work: SharedWorkMemory,
     files: SharedFileWatch,
     /// The measurement in progress.
@@ -170,7 +170,7 @@ impl EffectPerformer {
             gatekeepers,
             asked: HashMap::new(),
             fallbacks,
-            standing_in: HashMap::new(),
+            stand_in: HashMap::new(),
             work,
             files,
             measuring: None,
@@ -212,7 +212,7 @@ impl EffectPerformer {
                 timeout,
                 silence,
                 to,
-                standing_in,
+                stand_in,
                 baseline,
             } => {
                 let request = TurnRequest {
@@ -221,7 +221,7 @@ impl EffectPerformer {
                     conversation,
                     timeout,
                 };
-                let to = match (to, standing_in) {
+                let to = match (to, stand_in) {
                     (Some(name), _) => PromptRecipient::Gatekeeper(name),
                     (None, Some(name)) => PromptRecipient::Fallback(name),
                     (None, None) => PromptRecipient::Own,
@@ -277,7 +277,7 @@ impl EffectPerformer {
 
     /// Returns a fallback agent, and starts it if it is not running.
     fn fallback(&mut self, name: String) -> Result<&AgentTaskHandle, SendError> {
-        Ok(match self.standing_in.entry(name) {
+        Ok(match self.stand_in.entry(name) {
             Entry::Occupied(line) => line.into_mut(),
             Entry::Vacant(place) => {
                 let agent = self.fallbacks.start(place.key())?;
@@ -468,7 +468,7 @@ impl EffectPerformer {
             .chain(
                 self.asked
                     .drain()
-                    .chain(self.standing_in.drain())
+                    .chain(self.stand_in.drain())
                     .map(|(_, line)| line),
             )
             .collect();

@@ -37,7 +37,7 @@ pub struct SocketDirs(Vec<PathBuf>);
 #[derive(Debug, Clone)]
 pub struct SocketLocation {
     socket: PathBuf,
-    told_in: PathBuf,
+    address_file: PathBuf,
 }
 
 impl SocketDirs {
@@ -74,7 +74,7 @@ impl SocketLocation {
                 Ok((socket, listener)) => {
                     let address = Self {
                         socket,
-                        told_in: folder.socket_file(),
+                        address_file: folder.socket_file(),
                     };
                     address.tell()?;
                     return Ok((address, listener));
@@ -89,11 +89,11 @@ impl SocketLocation {
 
     /// The address that the session wrote into its folder.
     pub fn of(folder: &SessionDir) -> Option<Self> {
-        let told_in = folder.socket_file();
-        let told = open::line(&told_in).ok()?;
+        let address_file = folder.socket_file();
+        let line = open::line(&address_file).ok()?;
         Some(Self {
-            socket: PathBuf::from(told.strip_suffix('\n')?),
-            told_in,
+            socket: PathBuf::from(line.strip_suffix('\n')?),
+            address_file,
         })
     }
 
@@ -103,7 +103,7 @@ impl SocketLocation {
 
     fn tell(&self) -> io::Result<()> {
         // Atomic, since a client may be reading the file.
-        open::replace(&self.told_in, &self.line())
+        open::replace(&self.address_file, &self.line())
     }
 
     /// Connects. Refuses a socket of another user: the session's folder may have come with a clone.
@@ -124,8 +124,8 @@ impl SocketLocation {
         if fs::symlink_metadata(&self.socket).is_ok_and(|meta| meta.file_type().is_socket()) {
             let _ = fs::remove_file(&self.socket);
         }
-        if open::line(&self.told_in).is_ok_and(|told| told == self.line()) {
-            let _ = fs::remove_file(&self.told_in);
+        if open::line(&self.address_file).is_ok_and(|line| line == self.line()) {
+            let _ = fs::remove_file(&self.address_file);
         }
     }
 

@@ -90,7 +90,7 @@ impl SessionMirror {
             records,
             news: written,
         } = follower;
-        let (asks, questions) = mpsc::channel(BACKLOG);
+        let (queries, questions) = mpsc::channel(BACKLOG);
         let (news_in, news) = watch::channel(seq);
         let mirror = Self {
             state,
@@ -105,7 +105,7 @@ impl SessionMirror {
         (
             mirror,
             QueryHandle {
-                questions: asks,
+                questions: queries,
                 news,
             },
         )

@@ -58,8 +58,8 @@ impl<'a> UnquotedText<'a> {
     /// Whether the agent writes this tag at the beginning or the end of a line.
     pub(crate) fn say(&self, tag: &str, case: LetterCase) -> bool {
         let says = |line: &UnquotedLine<'_>| match case {
-            LetterCase::Exact => is_said(&line.shown, tag),
-            LetterCase::Any => is_said(&line.shown.to_ascii_lowercase(), &tag.to_ascii_lowercase()),
+            LetterCase::Exact => has_tag(&line.shown, tag),
+            LetterCase::Any => has_tag(&line.shown.to_ascii_lowercase(), &tag.to_ascii_lowercase()),
         };
         self.lines
             .iter()
@@ -81,7 +81,7 @@ impl<'a> UnquotedText<'a> {
     fn is_repeated(&self, nth: usize, tag: &str) -> bool {
         let line = self.lines[nth].written.trim();
         if !line.eq_ignore_ascii_case(tag) {
-            return self.prompt.lines().any(|told| told.trim() == line);
+            return self.prompt.lines().any(|known| known.trim() == line);
         }
         let before = self.lines[..nth]
             .iter()
@@ -89,13 +89,13 @@ impl<'a> UnquotedText<'a> {
             .map(|line| line.written.trim())
             .find(|line| !line.is_empty());
         let Some(before) = before else { return false };
-        let told: Vec<&str> = self
+        let known: Vec<&str> = self
             .prompt
             .lines()
             .map(str::trim)
             .filter(|line| !line.is_empty())
             .collect();
-        told.windows(2).any(|pair| pair == [before, line])
+        known.windows(2).any(|pair| pair == [before, line])
     }
 }
 
@@ -188,7 +188,7 @@ fn closing(text: &str, length: usize) -> Option<usize> {
 }
 
 /// Whether a line begins or ends with the tag, outside of quotation marks.
-fn is_said(line: &str, tag: &str) -> bool {
+fn has_tag(line: &str, tag: &str) -> bool {
     line.match_indices(tag).any(|(at, _)| {
         let (before, after) = (&line[..at], &line[at + tag.len()..]);
         let in_single_marks = before.ends_with('\'') && after.starts_with('\'');
@@ -231,7 +231,7 @@ mod tests {
 
     const TAG: &str = "<tag>";
 
-    fn said(message: &str) -> bool {
+    fn is_made(message: &str) -> bool {
         UnquotedText::of(message, "").say(TAG, LetterCase::Exact)
     }
 
@@ -252,7 +252,7 @@ mod tests {
             "He said \"no\" and I say <tag>",
             "say <tag> later\r\n<tag>\r\n",
         ] {
-            assert!(said(message), "{message}");
+            assert!(is_made(message), "{message}");
         }
     }
 
@@ -267,7 +267,7 @@ mod tests {
             "`x` <tag> `y`",
             "<tab> <tag> </tab>",
         ] {
-            assert!(!said(message), "{message}");
+            assert!(!is_made(message), "{message}");
         }
     }
 
@@ -289,7 +289,7 @@ mod tests {
             "``<tag> ` ``",
             "code `over\n<tag>\ntwo` lines",
         ] {
-            assert!(!said(message), "{message}");
+            assert!(!is_made(message), "{message}");
         }
     }
 
@@ -304,7 +304,7 @@ mod tests {
             "\"please say <tag> now\"",
             "« <tag> »",
         ] {
-            assert!(!said(message), "{message}");
+            assert!(!is_made(message), "{message}");
         }
     }
 

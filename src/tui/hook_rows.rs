@@ -199,7 +199,7 @@ fn deciding(state: &SessionState) -> impl Iterator<Item = &StopHook> {
     state
         .plan()
         .stop
-        .said()
+        .listed()
         .iter()
         .chain(state.stop.registered.iter().map(|known| &known.hook))
 }

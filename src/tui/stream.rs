@@ -84,7 +84,7 @@ pub enum BlockKind {
     /// A submit or a merge began.
     Pipeline,
     Prompt,
-    Said,
+    Message,
     Thought,
     Tool,
     /// A permission request of the agent.
@@ -221,7 +221,7 @@ impl SessionStream {
         self.hide_live_end();
         self.live_end.count(event);
         if let Event::Turn(TurnEvent::AgentSaid { turn, text, .. }) = event {
-            self.speak(BlockKind::Said, at, *turn, text, spot);
+            self.speak(BlockKind::Message, at, *turn, text, spot);
         } else if let Event::Turn(TurnEvent::AgentThought { turn, text, .. }) = event {
             self.speak(BlockKind::Thought, at, *turn, text, spot);
         } else if let Some(described) =
@@ -424,7 +424,7 @@ impl SessionStream {
             BlockBody::Text(parts) => parts.clone(),
             BlockBody::OnDisk => {
                 let last = block.spots.last().copied();
-                let spots = if matches!(block.kind, BlockKind::Said | BlockKind::Thought) {
+                let spots = if matches!(block.kind, BlockKind::Message | BlockKind::Thought) {
                     block.spots.clone()
                 } else {
                     last.into_iter().collect()
@@ -442,7 +442,7 @@ impl SessionStream {
         let texts = self.parts(index, reload).into_iter().map(|part| part.text);
         let words = matches!(
             self.blocks[index].kind,
-            BlockKind::Said | BlockKind::Thought
+            BlockKind::Message | BlockKind::Thought
         );
         texts
             .collect::<Vec<_>>()
@@ -481,7 +481,7 @@ pub(super) fn event_block(at: UnixTime, event: &Event, described: &Described) ->
         BlockKind::Session
         | BlockKind::Iteration
         | BlockKind::Pipeline
-        | BlockKind::Said
+        | BlockKind::Message
         | BlockKind::Plan => BlockFold::Open,
     };
     let error = described.tone.is_error();
@@ -520,7 +520,7 @@ const fn kind_of(event: &Event) -> BlockKind {
         Event::Hook(HookEvent::Started { .. } | HookEvent::Finished(_)) => BlockKind::Hook,
         Event::Turn(event) => match event {
             TurnEvent::PromptSent(_) => BlockKind::Prompt,
-            TurnEvent::AgentSaid { .. } => BlockKind::Said,
+            TurnEvent::AgentSaid { .. } => BlockKind::Message,
             TurnEvent::AgentThought { .. } => BlockKind::Thought,
             TurnEvent::ToolCalled { .. } | TurnEvent::ToolUpdated { .. } => BlockKind::Tool,
             TurnEvent::AgentPlanned { .. } => BlockKind::Plan,

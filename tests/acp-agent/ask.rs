@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{agent::Agent, call::said_of, fail, scene::Question, step::Ask, wire::Answer};
+use crate::{agent::Agent, call::explanation_of, fail, scene::Question, step::Ask, wire::Answer};
 
 impl Agent {
     pub(crate) fn ask(&mut self, ask: &Ask) {
@@ -50,7 +50,7 @@ impl Agent {
 fn outcome(answer: &Answer, options: &Value) -> (String, bool) {
     let outcome = match answer {
         Ok(result) => &result["outcome"],
-        Err(error) => return (said_of(error), false),
+        Err(error) => return (explanation_of(error), false),
     };
     let Some(chosen) = outcome["optionId"]
         .as_str()

@@ -15,20 +15,20 @@ impl Agent {
             Ok(result) => result["content"]
                 .as_str()
                 .map_or_else(|| result.to_string(), str::to_owned),
-            Err(error) => said_of(&error),
+            Err(error) => explanation_of(&error),
         });
     }
 
     pub(crate) fn write(&mut self, params: &Map<String, Value>) {
         let answer = self.call("fs/write_text_file", params);
-        self.say(&answer.map_or_else(|error| said_of(&error), |_| "written".to_owned()));
+        self.say(&answer.map_or_else(|error| explanation_of(&error), |_| "written".to_owned()));
     }
 
     /// Sends a request with its parameters unchanged.
     pub(crate) fn call_and_say(&mut self, method: &str, params: &Value) {
         let id = self.request(method, &self.scene.fill_value(params));
         let answer = self.answer_to(id);
-        self.say(&answer.map_or_else(|error| said_of(&error), |result| result.to_string()));
+        self.say(&answer.map_or_else(|error| explanation_of(&error), |result| result.to_string()));
     }
 
     pub(crate) fn terminal(&mut self, terminal: &Terminal) {
@@ -40,7 +40,7 @@ impl Agent {
                     .map(str::to_owned)
                     .unwrap_or_default();
             }
-            Err(error) => return self.say(&said_of(&error)),
+            Err(error) => return self.say(&explanation_of(&error)),
         }
         match terminal.then {
             Then::Wait => self.see_terminal_through(),
@@ -66,7 +66,10 @@ impl Agent {
         let said = self
             .answer_to(exit)
             .and_then(|_| self.call_terminal("terminal/output"));
-        self.say(&said.map_or_else(|error| said_of(&error), |output| said_of_terminal(&output)));
+        self.say(&said.map_or_else(
+            |error| explanation_of(&error),
+            |output| said_of_terminal(&output),
+        ));
         let _ = self.call_terminal("terminal/release");
     }
 
@@ -94,7 +97,7 @@ impl Agent {
 }
 
 /// The text for an error of the client.
-pub(crate) fn said_of(error: &Value) -> String {
+pub(crate) fn explanation_of(error: &Value) -> String {
     format!(
         "error {}: {}",
         error["code"],

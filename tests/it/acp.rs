@@ -714,7 +714,11 @@ async fn tokens_reported_during_a_turn_are_added_up() {
         (end.expect("a turn").spent.tokens, recorder.text().as_str()),
         (Some(40), "a")
     );
-    assert!(!recorder.all().contains(&AgentUpdate::Said(String::new())));
+    assert!(
+        !recorder
+            .all()
+            .contains(&AgentUpdate::Message(String::new()))
+    );
     assert_eq!(
         turn(&mut *agent, again("2"))
             .await

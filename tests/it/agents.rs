@@ -244,7 +244,7 @@ turns:
         .all()
         .into_iter()
         .map(|update| match update {
-            AgentUpdate::Said(text) => format!("said {text:?}"),
+            AgentUpdate::Message(text) => format!("said {text:?}"),
             AgentUpdate::Thought(text) => format!("thought {text:?}"),
             AgentUpdate::ToolCalled(call) => format!("called {} {:?}", call.call, call.status),
             AgentUpdate::ToolUpdated(call) => {

@@ -484,7 +484,10 @@ async fn a_conversation_is_resumed_by_the_name_that_the_agent_reported() {
     let (end, recorder) = turn(&mut *agent, again("two\n")).await;
     assert_eq!(
         (end, recorder.all()),
-        (Ok(spent(7, None)), vec![AgentUpdate::Said("two\n".into())])
+        (
+            Ok(spent(7, None)),
+            vec![AgentUpdate::Message("two\n".into())]
+        )
     );
     // After a restart of creel.
     let mut agent = spec().start(

@@ -683,7 +683,11 @@ fn only_the_user_approves_tasks(world: &World) {
     }
     if world.state.proposal.is_approved {
         assert_eq!(
-            world.state.proposal.of_answer(&world.state.turns.said).ok(),
+            world
+                .state
+                .proposal
+                .of_answer(&world.state.turns.agent_text)
+                .ok(),
             shown,
             "{}",
             world.story()

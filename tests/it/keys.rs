@@ -66,7 +66,7 @@ fn talks() -> World {
         world.state.iterations.current == 2 && world.turn.is_some()
     });
     for n in 1..=100 {
-        samples::agent(&mut world, AgentUpdate::Said(format!("line {n}\n")));
+        samples::agent(&mut world, AgentUpdate::Message(format!("line {n}\n")));
     }
     world
 }
@@ -135,7 +135,7 @@ fn the_view_stays_while_it_does_not_follow_the_end() {
     screen.press("page-up k");
     let seen = screen.model.frame.lines.clone();
     for n in 101..=150 {
-        samples::agent(&mut world, AgentUpdate::Said(format!("line {n}\n")));
+        samples::agent(&mut world, AgentUpdate::Message(format!("line {n}\n")));
     }
     let world = samples::until(world, |world| world.state.iterations.current == 3);
     screen.see(&world);
@@ -2087,7 +2087,7 @@ fn no_control_character_reaches_a_cell() {
     let run = creel::engine::ids::RunId(1);
     samples::agent(
         &mut world,
-        AgentUpdate::Said(format!("# {NASTY}\n- {NASTY}\n```\n{NASTY}\n```\n")),
+        AgentUpdate::Message(format!("# {NASTY}\n- {NASTY}\n```\n{NASTY}\n```\n")),
     );
     samples::agent(&mut world, AgentUpdate::Thought(NASTY.into()));
     samples::agent(&mut world, AgentUpdate::Warned(NASTY.into()));

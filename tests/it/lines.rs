@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 fn lines(world: &World) -> String {
-    let mut narrator = RecordFormatter::new(ColourMode::Plain, HookOutputMode::Told);
+    let mut narrator = RecordFormatter::new(ColourMode::Plain, HookOutputMode::Recorded);
     records(world)
         .iter()
         .map(|record| narrator.tell(record))

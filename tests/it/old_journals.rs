@@ -229,14 +229,11 @@ fn described(effect: &Effect) -> String {
         Effect::CheckRule(job) => format!("check rule {}", job.rule.name),
         Effect::CancelHook(run) => format!("cancel hook {run}"),
         Effect::SendPrompt {
-            text,
-            to,
-            standing_in,
-            ..
+            text, to, stand_in, ..
         } => {
             let agent = to
                 .as_ref()
-                .or(standing_in.as_ref())
+                .or(stand_in.as_ref())
                 .map(|agent| format!(" to {agent}"))
                 .unwrap_or_default();
             format!(

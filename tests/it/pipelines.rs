@@ -47,7 +47,7 @@ fn after_the_loop(world: &World) -> String {
 
 fn merges(script: Script) -> Script {
     Script {
-        errand: Some(PipelineKind::Merge),
+        only_pipeline: Some(PipelineKind::Merge),
         ..script
     }
 }
@@ -805,7 +805,7 @@ fn end_state(world: &World) -> (Option<SessionOutcome>, Vec<String>) {
         Event::Pipeline(PipelineEvent::RemediationCounted { used, limit, .. }) => {
             Some(format!("repair {used}/{limit}"))
         }
-        Event::Pipeline(PipelineEvent::Reviewed { said, .. }) => Some(format!("{said:?}")),
+        Event::Pipeline(PipelineEvent::Reviewed { review, .. }) => Some(format!("{review:?}")),
         Event::Pipeline(PipelineEvent::Ended {
             outcome,
             reason,
@@ -882,7 +882,7 @@ fn an_answer() -> impl Strategy<Value = Answer> {
 fn a_script() -> impl Strategy<Value = Script> {
     let runs = || prop::collection::vec(a_run(), 1..4);
     let answers = || prop::collection::vec(an_answer(), 1..4);
-    let errand = prop::sample::select(vec![
+    let only_pipeline = prop::sample::select(vec![
         None,
         None,
         Some(PipelineKind::Submit),
@@ -898,15 +898,15 @@ fn a_script() -> impl Strategy<Value = Script> {
         runs(),
         answers(),
         agent,
-        errand,
+        only_pipeline,
         0u32..3,
         any::<bool>(),
         any::<bool>(),
     )
         .prop_map(
-            |(one, two, merge, reviews, agent, errand, attempts, piped, attended)| {
+            |(one, two, merge, reviews, agent, only_pipeline, attempts, piped, attended)| {
                 let script = Script {
-                    errand,
+                    only_pipeline,
                     ..Script::new()
                 };
                 let script = script

@@ -75,7 +75,7 @@ fn proposed(world: &World) -> Vec<String> {
     let proposal = world
         .state
         .proposal
-        .of_answer(&world.state.turns.said)
+        .of_answer(&world.state.turns.agent_text)
         .expect("a proposal");
     proposal
         .tasks

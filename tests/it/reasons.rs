@@ -110,7 +110,7 @@ fn what_the_agent_says_before_and_after_a_tool_call_is_not_one_word() {
         title: "Read a.rs".into(),
         ..ToolCall::default()
     };
-    samples::agent(&mut world, AgentUpdate::Said("I look at it.".into()));
+    samples::agent(&mut world, AgentUpdate::Message("I look at it.".into()));
     samples::agent(&mut world, AgentUpdate::ToolCalled(call.clone()));
     samples::agent(
         &mut world,
@@ -119,7 +119,7 @@ fn what_the_agent_says_before_and_after_a_tool_call_is_not_one_word() {
             ..call.clone()
         }),
     );
-    samples::agent(&mut world, AgentUpdate::Said("It is ".into()));
+    samples::agent(&mut world, AgentUpdate::Message("It is ".into()));
     // An update of a tool call can arrive in the middle of a sentence.
     samples::agent(
         &mut world,
@@ -128,8 +128,11 @@ fn what_the_agent_says_before_and_after_a_tool_call_is_not_one_word() {
             ..call
         }),
     );
-    samples::agent(&mut world, AgentUpdate::Said("fine.\n".into()));
-    assert_eq!(world.state.turns.said, "I look at it.\n\nIt is fine.\n");
+    samples::agent(&mut world, AgentUpdate::Message("fine.\n".into()));
+    assert_eq!(
+        world.state.turns.agent_text,
+        "I look at it.\n\nIt is fine.\n"
+    );
 }
 
 #[test]

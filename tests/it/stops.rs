@@ -1009,7 +1009,7 @@ fn judge(id: &str, said: &str) -> SessionCommand {
     SessionCommand::Loop {
         about: LoopCommand::Judge(Box::new(EvaluationRequest {
             id: id.into(),
-            said: said.into(),
+            agent_text: said.into(),
             files: vec!["src/auth.rs".into()],
             draft: None,
             checkpoint: None,
@@ -1740,7 +1740,7 @@ fn a_promise_split_over_several_pieces_counts() {
     for piece in ["Done. <prom", "ise>COMP", "LETE</promise>"] {
         world.input(Input::Agent {
             turn,
-            update: AgentUpdate::Said(piece.into()),
+            update: AgentUpdate::Message(piece.into()),
         });
     }
     world.input(Input::TurnEnded {

@@ -38,7 +38,7 @@ const PAUSES: usize = 20;
 /// How long to wait for the rest of the output after the agent has ended.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 /// Bytes of the answer that are stored to search for an error in them.
-const HEARD_MAX: usize = 64 << 10;
+const KEPT_TEXT: usize = 64 << 10;
 
 /// Whether the agent's updates are new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,8 +102,8 @@ impl AcpAnswer {
         self.message = message;
         self.anything |= !text.trim().is_empty();
         self.last.push_str(text);
-        if self.last.len() > 2 * HEARD_MAX {
-            let cut = self.last.ceil_char_boundary(self.last.len() - HEARD_MAX);
+        if self.last.len() > 2 * KEPT_TEXT {
+            let cut = self.last.ceil_char_boundary(self.last.len() - KEPT_TEXT);
             self.last.drain(..cut);
         }
         another
@@ -302,7 +302,7 @@ impl<'a> AcpExchange<'a> {
         }
         let mut text = chunk.text;
         // The text alone does not show where one message ends and the next begins.
-        if chunk.kind == ChunkKind::Said
+        if chunk.kind == ChunkKind::Message
             && self.answer.hear(&text, chunk.message) == MessageBoundary::Begins
         {
             text.insert_str(0, "\n\n");
@@ -322,7 +322,7 @@ impl<'a> AcpExchange<'a> {
         let Some(held) = self.held.take() else { return };
         self.updates
             .update(match held.kind {
-                ChunkKind::Said => AgentUpdate::Said(held.text),
+                ChunkKind::Message => AgentUpdate::Message(held.text),
                 ChunkKind::Thought => AgentUpdate::Thought(held.text),
             })
             .await;
@@ -342,7 +342,7 @@ impl<'a> AcpExchange<'a> {
             AcpEvent::Update { update, .. } => {
                 if let Some(update) = self.services.book.update(&update) {
                     match &update {
-                        AgentUpdate::Said(text) => drop(self.answer.hear(text, None)),
+                        AgentUpdate::Message(text) => drop(self.answer.hear(text, None)),
                         AgentUpdate::ToolCalled(_) => self.answer.interrupt(),
                         AgentUpdate::Thought(_)
                         | AgentUpdate::ToolUpdated(_)

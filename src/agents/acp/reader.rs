@@ -115,7 +115,7 @@ pub(super) struct TextChunk {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChunkKind {
-    Said,
+    Message,
     Thought,
 }
 
@@ -288,7 +288,7 @@ async fn send(events: &mpsc::Sender<AcpEvent>, what: AcpEvent) -> Result<(), Rec
 fn add(held: &mut Option<TextChunk>, line: ChunkLine<'_>) -> Option<TextChunk> {
     let ChunkParams { session_id, update } = line.params;
     let kind = match update.session_update {
-        ChunkTag::AgentMessageChunk => ChunkKind::Said,
+        ChunkTag::AgentMessageChunk => ChunkKind::Message,
         ChunkTag::AgentThoughtChunk => ChunkKind::Thought,
     };
     if let Some(chunk) = held
@@ -414,7 +414,7 @@ async fn collect(mut events: mpsc::Receiver<AcpEvent>) -> Vec<AcpReaderItem> {
     while let Some(one) = events.recv().await {
         match one {
             AcpEvent::Text(chunk) => all.push(AcpReaderItem::Text(match chunk.kind {
-                ChunkKind::Said => AgentUpdate::Said(chunk.text),
+                ChunkKind::Message => AgentUpdate::Message(chunk.text),
                 ChunkKind::Thought => AgentUpdate::Thought(chunk.text),
             })),
             AcpEvent::Update { update, .. } => all.push(AcpReaderItem::Update(update)),
@@ -432,7 +432,7 @@ async fn collect(mut events: mpsc::Receiver<AcpEvent>) -> Vec<AcpReaderItem> {
 /// split.
 fn push(updates: &mut Vec<AgentUpdate>, update: AgentUpdate) {
     match (updates.last_mut(), update) {
-        (Some(AgentUpdate::Said(before)), AgentUpdate::Said(text))
+        (Some(AgentUpdate::Message(before)), AgentUpdate::Message(text))
         | (Some(AgentUpdate::Thought(before)), AgentUpdate::Thought(text)) => {
             before.push_str(&text);
         }
@@ -495,10 +495,10 @@ mod tests {
         assert_eq!(
             seen,
             [
-                "Said ab \"quoted\"\n",
+                "Message ab \"quoted\"\n",
                 "Thought c",
                 "update \"plan\"",
-                "Said d"
+                "Message d"
             ]
         );
         assert_eq!(
@@ -513,7 +513,7 @@ mod tests {
         let request =
             b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"\\ud83d \xff\"}\n";
         let (seen, forwarded, noise) = events(&[half.as_bytes(), request].concat()).await;
-        assert_eq!(seen, ["Said cut \u{fffd}"]);
+        assert_eq!(seen, ["Message cut \u{fffd}"]);
         let mended =
             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"\u{fffd} \u{fffd}\"}\n";
         assert_eq!((forwarded.as_str(), noise.as_str()), (mended, ""));

@@ -79,7 +79,7 @@ impl AcpConversation {
                 self.count(&value["_meta"]["usage"]);
                 Some(text_of(&chunk.content))
                     .filter(|text| !text.is_empty())
-                    .map(AgentUpdate::Said)
+                    .map(AgentUpdate::Message)
             }
             s::SessionUpdate::AgentThoughtChunk(chunk) => {
                 self.count(&value["_meta"]["usage"]);
@@ -222,7 +222,7 @@ impl AcpConversation {
 
     /// The usage of the turn, including what the agent reported before its end.
     pub(super) fn spent(&mut self, response: &s::PromptResponse, about: UsageScope) -> TurnUsage {
-        let reported = tokens_told(response).or(self.in_turn);
+        let reported = reported_tokens(response).or(self.in_turn);
         // The agent's counter can have restarted together with its process.
         let tokens = match about {
             UsageScope::Turn => reported,
@@ -459,7 +459,7 @@ pub(super) fn stop_reason(reason: s::StopReason) -> StopReason {
 
 /// The tokens of the turn: from the protocol's field, or from the fields that some agents use
 /// instead.
-fn tokens_told(response: &s::PromptResponse) -> Option<u64> {
+fn reported_tokens(response: &s::PromptResponse) -> Option<u64> {
     let elsewhere = response
         .meta
         .as_ref()

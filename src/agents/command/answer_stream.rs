@@ -4,7 +4,7 @@
 //! comes from: see [`super::answer_reader`].
 //!
 //! # Invariants
-//! - At most [`SAID_MAX`] of an answer is forwarded as it comes. All of a longer answer goes to a
+//! - At most [`ANSWER_MAX`] of an answer is forwarded as it comes. All of a longer answer goes to a
 //!   file, and its end is forwarded.
 //! - Updates other than text wait in a queue of at most [`BACKLOG_MAX`]. Further ones are dropped
 //!   and counted.
@@ -33,9 +33,9 @@ use crate::{
 };
 
 /// Bytes of an answer that are forwarded as they come.
-pub const SAID_MAX: usize = 1024 * 1024;
+pub const ANSWER_MAX: usize = 1024 * 1024;
 /// Bytes at the end of a longer answer that are forwarded.
-const SAID_END: usize = 16 * 1024;
+const ANSWER_END: usize = 16 * 1024;
 /// Bytes at the end of an answer that are searched for errors.
 const LAST: usize = 64 * 1024;
 /// How many updates can wait for the session.
@@ -80,7 +80,7 @@ impl AnswerStream {
             dropped: 0,
             begun: Vec::new(),
             total: 0,
-            end: TailBuffer::new(SAID_END),
+            end: TailBuffer::new(ANSWER_END),
             last: TailBuffer::new(LAST),
             acted: false,
             name: output::path_from(&place.cwd, &path),
@@ -102,7 +102,7 @@ impl AnswerStream {
     }
 
     pub(super) fn tell(&mut self, update: AgentUpdate) {
-        if let AgentUpdate::Said(text) = update {
+        if let AgentUpdate::Message(text) = update {
             self.say(text.as_bytes());
             return;
         }
@@ -122,7 +122,7 @@ impl AnswerStream {
         }
         self.total += bytes.len() as u64;
         self.last.push(bytes);
-        let (now, later) = bytes.split_at(bytes.len().min(SAID_MAX - self.begun.len()));
+        let (now, later) = bytes.split_at(bytes.len().min(ANSWER_MAX - self.begun.len()));
         if !now.is_empty() {
             self.begun.extend_from_slice(now);
             self.send(AnswerEvent::Bytes(now.to_vec()));
@@ -232,7 +232,7 @@ fn ready(held: &[u8]) -> Option<usize> {
 async fn say(bytes: impl Iterator<Item = u8>, updates: &mut dyn AgentObserver) {
     let bytes: Vec<u8> = bytes.collect();
     if !bytes.is_empty() {
-        updates.update(AgentUpdate::Said(lossy(&bytes))).await;
+        updates.update(AgentUpdate::Message(lossy(&bytes))).await;
     }
 }
 

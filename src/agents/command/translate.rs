@@ -138,7 +138,7 @@ pub(in crate::agents::command) struct TranslatedOutput {
     open: HashMap<String, ToolCall>,
     conversation: Option<String>,
     hopeless: Option<String>,
-    has_said: bool,
+    has_text: bool,
     at_line_start: bool,
 }
 
@@ -158,7 +158,7 @@ impl TranslatedOutput {
             open: HashMap::new(),
             conversation,
             hopeless: None,
-            has_said: false,
+            has_text: false,
             at_line_start: true,
         }
     }
@@ -187,9 +187,9 @@ impl TranslatedOutput {
         if text.is_empty() {
             return;
         }
-        self.has_said = true;
+        self.has_text = true;
         self.at_line_start = text.ends_with('\n');
-        self.updates.push(AgentUpdate::Said(text.to_owned()));
+        self.updates.push(AgentUpdate::Message(text.to_owned()));
     }
 
     /// A whole message.
@@ -211,8 +211,8 @@ impl TranslatedOutput {
         }
     }
 
-    pub(super) fn has_said(&self) -> bool {
-        self.has_said
+    pub(super) fn has_text(&self) -> bool {
+        self.has_text
     }
 
     pub(super) fn think(&mut self, text: &str) {

@@ -155,7 +155,7 @@ fn of_work_tree(pipeline: PipelineKind, args: &PipelineArgs) -> CliResult<VerbOu
         plan,
         prompt: settings.prompt.unwrap_or_default(),
         tasks: TaskGraph::default(),
-        errand: Some(pipeline),
+        only_pipeline: Some(pipeline),
         order: None,
         worktree: None,
         nats: settings.nats,

@@ -94,8 +94,10 @@ pub(crate) fn farewell_without_folder(left: &RuntimeExit) {
 /// Prints the last line of the session, so that it stays in the terminal after the screen has
 /// closed.
 pub(crate) fn print_last_record(folder: &SessionDir, next: NextCommands) {
-    let mut narrator =
-        RecordFormatter::new(ColourMode::for_stream(&io::stdout()), HookOutputMode::Told);
+    let mut narrator = RecordFormatter::new(
+        ColourMode::for_stream(&io::stdout()),
+        HookOutputMode::Recorded,
+    );
     if let (Ok(state), Some(end)) = (
         journal::fold(&folder.journal()),
         journal::last_end(&folder.journal()),

@@ -33,7 +33,7 @@ use crate::{
     protocol::{ReplyData, SessionQuery},
     queue::{
         LEASE, QueueError, TaskQueue,
-        backend::{QueueTaskKey, QueueTrouble},
+        backend::{QueueFailure, QueueTaskKey},
     },
     runtime::now,
     worktrees::{ProjectRepository, inventory::OwnedWorktree},
@@ -43,8 +43,8 @@ use crate::{
 const STORED: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 
-impl From<QueueTrouble> for CliError {
-    fn from(error: QueueTrouble) -> Self {
+impl From<QueueFailure> for CliError {
+    fn from(error: QueueFailure) -> Self {
         Self::failed(error.to_string())
     }
 }
@@ -62,7 +62,7 @@ impl From<QueueError> for CliError {
             QueueError::BadTask(TaskRefusal::NoGoal) => Self::failed(format!(
                 "{message}\n  say what to do: `creel task add --queue \"Write the parser.\"`"
             )),
-            QueueError::BadTask(_) | QueueError::Trouble(_) => Self::failed(message),
+            QueueError::BadTask(_) | QueueError::Failed(_) => Self::failed(message),
         }
     }
 }

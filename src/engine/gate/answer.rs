@@ -65,7 +65,7 @@ impl GateRules<'_> {
         if let Some(choice) = self
             .permissions
             .asked_at(gate)
-            .and_then(|ask| self.permissions.standing_permission(ask))
+            .and_then(|ask| self.permissions.automatic_permission(ask))
         {
             return self.answered(gate, choice, &POLICY, None);
         }
@@ -110,9 +110,9 @@ impl GateRules<'_> {
         step: EngineOutput,
     ) -> EngineOutput {
         let in_the_loop = self.ending.is_none() && !self.pipelines.is_open();
-        let nothing_said = !self.steering.person_spoke_after(prompt.messages);
+        let is_silent = !self.steering.person_spoke_after(prompt.messages);
         let holds = in_the_loop
-            && nothing_said
+            && is_silent
             && !self.steering.interrupted()
             && self.steering.cancelled != Some(prompt.turn);
         if holds {

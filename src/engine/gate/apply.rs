@@ -25,7 +25,7 @@ use crate::engine::{
     stop::apply::looked_at,
     submit::apply::pipeline_answered,
     time::UnixTime,
-    turn::{DuePrompt, apply::set_turn_aside},
+    turn::{DuePrompt, apply::leave_turn},
     usage_limit::apply::limit_answered_by_user,
     verify::CheckAcceptance,
 };
@@ -120,7 +120,7 @@ fn gate_answered(
     }
     match answer {
         GateResponse::End(outcome) => {
-            set_turn_aside(session);
+            leave_turn(session);
             session.verify.pass = None;
             session.phase.exit(outcome, &gate.reason);
         }
@@ -129,7 +129,7 @@ fn gate_answered(
         }
         GateResponse::RetryLimit(answer) => limit_answered(session, answer, &gate.reason, grants),
         GateResponse::Escalation(EscalationAnswer::Complete) => {
-            set_turn_aside(session);
+            leave_turn(session);
             hold_what_stop_hooks_piped(session);
             session.verify.pass = None;
             session.phase = Phase::Exit(LoopEnd::offering(
@@ -166,7 +166,7 @@ fn gate_answered(
         GateResponse::UsageLimit(answer) => limit_answered_by_user(session, at, answer),
         GateResponse::Budget(BudgetAnswer::Continue) => session.account.grant(grants.budgets),
         GateResponse::Budget(BudgetAnswer::Stop) => {
-            set_turn_aside(session);
+            leave_turn(session);
             budget_stopped(session, by, &gate);
         }
         GateResponse::Tampered(answer) => tampered_answered(session, answer),
@@ -186,7 +186,7 @@ fn leave_at_gate(session: &mut SessionState, gate: Gate) {
         session.iterations.open,
     );
     let pipeline_run = session.pipelines.pipeline_run.clone();
-    set_turn_aside(session);
+    leave_turn(session);
     let asked = Some(Box::new(AskedGate {
         gate,
         phase,

@@ -90,10 +90,10 @@ pub(crate) fn note_gate_change(session: &mut SessionState, event: &Event) {
         return;
     }
     let open = session.gates.open.as_ref().map(|gate| gate.id);
-    if let Some(told) = session
+    if let Some(notice) = session
         .gate_hooks
         .open
-        .take_if(|told| open != Some(told.gate))
+        .take_if(|notice| open != Some(notice.gate))
     {
         let answer = if let Event::Gate(GateEvent::Answered { choice, by, .. }) = event {
             Some((*choice, by.by))
@@ -106,7 +106,7 @@ pub(crate) fn note_gate_change(session: &mut SessionState, event: &Event) {
                 state: GateState::Closed,
                 answer,
                 waits_for_user: false,
-                ..told
+                ..notice
             },
         );
     }

@@ -38,10 +38,10 @@ pub struct ProposalState {
 
 impl ProposalState {
     /// The proposed tasks: as the user has changed them, or else as the agent's answer has them.
-    pub fn of_answer(&self, said: &str) -> Result<TaskProposal, ProposalMistake> {
+    pub fn of_answer(&self, agent_text: &str) -> Result<TaskProposal, ProposalMistake> {
         self.edited
             .clone()
-            .map_or_else(|| TaskProposal::in_answer(said), Ok)
+            .map_or_else(|| TaskProposal::in_answer(agent_text), Ok)
     }
 }
 
@@ -65,7 +65,7 @@ impl ProposalRules<'_> {
             .as_ref()
             .filter(|_| self.presence == UserPresence::Attended)?
             .types;
-        let proposal = self.proposal.of_answer(&self.turns.said).ok()?;
+        let proposal = self.proposal.of_answer(&self.turns.agent_text).ok()?;
         let is_valid = proposal.mistakes(types).is_empty();
         is_valid.then(|| {
             let is_edited = self.proposal.edited.is_some();

@@ -66,7 +66,7 @@ impl<'a> BesideWork<'a> {
 
     /// The warning for a task hook that escalates while the agent drives itself: there is no loop
     /// of creel's to stop.
-    pub(crate) fn only_told(
+    pub(crate) fn escalation_warning(
         self,
         dispatch: &HookDispatch,
         hook: &str,

@@ -331,7 +331,7 @@ pub(crate) fn is_broken_again(point: HookPoint, hook: &str, why: Option<&str>) -
 /// the others. Each text occurs once.
 fn usual_text<'a>(runs: impl Iterator<Item = &'a FinishedRun> + Clone) -> Option<String> {
     let blocks = |done: &&FinishedRun| done.judgement.verdict == Verdict::Block;
-    let mut told: Vec<&str> = Vec::new();
+    let mut shown: Vec<&str> = Vec::new();
     let mut paragraphs = Vec::new();
     for done in runs
         .clone()
@@ -340,9 +340,9 @@ fn usual_text<'a>(runs: impl Iterator<Item = &'a FinishedRun> + Clone) -> Option
     {
         let texts: Vec<&str> = each_once(done.for_feedback())
             .into_iter()
-            .filter(|text| !told.contains(text))
+            .filter(|text| !shown.contains(text))
             .collect();
-        told.extend(&texts);
+        shown.extend(&texts);
         let is_named = done.framed_pass().is_none() && (blocks(&done) || !texts.is_empty());
         let texts = texts.join("\n\n");
         let parts = [
@@ -452,11 +452,11 @@ impl HookFinished {
     fn remediation(&self) -> Option<String> {
         let failed =
             self.verdict != Verdict::Pass && self.point.rules().piped_to == PipeTarget::Remediation;
-        let said = self
+        let output = self
             .outcome
             .as_ref()
             .and_then(|outcome| outcome.remediation.clone());
-        said.or_else(|| self.framed()).filter(|_| failed)
+        output.or_else(|| self.framed()).filter(|_| failed)
     }
 
     /// The text: from the hook's JSON, or its plain output.
@@ -492,9 +492,9 @@ pub(crate) fn is_piped(
     if let Some(reply) = run.readable() {
         // A context in the JSON is addressed to the agent, whatever `pipe_output` says.
         let gives_a_reason = reply.reason.is_some() && !reply.stops;
-        let said = reply.additional_context.is_some()
+        let has_output = reply.additional_context.is_some()
             || (spec.pipe_output.covers(verdict) && gives_a_reason);
-        return said && !reply.suppress_output;
+        return has_output && !reply.suppress_output;
     }
     let printed = !run.stdout.trim().is_empty() || !run.stderr.trim().is_empty();
     spec.pipe_output.covers(verdict) && (printed || verdict != Verdict::Pass)
@@ -548,21 +548,21 @@ mod tests {
 
     #[test]
     fn a_check_is_summarized_by_its_name_its_command_and_its_end() {
-        let said = |name: &str, end| summary(&check(name), &ended(end), Verdict::Block);
+        let summary_of = |name: &str, end| summary(&check(name), &ended(end), Verdict::Block);
         assert_eq!(
-            said("tests", RunEnd::Exit(1)),
+            summary_of("tests", RunEnd::Exit(1)),
             "check `tests` failed: `sh test.sh`, exit 1"
         );
         assert_eq!(
-            said("sh test.sh", RunEnd::Exit(101)),
+            summary_of("sh test.sh", RunEnd::Exit(101)),
             "check `sh test.sh` failed, exit 101"
         );
         assert_eq!(
-            said("tests", RunEnd::TimedOut),
+            summary_of("tests", RunEnd::TimedOut),
             "check `tests` failed: `sh test.sh`, timed out after 10m"
         );
         assert_eq!(
-            said("tests", RunEnd::Signal(9)),
+            summary_of("tests", RunEnd::Signal(9)),
             "check `tests` failed: `sh test.sh`, signal 9"
         );
         let script = HookSpec {

@@ -53,7 +53,7 @@ pub struct SideJobs {
     pub completed: BTreeSet<String>,
     /// Failures that the user has not been asked about. They wait until the session can open a
     /// gate.
-    pub troubles: Vec<TaskHookFailure>,
+    pub failures: Vec<TaskHookFailure>,
 }
 
 /// A hook of a completed task that needs the user.
@@ -147,7 +147,7 @@ impl SideJobs {
         let (hook, run, point) = (done.hook.clone(), done.run, dispatch.point);
         if done.judgement.escalates {
             let reason = done.needs_a_person(point);
-            self.troubles.push(TaskHookFailure {
+            self.failures.push(TaskHookFailure {
                 hook,
                 run,
                 reason,
@@ -155,7 +155,7 @@ impl SideJobs {
             });
         } else if broken_again {
             let reason = is_broken_again(point, &hook, None);
-            self.troubles.push(TaskHookFailure {
+            self.failures.push(TaskHookFailure {
                 hook,
                 run,
                 reason,
@@ -173,14 +173,14 @@ impl SideJobs {
         let is_same = |other: &mut TaskHookFailure| {
             other.hook == failure.hook && other.reason == failure.reason
         };
-        let asked: Vec<TaskHookFailure> = self.troubles.extract_if(.., is_same).collect();
+        let asked: Vec<TaskHookFailure> = self.failures.extract_if(.., is_same).collect();
         let again = asked
             .into_iter()
             .filter(|_| answer == GateResponse::BrokenHook(BrokenHookAnswer::Retry));
-        let again = again.filter_map(|trouble| {
-            trouble
+        let again = again.filter_map(|failure| {
+            failure
                 .broken_for
-                .map(|task| SideJob::Again(task, trouble.hook))
+                .map(|task| SideJob::Again(task, failure.hook))
         });
         self.queue.extend(again);
         true
@@ -188,15 +188,15 @@ impl SideJobs {
 
     /// The failure of that run, if it is one of a task's hooks.
     fn failure_of(&self, run: Option<RunId>) -> Option<&TaskHookFailure> {
-        self.troubles
+        self.failures
             .iter()
             .find(|failure| Some(failure.run) == run)
     }
 
     /// The run of the first failure that a gate about this hook can mean.
     pub(crate) fn next_failure_of(&self, hook: &str, about: GateKind) -> Option<RunId> {
-        let asks = |failure: &&TaskHookFailure| failure.hook == hook && failure.gate() == about;
-        self.troubles.iter().find(asks).map(|failure| failure.run)
+        let is_it = |failure: &&TaskHookFailure| failure.hook == hook && failure.gate() == about;
+        self.failures.iter().find(is_it).map(|failure| failure.run)
     }
 
     /// Queues the hooks of a completed task. Completing a task again has no effect.
@@ -212,8 +212,7 @@ impl SideJobs {
 
     /// Discards hooks that the user wanted to run and that have not been started.
     pub(crate) fn drop_by_hand(&mut self) {
-        self.queue
-            .retain(|errand| !matches!(errand, SideJob::ByHand(_)));
+        self.queue.retain(|job| !matches!(job, SideJob::ByHand(_)));
         if let Some(dispatch) = self
             .dispatch
             .as_mut()
@@ -248,7 +247,7 @@ impl SideJobs {
                 | DispatchCause::ByHand
                 | DispatchCause::Verification => None,
             });
-        let queued = self.queue.iter().filter_map(|errand| match errand {
+        let queued = self.queue.iter().filter_map(|job| match job {
             SideJob::Task { task, .. } | SideJob::Again(task, _) => Some(&task.id),
             SideJob::ByHand(_) => None,
         });

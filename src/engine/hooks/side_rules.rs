@@ -83,22 +83,22 @@ impl SideRules<'_> {
     }
 
     /// The gate for a failed task hook.
-    pub(crate) fn take_up_trouble(self) -> Option<EngineOutput> {
+    pub(crate) fn ask_about_failure(self) -> Option<EngineOutput> {
         let hook_of =
-            |trouble: &TaskHookFailure| HookRef::new(HookPoint::OnTaskComplete, &trouble.hook);
-        let matters = |trouble: &TaskHookFailure| {
+            |failure: &TaskHookFailure| HookRef::new(HookPoint::OnTaskComplete, &failure.hook);
+        let matters = |failure: &TaskHookFailure| {
             let is_still_broken = || {
                 self.presence == UserPresence::Attended
-                    && self.hooks.is_broken_again(&hook_of(trouble))
+                    && self.hooks.is_broken_again(&hook_of(failure))
             };
-            trouble.broken_for.is_none() || is_still_broken()
+            failure.broken_for.is_none() || is_still_broken()
         };
         let mut waiting = self
             .side
-            .troubles
+            .failures
             .iter()
-            .filter(|trouble| !self.hooks.is_off(&hook_of(trouble)));
-        let failure = waiting.find(|trouble| matters(trouble))?;
+            .filter(|failure| !self.hooks.is_off(&hook_of(failure)));
+        let failure = waiting.find(|failure| matters(failure))?;
         Some(
             self.gates
                 .open_gate(failure.subject(), failure.reason.clone()),
@@ -115,9 +115,9 @@ impl SideRules<'_> {
                     self.hook_rules.start_hook(dispatch, hook)
                 })
             }
-            (None, Some(errand)) => {
+            (None, Some(job)) => {
                 // Recorded even if no hook is left: the record removes the job from the queue.
-                let (point, hooks, task) = match errand {
+                let (point, hooks, task) = match job {
                     SideJob::Task { task, depth } if self.side.is_cut(*depth) => {
                         return EngineOutput::record(Event::warning(cut_off(&task.id, *depth)))
                             .and(Event::Hook(HookEvent::Due {

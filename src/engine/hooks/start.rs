@@ -222,7 +222,8 @@ impl<'a> HookRules<'a> {
             iteration: offered("iteration").then_some(self.iterations.current),
             attempt: offered("attempt")
                 .then(|| self.repairs_at(dispatch.point).unwrap_or(self.retry.used)),
-            agent_output: (!self.turns.said.is_empty()).then(|| self.turns.said.clone()),
+            agent_output: (!self.turns.agent_text.is_empty())
+                .then(|| self.turns.agent_text.clone()),
             files_modified: self.iterations.files_offered(dispatch.point),
             submission: self.submission_at(dispatch.point),
             ..facts
@@ -241,8 +242,8 @@ impl<'a> HookRules<'a> {
         // The points of a pipeline have their own gate for failures.
         let elsewhere =
             dispatch.point == HookPoint::SessionEnd || PipelineKind::of(dispatch.point).is_some();
-        let asks = self.presence == UserPresence::Attended && !elsewhere;
-        (self.hooks.is_broken_again(&hook) && asks && !self.hooks.is_off(&hook)).then_some(last)
+        let can_ask = self.presence == UserPresence::Attended && !elsewhere;
+        (self.hooks.is_broken_again(&hook) && can_ask && !self.hooks.is_off(&hook)).then_some(last)
     }
 
     /// The gate for a hook that needs the user, unless the user was already asked.

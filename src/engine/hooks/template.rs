@@ -633,19 +633,19 @@ mod tests {
 
     #[test]
     fn an_error_says_the_way_out() {
-        let said = expand("a `b {{task_content}}`")
+        let error = expand("a `b {{task_content}}`")
             .expect_err("refused")
             .to_string();
         assert_eq!(
-            said,
+            error,
             r#"{{task_content}} cannot be inside `…`: write $(…) instead, or use "$CREEL_TASK_CONTENT""#
         );
-        let said = expand("python3 -c 'print({{error}})'")
+        let error = expand("python3 -c 'print({{error}})'")
             .expect_err("refused")
             .to_string();
         assert!(
-            said.contains("read the environment variable CREEL_ERROR"),
-            "{said}"
+            error.contains("read the environment variable CREEL_ERROR"),
+            "{error}"
         );
     }
 }

@@ -314,16 +314,16 @@ impl HookExplanation {
             (None, _) => unsaid.to_owned(),
         };
         Self {
-            reason: told(run.stderr),
+            reason: non_empty(run.stderr),
             headline,
-            context: told(run.stdout),
+            context: non_empty(run.stdout),
         }
     }
 
     /// From its JSON reply.
     fn replied(reply: &HookReply, unsaid: &str) -> Self {
-        let context = reply.additional_context.as_deref().and_then(told);
-        let own = reply.reason.as_deref().and_then(told);
+        let context = reply.additional_context.as_deref().and_then(non_empty);
+        let own = reply.reason.as_deref().and_then(non_empty);
         let headline = own.clone().or_else(|| telling_line(&[context.as_deref()?]));
         Self {
             reason: own,
@@ -396,7 +396,7 @@ fn judge_reply(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgem
             }
         }
         Some(HookDecision::Allow | HookDecision::Approve) | None => {
-            passed(reply.additional_context.as_deref().and_then(told))
+            passed(reply.additional_context.as_deref().and_then(non_empty))
         }
     }
 }
@@ -473,7 +473,7 @@ fn failed(words: HookExplanation) -> RunJudgement {
     }
 }
 
-fn told(text: &str) -> Option<String> {
+fn non_empty(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }

@@ -177,7 +177,7 @@ impl StopHook {
 
 impl StopPlan {
     /// The configured hooks. The default preset alone is not listed.
-    pub fn said(&self) -> &[StopHook] {
+    pub fn listed(&self) -> &[StopHook] {
         if self.hooks == [StopHook::preset(StopPreset::Default)] {
             &[]
         } else {

@@ -131,11 +131,11 @@ impl BuiltinCall {
         let goes_to = goes_to
             .into_iter()
             .filter_map(|(what, name)| Some(format!("{what} {}", name.as_ref()?)));
-        let said: Vec<String> = command.iter().cloned().chain(goes_to).collect();
-        if said.is_empty() {
+        let parts: Vec<String> = command.iter().cloned().chain(goes_to).collect();
+        if parts.is_empty() {
             self.name.clone()
         } else {
-            format!("{}: {}", self.name, said.join(", "))
+            format!("{}: {}", self.name, parts.join(", "))
         }
     }
 }

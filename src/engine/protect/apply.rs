@@ -13,7 +13,7 @@ use crate::engine::{
 
 pub(crate) fn unseen_changes(session: &mut SessionState, prompt: &PromptSent) {
     // The changes of an interrupted turn are unknown: the iteration cannot settle.
-    session.iterations.signs.unknown_work |= session.unsettled.unseen;
+    session.iterations.activity.unknown_work |= session.unsettled.unseen;
     session.unsettled.unseen |= prompt.agent.is_none();
 }
 

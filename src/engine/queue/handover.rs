@@ -226,7 +226,7 @@ mod tests {
     }
 
     /// What the session would know of it then.
-    fn told(state: TaskState, due: &HandoverAction) -> TaskState {
+    fn applied(state: TaskState, due: &HandoverAction) -> TaskState {
         match due {
             HandoverAction::Tell(TaskCommand::TakenUp { .. }) => TaskState::Active,
             HandoverAction::Tell(TaskCommand::Complete(_)) => TaskState::Completed,
@@ -255,11 +255,11 @@ mod tests {
             .into_iter()
             .flat_map(|state| ALL.map(|news| (state, news)))
         {
-            let told = matches!(
+            let applied = matches!(
                 due(Some(ours(state)), Some(&done), news),
                 HandoverAction::Tell(TaskCommand::Complete(_))
             );
-            assert_eq!(told, state != TaskState::Completed);
+            assert_eq!(applied, state != TaskState::Completed);
         }
     }
 
@@ -334,9 +334,9 @@ mod tests {
             HandoverAction::Ask(QueueRequest::Again)
         );
         for news in [HandoverTrigger::OfQueue, HandoverTrigger::AfterSilence] {
-            let told = due(Some(ours(TaskState::Ready)), Some(&blocked), news);
+            let applied = due(Some(ours(TaskState::Ready)), Some(&blocked), news);
             assert!(
-                matches!(told, HandoverAction::Tell(TaskCommand::Block { reason, .. }) if reason == "stuck")
+                matches!(applied, HandoverAction::Tell(TaskCommand::Block { reason, .. }) if reason == "stuck")
             );
         }
         let again = due(
@@ -381,7 +381,7 @@ mod tests {
                     HandoverAction::Nothing if steps > 4 => break,
                     HandoverAction::Nothing | HandoverAction::Put | HandoverAction::Tell(_) => {}
                 }
-                state = told(state, &due);
+                state = applied(state, &due);
                 steps += 1;
                 assert!(steps < 20, "{before:?} and {in_queue:?} never agree");
             }

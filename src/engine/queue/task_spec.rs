@@ -255,10 +255,10 @@ mod tests {
 
     #[test]
     fn another_program_says_it_in_fewer_words() {
-        let said: TaskSpec =
+        let stored: TaskSpec =
             serde_json::from_str(r#"{"task_id":"3","content":"Write it.","more":1}"#)
                 .expect("an order");
-        assert_eq!(said, order("3"));
+        assert_eq!(stored, order("3"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::engine::{
     ids::RunId,
     retry::{RetryWait, apply::apply_retry},
     session::{
-        iteration::StopHookSigns,
+        iteration::StopHookSummary,
         phase::{LoopEnd, Phase},
         recovery::resumed,
     },
@@ -30,7 +30,7 @@ use crate::engine::{
     },
     tasks::apply::{apply_task, apply_workflow, drop_automation_commands},
     time::{TimeSpan, UnixTime},
-    turn::apply::{apply_turn, set_turn_aside},
+    turn::apply::{apply_turn, leave_turn},
     usage_limit::apply::apply_usage_limit,
     verify::apply::apply_verify,
 };
@@ -147,11 +147,11 @@ fn iteration_started(session: &mut SessionState, iteration: u32) {
 }
 
 fn iteration_completed(session: &mut SessionState, outcome: IterationOutcome) {
-    set_turn_aside(session);
+    leave_turn(session);
     if let Phase::Hooks(dispatch) = &session.phase
         && dispatch.point == HookPoint::Stop
     {
-        session.iterations.signs.stop_hooks = StopHookSigns::of(dispatch);
+        session.iterations.activity.stop_hooks = StopHookSummary::of(dispatch);
     }
     session.iterations.open = false;
     session.iterations.last = Some(outcome);
@@ -183,7 +183,7 @@ pub(crate) fn stop_requested(session: &mut SessionState, how: StopTiming) {
     if how == StopTiming::AfterIteration {
         return;
     }
-    set_turn_aside(session);
+    leave_turn(session);
     session.side.drop_by_hand();
     session.gate_hooks.stop();
     drop_automation_commands(session);
@@ -261,7 +261,7 @@ pub(crate) fn phase_to_resume(session: &SessionState) -> Option<Box<Phase>> {
         Phase::Turn(_)
         | Phase::Exit(_)
         | Phase::Pipeline
-        | Phase::Errand(_)
+        | Phase::PipelineOnly(_)
         | Phase::Delivering
         | Phase::Ended(_) => None,
     }

@@ -159,7 +159,7 @@ impl EndRules<'_> {
         let to_look_at = || {
             self.side_rules
                 .take_up_a_loop()
-                .or_else(|| self.side_rules.take_up_trouble())
+                .or_else(|| self.side_rules.ask_about_failure())
         };
         if let Some(step) = self
             .ending

@@ -111,8 +111,8 @@ pub struct SessionStarted {
     pub presence: UserPresence,
     pub plan: SessionPlan,
     /// The pipeline that the session runs instead of working on a goal. None for ordinary sessions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub errand: Option<PipelineKind>,
+    #[serde(default, rename = "errand", skip_serializing_if = "Option::is_none")]
+    pub only_pipeline: Option<PipelineKind>,
     /// The queue task that the session works on, if any: see
     /// [`crate::engine::queue::QueuedTask::mark`].
     #[serde(default, skip_serializing_if = "Option::is_none")]

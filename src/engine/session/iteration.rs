@@ -27,7 +27,7 @@ pub struct IterationState {
     pub files: Vec<String>,
     /// The contents of these files, as far as creel saw them.
     pub contents: BTreeMap<String, FileContent>,
-    pub signs: IterationSigns,
+    pub activity: IterationActivity,
     /// The files that any iteration changed.
     #[serde(default)]
     pub all_files: SessionFiles,
@@ -89,9 +89,9 @@ impl SessionFiles {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IterationSigns {
+pub struct IterationActivity {
     /// The verdicts of the stop hooks on its last turn.
-    pub stop_hooks: StopHookSigns,
+    pub stop_hooks: StopHookSummary,
     /// Whether the agent changed a task.
     pub changed_a_task: bool,
     /// Whether creel could not see a turn's changes to the project's files.
@@ -99,7 +99,7 @@ pub struct IterationSigns {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StopHookSigns {
+pub enum StopHookSummary {
     /// No stop hooks ran.
     #[default]
     None,
@@ -107,7 +107,7 @@ pub enum StopHookSigns {
     NotPassed,
 }
 
-impl StopHookSigns {
+impl StopHookSummary {
     pub(crate) fn of(dispatch: &HookDispatch) -> Self {
         let passed = |verdict: Verdict, broken: bool| verdict == Verdict::Pass && !broken;
         let mut counted = dispatch
@@ -136,7 +136,7 @@ impl IterationState {
         self.last = None;
         self.files.clear();
         self.contents.clear();
-        self.signs = IterationSigns::default();
+        self.activity = IterationActivity::default();
     }
 
     pub fn used(&self) -> u32 {

@@ -277,18 +277,19 @@ impl SessionState {
             .as_ref()
             .filter(|_| self.plan().is_led_from_outside())
         {
-            let said = match reason.trim() {
+            let explanation = match reason.trim() {
                 "" => "the agent says it is done".to_owned(),
                 reason => format!("the agent says it is done: {reason}"),
             };
-            return self
-                .end_rules()
-                .leave_loop(&LoopEnd::undelivered(SessionOutcome::Complete, &said));
+            return self.end_rules().leave_loop(&LoopEnd::undelivered(
+                SessionOutcome::Complete,
+                &explanation,
+            ));
         }
         if let Some(step) = self
             .side_rules()
             .take_up_a_loop()
-            .or_else(|| self.side_rules().take_up_trouble())
+            .or_else(|| self.side_rules().ask_about_failure())
         {
             return step;
         }

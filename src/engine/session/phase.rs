@@ -36,7 +36,7 @@ pub enum Phase {
     /// The checks of a submit or a merge are due.
     Pipeline,
     /// The session exists only for this pipeline.
-    Errand(PipelineKind),
+    PipelineOnly(PipelineKind),
     /// Pending items are sent, then the session ends.
     Delivering,
     Ended(SessionOutcome),
@@ -115,7 +115,7 @@ impl LoopEnd {
     }
 
     /// Why the session ended, in words for people.
-    pub fn said(&self) -> &str {
+    pub fn explanation(&self) -> &str {
         self.sentence.as_deref().unwrap_or(&self.reason)
     }
 
@@ -175,7 +175,7 @@ impl Phase {
             | Self::Escalated(_)
             | Self::Exit(_)
             | Self::Pipeline
-            | Self::Errand(_)
+            | Self::PipelineOnly(_)
             | Self::Delivering
             | Self::Ended(_) => false,
         }

@@ -235,7 +235,7 @@ impl SessionState {
             .as_deref()
             .filter(|last| last.waits_for_a_person());
         let Some(last) = waits.filter(|_| {
-            after.phase == Phase::Delivering || matches!(after.phase, Phase::Errand(_))
+            after.phase == Phase::Delivering || matches!(after.phase, Phase::PipelineOnly(_))
         }) else {
             return EngineOutput::refuse(Refusal::NothingToAnswer);
         };
@@ -311,18 +311,18 @@ pub(crate) fn resumed(
     decision: ResumeDecision,
 ) {
     if let Some(kept) = checkpoint.and_then(|number| session.stop.checkpoint(number)) {
-        let told = kept.checkpoint.for_agent();
+        let text = kept.checkpoint.for_agent();
         if session.iterations.open {
             // An open iteration continues with its old prompt, and its stop decision replaces
             // `next_prompt`. So the checkpoint is sent as a message.
             session.steering.messages.push(QueuedMessage {
                 by: ActorKind::Cli,
-                text: told,
+                text,
             });
         } else {
-            let told = [Some(told), session.turns.next_prompt.take()];
+            let text = [Some(text), session.turns.next_prompt.take()];
             session.turns.next_prompt =
-                Some(told.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
+                Some(text.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
         }
     }
     session.account.grant(decision.budgets);
@@ -384,7 +384,7 @@ fn after_resume(
     if session.pipelines.is_open() {
         return interrupted_turn();
     }
-    if has_ended && session.began.errand.is_some() {
+    if has_ended && session.began.only_pipeline.is_some() {
         return AfterResume::PipelineOnly;
     }
     let ending = session.ending.as_ref();
@@ -444,9 +444,9 @@ fn continue_at(session: &mut SessionState, next: AfterResume, cut: Option<Prompt
             }
         }
         AfterResume::PipelineOnly => {
-            if let Some(pipeline) = session.began.errand {
+            if let Some(pipeline) = session.began.only_pipeline {
                 session.ending = None;
-                session.phase = Phase::Errand(pipeline);
+                session.phase = Phase::PipelineOnly(pipeline);
             }
         }
         AfterResume::Submit => {

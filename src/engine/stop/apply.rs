@@ -244,7 +244,13 @@ fn stop_decided(session: &mut SessionState, decided: &StopDecided) {
     }
     if session.ending.is_some() {
         // A question in the turn of a final delivery.
-        session.phase = Phase::Escalated(decided.said.as_ref().unwrap_or(&decided.reason).clone());
+        session.phase = Phase::Escalated(
+            decided
+                .explanation
+                .as_ref()
+                .unwrap_or(&decided.reason)
+                .clone(),
+        );
         session.stop.blocked.clone_from(&decided.blocked);
         return;
     }
@@ -257,7 +263,7 @@ fn stop_decided(session: &mut SessionState, decided: &StopDecided) {
         let facts = IterationFacts {
             rules: &results,
             files: ChangedFiles::Seen(&session.iterations.contents),
-            said: &session.turns.said,
+            message: &session.turns.agent_text,
         };
         session.stop.guards.store(facts, streaks.clone());
     }
@@ -269,11 +275,13 @@ fn stop_decided(session: &mut SessionState, decided: &StopDecided) {
         session.stop.reminded.clone_from(&decided.open_tasks);
     }
     session.turns.next_prompt.clone_from(&decided.next_prompt);
-    let said = decided.said.as_ref().unwrap_or(&decided.reason);
+    let explanation = decided.explanation.as_ref().unwrap_or(&decided.reason);
     session.phase = match decided.action {
-        StopAction::Complete => Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, said)),
+        StopAction::Complete => {
+            Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, explanation))
+        }
         StopAction::Continue => Phase::Between,
-        StopAction::Escalate => Phase::Escalated(said.clone()),
+        StopAction::Escalate => Phase::Escalated(explanation.clone()),
     };
 }
 
@@ -314,7 +322,7 @@ fn loop_decided(session: &mut SessionState, id: &str, decided: &StopDecided) {
 /// Records a turn's changes to the project's files.
 pub(crate) fn work_done(session: &mut SessionState, work: Option<&WorktreeChanges>) {
     let Some(work) = work else {
-        session.iterations.signs.unknown_work = true;
+        session.iterations.activity.unknown_work = true;
         session.iterations.worked = true;
         return;
     };

@@ -57,8 +57,8 @@ impl StopHookInput<'_> {
     }
 
     /// Whether its verdict replaces the verdict so far.
-    fn prevails(&self, said: StopAction) -> bool {
-        match (self.weight, said) {
+    fn prevails(&self, action: StopAction) -> bool {
+        match (self.weight, action) {
             (VerdictWeight::Decides, _)
             | (VerdictWeight::OnlyStricter, StopAction::Continue | StopAction::Escalate) => true,
             (VerdictWeight::OnlyStricter, StopAction::Complete) => false,
@@ -118,7 +118,7 @@ pub fn consult<'a>(
         if !judge.is_asked(latest.as_ref().map(|(_, result)| result.action)) {
             continue;
         }
-        match said(judge.hook, judge.context, answers, is_on) {
+        match evaluated(judge.hook, judge.context, answers, is_on) {
             None => {}
             Some(Err(command)) => return NextStep::Ask(command, judge.context),
             Some(Ok(StopHookAnswer { result, kept })) => {
@@ -159,7 +159,7 @@ struct StopHookAnswer {
 }
 
 /// Evaluates a hook. Returns nothing if the hook is skipped, or the command that has to run first.
-fn said<'a>(
+fn evaluated<'a>(
     hook: &'a StopHook,
     context: &AgentContext,
     answers: &StopAnswers,
@@ -203,12 +203,12 @@ fn together<'a>(
     let mut results: Vec<StopResult> = Vec::new();
     let mut kept = Vec::new();
     for part in parts {
-        match said(part, context, answers, is_on) {
+        match evaluated(part, context, answers, is_on) {
             None => continue,
             Some(Err(command)) => return Some(Err(command)),
-            Some(Ok(said)) => {
-                kept.extend(said.kept);
-                results.push(said.result);
+            Some(Ok(evaluated)) => {
+                kept.extend(evaluated.kept);
+                results.push(evaluated.result);
             }
         }
         // Later parts cannot change the result.
@@ -254,11 +254,11 @@ fn merged(action: StopAction, results: Vec<StopResult>) -> StopResult {
         .map(|result| result.reason.as_str())
         .filter(|reason| !reason.is_empty());
     let reason = reason.collect::<Vec<_>>().join("; ");
-    let told: Vec<&str> = saying
+    let prompts: Vec<&str> = saying
         .iter()
         .filter_map(|result| result.next_prompt.as_deref())
         .collect();
-    let next_prompt = (!told.is_empty()).then(|| told.join("\n\n"));
+    let next_prompt = (!prompts.is_empty()).then(|| prompts.join("\n\n"));
     let metadata = saying.iter().find_map(|result| result.metadata.clone());
     StopResult {
         next_prompt,

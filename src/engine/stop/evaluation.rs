@@ -58,14 +58,14 @@ impl StopEvaluation {
 
     /// The facts for the guards, from the agent's own report.
     pub(super) fn facts<'a>(&'a self, results: &'a [RuleOutcome]) -> IterationFacts<'a> {
-        let (files, said) = self
+        let (files, agent_text) = self
             .asked
             .as_ref()
-            .map_or((&[][..], ""), |asked| (&asked.files, &asked.said));
+            .map_or((&[][..], ""), |asked| (&asked.files, &asked.agent_text));
         IterationFacts {
             rules: results,
             files: ChangedFiles::Named(files),
-            said,
+            message: agent_text,
         }
     }
 

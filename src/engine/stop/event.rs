@@ -158,8 +158,8 @@ pub struct StopDecided {
     #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     /// The decision for people: why the session is complete, or the agent's own words when it asks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub said: Option<String>,
+    #[serde(default, rename = "said", skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<String>,
     /// Whether the next prompt tells the agent that it has not done anything yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idle: bool,

@@ -54,7 +54,7 @@ pub struct IterationFacts<'a> {
     pub rules: &'a [RuleOutcome],
     pub files: ChangedFiles<'a>,
     /// The agent's last message.
-    pub said: &'a str,
+    pub message: &'a str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl GuardState {
                 before.failing + 1
             },
             failures,
-            repeated: match facts.said.trim() {
+            repeated: match facts.message.trim() {
                 "" => 0,
                 same if same_text(same, &self.message) => before.repeated + 1,
                 _ => 1,
@@ -99,7 +99,7 @@ impl GuardState {
             .map(|rule| (rule.rule_name.clone(), rule.message.clone()))
             .collect();
         self.files.store(facts.files);
-        facts.said.trim().clone_into(&mut self.message);
+        facts.message.trim().clone_into(&mut self.message);
         self.streaks = streaks;
     }
 
@@ -135,9 +135,9 @@ impl GuardState {
             });
         }
         reached(plan.no_progress, self.streaks.repeated).then(|| {
-            let said = excerpt(&self.message);
+            let message = excerpt(&self.message);
             let reason = format!(
-                "the agent ended {} in a row with the same message: {said}",
+                "the agent ended {} in a row with the same message: {message}",
                 counted(self.streaks.repeated, "iteration")
             );
             GuardAlarm {
@@ -162,10 +162,10 @@ impl GuardState {
         let (rule, failed) = most(&streaks.failures)?;
         let times = rewritten.min(failed);
         reached(times).then(|| {
-            let said = rules.iter().find(|known| known.rule_name == rule).map_or("", |known| &known.message);
-            let (times, said) = (counted(times, "iteration"), excerpt(said));
+            let message = rules.iter().find(|known| known.rule_name == rule).map_or("", |known| &known.message);
+            let (times, message) = (counted(times, "iteration"), excerpt(message));
             format!(
-                "the agent rewrote `{file}` in {times} in a row, and `{rule}` still fails with the same message: {said}"
+                "the agent rewrote `{file}` in {times} in a row, and `{rule}` still fails with the same message: {message}"
             )
         })
     }
@@ -224,11 +224,11 @@ mod tests {
     ) -> Option<(u32, GuardAlarm)> {
         let mut guards = GuardState::default();
         (1..20).find_map(|n| {
-            let (rules, files, said) = iteration(n);
+            let (rules, files, message) = iteration(n);
             guards = guards.after(IterationFacts {
                 rules: &rules,
                 files: ChangedFiles::Seen(&files),
-                said: &said,
+                message: &message,
             });
             guards.alarm(plan, &rules).map(|alarm| (n, alarm))
         })
@@ -332,7 +332,7 @@ mod tests {
                 guards.after(IterationFacts {
                     rules,
                     files: ChangedFiles::Named(&names),
-                    said: &n.to_string(),
+                    message: &n.to_string(),
                 })
             });
             guards.alarm(&plan, rules).map(|alarm| alarm.guard)

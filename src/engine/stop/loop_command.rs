@@ -30,8 +30,8 @@ pub struct EvaluationRequest {
     #[serde(rename = "loop")]
     pub id: String,
     /// The agent's message.
-    #[serde(default)]
-    pub said: String,
+    #[serde(default, rename = "said")]
+    pub agent_text: String,
     /// The changed files, as the agent reports them.
     #[serde(default)]
     pub files: Vec<String>,

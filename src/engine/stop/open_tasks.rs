@@ -75,17 +75,20 @@ impl StopRules<'_> {
             .iter()
             .map(|task| task.id.clone())
             .collect();
-        let is_told = open.is_empty() || open == self.stop.reminded;
+        let was_reminded = open.is_empty() || open == self.stop.reminded;
         let is_last = self.iterations.used() >= self.iterations.limit(self.plan);
         let completes = verdict.result.action == StopAction::Complete;
-        if !completes || is_told || is_last || self.plan.stop.open_tasks == OpenTasksPolicy::Ignore
+        if !completes
+            || was_reminded
+            || is_last
+            || self.plan.stop.open_tasks == OpenTasksPolicy::Ignore
         {
             return verdict;
         }
         let are = if open.len() == 1 { "is" } else { "are" };
         let count = format!("{} of this session {are} open", counted(open.len(), "task"));
         let list = self.tasks.open_list().unwrap_or_default();
-        let told = format!(
+        let prompt = format!(
             "[Open tasks]: you said that you are done, but {count}. Complete each one with \
              `creel task done ID` when it is done, block it with its reason, or remove it:\n{list}"
         );
@@ -95,7 +98,7 @@ impl StopRules<'_> {
         );
         StopVerdict {
             open_tasks: open,
-            ..verdict.overruled_by(OPEN_TASKS, result.telling(told))
+            ..verdict.overruled_by(OPEN_TASKS, result.telling(prompt))
         }
     }
 }

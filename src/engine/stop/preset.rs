@@ -69,7 +69,7 @@ fn validated(context: &AgentContext) -> Option<StopResult> {
             let list = failed
                 .iter()
                 .map(|rule| format!("- {}: {}", rule.rule_name, rule.message));
-            let told = format!(
+            let prompt = format!(
                 "[Validation failed]\n{}",
                 list.collect::<Vec<_>>().join("\n")
             );
@@ -80,7 +80,7 @@ fn validated(context: &AgentContext) -> Option<StopResult> {
                 .join(", ");
             let rules = plural(all, "rule");
             let reason = format!("{missed} of {all} validation {rules} failed: {names}");
-            Some(StopResult::new(StopAction::Continue, reason).telling(told))
+            Some(StopResult::new(StopAction::Continue, reason).telling(prompt))
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     engine::{
         event::IterationOutcome,
         policy::{OpenTasksPolicy, SettledPolicy},
-        session::iteration::StopHookSigns,
+        session::iteration::StopHookSummary,
         stop::{
             chain::StopVerdict,
             decision::{StopAction, StopResult},
@@ -39,8 +39,8 @@ const HINT: &str = "[Nothing changed]: the checks pass, but you have not changed
 const WORDS: usize = 600;
 
 /// The end of the agent's message in its own words, without promises. None if there are none.
-pub(crate) fn agent_words(said: &str) -> Option<String> {
-    let plain = Promise::removed_from(said);
+pub(crate) fn agent_words(agent_text: &str) -> Option<String> {
+    let plain = Promise::removed_from(agent_text);
     let paragraphs: Vec<&str> = plain
         .split("\n\n")
         .map(str::trim)
@@ -75,7 +75,9 @@ impl StopRules<'_> {
         }
         match verdict.result.action {
             StopAction::Escalate => verdict,
-            StopAction::Complete if self.iterations.worked || !self.plan.stop.said().is_empty() => {
+            StopAction::Complete
+                if self.iterations.worked || !self.plan.stop.listed().is_empty() =>
+            {
                 verdict
             }
             StopAction::Continue if self.iterations.worked => {
@@ -107,16 +109,18 @@ impl StopRules<'_> {
     }
 
     fn is_without_work(self, judging: &StopEvaluation, now: UnixTime) -> bool {
-        let signs = &self.iterations.signs;
-        let checked = match signs.stop_hooks {
-            StopHookSigns::NotPassed => false,
-            StopHookSigns::Passed => true,
-            StopHookSigns::None => !judging.results.is_empty(),
+        let activity = &self.iterations.activity;
+        let checked = match activity.stop_hooks {
+            StopHookSummary::NotPassed => false,
+            StopHookSummary::Passed => true,
+            StopHookSummary::None => !judging.results.is_empty(),
         };
         let changed =
-            signs.changed_a_task || signs.unknown_work || !self.iterations.files.is_empty();
+            activity.changed_a_task || activity.unknown_work || !self.iterations.files.is_empty();
         let accepted = self.iterations.last == Some(IterationOutcome::Done);
-        let promised = !self.promises_made(None, &self.turns.said, now).is_empty();
+        let promised = !self
+            .promises_made(None, &self.turns.agent_text, now)
+            .is_empty();
         let asked_for_more = !self.steering.messages.is_empty();
         let open = self.plan.stop.open_tasks == OpenTasksPolicy::Continue
             && !self.tasks.open_here().is_empty();
@@ -155,9 +159,10 @@ mod tests {
 
     #[test]
     fn the_words_of_the_agent_are_its_last_paragraph_without_the_promise() {
-        let said = "I looked at it.\n\nShould I delete /v1/users?\n<promise>ESCALATE</promise>";
+        let agent_text =
+            "I looked at it.\n\nShould I delete /v1/users?\n<promise>ESCALATE</promise>";
         assert_eq!(
-            agent_words(said).as_deref(),
+            agent_words(agent_text).as_deref(),
             Some("Should I delete /v1/users?")
         );
         assert_eq!(

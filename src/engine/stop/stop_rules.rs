@@ -56,10 +56,10 @@ pub(crate) fn blocked_why(result: &StopResult) -> String {
 /// Parses a command's answer.
 pub(crate) fn answered(result: &RunResult) -> Result<StopResult, StopAnswerError> {
     if result.end != RunEnd::Exit(0) {
-        let said = result.stderr.trim().to_owned();
+        let output = result.stderr.trim().to_owned();
         return Err(StopAnswerError::HookFailed {
             end: result.end.describe(),
-            said,
+            output,
         });
     }
     let Some(answer) = result.answer.as_deref() else {
@@ -76,8 +76,8 @@ pub(crate) const ANSWER_SHAPE: &str =
 /// Why a stop hook's output is no decision.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StopAnswerError {
-    #[error("{end}{}{said}", if said.is_empty() { "" } else { ": " })]
-    HookFailed { end: String, said: String },
+    #[error("{end}{}{output}", if output.is_empty() { "" } else { ": " })]
+    HookFailed { end: String, output: String },
     #[error("its answer is too long")]
     TooLong,
     #[error("its answer is not JSON ({0}). It must be {ANSWER_SHAPE}")]
@@ -183,10 +183,10 @@ impl<'a> StopRules<'a> {
         judging: &StopEvaluation,
     ) -> HookFacts {
         let task = about.and_then(|about| self.tasks.graph.get(&about.task));
-        let said = judging
+        let agent_text = judging
             .asked
             .as_ref()
-            .map_or(&self.turns.said, |asked| &asked.said);
+            .map_or(&self.turns.agent_text, |asked| &asked.agent_text);
         HookFacts {
             session: self.name.to_owned(),
             iteration: Some(self.iterations.judged_iteration(about)),
@@ -194,7 +194,7 @@ impl<'a> StopRules<'a> {
                 id: task.id.clone(),
                 content: task.goal.clone(),
             }),
-            agent_output: (!said.is_empty()).then(|| said.clone()),
+            agent_output: (!agent_text.is_empty()).then(|| agent_text.clone()),
             files_modified: Some(self.iterations.judged_files(judging).to_vec()),
             ..HookFacts::default()
         }
@@ -300,10 +300,10 @@ impl<'a> StopRules<'a> {
     ) -> EngineOutput {
         let iteration = self.iterations.judged_iteration(about);
         let verdict = self.overruled(about, judging, verdict, now);
-        let said = if about.is_some() {
+        let explanation = if about.is_some() {
             None
         } else {
-            self.said_of(&verdict)
+            self.explanation_of(&verdict)
         };
         let chain::StopVerdict {
             hook,
@@ -371,7 +371,7 @@ impl<'a> StopRules<'a> {
             asked,
             metadata,
             of,
-            said,
+            explanation,
             idle,
             open_tasks,
             streaks: None,
@@ -382,9 +382,10 @@ impl<'a> StopRules<'a> {
     }
 
     /// A decision in the words of people: why the session is complete, or what the agent asks.
-    fn said_of(self, verdict: &chain::StopVerdict) -> Option<String> {
-        let promises = Promise::made_in(&self.turns.said, &self.turns.prompt);
-        let asks = promises.contains(&Promise::Escalate) || promises.contains(&Promise::Blocked);
+    fn explanation_of(self, verdict: &chain::StopVerdict) -> Option<String> {
+        let promises = Promise::made_in(&self.turns.agent_text, &self.turns.prompt);
+        let is_question =
+            promises.contains(&Promise::Escalate) || promises.contains(&Promise::Blocked);
         match verdict.result.action {
             StopAction::Complete
                 if promises.contains(&Promise::Complete) || self.stop.promised.is_some() =>
@@ -400,13 +401,13 @@ impl<'a> StopRules<'a> {
                 Some("the agent changed nothing more".into())
             }
             StopAction::Complete => Some(String::new()),
-            StopAction::Escalate if asks && self.stop.escalated.is_none() => {
-                agent_words(&self.turns.said)
+            StopAction::Escalate if is_question && self.stop.escalated.is_none() => {
+                agent_words(&self.turns.agent_text)
             }
             StopAction::Escalate if verdict.hook == NOTHING_DONE => {
-                let words = agent_words(&self.turns.said)?;
-                let asks = words.contains('?');
-                Some(if asks {
+                let words = agent_words(&self.turns.agent_text)?;
+                let is_question = words.contains('?');
+                Some(if is_question {
                     words
                 } else {
                     format!("the agent has changed nothing so far, and says: {words}")
@@ -418,7 +419,7 @@ impl<'a> StopRules<'a> {
 
     /// The decision about a question of the agent after the loop. None if it asks nothing.
     pub(crate) fn escalated_by_the_agent(self) -> Option<EngineOutput> {
-        let promises = Promise::made_in(&self.turns.said, &self.turns.prompt);
+        let promises = Promise::made_in(&self.turns.agent_text, &self.turns.prompt);
         let promise = promises
             .into_iter()
             .next()
@@ -451,7 +452,7 @@ impl<'a> StopRules<'a> {
             asked: Vec::new(),
             metadata: None,
             of: None,
-            said: agent_words(&self.turns.said),
+            explanation: agent_words(&self.turns.agent_text),
             idle: false,
             open_tasks: Vec::new(),
             streaks: None,
@@ -501,7 +502,7 @@ impl<'a> StopRules<'a> {
             || {
                 self.stop
                     .guards
-                    .after(self.iteration_sight(&judging.results))
+                    .after(self.iteration_facts(&judging.results))
             },
             &judging.results,
         )
@@ -519,16 +520,16 @@ impl<'a> StopRules<'a> {
             .phase
             .judging_here()
             .map_or(&[][..], |judging| &judging.results);
-        Some(self.stop.guards.streaks(self.iteration_sight(results)))
+        Some(self.stop.guards.streaks(self.iteration_facts(results)))
     }
 
     /// The facts for the guards, from the session's own iteration.
-    pub(crate) fn iteration_sight(self, results: &'a [RuleOutcome]) -> IterationFacts<'a> {
+    pub(crate) fn iteration_facts(self, results: &'a [RuleOutcome]) -> IterationFacts<'a> {
         let files = ChangedFiles::Seen(&self.iterations.contents);
         IterationFacts {
             rules: results,
             files,
-            said: &self.turns.said,
+            message: &self.turns.agent_text,
         }
     }
 
@@ -562,11 +563,11 @@ impl<'a> StopRules<'a> {
         judging: &StopEvaluation,
         now: UnixTime,
     ) -> Option<Event> {
-        let said = judging
+        let agent_text = judging
             .asked
             .as_ref()
-            .map_or(&self.turns.said, |asked| &asked.said);
-        let made = self.promises_made(about, said, now);
+            .map_or(&self.turns.agent_text, |asked| &asked.agent_text);
+        let made = self.promises_made(about, agent_text, now);
         let [first, others @ ..] = made.as_slice() else {
             return None;
         };
@@ -756,7 +757,7 @@ impl StopRules<'_> {
         now: UnixTime,
     ) -> AgentContext {
         let asked = judging.asked.as_deref();
-        let said = asked.map_or(self.turns.said.as_str(), |asked| &asked.said);
+        let agent_text = asked.map_or(self.turns.agent_text.as_str(), |asked| &asked.agent_text);
         let rank = |name: &str| {
             self.plan
                 .stop
@@ -780,8 +781,8 @@ impl StopRules<'_> {
                 .map(str::to_owned),
             files_modified: self.iterations.judged_files(judging).to_vec(),
             validation_results: results,
-            completion_promises: self.promises_made(about, said, now),
-            agent_output: (!said.is_empty()).then(|| said.to_owned()),
+            completion_promises: self.promises_made(about, agent_text, now),
+            agent_output: (!agent_text.is_empty()).then(|| agent_text.to_owned()),
             draft: asked.and_then(|asked| asked.draft.clone()),
             labels: self
                 .tasks
@@ -796,7 +797,7 @@ impl StopRules<'_> {
     pub(crate) fn promises_made(
         self,
         about: Option<&AgentLoop>,
-        said: &str,
+        agent_text: &str,
         now: UnixTime,
     ) -> Vec<CompletionPromise> {
         let counts = |promise: &Promise| {
@@ -813,14 +814,16 @@ impl StopRules<'_> {
             content,
             detected_at: now.rfc3339(),
         };
-        let spoken = Promise::made_in(said, prompt).into_iter().filter(counts);
+        let spoken = Promise::made_in(agent_text, prompt)
+            .into_iter()
+            .filter(counts);
         let mut all: Vec<_> = spoken.map(|promise| made(promise, promise.tag())).collect();
-        let is_said = all.iter().any(|spoken| spoken.promise == Promise::Complete);
+        let is_promised = all.iter().any(|spoken| spoken.promise == Promise::Complete);
         if let Some(why) = self
             .stop
             .promised
             .as_ref()
-            .filter(|_| about.is_none() && !is_said)
+            .filter(|_| about.is_none() && !is_promised)
         {
             let content = if why.is_empty() {
                 "session_complete".into()

@@ -1,6 +1,6 @@
 //! Applies the events of pipelines to the state.
 
-use super::errand_outcome;
+use super::outcome_of_pipeline;
 use crate::engine::{
     event::{Actor, HookFinished, PipelineEvent, SessionOutcome, UserPresence},
     gate::{Gate, response::PipelineAnswer},
@@ -36,7 +36,7 @@ pub(crate) fn apply_pipeline(session: &mut SessionState, at: UnixTime, event: &P
                 .pipelines
                 .review_started(at, *run, change, commit.as_deref());
         }
-        PipelineEvent::Reviewed { said, .. } => session.pipelines.reviewed(said),
+        PipelineEvent::Reviewed { review, .. } => session.pipelines.reviewed(review),
         PipelineEvent::Ended {
             outcome, reason, ..
         } => pipeline_ended(session, *outcome, reason),
@@ -47,7 +47,7 @@ fn pipeline_started(session: &mut SessionState, pipeline: PipelineKind, presence
     let back = match &session.phase {
         Phase::Delivering => ReturnTo::End,
         Phase::Ended(outcome) => ReturnTo::Ended(*outcome),
-        Phase::Errand(_) => ReturnTo::Errand,
+        Phase::PipelineOnly(_) => ReturnTo::PipelineOnly,
         Phase::Hooks(_)
         | Phase::Due(_)
         | Phase::Turn(_)
@@ -181,7 +181,7 @@ fn pipeline_ended(session: &mut SessionState, outcome: PipelineOutcome, reason: 
         ReturnTo::Loop => Phase::Between,
         ReturnTo::End => Phase::Delivering,
         ReturnTo::Ended(before) => Phase::Ended(before),
-        ReturnTo::Errand => Phase::Ended(errand_outcome(outcome, left)),
+        ReturnTo::PipelineOnly => Phase::Ended(outcome_of_pipeline(outcome, left)),
     };
 }
 
@@ -213,7 +213,7 @@ impl PipelineRun {
             waived: std::collections::BTreeSet::new(),
             passed: false,
             left: None,
-            said: None,
+            message: None,
             pull_request: None,
             merged: None,
             reviews: std::collections::BTreeMap::new(),
@@ -276,7 +276,7 @@ impl PipelineState {
         let Some(outcome) = &finished.outcome else {
             return;
         };
-        pipeline_run.said = Some(outcome.message.clone());
+        pipeline_run.message = Some(outcome.message.clone());
         pipeline_run.pull_request = outcome
             .pull_request
             .clone()
@@ -301,7 +301,7 @@ pub(crate) fn keep_review_dispatch(session: &mut SessionState) {
 /// short does not count, because an objection could have followed.
 pub(crate) fn gatekeeper_answered(session: &mut SessionState, failed: Option<&str>) {
     let answer = failed.map_or_else(
-        || Ok(session.turns.said.clone()),
+        || Ok(session.turns.agent_text.clone()),
         |why| Err(format!("the review failed: {why}")),
     );
     let review = session
@@ -310,7 +310,7 @@ pub(crate) fn gatekeeper_answered(session: &mut SessionState, failed: Option<&st
         .as_mut()
         .and_then(|pipeline_run| pipeline_run.review.as_deref_mut());
     let dispatch = review.and_then(|review| {
-        review.heard = Some(answer);
+        review.answer = Some(answer);
         review.dispatch.take()
     });
     session.phase = dispatch.map_or(Phase::Pipeline, Phase::Hooks);

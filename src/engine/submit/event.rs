@@ -52,7 +52,7 @@ pub enum PipelineEvent {
     Reviewed {
         run: RunId,
         #[serde(flatten)]
-        said: GatekeeperReview,
+        review: GatekeeperReview,
     },
     #[serde(rename = "pipeline_ended")]
     Ended {

@@ -152,13 +152,13 @@ impl<'a> PipelineRules<'a> {
             return EngineOutput::default();
         };
         let names = self.gatekeepers(dispatch);
-        let Some(name) = names.get(review.said.len()) else {
+        let Some(name) = names.get(review.reviews.len()) else {
             return self.review_ended(dispatch, review, now);
         };
-        let reviewed = |said| {
+        let reviewed = |given: GatekeeperReview| {
             EngineOutput::record(Event::Pipeline(PipelineEvent::Reviewed {
                 run: review.run,
-                said,
+                review: given,
             }))
         };
         let unsaid = |reason| GatekeeperReview {
@@ -166,7 +166,7 @@ impl<'a> PipelineRules<'a> {
             verdict: ReviewVerdict::Unsaid,
             reason,
         };
-        match (&review.heard, self.plan.gatekeepers.get(name)) {
+        match (&review.answer, self.plan.gatekeepers.get(name)) {
             (Some(Ok(answer)), gatekeeper) => {
                 let (verdict, reason) = read(answer, &self.turns.prompt);
                 match gatekeeper
@@ -222,19 +222,19 @@ impl<'a> PipelineRules<'a> {
         let Some(spec) = self.plan.hook(dispatch.point, &running.hook) else {
             return EngineOutput::default();
         };
-        let line = |said: &GatekeeperReview| {
+        let line = |review: &GatekeeperReview| {
             format!(
                 "{}: {}. {}",
-                said.gatekeeper,
-                said.verdict.name(),
-                said.reason
+                review.gatekeeper,
+                review.verdict.name(),
+                review.reason
             )
         };
         let of = |opinion| {
             review
-                .said
+                .reviews
                 .iter()
-                .filter(move |said| said.verdict == opinion)
+                .filter(move |review| review.verdict == opinion)
                 .map(line)
         };
         let objections: Vec<String> = of(ReviewVerdict::Block).collect();

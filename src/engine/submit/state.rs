@@ -63,7 +63,7 @@ pub struct PipelineRun {
     /// The actor that ended the pipeline after a failure, and the reason of the failure.
     pub left: Option<(Actor, String)>,
     /// The last message of a built-in hook.
-    pub said: Option<String>,
+    pub message: Option<String>,
     /// The URL of the pull request.
     pub pull_request: Option<String>,
     /// The merge commit.
@@ -106,7 +106,7 @@ pub enum ReturnTo {
     /// Nowhere: the session had already ended with this outcome.
     Ended(SessionOutcome),
     /// Nowhere: the session exists only for the pipeline.
-    Errand,
+    PipelineOnly,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -170,8 +170,8 @@ impl PipelineState {
                 run,
                 change,
                 began: at,
-                said: Vec::new(),
-                heard: None,
+                reviews: Vec::new(),
+                answer: None,
                 unclear: None,
                 conversation_lost: false,
                 dispatch: None,
@@ -180,21 +180,21 @@ impl PipelineState {
         }
     }
 
-    pub(crate) fn reviewed(&mut self, said: &GatekeeperReview) {
+    pub(crate) fn reviewed(&mut self, given: &GatekeeperReview) {
         let Some(pipeline_run) = &mut self.pipeline_run else {
             return;
         };
-        let told = format!(
+        let text = format!(
             "{} by {}: {}",
-            said.verdict.name(),
-            said.gatekeeper,
-            said.reason
+            given.verdict.name(),
+            given.gatekeeper,
+            given.reason
         );
-        pipeline_run.reviews.insert(said.gatekeeper.clone(), told);
+        pipeline_run.reviews.insert(given.gatekeeper.clone(), text);
         if let Some(review) = &mut pipeline_run.review {
-            review.heard = None;
+            review.answer = None;
             review.unclear = None;
-            review.said.push(said.clone());
+            review.reviews.push(given.clone());
         }
     }
 
@@ -217,7 +217,7 @@ impl PipelineState {
             .and_then(|pipeline_run| pipeline_run.review.as_deref_mut())
         {
             review.unclear = review
-                .heard
+                .answer
                 .take()
                 .and_then(Result::ok)
                 .or(review.unclear.take());
@@ -279,9 +279,9 @@ pub struct ReviewRun {
     pub change: String,
     pub began: UnixTime,
     /// The reviews so far, in order.
-    pub said: Vec<GatekeeperReview>,
+    pub reviews: Vec<GatekeeperReview>,
     /// The last answer until it is parsed, or why there is none.
-    pub(crate) heard: Option<Result<String, String>>,
+    pub(crate) answer: Option<Result<String, String>>,
     /// The current gatekeeper's answer without a verdict, once it was asked again.
     #[serde(default)]
     pub(crate) unclear: Option<String>,

@@ -64,11 +64,11 @@ impl AutomationAction {
 /// nothing.
 pub(super) fn answered(result: &RunResult) -> Result<Vec<AutomationAction>, ActionAnswerError> {
     if result.end != RunEnd::Exit(0) {
-        let said = result.stderr.lines().rfind(|line| !line.trim().is_empty());
-        let said = said.map(|said| said.trim().to_owned());
+        let output = result.stderr.lines().rfind(|line| !line.trim().is_empty());
+        let output = output.map(|output| output.trim().to_owned());
         return Err(ActionAnswerError::HookFailed {
             end: result.end.describe(),
-            said,
+            output,
         });
     }
     let Some(text) = &result.answer else {
@@ -83,8 +83,8 @@ pub(super) fn answered(result: &RunResult) -> Result<Vec<AutomationAction>, Acti
 /// Why an automation hook gave no list of actions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ActionAnswerError {
-    #[error("{end}{}", said.as_ref().map(|said| format!(": {said}")).unwrap_or_default())]
-    HookFailed { end: String, said: Option<String> },
+    #[error("{end}{}", output.as_ref().map(|output| format!(": {output}")).unwrap_or_default())]
+    HookFailed { end: String, output: Option<String> },
     #[error("its answer is too long")]
     TooLong,
     #[error(

@@ -32,7 +32,7 @@ pub(crate) fn apply_task(session: &mut SessionState, at: UnixTime, event: &TaskE
         .by
         .as_ref()
         .is_some_and(|actor| actor.by == ActorKind::Agent);
-    session.iterations.signs.changed_a_task |= by_agent;
+    session.iterations.activity.changed_a_task |= by_agent;
     session.iterations.worked |= by_agent;
     let automated = news.origin.cause.is_some() || news.origin.step.is_some();
     if matches!(news.what, TaskRecordData::Created(_)) && automated {

@@ -101,14 +101,16 @@ impl TaskRules<'_> {
         };
         match kind {
             ActionType::CreateTask => {
-                Ok(self.task_event(TaskCommand::Add(told(&action.payload)?), origin)?)
+                Ok(self.task_event(TaskCommand::Add(parsed(&action.payload)?), origin)?)
             }
-            ActionType::UpdateTask => Ok(self.task_event(update(told(&action.payload)?)?, origin)?),
+            ActionType::UpdateTask => {
+                Ok(self.task_event(update(parsed(&action.payload)?)?, origin)?)
+            }
             ActionType::ExecuteWorkflow => self.start_flow(
                 &action.payload,
                 origin.cause.ok_or(ActionError::WorkflowInWorkflow)?,
             ),
-            ActionType::Log => log(told(&action.payload)?, origin),
+            ActionType::Log => log(parsed(&action.payload)?, origin),
         }
     }
 }
@@ -169,15 +171,17 @@ pub(super) fn failed(
     })))
 }
 
-pub(crate) fn told<T: DeserializeOwned>(payload: &Value) -> Result<T, ActionError> {
+pub(crate) fn parsed<T: DeserializeOwned>(payload: &Value) -> Result<T, ActionError> {
     T::deserialize(payload).map_err(|error| ActionError::Malformed(error.to_string()))
 }
 
-pub(crate) fn maybe_told<T: DeserializeOwned + Default>(payload: &Value) -> Result<T, ActionError> {
+pub(crate) fn parsed_or_default<T: DeserializeOwned + Default>(
+    payload: &Value,
+) -> Result<T, ActionError> {
     if payload.is_null() {
         Ok(T::default())
     } else {
-        told(payload)
+        parsed(payload)
     }
 }
 
@@ -213,17 +217,17 @@ pub(crate) fn update(
         "transition_to_ready" => TaskCommand::MakeReady { id },
         "start" => TaskCommand::Start {
             id,
-            context: maybe_told::<StartPayload>(&payload)?.context,
+            context: parsed_or_default::<StartPayload>(&payload)?.context,
         },
         "complete" => TaskCommand::Complete(TaskCompletion {
             id,
-            ..maybe_told(&payload)?
+            ..parsed_or_default(&payload)?
         }),
         "block" => {
             let BlockPayload {
                 reason,
                 required_knowledge,
-            } = told(&payload)?;
+            } = parsed(&payload)?;
             TaskCommand::Block {
                 id,
                 reason,
@@ -232,10 +236,10 @@ pub(crate) fn update(
         }
         "update" => TaskCommand::Update {
             id,
-            changes: told(&payload)?,
+            changes: parsed(&payload)?,
         },
         "add_labels" => {
-            let add_labels = told::<LabelsPayload>(&payload)?.labels;
+            let add_labels = parsed::<LabelsPayload>(&payload)?.labels;
             TaskCommand::Update {
                 id,
                 changes: TaskChanges {
@@ -245,7 +249,7 @@ pub(crate) fn update(
             }
         }
         "remove_labels" => {
-            let remove_labels = told::<LabelsPayload>(&payload)?.labels;
+            let remove_labels = parsed::<LabelsPayload>(&payload)?.labels;
             TaskCommand::Update {
                 id,
                 changes: TaskChanges {
@@ -256,11 +260,11 @@ pub(crate) fn update(
         }
         "add_dependency" => TaskCommand::Depend {
             id,
-            on: told::<DependPayload>(&payload)?.depends_on,
+            on: parsed::<DependPayload>(&payload)?.depends_on,
         },
         "remove_dependency" => TaskCommand::Undepend {
             id,
-            on: told::<DependPayload>(&payload)?.depends_on,
+            on: parsed::<DependPayload>(&payload)?.depends_on,
         },
         "remove" => TaskCommand::Remove { id },
         other => {

@@ -10,11 +10,11 @@ use crate::engine::{
 pub(crate) fn due_hooks(session: &SessionState, event: &TaskEvent) -> DueHooks {
     let news = event.news();
     let follows = session.tasks.automation.follow_up_depth(event);
-    let heard = |kind| !session.automation().hearing(kind).is_empty();
+    let has_listener = |kind| !session.automation().hearing(kind).is_empty();
     let completed = matches!(news.what, TaskRecordData::Completed(_));
     DueHooks {
         depth: follows.unwrap_or_else(|| depth_of(session, news.origin)),
-        automation: news.what.kind().is_some_and(heard),
+        automation: news.what.kind().is_some_and(has_listener),
         on_complete: completed
             && !resolve::due(session.plan(), &session.hooks, HookPoint::OnTaskComplete).is_empty(),
     }

@@ -81,10 +81,10 @@ impl AfterTurnRules<'_> {
     fn is_judged(self) -> bool {
         let has_checks =
             !self.plan.hooks_at(HookPoint::Stop).is_empty() || !self.plan.access.protect.is_empty();
-        let asks = Promise::made_in(&self.turns.said, &self.turns.prompt)
+        let needs_user = Promise::made_in(&self.turns.agent_text, &self.turns.prompt)
             .iter()
             .any(|promise| *promise != Promise::Complete);
-        has_checks || asks
+        has_checks || needs_user
     }
 
     fn after_cancel(self, prompt: &PromptSent) -> AfterTurn {

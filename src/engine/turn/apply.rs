@@ -67,7 +67,7 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
                     .as_deref()
                     .map(|work| &*work.files_modified)
                     .unwrap_or_default();
-                session.limits.turn_ended(&session.turns.said, files);
+                session.limits.turn_ended(&session.turns.agent_text, files);
             }
             forbidden_changes(session, forbidden);
             session.requests.waiting.clear();
@@ -91,7 +91,7 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             if work.is_some() {
                 work_done(session, work.as_deref());
             } else {
-                session.iterations.signs.unknown_work = true;
+                session.iterations.activity.unknown_work = true;
             }
             if *next == Some(AfterTurn::Again) {
                 send_again(session);
@@ -113,7 +113,7 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
         session.limits.prompt_sent();
     }
     session.turns.is_begun |= prompt.agent.is_none();
-    session.turns.said.clear();
+    session.turns.agent_text.clear();
     session.turns.acted_since = false;
     session.requests.next_turn();
     session.turns.prompt.clone_from(&prompt.text);
@@ -124,7 +124,7 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
         session.iterations.messages += 1;
     }
     // The items of a turn that a message replaces were not delivered.
-    set_turn_aside(session);
+    leave_turn(session);
     if prompt.reopens {
         session.ending = None;
         session.iterations.begin_work();
@@ -268,7 +268,7 @@ fn phase_after(next: AfterTurn, prompt: Box<PromptSent>, error: Option<&str>) ->
 
 /// The session leaves its phase. A turn that was about to be sent again is not sent, and a review
 /// that was about to ask a gatekeeper keeps its dispatch, so that its run can be ended.
-pub(crate) fn set_turn_aside(session: &mut SessionState) {
+pub(crate) fn leave_turn(session: &mut SessionState) {
     keep_review_dispatch(session);
     if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &session.phase {
         session.pending.set_state(&prompt.items, ItemState::Pending);

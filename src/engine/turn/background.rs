@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How many characters of each of the agent's last two lines the summary contains.
-const SAID: usize = 200;
+const WORDS_SHOWN: usize = 200;
 
 /// How many files the summary names.
 const FILES: usize = 20;
@@ -38,7 +38,7 @@ impl PromptRules<'_> {
             .collect::<Vec<_>>()
             .join("\n\n");
         // A session that only submits or merges has no end to report.
-        if self.began.errand.is_some() {
+        if self.began.only_pipeline.is_some() {
             text
         } else {
             self.with_note(text)
@@ -81,7 +81,7 @@ impl PromptRules<'_> {
     fn facts(self, text: &str) -> [Option<String>; 4] {
         let iteration = self.iterations.current;
         let number = (iteration > 0).then(|| format!("This is iteration {iteration}."));
-        let said = last_words(self.limits.last_message())
+        let last_line = last_words(self.limits.last_message())
             .map(|words| format!("You said at the end: {words}"));
         let files = &self.iterations.files;
         let files = (!files.is_empty())
@@ -93,7 +93,7 @@ impl PromptRules<'_> {
             .and_then(|feedback| failed_checks(feedback, text));
         [
             number,
-            said,
+            last_line,
             files,
             failed.map(|failed| format!("The last feedback was: {failed}")),
         ]
@@ -118,7 +118,7 @@ fn last_words(message: &str) -> Option<String> {
         .map(str::trim)
         .filter(|line| line.contains(char::is_alphanumeric))
         .take(2)
-        .map(|line| shortened(line, SAID))
+        .map(|line| shortened(line, WORDS_SHOWN))
         .collect();
     lines.reverse();
     (!lines.is_empty()).then(|| lines.join(" "))

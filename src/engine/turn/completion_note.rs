@@ -54,7 +54,7 @@ impl<'a> AgentChoice<'a> {
 
     fn agent_spec(self) -> Option<&'a AgentSpec> {
         let plan = self.plan;
-        match &self.limits.standing_in {
+        match &self.limits.stand_in {
             None => Some(&plan.agent_spec),
             Some(name) => plan
                 .limits

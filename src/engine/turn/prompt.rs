@@ -342,7 +342,7 @@ impl PromptRules<'_> {
             timeout: for_review.unwrap_or(self.plan.turn_timeout),
             silence: self.plan.limits.silence,
             to: prompt.agent.clone(),
-            standing_in: self.limits.standing_in.clone(),
+            stand_in: self.limits.stand_in.clone(),
             baseline: self.unsettled.protect_baseline(),
         };
         EngineOutput::record(Event::Turn(TurnEvent::PromptSent(Box::new(prompt)))).then(effect)

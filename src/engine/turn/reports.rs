@@ -48,7 +48,7 @@ impl TurnRules<'_> {
             return EngineOutput::stale(turn);
         };
         EngineOutput::record(match update {
-            AgentUpdate::Said(text) => Event::Turn(TurnEvent::AgentSaid {
+            AgentUpdate::Message(text) => Event::Turn(TurnEvent::AgentSaid {
                 iteration,
                 turn,
                 text,
@@ -163,10 +163,10 @@ impl TurnRules<'_> {
         let retry_after_ms =
             retry_after_ms.map(|wait| wait.min(self.agent_choice.plan.limits.max_wait));
         if !usage_limit && !reviews {
-            let put_aside = self.agent_choice.after_failure(&error, now);
-            usage_limit = put_aside.is_some();
-            let silent = silent && put_aside.is_none();
-            events.extend(put_aside.or_else(|| {
+            let usage_limit_event = self.agent_choice.after_failure(&error, now);
+            usage_limit = usage_limit_event.is_some();
+            let silent = silent && usage_limit_event.is_none();
+            events.extend(usage_limit_event.or_else(|| {
                 silent
                     .then(|| self.agent_choice.after_silence(now))
                     .flatten()

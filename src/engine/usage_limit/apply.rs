@@ -53,16 +53,16 @@ fn limit_reached(session: &mut SessionState, at: UnixTime, reached: &LimitReache
     match action {
         LimitAction::Switch | LimitAction::Fail => {}
         LimitAction::Wait | LimitAction::Ask => {
-            let asks = *action == LimitAction::Ask;
+            let needs_user = *action == LimitAction::Ask;
             let (agent, resets_at, until, cause) = (agent.clone(), *resets_at, *until, *cause);
             session.limits.hold = Some(UsageLimitWait {
                 agent,
                 resets_at,
                 until,
-                asks_user: asks,
+                waits_for_user: needs_user,
                 cause,
             });
-            if !asks {
+            if !needs_user {
                 session.limits.waited =
                     TimeSpan(session.limits.waited.0.saturating_add(until.since(at).0));
             }
@@ -79,7 +79,7 @@ fn wait_for_reset(session: &mut SessionState, at: UnixTime) {
 }
 
 pub(crate) fn agent_switched(session: &mut SessionState, from: &str, to: &str) {
-    session.limits.standing_in = (to != session.plan().agent).then(|| to.to_owned());
+    session.limits.stand_in = (to != session.plan().agent).then(|| to.to_owned());
     session.limits.hold = None;
     session.limits.handed_over = Some(from.to_owned());
     session.retry.wait = RetryWait::No;
@@ -118,7 +118,7 @@ pub(crate) fn limit_answered_by_user(
         }
         UsageLimitAnswer::Wait | UsageLimitAnswer::Switch => {
             if let Some(hold) = &mut session.limits.hold {
-                hold.asks_user = false;
+                hold.waits_for_user = false;
                 session.limits.waited = TimeSpan::default();
                 wait_for_reset(session, at);
             }

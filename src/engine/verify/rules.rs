@@ -31,7 +31,7 @@ use crate::{
 /// How many files a record names.
 const NAMED: usize = 500;
 /// How many files or checks a sentence names.
-const SAID: usize = 3;
+const NAMES_SHOWN: usize = 3;
 /// The longest name of a check in a sentence, in characters.
 const NAME: usize = 40;
 
@@ -423,11 +423,11 @@ impl VerifyRules<'_> {
         let names: Vec<String> = self
             .counted()
             .iter()
-            .map(|check| said(&check.name))
+            .map(|check| named(&check.name))
             .collect();
         let proof = match names.len() {
             0 => "no checks are configured".to_owned(),
-            1..=SAID => format!("{} passed", listed(&names)),
+            1..=NAMES_SHOWN => format!("{} passed", listed(&names)),
             many => format!("{many} checks passed"),
         };
         if why.is_empty() {
@@ -447,11 +447,11 @@ impl VerifyRules<'_> {
         } else {
             "you accepted it"
         };
-        format!("{} still fails{after}; {by}", said(&check.name))
+        format!("{} still fails{after}; {by}", named(&check.name))
     }
 
     fn unverified(self, check: &CheckRef, status: &CheckStatus) -> String {
-        let name = said(&check.name);
+        let name = named(&check.name);
         let why = |reason: &Option<String>| {
             reason
                 .as_ref()
@@ -471,13 +471,13 @@ impl VerifyRules<'_> {
             CheckStatus::Stale if self.verify.rewrites >= REWRITES => {
                 format!(
                     "the checks change {} each time they run",
-                    some_names(&self.verify.changed, SAID)
+                    some_names(&self.verify.changed, NAMES_SHOWN)
                 )
             }
             CheckStatus::Stale if self.verify.passes >= PASSES => {
                 format!(
                     "{} kept changing after {name} ran",
-                    some_names(&self.verify.changed, SAID)
+                    some_names(&self.verify.changed, NAMES_SHOWN)
                 )
             }
             CheckStatus::Stale | CheckStatus::Passed | CheckStatus::Accepted(_) => {
@@ -496,7 +496,7 @@ impl VerifyRules<'_> {
             .find(|(_, status)| matches!(status, CheckStatus::Failed(_)));
         let why = failed.map_or_else(
             || "the agent has not said that it is done".to_owned(),
-            |(check, _)| format!("{} still fails", said(&check.name)),
+            |(check, _)| format!("{} still fails", named(&check.name)),
         );
         format!(
             "stopped at {}: {why}",
@@ -505,6 +505,6 @@ impl VerifyRules<'_> {
     }
 }
 
-fn said(name: &str) -> String {
+fn named(name: &str) -> String {
     first_line(name, NAME)
 }

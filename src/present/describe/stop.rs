@@ -109,7 +109,7 @@ fn decision(decided: &StopDecided) -> Described {
     };
     let reason = sentence(
         decided
-            .said
+            .explanation
             .as_ref()
             .filter(|reason| !reason.is_empty())
             .unwrap_or(&decided.reason),
@@ -185,7 +185,7 @@ pub(super) fn pipeline(event: &PipelineEvent) -> Described {
                 format!("Review `{}` started · {size} to review", name(hook)),
             )
         }
-        PipelineEvent::Reviewed { said: review, .. } => {
+        PipelineEvent::Reviewed { review, .. } => {
             let (sign, tone, verdict) = match review.verdict {
                 ReviewVerdict::Approve => ("✓", EventTone::Passed, "approved"),
                 ReviewVerdict::Block => ("✗", EventTone::Problem, "blocked"),

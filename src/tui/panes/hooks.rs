@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// How many runs of a hook have a sign.
-const SIGNS: usize = 6;
+const RUNS_SHOWN: usize = 6;
 /// The longest name of a hook, in columns.
 const NAME: usize = 20;
 /// How many lines of a hook's output are visible if there is room.
@@ -273,7 +273,13 @@ impl HookColumns {
         let room = self
             .width
             .saturating_sub(2 + self.names + 2 + right.width() + 1);
-        spans.extend(signs(model, row, theme).into_iter().rev().take(room).rev());
+        spans.extend(
+            run_signs(model, row, theme)
+                .into_iter()
+                .rev()
+                .take(room)
+                .rev(),
+        );
         let used: usize = spans.iter().map(Span::width).sum();
         let right = fit(&right, self.width.saturating_sub(used + 3));
         let gap = self.width.saturating_sub(2 + used + right.width());
@@ -289,7 +295,7 @@ impl HookColumns {
 }
 
 /// One sign per run, oldest first, and a dot if the hook is about to run.
-fn signs(model: &ScreenModel, row: &HookRow<'_>, theme: &ScreenTheme) -> Vec<Span<'static>> {
+fn run_signs(model: &ScreenModel, row: &HookRow<'_>, theme: &ScreenTheme) -> Vec<Span<'static>> {
     let sign = |run: &RunEntry| {
         let (sign, role) = match run.ended.as_ref().map(|finished| finished.verdict) {
             None => ("▸", ThemeRole::Running),
@@ -299,11 +305,11 @@ fn signs(model: &ScreenModel, row: &HookRow<'_>, theme: &ScreenTheme) -> Vec<Spa
         };
         theme.span(role, sign)
     };
-    let mut signs: Vec<Span<'static>> = row.last(SIGNS).map(sign).collect();
-    if signs.is_empty() || is_due(model, row) {
-        signs.push(theme.span(ThemeRole::Faint, "·"));
+    let mut run_signs: Vec<Span<'static>> = row.last(RUNS_SHOWN).map(sign).collect();
+    if run_signs.is_empty() || is_due(model, row) {
+        run_signs.push(theme.span(ThemeRole::Faint, "·"));
     }
-    signs
+    run_signs
 }
 
 /// Whether the hook is about to run.

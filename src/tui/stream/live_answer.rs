@@ -73,7 +73,7 @@ impl SessionStream {
         } else {
             String::new()
         };
-        let mut new: StreamBlock = block(BlockKind::Said, at, head, ThemeRole::Faint);
+        let mut new: StreamBlock = block(BlockKind::Message, at, head, ThemeRole::Faint);
         new.body = BlockBody::Text(vec![DetailText::words(text)]);
         self.blocks.push(new);
         let (was, is) = (self.live_end.block, self.blocks.len() - 1);
@@ -116,9 +116,12 @@ mod tests {
         let mut stream = SessionStream::default();
         let record = |stream: &mut SessionStream| {
             stream.hide_live_end();
-            stream
-                .blocks
-                .push(block(BlockKind::Said, at, String::new(), ThemeRole::Text));
+            stream.blocks.push(block(
+                BlockKind::Message,
+                at,
+                String::new(),
+                ThemeRole::Text,
+            ));
         };
         stream.live_end.turn = Some(TurnId::default());
         record(&mut stream);

@@ -92,7 +92,7 @@ impl SessionStream {
     /// Whether the user can open and close a block.
     pub(super) fn can_fold(&self, index: usize) -> bool {
         let block = &self.blocks[index];
-        !matches!(block.body, BlockBody::None) && block.kind != BlockKind::Said
+        !matches!(block.body, BlockBody::None) && block.kind != BlockKind::Message
     }
 
     fn make_rows(&self, index: usize, view: StreamViewport<'_>) -> Vec<Line<'static>> {
@@ -116,7 +116,7 @@ impl SessionStream {
             return lines;
         }
         lines.extend(match block.kind {
-            BlockKind::Said => markdown(&self.text(index, reload), theme, width),
+            BlockKind::Message => markdown(&self.text(index, reload), theme, width),
             BlockKind::Thought => quoted(
                 &[DetailText::words(self.text(index, reload))],
                 block.fold,

@@ -36,7 +36,7 @@ pub fn run(input: &[u8]) -> String {
     let mut outcome = String::new();
     for part in [&beginning[..], input] {
         fs::write(&path, part).expect("a file");
-        let mut narrator = RecordFormatter::new(ColourMode::Plain, HookOutputMode::Told);
+        let mut narrator = RecordFormatter::new(ColourMode::Plain, HookOutputMode::Recorded);
         let mut now = UnixTime(0);
         // Records are shown up to the first that cannot be read, as `creel show` does.
         let _ = journal::read(&path, |record| {

@@ -65,7 +65,7 @@ pub fn run(input: &[u8]) -> String {
 }
 
 fn said(update: &AgentUpdate) -> Option<&str> {
-    if let AgentUpdate::Said(text) = update {
+    if let AgentUpdate::Message(text) = update {
         Some(text)
     } else {
         None
@@ -115,7 +115,9 @@ struct Heard(Vec<AgentUpdate>);
 impl AgentObserver for Heard {
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
         match (self.0.last_mut(), update) {
-            (Some(AgentUpdate::Said(before)), AgentUpdate::Said(text)) => before.push_str(&text),
+            (Some(AgentUpdate::Message(before)), AgentUpdate::Message(text)) => {
+                before.push_str(&text);
+            }
             (_, update) => self.0.push(update),
         }
         Box::pin(std::future::ready(()))

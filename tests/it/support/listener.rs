@@ -49,7 +49,7 @@ impl TurnRecorder {
 
     pub(crate) fn text(&self) -> String {
         let text_of = |update: &AgentUpdate| {
-            if let AgentUpdate::Said(text) = update {
+            if let AgentUpdate::Message(text) = update {
                 Some(text.clone())
             } else {
                 None

@@ -389,7 +389,7 @@ pub fn permission_with(options: Vec<PermissionOption>) -> World {
     let mut world = works();
     agent(
         &mut world,
-        AgentUpdate::Said("The parser goes too deep. I will limit that.".into()),
+        AgentUpdate::Message("The parser goes too deep. I will limit that.".into()),
     );
     asks(&mut world, change(), options);
     for path in ["src/lib.rs", "src/lexer.rs"] {
@@ -588,7 +588,7 @@ pub fn submit_done() -> World {
 /// A check has failed before a merge.
 pub fn merge_held() -> World {
     let script = Script {
-        errand: Some(PipelineKind::Merge),
+        only_pipeline: Some(PipelineKind::Merge),
         ..Script::new()
     }
     .hook(HookPoint::BeforeMerge, "cargo test", [blocks(ONE_RED)])

@@ -196,7 +196,7 @@ pub struct Script {
     /// The gatekeepers' answers, by name; the last answer repeats.
     pub gatekeepers: BTreeMap<String, Vec<Answer>>,
     /// The pipeline that is all the session does, if it has no iterations.
-    pub errand: Option<PipelineKind>,
+    pub only_pipeline: Option<PipelineKind>,
     /// How often something changes the work beside the turns: the lower, the more often. Zero:
     /// never.
     pub unrest: usize,
@@ -268,7 +268,7 @@ impl Script {
             agent: vec![DONE],
             person: Vec::new(),
             gatekeepers: BTreeMap::new(),
-            errand: None,
+            only_pipeline: None,
             unrest: 0,
             works: None,
         }
@@ -452,7 +452,7 @@ impl World {
             seed: 7,
             presence: script.presence,
             plan: script.plan.clone(),
-            errand: script.errand,
+            only_pipeline: script.only_pipeline,
             order: None,
             worktree: None,
         };
@@ -748,7 +748,7 @@ impl World {
         end.work = work.map(Box::new);
         self.input(Input::Agent {
             turn,
-            update: AgentUpdate::Said(text.into()),
+            update: AgentUpdate::Message(text.into()),
         });
         self.input(Input::TurnEnded { turn, end });
     }
@@ -964,7 +964,7 @@ fn line(event: &Event) -> Option<String> {
         }) => {
             format!("  repair {used}/{limit} of {hook}")
         }
-        Event::Pipeline(PipelineEvent::Reviewed { said, .. }) => {
+        Event::Pipeline(PipelineEvent::Reviewed { review: said, .. }) => {
             format!("  review by {}: {}", said.gatekeeper, said.verdict.name())
         }
         Event::Pipeline(PipelineEvent::Ended {

@@ -138,7 +138,7 @@ impl ClaudeTranslator {
             StreamOutcome::Failed(self.error(line, words, subtype))
         } else {
             let suspect = self.suspect.take();
-            if let Some(words) = suspect.as_deref().or(words).filter(|_| !updates.has_said()) {
+            if let Some(words) = suspect.as_deref().or(words).filter(|_| !updates.has_text()) {
                 updates.message(words);
             }
             StreamOutcome::Ended(stop_reason(text(line, "/stop_reason")))

@@ -60,7 +60,7 @@ fn show(update: &AgentUpdate) -> String {
         text
     };
     let text = match update {
-        AgentUpdate::Said(text) => format!("said {text:?}"),
+        AgentUpdate::Message(text) => format!("said {text:?}"),
         AgentUpdate::Thought(text) => format!("thought {text:?}"),
         AgentUpdate::ToolCalled(tool) => call("called", tool),
         AgentUpdate::ToolUpdated(tool) => call("updated", tool),

@@ -47,7 +47,7 @@ pub(super) fn lines(
         (_, state) => {
             let text = state
                 .as_ref()
-                .map(|state| Promise::removed_from(&state.turns.said))
+                .map(|state| Promise::removed_from(&state.turns.agent_text))
                 .unwrap_or_default();
             let text = if gate.reason.ends_with(text.trim()) {
                 ""
