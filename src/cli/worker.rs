@@ -274,7 +274,13 @@ fn line(task: &QueuedTask) -> String {
     } = task;
     let id = &order.id;
     match state {
-        QueuedTaskState::Created => format!("task {id} is waiting"),
+        QueuedTaskState::Created => match &task.feedback {
+            Some(reason) => {
+                let reason = plain_line(reason, REASON);
+                format!("task {id} goes back to the queue: {reason}")
+            }
+            None => format!("task {id} is waiting"),
+        },
         QueuedTaskState::Ready => format!("task {id} is back in the queue"),
         QueuedTaskState::Active { by, .. } => {
             let again = if *attempt > 1 {

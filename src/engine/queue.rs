@@ -114,6 +114,8 @@ pub enum TaskOutcome {
     Done(Option<String>),
     /// A person has to look at it.
     Stuck(String),
+    /// It is done, but what it builds on has changed meanwhile: it runs again, and begins with both.
+    Outdated(String),
 }
 
 /// A request about a task, by a person or by the session that owns the task.
@@ -311,17 +313,18 @@ impl QueuedTask {
             .by()
             .filter(|_| self.is_in_hands_of(worker))
             .cloned()?;
-        Some(self.with(match outcome {
-            TaskOutcome::Done(result) => QueuedTaskState::Completed {
+        Some(match outcome {
+            TaskOutcome::Done(result) => self.with(QueuedTaskState::Completed {
                 result,
                 by: Some(by),
                 completed_at: at.rfc3339(),
-            },
-            TaskOutcome::Stuck(reason) => QueuedTaskState::Blocked {
+            }),
+            TaskOutcome::Stuck(reason) => self.with(QueuedTaskState::Blocked {
                 reason: start_of(&reason),
                 by: Some(by),
-            },
-        }))
+            }),
+            TaskOutcome::Outdated(reason) => self.again(Some(start_of(&reason))),
+        })
     }
 
     /// Notes the branch with its work. One that was noted before stays if there is no new one.
@@ -415,26 +418,9 @@ impl QueuedTask {
             (
                 QueuedTaskState::Blocked { .. } | QueuedTaskState::Completed { .. },
                 QueueRequest::Again,
-            ) => {
-                let again = self.with(QueuedTaskState::Created);
-                Ok(Self {
-                    run: self.run + 1,
-                    attempt: 0,
-                    merged: None,
-                    feedback: None,
-                    ..again
-                })
-            }
+            ) => Ok(self.again(None)),
             (QueuedTaskState::Completed { .. }, QueueRequest::SendBack(reason)) => {
-                let (again, feedback) =
-                    (self.with(QueuedTaskState::Created), Some(start_of(&reason)));
-                Ok(Self {
-                    run: self.run + 1,
-                    attempt: 0,
-                    merged: None,
-                    feedback,
-                    ..again
-                })
+                Ok(self.again(Some(start_of(&reason))))
             }
             (
                 QueuedTaskState::Created
@@ -443,6 +429,17 @@ impl QueuedTask {
                 | QueuedTaskState::Blocked { .. },
                 QueueRequest::SendBack(_),
             ) => Err(QueueRequestError::Unfinished(id())),
+        }
+    }
+
+    /// The next run, once all of its dependencies are completed.
+    fn again(&self, feedback: Option<String>) -> Self {
+        Self {
+            run: self.run + 1,
+            attempt: 0,
+            merged: None,
+            feedback,
+            ..self.with(QueuedTaskState::Created)
         }
     }
 

@@ -39,6 +39,15 @@ pub(super) enum TaskStart {
     Missing(String),
 }
 
+/// What the work of a session starts from.
+#[derive(Clone, Copy)]
+pub(super) struct TaskBase<'a> {
+    /// The branches that the task builds on now.
+    pub(super) joined: &'a [String],
+    /// Whether the session began earlier, perhaps from others.
+    pub(super) is_continued: bool,
+}
+
 impl WorkerLoop<'_> {
     /// Waits for the start of a task, and keeps renewing the lease: a remote can be slow. An error
     /// if a signal ends the worker, or if another worker has the task by then.
@@ -215,7 +224,7 @@ impl TaskGit<'_> {
         self,
         task: &QueuedTask,
         folder: &SessionDir,
-        joined: &[String],
+        start: TaskBase<'_>,
         end: WorkerTaskEnd,
     ) -> (WorkerTaskEnd, Option<String>) {
         let state = journal::fold(&folder.journal()).ok();
@@ -241,22 +250,15 @@ impl TaskGit<'_> {
             return (end, branch);
         }
         match self
-            .finish(
-                task,
-                folder,
-                worktree,
-                joined.to_vec(),
-                plan.keep.lets_go(true),
-            )
+            .finish(task, folder, worktree, start, plan.keep.lets_go(true))
             .await
         {
             Ok(branch) => (end, Some(branch)),
-            Err(why) => {
-                let stuck = TaskOutcome::Stuck(why);
+            Err(unfinished) => {
                 let end = match end {
-                    WorkerTaskEnd::Leaves(_) => WorkerTaskEnd::Leaves(Some(stuck)),
+                    WorkerTaskEnd::Leaves(_) => WorkerTaskEnd::Leaves(Some(unfinished)),
                     WorkerTaskEnd::Ended(ChildSessionEnd::Result(_, outcome)) => {
-                        WorkerTaskEnd::Ended(ChildSessionEnd::Result(stuck, outcome))
+                        WorkerTaskEnd::Ended(ChildSessionEnd::Result(unfinished, outcome))
                     }
                     WorkerTaskEnd::Ended(
                         end @ (ChildSessionEnd::NeverBegan | ChildSessionEnd::Died),
@@ -273,31 +275,45 @@ impl TaskGit<'_> {
         task: &QueuedTask,
         folder: &SessionDir,
         worktree: SessionWorktree,
-        joined: Vec<String>,
+        start: TaskBase<'_>,
         can_go: bool,
-    ) -> Result<String, String> {
+    ) -> Result<String, TaskOutcome> {
         let Some(repository) = self.site.repository.clone() else {
             return Ok(worktree.branch);
         };
         let (remote, message, kept) = (self.site.remote.clone(), message(task), worktree.clone());
         let name = tables::queued_name(&task.order);
         let here = repository.clone();
-        let branch = in_background(move || {
-            let work = TaskWork { worktree: &worktree, message: &message, joined: &joined, remote: remote.as_deref() };
-            repository.finish(&work).map_err(|error| match &error {
-                UnfinishedWork::CannotPush { .. } => {
-                    format!("{error}; when the remote takes it again, `creel task done --queue {name}` pushes it")
-                }
-                UnfinishedWork::Conflict { .. }
-                | UnfinishedWork::NotJoined { .. }
-                | UnfinishedWork::LeftBranch { .. }
-                | UnfinishedWork::CannotCommit { .. }
-                | UnfinishedWork::Git(_) => error.to_string(),
-            })
-        })
-        .await?;
+        let (joined, is_continued) = (start.joined.to_vec(), start.is_continued);
+        let finished = tokio::task::spawn_blocking(move || {
+            let work = TaskWork {
+                worktree: &worktree,
+                message: &message,
+                joined: &joined,
+                remote: remote.as_deref(),
+            };
+            repository.finish(&work)
+        });
+        let finished = finished
+            .await
+            .map_err(|_| TaskOutcome::Stuck("git did not answer".to_owned()))?;
+        let branch = finished.map_err(|error| match &error {
+            UnfinishedWork::NotJoined { .. } if is_continued => {
+                TaskOutcome::Outdated(error.to_string())
+            }
+            UnfinishedWork::CannotPush { .. } => TaskOutcome::Stuck(format!(
+                "{error}; when the remote takes it again, `creel task done --queue {name}` pushes it"
+            )),
+            UnfinishedWork::Conflict { .. }
+            | UnfinishedWork::NotJoined { .. }
+            | UnfinishedWork::LeftBranch { .. }
+            | UnfinishedWork::CannotCommit { .. }
+            | UnfinishedWork::Git(_) => TaskOutcome::Stuck(error.to_string()),
+        })?;
         if self.site.submits {
-            child_session::submit(folder, self.options.config.as_deref()).await?;
+            child_session::submit(folder, self.options.config.as_deref())
+                .await
+                .map_err(TaskOutcome::Stuck)?;
         }
         if !can_go {
             return Ok(branch);

@@ -10,7 +10,7 @@ use crate::{
         FarmError,
         child_session::{ChildSession, ChildSessionEnd, ChildSessionSpec, GateWatch, PriorSession},
         job_slots::{JobSlot, JobSlots},
-        task_branch::{TaskGit, TaskStart, branch_of},
+        task_branch::{TaskBase, TaskGit, TaskStart, branch_of},
         task_end::WorkerTaskEnd,
         worker::{Eligibility, WorkerIdentity, WorkerOptions, WorkerSite},
     },
@@ -375,12 +375,16 @@ impl<'a> WorkerLoop<'a> {
             agent: &agent,
             joins: self.site.repository.as_ref().map(|_| joined.as_slice()),
         };
+        let start = TaskBase {
+            joined: &joined,
+            is_continued: !matches!(prior, PriorSession::Nothing(_)),
+        };
         let end = self.run_session(prior, &spec, lease, slot).await;
         let was_stuck = end.is_stuck();
         let board = self.queue.queue.board.clone();
         let (end, branch) = tokio::select! {
             biased;
-            handed_in = git.hand_in(&task, &folder, &joined, end) => handed_in,
+            handed_in = git.hand_in(&task, &folder, start, end) => handed_in,
             () = taken_away(lease, &*board, &self.me.worker) => (WorkerTaskEnd::TakenAway, None),
         };
         // Ctrl-C in a terminal also ends git, which is no failure of the task: the next worker

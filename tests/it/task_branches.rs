@@ -458,6 +458,50 @@ fn continues_after(interlude: impl Fn(&Project)) {
 }
 
 #[test]
+fn a_task_whose_dependency_was_done_again_meanwhile_runs_again_on_top_of_it() {
+    let agent = "case $(cat) in *second*) f=two; echo yes > $HOME/begun; \
+                 until [ -e $HOME/go ] || [ ! -d $HOME ]; do sleep 0.02; done ;; *) f=one ;; esac; \
+                 echo $CREEL_SESSION >> $f.txt; git add -A; git commit -qm $CREEL_SESSION; echo '<promise>COMPLETE</promise>'";
+    let project = with_remote(&config(agent, ""));
+    assert_eq!(project.creel(&["trust"]).code, 0);
+    let typed = |goal: &str, more: &[&str]| {
+        let mut args = vec!["task", "add", "--queue", goal, "--type", goal];
+        args.extend(more);
+        project.creel(&args).out.trim().to_owned()
+    };
+    let one = typed("first", &[]);
+    let two = typed("second", &["--depends-on", &one]);
+    let work_on = |types: &str| project.creel(&["worker", "--drain", "--types", types]);
+    work_on("first");
+    let mut worker = project.command(&["worker", "--drain", "--types", "second"]);
+    let mut worker = worker
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("creel starts");
+    eventually_in(&project.root().with_file_name("begun"));
+    worker.kill().expect("it runs");
+    worker.wait().expect("it was killed");
+    assert_eq!(project.creel(&["task", "start", "--queue", &one]).code, 0);
+    work_on("first");
+    fs::write(project.root().with_file_name("go"), "").expect("a file");
+    let ran = work_on("second");
+    let seen = task(&project, &two);
+    assert_eq!(
+        (&seen["state"], &seen["branch"]),
+        (&"completed".into(), &"creel/task-2-2".into()),
+        "{seen}\n{}",
+        ran.err
+    );
+    let note = "task 2 goes back to the queue: its branch does not contain `creel/task-1-2`";
+    assert!(ran.err.contains(note), "{}", ran.err);
+    assert_eq!(
+        git(&project, &["show", "origin/creel/task-2-2:one.txt"]),
+        "task-1\ntask-1-2"
+    );
+}
+
+#[test]
 fn a_worker_removes_the_worktrees_of_completed_tasks_that_others_left() {
     let project = with_agent("", with_remote);
     add(&project, "write one.txt", &[]);
