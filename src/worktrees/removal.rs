@@ -96,8 +96,8 @@ impl ProjectRepository {
         self.remove(&owned, BranchRemoval::Keep)
     }
 
-    /// Forgets what is not committed in a worktree whose session never began, if a branch has it,
-    /// too: git was killed while it merged the work of earlier runs.
+    /// Forgets what is not committed in a worktree whose session never began, if a branch here or
+    /// at the remote has it, too: git was killed while it merged the work of earlier runs.
     pub fn forget_merged(&self, worktree: &OwnedWorktree) -> Result<(), WorktreeError> {
         let _alone = self.lock()?;
         let path = &worktree.path;
@@ -122,7 +122,7 @@ impl ProjectRepository {
         for content in changed.lines().filter_map(|line| line.split(' ').nth(3)) {
             let find = format!("--find-object={content}");
             if self
-                .tell(&["log", "-1", "--format=%H", "--branches", &find])?
+                .tell(&["log", "-1", "--format=%H", "--branches", "--remotes", &find])?
                 .is_empty()
             {
                 return Ok(());

@@ -568,7 +568,16 @@ fn the_branch_of_a_session_that_never_began_goes_with_the_completed_task() {
             .out
             .contains("uncommitted changes (one.txt)")
     );
-    project.write(&format!("{folder}/one.txt"), &format!("{text}\n"));
+    // Only a branch of the remote has it.
+    let there = |args: &[&str]| git(&project, &[&["-C", folder], args].concat());
+    there(&["add", "--all"]);
+    let tree = there(&["write-tree"]);
+    let commit = there(&["commit-tree", "-m", "x", &tree]);
+    git(
+        &project,
+        &["update-ref", "refs/remotes/origin/other", &commit],
+    );
+    there(&["reset", "--quiet"]);
     drain(&project, "1");
     assert_eq!(project.creel(&["worktree", "list"]).out, "");
 }
