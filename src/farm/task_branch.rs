@@ -200,15 +200,17 @@ impl TaskGit<'_> {
                 .iter()
                 .filter_map(|task| Some((task.branch.as_deref()?, task)))
             {
-                let mut earlier = earlier_branches(&sessions, task);
+                repository
+                    .forget_branches(&earlier_branches(&sessions, task), branch)
+                    .map_err(|error| error.to_string())?;
                 let mut never_began = task.all_sessions();
                 never_began.retain(|session| !sessions.folder(session).exists());
-                let made = repository
+                let mut made = repository
                     .branches_made_for(&never_began)
                     .map_err(|error| error.to_string())?;
-                earlier.extend(made.into_iter().filter(|branch| !in_use.contains(branch)));
+                made.retain(|branch| !in_use.contains(branch));
                 repository
-                    .forget_branches(&earlier, branch)
+                    .forget_unused(&made)
                     .map_err(|error| error.to_string())?;
             }
             Ok(())

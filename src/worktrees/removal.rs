@@ -165,6 +165,22 @@ impl ProjectRepository {
         Ok(())
     }
 
+    /// Deletes these branches, on which nobody has worked, if other branches here or at the remote
+    /// have all their commits. Merges do not count: creel makes them before a session begins.
+    pub fn forget_unused(&self, branches: &[String]) -> Result<(), WorktreeError> {
+        for branch in branches {
+            let reference = format!("refs/heads/{branch}");
+            let exclude = format!("--exclude={branch}");
+            let own = ["rev-list", "--no-merges", "--max-count=1", &reference];
+            let elsewhere = ["--not", &exclude, "--branches", "--remotes"];
+            if self.tell(&[own, elsewhere].concat())?.is_empty() {
+                // Git keeps one that is checked out.
+                self.ask(&["branch", "--quiet", "-D", "--", branch])?;
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes a branch if another one has all its commits. Branches of other sessions do not
     /// count, since they can go too.
     fn delete_if_merged(&self, branch: &str) -> Result<bool, WorktreeError> {

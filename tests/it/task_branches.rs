@@ -549,6 +549,12 @@ fn the_branch_of_a_session_that_never_began_goes_with_the_completed_task() {
             ],
         );
     }
+    // creel had merged what the task builds on.
+    let parents = ["-p", "main", "-p", "creel/task-1-2"];
+    let tree = git(&project, &["rev-parse", "creel/task-1-2^{tree}"]);
+    let merge = ["commit-tree", "-m", "merge", &tree];
+    let merge = git(&project, &[&merge[..], &parents].concat());
+    git(&project, &["update-ref", "refs/heads/creel/task-1", &merge]);
     drain(&project, "1");
     let branches = git(&project, &["branch", "--format=%(refname:short)"]);
     assert_eq!(branches, "creel/task-1-2\ncreel/task-1-3\nmain");
