@@ -11,11 +11,6 @@ use std::{
     process::Stdio,
 };
 
-use creel::engine::{
-    event::{ActorKind, Event, StopEvent},
-    policy::{StopHook, StopHookKind, StopPreset},
-    time::{TimeSpan, UnixTime},
-};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -23,7 +18,6 @@ use crate::support::{
     lives,
     mcp::Raw,
     project::{Project, Ran, Started, eventually_in, lines, until},
-    world::{Script, World},
 };
 
 /// A config with a scripted agent.
@@ -353,40 +347,6 @@ fn a_self_driven_session_is_not_resumed_without_trust_either() {
         "{}",
         refused.err
     );
-}
-
-#[test]
-fn a_hook_that_no_agent_could_register_is_not_loaded_from_a_journal() {
-    let mut world = World::begin(Script::new());
-    let registered = |name: &str, judge: StopHookKind| {
-        Event::Stop(StopEvent::HookRegistered {
-            hook_id: name.into(),
-            task: "story".into(),
-            hook: Box::new(StopHook {
-                judge,
-                ..StopHook::preset(StopPreset::Default)
-            }),
-            metadata: serde_json::Map::new(),
-            by: ActorKind::Mcp.into(),
-        })
-    };
-    let command = StopHookKind::Command {
-        command: "touch pwned".into(),
-        timeout: TimeSpan::secs(60),
-    };
-    world.state.apply(UnixTime(0), &registered("bad", command));
-    world.state.apply(
-        UnixTime(0),
-        &registered("good", StopHookKind::Preset(StopPreset::Promise)),
-    );
-    let known: Vec<&str> = world
-        .state
-        .stop
-        .registered
-        .iter()
-        .map(|known| known.id.as_str())
-        .collect();
-    assert_eq!(known, ["good"]);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! What several tests need: waiting for a condition, folders, observers.
 
-pub mod frame_sheet;
 pub mod git_project;
 pub mod http;
+#[path = "../lib/support/journals.rs"]
+pub mod journals;
 pub mod listener;
 pub mod mcp;
 pub mod nats;
@@ -10,11 +11,7 @@ pub mod operator;
 pub mod peer;
 pub mod project;
 pub mod repo;
-pub mod samples;
-pub mod screen;
-pub mod task_samples;
 pub mod terminal;
-pub mod world;
 
 use std::{
     path::{Path, PathBuf},

@@ -7,16 +7,6 @@ use std::{
     process::{Command as Process, Stdio},
 };
 
-use creel::engine::{
-    conversation::{ForbiddenChanges, StopReason, TurnEnd, TurnFailure},
-    decide,
-    event::SessionOutcome,
-    gate::kind::{GateChoice, GateKind},
-    input::Input,
-    protect::UnsettledChanges,
-    time::UnixTime,
-};
-use expect_test::expect;
 use serde_json::{Value, json};
 
 use crate::{
@@ -26,7 +16,6 @@ use crate::{
         mcp::Raw,
         nats::NatsServer,
         project::{Project, Ran, until},
-        world::{Answer, Script, World},
     },
 };
 
@@ -162,56 +151,6 @@ fn ordinary_work_and_creel_itself_raise_no_alarm() {
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(gates(&project.records()), []);
-}
-
-#[test]
-fn the_user_can_ignore_it_write_to_the_agent_or_abort() {
-    let changed = |world: &mut World| {
-        let turn = world.turn.take().expect("the agent works").0;
-        let forbidden = ForbiddenChanges {
-            tampered: vec![".git/config".into()],
-            ..ForbiddenChanges::default()
-        };
-        world.input(Input::TurnEnded {
-            turn,
-            end: TurnEnd {
-                forbidden,
-                ..TurnEnd::new(StopReason::EndTurn)
-            },
-        });
-    };
-    let story = |choice| {
-        let script = Script::new()
-            .agent([Answer::Says(DONE)])
-            .attended(&[(GateKind::Tampered, choice)]);
-        let mut world = World::begin(script);
-        world.settle();
-        changed(&mut world);
-        world.run()
-    };
-    expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          gate 1 tampered
-          MessageQueued
-          gate 1 send by Tui
-          prompt Message "[Message]: from the user\nTry another way."
-          turn ended EndTurn
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        ended complete (no checks are configured, and the agent says it is done)
-    "#]]
-    .assert_eq(&story(GateChoice::Send).story());
-    assert_eq!(
-        story(GateChoice::Ignore).state.phase.outcome(),
-        Some(SessionOutcome::Complete)
-    );
-    assert_eq!(
-        story(GateChoice::Abort).state.phase.outcome(),
-        Some(SessionOutcome::Aborted)
-    );
 }
 
 fn acp_project(more: &str, steps: &[Value]) -> Project {
@@ -356,68 +295,6 @@ fn at_the_limit_a_protected_path_that_stays_changed_is_never_a_pass() {
             "{reason}"
         );
     }
-}
-
-#[test]
-fn a_change_in_a_turn_that_failed_is_not_forgotten() {
-    let script = Script::new()
-        .agent([Answer::Says(DONE)])
-        .attended(&[(GateKind::RetryLimit, GateChoice::Disable)])
-        .plan(|plan| {
-            plan.access.protect = vec!["tests/**".into()];
-            plan.max_hook_retries = 0;
-        });
-    let forbidden = ForbiddenChanges {
-        protected: vec!["tests/a.rs".into()],
-        ..ForbiddenChanges::default()
-    };
-    let mut world = World::begin(script);
-    world.settle();
-    let turn = world.turn.take().expect("the agent works").0;
-    world.input(Input::TurnFailed {
-        turn,
-        failure: TurnFailure {
-            forbidden: Box::new(forbidden.clone()),
-            ..TurnFailure::new("down")
-        },
-    });
-    world.settle();
-    let turn = world.turn.take().expect("the next iteration").0;
-    assert_eq!(
-        world.state.unsettled.protected,
-        ["tests/a.rs"],
-        "it is compared with what was there before"
-    );
-    world.input(Input::TurnEnded {
-        turn,
-        end: TurnEnd {
-            forbidden,
-            ..TurnEnd::new(StopReason::EndTurn)
-        },
-    });
-    expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn failed down
-        iteration 1 failed
-        iteration 2
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          retry limit 0/0
-          gate 1 retry_limit
-          HookDisabled
-          gate 1 disable by Tui
-        iteration 2 done
-          decided Continue
-        iteration 3
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 3 done
-          decided Complete
-          LoopEnded
-        ended unverified (protect was disabled during the session)
-    "#]]
-    .assert_eq(&world.run().story());
 }
 
 #[test]
@@ -803,44 +680,4 @@ fn a_change_that_the_agent_undoes_is_settled_and_one_that_stays_is_asked_about_a
         ]);
         assert_eq!(ran.code, code, "{second}: {}{}", ran.out, ran.err);
     }
-}
-
-#[test]
-fn paths_that_cannot_be_compared_are_asked_about_and_the_end_is_not_verified() {
-    let unchecked = || {
-        let unchecked = vec!["creel cannot compare the paths under `protect:`".to_owned()];
-        Input::FilesCompared(ForbiddenChanges {
-            unchecked,
-            ..ForbiddenChanges::default()
-        })
-    };
-    let script = Script::new()
-        .agent([Answer::Says(DONE)])
-        .attended(&[(GateKind::Tampered, GateChoice::Ignore)])
-        .plan(|plan| plan.access.protect = vec!["tests/**".into()]);
-    let mut world = World::begin(script);
-    world.input(unchecked());
-    assert_ne!(
-        world.state.unsettled,
-        UnsettledChanges::default(),
-        "it is recorded"
-    );
-    let world = world.run();
-    expect![[r#"
-          TamperingFound
-          gate 1 tampered
-          gate 1 ignore by Tui
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        ended forced (protect still fails; you accepted it)
-    "#]]
-    .assert_eq(&world.story());
-    assert!(
-        decide(&world.state, UnixTime(0), unchecked()).is_empty(),
-        "the user has accepted it"
-    );
 }

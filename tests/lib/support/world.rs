@@ -7,45 +7,42 @@
 
 use std::collections::BTreeMap;
 
-use creel::{
-    engine::{
-        self, SessionState,
-        conversation::{
-            AgentPermissionRequest, AgentUpdate, FileLocation, PermissionAnswer, PermissionOption,
-            PermissionOptionKind, StopReason, ToolCall, ToolKind, TurnEnd, TurnFailure, TurnUsage,
-            WorktreeChanges,
-        },
-        effect::{Effect, ExitReason, HookJob, RuleJob},
-        event::{
-            ActorKind, Event, GateEvent, HookEvent, HookFinished, PendingEvent, PipelineEvent,
-            RetryEvent, SessionEvent, SessionStarted, StopEvent, TurnEvent, UserPresence,
-        },
-        gate::kind::{GateChoice, GateKind},
-        hooks::{
-            point::HookPoint,
-            verdict::{BuiltinOutcome, BuiltinStatus, HookReply, RunEnd, RunResult},
-        },
-        ids::{PermissionId, RunId, TurnId},
-        input::{Input, ResumeAnswer, SessionCommand},
-        output::EngineOutput,
-        policy::{
-            AgentAccess, AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy,
-            GatePolicies, Gatekeeper, HookAction, HookSpec, LimitsPlan, MERGE, OpenTasksPolicy,
-            PipeOutput, RetryLimitPolicy, RetryOptions, RuleCheck, RuleSpec, SessionPlan,
-            SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset,
-            SubmitPlan,
-        },
-        stop::rule::RuleCheckResult,
-        submit::kind::PipelineKind,
-        tasks::{
-            builtin::BuiltinAutomation,
-            command::{TaskCommand, TaskCompletion},
-            record::TaskEventKind,
-        },
-        time::{TimeSpan, UnixTime},
-        verify::{MeasuredChanges, WorkChangedBy, WorkMeasurement},
+use creel::engine::{
+    self, SessionState,
+    conversation::{
+        AgentPermissionRequest, AgentUpdate, FileLocation, PermissionAnswer, PermissionOption,
+        PermissionOptionKind, StopReason, ToolCall, ToolKind, TurnEnd, TurnFailure, TurnUsage,
+        WorktreeChanges,
     },
-    present::refusals,
+    effect::{Effect, ExitReason, HookJob, RuleJob},
+    event::{
+        ActorKind, Event, GateEvent, HookEvent, HookFinished, PendingEvent, PipelineEvent,
+        RetryEvent, SessionEvent, SessionStarted, StopEvent, TurnEvent, UserPresence,
+    },
+    gate::kind::{GateChoice, GateKind},
+    hooks::{
+        point::HookPoint,
+        verdict::{BuiltinOutcome, BuiltinStatus, HookReply, RunEnd, RunResult},
+    },
+    ids::{PermissionId, RunId, TurnId},
+    input::{Input, ResumeAnswer, SessionCommand},
+    output::EngineOutput,
+    policy::{
+        AgentAccess, AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy,
+        GatePolicies, Gatekeeper, HookAction, HookSpec, LimitsPlan, MERGE, OpenTasksPolicy,
+        PipeOutput, RetryLimitPolicy, RetryOptions, RuleCheck, RuleSpec, SessionPlan,
+        SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset, SubmitPlan,
+    },
+    refusal::Refusal,
+    stop::rule::RuleCheckResult,
+    submit::kind::PipelineKind,
+    tasks::{
+        builtin::BuiltinAutomation,
+        command::{TaskCommand, TaskCompletion},
+        record::TaskEventKind,
+    },
+    time::{TimeSpan, UnixTime},
+    verify::{MeasuredChanges, WorkChangedBy, WorkMeasurement},
 };
 
 /// A stop hook that is a command.
@@ -245,7 +242,8 @@ pub fn plan() -> SessionPlan {
 }
 
 /// A hook with defaults.
-fn command(name: &str) -> HookSpec {
+/// A hook that runs the command of its name.
+pub fn hook_command(name: &str) -> HookSpec {
     HookSpec {
         name: name.into(),
         action: HookAction::Command(name.into()),
@@ -334,7 +332,7 @@ impl Script {
         runs: impl Into<Vec<Ran>>,
         change: impl FnOnce(&mut HookSpec),
     ) -> Self {
-        let mut spec = command(name);
+        let mut spec = hook_command(name);
         change(&mut spec);
         self.plan.hooks.entry(point).or_default().push(spec);
         self.hooks.insert(name.into(), runs.into());
@@ -381,7 +379,7 @@ impl Script {
                 action: HookAction::Builtin(preset.name.into()),
                 priority: preset.priority,
                 enabled: preset.enabled,
-                ..command(preset.name)
+                ..hook_command(preset.name)
             };
             self.plan.automation.push(AutomationHook {
                 events: preset.events.to_vec(),
@@ -401,7 +399,7 @@ impl Script {
     ) -> Self {
         let spec = HookSpec {
             priority,
-            ..command(name)
+            ..hook_command(name)
         };
         self.plan.automation.push(AutomationHook {
             events: events.to_vec(),
@@ -438,7 +436,7 @@ pub struct World {
     /// The work that the engine wants to compare.
     pub measured: Option<WorkChangedBy>,
     pub left: Option<ExitReason>,
-    pub refused: Vec<String>,
+    pub refused: Vec<Refusal>,
 }
 
 impl World {
@@ -548,8 +546,7 @@ impl World {
             self.state.apply(self.now, &event);
             self.events.push(event);
         }
-        self.refused
-            .extend(step.refusal.as_ref().map(refusals::text));
+        self.refused.extend(step.refusal);
         for effect in step.effects {
             match effect {
                 Effect::RunHook(job) => self.jobs.push(*job),

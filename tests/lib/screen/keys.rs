@@ -25,6 +25,7 @@ use creel::{
         ids::{GateId, ItemId, PermissionId},
         input::{GateAnswer, SessionCommand},
         policy::PermissionPolicy,
+        refusal::{ByHandObstacle, Refusal},
         submit::kind::PipelineKind,
         time::TimeSpan,
     },
@@ -1494,7 +1495,10 @@ fn the_hints_name_only_what_works() {
     });
     assert_eq!(
         world.refused,
-        ["`look` answers events of tasks; you cannot run it without one"]
+        [Refusal::NotRunByHand {
+            hook: "look".into(),
+            why: ByHandObstacle::AnswersTaskEvents,
+        }]
     );
 }
 

@@ -4,24 +4,21 @@ use expect_test::expect;
 
 use crate::support::{
     samples::{at_gate, until},
-    screen::Screen,
     world::*,
 };
-use creel::{
-    engine::{
-        effect::ExitReason,
-        event::{ActorKind, Event, GateEvent, TurnEvent},
-        gate::kind::{GateChoice, GateKind},
-        hooks::point::HookPoint,
-        input::{GateAnswer, Input, SessionCommand},
-        policy::{AgentSpec, ProposalPlan, StopHook, StopHookCondition, StopHookKind},
-        stop::decision::{StopAction, StopResult},
-        time::{TimeSpan, UnixTime},
-    },
-    tui::request::{ScreenEvent, ScreenRequest},
+use creel::engine::{
+    effect::ExitReason,
+    event::{ActorKind, Event, GateEvent, TurnEvent},
+    gate::kind::{GateChoice, GateKind},
+    hooks::point::HookPoint,
+    input::{GateAnswer, Input, SessionCommand},
+    policy::{AgentSpec, ProposalPlan, StopHook, StopHookCondition, StopHookKind},
+    refusal::Refusal,
+    stop::decision::{StopAction, StopResult},
+    time::{TimeSpan, UnixTime},
 };
 
-const TWO: &str = r#"I looked around. {"tasks": [
+pub(crate) const TWO: &str = r#"I looked around. {"tasks": [
     {"id": "parser", "goal": "Write the parser."},
     {"id": "test", "goal": "Test it.", "depends_on": ["parser"]}]}"#;
 const ONE: &str = r#"{"tasks": [{"id": "all", "goal": "Do it in one step."}]}"#;
@@ -55,7 +52,7 @@ fn proposes(answers: &[&'static str]) -> Script {
         })
 }
 
-fn asks(answers: &[&'static str]) -> World {
+pub(crate) fn asks(answers: &[&'static str]) -> World {
     at_gate(proposes(answers).attended(&[(GateKind::Proposal, GateChoice::Approve)]))
 }
 
@@ -68,6 +65,18 @@ fn answer(world: &mut World, choice: GateChoice, text: Option<&str>) {
         items: None,
     };
     world.command(SessionCommand::AnswerGate(answer));
+}
+
+/// The mistakes of each refused proposal.
+fn mistakes(world: &World) -> Vec<String> {
+    let text = |refusal: &Refusal| match refusal {
+        Refusal::BadProposal(mistakes) => {
+            let texts: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+            texts.join("; ")
+        }
+        other => panic!("not about a proposal: {other:?}"),
+    };
+    world.refused.iter().map(text).collect()
 }
 
 /// The tasks as the session has them.
@@ -167,18 +176,18 @@ fn a_change_with_mistakes_is_refused_with_all_of_them() {
         for text in [wrong, r#"{"tasks": []}"#, "tasks: later"] {
             answer(&mut world, choice, Some(text));
         }
-        let refused = world.refused.join("\n");
+        let refused = mistakes(&world);
         for mistake in [
             "task `a`: ",
             "depends on `c`, which is not in the list",
             "the type `art`; the types are: `code`",
         ] {
-            assert!(world.refused[0].contains(mistake), "{refused}");
+            assert!(refused[0].contains(mistake), "{refused:?}");
         }
-        assert!(world.refused[1].contains("there are no tasks"), "{refused}");
+        assert!(refused[1].contains("there are no tasks"), "{refused:?}");
         assert!(
-            world.refused[2].contains("no JSON object with `tasks`"),
-            "{refused}"
+            refused[2].contains("no JSON object with `tasks`"),
+            "{refused:?}"
         );
         assert_eq!(world.events.len(), before, "nothing is recorded");
         assert_eq!(
@@ -190,7 +199,7 @@ fn a_change_with_mistakes_is_refused_with_all_of_them() {
     let mut world = asks(&[TWO]);
     answer(&mut world, GateChoice::Edit, None);
     assert!(
-        world.refused[0].contains("there are no tasks"),
+        mistakes(&world)[0].contains("there are no tasks"),
         "{:?}",
         world.refused
     );
@@ -244,7 +253,7 @@ fn what_should_be_different_goes_to_the_agent_which_proposes_again() {
     .assert_eq(&world.story());
     let mut silent = asks(&[TWO]);
     answer(&mut silent, GateChoice::Send, None);
-    assert_eq!(silent.refused, ["the message is empty; write one to send"]);
+    assert_eq!(silent.refused, [Refusal::EmptyGateMessage]);
 }
 
 #[test]
@@ -453,163 +462,4 @@ fn a_message_that_arrives_after_the_approval_leads_to_a_new_proposal() {
     let world = until(world, |world| world.state.gates.open.is_some());
     assert!(!world.state.proposal.is_approved, "{}", world.story());
     assert_eq!(proposed(&world), ["all: Do it in one step."]);
-}
-
-/// A proposal of many tasks, each after the one before.
-fn many() -> World {
-    let task = |n: usize| {
-        let after = if n == 0 {
-            String::new()
-        } else {
-            format!("\"task-{}\"", (n - 1) / 4)
-        };
-        format!(
-            "{{\"id\": \"task-{n}\", \"goal\": \"Write part {n}, with its tests.\", \"depends_on\": [{after}]}}"
-        )
-    };
-    let tasks = (0..40).map(task).collect::<Vec<_>>().join(", ");
-    asks(&[Box::leak(
-        format!("{{\"tasks\": [{tasks}]}}").into_boxed_str(),
-    )])
-}
-
-#[test]
-fn a_long_tree_scrolls_while_all_answers_stay_visible() {
-    let world = many();
-    for size in [(60, 16), (80, 24), (120, 40)] {
-        let mut screen = Screen::of(&world, size).armed();
-        let first = screen.frame();
-        assert!(first.contains("task-0: Write part 0"), "{first}");
-        let mut last = first;
-        for _ in 0..40 {
-            for label in [
-                "Approve these tasks",
-                "Edit the tasks…",
-                "Write to the agent…",
-                "Queue nothing",
-            ] {
-                assert!(last.contains(label), "no `{label}` at {size:?}:\n{last}");
-            }
-            screen.press("page-down");
-            last = screen.frame();
-        }
-        // In the order of the tree, the last one of the last branch.
-        assert!(
-            last.contains("task-16: ") || last.contains("└ task-19"),
-            "{last}"
-        );
-        assert!(last.contains("PgUp more"), "{last}");
-    }
-}
-
-#[test]
-fn a_change_that_the_session_refuses_comes_back_to_the_editor() {
-    let world = asks(&[TWO]);
-    let mut screen = Screen::of(&world, (80, 24)).armed();
-    screen.press("2");
-    assert!(
-        screen.frame().contains("goal: \"Write the parser.\""),
-        "{}",
-        screen.frame()
-    );
-    screen.press("end enter");
-    screen.type_text("- { id: first, goal: Look around. }");
-    let requests = screen.press("ctrl-s");
-    let [ScreenRequest::Command(command)] = requests.as_slice() else {
-        panic!("{requests:?}")
-    };
-    assert!(
-        !screen.frame().contains("The proposed tasks"),
-        "{}",
-        screen.frame()
-    );
-    screen.send(ScreenEvent::Refused(
-        command.clone(),
-        "these tasks cannot be queued".into(),
-    ));
-    let frame = screen.frame();
-    assert!(
-        frame.contains("The proposed tasks") && frame.contains("{ id: first, goal: Look around. }"),
-        "{frame}"
-    );
-    // And one that is accepted is in the tree.
-    let mut world = world;
-    world.command(command.clone());
-    assert!(world.refused.is_empty(), "{:?}", world.refused);
-    let mut screen = Screen::of(&world, (80, 24)).armed();
-    assert!(
-        screen.frame().contains("The changed proposal has 3 tasks"),
-        "{}",
-        screen.frame()
-    );
-    assert!(
-        screen.frame().contains("first: Look around."),
-        "{}",
-        screen.frame()
-    );
-}
-
-#[test]
-fn a_change_with_mistakes_stays_in_the_editor_which_names_them() {
-    let world = asks(&[TWO]);
-    let mut screen = Screen::of(&world, (80, 24)).armed();
-    // The key that edits an item elsewhere.
-    screen.press("e end enter");
-    screen.type_text("- { id: a, goal: Go., depends_on: [b], type: art }");
-    assert_eq!(screen.press("ctrl-s"), []);
-    let frame = screen.frame();
-    for text in [
-        "# This cannot be queued yet:",
-        "# task `a` has the type `art`; the types are: `code`",
-        "# task `a` depends on `b`, which is not in the list",
-        "- { id: a, goal: Go., depends_on: [b], type: art }",
-    ] {
-        assert!(frame.contains(text), "no `{text}`:\n{frame}");
-    }
-    // Nothing is lost by one press.
-    screen.press("esc");
-    assert!(
-        screen.frame().contains("esc again discards the change"),
-        "{}",
-        screen.frame()
-    );
-}
-
-#[test]
-fn a_past_gate_of_a_proposal_cannot_be_answered_or_edited() {
-    let world = asks(&[TWO]);
-    let mut screen = Screen::replay(&world, (80, 24), world.events.len());
-    for key in ["1", "2", "e"] {
-        assert_eq!(screen.press(key), [], "{}", screen.frame());
-        assert!(!screen.frame().contains("ctrl-s"), "{}", screen.frame());
-    }
-}
-
-#[test]
-fn the_tasks_can_be_changed_in_the_users_editor() {
-    let mut screen = Screen::of(&asks(&[TWO]), (80, 24)).armed();
-    let requests = screen.press("E");
-    let [ScreenRequest::EditOutside(purpose, before)] = requests.as_slice() else {
-        panic!("{requests:?}")
-    };
-    assert!(before.starts_with("tasks:\n- id: \"parser\"\n"), "{before}");
-    let edited = |text: &str| ScreenEvent::Edited {
-        purpose: purpose.clone(),
-        before: before.clone(),
-        text: text.to_owned(),
-    };
-    let sent = screen.send(edited("tasks: [{ id: all, goal: Do it. }]"));
-    assert!(
-        matches!(
-            sent.as_slice(),
-            [ScreenRequest::Command(SessionCommand::AnswerGate(_))]
-        ),
-        "{sent:?}"
-    );
-    assert_eq!(screen.send(edited("tasks: []")), []);
-    assert!(
-        screen.frame().contains("# there are no tasks"),
-        "{}",
-        screen.frame()
-    );
 }

@@ -87,7 +87,7 @@ fn pictures_of_gates_have_the_answers_that_creel_offers() {
 
 #[test]
 fn each_part_of_the_concepts_has_a_picture() {
-    let page = include_str!("../../docs/concepts.md");
+    let page = include_str!("../../../docs/concepts.md");
     for part in [
         "The lifecycle",
         "Hook points",

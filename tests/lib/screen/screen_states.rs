@@ -322,7 +322,7 @@ fn lasting_facts_are_visible_at_every_size() {
 #[test]
 fn the_frames_and_the_styles_of_every_state() {
     for state in states() {
-        let name = format!("../frames/states/{}.txt", state.name);
+        let name = format!("../../frames/states/{}.txt", state.name);
         expect_file![name].assert_eq(&sheet(|size, theme| state.screen(size, theme)));
     }
 }

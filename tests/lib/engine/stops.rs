@@ -16,18 +16,22 @@ use creel::engine::{
         AgentSpec, FinalDeliveryPolicy, HookFailurePolicy, StopHook, StopHookCondition,
         StopHookKind, StopPreset,
     },
+    refusal::Refusal,
     stop::{
         chain::holds,
         context::AgentContext,
         decision::{StopAction, StopResult},
         loop_command::{EvaluationRequest, LoopCommand, RuleCheckMode},
+        loop_refusal::LoopRefusal,
         promise::Promise,
         registry::{RegisteredStopHook, StopHookRegistration},
     },
     tasks::{
         command::{NewTask, TaskCommand},
+        refusal::TaskRefusal,
         task::TaskState,
     },
+    time::{TimeSpan, UnixTime},
 };
 use expect_test::{Expect, expect};
 use serde_json::{Map, json};
@@ -523,8 +527,8 @@ fn an_escalation_leaves_the_tasks_of_other_workers_alone() {
     });
     tool(&mut world, start("there", 1));
     assert_eq!(
-        world.refused.pop().as_deref(),
-        Some("there is for the queue; workers work on it")
+        world.refused.pop(),
+        Some(Refusal::Task(TaskRefusal::ActiveInQueue("there".into())))
     );
     world.command(SessionCommand::Task {
         task: TaskCommand::Start {
@@ -754,8 +758,12 @@ fn a_hook_that_the_agent_registers_is_asked_after_those_of_the_config_until_it_i
     assert_eq!(world.state.stop.registered.len(), 2);
     assert!(world.state.stop.registered[0].id.starts_with("HOOK-0-00"));
     tool(&mut world, register("nothing", StopPreset::Promise));
-    let why = "there is no task nothing: create it with task_add first, or use `story` for the whole session";
-    assert_eq!(world.refused, [why]);
+    let unknown = LoopRefusal::UnknownTask {
+        task: "nothing".into(),
+        near: None,
+        session: "story".into(),
+    };
+    assert_eq!(world.refused, [Refusal::Loop(unknown)]);
     tool(
         &mut world,
         SessionCommand::ClearStopHooks {
@@ -904,7 +912,7 @@ fn a_self_driven_session_is_completed_once() {
             reason: "the agent has exited".into(),
         },
     );
-    assert_eq!(world.refused, ["the session is already completing"]);
+    assert_eq!(world.refused, [Refusal::AlreadyCompleting]);
     expect![[r#"
           CompletionPromised
           LoopEnded
@@ -933,7 +941,7 @@ fn a_self_driven_session_ends_when_its_running_hooks_have_ended() {
             reason: "the agent has exited".into(),
         },
     );
-    assert_eq!(world.refused, ["the session is already completing"]);
+    assert_eq!(world.refused, [Refusal::AlreadyCompleting]);
     let killed = World::from_events(script, &world.events);
     let expected = expect![[r#"
           CompletionPromised
@@ -1035,8 +1043,8 @@ fn an_agent_runs_its_own_loop_over_a_task() {
     tool(&mut world, judge(&known, "first try"));
     tool(&mut world, judge(&known, "again"));
     assert_eq!(
-        world.refused.pop().expect("one at a time"),
-        format!("{known} is being evaluated; wait for that answer")
+        world.refused.pop(),
+        Some(LoopRefusal::BeingJudged(known.clone()).into())
     );
     world.finish_check(0);
     assert_eq!(
@@ -1078,12 +1086,15 @@ fn an_agent_runs_its_own_loop_over_a_task() {
         TaskState::Completed
     );
     tool(&mut world, judge(&known, "more"));
-    assert!(
-        world
-            .refused
-            .pop()
-            .expect("it is over")
-            .contains("has ended")
+    assert_eq!(
+        world.refused.pop(),
+        Some(
+            LoopRefusal::LoopOver {
+                loop_id: known,
+                task: id
+            }
+            .into()
+        )
     );
     let story = world.run().story();
     assert!(
@@ -1109,19 +1120,18 @@ fn a_loop_completes_its_task_only_after_a_judgement_that_says_complete() {
         },
     };
     tool(&mut world, complete());
-    let why = world.refused.pop().expect("it was never judged");
-    assert!(
-        why.contains("is not complete: it has not been evaluated")
-            && why.contains("iteration_validate"),
-        "{why}"
-    );
+    let refused = |last| {
+        let loop_id = known.clone();
+        Some(LoopRefusal::NotJudgedComplete { loop_id, last }.into())
+    };
+    assert_eq!(world.refused.pop(), refused(None));
     tool(&mut world, judge(&known, "first try"));
     world.finish_check(0);
     tool(&mut world, complete());
-    let why = world.refused.pop().expect("the rule failed");
-    assert!(
-        why.contains("its last evaluation said CONTINUE: 1 of 1 validation rule failed: tests"),
-        "{why}"
+    let why = "1 of 1 validation rule failed: tests".to_owned();
+    assert_eq!(
+        world.refused.pop(),
+        refused(Some((StopAction::Continue, why)))
     );
     assert_eq!(
         world.state.tasks.graph.get(&id).expect("the task").state,
@@ -1220,17 +1230,14 @@ fn a_loop_that_escalates_blocks_its_task_and_opens_a_gate_at_the_end_of_the_turn
         &mut world,
         SessionCommand::Loop {
             about: LoopCommand::Next {
-                id: known,
+                id: known.clone(),
                 checkpoint: None,
             },
         },
     );
-    assert!(
-        world
-            .refused
-            .pop()
-            .expect("refused")
-            .contains("waits for the user")
+    assert_eq!(
+        world.refused.pop(),
+        Some(LoopRefusal::Escalated(known).into())
     );
 }
 
@@ -1316,10 +1323,9 @@ fn a_loop_that_waits_for_the_user_is_not_completed() {
         },
     };
     tool(&mut world, complete.clone());
-    let why = world.refused.pop().expect("refused");
-    assert!(
-        why.contains("waits for the user: its task is blocked and not completed"),
-        "{why}"
+    assert_eq!(
+        world.refused.pop(),
+        Some(LoopRefusal::NotCompletedWhileEscalated(known.clone()).into())
     );
     tool(&mut world, judge(&known, "<promise>COMPLETE</promise>"));
     tool(&mut world, complete);
@@ -1357,13 +1363,15 @@ fn no_later_judgement_gets_an_escalated_loop_past_the_user() {
         "<promise>COMPLETE</promise>",
     ] {
         tool(&mut world, judge(&known, said));
-        for more in [next.clone(), complete.clone()] {
-            tool(&mut world, more);
-            let why = world.refused.pop().expect("refused");
-            assert!(
-                why.contains("waits for the user: its task is blocked"),
-                "{said}: {why}"
-            );
+        for (more, why) in [
+            (&next, LoopRefusal::Escalated(known.clone())),
+            (
+                &complete,
+                LoopRefusal::NotCompletedWhileEscalated(known.clone()),
+            ),
+        ] {
+            tool(&mut world, more.clone());
+            assert_eq!(world.refused.pop(), Some(why.into()), "{said}");
         }
     }
     assert_eq!(decisions(&world).len(), 3);
@@ -1422,18 +1430,15 @@ fn a_loop_continues_after_the_users_answer() {
         tool(&mut world, judge(&known, "<promise>ESCALATE</promise>"));
         let next = SessionCommand::Loop {
             about: LoopCommand::Next {
-                id: known,
+                id: known.clone(),
                 checkpoint: None,
             },
         };
         world.finish_turn();
         tool(&mut world, next.clone());
-        assert!(
-            world
-                .refused
-                .pop()
-                .expect("refused")
-                .contains("waits for the user")
+        assert_eq!(
+            world.refused.pop(),
+            Some(LoopRefusal::Escalated(known).into())
         );
         world.answer_gate();
         tool(&mut world, next);
@@ -1618,37 +1623,36 @@ fn a_loop_has_an_iteration_limit_and_a_task_has_one_loop() {
     let (mut world, id) = with_a_task(Script::new().agent(&[WORKING]));
     tool(&mut world, start(&id, 1));
     tool(&mut world, start(&id, 1));
-    assert!(
-        world
-            .refused
-            .pop()
-            .expect("refused")
-            .contains("already has a loop")
-    );
     let known = world.state.stop.loops[0].id.clone();
+    let exists = LoopRefusal::LoopExists {
+        task: id,
+        loop_id: known.clone(),
+        iteration: 1,
+    };
+    assert_eq!(world.refused.pop(), Some(exists.into()));
     tool(
         &mut world,
         SessionCommand::Loop {
             about: LoopCommand::Next {
-                id: known,
+                id: known.clone(),
                 checkpoint: None,
             },
         },
     );
-    assert!(
-        world
-            .refused
-            .pop()
-            .expect("refused")
-            .contains("has used its limit of 1 iteration,")
+    assert_eq!(
+        world.refused.pop(),
+        Some(
+            LoopRefusal::LimitUsed {
+                loop_id: known,
+                limit: 1
+            }
+            .into()
+        )
     );
     tool(&mut world, judge("IT-1-xyz", ""));
-    assert!(
-        world
-            .refused
-            .pop()
-            .expect("refused")
-            .contains("there is no iteration IT-1-xyz")
+    assert_eq!(
+        world.refused.pop(),
+        Some(LoopRefusal::NoSuchLoop("IT-1-xyz".into()).into())
     );
 }
 
@@ -1717,7 +1721,10 @@ fn a_session_is_resumed_with_a_checkpoint_on_request() {
     );
     assert_eq!(
         resume(Some(2)).refused,
-        ["the session has no checkpoint 2; the last one is 1"]
+        [Refusal::NoSuchCheckpoint {
+            number: 2,
+            last: Some(1)
+        }]
     );
     let offered = resume(None);
     let warning = offered.events.iter().rev().find_map(|event| match event {
@@ -1811,4 +1818,38 @@ fn a_session_killed_in_a_turn_gets_the_checkpoint_too() {
         told,
         "[Message]: from the user\n[Checkpoint 1 · iteration 1]\n{\"milestone\":\"halfway\"}"
     );
+}
+
+#[test]
+fn a_hook_that_no_agent_could_register_is_not_loaded_from_a_journal() {
+    let mut world = World::begin(Script::new());
+    let registered = |name: &str, judge: StopHookKind| {
+        Event::Stop(StopEvent::HookRegistered {
+            hook_id: name.into(),
+            task: "story".into(),
+            hook: Box::new(StopHook {
+                judge,
+                ..StopHook::preset(StopPreset::Default)
+            }),
+            metadata: serde_json::Map::new(),
+            by: ActorKind::Mcp.into(),
+        })
+    };
+    let command = StopHookKind::Command {
+        command: "touch pwned".into(),
+        timeout: TimeSpan::secs(60),
+    };
+    world.state.apply(UnixTime(0), &registered("bad", command));
+    world.state.apply(
+        UnixTime(0),
+        &registered("good", StopHookKind::Preset(StopPreset::Promise)),
+    );
+    let known: Vec<&str> = world
+        .state
+        .stop
+        .registered
+        .iter()
+        .map(|known| known.id.as_str())
+        .collect();
+    assert_eq!(known, ["good"]);
 }

@@ -13,13 +13,14 @@ use creel::engine::{
         point::HookPoint,
         verdict::{HookDecision, HookReply},
     },
+    ids::{GateId, ItemId},
     input::{Input, SessionCommand},
     policy::{
         AgentSpec, BackoffPolicy, CompletionInstructions, ContextPolicy, DeliveryPolicy,
         FinalDeliveryPolicy, HookAction, HookFailurePolicy, HookSpec, PermissionPolicy,
         PermissionRule, PipeOutput, RetryLimitPolicy,
     },
-    refusal::Refusal,
+    refusal::{ByHandObstacle, Refusal},
     retry::RetryWait,
     time::{TimeSpan, UnixTime},
 };
@@ -1292,28 +1293,29 @@ fn commands_that_make_no_sense_are_refused_with_a_reason() {
     world.settle();
     world.command(SessionCommand::Unpause);
     world.command(SessionCommand::Message { text: "  ".into() });
-    world.command(SessionCommand::SkipItem {
-        item: creel::engine::ids::ItemId(9),
-    });
+    world.command(SessionCommand::SkipItem { item: ItemId(9) });
     world.command(SessionCommand::DisableHook {
         point: None,
         hook: "nope".into(),
     });
     world.command(SessionCommand::AnswerGate(
         creel::engine::input::GateAnswer {
-            gate: creel::engine::ids::GateId(1),
+            gate: GateId(1),
             choice: GateChoice::Approve,
             text: None,
             items: None,
         },
     ));
-    expect![[r#"
-        the session is not paused
-        the message is empty
-        there is no pending item 9
-        unknown hook `nope`
-        there is no gate 1"#]]
-    .assert_eq(&world.refused.join("\n"));
+    assert_eq!(
+        world.refused,
+        [
+            Refusal::NotPaused,
+            Refusal::EmptyMessage,
+            Refusal::NoSuchItem(ItemId(9)),
+            Refusal::NoSuchHook("nope".into()),
+            Refusal::NoSuchGate(GateId(1)),
+        ]
+    );
 }
 
 #[test]
@@ -1518,13 +1520,14 @@ fn automation_and_stop_decision_hooks_are_not_run_by_hand_however_they_are_named
             hook: hook.into(),
         });
     }
-    let without =
-        |hook: &str, what: &str| vec![format!("`{hook}` {what}; you cannot run it without one"); 2];
-    let decides = "decides about an iteration";
+    let twice = |hook: &str, why| {
+        let hook = hook.to_owned();
+        vec![Refusal::NotRunByHand { hook, why }; 2]
+    };
     let refused = [
-        without("look", "answers events of tasks"),
-        without("default", decides),
-        without("judge", decides),
+        twice("look", ByHandObstacle::AnswersTaskEvents),
+        twice("default", ByHandObstacle::DecidesIterations),
+        twice("judge", ByHandObstacle::DecidesIterations),
     ];
     assert_eq!(world.refused, refused.concat());
     assert_eq!(
@@ -2025,9 +2028,10 @@ fn a_session_ended_by_its_budget_is_resumed_with_the_same_amount_again() {
         (Some(SessionOutcome::Limit), 4)
     );
     // The iteration limit ended the session, so its budget was never asked about.
-    let refused =
-        ["the session has used its limit of 2 iterations; raise it with `--max-iterations`"];
-    assert_eq!(resumed(&spends(2), None).refused, refused);
+    assert_eq!(
+        resumed(&spends(2), None).refused,
+        [Refusal::IterationLimitUsed(2)]
+    );
     assert_eq!(
         resumed(&spends(2), Some(9)).run().state.iterations.current,
         2

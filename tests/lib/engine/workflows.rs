@@ -1,12 +1,12 @@
 //! Workflows as stories: steps in the background, their outputs, and kills at any record.
 
-use std::path::Path;
-
 use creel::engine::{
     event::{Event, StopTiming, TaskEvent, WorkflowEvent},
     hooks::verdict::RunEnd,
     input::SessionCommand,
-    policy::StepAction,
+    policy::{
+        HookAction, HookSpec, StepAction, StepCondition, StepTransition, Workflow, WorkflowStep,
+    },
     tasks::{
         command::{NewTask, TaskCommand},
         record::TaskEventKind,
@@ -17,33 +17,63 @@ use serde_json::{Value, json};
 
 use crate::support::world::*;
 
-const CONFIG: &str = r#"
-agents: { demo: { acp: x } }
-workflows:
-  release:
-    steps:
-      - { name: build, type: command, command: "make {{task_id}} {{context}} {{context.why}} {{context.tags.1}} {{context.tags}} {{context.no.such}}", on_failure: tell }
-      - name: checks
-        type: parallel
-        steps:
-          - { name: lint, type: command, command: "lint {{steps.build.stdout}}" }
-          - { name: note, type: create_task, task: { goal: "Note: {{steps.build.stdout}}", labels: ["from {{session}}", "{{context.tags.0}}"] } }
-      - { name: clean, type: condition, value: "{{steps.lint.exit}} {{steps.note.task}}", equals: "0 task_1" }
-      - { name: finish, type: update_task, task_id: "{{task_id}}", action: add_labels, payload: { labels: [built] }, on_success: stop }
-      - { name: tell, type: create_task, task: { goal: "Repair: {{steps.build.stderr}}" } }
-"#;
+fn step(name: &str, action: StepAction) -> WorkflowStep {
+    WorkflowStep {
+        name: name.into(),
+        action,
+        on_success: StepTransition::Following,
+        on_failure: StepTransition::End,
+    }
+}
+
+fn command(name: &str, command: &str) -> WorkflowStep {
+    let spec = HookSpec {
+        action: HookAction::Command(command.into()),
+        ..hook_command(&format!("release/{name}"))
+    };
+    step(name, StepAction::Command(spec))
+}
+
+/// What `tests/lib/workflow_config.rs` says in a config.
+pub(crate) fn release() -> Workflow {
+    let build = "make {{task_id}} {{context}} {{context.why}} {{context.tags.1}} {{context.tags}} {{context.no.such}}";
+    let note = json!({ "goal": "Note: {{steps.build.stdout}}", "labels": ["from {{session}}", "{{context.tags.0}}"] });
+    let finish = json!({ "taskId": "{{task_id}}", "action": "add_labels", "payload": { "labels": ["built"] } });
+    let clean = StepCondition {
+        value: "{{steps.lint.exit}} {{steps.note.task}}".into(),
+        equals: Some("0 task_1".into()),
+        contains: None,
+    };
+    let repair = json!({ "goal": "Repair: {{steps.build.stderr}}" });
+    let parts = vec![
+        command("lint", "lint {{steps.build.stdout}}"),
+        step("note", StepAction::CreateTask(note)),
+    ];
+    let steps = vec![
+        WorkflowStep {
+            on_failure: StepTransition::Step("tell".into()),
+            ..command("build", build)
+        },
+        step("checks", StepAction::Parallel(parts)),
+        step("clean", StepAction::Condition(clean)),
+        WorkflowStep {
+            on_success: StepTransition::End,
+            ..step("finish", StepAction::UpdateTask(finish))
+        },
+        step("tell", StepAction::CreateTask(repair)),
+    ];
+    Workflow {
+        description: None,
+        steps,
+    }
+}
 
 const BEGIN: &str = r#"[{"type":"execute_workflow","payload":{"workflowId":"release","context":{"why":"it's \"new\"","tags":["a","b"]}}}]"#;
 
 fn script(build: Ran) -> Script {
-    let settings = creel::config::parse(CONFIG, Path::new("creel.yaml")).expect("a config");
-    let workflows = settings
-        .plan(creel::config::PlanRequest::default())
-        .expect("a plan")
-        .workflows;
     let mut script =
         Script::new().automation("go", 1, &[TaskEventKind::TaskStarted], [prints(BEGIN)]);
-    script.plan.workflows = workflows;
+    script.plan.workflows = [("release".into(), release())].into();
     script.hooks.insert("release/build".into(), vec![build]);
     script.hooks.insert("release/lint".into(), vec![passes()]);
     script

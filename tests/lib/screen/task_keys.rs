@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::{
     samples,
     screen::Screen,
-    task_samples::{self, add, depend, planned, tell},
+    task_samples::{self, depend, planned, tell},
     world::World,
 };
 use creel::{
@@ -19,8 +19,15 @@ use creel::{
     tui::{
         modals::Modal,
         request::{ScreenEvent, ScreenRequest},
+        task_board::form,
     },
 };
+
+/// Adds a task, in the form that a user writes.
+fn add(world: &mut World, text: &str) {
+    let task = form::read(text).expect("the text of a task");
+    tell(world, TaskCommand::Add(task));
+}
 
 const WIDE: (u16, u16) = (120, 40);
 const SMALL: (u16, u16) = (80, 24);

@@ -43,7 +43,7 @@ fn a_screen_before_the_first_record() {
     world.events.clear();
     shows(
         Screen::of(&world, SMALL),
-        expect_file!["../frames/empty-80.txt"],
+        expect_file!["../../frames/empty-80.txt"],
     );
 }
 
@@ -52,7 +52,7 @@ fn a_turn_was_sent_back() {
     let world = samples::sent_back_twice();
     shows(
         pressed(&world, MIDDLE, "t home z"),
-        expect_file!["../frames/stream-from-the-top-120.txt"],
+        expect_file!["../../frames/stream-from-the-top-120.txt"],
     );
 }
 
@@ -66,12 +66,15 @@ fn a_line_explains_what_is_going_on_where_there_is_room() {
     let world = samples::sent_back_twice();
     shows(
         hinted(&world, MIDDLE),
-        expect_file!["../frames/hint-120.txt"],
+        expect_file!["../../frames/hint-120.txt"],
     );
-    shows(hinted(&world, SMALL), expect_file!["../frames/hint-80.txt"]);
+    shows(
+        hinted(&world, SMALL),
+        expect_file!["../../frames/hint-80.txt"],
+    );
     shows(
         hinted(&samples::final_delivery(), SMALL),
-        expect_file!["../frames/hint-gate-80.txt"],
+        expect_file!["../../frames/hint-gate-80.txt"],
     );
     assert!(
         !hinted(&world, (60, 16)).frame().contains("» "),
@@ -107,26 +110,26 @@ fn the_demo_names_its_own_keys() {
         ..skipped
     };
     assert_eq!(screen.press("space"), [ScreenRequest::SetPace(paused)]);
-    shows(screen, expect_file!["../frames/demo-paused-80.txt"]);
+    shows(screen, expect_file!["../../frames/demo-paused-80.txt"]);
 }
 
 #[test]
 fn the_work_is_submitted() {
     shows(
         Screen::of(&samples::repair(), (40, 12)),
-        expect_file!["../frames/submit-repair-40.txt"],
+        expect_file!["../../frames/submit-repair-40.txt"],
     );
     shows(
         pressed(&samples::submit_held(), (40, 12), "right"),
-        expect_file!["../frames/gate-submit-40.txt"],
+        expect_file!["../../frames/gate-submit-40.txt"],
     );
     shows(
         pressed(&samples::submit_held(), SMALL, "right enter"),
-        expect_file!["../frames/gate-submit-write-80.txt"],
+        expect_file!["../../frames/gate-submit-write-80.txt"],
     );
     shows(
         Screen::of(&samples::submit_done(), SMALL),
-        expect_file!["../frames/submit-done-80.txt"],
+        expect_file!["../../frames/submit-done-80.txt"],
     );
 }
 
@@ -144,15 +147,15 @@ fn hooks_run_and_ran() {
     };
     shows(
         with_output(MIDDLE, "2"),
-        expect_file!["../frames/hook-runs-120.txt"],
+        expect_file!["../../frames/hook-runs-120.txt"],
     );
     shows(
         with_output(SMALL, "2"),
-        expect_file!["../frames/hook-runs-80.txt"],
+        expect_file!["../../frames/hook-runs-80.txt"],
     );
     shows(
         pressed(&samples::ended(), SMALL, "2 j j"),
-        expect_file!["../frames/hooks-80.txt"],
+        expect_file!["../../frames/hooks-80.txt"],
     );
 }
 
@@ -165,18 +168,18 @@ fn output_is_pending() {
     });
     shows(
         pressed(&world, MIDDLE, "esc 3"),
-        expect_file!["../frames/pending-120.txt"],
+        expect_file!["../../frames/pending-120.txt"],
     );
     let mut world = samples::delivery();
     world.command(SessionCommand::SkipItem { item: ItemId(2) });
     shows(
         pressed(&world, SMALL, "esc 3 j"),
-        expect_file!["../frames/pending-80.txt"],
+        expect_file!["../../frames/pending-80.txt"],
     );
     world.answer_gate();
     shows(
         pressed(&world, SMALL, "3"),
-        expect_file!["../frames/pending-with-the-agent-80.txt"],
+        expect_file!["../../frames/pending-with-the-agent-80.txt"],
     );
 }
 
@@ -184,11 +187,11 @@ fn output_is_pending() {
 fn retries_are_counted() {
     shows(
         pressed(&samples::retry_limit(), SMALL, "esc 4"),
-        expect_file!["../frames/retries-80.txt"],
+        expect_file!["../../frames/retries-80.txt"],
     );
     shows(
         pressed(&samples::backoff(), SMALL, "4"),
-        expect_file!["../frames/backoff-80.txt"],
+        expect_file!["../../frames/backoff-80.txt"],
     );
 }
 
@@ -198,7 +201,7 @@ fn the_tasks_pane_is_shown_without_tasks() {
     world.command(completes("7", "Write the lexer"));
     shows(
         pressed(&world, SMALL, "5"),
-        expect_file!["../frames/tasks-none-80.txt"],
+        expect_file!["../../frames/tasks-none-80.txt"],
     );
 }
 
@@ -207,27 +210,27 @@ fn tasks_are_listed() {
     let world = task_samples::planned();
     shows(
         pressed(&world, LARGE, "5"),
-        expect_file!["../frames/tasks-200.txt"],
+        expect_file!["../../frames/tasks-200.txt"],
     );
     shows(
         pressed(&world, MIDDLE, "5 j"),
-        expect_file!["../frames/tasks-120.txt"],
+        expect_file!["../../frames/tasks-120.txt"],
     );
     shows(
         pressed(&world, SMALL, "5 j j"),
-        expect_file!["../frames/tasks-80.txt"],
+        expect_file!["../../frames/tasks-80.txt"],
     );
     shows(
         pressed(&world, SMALL, "5 v j t"),
-        expect_file!["../frames/tasks-tree-80.txt"],
+        expect_file!["../../frames/tasks-tree-80.txt"],
     );
     shows(
         pressed(&world, LARGE, "5 t z"),
-        expect_file!["../frames/tasks-tree-200.txt"],
+        expect_file!["../../frames/tasks-tree-200.txt"],
     );
     shows(
         pressed(&world, SMALL, "5 f f f"),
-        expect_file!["../frames/tasks-blocked-80.txt"],
+        expect_file!["../../frames/tasks-blocked-80.txt"],
     );
 }
 
@@ -236,21 +239,21 @@ fn tasks_are_read_written_and_removed() {
     let world = task_samples::planned();
     shows(
         pressed(&world, SMALL, "5 j enter"),
-        expect_file!["../frames/task-80.txt"],
+        expect_file!["../../frames/task-80.txt"],
     );
     shows(
         pressed(&world, MIDDLE, "5 end enter"),
-        expect_file!["../frames/task-done-120.txt"],
+        expect_file!["../../frames/task-done-120.txt"],
     );
     shows(
         pressed(&world, SMALL, "5 j R"),
-        expect_file!["../frames/task-remove-80.txt"],
+        expect_file!["../../frames/task-remove-80.txt"],
     );
     let mut screen = pressed(&world, SMALL, "5 a");
     screen.type_text("Write the manual");
     screen.press("enter");
     screen.type_text("labels: docs, core");
-    shows(screen, expect_file!["../frames/task-new-80.txt"]);
+    shows(screen, expect_file!["../../frames/task-new-80.txt"]);
 }
 
 #[test]
@@ -258,11 +261,11 @@ fn tasks_are_changed_and_ended() {
     let world = task_samples::planned();
     shows(
         pressed(&world, SMALL, "5 j e"),
-        expect_file!["../frames/task-change-80.txt"],
+        expect_file!["../../frames/task-change-80.txt"],
     );
     shows(
         pressed(&world, SMALL, "5 d"),
-        expect_file!["../frames/task-result-80.txt"],
+        expect_file!["../../frames/task-result-80.txt"],
     );
     let mut screen = pressed(&world, SMALL, "5 B");
     screen.type_text("The disk is full");
@@ -274,14 +277,14 @@ fn tasks_are_changed_and_ended() {
         command.clone(),
         "there is no task task_5".into(),
     ));
-    shows(screen, expect_file!["../frames/task-refused-80.txt"]);
+    shows(screen, expect_file!["../../frames/task-refused-80.txt"]);
 }
 
 #[test]
 fn hook_statistics_are_shown() {
     shows(
         pressed(&samples::ended(), SMALL, "2 s"),
-        expect_file!["../frames/hook-stats-80.txt"],
+        expect_file!["../../frames/hook-stats-80.txt"],
     );
 }
 
@@ -289,7 +292,7 @@ fn hook_statistics_are_shown() {
 fn an_item_is_left_out_at_a_gate() {
     shows(
         pressed(&samples::delivery(), SMALL, "j space"),
-        expect_file!["../frames/gate-delivery-80.txt"],
+        expect_file!["../../frames/gate-delivery-80.txt"],
     );
 }
 
@@ -298,20 +301,20 @@ fn a_permission_request_is_shown() {
     let world = samples::permission();
     shows(
         pressed(&world, SMALL, "right page-down page-down"),
-        expect_file!["../frames/gate-permission-read-80.txt"],
+        expect_file!["../../frames/gate-permission-read-80.txt"],
     );
     shows(
         pressed(&world, (40, 12), "left left"),
-        expect_file!["../frames/gate-permission-40.txt"],
+        expect_file!["../../frames/gate-permission-40.txt"],
     );
     let alike = samples::permission_with(samples::options_alike());
     shows(
         pressed(&alike, SMALL, "right"),
-        expect_file!["../frames/gate-permission-alike-80.txt"],
+        expect_file!["../../frames/gate-permission-alike-80.txt"],
     );
     shows(
         Screen::of(&samples::long_command(), SMALL).armed(),
-        expect_file!["../frames/gate-permission-command-80.txt"],
+        expect_file!["../../frames/gate-permission-command-80.txt"],
     );
 }
 
@@ -320,7 +323,7 @@ fn the_agent_changed_files_that_it_must_not_change() {
     let world = samples::tampered();
     shows(
         pressed(&world, (40, 12), "right"),
-        expect_file!["../frames/gate-tampered-40.txt"],
+        expect_file!["../../frames/gate-tampered-40.txt"],
     );
 }
 
@@ -329,7 +332,7 @@ fn a_budget_is_used_up() {
     let world = samples::budget();
     shows(
         pressed(&world, (40, 12), "right"),
-        expect_file!["../frames/gate-budget-40.txt"],
+        expect_file!["../../frames/gate-budget-40.txt"],
     );
 }
 
@@ -343,7 +346,7 @@ fn every_kind_of_agent_update_is_shown() {
     screen.press("enter /");
     screen.type_text("32 passed");
     screen.press("enter / enter home");
-    shows(screen, expect_file!["../frames/tools-unfolded-120.txt"]);
+    shows(screen, expect_file!["../../frames/tools-unfolded-120.txt"]);
 }
 
 #[test]
@@ -351,11 +354,11 @@ fn a_gate_that_just_opened_accepts_no_answer_and_aborting_asks_once_more() {
     let world = samples::broken_hook();
     shows(
         Screen::of(&world, SMALL),
-        expect_file!["../frames/gate-unarmed-80.txt"],
+        expect_file!["../../frames/gate-unarmed-80.txt"],
     );
     shows(
         pressed(&world, SMALL, "left enter"),
-        expect_file!["../frames/gate-abort-80.txt"],
+        expect_file!["../../frames/gate-abort-80.txt"],
     );
 }
 
@@ -373,12 +376,12 @@ fn the_editor_is_shown() {
     screen.type_text("Please look at the lexer first.");
     screen.press("enter enter");
     screen.type_text("日本語 works, too 🎣.");
-    shows(screen, expect_file!["../frames/editor-message-80.txt"]);
+    shows(screen, expect_file!["../../frames/editor-message-80.txt"]);
     let mut screen = pressed(&samples::delivery(), MIDDLE, "j e");
     screen.press("enter");
     screen.type_text("Only the first one matters.");
     screen.press("ctrl-d");
-    shows(screen, expect_file!["../frames/editor-change-120.txt"]);
+    shows(screen, expect_file!["../../frames/editor-change-120.txt"]);
 }
 
 #[test]
@@ -390,10 +393,10 @@ fn the_viewer_is_shown() {
     let mut screen = Screen::of(&samples::first_turn(), SMALL);
     screen.send(ScreenEvent::Read(viewer));
     screen.press("j j");
-    shows(screen, expect_file!["../frames/viewer-80.txt"]);
+    shows(screen, expect_file!["../../frames/viewer-80.txt"]);
     shows(
         pressed(&samples::sent_back_twice(), SMALL, "3 v"),
-        expect_file!["../frames/preview-80.txt"],
+        expect_file!["../../frames/preview-80.txt"],
     );
 }
 
@@ -402,24 +405,24 @@ fn help_palette_search_and_quit_are_shown() {
     let world = samples::first_turn();
     shows(
         pressed(&world, MIDDLE, "?"),
-        expect_file!["../frames/help-120.txt"],
+        expect_file!["../../frames/help-120.txt"],
     );
     let mut palette = pressed(&world, SMALL, ":");
     palette.type_text("iter");
     palette.press("down");
-    shows(palette, expect_file!["../frames/palette-80.txt"]);
+    shows(palette, expect_file!["../../frames/palette-80.txt"]);
     let mut search = pressed(&world, SMALL, "/");
     search.type_text("lexer");
     expect!["/lexer▏                                                  enter find  esc cancel"]
         .assert_eq(search.frame().lines().last().expect("a search line"));
     shows(
         pressed(&world, SMALL, "q"),
-        expect_file!["../frames/quit-80.txt"],
+        expect_file!["../../frames/quit-80.txt"],
     );
     let mut loose = Screen::of(&world, SMALL);
     loose.model.link.tie = CloseBehavior::Loose;
     loose.press("q");
-    shows(loose, expect_file!["../frames/quit-loose-80.txt"]);
+    shows(loose, expect_file!["../../frames/quit-loose-80.txt"]);
 }
 
 #[test]
@@ -427,14 +430,14 @@ fn a_replay_is_shown() {
     let world = samples::ended();
     let mut screen = Screen::replay(&world, SMALL, 30);
     screen.press("+ +");
-    shows(screen, expect_file!["../frames/replay-80.txt"]);
+    shows(screen, expect_file!["../../frames/replay-80.txt"]);
     let limit = samples::retry_limit();
     let mut screen = Screen::replay(&limit, SMALL, limit.events.len());
     screen.press("+ +");
     expect![" story · demo   ◆ NEEDS YOU: retry limit since 00:00   replay 31/31 paused · 4x"]
         .assert_eq(screen.frame().lines().next().expect("a status line"));
     screen.press("g");
-    shows(screen, expect_file!["../frames/replay-gate-80.txt"]);
+    shows(screen, expect_file!["../../frames/replay-gate-80.txt"]);
 }
 
 #[test]
@@ -442,31 +445,31 @@ fn there_is_a_frame_for_every_size() {
     let world = samples::retry_limit();
     shows(
         pressed(&world, (40, 12), "esc"),
-        expect_file!["../frames/tiny-40.txt"],
+        expect_file!["../../frames/tiny-40.txt"],
     );
     shows(
         Screen::of(&world, (40, 12)).armed(),
-        expect_file!["../frames/gate-retry-limit-40.txt"],
+        expect_file!["../../frames/gate-retry-limit-40.txt"],
     );
     shows(
         Screen::of(&world, (24, 6)).armed(),
-        expect_file!["../frames/gate-retry-limit-24.txt"],
+        expect_file!["../../frames/gate-retry-limit-24.txt"],
     );
     shows(
         pressed(&world, (24, 6), "esc"),
-        expect_file!["../frames/tiny-24.txt"],
+        expect_file!["../../frames/tiny-24.txt"],
     );
     shows(
         pressed(&world, (40, 12), "esc q"),
-        expect_file!["../frames/quit-40.txt"],
+        expect_file!["../../frames/quit-40.txt"],
     );
     shows(
         pressed(&world, (40, 12), "esc m"),
-        expect_file!["../frames/editor-message-40.txt"],
+        expect_file!["../../frames/editor-message-40.txt"],
     );
     shows(
         Screen::of(&world, (40, 12)),
-        expect_file!["../frames/gate-unarmed-40.txt"],
+        expect_file!["../../frames/gate-unarmed-40.txt"],
     );
     expect![[r#"
         Terminal too small
@@ -512,15 +515,15 @@ fn the_styles_of_every_theme() {
     let themes = [
         (
             ScreenTheme::chosen(Choice::Dark, false),
-            expect_file!["../frames/styles-dark.txt"],
+            expect_file!["../../frames/styles-dark.txt"],
         ),
         (
             ScreenTheme::chosen(Choice::HighContrast, false),
-            expect_file!["../frames/styles-high-contrast.txt"],
+            expect_file!["../../frames/styles-high-contrast.txt"],
         ),
         (
             ScreenTheme::chosen(Choice::Light, true),
-            expect_file!["../frames/styles-plain.txt"],
+            expect_file!["../../frames/styles-plain.txt"],
         ),
     ];
     for (theme, expected) in themes {
@@ -535,11 +538,11 @@ fn the_styles_of_a_permission_request_and_of_a_budget() {
     let themes = [
         (
             ScreenTheme::chosen(Choice::Dark, false),
-            expect_file!["../frames/styles-permission-dark.txt"],
+            expect_file!["../../frames/styles-permission-dark.txt"],
         ),
         (
             ScreenTheme::chosen(Choice::HighContrast, false),
-            expect_file!["../frames/styles-permission-high-contrast.txt"],
+            expect_file!["../../frames/styles-permission-high-contrast.txt"],
         ),
     ];
     for (theme, expected) in themes {
@@ -554,11 +557,11 @@ fn the_styles_of_tasks() {
     let themes = [
         (
             ScreenTheme::chosen(Choice::Dark, false),
-            expect_file!["../frames/styles-tasks-dark.txt"],
+            expect_file!["../../frames/styles-tasks-dark.txt"],
         ),
         (
             ScreenTheme::chosen(Choice::HighContrast, false),
-            expect_file!["../frames/styles-tasks-high-contrast.txt"],
+            expect_file!["../../frames/styles-tasks-high-contrast.txt"],
         ),
     ];
     for (theme, expected) in themes {

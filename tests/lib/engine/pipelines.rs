@@ -10,6 +10,7 @@ use creel::engine::{
     hooks::{point::HookPoint, verdict::Verdict},
     input::{Input, SessionCommand},
     policy::{AgentSpec, HookFailurePolicy, MERGE, PipeOutput},
+    refusal::Refusal,
     submit::{
         kind::{PipelineKind, PipelineOutcome},
         state::PipelineStepState,
@@ -339,7 +340,7 @@ fn a_running_session_is_submitted_between_two_iterations() {
     });
     assert_eq!(
         world.refused,
-        ["you already requested a submit; it starts after this iteration"]
+        [Refusal::PipelineRequested(PipelineKind::Submit)]
     );
     expect![[r#"
         iteration 1
@@ -696,8 +697,13 @@ fn a_typed_task_is_started_only_by_allowed_agents() {
             },
         });
     }
+    let text = |refusal: &Refusal| match refusal {
+        Refusal::Task(refusal) => refusal.to_string(),
+        other => panic!("not about a task: {other:?}"),
+    };
+    let refused: Vec<String> = world.refused.iter().map(text).collect();
     assert_eq!(
-        world.refused,
+        refused,
         ["the agent `demo` may not work on tasks of type `product`. Agents for this type: `ada`"]
     );
 }
@@ -1173,10 +1179,7 @@ fn interrupting_the_submit_of_an_ended_session_keeps_its_outcome() {
         checkpoint: None,
         answer: None,
     });
-    assert_eq!(
-        world.refused,
-        ["the session has ended, so there is nothing to resume; start a new one with `creel run`"]
-    );
+    assert_eq!(world.refused, [Refusal::SessionComplete]);
 }
 
 #[test]

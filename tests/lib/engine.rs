@@ -1,0 +1,19 @@
+//! The rules, as stories and as properties of random sessions.
+
+mod bounds;
+mod gate_hooks;
+mod invariants;
+mod late_messages;
+mod own_retries;
+mod permissions;
+mod pipelines;
+pub(crate) mod proposal_gate;
+mod queue;
+mod reasons;
+mod recorded_decisions;
+mod stops;
+mod stories;
+mod tampering;
+mod task_invariants;
+mod tasks;
+pub(crate) mod workflows;
