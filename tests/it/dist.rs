@@ -1,7 +1,5 @@
-//! What a release consists of: the package, the archives, the installer, the recipes, the notices
-//! and the workflows.
-//!
-//! `scripts/dist` makes all of it. Here it packs the program that the tests have.
+//! The package, the manifest, the scripts and the workflows. `scripts/dist test` checks what only a
+//! release needs: archives, the installer and the recipes.
 
 use std::{
     fs,
@@ -13,55 +11,12 @@ use serde_json::Value;
 
 use crate::support::project::{Project, Ran};
 
-const CREEL: &str = env!("CARGO_BIN_EXE_creel");
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-const TARGETS: [&str; 4] = [
-    "x86_64-unknown-linux-musl",
-    "aarch64-unknown-linux-musl",
-    "x86_64-apple-darwin",
-    "aarch64-apple-darwin",
-];
-
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn ran(command: &mut Command) -> Ran {
     Ran::of(&command.stdin(Stdio::null()).output().expect("it starts"))
-}
-
-fn dist(args: &[&str]) -> Ran {
-    // The same archive whatever the last commit is.
-    ran(Command::new(root().join("scripts/dist"))
-        .args(args)
-        .env("SOURCE_DATE_EPOCH", "1700000000"))
-}
-
-/// A folder with archives of the tests' own program for all targets, and their checksums.
-fn archives(project: &Project) -> PathBuf {
-    let out = project.root().join("dist");
-    // The tests' own program is large, and packing it takes long.
-    let small = project.root().join("creel");
-    project.write("creel", &format!("#!/bin/sh\nexec '{CREEL}' \"$@\"\n"));
-    for target in TARGETS {
-        let (binary, out) = (small.to_str().expect("UTF-8"), out.to_str().expect("UTF-8"));
-        let packed = dist(&[
-            "archive", "--binary", binary, "--runner", CREEL, "--target", target, "--out", out,
-        ]);
-        assert_eq!(packed.code, 0, "{}", packed.err);
-        assert_eq!(
-            packed.out,
-            format!("{out}/creel-{VERSION}-{target}.tar.gz\n")
-        );
-    }
-    let sums = dist(&["checksums", out.to_str().expect("UTF-8")]);
-    assert_eq!(
-        (sums.code, sums.out.lines().count()),
-        (0, TARGETS.len()),
-        "{}",
-        sums.err
-    );
-    out
 }
 
 // The package
@@ -217,210 +172,7 @@ fn the_manifest_is_complete() {
     }
 }
 
-// The archives, the installer and the recipes
-
-#[test]
-fn an_archive_has_the_program_its_manual_completions_and_licenses() {
-    let project = Project::new();
-    let out = archives(&project);
-    let archive = out.join(format!("creel-{VERSION}-{}.tar.gz", TARGETS[0]));
-    let listed = ran(Command::new("tar").arg("-tzf").arg(&archive)).out;
-    for file in [
-        "creel",
-        "README.md",
-        "CHANGELOG.md",
-        "LICENSE",
-        "LICENSE-MIT",
-        "LICENSE-APACHE",
-        "THIRD-PARTY.md",
-        "completions/creel.bash",
-        "completions/creel.fish",
-        "completions/_creel",
-        "man/man1/creel.1",
-        "man/man1/creel-gate-answer.1",
-    ] {
-        assert!(
-            listed.contains(&format!("creel-{VERSION}-{}/{file}\n", TARGETS[0])),
-            "no {file} in\n{listed}"
-        );
-    }
-    let first = fs::read(&archive).expect("an archive");
-    archives(&project);
-    assert!(
-        first == fs::read(&archive).expect("an archive"),
-        "the same files make the same archive"
-    );
-}
-
-#[test]
-fn the_installer_installs_what_has_the_right_checksum_and_nothing_else() {
-    let project = Project::new();
-    let out = archives(&project);
-    let made = dist(&["installer", "--out", out.to_str().expect("UTF-8")]);
-    assert_eq!(made.code, 0, "{}", made.err);
-    let script = out.join("install.sh");
-    let text = fs::read_to_string(&script).expect("the installer");
-    assert!(
-        !text.contains('@')
-            || !regex::Regex::new("@[A-Z]+@")
-                .expect("a regular expression")
-                .is_match(&text),
-        "{text}"
-    );
-    assert!(
-        text.trim_end().ends_with("main \"$@\""),
-        "a download that was cut off must run nothing"
-    );
-    let prefix = project.root().join("prefix");
-    let install = |from: &str| {
-        let mut command = Command::new("sh");
-        command
-            .arg(&script)
-            .args(["--from", from, "--target", TARGETS[0], "--prefix"])
-            .arg(&prefix);
-        ran(command.env("TMPDIR", project.temp_dir()))
-    };
-    // The program of another release stays as it is if the checksum is wrong.
-    let archive = out.join(format!("creel-{VERSION}-{}.tar.gz", TARGETS[0]));
-    let good = fs::read(&archive).expect("an archive");
-    fs::write(&archive, [good.as_slice(), b"x"].concat()).expect("it is ours");
-    let refused = install(out.to_str().expect("UTF-8"));
-    assert_eq!(refused.code, 1);
-    assert!(
-        refused.err.contains("is not the released archive")
-            && refused.err.contains("Nothing was installed."),
-        "{}",
-        refused.err
-    );
-    assert!(!prefix.exists());
-    fs::write(&archive, good).expect("it is ours");
-    let installed = install(&format!("file://{}", out.display()));
-    assert_eq!(installed.code, 0, "{}", installed.err);
-    for file in [
-        "bin/creel",
-        "share/man/man1/creel-run.1",
-        "share/bash-completion/completions/creel",
-        "share/fish/vendor_completions.d/creel.fish",
-        "share/zsh/site-functions/_creel",
-    ] {
-        assert!(prefix.join(file).exists(), "{file}");
-    }
-    assert!(
-        ran(Command::new(prefix.join("bin/creel")).arg("--version"))
-            .out
-            .starts_with(&format!("creel {VERSION}"))
-    );
-    assert!(
-        fs::read_dir(project.temp_dir())
-            .expect("a folder")
-            .next()
-            .is_none(),
-        "nothing is left behind"
-    );
-    let missing = install("/no/such/folder");
-    assert!(
-        missing.code == 1 && missing.err.contains("/no/such/folder has no SHA256SUMS"),
-        "{}",
-        missing.err
-    );
-}
-
-#[test]
-fn the_recipes_have_the_checksums_of_the_archives() {
-    let project = Project::new();
-    let out = archives(&project);
-    let recipes = project.root().join("recipes");
-    let (from, to) = (
-        out.to_str().expect("UTF-8"),
-        recipes.to_str().expect("UTF-8"),
-    );
-    let made = dist(&["recipes", "--archives", from, "--out", to]);
-    assert_eq!((made.code, made.err.as_str()), (0, ""));
-    let sums = fs::read_to_string(out.join("SHA256SUMS")).expect("checksums");
-    for (recipe, systems) in [
-        ("creel.rb", &TARGETS[..]),
-        ("PKGBUILD", &TARGETS[..2]),
-        ("creel.nix", &TARGETS[..]),
-    ] {
-        let text = fs::read_to_string(recipes.join(recipe)).expect(recipe);
-        assert!(
-            text.contains("\"Terminal supervisor for coding-agent sessions\""),
-            "{text}"
-        );
-        for target in systems {
-            let line = sums
-                .lines()
-                .find(|line| line.ends_with(&format!("{target}.tar.gz")))
-                .expect("a checksum");
-            let sum = line.split_whitespace().next().expect("a checksum");
-            assert!(text.contains(sum), "{recipe} has no checksum of {target}");
-        }
-        assert!(
-            text.contains(VERSION) && !text.contains("@SHA256") && !text.contains("=== "),
-            "{text}"
-        );
-    }
-    assert_eq!(
-        ran(Command::new("bash").arg("-n").arg(recipes.join("PKGBUILD"))).code,
-        0
-    );
-    fs::remove_file(out.join("SHA256SUMS")).expect("it is ours");
-    let refused = dist(&["recipes", "--archives", from, "--out", to]);
-    assert!(
-        refused.code == 1 && refused.err.contains("has no SHA256SUMS"),
-        "{}",
-        refused.err
-    );
-}
-
-#[test]
-fn a_release_is_refused_while_something_is_missing() {
-    let refused = dist(&["verify", "v9.9.9"]);
-    assert_eq!(refused.code, 1);
-    for part in [
-        format!("the tag is v9.9.9, but Cargo.toml has version {VERSION}"),
-        "'repository' in Cargo.toml is a placeholder".to_owned(),
-    ] {
-        assert!(refused.err.contains(&part), "{}", refused.err);
-    }
-    assert!(
-        !refused.err.contains("no section"),
-        "CHANGELOG.md has a section of {VERSION}\n{}",
-        refused.err
-    );
-    assert!(
-        dist(&["notes"])
-            .out
-            .starts_with(|first: char| !first.is_whitespace())
-    );
-    assert_eq!(dist(&["version"]).out, format!("{VERSION}\n"));
-    assert_eq!(dist(&["targets"]).out.lines().collect::<Vec<_>>(), TARGETS);
-    let unknown = dist(&["publish"]);
-    assert!(
-        unknown.code == 1 && unknown.err.contains("unknown command 'publish'"),
-        "{}",
-        unknown.err
-    );
-}
-
-// Notices, scripts and workflows
-
-#[test]
-#[expect(clippy::print_stderr, reason = "a test says what it skips")]
-fn the_notices_list_the_packages_of_the_lock_file() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("python3 is not installed: the notices are not compared");
-        return;
-    }
-    let checked = ran(Command::new(root().join("scripts/notices"))
-        .arg("--check")
-        .env("CARGO_NET_OFFLINE", "true"));
-    assert_eq!(
-        checked.code, 0,
-        "run scripts/notices\n{}{}",
-        checked.out, checked.err
-    );
-}
+// Scripts and workflows
 
 fn shell_scripts() -> Vec<PathBuf> {
     let folder = root().join("scripts");
@@ -499,7 +251,9 @@ fn the_workflows_only_call_scripts_of_the_repository() {
             }
         }
         if name == "release" {
-            for target in TARGETS {
+            let targets = ran(Command::new(root().join("scripts/dist")).arg("targets")).out;
+            assert!(!targets.is_empty());
+            for target in targets.lines() {
                 assert!(text.contains(&format!("target: {target},")), "{target}");
             }
         }
