@@ -109,8 +109,13 @@ const PURE_CRATES: [&str; 7] = [
 const FOREIGN_ENUMS: [&str; 1] = ["agents/acp/translate.rs"];
 
 fn sources() -> Vec<PathBuf> {
+    files_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))
+}
+
+/// The Rust files in a folder and below it.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("the source is there") {
             let path = entry.expect("an entry").path();
@@ -367,6 +372,50 @@ fn the_engine_is_pure() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// So they also test a crate that consists of these two modules.
+#[test]
+fn the_tests_of_the_engine_use_only_the_engine_and_texts() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lib");
+    let support = ["world", "samples", "task_samples"].map(|name| format!("support/{name}.rs"));
+    let mut files: Vec<PathBuf> = support.map(|file| root.join(file)).into();
+    files.extend(files_below(&root.join("engine")));
+    let mut wrong = Vec::new();
+    for path in files {
+        let text = source(&path);
+        for named in paths(&tokens(&text)) {
+            let is_allowed = match named.words[..] {
+                ["creel", module, ..] => ["engine", "text"].contains(&module),
+                ["crate", "support", module, ..] => {
+                    ["world", "samples", "task_samples"].contains(&module)
+                }
+                ["crate", module, ..] => module == "engine",
+                _ => true,
+            };
+            if !is_allowed {
+                let name = named.words.join("::");
+                wrong.push(format!("{}:{}: {name}", path.display(), named.line));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn all_test_binaries_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = source(&root.join("Cargo.toml"));
+    let script = source(&root.join("test"));
+    let targets = manifest.split("[[test]]\nname = \"").skip(1);
+    let names: Vec<&str> = targets.filter_map(|rest| rest.split('"').next()).collect();
+    assert!(names.len() >= 4, "{names:?}");
+    for name in names {
+        assert!(
+            script.contains(&format!("--test {name}")),
+            "./test does not run `{name}`"
+        );
+    }
 }
 
 #[test]
