@@ -3,8 +3,8 @@
 
 #[path = "architecture/tokens.rs"]
 mod tokens;
-#[path = "architecture/voice.rs"]
-mod voice;
+#[path = "architecture/wording.rs"]
+mod wording;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -635,12 +635,6 @@ fn no_two_types_share_a_name() {
     assert!(shared.is_empty(), "{shared:#?}");
 }
 
-/// Words that hide the actor. Name the user, the agent, the session, the hook, the worker or the
-/// server.
-const VAGUE: [&str; 6] = [
-    "who", "whoever", "somebody", "nobody", "anybody", "whomever",
-];
-
 #[test]
 fn comments_name_the_actor() {
     let mut wrong = Vec::new();
@@ -648,10 +642,7 @@ fn comments_name_the_actor() {
         let (file, _) = place(&path);
         for (n, line) in source(&path).lines().enumerate() {
             let comment = line.trim_start();
-            let mut words = comment
-                .split(|c: char| !c.is_alphanumeric())
-                .map(str::to_lowercase);
-            if comment.starts_with("//") && words.any(|word| VAGUE.contains(&word.as_str())) {
+            if comment.starts_with("//") && wording::hides_the_actor(comment) {
                 wrong.push(format!("{file}:{}: {comment}", n + 1));
             }
         }
@@ -740,7 +731,7 @@ impl UserText {
     fn mistakes(&self) -> impl Iterator<Item = String> {
         // A single word is a name in code or on the wire.
         let found = if self.text.trim().contains(' ') {
-            voice::mistakes(&self.text)
+            wording::mistakes(&self.text)
         } else {
             Vec::new()
         };
@@ -816,7 +807,7 @@ fn messages_speak_plain_english() {
             .map(|text| (text.line, text.text))
             .collect();
         wrong.extend(
-            voice::wrong_plurals(&texts)
+            wording::wrong_plurals(&texts)
                 .into_iter()
                 .map(|(line, what)| format!("{file}:{line}: {what}")),
         );
@@ -832,7 +823,7 @@ fn messages_speak_plain_english() {
             .iter()
             .any(|on| text.file.starts_with(on))
     }) {
-        if voice::begins_small(&text.text) {
+        if wording::begins_small(&text.text) {
             wrong.push(format!(
                 "{}:{}: a sentence on the screen begins with a capital\n    {}",
                 text.file, text.line, text.text
@@ -864,7 +855,7 @@ fn documents_speak_plain_english() {
         .filter(is_ours);
     let wrong: Vec<String> = files
         .flat_map(|path| {
-            let found = voice::banned_in_document(&source(&path));
+            let found = wording::banned_in_document(&source(&path));
             found
                 .into_iter()
                 .map(move |what| format!("{}: {what}", path.display()))
@@ -928,7 +919,7 @@ fn the_word_check_sees_every_spelling() {
         "it ended. nothing was sent",
     ];
     for text in wrong {
-        assert!(!voice::mistakes(text).is_empty(), "{text}");
+        assert!(!wording::mistakes(text).is_empty(), "{text}");
     }
     let right = [
         "{whose} processes",
@@ -939,17 +930,17 @@ fn the_word_check_sees_every_spelling() {
         "It ended. creel sent nothing. Try `x`. {} files, e.g. one",
     ];
     for text in right {
-        assert_eq!(voice::mistakes(text), Vec::<String>::new(), "{text}");
+        assert_eq!(wording::mistakes(text), Vec::<String>::new(), "{text}");
     }
     assert_eq!(
-        voice::banned_in_document(
+        wording::banned_in_document(
             "It goes\non.\n\n```sh\ncreel goes on\n```\n`held` and `goes on`"
         )
         .len(),
         1
     );
     let counts = |texts: &[&str]| {
-        voice::wrong_plurals(
+        wording::wrong_plurals(
             &texts
                 .iter()
                 .map(|text| (1, (*text).to_owned()))

@@ -5,14 +5,13 @@ use std::{collections::BTreeSet, sync::LazyLock};
 
 use regex::Regex;
 
+/// Words that hide the actor, in messages as in comments.
+const HIDES_ACTOR: &str = r"\b(who|whom|whoever|whomever|(some|any|every|no)(body|one))\b";
+
 /// What not to write, and what to write instead.
-const BANNED: [(&str, &str); 17] = [
+const BANNED: [(&str, &str); 16] = [
     (
-        r"\b(who|whom|whoever|whomever)\b",
-        "name the user, the agent, the worker or the hook",
-    ),
-    (
-        r"\b(some|any|every|no)(body|one)\b",
+        HIDES_ACTOR,
         "name the user, the agent, the worker or the hook",
     ),
     (r"\ba person\b", "`you` or `the user`"),
@@ -121,6 +120,11 @@ pub fn banned_in_document(text: &str) -> Vec<String> {
             .collect::<Vec<_>>()
     };
     RULES.iter().flat_map(found).collect()
+}
+
+/// Whether a comment hides the actor, by the first rule.
+pub fn hides_the_actor(comment: &str) -> bool {
+    RULES[0].0.is_match(comment)
 }
 
 /// What is wrong with the words of one text.
