@@ -473,7 +473,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_real_programs_are_told_apart() {
+    fn the_errors_of_real_programs_are_classified() {
         let cases = [
             ("Not logged in · Please run /login", FailureKind::Login),
             ("Invalid API key · Fix external API key", FailureKind::Login),
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_read_in_every_way_in_which_it_is_told() {
+    fn a_wait_is_read_in_every_wording() {
         let ms = |text: &str| retry_after(text).map(|span| span.0);
         let cases = [
             ("Retry-After: 30", Some(30_000)),

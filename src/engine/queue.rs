@@ -678,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_what_was_said_is_kept_whole_in_its_letters() {
+    fn the_kept_end_of_a_message_does_not_begin_within_a_letter() {
         assert_eq!(end_of("  "), None);
         assert_eq!(end_of("<promise>COMPLETE</promise>"), None);
         assert_eq!(

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_said_in_the_units_of_its_size() {
+    fn a_span_is_shown_in_the_units_of_its_size() {
         let shown = [
             0, 40, 999, 1_000, 12_345, 60_000, 61_500, 250_000, 3_600_000, 7_500_000,
         ]

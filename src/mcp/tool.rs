@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_arguments_is_told_with_its_place() {
+    fn a_bad_argument_is_reported_with_its_place() {
         assert_eq!(wrong(json!({})), "t: missing field `taskId`");
         assert_eq!(
             wrong(json!({"taskId": 5, "labels": []})),

@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_printed_is_told_once_and_in_pieces_that_fit() {
+    fn output_is_sent_once_and_in_pieces_that_fit() {
         let mut waiting = UnsentOutput::default();
         waiting.add(piece(4, b"two "));
         waiting.begin_with(piece(0, b"one two "));
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_comes_faster_than_it_is_told_the_end_is_kept() {
+    fn a_slow_viewer_gets_the_end_of_the_output() {
         let mut waiting = UnsentOutput::default();
         for n in 0..100 {
             waiting.add(piece(n * 1000, &[b'x'; 1000]));

@@ -616,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_is_told_and_nothing_more() {
+    fn a_file_that_cannot_be_written_only_adds_a_note() {
         let mut capture = OutputCapture::new(
             600,
             Some(("/dev/null/x.log".into(), "x.log".into())),
@@ -635,7 +635,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_full_disk_is_told_and_nothing_more() {
+    fn a_full_disk_only_adds_a_note() {
         let mut capture =
             OutputCapture::new(600, Some(("/dev/full".into(), "x.log".into())), FILE_CAP);
         capture.push(OutputStream::Stdout, b"short");

@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_of_watched_files_are_told() {
+    fn only_changes_of_watched_files_are_reported() {
         let GuardedProject { root, guard, .. } = &guarded(repository);
         let mut cache = FingerprintCache::default();
         let before = guard.look(&mut cache);

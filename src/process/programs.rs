@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_told_with_what_is_wrong() {
+    fn a_missing_program_is_reported_with_what_is_wrong() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = |name: &str, text: &str, mode| {
             let path = dir.path().join(name);

@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_words() {
+    fn a_bad_request_gets_an_explanation() {
         let why = |line: &str| {
             read_request(line.as_bytes())
                 .expect_err("not a request")

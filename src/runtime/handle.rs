@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_crowd_that_asks_does_not_keep_the_others_from_being_heard() {
+    async fn a_flood_of_messages_does_not_delay_other_senders() {
         let (handle, mut inbox) = channel();
         for _ in 0..1_000 {
             handle.tell(Input::Proceed);

@@ -570,7 +570,7 @@ fn the_user_can_try_again_or_switch_at_the_gate() {
 }
 
 #[test]
-fn a_waiting_session_says_until_when_and_can_be_told_to_retry_now() {
+fn a_waiting_session_says_until_when_and_a_command_makes_it_retry_now() {
     let own = json!([{ "fail": LATER }, { "say": DONE }]);
     let project = project("", &[("a", own)]);
     let session = project.start();
@@ -714,7 +714,7 @@ fn a_limit_that_no_agent_explains_is_waited_out_longer_each_time_and_then_the_us
 }
 
 #[test]
-fn a_fallback_agent_that_does_not_work_is_put_aside() {
+fn a_fallback_agent_that_does_not_work_is_replaced() {
     let agents = [
         ("a", json!([{ "fail": SOON }, { "say": DONE }])),
         ("b", json!([{ "fail": "Not logged in" }])),

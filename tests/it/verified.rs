@@ -590,7 +590,7 @@ fn the_work_is_all_of_the_repository_also_if_the_project_is_a_part_of_it() {
 }
 
 #[test]
-fn a_change_that_git_was_told_not_to_report_is_work() {
+fn a_change_that_git_is_set_to_ignore_is_work() {
     for how in ["--assume-unchanged", "--skip-worktree"] {
         let rest = json!({
             "checks": ["grep -q good f.txt"],

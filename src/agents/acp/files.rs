@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_file_is_told() {
+    fn a_file_that_is_not_text_is_reported() {
         let folders = folders();
         let project_dir = GuardedProjectDir::new(&folders.project, Arc::default());
         fs::write(folders.project.join("binary"), [0xff, 0xfe]).expect("a file");

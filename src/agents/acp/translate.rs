@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_told_and_an_unknown_one_is_kept() {
+    fn every_kind_of_update_is_reported_and_an_unknown_one_is_kept() {
         let updates = reported(&[
             json!({"sessionUpdate": "plan", "entries": [{"content": "a", "priority": "high", "status": "completed"}]}),
             json!({"sessionUpdate": "usage_update", "used": 5, "size": 10, "cost": {"amount": 0.5, "currency": "USD"}}),

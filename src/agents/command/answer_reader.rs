@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_line_that_is_too_long_the_beginning_is_told() {
+    fn the_beginning_of_a_too_long_line_is_reported() {
         let half = vec![b'x'; LINE_MAX / 2 + 1];
         assert_eq!(
             lines(&[b"a\n", &half, &half, b"\nb\n"]),

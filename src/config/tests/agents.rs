@@ -72,7 +72,7 @@ fn runs(settings: &Settings, name: &str, path: &OsStr) -> String {
 }
 
 #[test]
-fn an_agent_is_run_by_acp_if_that_is_installed_then_plainly_and_otherwise_it_is_said_how_to_install_it()
+fn an_agent_runs_over_acp_if_that_is_installed_then_as_a_command_and_otherwise_creel_says_how_to_install_it()
  {
     let settings = Settings::default();
     let both = Programs::new(&["codex", "codex-acp"]);
@@ -234,7 +234,7 @@ theirs: { ways: { acp: x } }
 }
 
 #[test]
-fn mistakes_in_the_config_and_in_the_table_are_told_at_once() {
+fn mistakes_in_the_config_and_in_the_table_are_reported_at_once() {
     let dir = tempfile::tempdir().expect("a folder");
     fs::write(dir.path().join("creel.yaml"), "agent: mine\ncontxt: keep\n").expect("a file");
     fs::write(dir.path().join("agents.yaml"), "mine: { wyas: [] }\n").expect("a file");
@@ -337,7 +337,7 @@ fn the_keys_of_an_agent_reach_its_spec() {
 }
 
 #[test]
-fn of_every_known_agent_it_is_said_how_to_install_it_and_how_to_log_in() {
+fn every_known_agent_has_instructions_to_install_it_and_to_log_in() {
     for agent in KnownAgents::built_in().iter() {
         for way in &agent.ways {
             assert!(way.login().is_some(), "{}", agent.name);

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[test]
-fn all_mistakes_are_told_at_once_each_at_its_place() {
+fn all_mistakes_are_reported_at_once_each_at_its_place() {
     let text = "\
 version: 2
 max_iteration: 3
@@ -446,7 +446,7 @@ fn a_step_that_is_several_at_once_is_at_least_one() {
 }
 
 #[test]
-fn a_matcher_that_narrows_nothing_is_told() {
+fn a_matcher_without_effect_is_reported() {
     let text = "\
 stop:
   hooks: [{ command: x }, { command: y }]
@@ -731,7 +731,7 @@ fn the_name_of_a_config_is_the_path_that_was_given() {
 }
 
 #[test]
-fn a_command_that_opens_pull_requests_names_what_it_is_told() {
+fn an_unknown_placeholder_of_pr_command_is_reported() {
     expect_test::expect![[r#"
         creel.yaml:1:42: `pr_command` has no `{{titel}}`
         1 | submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_step_said_has_a_variable_of_its_own() {
+    fn the_output_of_a_step_has_its_own_variable() {
         assert_eq!(
             expanded("a {{steps.build-all.stdout}}"),
             r#"a "${CREEL_STEPS_BUILD_ALL_STDOUT-}""#

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_it_is_told_whatever_the_session_thought() {
+    fn the_result_is_recorded_whatever_state_the_session_has() {
         let done = queued(queued_states()[4].clone());
         for (state, news) in TaskState::ALL
             .into_iter()
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn who_blocked_a_task_while_nobody_heard_it_has_it_blocked() {
+    fn a_task_blocked_while_disconnected_becomes_blocked_in_the_queue() {
         for news in [HandoverTrigger::OfSession, HandoverTrigger::AfterSilence] {
             let asked = due(
                 Some(ours(TaskState::Blocked)),

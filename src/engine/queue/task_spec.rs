@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_does_as_it_is_told_completes_the_task() {
+    fn the_promise_that_the_prompt_requests_completes_the_task() {
         let prompt = order("1").prompt(&[]);
         assert_eq!(
             Promise::made_in("It works.\n<promise>COMPLETE</promise>", &prompt),

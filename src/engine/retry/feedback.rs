@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_told_by_its_lines_and_times_make_none() {
+    fn a_change_is_shown_as_its_lines_and_times_alone_are_no_change() {
         let before = "test a ... FAILED\ntest b ... FAILED\n2 failed in 1.2s";
         assert_eq!(
             changed(before, "test a ... ok\ntest b ... FAILED\n1 failed in 1.3s"),

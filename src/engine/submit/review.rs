@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_what_was_said_around_the_verdict() {
+    fn the_reason_is_the_text_around_the_verdict() {
         assert_eq!(
             read("No tests.\n<verdict>block</verdict>", "").1,
             "No tests."

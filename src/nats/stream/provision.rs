@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_told() {
+    fn differences_are_reported() {
         let config = Config {
             max_bytes: -1,
             num_replicas: 1,

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn appends_are_told_from_rewrites_and_pipes_links_and_large_files_are_left_out() {
+    fn appends_differ_from_rewrites_and_pipes_links_and_large_files_are_left_out() {
         let dir = tempfile::tempdir().expect("a folder");
         let dir = dir.path();
         let write = |name: &str, text: &str| fs::write(dir.join(name), text).expect("a file");

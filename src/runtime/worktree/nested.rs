@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_many_entries_are_not_told_by_half() {
+    fn with_too_many_entries_no_list_is_returned() {
         let folder = tempfile::tempdir().expect("a folder");
         for name in ["a", "b", "c"] {
             fs::write(folder.path().join(name), name).expect("a file");

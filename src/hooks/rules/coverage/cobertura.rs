@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_report_is_told() {
+    fn an_incomplete_report_is_an_error() {
         let why = |text: &str| read(text).expect_err("no report");
         assert_eq!(why(""), "it contains no `coverage` element");
         assert_eq!(

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_is_told() {
+    fn a_file_that_is_not_a_report_is_an_error() {
         let why = |text: &str| percent(text.as_bytes()).expect_err("no report");
         assert_eq!(
             why(r#"{"/src/a.ts":{"path":"/src/a.ts","s":{"0":1}}}"#),

@@ -112,7 +112,7 @@ end_of_record
     }
 
     #[test]
-    fn what_is_no_whole_report_is_told() {
+    fn an_incomplete_report_is_an_error() {
         let why = |text: &str| percent(text.as_bytes()).expect_err("no report");
         assert_eq!(why(""), "it reports no lines");
         assert_eq!(why("{\"total\": 1}"), "it reports no lines");

@@ -112,7 +112,7 @@ fn claude_says_once_what_comes_in_pieces_and_whole() {
 }
 
 #[test]
-fn an_answer_that_is_only_in_claudes_result_is_said() {
+fn an_answer_that_is_only_in_claudes_result_is_a_message() {
     let result = json!({ "type": "result", "subtype": "success", "is_error": false, "result": "Hi", "session_id": "5f-1" });
     becomes(
         OutputFormat::Claude,
