@@ -635,6 +635,55 @@ fn no_two_types_share_a_name() {
     assert!(shared.is_empty(), "{shared:#?}");
 }
 
+/// Words that do not say what they name: `trouble` is an error or a gate, `said` a reply or a text.
+const RETIRED: &str = "aside barred callings course courier desk doors ear errand heard helm hired holdings \
+    leash ledger lot overheard parting premises said scene seat sight standing station told trouble \
+    upshot voice voices";
+/// The name of a record.
+const RETIRED_BUT_RECORDED: [&str; 1] = ["AgentSaid"];
+
+/// The words of an identifier: `takes_TheRest` has `takes`, `the` and `rest`.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for c in name.chars() {
+        let last = words.last().expect("one");
+        if c == '_' || (c.is_uppercase() && !last.ends_with(char::is_uppercase)) {
+            words.push(String::new());
+        }
+        if let Some(last) = words.last_mut().filter(|_| c != '_') {
+            last.push(c);
+        }
+    }
+    words.iter().map(|word| word.to_lowercase()).collect()
+}
+
+/// All names in the source, and the names of tests.
+#[test]
+fn names_use_no_retired_words() {
+    let is_retired = |name: &str| {
+        !RETIRED_BUT_RECORDED.contains(&name)
+            && words_of(name)
+                .iter()
+                .any(|word| RETIRED.split(' ').any(|retired| retired == word))
+    };
+    let mut wrong = BTreeSet::new();
+    for path in sources() {
+        for token in tokens(&source(&path)) {
+            if token.text.starts_with(|c: char| c.is_alphabetic()) && is_retired(token.text) {
+                wrong.insert(format!("{}: {}", place(&path).0, token.text));
+            }
+        }
+    }
+    let tests = files_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
+    for path in sources().into_iter().chain(tests) {
+        let text = source(&path);
+        let after_attribute = text.split("test]\n").skip(1);
+        let names = after_attribute.filter_map(|rest| rest.split("fn ").nth(1)?.split('(').next());
+        wrong.extend(names.filter(|name| is_retired(name)).map(str::to_owned));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 #[test]
 fn comments_name_the_actor() {
     let mut wrong = Vec::new();

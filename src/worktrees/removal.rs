@@ -165,7 +165,7 @@ impl ProjectRepository {
         Ok(())
     }
 
-    /// Deletes these branches, on which nobody has worked, if other branches here or at the remote
+    /// Deletes these branches, on which no session has worked, if other branches here or at the remote
     /// have all their commits. Merges do not count: creel makes them before a session begins.
     pub fn forget_unused(&self, branches: &[String]) -> Result<(), WorktreeError> {
         for branch in branches {

@@ -220,7 +220,7 @@ impl<'a> StopRules<'a> {
             }
             None | Some(_) => VerdictWeight::Decides,
         };
-        let voices: Vec<StopHookInput<'_>> = seats
+        let speakers: Vec<StopHookInput<'_>> = seats
             .iter()
             .map(|(hook, context)| StopHookInput {
                 id: &hook.name,
@@ -229,7 +229,7 @@ impl<'a> StopRules<'a> {
                 weight: weight(hook),
             })
             .collect();
-        match chain::consult(&voices, &judging.answers, &|hook| {
+        match chain::consult(&speakers, &judging.answers, &|hook| {
             self.hooks.stop_hook_is_on(hook)
         }) {
             NextStep::Ask(hook, context) => self.start_stop_hook(about, judging, hook, context),
