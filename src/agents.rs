@@ -12,6 +12,7 @@ pub mod acp;
 pub mod command;
 mod error_pattern;
 mod failure;
+pub mod kinds;
 mod mcp_tools;
 pub mod scripted;
 mod usage_limit;
@@ -30,7 +31,6 @@ use crate::{
         },
         hooks::template::TemplateError,
         ids::TurnId,
-        policy::AgentSpec,
         time::TimeSpan,
     },
     process::{environment::project, output, path_guard::PathGuard, run::ProcessGroup},
@@ -152,26 +152,6 @@ pub struct AgentHistory<'a> {
     pub conversation: Option<&'a str>,
     /// The usage of that conversation.
     pub tally: ConversationUsage,
-}
-
-pub fn start(
-    spec: &AgentSpec,
-    place: AgentWorkspace,
-    past: AgentHistory<'_>,
-) -> Result<Box<dyn Agent>, AgentError> {
-    match spec {
-        AgentSpec::Acp { .. } => Ok(Box::new(acp::AcpAgent::new(spec, place, past)?)),
-        AgentSpec::Command { .. } => Ok(Box::new(command::CommandAgent::new(
-            spec,
-            place,
-            past.conversation,
-        )?)),
-        AgentSpec::Scripted { script } => Ok(Box::new(
-            scripted::ScriptedAgent::new(script, place, past.prompts)
-                .map_err(AgentError::Script)?,
-        )),
-        AgentSpec::Outside => Ok(Box::new(SelfDrivenAgent)),
-    }
 }
 
 /// The variables for every process of an agent. A map, so that each name occurs once.

@@ -557,7 +557,7 @@ fn start_agent(
             ..AgentHistory::default()
         },
     };
-    agents::start(
+    agents::kinds::start(
         &state.plan().agent_spec,
         agent_place(state, folder, dirs),
         past,

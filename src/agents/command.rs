@@ -44,7 +44,10 @@ use crate::{
 };
 use answer_reader::{AnswerReader, JsonStreamSummary, OutputDecoder, OutputSummary};
 use answer_stream::AnswerReceiver;
-use translate::{ReportedUsage, StreamOutcome, TranslatedOutput};
+use translate::{
+    ReportedUsage, StreamOutcome, StreamTranslator, TranslatedOutput, claude, codex, gemini,
+    opencode,
+};
 
 pub use crate::agents::command::answer_stream::ANSWER_MAX;
 
@@ -213,7 +216,7 @@ impl CommandAgent {
         request: &TurnRequest,
         stop: CancellationToken,
     ) -> (AnswerReader, AnswerReceiver) {
-        let reader = match translate::translator(self.format, memory.tally) {
+        let reader = match translator(self.format, memory.tally) {
             None => OutputDecoder::text(),
             Some(translator) => {
                 let plain = (self.streams == StandardStreams::Terminal)
@@ -551,5 +554,20 @@ impl CommandLine {
                 ))
             }),
         }
+    }
+}
+
+/// The translator of a format, or None for plain text. `before` is the usage of this conversation
+/// before the turn, if known.
+fn translator(
+    format: OutputFormat,
+    before: Option<ReportedUsage>,
+) -> Option<Box<dyn StreamTranslator>> {
+    match format {
+        OutputFormat::Text => None,
+        OutputFormat::Claude => Some(Box::new(claude::ClaudeTranslator::new(before))),
+        OutputFormat::Codex => Some(Box::new(codex::CodexTranslator::new(before))),
+        OutputFormat::Gemini => Some(Box::<gemini::GeminiTranslator>::default()),
+        OutputFormat::Opencode => Some(Box::<opencode::OpencodeTranslator>::default()),
     }
 }

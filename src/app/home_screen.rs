@@ -14,16 +14,14 @@ use crate::{
     app::screens,
     cli::{
         arguments::{ConfigArgs, NatsArgs},
-        attach::{AttachedScreen, LocalScreen, RemoteScreen},
         error::{CliError, CliResult},
-        home::HomeRequestArgs,
         output::say,
-        replay::ReplayScreen,
         target::{
             project,
             remote_sessions::{NatsServerConnection, RecordedSession},
         },
         tokio_runtime,
+        verb_outcome::{AttachedScreen, HomeRequestArgs, LocalScreen, RemoteScreen, ReplayScreen},
     },
     config::{UiSettings, paths},
     farm::screened_worker::ScreenedWorker,

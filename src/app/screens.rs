@@ -6,11 +6,11 @@ use tokio::sync::{mpsc, watch};
 
 use crate::{
     cli::{
-        attach::{self, AttachedScreen, LocalScreen, RemoteScreen},
+        attach,
         error::{CliError, CliResult},
-        replay::ReplayScreen,
         target::remote_sessions::NatsServerConnection,
         tokio_runtime,
+        verb_outcome::{AttachedScreen, LocalScreen, RemoteScreen, ReplayScreen},
     },
     config::{SignChoice, UiSettings, paths},
     nats::{commands::NatsSessionClient, remote_journal::ViewerChannels},

@@ -26,9 +26,10 @@ use crate::{
             session_names::{SessionNameLock, dated, first_free},
             trust_prompt,
         },
-        mcp::{SelfDrivenSpec, ToolServerRequest},
+        mcp::SelfDrivenSpec,
         target::{local_sessions, project},
         tokio_runtime,
+        verb_outcome::ToolServerRequest,
     },
     engine::{
         event::{ActorKind, StopTiming, UserPresence},

@@ -11,11 +11,10 @@ use crate::{
         launch::session_end::{self, NextCommands},
         output::say,
         target::{local_sessions, project::Project, remote_sessions::NatsServerConnection},
-        verb_outcome::VerbOutcome,
+        verb_outcome::{AttachedScreen, LocalScreen, RemoteScreen, VerbOutcome},
     },
-    config::{Settings, UiSettings},
+    config::Settings,
     journal::{self, SessionDir},
-    nats::remote_journal::RemoteJournal,
     sessions::session_client::RemoteUpdates,
 };
 
@@ -31,26 +30,6 @@ pub struct AttachArgs {
     /// Where they are.
     #[command(flatten)]
     pub nats: NatsArgs,
-}
-
-/// A running session to show on the screen.
-pub(crate) enum AttachedScreen {
-    Local(Box<LocalScreen>),
-    Remote(Box<RemoteScreen>),
-}
-
-/// A session on this machine.
-pub(crate) struct LocalScreen {
-    pub(crate) folder: SessionDir,
-    pub(crate) updates: RemoteUpdates,
-    pub(crate) ui: UiSettings,
-}
-
-/// A session on another machine.
-pub(crate) struct RemoteScreen {
-    pub(crate) copy: RemoteJournal,
-    pub(crate) server: NatsServerConnection,
-    pub(crate) ui: UiSettings,
 }
 
 pub(super) fn attach(args: AttachArgs) -> CliResult<VerbOutcome> {

@@ -12,24 +12,11 @@ use crate::{
             person,
             project::{self, Project},
         },
-        verb_outcome::VerbOutcome,
+        verb_outcome::{HomeRequestArgs, VerbOutcome},
     },
-    config::{Settings, UiSettings, paths},
+    config::{Settings, paths},
     engine::actor::UserCommand,
-    farm::screened_worker::ScreenedWorker,
 };
-
-/// A home screen to open.
-pub(crate) struct HomeRequestArgs {
-    /// Shows the sessions on this NATS server instead of those on this machine.
-    pub(crate) nats: NatsArgs,
-    /// The project of the current folder.
-    pub(crate) root: std::path::PathBuf,
-    pub(crate) has_config: bool,
-    pub(crate) ui: UiSettings,
-    /// A worker whose sessions are shown, and nothing else.
-    pub(crate) worker: Option<ScreenedWorker>,
-}
 
 pub(super) fn home(nats: Option<String>) -> CliResult<VerbOutcome> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {

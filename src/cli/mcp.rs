@@ -12,19 +12,11 @@ use crate::{
         launch::trust_prompt,
         output::say,
         target::{local_sessions, project::Project},
-        verb_outcome::VerbOutcome,
+        verb_outcome::{ToolServerRequest, VerbOutcome},
     },
     config::Settings,
     engine::policy::SessionPlan,
 };
-
-/// The tools to serve on standard input and output.
-pub(crate) struct ToolServerRequest {
-    /// The session that the tools belong to.
-    pub(crate) session: SessionArgs,
-    /// A note for the agent.
-    pub(crate) note: Option<&'static str>,
-}
 
 pub(super) fn mcp(session: SessionArgs) -> VerbOutcome {
     if std::io::stdin().is_terminal() {

@@ -10,9 +10,9 @@ use crate::{
         error::{CliError, CliResult},
         output::warn_of,
         target::{project::Project, remote_sessions::RecordedSession},
-        verb_outcome::VerbOutcome,
+        verb_outcome::{ReplayScreen, VerbOutcome},
     },
-    config::{Settings, UiSettings},
+    config::Settings,
     journal,
 };
 
@@ -28,12 +28,6 @@ pub struct ReplayArgs {
     /// Where they are.
     #[command(flatten)]
     pub nats: NatsArgs,
-}
-
-/// A session to replay on the screen.
-pub(crate) struct ReplayScreen {
-    pub(crate) session: RecordedSession,
-    pub(crate) ui: UiSettings,
 }
 
 pub(super) fn replay(args: &ReplayArgs) -> CliResult<VerbOutcome> {

@@ -5,21 +5,22 @@ use std::path::PathBuf;
 
 use crate::{
     cli::{
-        attach::AttachedScreen,
+        arguments::{NatsArgs, SessionArgs},
         check::CheckReport,
         demo::DemoSession,
-        home::HomeRequestArgs,
         launch::{
             session_end::ExitCodeSource, session_names::SessionNameLock, surface::SessionSurface,
         },
-        mcp::ToolServerRequest,
-        replay::ReplayScreen,
+        target::remote_sessions::{NatsServerConnection, RecordedSession},
     },
-    config::NatsConfig,
+    config::{NatsConfig, UiSettings},
     engine::{
         input::Input, policy::SessionPlan, submit::kind::PipelineKind, tasks::graph::TaskGraph,
     },
+    farm::screened_worker::ScreenedWorker,
     journal::{OpenedJournal, SessionDir},
+    nats::remote_journal::RemoteJournal,
+    sessions::session_client::RemoteUpdates,
     worktrees::PreparedWorktree,
 };
 
@@ -34,6 +35,52 @@ pub(crate) enum VerbOutcome {
     Replay(Box<ReplayScreen>),
     ServeTools(ToolServerRequest),
     PrintCheck(Box<CheckReport>),
+}
+
+/// A running session to show on the screen.
+pub(crate) enum AttachedScreen {
+    Local(Box<LocalScreen>),
+    Remote(Box<RemoteScreen>),
+}
+
+/// A session on this machine.
+pub(crate) struct LocalScreen {
+    pub(crate) folder: SessionDir,
+    pub(crate) updates: RemoteUpdates,
+    pub(crate) ui: UiSettings,
+}
+
+/// A session on another machine.
+pub(crate) struct RemoteScreen {
+    pub(crate) copy: RemoteJournal,
+    pub(crate) server: NatsServerConnection,
+    pub(crate) ui: UiSettings,
+}
+
+/// A home screen to open.
+pub(crate) struct HomeRequestArgs {
+    /// Shows the sessions on this NATS server instead of those on this machine.
+    pub(crate) nats: NatsArgs,
+    /// The project of the current folder.
+    pub(crate) root: PathBuf,
+    pub(crate) has_config: bool,
+    pub(crate) ui: UiSettings,
+    /// A worker whose sessions are shown, and nothing else.
+    pub(crate) worker: Option<ScreenedWorker>,
+}
+
+/// A session to replay on the screen.
+pub(crate) struct ReplayScreen {
+    pub(crate) session: RecordedSession,
+    pub(crate) ui: UiSettings,
+}
+
+/// The tools to serve on standard input and output.
+pub(crate) struct ToolServerRequest {
+    /// The session that the tools belong to.
+    pub(crate) session: SessionArgs,
+    /// A note for the agent.
+    pub(crate) note: Option<&'static str>,
 }
 
 /// A session to start. The user has trusted its plan.

@@ -13,7 +13,6 @@ use crate::{
     cli::{
         arguments::{NatsArgs, QueueSourceArgs},
         error::{CliError, CliResult},
-        home::HomeRequestArgs,
         launch::trust_prompt::{self, TrustFlag},
         output::{self, LINE, say},
         target::{
@@ -21,7 +20,7 @@ use crate::{
             remote_sessions::{NatsServerConnection, on_command_line},
         },
         tokio_runtime,
-        verb_outcome::VerbOutcome,
+        verb_outcome::{HomeRequestArgs, VerbOutcome},
     },
     config::{BadDuration, NatsConfig, duration_of},
     engine::{

@@ -18,7 +18,6 @@ pub(crate) mod grants;
 pub mod kind;
 pub mod notices;
 pub mod proposal_rules;
-pub mod response;
 pub mod subject;
 
 use serde::{Deserialize, Serialize};

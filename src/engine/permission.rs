@@ -28,7 +28,9 @@ use crate::engine::{
     effect::Effect,
     event::{Event, SessionStarted, TurnEvent, UserPresence},
     gate::{
-        Gate, SessionGates, kind::GateChoice, response::PermissionChoice, subject::GateSubject,
+        Gate, SessionGates,
+        kind::{GateChoice, PermissionChoice},
+        subject::GateSubject,
     },
     ids::TurnId,
     output::EngineOutput,

@@ -15,11 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    actor::UserCommand,
-    conversation::ToolKind,
-    hooks::{point::HookPoint, verdict::Verdict},
-    tasks::record::TaskEventKind,
-    time::TimeSpan,
+    actor::UserCommand, conversation::ToolKind, hooks::point::HookPoint,
+    tasks::record::TaskEventKind, time::TimeSpan,
 };
 use crate::text::command_line;
 pub use limits::{FallbackAgent, LimitsPlan, OutagePlan, UsageLimitPolicy};
@@ -299,12 +296,12 @@ impl From<PipeOutput> for RecordedPipeOutput {
 }
 
 impl PipeOutput {
-    /// Whether a run with this verdict is piped.
-    pub fn covers(self, verdict: Verdict) -> bool {
+    /// Whether the output of a run that passed, or did not, is piped.
+    pub const fn covers(self, has_passed: bool) -> bool {
         match self {
             Self::Always => true,
             Self::Never => false,
-            Self::OnFailure => verdict != Verdict::Pass,
+            Self::OnFailure => !has_passed,
         }
     }
 

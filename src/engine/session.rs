@@ -55,7 +55,7 @@ use crate::engine::{
     time::UnixTime,
     turn::TurnState,
     usage_limit::UsageLimitState,
-    verify::{VerificationState, WorkMeasurement},
+    verify::{WorkMeasurement, state::VerificationState},
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

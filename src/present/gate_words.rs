@@ -1,7 +1,7 @@
 //! The wording of gates: what happened, and what each answer does.
 //!
 //! One table for the screen, the command line and messages. Which answers a gate accepts is in
-//! [`crate::engine::gate::response`].
+//! [`crate::engine::gate::kind::GateKind::response`].
 
 use std::borrow::Cow;
 

@@ -43,7 +43,7 @@ impl FallbackAgents {
             conversation: working.and_then(|(_, conversation, _)| conversation.as_deref()),
             tally: working.map(|(.., tally)| *tally).unwrap_or_default(),
         };
-        Ok(agents::start(&agent.spec, place, past)?)
+        Ok(agents::kinds::start(&agent.spec, place, past)?)
     }
 }
 
@@ -76,6 +76,6 @@ impl GatekeeperAgents {
             prompts,
             ..AgentHistory::default()
         };
-        Ok(agents::start(&gatekeeper.spec, place, past)?)
+        Ok(agents::kinds::start(&gatekeeper.spec, place, past)?)
     }
 }

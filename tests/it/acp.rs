@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use creel::{
-    agents::{Agent, AgentHistory, TurnRequest, start},
+    agents::{Agent, AgentHistory, TurnRequest, kinds::start},
     engine::{
         budget::ConversationUsage,
         conversation::{

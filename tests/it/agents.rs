@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use creel::{
-    agents::{Agent, AgentError, AgentHistory, TurnRequest, start},
+    agents::{Agent, AgentError, AgentHistory, TurnRequest, kinds::start},
     engine::{
         conversation::{AgentUpdate, ConversationMode, StopReason, ToolStatus, TurnFailure},
         policy::{AgentFacts, AgentSpec, OutputFormat},

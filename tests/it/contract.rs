@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use creel::{
-    agents::{Agent, AgentHistory, TurnRequest, start},
+    agents::{Agent, AgentHistory, TurnRequest, kinds::start},
     engine::{conversation::StopReason, policy::AgentSpec, time::TimeSpan},
 };
 use serde_json::{Value, json};

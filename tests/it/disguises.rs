@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use creel::{
-    agents::{Agent, AgentHistory, start},
+    agents::{Agent, AgentHistory, kinds::start},
     config::agents::KnownAgents,
     engine::{
         conversation::StopReason,

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use creel::{
-    agents::{Agent, AgentError, AgentHistory, TurnRequest, start},
+    agents::{Agent, AgentError, AgentHistory, TurnRequest, kinds::start},
     engine::{
         conversation::{AgentUpdate, StopReason, ToolStatus, TurnEnd, TurnUsage},
         policy::{AgentFacts, AgentSpec, OutputFormat},

@@ -29,12 +29,14 @@ use tokio_util::{
 
 use super::{
     reader::{self, ActiveTurnFlag, SharedTail, TextChunk},
-    service::DecidedRequest,
     terminals::TerminalEvent,
 };
-use crate::process::{
-    piped_process::{PipedProcess, PipedProcessSpec},
-    run::{ProcessEnd, ProcessGroup, StartError},
+use crate::{
+    engine::conversation::{PermissionAnswer, ToolCall},
+    process::{
+        piped_process::{PipedProcess, PipedProcessSpec},
+        run::{ProcessEnd, ProcessGroup, StartError},
+    },
 };
 
 /// How many events are queued before the agent has to wait.
@@ -64,6 +66,13 @@ pub(super) enum AcpEvent {
     Decided(Box<DecidedRequest>),
     /// Progress of a command that creel runs for the agent.
     Terminal(TerminalEvent),
+}
+
+/// A request to creel that the engine has decided about.
+pub(super) struct DecidedRequest {
+    pub(super) wanted: AcpServiceRequest,
+    pub(super) call: ToolCall,
+    pub(super) answer: PermissionAnswer,
 }
 
 /// What creel can do for an agent.

@@ -21,7 +21,7 @@ use agent_client_protocol::{
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{AcpEvent, AcpServiceRequest};
+use super::connection::{AcpEvent, AcpServiceRequest, DecidedRequest};
 use super::{
     files::{GuardedProjectDir, ServedFileError},
     serves,
@@ -51,12 +51,6 @@ const ALLOW: &str = "allow_once";
 const DENIED: &str = "permission denied: the user or creel's config (`gates.permissions`, `permissions:`) does not allow this";
 /// The error for a request that had no decision when its turn ended.
 const OVER: &str = "cancelled: the turn ended before the user allowed this";
-
-pub(super) struct DecidedRequest {
-    wanted: AcpServiceRequest,
-    call: ToolCall,
-    answer: PermissionAnswer,
-}
 
 /// The content of a request. Owned, because requests cannot be shared between threads.
 enum ServiceSubject {

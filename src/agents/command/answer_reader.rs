@@ -440,9 +440,10 @@ mod tests {
             creel: None,
         };
         let output = TranslatedOutput::new(TurnId(1), None);
-        let reader = translate::translator(format, None).map_or_else(OutputDecoder::text, |it| {
-            OutputDecoder::json(it, output, None)
-        });
+        let reader = crate::agents::command::translator(format, None)
+            .map_or_else(OutputDecoder::text, |it| {
+                OutputDecoder::json(it, output, None)
+            });
         let (mut answer, _pieces) =
             AnswerReader::new(reader, &place, TurnId(1), CancellationToken::new());
         for piece in pieces {

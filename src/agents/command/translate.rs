@@ -9,10 +9,10 @@
 //! - Text is forwarded unchanged, except that a message without a final newline gets one.
 //! - A tool call begins before it ends, whatever the stream omits.
 
-mod claude;
-mod codex;
-mod gemini;
-mod opencode;
+pub(super) mod claude;
+pub(super) mod codex;
+pub(super) mod gemini;
+pub(super) mod opencode;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -38,21 +38,6 @@ pub(super) trait StreamTranslator: Send {
     /// Returns None if the line has an unknown kind or shape.
     fn line(&mut self, line: &Value, updates: &mut TranslatedOutput) -> Option<()>;
     fn end(self: Box<Self>) -> StreamEnd;
-}
-
-/// The translator of a format, or None for plain text. `before` is the usage of this conversation
-/// before the turn, if known.
-pub(super) fn translator(
-    format: OutputFormat,
-    before: Option<ReportedUsage>,
-) -> Option<Box<dyn StreamTranslator>> {
-    match format {
-        OutputFormat::Text => None,
-        OutputFormat::Claude => Some(Box::new(claude::ClaudeTranslator::new(before))),
-        OutputFormat::Codex => Some(Box::new(codex::CodexTranslator::new(before))),
-        OutputFormat::Gemini => Some(Box::<gemini::GeminiTranslator>::default()),
-        OutputFormat::Opencode => Some(Box::<opencode::OpencodeTranslator>::default()),
-    }
 }
 
 /// The arguments that make a program print this format.

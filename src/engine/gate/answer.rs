@@ -12,13 +12,12 @@ use crate::engine::{
     },
     gate::{
         Gate, SessionGates, UnansweredGate,
-        kind::{GateChoice, GateKind},
+        kind::{
+            BrokenHookAnswer, DeliveryAnswer, EscalationAnswer, GateChoice, GateKind, GateResponse,
+            RetryLimitAnswer, UsageLimitAnswer,
+        },
         notices::GateHooks,
         proposal_rules::ProposalRules,
-        response::{
-            BrokenHookAnswer, DeliveryAnswer, EscalationAnswer, GateResponse, RetryLimitAnswer,
-            UsageLimitAnswer,
-        },
         subject::GateSubject,
     },
     hooks::{point::HookPoint, side_jobs::SideJobs},

@@ -5,10 +5,9 @@ use crate::engine::{
     gate::{
         Gate,
         event::GateGrants,
-        kind::{GateChoice, GateKind},
-        response::{
+        kind::{
             BrokenHookAnswer, BudgetAnswer, DeliveryAnswer, ErrorsAnswer, EscalationAnswer,
-            GateResponse, ProposalAnswer, RetryLimitAnswer,
+            GateChoice, GateKind, GateResponse, ProposalAnswer, RetryLimitAnswer,
         },
         subject::{GateSubject, RecordedSubject},
     },

@@ -5,12 +5,9 @@ use std::collections::BTreeMap;
 use crate::{
     engine::{
         event::{CheckRunResult, GateGrants},
-        gate::{
-            kind::GateChoice,
-            response::{
-                BudgetAnswer, EscalationAnswer, GateResponse, PipelineAnswer, ProposalAnswer,
-                RetryLimitAnswer,
-            },
+        gate::kind::{
+            BudgetAnswer, EscalationAnswer, GateChoice, GateResponse, PipelineAnswer,
+            ProposalAnswer, RetryLimitAnswer,
         },
         session::SessionState,
         verify::{CheckRef, rules::CheckStatus},

@@ -1,8 +1,11 @@
-//! The kinds of gates and the words of answers, as records and the command line name them.
+//! The kinds of gates, the words of answers, and what an answer means.
 //!
-//! Which kind accepts which answer is a table in [`super::response`].
+//! Records and the command line name an answer by its [`GateChoice`]. One table lists the choices
+//! that a kind of gate accepts and what each one means there.
 
 use serde::{Deserialize, Serialize};
+
+use crate::engine::event::SessionOutcome;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,7 +38,7 @@ pub enum GateKind {
     Proposal,
 }
 
-/// The words of answers. What one means depends on the kind of gate: see [`super::response`].
+/// The words of answers. What one means depends on the kind of gate: see [`GateKind::response`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateChoice {
@@ -159,5 +162,265 @@ impl GateChoice {
             Self::Cancel => "cancel",
             Self::Abort => "abort",
         }
+    }
+}
+
+/// What an answer means at the gate that it was given to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateResponse {
+    /// The session leaves its loop with this outcome, and nothing more is sent.
+    End(SessionOutcome),
+    Delivery(DeliveryAnswer),
+    RetryLimit(RetryLimitAnswer),
+    Escalation(EscalationAnswer),
+    Errors(ErrorsAnswer),
+    BrokenHook(BrokenHookAnswer),
+    Permission(PermissionChoice),
+    Budget(BudgetAnswer),
+    UsageLimit(UsageLimitAnswer),
+    Tampered(TamperedAnswer),
+    Pipeline(PipelineAnswer),
+    Proposal(ProposalAnswer),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryAnswer {
+    Approve,
+    Skip,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryLimitAnswer {
+    /// The same number of retries again.
+    Continue,
+    Send,
+    /// Accept the turn as it is.
+    Ignore,
+    Disable,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EscalationAnswer {
+    Continue,
+    /// Continue, with a message for the next prompt.
+    Message,
+    Complete,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorsAnswer {
+    Continue,
+    Send,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BrokenHookAnswer {
+    Disable,
+    Retry,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PermissionChoice {
+    AllowOnce,
+    AllowAlways,
+    RejectOnce,
+    RejectAlways,
+    /// No answer: the turn is cancelled.
+    Cancel,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BudgetAnswer {
+    /// The same budget again.
+    Continue,
+    Stop,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsageLimitAnswer {
+    Wait,
+    Retry,
+    Switch,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TamperedAnswer {
+    /// Accept the changes.
+    Ignore,
+    Send,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PipelineAnswer {
+    Retry,
+    Send,
+    /// Continue without the check that failed.
+    Skip,
+    Leave,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProposalAnswer {
+    Approve,
+    /// Other tasks instead: the gate stays open.
+    Edit,
+    /// The agent proposes again.
+    Send,
+    /// Queue nothing. The proposal stays.
+    Leave,
+}
+
+impl GateKind {
+    /// What each choice means at such a gate. Only the policy of an unattended session chooses
+    /// `escalate` and `fail`.
+    const fn answers(self) -> &'static [(GateChoice, GateResponse)] {
+        use GateChoice as Choice;
+        use GateResponse as Means;
+        const ABORT: (GateChoice, GateResponse) =
+            (Choice::Abort, Means::End(SessionOutcome::Aborted));
+        const ESCALATE: (GateChoice, GateResponse) =
+            (Choice::Escalate, Means::End(SessionOutcome::Escalated));
+        match self {
+            Self::FinalDelivery | Self::Delivery => &[
+                (Choice::Approve, Means::Delivery(DeliveryAnswer::Approve)),
+                (Choice::Skip, Means::Delivery(DeliveryAnswer::Skip)),
+            ],
+            Self::RetryLimit => &[
+                (
+                    Choice::Continue,
+                    Means::RetryLimit(RetryLimitAnswer::Continue),
+                ),
+                (Choice::Send, Means::RetryLimit(RetryLimitAnswer::Send)),
+                (Choice::Ignore, Means::RetryLimit(RetryLimitAnswer::Ignore)),
+                (
+                    Choice::Disable,
+                    Means::RetryLimit(RetryLimitAnswer::Disable),
+                ),
+                ABORT,
+                ESCALATE,
+            ],
+            Self::Escalation => &[
+                (
+                    Choice::Continue,
+                    Means::Escalation(EscalationAnswer::Continue),
+                ),
+                (
+                    Choice::Message,
+                    Means::Escalation(EscalationAnswer::Message),
+                ),
+                (
+                    Choice::Complete,
+                    Means::Escalation(EscalationAnswer::Complete),
+                ),
+                ABORT,
+                ESCALATE,
+            ],
+            Self::Errors => &[
+                (Choice::Continue, Means::Errors(ErrorsAnswer::Continue)),
+                (Choice::Send, Means::Errors(ErrorsAnswer::Send)),
+                ABORT,
+                (Choice::Fail, Means::End(SessionOutcome::Failed)),
+            ],
+            Self::BrokenHook => &[
+                (
+                    Choice::Disable,
+                    Means::BrokenHook(BrokenHookAnswer::Disable),
+                ),
+                (Choice::Retry, Means::BrokenHook(BrokenHookAnswer::Retry)),
+                ABORT,
+                ESCALATE,
+            ],
+            Self::Permission => &[
+                (
+                    Choice::AllowOnce,
+                    Means::Permission(PermissionChoice::AllowOnce),
+                ),
+                (
+                    Choice::AllowAlways,
+                    Means::Permission(PermissionChoice::AllowAlways),
+                ),
+                (
+                    Choice::RejectOnce,
+                    Means::Permission(PermissionChoice::RejectOnce),
+                ),
+                (
+                    Choice::RejectAlways,
+                    Means::Permission(PermissionChoice::RejectAlways),
+                ),
+                (Choice::Cancel, Means::Permission(PermissionChoice::Cancel)),
+            ],
+            Self::Budget => &[
+                (Choice::Continue, Means::Budget(BudgetAnswer::Continue)),
+                (Choice::Stop, Means::Budget(BudgetAnswer::Stop)),
+                ABORT,
+            ],
+            Self::UsageLimit => &[
+                (Choice::Wait, Means::UsageLimit(UsageLimitAnswer::Wait)),
+                (Choice::Retry, Means::UsageLimit(UsageLimitAnswer::Retry)),
+                (Choice::Switch, Means::UsageLimit(UsageLimitAnswer::Switch)),
+                ABORT,
+            ],
+            Self::Tampered => &[
+                (Choice::Ignore, Means::Tampered(TamperedAnswer::Ignore)),
+                (Choice::Send, Means::Tampered(TamperedAnswer::Send)),
+                ABORT,
+                ESCALATE,
+            ],
+            Self::Submit => &[
+                (Choice::Retry, Means::Pipeline(PipelineAnswer::Retry)),
+                (Choice::Send, Means::Pipeline(PipelineAnswer::Send)),
+                (Choice::Skip, Means::Pipeline(PipelineAnswer::Skip)),
+                (Choice::Leave, Means::Pipeline(PipelineAnswer::Leave)),
+            ],
+            // Nothing merges past a check that failed.
+            Self::Merge => &[
+                (Choice::Retry, Means::Pipeline(PipelineAnswer::Retry)),
+                (Choice::Send, Means::Pipeline(PipelineAnswer::Send)),
+                (Choice::Leave, Means::Pipeline(PipelineAnswer::Leave)),
+            ],
+            Self::Proposal => &[
+                (Choice::Approve, Means::Proposal(ProposalAnswer::Approve)),
+                (Choice::Edit, Means::Proposal(ProposalAnswer::Edit)),
+                (Choice::Send, Means::Proposal(ProposalAnswer::Send)),
+                (Choice::Leave, Means::Proposal(ProposalAnswer::Leave)),
+            ],
+        }
+    }
+
+    /// The answers that a user can give. At a permission gate, the agent decides which of them it
+    /// offers.
+    pub fn choices(self) -> Vec<GateChoice> {
+        let all = self.answers().iter().map(|(choice, _)| *choice);
+        all.filter(|choice| !matches!(choice, GateChoice::Escalate | GateChoice::Fail))
+            .collect()
+    }
+
+    /// What a choice means at such a gate. None if it accepts no such choice.
+    pub fn response(self, choice: GateChoice) -> Option<GateResponse> {
+        let meaning =
+            |choice: GateChoice| self.answers().iter().find(|(known, _)| *known == choice);
+        meaning(choice)
+            .or_else(|| meaning(choice.other_name()))
+            .map(|(_, means)| *means)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn send_and_message_mean_the_same_at_every_gate() {
+        let asked = GateKind::RetryLimit.response(GateChoice::Message);
+        assert_eq!(
+            asked,
+            Some(GateResponse::RetryLimit(RetryLimitAnswer::Send))
+        );
+        let asked = GateKind::Escalation.response(GateChoice::Send);
+        assert_eq!(
+            asked,
+            Some(GateResponse::Escalation(EscalationAnswer::Message))
+        );
+        assert_eq!(GateKind::Merge.response(GateChoice::Skip), None);
     }
 }

@@ -493,11 +493,11 @@ pub(crate) fn is_piped(
         // A context in the JSON is addressed to the agent, whatever `pipe_output` says.
         let gives_a_reason = reply.reason.is_some() && !reply.stops;
         let has_output = reply.additional_context.is_some()
-            || (spec.pipe_output.covers(verdict) && gives_a_reason);
+            || (spec.pipe_output.covers(verdict == Verdict::Pass) && gives_a_reason);
         return has_output && !reply.suppress_output;
     }
     let printed = !run.stdout.trim().is_empty() || !run.stderr.trim().is_empty();
-    spec.pipe_output.covers(verdict) && (printed || verdict != Verdict::Pass)
+    spec.pipe_output.covers(verdict == Verdict::Pass) && (printed || verdict != Verdict::Pass)
 }
 
 fn frame(point: HookPoint, hook: &str, end: &str, took: TimeSpan) -> String {

@@ -22,8 +22,7 @@ use crate::engine::{
     event::Event,
     gate::{
         Gate,
-        kind::GateKind,
-        response::{BrokenHookAnswer, GateResponse},
+        kind::{BrokenHookAnswer, GateKind, GateResponse},
         subject::GateSubject,
     },
     hooks::{

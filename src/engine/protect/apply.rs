@@ -3,7 +3,7 @@
 use crate::engine::{
     conversation::ForbiddenChanges,
     event::PromptSent,
-    gate::response::{GateResponse, TamperedAnswer},
+    gate::kind::{GateResponse, TamperedAnswer},
     hooks::point::HookPoint,
     protect::PROTECT,
     session::{SessionState, phase::Phase},

@@ -13,7 +13,6 @@ use crate::engine::{
     stop::evaluation::StopEvaluation,
     submit::{kind::PipelineKind, state::PipelineRun},
     turn::DuePrompt,
-    verify::VerificationPass,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -126,6 +125,13 @@ impl LoopEnd {
             ..Self::offering(outcome, reason)
         }
     }
+}
+
+/// A pass of the checks outside of an iteration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VerificationPass {
+    /// Where the session continues afterwards.
+    pub back: Box<Phase>,
 }
 
 impl Phase {

@@ -18,8 +18,7 @@ use crate::engine::{
     },
     gate::{
         Gate,
-        kind::{GateChoice, GateKind},
-        response::GateResponse,
+        kind::{GateChoice, GateKind, GateResponse},
     },
     hooks::{
         dispatch::{DispatchCause, HookDispatch},

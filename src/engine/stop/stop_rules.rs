@@ -206,7 +206,7 @@ impl<'a> StopRules<'a> {
         judging: &StopEvaluation,
         now: UnixTime,
     ) -> EngineOutput {
-        let seats = self.seats(about, judging, now);
+        let asked = self.hooks_to_ask(about, judging, now);
         // In the agent's own loop, the agent's hooks decide about the agent's task.
         let of_a_task = about.filter(|about| !self.is_about_the_session(about));
         let weight = |hook: &StopHook| match of_a_task {
@@ -220,7 +220,7 @@ impl<'a> StopRules<'a> {
             }
             None | Some(_) => VerdictWeight::Decides,
         };
-        let speakers: Vec<StopHookInput<'_>> = seats
+        let inputs: Vec<StopHookInput<'_>> = asked
             .iter()
             .map(|(hook, context)| StopHookInput {
                 id: &hook.name,
@@ -229,7 +229,7 @@ impl<'a> StopRules<'a> {
                 weight: weight(hook),
             })
             .collect();
-        match chain::consult(&speakers, &judging.answers, &|hook| {
+        match chain::consult(&inputs, &judging.answers, &|hook| {
             self.hooks.stop_hook_is_on(hook)
         }) {
             NextStep::Ask(hook, context) => self.start_stop_hook(about, judging, hook, context),
@@ -715,7 +715,7 @@ impl StopRules<'_> {
     /// The hooks to evaluate, each with its context. In an agent loop, the hooks that were
     /// registered for its task; otherwise those of the config, then those that were registered for
     /// the session or for an open task.
-    pub(crate) fn seats<'a>(
+    pub(crate) fn hooks_to_ask<'a>(
         &'a self,
         about: Option<&AgentLoop>,
         judging: &StopEvaluation,

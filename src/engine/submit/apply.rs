@@ -3,7 +3,7 @@
 use super::outcome_of_pipeline;
 use crate::engine::{
     event::{Actor, HookFinished, PipelineEvent, SessionOutcome, UserPresence},
-    gate::{Gate, response::PipelineAnswer},
+    gate::{Gate, kind::PipelineAnswer},
     hooks::{
         point::HookPoint,
         verdict::{BuiltinOutcome, BuiltinStatus, Verdict},

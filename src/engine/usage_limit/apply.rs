@@ -4,7 +4,7 @@ use crate::engine::{
     budget::ConversationUsage,
     conversation::LimitCause,
     event::{LimitAction, LimitReached, UsageLimitEvent},
-    gate::response::UsageLimitAnswer,
+    gate::kind::UsageLimitAnswer,
     retry::RetryWait,
     session::SessionState,
     time::{TimeSpan, UnixTime},

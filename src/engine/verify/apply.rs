@@ -9,11 +9,14 @@ use crate::engine::{
         verdict::Verdict,
     },
     protect::apply::changes_between,
-    session::{SessionState, phase::Phase},
+    session::{
+        SessionState,
+        phase::{Phase, VerificationPass},
+    },
     stop::evaluation::StopEvaluation,
     verify::{
-        CheckAcceptance, CheckKind, CheckRef, CheckRun, VerificationPass, VerificationState,
-        WorkChangedBy, event::AfterPass,
+        CheckAcceptance, CheckKind, CheckRef, CheckRun, WorkChangedBy, event::AfterPass,
+        state::VerificationState,
     },
 };
 

@@ -22,7 +22,7 @@ use crate::{
         stop::context::RuleOutcome,
         verify::{
             CheckAcceptance, CheckKind, CheckRef, MeasuredChanges, PASSES, PassFeedback, REWRITES,
-            VerificationState, WorkChangedBy, WorkMeasurement, event::AfterPass,
+            WorkChangedBy, WorkMeasurement, event::AfterPass, state::VerificationState,
         },
     },
     text::{counted, first_line, listed, some_names},

@@ -8,10 +8,7 @@ use crate::{
         SessionState,
         conversation::{PermissionOption, StopReason, ToolCall, ToolStatus, TurnUsage},
         event::{Actor, Event, GateEvent, PromptReason, PromptSent, TurnEvent},
-        gate::{
-            kind::{GateChoice, GateKind},
-            response::{GateResponse, PermissionChoice},
-        },
+        gate::kind::{GateChoice, GateKind, GateResponse, PermissionChoice},
         ids::{GateId, PermissionId},
     },
     present::{

@@ -20,7 +20,7 @@ use crate::engine::{
     time::TimeSpan,
 };
 
-pub(super) struct ClaudeTranslator {
+pub(in crate::agents::command) struct ClaudeTranslator {
     before: Option<ReportedUsage>,
     end: StreamEnd,
     /// How many bytes of the current block came in chunks.
@@ -34,7 +34,7 @@ pub(super) struct ClaudeTranslator {
 }
 
 impl ClaudeTranslator {
-    pub(super) fn new(before: Option<ReportedUsage>) -> Self {
+    pub(in crate::agents::command) fn new(before: Option<ReportedUsage>) -> Self {
         Self {
             before,
             end: StreamEnd::default(),

@@ -14,13 +14,13 @@ use crate::engine::conversation::{
     FileLocation, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage,
 };
 
-pub(super) struct CodexTranslator {
+pub(in crate::agents::command) struct CodexTranslator {
     before: Option<ReportedUsage>,
     end: StreamEnd,
 }
 
 impl CodexTranslator {
-    pub(super) fn new(before: Option<ReportedUsage>) -> Self {
+    pub(in crate::agents::command) fn new(before: Option<ReportedUsage>) -> Self {
         Self {
             before,
             end: StreamEnd::default(),

@@ -10,7 +10,7 @@ use super::{StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, text, 
 use crate::engine::conversation::{StopReason, ToolStatus};
 
 #[derive(Default)]
-pub(super) struct GeminiTranslator {
+pub(in crate::agents::command) struct GeminiTranslator {
     end: StreamEnd,
 }
 

@@ -15,7 +15,7 @@ use crate::engine::conversation::{StopReason, ToolStatus, TurnUsage};
 const EMPTY_STEPS: u32 = 10;
 
 #[derive(Default)]
-pub(super) struct OpencodeTranslator {
+pub(in crate::agents::command) struct OpencodeTranslator {
     end: StreamEnd,
     /// How many of the last steps were empty.
     empty: u32,

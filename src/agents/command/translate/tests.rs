@@ -15,7 +15,8 @@ mod others;
 
 /// The updates, one per line, and the end.
 fn played(format: OutputFormat, before: Option<ReportedUsage>, lines: &[Value]) -> String {
-    let mut translator = translator(format, before).expect("a format of lines");
+    let mut translator =
+        crate::agents::command::translator(format, before).expect("a format of lines");
     let mut updates = TranslatedOutput::new(TurnId(3), None);
     let mut shown = String::new();
     for line in lines {

@@ -247,7 +247,8 @@ fn the_cost_of_a_turn_of_claudes_is_what_came_on_top() {
             "modelUsage": { "big": { "inputTokens": of_all } } })
     };
     let cost = |before: Option<ReportedUsage>, result: &Value| {
-        let mut translator = translator(OutputFormat::Claude, before).expect("a format of lines");
+        let mut translator = crate::agents::command::translator(OutputFormat::Claude, before)
+            .expect("a format of lines");
         translator.line(result, &mut TranslatedOutput::new(TurnId(3), None));
         translator.end().spent.cost
     };

@@ -81,7 +81,8 @@ fn codex_counts_over_all_turns_of_a_thread() {
     let end =
         json!({ "type": "turn.completed", "usage": { "input_tokens": 450, "output_tokens": 80 } });
     let spent = |before: Option<ReportedUsage>| {
-        let mut translator = translator(OutputFormat::Codex, before).expect("a format of lines");
+        let mut translator = crate::agents::command::translator(OutputFormat::Codex, before)
+            .expect("a format of lines");
         translator.line(&end, &mut TranslatedOutput::new(TurnId(3), None));
         translator.end()
     };
