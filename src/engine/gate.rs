@@ -1,7 +1,7 @@
 //! Gates: decisions that the session waits for the user to make.
 //!
 //! Owns what a gate is about ([`subject`]), the answers that it accepts and what each one means
-//! ([`kind`], [`response`]), the answer of an unattended session, the `on_gate` hooks
+//! ([`kind`]), the answer of an unattended session, the `on_gate` hooks
 //! ([`notices`]), and the tasks that an agent proposes ([`proposal_rules`]). Does not decide when
 //! any other gate opens: the machine that needs the decision opens it, and stores its answer.
 //!

@@ -252,7 +252,7 @@ impl HookDispatch {
                 .outcome
                 .as_ref()
                 .map(|outcome| outcome.message.clone()),
-            advisory: self.point == HookPoint::Stop && spec.is_advisory(),
+            advisory: self.point.rules().checks_work() && spec.is_advisory(),
         };
         self.done.push(done);
     }
@@ -317,7 +317,7 @@ pub(crate) fn needs_a_person(point: HookPoint, hook: &str, judgement: &RunJudgem
 
 /// Why the user has to decide about a broken hook.
 pub(crate) fn is_broken_again(point: HookPoint, hook: &str, why: Option<&str>) -> String {
-    if point == HookPoint::Stop {
+    if point.rules().checks_work() {
         let why = why.map(|why| why.strip_prefix("could not start: ").unwrap_or(why));
         return format!(
             "the check `{hook}` cannot start: {}",

@@ -85,13 +85,32 @@ pub enum AfterFailure {
     StopTheRest,
 }
 
+/// When a broken hook opens a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BrokenGate {
+    /// When it cannot start: its point checks the work, and nothing else is broken there.
+    AtOnce,
+    /// The second time in a row.
+    Repeated,
+    /// The point has a gate of its own for failures, or nothing follows that could wait.
+    Never,
+}
+
 /// One row of the table: all differences between points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PointRules {
     pub decides: DecisionMode,
     pub after_failure: AfterFailure,
     pub broken: BrokenHookPolicy,
+    pub broken_gate: BrokenGate,
     pub piped_to: PipeTarget,
+}
+
+impl PointRules {
+    /// Whether the hooks of the point check the work.
+    pub fn checks_work(self) -> bool {
+        self.broken_gate == BrokenGate::AtOnce
+    }
 }
 
 impl HookPoint {
@@ -116,59 +135,82 @@ impl HookPoint {
     pub const fn rules(self) -> PointRules {
         use AfterFailure::{RunTheRest, StopTheRest};
         use DecisionMode::{AllMustPass, NoEffect, TheFirstThatEndsIt};
-        let (decides, after_failure, broken, piped_to) = match self {
-            Self::SessionStart | Self::PostIteration | Self::AfterSubmit | Self::AfterMerge => (
+        let (decides, after_failure, broken, broken_gate, piped_to) = match self {
+            Self::SessionStart | Self::PostIteration => (
                 NoEffect,
                 RunTheRest,
                 BrokenHookPolicy::Warn,
+                BrokenGate::Repeated,
+                PipeTarget::Pending,
+            ),
+            Self::AfterSubmit | Self::AfterMerge => (
+                NoEffect,
+                RunTheRest,
+                BrokenHookPolicy::Warn,
+                BrokenGate::Never,
                 PipeTarget::Pending,
             ),
             Self::PreIteration => (
                 NoEffect,
                 RunTheRest,
                 BrokenHookPolicy::Warn,
+                BrokenGate::Repeated,
                 PipeTarget::ThisPrompt,
             ),
             Self::Stop => (
                 AllMustPass,
                 RunTheRest,
                 BrokenHookPolicy::Warn,
+                BrokenGate::AtOnce,
                 PipeTarget::Feedback,
             ),
             Self::OnTaskComplete => (
                 NoEffect,
                 RunTheRest,
                 BrokenHookPolicy::HookError,
+                BrokenGate::Repeated,
                 PipeTarget::Pending,
             ),
             Self::Automation => (
                 NoEffect,
                 RunTheRest,
                 BrokenHookPolicy::HookError,
+                BrokenGate::Repeated,
                 PipeTarget::Never,
             ),
             Self::StopDecision => (
                 TheFirstThatEndsIt,
                 StopTheRest,
                 BrokenHookPolicy::Escalate,
+                BrokenGate::Repeated,
                 PipeTarget::NextPrompt,
             ),
             Self::OnError => (
                 NoEffect,
                 RunTheRest,
                 BrokenHookPolicy::Warn,
+                BrokenGate::Repeated,
                 PipeTarget::Recovery,
             ),
             Self::BeforeSubmit | Self::BeforeMerge => (
                 AllMustPass,
                 StopTheRest,
                 BrokenHookPolicy::Block,
+                BrokenGate::Never,
                 PipeTarget::Remediation,
             ),
-            Self::OnGate | Self::SessionEnd => (
+            Self::OnGate => (
                 NoEffect,
                 RunTheRest,
                 BrokenHookPolicy::Warn,
+                BrokenGate::Repeated,
+                PipeTarget::Never,
+            ),
+            Self::SessionEnd => (
+                NoEffect,
+                RunTheRest,
+                BrokenHookPolicy::Warn,
+                BrokenGate::Never,
                 PipeTarget::Never,
             ),
         };
@@ -176,6 +218,7 @@ impl HookPoint {
             decides,
             after_failure,
             broken,
+            broken_gate,
             piped_to,
         }
     }

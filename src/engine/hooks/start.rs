@@ -8,7 +8,7 @@ use crate::engine::{
     hooks::{
         beside::BesideWork,
         dispatch::{DispatchCause, DispatchQuestion, FinishedRun, HookDispatch},
-        point::HookPoint,
+        point::{BrokenGate, HookPoint},
         resolve::{self, HookRef, HookState},
     },
     output::EngineOutput,
@@ -236,14 +236,14 @@ impl<'a> HookRules<'a> {
     pub(crate) fn broken_again(self, dispatch: &'a HookDispatch) -> Option<&'a FinishedRun> {
         let last = dispatch.done.last().filter(|done| done.judgement.broken)?;
         let hook = HookRef::new(dispatch.point, &last.hook);
-        if dispatch.point == HookPoint::Stop {
-            return (!last.advisory && !self.hooks.is_off(&hook)).then_some(last);
-        }
-        // The points of a pipeline have their own gate for failures.
-        let elsewhere =
-            dispatch.point == HookPoint::SessionEnd || PipelineKind::of(dispatch.point).is_some();
-        let can_ask = self.presence == UserPresence::Attended && !elsewhere;
-        (self.hooks.is_broken_again(&hook) && can_ask && !self.hooks.is_off(&hook)).then_some(last)
+        let needs_user = match dispatch.point.rules().broken_gate {
+            BrokenGate::AtOnce => !last.advisory,
+            BrokenGate::Repeated => {
+                self.presence == UserPresence::Attended && self.hooks.is_broken_again(&hook)
+            }
+            BrokenGate::Never => false,
+        };
+        (needs_user && !self.hooks.is_off(&hook)).then_some(last)
     }
 
     /// The gate for a hook that needs the user, unless the user was already asked.

@@ -250,7 +250,7 @@ impl RunJudgement {
 /// Applies the rules of its point to a run.
 pub fn judge(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
     let judged = judge_run(point, hook, run);
-    if point == HookPoint::Stop && hook.is_advisory() {
+    if point.rules().checks_work() && hook.is_advisory() {
         advised(judged)
     } else {
         judged
@@ -409,7 +409,7 @@ fn judge_failure(
 ) -> RunJudgement {
     let rules = point.rules();
     let can_block = rules.decides == DecisionMode::AllMustPass;
-    let broken = if point == HookPoint::Stop {
+    let broken = if rules.checks_work() {
         run.could_not_start()
     } else {
         run.is_broken()
@@ -423,10 +423,10 @@ fn judge_failure(
     // The agent cannot repair a hook, and a point that cannot block has nothing to send back: the
     // user has to look. A check that cannot start has a gate of its own.
     let unreadable = run.reply.is_some_and(|reply| reply.unreadable);
-    let cannot_be_sent_back = !can_block || (unreadable && point == HookPoint::Stop);
+    let cannot_be_sent_back = !can_block || (unreadable && rules.checks_work());
     let escalates =
         hook.on_failure == Some(HookFailurePolicy::Escalate) || (blocks && cannot_be_sent_back);
-    let has_own_gate = broken && point == HookPoint::Stop;
+    let has_own_gate = broken && rules.checks_work();
     let escalates = escalates && !has_own_gate;
     let judged = if blocks && !escalates && !has_own_gate {
         blocked(words)
