@@ -879,13 +879,8 @@ fn nothing_held_is_sent_while_a_hook_runs_beside(world: &World) {
     }
 }
 
-/// `PROPTEST_CASES` sets another number.
-fn cases() -> u32 {
-    ProptestConfig::default().cases.max(1_500)
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(random_cases(1_500))]
 
     #[test]
     fn every_session_keeps_its_invariants(script in a_script(), happenings in what_happens()) {
@@ -998,7 +993,7 @@ fn most_prompts(script: &Script) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(random_cases(1_500))]
 
     #[test]
     fn every_session_ends_whatever_its_hooks_and_its_agent_do(script in a_session_without_a_person()) {
@@ -1014,7 +1009,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(random_cases(1_500))]
 
     #[test]
     fn every_session_that_submits_has_verified_its_work(script in a_session_that_submits()) {

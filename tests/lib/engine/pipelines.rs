@@ -22,7 +22,10 @@ use proptest::prelude::*;
 
 use crate::support::{
     samples::until,
-    world::{Answer, DONE, Ran, Script, World, blocks, breaks, does, exits, passes, prints, wants},
+    world::{
+        Answer, DONE, Ran, Script, World, blocks, breaks, does, exits, passes, prints,
+        random_cases, wants,
+    },
 };
 
 const LINK: &str = "https://forge.example/pr/1";
@@ -1140,7 +1143,7 @@ fn checks_are_skipped_by_people_only(world: &World) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1_500), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(random_cases(1_500))]
 
     #[test]
     fn a_pipeline_keeps_its_invariants_whatever_hooks_and_agents_do(script in a_script(), happenings in what_happens()) {

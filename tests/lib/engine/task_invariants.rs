@@ -297,16 +297,8 @@ fn holds(world: &World) {
     every_hook_answers_once(world);
 }
 
-fn cases(most: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases: ProptestConfig::default().cases.max(most),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
-
 proptest! {
-    #![proptest_config(cases(400))]
+    #![proptest_config(random_cases(400))]
 
     #[test]
     fn tasks_keep_their_invariants_at_every_record(
@@ -334,7 +326,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(40))]
+    #![proptest_config(random_cases(40))]
 
     #[test]
     fn a_session_killed_at_any_record_reaches_the_same_graph_and_does_nothing_twice(

@@ -44,6 +44,21 @@ use creel::engine::{
     time::{TimeSpan, UnixTime},
     verify::{MeasuredChanges, WorkChangedBy, WorkMeasurement},
 };
+use proptest::test_runner::Config as ProptestConfig;
+
+/// How many random cases a property test has: `PROPTEST_CASES` sets another number.
+pub fn random_cases(usual: u32) -> ProptestConfig {
+    let set = ProptestConfig::default();
+    let cases = match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => set.cases,
+        None => usual,
+    };
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..set
+    }
+}
 
 /// A stop hook that is a command.
 pub fn stop_command(name: &str) -> StopHook {
