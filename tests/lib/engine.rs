@@ -2,6 +2,7 @@
 
 mod bounds;
 mod gate_hooks;
+mod guarantees;
 mod invariants;
 mod late_messages;
 mod own_retries;

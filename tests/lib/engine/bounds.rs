@@ -372,11 +372,44 @@ fn a_message_of_the_agent_uses_up_an_iteration() {
 
 #[test]
 fn a_message_of_the_agent_does_not_reset_the_retries() {
-    let script = Script::new()
-        .hook(HookPoint::Stop, "tests", [blocks("red")])
-        .agent([Answer::Acts(&[Deed::SendsMessage], 0)])
-        .plan(|plan| (plan.max_iterations, plan.max_hook_retries) = (1, 2));
-    let world = World::begin(script).run();
+    let talks = Answer::Acts(&[Deed::SendsMessage], 0);
+    let script = |agent: &[Answer]| {
+        Script::new()
+            .hook(HookPoint::Stop, "tests", [blocks("red")])
+            .agent(agent)
+            .plan(|plan| (plan.max_iterations, plan.max_hook_retries) = (3, 2))
+    };
+    // The message has a prompt of its own, after the first feedback.
+    let world = World::begin(script(&[WORKS, talks.clone(), DONE])).run();
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry 1/2
+          prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nred"
+          MessageQueued
+          turn ended EndTurn
+          prompt Message "[Message]: from yourself, in an earlier turn\nAgain."
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry 2/2 no progress
+          prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nred"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry limit 2/2
+          warning [Warning: Hook retry limit (2) reached. Completing execution.]
+          gate 1 retry_limit
+          gate 1 ignore by Policy
+        iteration 1 forced
+          decided Complete
+          LoopEnded
+        ended forced (tests still fails after 2 retries; accepted because on_limit is complete)
+    "#]]
+    .assert_eq(&world.story());
+    // The message is sent with the feedback.
+    let last = script(&[talks]).plan(|plan| plan.max_iterations = 1);
+    let world = World::begin(last).run();
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Forced));
     assert_eq!(
         prompts(&world, PromptReason::Feedback),
