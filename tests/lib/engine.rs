@@ -12,6 +12,7 @@ pub(crate) mod proposal_gate;
 mod queue;
 mod reasons;
 mod recorded_decisions;
+mod settled;
 mod stops;
 mod stories;
 mod tampering;

@@ -632,6 +632,98 @@ mod tests {
     }
 
     #[test]
+    fn what_surrounds_a_placeholder_is_read_to_its_end() {
+        let error = "\"${CREEL_ERROR-}\"";
+        for text in [
+            "echo $(( (1 + 2) * 3 )) @",
+            "echo $(( ((1)) )) @",
+            "echo $(( $(b @) + 1 )) @",
+            "echo $(( $x )) @",
+            "echo ${x:-'a}'} @",
+            "echo ${x:-\"a}\"} @",
+            "a `b \\`c\\` d` @",
+            "a \\\n @",
+            "a b#c @",
+            "a 'b\nc' @",
+            "cat <<E 'b' @\nE",
+            "cat <<'E'\na \\\nE\nb @",
+            "echo {@}",
+        ] {
+            assert_eq!(
+                expanded(&text.replace('@', "{{error}}")),
+                text.replace('@', error),
+                "{text}"
+            );
+        }
+        for text in [
+            "a 'b",
+            "a \\",
+            "a \"b",
+            "cat <<E",
+            "cat <<",
+            "{{context.}}",
+            "{{context.$x}}",
+        ] {
+            assert_eq!(expanded(text), text);
+        }
+        assert_eq!(expanded("cat <<E\n{{error}}"), "cat <<E\n${CREEL_ERROR-}");
+        assert_eq!(
+            expanded("a {{context.a-b}} {{_x}}"),
+            r#"a "${CREEL_CONTEXT_A_B-}" "${CREEL__X-}""#
+        );
+    }
+
+    #[test]
+    fn a_place_that_shells_read_differently_is_refused() {
+        for text in [
+            "echo $((1) + 2) {{error}}",
+            "echo $(( \"1\" )) {{error}}",
+            "echo \"${x:-'a'}\" {{error}}",
+            "cat <\\\n<E {{error}}",
+            "(\\\n(a) {{error}}",
+            "cat <<E \\\n {{error}}\nE",
+            "cat <<\\'E\n{{error}}\n'E",
+            "cat <<E 'a\nb' {{error}}\nE",
+            "cat <<E \"a\nb\" {{error}}\nE",
+            "cat <<E\na \\\nE\n{{error}}",
+        ] {
+            assert_eq!(refused(text), UnsafePosition::Unclear, "{text}");
+        }
+        for text in ["echo $(( `b {{error}}` ))", "a `b \\`c {{error}}\\``"] {
+            assert_eq!(refused(text), UnsafePosition::Backquotes, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_followed_to_the_program_that_reads_it() {
+        for text in [
+            "bash &> log -c 'a {{error}}'",
+            "x_y={{error}}; echo $x_y | sh",
+            "x={{error}}; echo $x.y | sh",
+            "x={{error}}; echo ${#x} | sh",
+            "set -- {{error}}; echo $@ | sh",
+            "if a; then echo {{error}}; echo fi; fi | sh",
+            "{ echo {{error}}; echo }; } | sh",
+            "for x in a; do echo {{error}}; echo done; done | sh",
+            "x={{error}}; sh <<E\n$x\nE",
+        ] {
+            assert_eq!(refused(text), UnsafePosition::OtherShell, "{text}");
+        }
+        for text in [
+            "echo {{error}} || sh",
+            "echo {{error}} | cat\nsh",
+            "(echo {{error}})\nsh",
+            "x={{error}}; echo $y | sh",
+            "x={{error}}; cat <<E\n$x\nE",
+            "x={{error}}; sh <<'E'\n$x\nE",
+            "test {{error}} -eq 1",
+            "echo {{error}} | flock lock notify sh",
+        ] {
+            assert!(expand(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
     fn an_error_says_the_way_out() {
         let error = expand("a `b {{task_content}}`")
             .expect_err("refused")

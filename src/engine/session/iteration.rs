@@ -168,3 +168,55 @@ impl IterationState {
         matches!(point, HookPoint::Stop | HookPoint::PostIteration).then(|| self.files.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(files: &[&str], more: usize) -> WorktreeChanges {
+        WorktreeChanges {
+            files_modified: files.iter().map(|&file| file.to_owned()).collect(),
+            more_modified: more,
+            commit: Some("after".into()),
+            ..WorktreeChanges::default()
+        }
+    }
+
+    fn names(files: &SessionFiles) -> Option<Vec<&str>> {
+        files.names().map(Iterator::collect)
+    }
+
+    #[test]
+    fn the_files_of_all_turns_are_kept_until_they_are_too_many() {
+        let mut files = SessionFiles::default();
+        assert!(files.is_empty() && !files.has("a"));
+        assert_eq!((files.since(), names(&files)), (None, None));
+        let first = WorktreeChanges {
+            before: Some("first".into()),
+            ..changed(&["b", "a"], 0)
+        };
+        files.add(&first);
+        files.add(&changed(&["a", "c"], 0));
+        assert!(!files.is_empty() && files.has("a") && !files.has("d"));
+        assert_eq!(
+            (files.since(), names(&files)),
+            (Some("first"), Some(vec!["a", "b", "c"]))
+        );
+        files.add(&changed(&["d"], 1));
+        assert!(!files.is_empty() && files.has("e"), "each may be one");
+        assert_eq!(names(&files), None);
+        files.add(&changed(&["f"], 0));
+        assert_eq!(names(&files), None, "it stays so");
+    }
+
+    #[test]
+    fn so_many_names_are_kept() {
+        let many: Vec<String> = (0..FILES_MAX).map(|n| n.to_string()).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let mut files = SessionFiles::default();
+        files.add(&changed(&many, 0));
+        assert_eq!(names(&files).map(|names| names.len()), Some(FILES_MAX));
+        files.add(&changed(&["one more"], 0));
+        assert_eq!(names(&files), None);
+    }
+}

@@ -1,19 +1,28 @@
 //! What a session guarantees in states that few sessions reach.
 
 use creel::engine::{
-    conversation::{ForbiddenChanges, StopReason, TurnEnd},
+    conversation::{AgentUpdate, ForbiddenChanges, StopReason, TurnEnd},
+    decide,
+    effect::Effect,
     event::{
-        ActorKind, Event, GateEvent, PendingEvent, PipelineEvent, SessionOutcome, StopTiming,
-        UserPresence,
+        ActorKind, Event, GateEvent, HookEvent, PipelineEvent, SessionEvent, SessionOutcome,
+        StopTiming, UserPresence,
     },
-    gate::kind::{GateChoice, GateKind},
-    hooks::{point::HookPoint, verdict::RunEnd},
+    gate::{
+        Gate,
+        kind::{GateChoice, GateKind},
+    },
+    hooks::{
+        point::HookPoint,
+        verdict::{HookDecision, HookReply, RunEnd, RunResult, RunView, judge},
+    },
     ids::ItemId,
-    input::{GateAnswer, Input, SessionCommand},
+    input::{GateAnswer, Input, ResumeAnswer, SessionCommand},
     pending::ItemState,
-    policy::{BackoffPolicy, DeliveryPolicy, HookFailurePolicy, RetryLimitPolicy},
+    policy::{BackoffPolicy, DeliveryPolicy, HookFailurePolicy},
     refusal::Refusal,
     time::{TimeSpan, UnixTime},
+    verify::{MissingCheck, WorkMeasurement},
 };
 use expect_test::expect;
 
@@ -283,19 +292,30 @@ fn the_user_approves_some_items_and_the_others_are_skipped() {
         (0..3).for_each(|_| world.finish_hook(0));
         world
     };
-    use ItemState::{InFlight, Skipped};
     for (choice, items, expected) in [
-        (GateChoice::Approve, None, [InFlight, InFlight, InFlight]),
+        (
+            GateChoice::Approve,
+            None,
+            [
+                ItemState::InFlight,
+                ItemState::InFlight,
+                ItemState::InFlight,
+            ],
+        ),
         (
             GateChoice::Approve,
             Some(&[1, 3][..]),
-            [InFlight, Skipped, InFlight],
+            [ItemState::InFlight, ItemState::Skipped, ItemState::InFlight],
         ),
-        (GateChoice::Skip, None, [Skipped, Skipped, Skipped]),
+        (
+            GateChoice::Skip,
+            None,
+            [ItemState::Skipped, ItemState::Skipped, ItemState::Skipped],
+        ),
         (
             GateChoice::Skip,
             Some(&[2][..]),
-            [Skipped, Skipped, Skipped],
+            [ItemState::Skipped, ItemState::Skipped, ItemState::Skipped],
         ),
     ] {
         let mut world = at_the_gate();
@@ -395,7 +415,7 @@ fn tampers(world: &mut World, text: &str) {
     let turn = world.turn.take().expect("the agent works").0;
     world.input(Input::Agent {
         turn,
-        update: creel::engine::conversation::AgentUpdate::Message(text.into()),
+        update: AgentUpdate::Message(text.into()),
     });
     let forbidden = ForbiddenChanges {
         tampered: vec![".git/config".into()],
@@ -449,7 +469,7 @@ fn a_paused_session_that_is_complete_asks_about_a_changed_file_before_it_ends() 
     while world.step() {}
     world.input(found());
     assert_eq!(
-        world.state.gates.open.as_ref().map(|gate| gate.kind()),
+        world.state.gates.open.as_ref().map(Gate::kind),
         Some(GateKind::Tampered)
     );
     // A session that stops asks when it is resumed.
@@ -518,7 +538,14 @@ fn busy() -> Script {
         .hook(HookPoint::PreIteration, "pull", [passes()])
         .hook(HookPoint::Stop, "tests", [blocks("red"), passes()])
         .piped(HookPoint::PostIteration, "note", [prints("noted")])
-        .stop_command("judge", [passes()])
+        .stop_hooks([])
+        .stop_command(
+            "judge",
+            [
+                prints(r#"{"action":"continue","reason":"more"}"#),
+                prints(r#"{"action":"complete","reason":"enough"}"#),
+            ],
+        )
         .rule("files", &[false, true])
         .hook(HookPoint::BeforeSubmit, "lint", [passes()])
         .hook(HookPoint::SessionEnd, "clean", [passes()])
@@ -581,4 +608,522 @@ fn a_paused_session_still_ends_when_it_is_stopped() {
             "{how:?}"
         );
     }
+}
+
+/// What each hook and rule of a session gets to know.
+fn facts(mut world: World) -> Vec<String> {
+    let mut told = Vec::new();
+    world.settle();
+    loop {
+        let hooks = world.jobs.iter().map(|job| (&job.hook.name, &job.facts));
+        let rules = world.checks.iter().map(|job| (&job.rule.name, &job.facts));
+        for (name, it) in hooks.chain(rules) {
+            let (results, context) = (&it.validation_results, &it.context);
+            let counted =
+                |value: &Option<serde_json::Value>| value.as_ref().map(ToString::to_string);
+            told.push(format!(
+                "{} {name}: {:?} {:?} {:?} {:?} {:?} {:?}",
+                it.session,
+                it.iteration,
+                it.attempt,
+                it.agent_output,
+                it.files_modified,
+                counted(results),
+                counted(context),
+            ));
+        }
+        if !world.step() {
+            return told;
+        }
+    }
+}
+
+#[test]
+fn every_hook_gets_the_facts_of_its_point() {
+    let mut script = busy().agent([Answer::Says("Half."), DONE]);
+    script.works = Some(1);
+    expect![[r#"
+        [
+            "story build: None None None None None None",
+            "story pull: Some(1) None None None None None",
+            "story tests: Some(1) Some(0) Some(\"Half.\") Some([\"work.rs\"]) None None",
+            "story tests: Some(1) Some(1) Some(\"All done. <promise>COMPLETE</promise>\") Some([\"work.rs\"]) None None",
+            "story note: Some(1) None Some(\"All done. <promise>COMPLETE</promise>\") Some([\"work.rs\"]) None None",
+            "story files: Some(1) None Some(\"All done. <promise>COMPLETE</promise>\") Some([\"work.rs\"]) None None",
+            "story judge: Some(1) None Some(\"All done. <promise>COMPLETE</promise>\") Some([\"work.rs\"]) Some(\"[{\\\"ruleName\\\":\\\"files\\\",\\\"passed\\\":false,\\\"message\\\":\\\"exit 101, expected 0\\\"}]\") Some(\"{\\\"taskId\\\":\\\"story\\\",\\\"iteration\\\":1,\\\"executionPhase\\\":null,\\\"filesModified\\\":[\\\"work.rs\\\"],\\\"validationResults\\\":[{\\\"ruleName\\\":\\\"files\\\",\\\"passed\\\":false,\\\"message\\\":\\\"exit 101, expected 0\\\"}],\\\"completionPromises\\\":[{\\\"type\\\":\\\"COMPLETE\\\",\\\"detected\\\":true,\\\"content\\\":\\\"<promise>COMPLETE</promise>\\\",\\\"detectedAt\\\":\\\"1970-01-01T00:00:00.000Z\\\"}],\\\"agentOutput\\\":\\\"All done. <promise>COMPLETE</promise>\\\",\\\"labels\\\":[]}\")",
+            "story pull: Some(2) None Some(\"All done. <promise>COMPLETE</promise>\") None None None",
+            "story tests: Some(2) Some(0) Some(\"All done. <promise>COMPLETE</promise>\") Some([]) None None",
+            "story note: Some(2) None Some(\"All done. <promise>COMPLETE</promise>\") Some([]) None None",
+            "story files: Some(2) None Some(\"All done. <promise>COMPLETE</promise>\") Some([]) None None",
+            "story judge: Some(2) None Some(\"All done. <promise>COMPLETE</promise>\") Some([]) Some(\"[{\\\"ruleName\\\":\\\"files\\\",\\\"passed\\\":true,\\\"message\\\":\\\"as it should be\\\"}]\") Some(\"{\\\"taskId\\\":\\\"story\\\",\\\"iteration\\\":2,\\\"executionPhase\\\":null,\\\"filesModified\\\":[],\\\"validationResults\\\":[{\\\"ruleName\\\":\\\"files\\\",\\\"passed\\\":true,\\\"message\\\":\\\"as it should be\\\"}],\\\"completionPromises\\\":[{\\\"type\\\":\\\"COMPLETE\\\",\\\"detected\\\":true,\\\"content\\\":\\\"<promise>COMPLETE</promise>\\\",\\\"detectedAt\\\":\\\"1970-01-01T00:00:00.000Z\\\"}],\\\"agentOutput\\\":\\\"All done. <promise>COMPLETE</promise>\\\",\\\"labels\\\":[]}\")",
+            "story tests: Some(2) Some(0) Some(\"All done. <promise>COMPLETE</promise>\") Some([]) None None",
+            "story lint: None Some(0) Some(\"All done. <promise>COMPLETE</promise>\") None None None",
+            "story clean: None None Some(\"All done. <promise>COMPLETE</promise>\") None None None",
+        ]
+    "#]].assert_debug_eq(&facts(World::begin(script)));
+}
+
+#[test]
+fn the_record_of_a_run_has_all_that_the_hook_printed() {
+    let script = Script::new()
+        .hook(HookPoint::Stop, "tests", [passes()])
+        .stop_command("judge", [passes()])
+        .agent([WORKS, DONE]);
+    let mut world = World::begin(script);
+    world.settle();
+    world.finish_turn();
+    for _ in 0..2 {
+        let run = world.jobs.remove(0).run;
+        let result = RunResult {
+            end: RunEnd::Exit(0),
+            took: TimeSpan(1_234),
+            stdout: "out".into(),
+            stderr: "err".into(),
+            omitted_bytes: 5,
+            file: Some("runs/1.txt".into()),
+            reply: None,
+            answer: None,
+            outcome: None,
+        };
+        world.input(Input::HookFinished {
+            run,
+            result: Box::new(result),
+        });
+    }
+    let records = world.events.iter().filter_map(|event| match event {
+        Event::Hook(HookEvent::Finished(it)) => Some(format!(
+            "{} {} {} {:?} {} {} {} {:?}",
+            it.hook,
+            it.iteration,
+            it.run,
+            it.took_ms,
+            it.stdout,
+            it.stderr,
+            it.omitted_bytes,
+            it.file
+        )),
+        _ => None,
+    });
+    expect![[r#"
+        [
+            "tests 1 1 TimeSpan(1234) out err 5 Some(\"runs/1.txt\")",
+            "judge 1 2 TimeSpan(1234) out err 5 Some(\"runs/1.txt\")",
+        ]
+    "#]]
+    .assert_debug_eq(&records.collect::<Vec<_>>());
+}
+
+#[test]
+fn changes_after_the_last_check_are_a_warning_and_change_no_result() {
+    let ends = |script: Script| {
+        let mut world = World::begin(script.hook(HookPoint::SessionEnd, "clean", [passes()]));
+        world.settle();
+        world.finish_turn();
+        while world
+            .jobs
+            .first()
+            .is_some_and(|job| job.point != HookPoint::SessionEnd)
+        {
+            world.finish_hook(0);
+        }
+        world.script.unrest = 1;
+        world.finish_hook(0);
+        world.story()
+    };
+    let checked = ends(Script::new().hook(HookPoint::Stop, "tests", [passes()]));
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop tests exit 0 -> Pass
+        iteration 1 done
+          decided Complete
+          LoopEnded
+          session_end clean exit 0 -> Pass
+          warning changed after the last check, while the session ended: something that creel cannot tell
+        ended complete (tests passed, and the agent says it is done)
+    "#]].assert_eq(&checked);
+    let checks = Script::new().hook(HookPoint::Stop, "tests", [passes()]);
+    let named = ends(checks.hook(HookPoint::Stop, "lint", [passes()]));
+    assert!(named.contains("while the session ended: a.rs"), "{named}");
+    let unchecked = ends(Script::new());
+    assert!(!unchecked.contains("warning"), "{unchecked}");
+}
+
+#[test]
+fn a_submit_that_waits_for_the_user_is_answered_with_resume() {
+    let failing = [wants(None), wants(None), does("green")];
+    let script = Script::new()
+        .submits()
+        .built_in(HookPoint::BeforeSubmit, "run_tests", failing);
+    let world = World::begin(script.clone()).run();
+    assert_eq!(
+        outcome(&world),
+        Some(SessionOutcome::Escalated),
+        "{}",
+        world.story()
+    );
+    let offered = world.state.choices_on_resume();
+    expect![[r#"
+        [
+            Retry,
+            Send,
+            Skip,
+            Leave,
+        ]
+    "#]]
+    .assert_debug_eq(&offered);
+    let resumed = |choice, text: Option<&str>| {
+        let mut world = World::from_events(script.clone(), &world.events);
+        let text = text.map(str::to_owned);
+        world.input(Input::Resume {
+            presence: UserPresence::Unattended,
+            max_iterations: None,
+            checkpoint: None,
+            answer: Some(ResumeAnswer { choice, text }),
+        });
+        world.run()
+    };
+    let again = resumed(GateChoice::Retry, None);
+    expect![[r#"
+          SessionResumed
+        submit
+          before_submit run_tests exit 1 -> Block
+          gate 2 submit
+          gate 2 retry by Cli
+          before_submit run_tests exit 0 -> Pass
+        submit done (green)
+        ended complete (no checks are configured, and the agent says it is done)
+    "#]]
+    .assert_eq(&again.story()[world.story().len()..]);
+    let told = resumed(GateChoice::Send, Some("Use the cache."));
+    expect![[r#"
+          SessionResumed
+        submit
+          before_submit run_tests exit 1 -> Block
+          gate 2 submit
+          MessageQueued
+          gate 2 send by Cli
+          prompt Message "[Message]: from the user\nUse the cache."
+          turn ended EndTurn
+          before_submit run_tests exit 0 -> Pass
+        submit done (green)
+        ended complete (no checks are configured, and the agent says it is done)
+    "#]]
+    .assert_eq(&told.story()[world.story().len()..]);
+    for (choice, text, refusal) in [
+        (GateChoice::Send, None, Refusal::EmptyGateMessage),
+        (GateChoice::Send, Some(" "), Refusal::EmptyGateMessage),
+        (
+            GateChoice::Disable,
+            None,
+            Refusal::ChoiceNotOffered {
+                gate: world.state.gates.last,
+                choice: GateChoice::Disable,
+                offered: offered.clone(),
+            },
+        ),
+    ] {
+        assert_eq!(resumed(choice, text).refused, [refusal]);
+    }
+}
+
+#[test]
+fn only_a_session_that_waits_for_the_user_takes_an_answer_with_resume() {
+    let stopped = |script: Script| {
+        let mut world = World::begin(script);
+        world.settle();
+        world.command(SessionCommand::Stop {
+            how: StopTiming::Now,
+        });
+        world.run()
+    };
+    let world = stopped(Script::new());
+    assert_eq!(world.state.choices_on_resume(), []);
+    let refused =
+        World::from_events(world.script, &world.events).resume_answering(GateChoice::Continue);
+    assert_eq!(refused.refused, [Refusal::NothingToAnswer]);
+    let escalated = Script::new().hook_with(
+        HookPoint::SessionStart,
+        "pull",
+        [exits(1, "", "no")],
+        |spec| spec.on_failure = Some(HookFailurePolicy::Escalate),
+    );
+    let world = World::begin(escalated).run();
+    assert!(
+        world
+            .state
+            .choices_on_resume()
+            .contains(&GateChoice::Continue)
+    );
+    // A request of a turn that is gone cannot be answered.
+    let mut asks = World::begin(Script::new().agent([Answer::Asks(&["a.rs"])]).attended(&[]));
+    asks.settle();
+    asks.finish_turn();
+    assert!(asks.state.gates.open.is_some());
+    assert_eq!(asks.state.choices_on_resume(), []);
+}
+
+/// The judgement of a run, in a few words.
+fn judged(point: HookPoint, policy: Option<HookFailurePolicy>, ran: &Ran) -> String {
+    let mut hook = hook_command("it");
+    hook.on_failure = policy;
+    let run = RunView {
+        end: &ran.end,
+        stdout: ran.stdout,
+        stderr: ran.stderr,
+        reply: ran.reply.as_ref(),
+    };
+    let it = judge(point, &hook, run);
+    let flags = [
+        (it.broken, " broken"),
+        (it.escalates, " escalates"),
+        (it.stops, " stops"),
+    ];
+    let flags: String = flags
+        .iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, name)| *name)
+        .collect();
+    format!("{:?}{flags}", it.verdict)
+}
+
+/// Runs that end in every way.
+fn ends() -> [(&'static str, Ran); 9] {
+    let reply = |change: fn(&mut HookReply)| {
+        let mut reply = HookReply::default();
+        change(&mut reply);
+        Ran {
+            reply: Some(reply),
+            ..passes()
+        }
+    };
+    [
+        ("exit 0", passes()),
+        ("exit 1", exits(1, "", "")),
+        ("exit 2", blocks("")),
+        ("exit 127", exits(127, "", "")),
+        ("timed out", breaks()),
+        ("no program", cannot_start()),
+        (
+            "blocks",
+            reply(|it| it.decision = Some(HookDecision::Block)),
+        ),
+        ("continue: false", reply(|it| it.stops = true)),
+        ("unreadable", reply(|it| it.unreadable = true)),
+    ]
+}
+
+#[test]
+fn the_point_the_policy_and_the_end_of_a_run_decide_its_verdict() {
+    let mut table = String::new();
+    for point in [
+        HookPoint::Stop,
+        HookPoint::PostIteration,
+        HookPoint::BeforeSubmit,
+    ] {
+        for policy in [
+            None,
+            Some(HookFailurePolicy::Block),
+            Some(HookFailurePolicy::Escalate),
+            Some(HookFailurePolicy::Ignore),
+        ] {
+            table += &format!("{point} {policy:?}\n");
+            for (name, ran) in ends() {
+                table += &format!("    {name}: {}\n", judged(point, policy, &ran));
+            }
+        }
+    }
+    expect![[r#"
+        stop None
+            exit 0: Pass
+            exit 1: Fail
+            exit 2: Block
+            exit 127: Fail
+            timed out: Fail
+            no program: Fail broken
+            blocks: Block
+            continue: false: Fail escalates stops
+            unreadable: Fail
+        stop Some(Block)
+            exit 0: Pass
+            exit 1: Block
+            exit 2: Block
+            exit 127: Block
+            timed out: Block
+            no program: Fail broken
+            blocks: Block
+            continue: false: Fail escalates stops
+            unreadable: Fail escalates
+        stop Some(Escalate)
+            exit 0: Pass
+            exit 1: Fail escalates
+            exit 2: Block
+            exit 127: Fail escalates
+            timed out: Fail escalates
+            no program: Fail broken
+            blocks: Block
+            continue: false: Fail escalates stops
+            unreadable: Fail escalates
+        stop Some(Ignore)
+            exit 0: Pass
+            exit 1: Fail
+            exit 2: Fail
+            exit 127: Fail
+            timed out: Fail
+            no program: Fail broken
+            blocks: Fail
+            continue: false: Fail stops
+            unreadable: Fail
+        post_iteration None
+            exit 0: Pass
+            exit 1: Fail
+            exit 2: Fail
+            exit 127: Fail broken
+            timed out: Fail broken
+            no program: Fail broken
+            blocks: Fail
+            continue: false: Fail escalates stops
+            unreadable: Fail broken
+        post_iteration Some(Block)
+            exit 0: Pass
+            exit 1: Fail escalates
+            exit 2: Fail escalates
+            exit 127: Fail broken escalates
+            timed out: Fail broken escalates
+            no program: Fail broken escalates
+            blocks: Fail escalates
+            continue: false: Fail escalates stops
+            unreadable: Fail broken escalates
+        post_iteration Some(Escalate)
+            exit 0: Pass
+            exit 1: Fail escalates
+            exit 2: Fail escalates
+            exit 127: Fail broken escalates
+            timed out: Fail broken escalates
+            no program: Fail broken escalates
+            blocks: Fail escalates
+            continue: false: Fail escalates stops
+            unreadable: Fail broken escalates
+        post_iteration Some(Ignore)
+            exit 0: Pass
+            exit 1: Fail
+            exit 2: Fail
+            exit 127: Fail broken
+            timed out: Fail broken
+            no program: Fail broken
+            blocks: Fail
+            continue: false: Fail escalates stops
+            unreadable: Fail broken
+        before_submit None
+            exit 0: Pass
+            exit 1: Block
+            exit 2: Block
+            exit 127: Block broken
+            timed out: Block broken
+            no program: Block broken
+            blocks: Block
+            continue: false: Fail escalates stops
+            unreadable: Block broken
+        before_submit Some(Block)
+            exit 0: Pass
+            exit 1: Block
+            exit 2: Block
+            exit 127: Block broken
+            timed out: Block broken
+            no program: Block broken
+            blocks: Block
+            continue: false: Fail escalates stops
+            unreadable: Block broken
+        before_submit Some(Escalate)
+            exit 0: Pass
+            exit 1: Fail escalates
+            exit 2: Block
+            exit 127: Fail broken escalates
+            timed out: Fail broken escalates
+            no program: Fail broken escalates
+            blocks: Block
+            continue: false: Fail escalates stops
+            unreadable: Fail broken escalates
+        before_submit Some(Ignore)
+            exit 0: Pass
+            exit 1: Fail
+            exit 2: Block
+            exit 127: Fail broken
+            timed out: Fail broken
+            no program: Fail broken
+            blocks: Block
+            continue: false: Fail escalates stops
+            unreadable: Fail broken
+    "#]]
+    .assert_eq(&table);
+}
+
+#[test]
+fn a_check_without_its_program_is_asked_about_before_the_first_turn() {
+    let looks = |presence| {
+        let mut script = Script::new()
+            .hook(HookPoint::SessionStart, "build", [passes()])
+            .hook(HookPoint::Stop, "tests", [passes()])
+            .hook_with(HookPoint::Stop, "style", [passes()], |spec| {
+                spec.on_failure = Some(HookFailurePolicy::Ignore);
+            });
+        script.presence = presence;
+        let mut world = World::begin(script);
+        world.settle();
+        let run = world.jobs[0].run;
+        let now = world.now;
+        let result = RunResult {
+            end: RunEnd::Exit(0),
+            took: TimeSpan(1),
+            stdout: String::new(),
+            stderr: String::new(),
+            omitted_bytes: 0,
+            file: None,
+            reply: None,
+            answer: None,
+            outcome: None,
+        };
+        let finished = Input::HookFinished {
+            run,
+            result: Box::new(result),
+        };
+        for event in decide(&world.state, now, finished).events {
+            world.state.apply(now, &event);
+        }
+        (world.state, now)
+    };
+    let (state, now) = looks(UserPresence::Attended);
+    let step = decide(&state, now, Input::Proceed);
+    let [Effect::MeasureWork { by, checks }] = &step.effects[..] else {
+        panic!("it looks at the checks: {step:?}");
+    };
+    let names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
+    assert_eq!((names, step.events.len()), (vec!["tests"], 0));
+    let measured = |missing: Vec<MissingCheck>| {
+        Input::WorkMeasured(WorkMeasurement {
+            missing,
+            ..WorkMeasurement::unchanged(*by)
+        })
+    };
+    let missing = MissingCheck {
+        check: "tests".into(),
+        why: "no such program".into(),
+    };
+    let asks = decide(&state, now, measured(vec![missing]));
+    let [Event::Gate(GateEvent::Opened { about, reason, .. })] = &asks.events[..] else {
+        panic!("a gate: {asks:?}");
+    };
+    assert_eq!(
+        (*about, reason.as_str()),
+        (
+            GateKind::BrokenHook,
+            "the check `tests` cannot start: no such program"
+        )
+    );
+    let begins = decide(&state, now, measured(Vec::new()));
+    assert!(matches!(
+        begins.events[..],
+        [Event::Session(SessionEvent::IterationStarted { .. })]
+    ));
 }
