@@ -3,7 +3,7 @@
 use creel::engine::{
     conversation::{AgentUpdate, ForbiddenChanges, StopReason, TurnEnd},
     decide,
-    effect::Effect,
+    effect::{Effect, HookJob},
     event::{
         ActorKind, Event, GateEvent, HookEvent, PipelineEvent, SessionEvent, SessionOutcome,
         StopTiming, UserPresence,
@@ -387,6 +387,22 @@ fn a_gate_is_answered_at_its_deadline_and_not_before() {
 }
 
 #[test]
+fn a_broken_hook_that_is_no_check_is_disabled_at_the_deadline_of_its_gate() {
+    let script = Script::new()
+        .attended(&[])
+        .hook(HookPoint::PreIteration, "slow", [breaks()])
+        .agent([WORKS, DONE])
+        .plan(|plan| plan.gates.timeout = TimeSpan::secs(5));
+    let world = World::begin(script).run();
+    assert!(
+        world.story().contains("gate 1 disable by Timeout"),
+        "{}",
+        world.story()
+    );
+    assert_eq!(outcome(&world), Some(SessionOutcome::Complete));
+}
+
+#[test]
 fn an_unattended_gate_that_only_the_user_answers_waits_for_its_deadline() {
     let script = |timeout| {
         Script::new()
@@ -500,6 +516,54 @@ fn a_paused_session_that_is_complete_asks_about_a_changed_file_before_it_ends() 
 }
 
 #[test]
+fn a_file_that_changed_at_another_gate_is_asked_about_before_the_work_is_accepted() {
+    let story = |choice| {
+        let script = Script::new()
+            .agent([Answer::Says("HTML or PDF? <promise>ESCALATE</promise>")])
+            .attended(&[
+                (GateKind::Escalation, choice),
+                (GateKind::Tampered, GateChoice::Ignore),
+            ]);
+        let mut world = World::begin(script);
+        world.settle();
+        world.finish_turn();
+        world.input(found());
+        world.run().story()
+    };
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          decided Escalate
+          gate 1 escalation
+          TamperingFound
+          gate 1 complete by Tui
+          gate 2 tampered
+          gate 2 ignore by Tui
+          LoopEnded
+        ended complete (no checks are configured, and you accepted the work)
+    "#]]
+    .assert_eq(&story(GateChoice::Complete));
+    // If the user aborts, the loop ends first.
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          decided Escalate
+          gate 1 escalation
+          TamperingFound
+          gate 1 abort by Tui
+          LoopEnded
+          gate 2 tampered
+          gate 2 ignore by Tui
+        ended aborted (HTML or PDF?)
+    "#]]
+    .assert_eq(&story(GateChoice::Abort));
+}
+
+#[test]
 fn waits_differ_by_the_seed_and_stay_below_the_longest() {
     let script = Script::new().agent([Answer::Fails("down")]).plan(|plan| {
         plan.max_consecutive_errors = 9;
@@ -569,19 +633,19 @@ fn a_session_paused_anywhere_starts_nothing_more_and_reaches_the_same_end() {
             assert!(steps > 10, "the session has many steps: {steps}");
             break;
         }
-        let in_flight = (
-            world.jobs.len(),
-            world.checks.len(),
-            usize::from(world.turn.is_some()),
-        );
+        let in_flight = world.jobs.len() + world.checks.len() + usize::from(world.turn.is_some());
+        let ends = |job: &HookJob| job.point == HookPoint::SessionEnd;
+        let has_ended = world.left.is_some() || world.jobs.iter().any(ends);
         world.command(SessionCommand::Pause);
-        let mut ended = 0;
+        let mut finished = 0;
         while world.step() {
-            ended += 1;
+            finished += 1;
         }
-        assert!(
-            ended <= in_flight.0 + in_flight.1 + in_flight.2 || world.left.is_some(),
-            "{in_flight:?} {ended}\n{}",
+        assert!(finished <= in_flight, "{steps}\n{}", world.story());
+        assert_eq!(
+            world.left.is_some(),
+            has_ended,
+            "{steps}\n{}",
             world.story()
         );
         if world.left.is_none() {
