@@ -111,7 +111,7 @@ fn step(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput {
             }))
         }
         Input::Warned(text) => EngineOutput::record(Event::warning(text)),
-        Input::Doomed(reason) => on_doomed(state, reason),
+        Input::CannotContinue(reason) => on_cannot_continue(state, reason),
         Input::Command { by, command } => state.commands().on_command(&by, command, now),
         Input::Resume {
             presence,
@@ -254,7 +254,7 @@ fn broken_hook_event(
 }
 
 /// The project's folder or the disk is gone: the agent cannot work any more.
-fn on_doomed(state: &SessionState, reason: String) -> EngineOutput {
+fn on_cannot_continue(state: &SessionState, reason: String) -> EngineOutput {
     if state.ending.is_some() || state.phase.outcome().is_some() {
         return EngineOutput::record(Event::warning(reason));
     }

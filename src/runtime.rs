@@ -329,7 +329,7 @@ impl SessionRuntime {
                 self.compared = Some((before, found));
             }
             RuntimeMessage::Input(mut input) => {
-                self.look_after_the_journal(&mut input);
+                self.report_journal_damage(&mut input);
                 let something_ended = matches!(
                     input,
                     Input::HookFinished { .. } | Input::TurnEnded { .. } | Input::TurnFailed { .. }
@@ -354,7 +354,7 @@ impl SessionRuntime {
     }
 
     /// Adds damage to the journal to the forbidden changes of the turn that just ended.
-    fn look_after_the_journal(&mut self, input: &mut Input) {
+    fn report_journal_damage(&mut self, input: &mut Input) {
         let forbidden = if let Input::TurnEnded { end, .. } = input {
             &mut end.forbidden
         } else if let Input::TurnFailed { failure, .. } = input {
@@ -392,7 +392,7 @@ impl SessionRuntime {
             None
         };
         if let Some(reason) = gone.filter(|_| self.state.ending.is_none()) {
-            let _ = self.take(Input::Doomed(reason))?;
+            let _ = self.take(Input::CannotContinue(reason))?;
         }
         Ok(())
     }
@@ -433,7 +433,7 @@ impl SessionRuntime {
                 self.performer.compare_files(before);
                 break;
             }
-            self.look_at_work(&mut step).await;
+            self.measure_work(&mut step).await;
             self.commit(step)?;
         }
         self.announce();
@@ -449,7 +449,7 @@ impl SessionRuntime {
     /// Adds to the record of the session's end how many lines the session changed, and whether they
     /// can be submitted. A submit or a merge of a session that has ended before says nothing about
     /// that.
-    async fn look_at_work(&self, step: &mut EngineOutput) {
+    async fn measure_work(&self, step: &mut EngineOutput) {
         for event in step
             .events
             .iter_mut()

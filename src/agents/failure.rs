@@ -668,7 +668,7 @@ mod tests {
     }
 
     #[test]
-    fn of_long_words_the_end_is_kept() {
+    fn long_text_keeps_its_end() {
         let long: String = (0..1000).map(|n| format!("line {n}\n")).collect();
         let end = end_of(&long, 64);
         assert!(

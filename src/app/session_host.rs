@@ -70,7 +70,7 @@ pub(super) struct SessionHost<'a> {
 
 /// Runs a session in the foreground, and shows it.
 pub(super) fn supervise(
-    stage: SessionHost<'_>,
+    host: SessionHost<'_>,
     make: impl FnOnce(RuntimeDirs) -> std::result::Result<SessionRuntime, RuntimeError>,
 ) -> CliResult {
     let SessionHost {
@@ -82,7 +82,7 @@ pub(super) fn supervise(
         of,
         nats,
         parent,
-    } = stage;
+    } = host;
     if matches!(surface, SessionSurface::Nowhere) {
         surface::leave_the_terminal();
     }

@@ -62,7 +62,7 @@ pub enum Input {
     /// A warning for the user, from outside the engine.
     Warned(String),
     /// The project's folder or the disk is gone: the session cannot continue.
-    Doomed(String),
+    CannotContinue(String),
     Command {
         by: Actor,
         command: SessionCommand,

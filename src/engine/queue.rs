@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_taken_for_dead_has_nothing_more_to_say() {
+    fn an_expired_worker_cannot_change_its_task() {
         let first = begun(&task(QueuedTaskState::Ready), "a");
         let second = begun(&first, "b");
         assert_eq!(second.attempt, 2);
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_in_order_gives_the_task_back_as_it_was() {
+    fn a_worker_that_shuts_down_returns_its_task_unchanged() {
         let ready = task(QueuedTaskState::Ready);
         assert_eq!(begun(&ready, "a").given_back("a"), Some(ready));
     }

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_ordinary_output() {
+    fn output_that_is_no_reply_is_ordinary_output() {
         for text in ["", "ok", "[1]", "{\"passed\": 3}", "{\"reason\": \"x\"} ok"] {
             assert_eq!(parse(text), None, "{text}");
         }

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused_before_it_is_read() {
+    fn a_request_that_is_too_long_is_refused_before_it_is_read() {
         let why = wrong(json!({"taskId": "x", "labels": ["y".repeat(10 << 20)]}));
         assert!(
             why.contains("the limit is 1047552 B). `labels` is the longest"),

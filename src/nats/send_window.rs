@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(out(&mut window), None);
         window.arrived(1, 20);
         assert_eq!(out(&mut window), Some((1, 20)));
-        // What is said twice counts once.
+        // Ignore duplicate acknowledgements.
         window.arrived(1, 24);
         window.arrived(3, 25);
         assert!(
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_limited_in_records_and_in_bytes() {
+    fn unconfirmed_records_are_limited_in_number_and_in_bytes() {
         let mut window = SendWindow::default();
         (1..=WINDOW as u64).for_each(|seq| window.leave(record(seq, 1, [seq])));
         assert!(window.is_full());
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_says_is_a_number_or_a_refusal() {
+    fn an_acknowledgement_is_a_number_or_a_refusal() {
         assert_eq!(
             reply(r#"{"stream":"CREEL","seq":7}"#, None),
             Some(Ok(StoredMessage {

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_kept_if_it_was_not_taken() {
+    fn a_text_that_was_not_accepted_is_kept() {
         let edited = |written: &[u8], code| {
             let sheet = EditorFile::new("red").expect("a file");
             fs::write(&sheet.path, written).expect("it is ours");

@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_goes_into_no_file_behind_a_link() {
+    fn output_is_not_written_through_a_link() {
         let dir = tempfile::tempdir().expect("a folder");
         let (link, victim) = (dir.path().join("run-1.log"), dir.path().join("victim"));
         fs::write(&victim, "precious").expect("space");
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_kept_whole() {
+    fn output_that_fits_is_kept_whole() {
         let got = captured(
             16,
             &[

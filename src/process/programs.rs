@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_do_without_a_program_raises_no_alarm() {
+    fn words_that_need_no_program_are_not_reported() {
         for command in [
             "",
             "echo \"done\" >> log; exit 0; gone",

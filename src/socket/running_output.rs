@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_much_that_was_printed_the_end_is_read_from_the_start_of_a_line() {
+    fn long_output_is_read_from_the_start_of_a_line_near_its_end() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("run-1.log");
         assert_eq!(end(&file), (0, Vec::new()));

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_shown() {
+    fn omitted_text_is_marked() {
         assert_eq!(some_names(&["a", "b", "c"], 3), "a, b, c");
         assert_eq!(some_names(&["a", "b", "c"], 2), "a, b and 1 more");
         assert_eq!(some_names::<String>(&[], 2), "");

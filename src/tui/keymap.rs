@@ -405,7 +405,7 @@ pub fn key_named(name: &str) -> Option<KeyEvent> {
     Some(KeyEvent::new(code, modifiers))
 }
 
-/// Why a text in the keymap is no key.
+/// Why a key in the keymap is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum KeyError {
     #[error("`{0}` is not a key")]

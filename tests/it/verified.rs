@@ -303,7 +303,7 @@ fn checks_that_change_tracked_files_run_twice_and_then_prove_nothing() {
 }
 
 #[test]
-fn what_creel_prints_into_the_project_is_no_work() {
+fn files_that_creel_writes_into_the_project_are_no_work() {
     let project = scripted(&json!({ "checks": ["true"] }), &done("touch made"));
     let out = fs::File::create(project.root().join("out.jsonl")).expect("a file");
     let ran = project

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inside_is_read_and_written() {
+    fn files_inside_the_project_are_read_and_written() {
         let folders = folders();
         let project_dir = GuardedProjectDir::new(&folders.project, Arc::default());
         let read = |path: &str, line, limit| {

@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_message_is_noise() {
+    async fn lines_that_are_no_message_are_ignored() {
         let bytes = b"Loading...\n\xff\xfe{\n{\"half\": \n[1,2]\nnull\n\n   \n{\"method\":\"session/update\",\"params\":7}\nlast";
         let (seen, forwarded, noise) = events(bytes).await;
         assert_eq!(seen, ["update null"]);

@@ -31,7 +31,7 @@ fn there_are_several_ways_to_log_in() {
 }
 
 #[test]
-fn what_is_left_out_has_a_default() {
+fn missing_keys_have_a_default() {
     let NatsConfig {
         tls,
         prefix,

@@ -12,7 +12,7 @@ use crate::engine::{
         subject::{GateSubject, RecordedSubject},
     },
     hooks::{
-        apply::hold_what_stop_hooks_piped,
+        apply::queue_stop_hook_output,
         dispatch::{DispatchQuestion, HookDispatch},
     },
     protect::apply::{changes_answered, tampered_answered},
@@ -129,7 +129,7 @@ fn gate_answered(
         GateResponse::RetryLimit(answer) => limit_answered(session, answer, &gate.reason, grants),
         GateResponse::Escalation(EscalationAnswer::Complete) => {
             leave_turn(session);
-            hold_what_stop_hooks_piped(session);
+            queue_stop_hook_output(session);
             session.verify.pass = None;
             session.phase = Phase::Exit(LoopEnd::offering(
                 SessionOutcome::Complete,
@@ -229,7 +229,7 @@ fn limit_answered(
         RetryLimitAnswer::Ignore => {
             session.iterations.forced_past = Some(reason.to_owned());
             session.unsettled.accept_protected();
-            hold_what_stop_hooks_piped(session);
+            queue_stop_hook_output(session);
             let after_the_loop = session.ending.is_some();
             session.phase = if after_the_loop {
                 Phase::Delivering
@@ -238,7 +238,7 @@ fn limit_answered(
             };
         }
         RetryLimitAnswer::Send => {
-            hold_what_stop_hooks_piped(session);
+            queue_stop_hook_output(session);
             session.phase = Phase::Due(DuePrompt::Message);
         }
         RetryLimitAnswer::Continue => {
@@ -292,12 +292,12 @@ fn proposal_answered(
     session.proposal.is_approved |= answer == ProposalAnswer::Approve;
     match answer {
         ProposalAnswer::Approve | ProposalAnswer::Leave => {
-            hold_what_stop_hooks_piped(session);
+            queue_stop_hook_output(session);
             let reason = ending.unwrap_or_default();
             session.phase = Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, reason));
         }
         ProposalAnswer::Send => {
-            hold_what_stop_hooks_piped(session);
+            queue_stop_hook_output(session);
             session.phase = Phase::Due(DuePrompt::Message);
         }
         // A change has a record of its own, and the gate stays open.

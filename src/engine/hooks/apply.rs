@@ -64,7 +64,7 @@ pub(crate) fn apply_hook(session: &mut SessionState, event: &HookEvent) {
 
 /// Output of stop hooks is sent immediately if a hook blocks. If the turn is accepted, there is no
 /// feedback prompt, and the output becomes pending items for the next prompt.
-pub(crate) fn hold_what_stop_hooks_piped(session: &mut SessionState) {
+pub(crate) fn queue_stop_hook_output(session: &mut SessionState) {
     let Phase::Hooks(dispatch) = &session.phase else {
         return;
     };

@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_shell_is_given_to_read_takes_only_plain_values() {
+    fn scripts_for_another_shell_take_only_plain_values() {
         for text in [
             ". /dev/stdin <<E\n{{error}}\nE",
             "<<E bash\n{{error}}\nE",
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_is_given_is_its_own_affair() {
+    fn arguments_of_a_script_are_not_checked() {
         for text in [
             "bash notify.sh {{error}}",
             "bash -x notify.sh --title={{error}}",

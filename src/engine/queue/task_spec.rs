@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_takes_is_refused() {
+    fn names_that_no_server_accepts_are_refused() {
         let long = |bytes| {
             TaskSpec {
                 goal: "x".repeat(bytes),

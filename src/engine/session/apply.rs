@@ -10,7 +10,7 @@ use crate::engine::{
     event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, StopTiming},
     gate::{apply::apply_gate, notices::note_gate_change},
     hooks::{
-        apply::{apply_hook, hold_what_stop_hooks_piped},
+        apply::{apply_hook, queue_stop_hook_output},
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
     },
@@ -160,7 +160,7 @@ fn iteration_completed(session: &mut SessionState, outcome: IterationOutcome) {
     }
     match outcome {
         IterationOutcome::Done | IterationOutcome::Forced => {
-            hold_what_stop_hooks_piped(session);
+            queue_stop_hook_output(session);
             session.phase = Phase::Hooks(HookDispatch::reached(
                 HookPoint::PostIteration,
                 DispatchCause::Lifecycle,

@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_wrote_stays() {
+    fn the_users_text_stays() {
         let ours = |text: &str| format!("{}\n{text}\n{}", MARKS.0, MARKS.1);
         let before = format!("Please look.\n\n{}\n\nThanks!", ours("old"));
         assert_eq!(

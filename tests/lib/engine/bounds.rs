@@ -792,9 +792,9 @@ fn every_tool_call_ends_with_its_turn_however_that_ends() {
     let killed = begun(Script::new());
     let killed = World::from_events(Script::new(), &killed.events).resume();
     assert_eq!(ended_calls(&killed), one(ToolStatus::Failed));
-    let mut doomed = begun(Script::new());
-    doomed.input(Input::Doomed("the folder is gone".into()));
-    assert_eq!(ended_calls(&doomed), one(ToolStatus::Failed));
+    let mut ended = begun(Script::new());
+    ended.input(Input::CannotContinue("the folder is gone".into()));
+    assert_eq!(ended_calls(&ended), one(ToolStatus::Failed));
 }
 
 fn every_run_has_ended(world: &World) {

@@ -40,7 +40,7 @@ fn of_the_output_of_real_tools_the_line_that_says_what_is_wrong_is_shown() {
 }
 
 #[test]
-fn what_the_agent_says_before_and_after_a_tool_call_is_not_one_word() {
+fn text_before_and_after_a_tool_call_is_not_joined() {
     let mut world = samples::works();
     let call = ToolCall {
         call: "a".into(),

@@ -86,7 +86,7 @@ fn becomes(format: OutputFormat, lines: &[Value], expected: &Expect) {
 }
 
 #[test]
-fn what_is_not_known_is_left_out() {
+fn unknown_values_are_left_out() {
     let strange = [
         json!({}),
         json!({ "type": 7 }),
