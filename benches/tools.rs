@@ -23,8 +23,8 @@ use creel::{
         input::{Input, SessionCommand as Asks},
         policy::StopPreset,
         stop::{
-            loop_command::{EvaluationRequest, LoopCommand, RuleCheckMode},
-            registry::StopHookRegistration,
+            agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
+            preset::StopHookRegistration,
         },
         tasks::command::{NewTask, TaskCommand},
         time::UnixTime,

@@ -43,7 +43,6 @@ pub mod gate;
 pub mod hooks;
 pub mod ids;
 pub mod input;
-pub(crate) mod known_or_none;
 pub mod output;
 pub mod pending;
 pub mod permission;

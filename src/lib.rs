@@ -38,8 +38,8 @@
 //! | [`engine::gate`] | decisions that the session waits for, and their unattended answers | [`engine::gate::event`] |
 //! | [`engine::stop`] | whether the work is complete: rules, stop hooks, guards, loops of the agent | [`engine::stop::event`] |
 //! | [`engine::tasks`] | the task graph | [`engine::tasks::event`] |
-//! | [`engine::tasks::automation`] | hooks that answer task events, and the actions still to do | [`engine::tasks::automation_event`] |
-//! | [`engine::tasks::workflow`] | named steps in the background | [`engine::tasks::workflow_event`] |
+//! | [`engine::tasks::automation`] | hooks that answer task events, and the actions still to do | [`engine::tasks::event`] |
+//! | [`engine::tasks::workflow`] | named steps in the background | [`engine::tasks::event`] |
 //! | [`engine::submit`] | submitting and merging: checks, repairs, reviews | [`engine::submit::event`] |
 //! | [`engine::steering`] | pause, stop, messages, and the meaning of every command | [`engine::steering::event`] |
 //!

@@ -25,9 +25,7 @@ use crate::{
     },
     config::Settings,
     engine::{
-        event::UserPresence,
-        gate::kind::GateChoice,
-        input::{Input, ResumeAnswer},
+        event::UserPresence, gate::kind::GateChoice, input::Input, session::event::ResumeAnswer,
     },
     journal::{self, Journal, SessionDir, SessionsDir},
     present::usage,

@@ -35,8 +35,8 @@ use crate::engine::{
         StopHookKind, StopPreset,
     },
     stop::{
+        context::OFFERED,
         decision::{StopAction, StopResult},
-        rule::OFFERED,
     },
 };
 

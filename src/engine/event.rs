@@ -26,11 +26,7 @@ pub use crate::engine::{
     steering::event::{SteeringEvent, StopTiming},
     stop::event::{StopDecided, StopEvent},
     submit::event::PipelineEvent,
-    tasks::{
-        automation_event::AutomationEvent,
-        event::{CUSTOM, CustomRecord, TaskEvent},
-        workflow_event::WorkflowEvent,
-    },
+    tasks::event::{AutomationEvent, CUSTOM, CustomRecord, TaskEvent, WorkflowEvent},
     turn::event::{AfterTurn, PromptReason, PromptSent, TurnEvent},
     usage_limit::event::{LimitAction, LimitReached, UsageLimitEvent},
     verify::event::VerifyEvent,

@@ -10,7 +10,8 @@ use crate::engine::{
     gate::kind::GateChoice,
     hooks::{point::HookPoint, verdict::RunResult},
     ids::{GateId, ItemId, RunId, TurnId},
-    stop::{loop_command::LoopCommand, registry::StopHookRegistration, rule::RuleCheckResult},
+    session::event::ResumeAnswer,
+    stop::{agent_loop::LoopCommand, context::RuleCheckResult, preset::StopHookRegistration},
     submit::kind::PipelineKind,
     tasks::command::TaskCommand,
     verify::WorkMeasurement,
@@ -84,14 +85,6 @@ pub enum Input {
         /// Whether a user can answer this time.
         presence: UserPresence,
     },
-}
-
-/// The user's answer to the gate that a resumed session opens again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResumeAnswer {
-    pub choice: GateChoice,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
 }
 
 /// A command to a session. It means the same whether the screen, the command line, the control

@@ -7,7 +7,7 @@
 //! ([`preset`]), commands when they have run. Then an iteration that [`settled`] can complete the
 //! session, and a [`guard`] can turn continue into escalate.
 //!
-//! The agent can register hooks ([`registry`]) and drive a loop of its own over a task
+//! The agent can register hooks ([`preset`]) and drive a loop of its own over a task
 //! ([`agent_loop`], [`loop_rules`]), which is evaluated in the same way.
 //!
 //! Does not own the hooks of the point `stop`, which check each turn: see [`super::hooks`] and
@@ -28,14 +28,11 @@ pub mod evaluation;
 pub mod event;
 pub mod file_history;
 pub mod guard;
-pub mod loop_command;
 pub mod loop_refusal;
 pub mod loop_rules;
 pub mod open_tasks;
 pub mod preset;
 pub mod promise;
-pub mod registry;
-pub mod rule;
 pub mod settled;
 pub mod stop_rules;
 
@@ -46,9 +43,13 @@ use crate::engine::{
     output::EngineOutput,
     refusal::Refusal,
     stop::{
-        agent_loop::AgentLoop, checkpoint::TimedCheckpoint, context::RuleOutcome,
-        decision::StopAction, guard::GuardState, loop_command::EvaluationRequest,
-        loop_refusal::LoopRefusal, registry::RegisteredStopHook,
+        agent_loop::{AgentLoop, EvaluationRequest},
+        checkpoint::TimedCheckpoint,
+        context::RuleOutcome,
+        decision::StopAction,
+        guard::GuardState,
+        loop_refusal::LoopRefusal,
+        preset::RegisteredStopHook,
     },
     time::UnixTime,
 };

@@ -3,6 +3,9 @@
 //!
 //! Owns only the form, not when a snapshot is written or whether it is used.
 
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::Value;
+
 /// Whether a value can be left out. Records of earlier versions do not have it.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
@@ -48,4 +51,11 @@ pub(crate) mod pairs {
     ) -> Result<BTreeMap<K, V>, D::Error> {
         Vec::<(K, V)>::deserialize(deserializer).map(|pairs| pairs.into_iter().collect())
     }
+}
+
+pub(crate) fn known_or_none<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let recorded = Option::<Value>::deserialize(deserializer)?;
+    Ok(recorded.and_then(|recorded| serde_json::from_value(recorded).ok()))
 }

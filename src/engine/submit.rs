@@ -16,7 +16,6 @@
 
 pub(crate) mod apply;
 pub mod event;
-pub mod gatekeeper;
 pub mod kind;
 pub mod review;
 pub mod state;

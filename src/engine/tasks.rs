@@ -13,7 +13,6 @@
 pub mod action;
 pub(crate) mod apply;
 pub mod automation;
-pub mod automation_event;
 pub mod automation_rules;
 pub mod builtin;
 pub mod carry_out;
@@ -29,7 +28,6 @@ mod stored_task;
 pub mod task;
 pub mod task_rules;
 pub mod workflow;
-pub mod workflow_event;
 pub mod workflow_record;
 pub mod workflow_rules;
 

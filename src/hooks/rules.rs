@@ -21,7 +21,7 @@ use crate::{
         effect::RuleJob,
         hooks::{template, verdict::RunEnd},
         policy::{FileRequirement, PatternTarget, RuleCheck},
-        stop::rule::{OFFERED, RuleCheckResult},
+        stop::context::{OFFERED, RuleCheckResult},
         time::TimeSpan,
     },
     process::{

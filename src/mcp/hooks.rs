@@ -12,7 +12,7 @@ use crate::{
     engine::{
         input::SessionCommand,
         policy::StopPreset,
-        stop::{loop_command::RuleCheckMode, registry::StopHookRegistration},
+        stop::{agent_loop::RuleCheckMode, preset::StopHookRegistration},
     },
     mcp::{PooledConnection, other_answer},
     protocol::{ReplyData, SessionQuery, view::StopHookView},

@@ -10,8 +10,8 @@ use crate::{
     engine::{
         input::SessionCommand,
         stop::{
+            agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
             context::AgentDraft,
-            loop_command::{EvaluationRequest, LoopCommand, RuleCheckMode},
             promise::Promise,
         },
     },

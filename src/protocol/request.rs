@@ -269,7 +269,7 @@ mod tests {
         ids::{GateId, ItemId, RunId},
         input::GateAnswer,
         policy::StopPreset,
-        stop::{loop_command::LoopCommand, registry::StopHookRegistration},
+        stop::{agent_loop::LoopCommand, preset::StopHookRegistration},
         submit::kind::PipelineKind,
         tasks::command::TaskCommand,
     };

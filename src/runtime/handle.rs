@@ -13,7 +13,7 @@ use crate::{
         input::{Input, SessionCommand},
         refusal::Refusal,
         stop::{
-            loop_command::{EvaluationRequest, LoopCommand},
+            agent_loop::{EvaluationRequest, LoopCommand},
             loop_refusal::LoopRefusal,
         },
     },

@@ -43,7 +43,7 @@ use crate::{
         ids::{PermissionId, RunId, TurnId},
         input::Input,
         policy::HookSpec,
-        stop::rule::RuleCheckResult,
+        stop::context::RuleCheckResult,
         time::TimeSpan,
         turn::SILENCE,
         verify::{MissingCheck, WorkChangedBy, WorkMeasurement},

@@ -18,7 +18,7 @@ use crate::{
         event::{Actor, Event, StopEvent},
         input::SessionCommand,
         refusal::Refusal,
-        stop::loop_command::LoopCommand,
+        stop::agent_loop::LoopCommand,
     },
     journal::{Record, RecordTail},
     present::task_view,

@@ -8,7 +8,7 @@ use creel::{
         hooks::verdict::RunEnd,
         ids::RunId,
         policy::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleSpec},
-        stop::rule::RuleCheckResult,
+        stop::context::RuleCheckResult,
         time::TimeSpan,
     },
     hooks::{HookWorkspace, rules::check},

@@ -9,8 +9,8 @@ use crate::engine::{
     gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     ids::{GateId, ItemId, PermissionId, RunId},
-    known_or_none::known_or_none,
     queue::task_proposal::ProposedTask,
+    stored_form::known_or_none,
     verify::CheckRef,
 };
 

@@ -9,8 +9,8 @@ use crate::engine::{
         verdict::{BuiltinOutcome, HookReply, RecordedJudgement, RunEnd, Verdict},
     },
     ids::RunId,
-    known_or_none::known_or_none,
     stop::decision::StopResult,
+    stored_form::known_or_none,
     time::TimeSpan,
 };
 

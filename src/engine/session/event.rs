@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    conversation::ChangedLines, input::ResumeAnswer, known_or_none::known_or_none,
-    policy::SessionPlan, submit::kind::PipelineKind,
+    conversation::ChangedLines, gate::kind::GateChoice, policy::SessionPlan,
+    stored_form::known_or_none, submit::kind::PipelineKind,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -94,6 +94,14 @@ impl SessionEvent {
         "warning",
         "process_started",
     ];
+}
+
+/// The user's answer to the gate that a resumed session opens again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResumeAnswer {
+    pub choice: GateChoice,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

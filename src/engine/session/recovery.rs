@@ -24,10 +24,11 @@ use crate::engine::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
     },
-    input::{GateAnswer, ResumeAnswer},
+    input::GateAnswer,
     output::EngineOutput,
     pending::ItemState,
     refusal::Refusal,
+    session::event::ResumeAnswer,
     session::{
         SessionState,
         event::{AfterResume, FinalDeliveryMode, ResumeDecision},

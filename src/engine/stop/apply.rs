@@ -5,8 +5,8 @@ use super::{
     context::RuleOutcome,
     file_history::ChangedFiles,
     guard::{GuardState, IterationFacts},
-    registry::RegisteredStopHook,
 };
+use crate::engine::stop::preset::RegisteredStopHook;
 use crate::engine::{
     conversation::WorktreeChanges,
     event::{CheckRunResult, HookFinished, SessionOutcome, StopDecided, StopEvent},

@@ -1,9 +1,8 @@
 //! The input of stop hooks: the agent's message, its promises, its changes, and the results of the
 //! rules.
 
+use crate::engine::{hooks::verdict::RunEnd, stop::promise::Promise, time::TimeSpan};
 use serde::{Deserialize, Serialize};
-
-use super::promise::Promise;
 
 /// The agent's work in an iteration. The field names are shared with other agent tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -69,5 +68,34 @@ impl AgentContext {
         self.validation_results
             .iter()
             .filter(|result| !result.passed)
+    }
+}
+
+/// The placeholders in the command of a rule.
+pub const OFFERED: &[&str] = &["session", "iteration"];
+
+/// A rule that could not be checked has not passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleCheckResult {
+    pub passed: bool,
+    /// The message for the agent.
+    pub message: String,
+    pub took: TimeSpan,
+    /// None if the rule has no command.
+    pub end: Option<RunEnd>,
+    /// The file with the command's whole output, relative to the session's folder.
+    pub file: Option<String>,
+}
+
+impl RuleCheckResult {
+    /// A check that could not be completed, with the reason.
+    pub fn not_judged(why: String) -> Self {
+        Self {
+            passed: false,
+            message: why,
+            took: TimeSpan::default(),
+            end: None,
+            file: None,
+        }
     }
 }

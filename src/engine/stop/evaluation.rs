@@ -15,11 +15,11 @@ use crate::engine::{
     hooks::dispatch::ActiveRun,
     ids::RunId,
     stop::{
+        agent_loop::{EvaluationRequest, RuleCheckMode},
         chain::StopAnswers,
         context::RuleOutcome,
         file_history::ChangedFiles,
         guard::IterationFacts,
-        loop_command::{EvaluationRequest, RuleCheckMode},
     },
 };
 

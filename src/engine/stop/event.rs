@@ -10,8 +10,8 @@ use crate::engine::{
     ids::RunId,
     policy::StopHook,
     stop::{
-        checkpoint::Checkpoint, decision::StopAction, guard::GuardStreaks,
-        loop_command::EvaluationRequest, promise::Promise,
+        agent_loop::EvaluationRequest, checkpoint::Checkpoint, decision::StopAction,
+        guard::GuardStreaks, promise::Promise,
     },
     time::TimeSpan,
 };

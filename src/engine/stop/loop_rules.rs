@@ -11,11 +11,11 @@ use crate::{
         refusal::Refusal,
         stop::{
             StopState,
+            agent_loop::LoopCommand,
             checkpoint::{Checkpoint, NewCheckpoint},
-            loop_command::LoopCommand,
             loop_refusal::LoopRefusal,
+            preset::StopHookRegistration,
             promise::Promise,
-            registry::StopHookRegistration,
         },
         tasks::{
             SessionTasks,

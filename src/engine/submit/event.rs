@@ -6,10 +6,7 @@ use crate::engine::{
     actor::Actor,
     ids::RunId,
     session::event::UserPresence,
-    submit::{
-        gatekeeper::GatekeeperReview,
-        kind::{PipelineKind, PipelineOutcome},
-    },
+    submit::kind::{GatekeeperReview, PipelineKind, PipelineOutcome},
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,8 +1,7 @@
 //! The two pipelines, submit and merge: their hook points, and how one can end.
 
-use serde::{Deserialize, Serialize};
-
 use crate::engine::hooks::point::HookPoint;
+use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -54,5 +53,32 @@ impl PipelineKind {
         Self::ALL
             .into_iter()
             .find(|pipeline| pipeline.before() == point || pipeline.after() == point)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatekeeperReview {
+    pub gatekeeper: String,
+    pub verdict: ReviewVerdict,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReviewVerdict {
+    Approve,
+    Block,
+    /// No verdict that creel understands; it counts as a block.
+    Unsaid,
+}
+
+impl ReviewVerdict {
+    /// The word in the tag, also shown to the user.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Block => "block",
+            Self::Unsaid => "no verdict",
+        }
     }
 }

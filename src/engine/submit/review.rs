@@ -26,7 +26,7 @@ use crate::{
         policy::HookAction,
         submit::{
             PipelineRules,
-            gatekeeper::{GatekeeperReview, ReviewVerdict},
+            kind::{GatekeeperReview, ReviewVerdict},
             state::{PipelineRun, ReviewRun},
         },
         time::UnixTime,

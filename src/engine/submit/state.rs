@@ -11,11 +11,8 @@ use crate::engine::{
     gate::kind::{GateChoice, GateKind},
     hooks::{dispatch::HookDispatch, point::HookPoint},
     ids::RunId,
-    input::ResumeAnswer,
-    submit::{
-        gatekeeper::GatekeeperReview,
-        kind::{PipelineKind, PipelineOutcome},
-    },
+    session::event::ResumeAnswer,
+    submit::kind::{GatekeeperReview, PipelineKind, PipelineOutcome},
     time::UnixTime,
 };
 

@@ -1,15 +1,18 @@
-//! The events of the task graph, and records under kinds of hooks.
-
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+//! The events of the task graph, of its automation and of its workflows, and records under kinds of
+//! hooks.
 
 use crate::engine::{
     event::Event,
-    tasks::record::{
-        self as task, ChangeOrigin, DueHooks, TaskRecord, TaskRecordData, TaskRecordRef,
+    ids::{RunId, TaskEventId, WorkflowRunId},
+    tasks::{
+        action::AutomationAction,
+        record::{self as task, ChangeOrigin, DueHooks, TaskRecord, TaskRecordData, TaskRecordRef},
+        workflow_record::{StepEnded, WorkflowOutcome, WorkflowStarted},
     },
     time::UnixTime,
 };
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
@@ -149,4 +152,66 @@ impl Event {
             None
         }
     }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind")]
+pub enum AutomationEvent {
+    /// creel processes a task event with these automation hooks.
+    #[serde(rename = "automation_due")]
+    Due {
+        event: TaskEventId,
+        task: String,
+        hooks: Vec<String>,
+    },
+    #[serde(rename = "automation_decided")]
+    Decided {
+        event: TaskEventId,
+        hook: String,
+        actions: Vec<AutomationAction>,
+    },
+    #[serde(rename = "hook_error")]
+    HookError {
+        task: String,
+        data: task::HookErrorData,
+        /// The event that the automation hook received. None for an `on_task_complete` hook.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        event: Option<TaskEventId>,
+    },
+}
+
+impl AutomationEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] =
+        &["automation_due", "automation_decided", "hook_error"];
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind")]
+pub enum WorkflowEvent {
+    #[serde(rename = "workflow_started")]
+    Started(Box<WorkflowStarted>),
+    #[serde(rename = "workflow_step_started")]
+    StepStarted {
+        flow: WorkflowRunId,
+        step: String,
+        run: RunId,
+    },
+    #[serde(rename = "workflow_step_ended")]
+    StepEnded(Box<StepEnded>),
+    #[serde(rename = "workflow_ended")]
+    Ended {
+        flow: WorkflowRunId,
+        outcome: WorkflowOutcome,
+    },
+}
+
+impl WorkflowEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] = &[
+        "workflow_started",
+        "workflow_step_started",
+        "workflow_step_ended",
+        "workflow_ended",
+    ];
 }

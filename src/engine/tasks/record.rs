@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::engine::{
     event::{Actor, ActorKind},
     ids::{TaskEventId, WorkflowRunId},
-    known_or_none::known_or_none,
+    stored_form::known_or_none,
     tasks::task::{PRIORITY, TaskState},
 };
 

@@ -8,7 +8,7 @@ use crate::engine::{
         StopReason, ToolCall, TurnUsage, WorktreeChanges,
     },
     ids::{ItemId, TurnId},
-    known_or_none::known_or_none,
+    stored_form::known_or_none,
     time::TimeSpan,
 };
 

@@ -4,10 +4,7 @@ use crate::{
     engine::{
         event::{PipelineEvent, StopDecided, StopEvent},
         stop::{checkpoint::Checkpoint, decision::StopAction, preset::IN_PROGRESS},
-        submit::{
-            gatekeeper::ReviewVerdict,
-            kind::{PipelineKind, PipelineOutcome},
-        },
+        submit::kind::{PipelineKind, PipelineOutcome, ReviewVerdict},
     },
     present::{
         clock::brief_span,

@@ -2,7 +2,7 @@
 
 use creel::engine::{
     stop::promise::Promise,
-    submit::{gatekeeper::ReviewVerdict, review},
+    submit::{kind::ReviewVerdict, review},
 };
 
 /// A promise or a verdict in a code fence or in a quotation never counts, whatever else the message

@@ -17,10 +17,11 @@ use creel::engine::{
         verdict::{HookDecision, HookReply, RunEnd, RunResult, RunView, judge},
     },
     ids::ItemId,
-    input::{GateAnswer, Input, ResumeAnswer, SessionCommand},
+    input::{GateAnswer, Input, SessionCommand},
     pending::ItemState,
     policy::{BackoffPolicy, DeliveryPolicy, HookFailurePolicy},
     refusal::Refusal,
+    session::event::ResumeAnswer,
     time::{TimeSpan, UnixTime},
     verify::{MissingCheck, WorkMeasurement},
 };

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use creel::engine::{
     conversation::{StopReason, ToolKind},
     event::{
-        ActorKind, CheckRunResult, Event, GateEvent, HookEvent, PendingEvent, PromptReason,
-        RetryEvent, SessionEvent, SessionOutcome, SteeringEvent, StopEvent, StopTiming, TaskEvent,
-        TurnEvent, VerifyEvent,
+        ActorKind, CheckRunResult, Event, GateEvent, HookEvent, PendingEvent, PipelineEvent,
+        PromptReason, RetryEvent, SessionEvent, SessionOutcome, SteeringEvent, StopEvent,
+        StopTiming, TaskEvent, TurnEvent, VerifyEvent,
     },
     gate::kind::{GateChoice, GateKind},
     hooks::{
@@ -16,13 +16,14 @@ use creel::engine::{
         verdict::{RunEnd, Verdict},
     },
     ids::{GateId, ItemId},
-    input::{GateAnswer, Input, ResumeAnswer, SessionCommand},
+    input::{GateAnswer, Input, SessionCommand},
     pending::ItemState,
     policy::{
         BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy,
         OpenTasksPolicy, PermissionPolicy, PermissionRule, PipeOutput, ProposalPlan,
         RetryLimitPolicy, SettledPolicy,
     },
+    session::event::ResumeAnswer,
     tasks::{
         command::{NewTask, TaskCommand},
         record::TaskEventKind,
@@ -644,6 +645,17 @@ fn no_answer_to_a_message_is_complete_without_a_judgement(world: &World) {
     let Some(last) = world.events.iter().rposition(is_message) else {
         return;
     };
+    // The loop is over when a submit begins. There, the checks judge what the agent repaired.
+    let is_pipeline = |event: &&Event| {
+        matches!(
+            event,
+            Event::Pipeline(PipelineEvent::Started { .. } | PipelineEvent::Ended { .. })
+        )
+    };
+    let before = world.events[..last].iter().rfind(is_pipeline);
+    if matches!(before, Some(Event::Pipeline(PipelineEvent::Started { .. }))) {
+        return;
+    }
     let judged = world.events[last..].iter().any(|event| match event {
         Event::Stop(StopEvent::Decided(decided)) => decided.of.is_none(),
         Event::Gate(GateEvent::Answered {

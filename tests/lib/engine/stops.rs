@@ -18,13 +18,13 @@ use creel::engine::{
     },
     refusal::Refusal,
     stop::{
+        agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
         chain::holds,
         context::AgentContext,
         decision::{StopAction, StopResult},
-        loop_command::{EvaluationRequest, LoopCommand, RuleCheckMode},
         loop_refusal::LoopRefusal,
+        preset::{RegisteredStopHook, StopHookRegistration},
         promise::Promise,
-        registry::{RegisteredStopHook, StopHookRegistration},
     },
     tasks::{
         command::{NewTask, TaskCommand},

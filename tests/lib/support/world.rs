@@ -25,7 +25,7 @@ use creel::engine::{
         verdict::{BuiltinOutcome, BuiltinStatus, HookReply, RunEnd, RunResult},
     },
     ids::{PermissionId, RunId, TurnId},
-    input::{Input, ResumeAnswer, SessionCommand},
+    input::{Input, SessionCommand},
     output::EngineOutput,
     policy::{
         AgentAccess, AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy,
@@ -34,7 +34,8 @@ use creel::engine::{
         SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset, SubmitPlan,
     },
     refusal::Refusal,
-    stop::rule::RuleCheckResult,
+    session::event::ResumeAnswer,
+    stop::context::RuleCheckResult,
     submit::kind::PipelineKind,
     tasks::{
         builtin::BuiltinAutomation,
