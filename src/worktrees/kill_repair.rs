@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! - Only files in the worktree's own entry, and the locks of its own branch. No session works
-//!   there. Locks of other branches go once they are so old that no git can be behind them.
+//!   there. Locks of other branches go once they are old and no git works in the project.
 //! - No file goes that git has not just written: a folder goes only while there is nothing in it
 //!   but its `.git` file.
 //! - A process that is still alive gets time to finish.
@@ -27,7 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait for a process that works there: a commit waits for the project's own hooks.
 const LONGEST: Duration = Duration::from_mins(10);
 const LOOK: Duration = Duration::from_millis(20);
-/// How old a lock of a branch is that a killed git left behind: git holds it for milliseconds.
+/// How old a lock of a branch is at least that a killed git left behind. Git holds one for
+/// milliseconds, but a hook of the user's can make it wait.
 const STALE: Duration = Duration::from_secs(20);
 /// The files that git locks in the entry of a worktree.
 const LOCKED: [&str; 4] = [
@@ -86,9 +87,8 @@ impl ProjectRepository {
     pub fn clear_after_kills(&self) -> Result<(), WorktreeError> {
         let is_stale = |lock: &PathBuf| {
             let written = lock.metadata().and_then(|meta| meta.modified()).ok();
-            written
-                .and_then(|at| at.elapsed().ok())
-                .is_some_and(|age| age > STALE)
+            let age = written.and_then(|at| at.elapsed().ok()).unwrap_or_default();
+            age > LONGEST || (age > STALE && has_process_in(&self.project) == Some(false))
         };
         let mut locks = self.ref_locks();
         locks.retain(is_stale);
