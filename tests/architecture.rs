@@ -595,6 +595,36 @@ fn every_file_says_what_it_owns_and_none_is_called_mod() {
     }
 }
 
+/// The files that the documents for developers name.
+#[test]
+fn files_that_documents_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut missing = Vec::new();
+    for document in [
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "docs/extending.md",
+        "docs/testing.md",
+    ] {
+        let text = source(&root.join(document));
+        let named = text.split('`').filter(|word| {
+            ["src/", "tests/"]
+                .iter()
+                .any(|folder| word.starts_with(folder))
+                && Path::new(word).extension().is_some_and(|end| end == "rs")
+                && word
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || "/._".contains(c))
+        });
+        missing.extend(
+            named
+                .filter(|file| !root.join(file).exists())
+                .map(|file| format!("{document}: {file}")),
+        );
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
 #[test]
 fn no_todo_is_left() {
     for path in sources() {
