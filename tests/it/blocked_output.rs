@@ -16,7 +16,7 @@ use crate::support::{acp_agent, project::Project};
 /// One update of the agent, repeated this many times.
 const UPDATE: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcd\n";
 const REPEAT: usize = 1_000;
-const UPDATES: usize = 260;
+const UPDATES: usize = 1_040;
 /// How long that may take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -79,21 +79,20 @@ fn a_stopped_reader_costs_no_memory_and_misses_nothing() {
     let project = Project::with(&config).file("script.json", &script.to_string());
     let mut creel = blocked(&project);
     let length = || fs::metadata(project.journal()).map_or(0, |meta| meta.len());
-    wait_for("the agent talks", || length() > 1 << 20);
+    // Buffers of the first updates count for nothing: a quarter of them is out by then.
+    let all = UPDATE.len() * REPEAT * UPDATES;
+    wait_for("the agent talks", || length() > all as u64 / 4);
     let before = memory(creel.id());
     wait_for("the session has ended for all but the reader", || {
         end_of(&project.journal()).contains("\"session_ended\"")
     });
     let journal = fs::read(project.journal()).expect("a journal");
-    assert!(
-        journal.len() > UPDATE.len() * REPEAT * UPDATES,
-        "the agent said much"
-    );
+    assert!(journal.len() > all, "the agent said much");
     // Only Linux reports the memory of another process.
     if let (Some(before), Some(after)) = (before, memory(creel.id())) {
         let grown = after.saturating_sub(before);
         assert!(
-            grown < journal.len() as u64 / 2,
+            grown < all as u64 / 3,
             "{grown} bytes of memory for {} bytes of journal",
             journal.len()
         );
