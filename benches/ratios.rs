@@ -41,8 +41,9 @@ use creel::{
         input::Input,
         policy::{
             AgentAccess, AgentSpec, Budget, CompletionInstructions, ContextPolicy, GatePolicies,
-            HookAction, HookSpec, LimitsPlan, OpenTasksPolicy, PipeOutput, RetryLimitPolicy,
-            RetryOptions, SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset,
+            HookAction, HookSpec, LimitsPlan, ModelPlan, OpenTasksPolicy, PipeOutput,
+            RetryLimitPolicy, RetryOptions, SessionPlan, SettledPolicy, StopHook, StopPlan,
+            StopPreset,
         },
         time::{TimeSpan, UnixTime},
     },
@@ -460,6 +461,7 @@ fn plan(
         agent: "bench".into(),
         access: AgentAccess::default(),
         budget: Budget::default(),
+        models: ModelPlan::default(),
         agent_spec: AgentSpec::command(agent),
         task_type: None,
         task_types: BTreeMap::new(),
@@ -562,9 +564,12 @@ impl Story {
             Effect::RunHook(job) => self.run_hook(&job),
             Effect::SendPrompt { turn, .. } => self.answer(turn),
             Effect::MeasureWork { by, .. } => {
-                self.inbox.push_back(Input::WorkMeasured(
-                    engine::verify::WorkMeasurement::unchanged(by),
-                ));
+                self.inbox
+                    .push_back(Input::WorkMeasured(engine::verify::WorkMeasurement {
+                        by,
+                        changes: Some(engine::verify::MeasuredChanges::default()),
+                        missing: Vec::new(),
+                    }));
             }
             Effect::CheckRule(_)
             | Effect::CancelHook(_)

@@ -12,6 +12,7 @@ pub mod acp;
 pub mod command;
 mod error_pattern;
 mod failure;
+mod flags;
 pub mod kinds;
 mod mcp_tools;
 pub mod scripted;
@@ -44,6 +45,8 @@ pub struct TurnRequest {
     pub turn: TurnId,
     pub text: String,
     pub conversation: ConversationMode,
+    /// None: as the agent's options say, or its default.
+    pub model: Option<String>,
     /// Zero means no limit.
     pub timeout: TimeSpan,
 }
@@ -112,9 +115,22 @@ pub struct AgentWorkspace {
     pub goal: String,
     /// The path of this program, for agents that start its tools.
     pub creel: Option<PathBuf>,
+    /// The names of the variables of creel that the agent gets, as patterns. None: all.
+    pub variables: Option<Vec<String>>,
 }
 
 impl AgentWorkspace {
+    /// The variables of creel that the agent does not get.
+    fn unset(&self) -> Vec<String> {
+        let Some(passed) = &self.variables else {
+            return Vec::new();
+        };
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        names
+            .filter(|name| !passed.iter().any(|pattern| is_meant(pattern, name)))
+            .collect()
+    }
+
     /// Adds the goal to a prompt for an agent that lost the conversation.
     fn with_goal(&self, text: &str) -> String {
         if self.goal.is_empty() || text.contains(&self.goal) {
@@ -152,6 +168,14 @@ pub struct AgentHistory<'a> {
     pub conversation: Option<&'a str>,
     /// The usage of that conversation.
     pub tally: ConversationUsage,
+}
+
+/// Whether a pattern means a variable: its name, or a beginning with `*`.
+fn is_meant(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => pattern == name,
+    }
 }
 
 /// The variables for every process of an agent. A map, so that each name occurs once.

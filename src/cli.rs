@@ -13,6 +13,7 @@ pub mod target;
 pub mod tokio_runtime;
 pub mod verb_outcome;
 
+mod agent_options;
 pub mod agents;
 pub mod attach;
 pub mod cancel;

@@ -38,15 +38,13 @@ mod tests;
 use std::path::Path;
 
 pub use agents::program_of;
-pub use diagnostic::{Diagnostic, Severity, SourcePosition};
+pub use diagnostic::{Diagnostic, Severity};
 pub use fields::{BadDuration, duration_of};
-pub use hooks::{BUILTIN_HOOKS, HookLists};
 pub use nats::NatsConfig;
 pub use resolve::{HookOrigin, PlanRequest, ResolvedHook};
 pub use schema::json_schema;
 pub use settings::{
-    AgentOverrides, ConfigDocument, HintMode, MotionMode, PlanError, Settings, SignChoice,
-    TaskAgents, TaskType, ThemeName, UiSettings,
+    ConfigDocument, HintMode, MotionMode, PlanError, Settings, SignChoice, ThemeName, UiSettings,
 };
 
 /// The maximum number of messages to show.

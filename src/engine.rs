@@ -12,10 +12,11 @@
 //! # Machines
 //!
 //! Each machine is a module with the same parts. Its state is a field of [`SessionState`]. Its
-//! events are an enum of its own, which [`Event`] wraps. Its rules are a small struct of
-//! references, for example [`gate::answer::GateRules`]: it has only the parts of the session that
-//! the machine's decisions depend on, and [`session::contexts`] builds it. Its `apply` stores what
-//! an event says.
+//! events are an enum of its own, which [`Event`] wraps. Its rules are the methods of
+//! a context that [`session::contexts`] builds: a small struct of references to the parts of the
+//! session that they depend on, for example [`verify::rules::VerifyRules`], or the whole session if
+//! they depend on most of it, for example [`gate::answer::GateRules`]. Its `apply` stores what an
+//! event says.
 //!
 //! - The main line: [`session`], [`turn`], [`hooks`], [`stop`], [`submit`].
 //! - What goes into the next prompt, and when it is sent: [`pending`], [`retry`], [`usage_limit`],
@@ -48,6 +49,7 @@ pub mod pending;
 pub mod permission;
 pub mod policy;
 pub mod protect;
+pub mod question;
 pub mod queue;
 pub mod refusal;
 pub mod retry;
@@ -81,7 +83,7 @@ use crate::engine::{
     turn::reports::CUT_OFF,
 };
 
-pub use crate::engine::{output::EngineOutput, session::phase::Phase};
+pub use crate::engine::output::EngineOutput;
 pub use session::SessionState;
 
 /// Decides what follows from an input. Pure: the state does not change, and the caller passes the

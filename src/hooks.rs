@@ -313,6 +313,7 @@ fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, Hoo
                 stdin,
                 timeout,
                 grace,
+                unset: Vec::new(),
                 mark,
             }))
         }

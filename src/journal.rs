@@ -12,9 +12,7 @@ mod snapshot_writer;
 pub mod tail;
 
 pub use crate::journal::session_dir::{SessionDir, SessionsDir};
-pub use file::{
-    Journal, JournalError, LockHolder, LockedJournal, OpenedJournal, RecordOrderError, running,
-};
+pub use file::{Journal, JournalError, OpenedJournal, RecordOrderError, running};
 pub use fold::{fold, fold_checked, last_end, quick_fold, read, read_last, read_while};
 pub use open::{FileTimePrecision, JournalDamage};
 pub use record::Record;

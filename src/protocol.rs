@@ -13,7 +13,7 @@ pub mod view;
 
 pub use caller::{CallerInfo, ClientKind};
 pub use live_message::{HookOutputMessage, LiveMessage, NatsStatus};
-pub use reply::{RefusedRequest, ReplyData, RequestRefusal, SessionReply, SessionRequestError};
+pub use reply::{ReplyData, RequestRefusal, SessionReply, SessionRequestError};
 pub use request::{
     ItemFilter, LONGEST_REQUEST, RequestError, SessionQuery, SessionRequest, WatchRequest,
     read_request, request_line,

@@ -573,6 +573,7 @@ fn agent_place(state: &SessionState, folder: &SessionDir, dirs: &RuntimeDirs) ->
         guard: Arc::new(path_guard(state, folder, dirs)),
         goal: state.began.prompt.clone(),
         creel: std::env::current_exe().ok(),
+        variables: state.plan().access.env.variables(&state.plan().agent_spec),
     }
 }
 
@@ -600,6 +601,7 @@ fn gatekeepers(
     past: BTreeMap<String, Vec<String>>,
 ) -> GatekeeperAgents {
     GatekeeperAgents {
+        env: state.plan().access.env.clone(),
         known: state.plan().gatekeepers.clone(),
         place: agent_place(state, folder, dirs),
         past,
@@ -613,6 +615,7 @@ fn fallbacks(
 ) -> FallbackAgents {
     let working = state.limits.stand_in.clone();
     FallbackAgents {
+        env: state.plan().access.env.clone(),
         known: state.plan().limits.fallback.clone(),
         place: gatekeepers.place.clone(),
         past,

@@ -11,7 +11,7 @@ mod unquoted;
 mod wording;
 
 pub use comparable::{comparable_text, same_text};
-pub use diff::{DiffGroup, LineChange, diff_groups, line_changes, unified_diff, whole_lines};
+pub use diff::{LineChange, diff_groups, line_changes, unified_diff, whole_lines};
 pub use headline::{looks_like_failure, telling_line};
 pub use omitted::{OmittedOutput, is_shortened, printed_lines};
 pub use plain::{CarriageReturnMode, PlainTextFilter, plain_text};

@@ -106,7 +106,7 @@ const PURE_CRATES: [&str; 7] = [
 ];
 
 /// Files that mostly match on enums of other crates, which can grow.
-const FOREIGN_ENUMS: [&str; 1] = ["agents/acp/translate.rs"];
+const FOREIGN_ENUMS: [&str; 2] = ["agents/acp/options.rs", "agents/acp/translate.rs"];
 
 fn sources() -> Vec<PathBuf> {
     files_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))

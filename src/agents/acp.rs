@@ -14,6 +14,8 @@ mod connection;
 mod exchange;
 mod failure_messages;
 mod files;
+mod options;
+mod questions;
 mod reader;
 mod service;
 mod terminals;
@@ -21,9 +23,11 @@ mod translate;
 
 use std::time::Duration;
 
+pub use options::{OfferedOption, OfferedValue};
 pub use reader::{AcpOutputReading, read_output};
 
 use agent_client_protocol::{
+    UntypedMessage,
     schema::ProtocolVersion,
     v1::schema::{self as s, SessionId},
 };
@@ -32,8 +36,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::{service::AcpServices, translate::AcpConversation};
 use super::{
-    Agent, AgentError, AgentHistory, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest,
-    cancelled, environment,
+    Agent, AgentError, AgentHistory, AgentObserver, AgentWorkspace, BoxFuture, PermissionRequest,
+    TurnRequest, cancelled, environment,
     failure::{self, FailureKind},
     limit, too_late,
 };
@@ -45,15 +49,17 @@ use crate::{
             failure_messages::{is_hung_up, words},
         },
         error_pattern::ErrorPattern,
+        flags::with_flags,
         mcp_tools::{self, ToolOptions, ToolServer},
         scripted::ScriptError,
     },
     engine::{
         budget::ConversationUsage,
         conversation::{AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure},
-        policy::{AgentFacts, AgentSpec, ServicePolicy, UsageScope},
+        policy::{AgentFacts, AgentSpec, MODEL, ServicePolicy, UsageScope},
+        time::TimeSpan,
     },
-    process::run::StartError,
+    process::run::{ProcessGroup, StartError},
 };
 
 /// How long an agent gets to initialize. Some are downloaded at their first start.
@@ -63,6 +69,8 @@ const HELLO: Duration = Duration::from_mins(2);
 const REPLAYED: Duration = Duration::from_millis(700);
 /// How long a replay can last at most.
 const REPLAY_MAX: Duration = Duration::from_secs(20);
+/// How long an agent gets to close its conversation before creel ends it.
+const CLOSE: Duration = Duration::from_secs(1);
 /// How long a cancelled turn gets to end before creel ends the process.
 const CANCEL_GRACE: Duration = Duration::from_secs(3);
 
@@ -95,6 +103,10 @@ struct RunningAcpAgent {
     link: AcpConnection,
     hello: s::InitializeResponse,
     conversation: Option<SessionId>,
+    /// The model that the conversation had before creel chose one.
+    own_model: Option<String>,
+    /// The model on its command line.
+    started_with: Option<String>,
 }
 
 struct AcpTurn<'a> {
@@ -206,9 +218,17 @@ impl AcpAgent {
         {
             self.bury().await;
         }
+        let model = self.model_flag(request.model.as_deref());
+        if let Some(running) = &self.running
+            && running.started_with != model
+        {
+            self.bury().await;
+        }
         self.leave_the_past(request.conversation, turn).await;
-        self.start(turn).await?;
+        self.start(model, turn).await?;
         let conversation = self.converse(request.conversation, turn).await?;
+        self.set_options(&conversation, request.model.as_deref(), turn)
+            .await?;
         self.prompt(request, conversation, turn).await
     }
 
@@ -234,8 +254,20 @@ impl AcpAgent {
         .await;
     }
 
+    /// The model for the agent's command line, if it gets it there.
+    fn model_flag(&self, wanted: Option<&str>) -> Option<String> {
+        let model = wanted.or_else(|| self.known.options.get(MODEL).map(String::as_str));
+        model
+            .filter(|_| self.known.flags.contains_key(MODEL))
+            .map(str::to_owned)
+    }
+
     /// Starts the agent if it does not run.
-    async fn start(&mut self, turn: &mut AcpTurn<'_>) -> Result<(), TurnAbortReason> {
+    async fn start(
+        &mut self,
+        model: Option<String>,
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<(), TurnAbortReason> {
         if self.running.is_some() {
             return Ok(());
         }
@@ -244,8 +276,9 @@ impl AcpAgent {
         }
         let mut env = environment(&self.place);
         env.extend(self.tool_options.iter().flat_map(ToolOptions::variables));
-        let mark = format!("{}/agent", self.place.mark);
-        let spec = connection::spec(&self.line, &self.place.cwd, env.into_iter().collect(), mark);
+        let command = with_flags(&self.known, model.as_deref(), &self.line, &mut env)
+            .map_err(|error| TurnAbortReason::Failed(TurnFailure::new(error.to_string())))?;
+        let spec = connection::spec(&command, &self.place, env.into_iter().collect());
         let not_started = |why: StartError| {
             TurnAbortReason::Failed(TurnFailure::new(format!(
                 "the agent could not be started: {why}"
@@ -259,6 +292,8 @@ impl AcpAgent {
                     link,
                     hello,
                     conversation: None,
+                    own_model: None,
+                    started_with: model,
                 });
                 Ok(())
             }
@@ -350,9 +385,9 @@ impl AcpAgent {
             Err(broken) => return Err(self.fail(broken, "could not open a conversation").await),
         };
         let id = opened.session_id;
-        self.opened(&id, ConversationUsage::default(), turn.updates)
-            .await;
-        self.set_mode(&id, turn).await?;
+        let options = opened.config_options.unwrap_or_default();
+        self.opened(&id, (ConversationUsage::default(), options), turn)
+            .await?;
         Ok(id)
     }
 
@@ -406,13 +441,13 @@ impl AcpAgent {
             let request = s::ResumeSessionRequest::new(id.clone(), cwd).mcp_servers(self.tools());
             self.request(request, UpdateOrigin::Replay, turn)
                 .await
-                .map(drop)
+                .map(|resumed| resumed.config_options)
         } else if can.load_session {
             let request = s::LoadSessionRequest::new(id.clone(), cwd).mcp_servers(self.tools());
             let loaded = self
                 .request(request, UpdateOrigin::Replay, turn)
                 .await
-                .map(drop);
+                .map(|loaded| loaded.config_options);
             self.let_it_repeat(turn).await;
             loaded
         } else {
@@ -420,9 +455,9 @@ impl AcpAgent {
             return Ok(None);
         };
         match answered {
-            Ok(()) => {
-                self.opened(&id, left.tally, turn.updates).await;
-                self.set_mode(&id, turn).await?;
+            Ok(options) => {
+                self.opened(&id, (left.tally, options.unwrap_or_default()), turn)
+                    .await?;
                 Ok(Some(id))
             }
             Err(AcpRequestError::Answered(error)) => {
@@ -453,17 +488,83 @@ impl AcpAgent {
         }
     }
 
+    /// Notes a conversation, and sets its mode.
     async fn opened(
         &mut self,
         id: &SessionId,
-        tally: ConversationUsage,
-        updates: &mut dyn AgentObserver,
-    ) {
-        self.services.book = AcpConversation::new(tally);
+        (tally, options): (ConversationUsage, Vec<s::SessionConfigOption>),
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<(), TurnAbortReason> {
         if let Some(running) = &mut self.running {
             running.conversation = Some(id.clone());
+            running.own_model = options::model(&options);
         }
-        updates.update(AgentUpdate::Opened(id.to_string())).await;
+        self.services.book = AcpConversation::new(tally, options);
+        turn.updates
+            .update(AgentUpdate::Opened(id.to_string()))
+            .await;
+        self.set_mode(id, turn).await
+    }
+
+    /// Sets the turn's model, or returns to the agent's own. Then sets the other options: which
+    /// ones there are can depend on the model.
+    async fn set_options(
+        &mut self,
+        id: &SessionId,
+        wanted: Option<&str>,
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<(), TurnAbortReason> {
+        let configured = self.known.options.get(MODEL).cloned();
+        let own = self.running.as_ref().and_then(|it| it.own_model.clone());
+        let model = wanted.map(str::to_owned).or(configured).or(own);
+        let others = self.known.options.clone().into_iter();
+        let others = others.filter(|(name, _)| name != MODEL);
+        let model = model.map(|model| (MODEL.to_owned(), model));
+        for (name, value) in model.into_iter().chain(others) {
+            if !self.known.flags.contains_key(&name) {
+                self.set_option(id, (&name, &value), turn).await?;
+            }
+        }
+        for note in self.services.book.models() {
+            turn.updates.update(note).await;
+        }
+        Ok(())
+    }
+
+    /// Sets an option. Without it, the agent could do what the user does not want, so a failure
+    /// here fails the turn.
+    async fn set_option(
+        &mut self,
+        id: &SessionId,
+        (name, value): (&str, &str),
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<(), TurnAbortReason> {
+        let failed = |why: String| {
+            TurnAbortReason::Failed(TurnFailure::new(format!(
+                "{why}. creel did not send the prompt: correct the config, or `--model`"
+            )))
+        };
+        let request = options::request(id, &self.services.book.options, (name, value));
+        let Some(request) = request.map_err(failed)? else {
+            return Ok(());
+        };
+        // Some answer with nothing, not with all options.
+        let asked = UntypedMessage::new("session/set_config_option", &request)
+            .map_err(|error| failed(error.to_string()))?;
+        match self.request(asked, UpdateOrigin::Live, turn).await {
+            Ok(answer) => {
+                options::note_answer(&mut self.services.book.options, &request, &answer);
+                Ok(())
+            }
+            Err(AcpRequestError::Answered(error)) if !is_hung_up(&error) => {
+                self.forget();
+                let why = words(&error);
+                Err(failed(format!(
+                    "the agent did not accept {value} for its option `{name}` ({why})"
+                )))
+            }
+            Err(broken) => Err(self.fail(broken, "could not change its options").await),
+        }
     }
 
     /// Sends a request other than a prompt.
@@ -648,6 +749,22 @@ impl AcpAgent {
         stop
     }
 
+    /// Lets the agent free what it keeps for its conversation. It can still be resumed.
+    async fn close_conversation(&mut self) {
+        let Some(running) = self
+            .running
+            .as_mut()
+            .filter(|it| !it.link.gone.is_cancelled())
+        else {
+            return;
+        };
+        let can = &running.hello.agent_capabilities.session_capabilities;
+        if let Some(id) = running.conversation.clone().filter(|_| can.close.is_some()) {
+            let closed = running.link.ask(s::CloseSessionRequest::new(id));
+            let _ = tokio::time::timeout(CLOSE, closed).await;
+        }
+    }
+
     /// Ends what is left of the agent. The next process can resume its conversation.
     async fn bury(&mut self) {
         self.services.end_all();
@@ -663,6 +780,80 @@ impl AcpAgent {
     }
 }
 
+/// What an agent says about itself when it starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AgentOffer {
+    /// Its own name for itself.
+    pub program: Option<String>,
+    pub version: Option<String>,
+    /// Whether it can continue a conversation in another process.
+    pub can_resume: bool,
+    /// Whether it can branch a conversation.
+    pub can_fork: bool,
+    pub options: Vec<OfferedOption>,
+}
+
+/// Hears nothing.
+struct NoObserver;
+
+impl AgentObserver for NoObserver {
+    fn update(&mut self, _update: AgentUpdate) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn permission(&mut self, _request: PermissionRequest) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn process(&mut self, _group: ProcessGroup) {}
+}
+
+impl AcpAgent {
+    /// Starts an agent, opens a conversation, and ends it. Says what it offers.
+    pub async fn offer(
+        spec: &AgentSpec,
+        place: AgentWorkspace,
+        patience: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<AgentOffer, TurnFailure> {
+        let mut agent = Self::new(spec, place, AgentHistory::default())
+            .map_err(|error| TurnFailure::new(error.to_string()))?;
+        (agent.mode, agent.refusal) = (None, None);
+        let mut turn = AcpTurn {
+            updates: &mut NoObserver,
+            cancel,
+            deadline: Instant::now().checked_add(patience),
+            lost: false,
+        };
+        let model = agent.model_flag(None);
+        let opened = match agent.start(model, &mut turn).await {
+            Ok(()) => agent.begin(&mut turn).await,
+            Err(stop) => Err(stop),
+        };
+        let offer = agent.running.as_ref().map(|running| {
+            let (hello, can) = (&running.hello, &running.hello.agent_capabilities);
+            let info = hello.agent_info.as_ref();
+            AgentOffer {
+                program: info.map(|info| info.title.clone().unwrap_or_else(|| info.name.clone())),
+                version: info.map(|info| info.version.clone()),
+                can_resume: can.load_session || can.session_capabilities.resume.is_some(),
+                can_fork: can.session_capabilities.fork.is_some(),
+                options: options::offered(&agent.services.book.options),
+            }
+        });
+        agent.bury().await;
+        match opened {
+            Ok(_) => Ok(offer.unwrap_or_default()),
+            Err(TurnAbortReason::Failed(failure)) => Err(failure),
+            Err(TurnAbortReason::Cancelled) => Err(TurnFailure::new("interrupted")),
+            Err(TurnAbortReason::TooLate) => Err(TurnFailure::new(format!(
+                "it did not open a conversation within {}",
+                TimeSpan::from(patience)
+            ))),
+        }
+    }
+}
+
 impl Agent for AcpAgent {
     fn turn<'a>(
         &'a mut self,
@@ -674,7 +865,10 @@ impl Agent for AcpAgent {
     }
 
     fn shutdown(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(self.bury())
+        Box::pin(async {
+            self.close_conversation().await;
+            self.bury().await;
+        })
     }
 }
 

@@ -20,7 +20,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Agent, AgentError, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest, environment,
     error_pattern::ErrorPattern,
-    failure, limit,
+    failure,
+    flags::with_flags,
+    limit,
     mcp_tools::{self, ToolOptions, ToolServer},
     scripted::ScriptError,
     too_late,
@@ -48,8 +50,6 @@ use translate::{
     ReportedUsage, StreamOutcome, StreamTranslator, TranslatedOutput, claude, codex, gemini,
     opencode,
 };
-
-pub use crate::agents::command::answer_stream::ANSWER_MAX;
 
 pub struct CommandAgent {
     first: CommandLine,
@@ -199,13 +199,17 @@ impl CommandAgent {
         choice
             .line
             .fill_in(&mut env, &request.text, choice.memory.name.as_deref())?;
+        let (line, model) = (&choice.line.expanded, request.model.as_deref());
+        let command = with_flags(&self.known, model, line, &mut env)
+            .map_err(|error| TurnFailure::new(error.to_string()))?;
         Ok(ProcessSpec {
-            command: choice.line.expanded.clone(),
+            command,
             cwd: self.place.cwd.clone(),
             env: env.into_iter().collect(),
             stdin: choice.line.input(request, self.streams)?,
             timeout: limit(request.timeout),
             grace: run::GRACE,
+            unset: self.place.unset(),
             mark: format!("{}/turn-{}", self.place.mark, request.turn),
         })
     }
@@ -315,6 +319,7 @@ impl CommandAgent {
             turn,
             text: String::new(),
             conversation,
+            model: None,
             timeout,
         };
         let cancel = CancellationToken::new();

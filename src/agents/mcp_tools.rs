@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::AgentWorkspace;
+use super::{AgentWorkspace, flags::with_options};
 use crate::engine::{
     conversation::{ToolCall, ToolKind},
     creel_tools::{CreelTool, TOOLS},
@@ -66,18 +66,8 @@ impl ToolOptions {
         })
     }
 
-    /// Adds the options to a shell command line. An assignment goes in front of the command,
-    /// everything else after it.
     pub(super) fn added_to(&self, command: &str) -> Result<String, TemplateError> {
-        let name = self.options.split('=').next().unwrap_or_default();
-        let assigns = self.options.contains('=')
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        let options = &self.options;
-        template::expand(&if assigns {
-            format!("{options} {command}")
-        } else {
-            format!("{command} {options}")
-        })
+        template::expand(&with_options(command, &self.options))
     }
 
     pub(super) fn variables(&self) -> [(String, String); 4] {

@@ -25,9 +25,11 @@ use crate::{
     engine::{
         conversation::{
             AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind,
-            StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd, TurnFailure, TurnUsage,
+            PermissionSource, StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd, TurnFailure,
+            TurnUsage,
         },
         ids::TurnId,
+        question::{AgentQuestion, FieldKind, FieldOption, QuestionField},
     },
     process::{
         output::OutputCapture,
@@ -38,11 +40,6 @@ use crate::{
 
 /// Bytes of a command's output in its tool call.
 const TOOL_OUTPUT: usize = 4 * 1024;
-
-/// The error says what is wrong with the script and where.
-pub fn validate(script: &str) -> Result<(), ScriptError> {
-    parse(script).map(drop)
-}
 
 /// The commands in a script, shown before the user decides whether to trust it.
 pub fn commands(script: &str) -> Vec<String> {
@@ -102,6 +99,34 @@ struct ScriptedPermission {
     kind: Option<ToolKind>,
     path: Option<String>,
     diff: Option<String>,
+    /// It is a question, with these answers.
+    #[serde(default)]
+    choose: Vec<String>,
+}
+
+impl ScriptedPermission {
+    fn source(&self) -> PermissionSource {
+        if self.choose.is_empty() {
+            return PermissionSource::Agent;
+        }
+        let option = |title: &String| FieldOption {
+            value: title.clone(),
+            title: title.clone(),
+            description: None,
+        };
+        let field = QuestionField {
+            name: "answer".into(),
+            title: "Answer".into(),
+            kind: FieldKind::One,
+            options: self.choose.iter().map(option).collect(),
+            ..QuestionField::default()
+        };
+        PermissionSource::Question(Box::new(AgentQuestion {
+            message: self.title.clone(),
+            fields: vec![field],
+            url: None,
+        }))
+    }
 }
 
 pub struct ScriptedAgent {
@@ -328,11 +353,15 @@ impl TurnPlayback<'_> {
         ];
         let (sender, answer) = oneshot::channel();
         self.updates
-            .permission(PermissionRequest::of_agent(tool, options, sender))
+            .permission(PermissionRequest {
+                source: ask.source(),
+                ..PermissionRequest::of_agent(tool, options, sender)
+            })
             .await;
         tokio::select! {
             answer = answer => match answer {
                 Ok(PermissionAnswer::Selected(id)) if id != "no" => ScriptedPermissionOutcome::Granted,
+                Ok(PermissionAnswer::Declined { .. }) => ScriptedPermissionOutcome::Granted,
                 Ok(_) | Err(_) => ScriptedPermissionOutcome::Refused,
             },
             () = self.stop.cancelled() => ScriptedPermissionOutcome::Refused,
@@ -372,6 +401,7 @@ impl TurnPlayback<'_> {
             stdin: Vec::new(),
             timeout: None,
             grace: run::GRACE,
+            unset: self.place.unset(),
             mark: format!("{}/turn-{}", self.place.mark, self.id),
         };
         let mut tool = ScriptedToolObserver {
@@ -560,6 +590,10 @@ fn delay<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Erro
 mod tests {
     use super::*;
 
+    fn validate(script: &str) -> Result<(), ScriptError> {
+        parse(script).map(drop)
+    }
+
     fn agent(script: &str, past: &[&str]) -> ScriptedAgent {
         let place = AgentWorkspace {
             cwd: "/".into(),
@@ -569,6 +603,7 @@ mod tests {
             guard: std::sync::Arc::default(),
             goal: String::new(),
             creel: None,
+            variables: None,
         };
         let past: Vec<String> = past.iter().map(|p| (*p).to_owned()).collect();
         ScriptedAgent::new(script, place, &past).expect("a good script")

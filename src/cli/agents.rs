@@ -1,4 +1,5 @@
-//! `creel agents`: lists the agents, how each would run, and how to install the missing ones.
+//! `creel agents`: lists the agents, how each would run, and how to install the missing ones. With a
+//! name: see [`super::agent_options`].
 //!
 //! # Invariants
 //! - Only programs that the user has installed are asked for their version: creel runs nothing that
@@ -16,10 +17,10 @@ use std::{
 use clap::Args;
 use regex::Regex;
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    agent_options,
     arguments::ConfigArgs,
     error::{CliError, CliResult},
     output::{print, say},
@@ -46,6 +47,8 @@ use crate::{
 /// How to list agents.
 #[derive(Debug, Args)]
 pub struct AgentsArgs {
+    /// Start this agent, list its options and their values, and end it.
+    pub name: Option<String>,
     /// The config whose agents to list, in addition to the known ones.
     #[command(flatten)]
     pub config: ConfigArgs,
@@ -82,6 +85,9 @@ enum ProgramLookup {
 
 pub(super) fn agents(args: &AgentsArgs) -> CliResult {
     let project = Project::load(&args.config)?;
+    if let Some(name) = &args.name {
+        return agent_options::list(&project, name, args.json);
+    }
     let settings = &project.settings;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let listed = list(settings, &project.root, &path);
@@ -112,7 +118,7 @@ pub(super) fn agents(args: &AgentsArgs) -> CliResult {
             ));
         }
         // The general advice is to run this very command.
-        Err(PlanError::NoAgent { .. }) if settings.agents.is_empty() => {
+        Err(PlanError::NoAgent { .. }) if settings.described().next().is_none() => {
             say(
                 "creel: none of these agents is on PATH; install one, describe your own under `agents:`, or try `creel demo`",
             );
@@ -268,9 +274,7 @@ fn table(
             .and_then(|question| versions.get(question));
         match asked {
             Some(VersionAnswer::Known(version)) => version.clone(),
-            Some(VersionAnswer::NoAnswer(_)) => {
-                asked.and_then(VersionAnswer::problem).unwrap_or_default()
-            }
+            Some(VersionAnswer::NoAnswer(_)) => "no answer".to_owned(),
             // A program's own error message is long; `creel check` shows it.
             Some(VersionAnswer::Failed(_)) => "fails".to_owned(),
             None => "-".to_owned(),
@@ -384,7 +388,7 @@ const fn shown(spec: &AgentSpec) -> &'static str {
 }
 
 /// How long a listing waits for one program.
-pub(in crate::cli) const LISTING: Duration = Duration::from_secs(5);
+pub(in crate::cli) const LISTING: Duration = Duration::from_secs(15);
 /// How long a check waits for the agent: some take several seconds to start on a busy machine.
 pub(in crate::cli) const CHECKING: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_millis(300);
@@ -428,8 +432,8 @@ impl VersionAnswer {
     }
 }
 
-/// Asks all programs. Leaves out those whose output contains no version. `None` if a signal arrived
-/// first.
+/// Asks all programs, one after the other: together they would slow each other down until they are
+/// too late. Leaves out those whose output contains no version. `None` if a signal arrived first.
 pub(in crate::cli) fn ask_all(
     questions: BTreeSet<VersionQuery>,
     patience: Duration,
@@ -441,24 +445,19 @@ pub(in crate::cli) fn ask_all(
     let answers = tokio.block_on(async {
         let mut signals = ShutdownSignals::listen()?;
         let cancel = CancellationToken::new();
-        let mut asking: JoinSet<_> = questions
-            .into_iter()
-            .map(|question| ask(question, patience, cancel.clone()))
-            .collect();
         let mut answers = BTreeMap::new();
-        loop {
+        for question in questions {
+            let mut asking = std::pin::pin!(ask(question, patience, cancel.clone()));
             tokio::select! {
-                answer = asking.join_next() => match answer {
-                    Some(answer) => answers.extend(answer.ok().flatten()),
-                    None => return Ok(Some(answers)),
-                },
+                answer = &mut asking => answers.extend(answer),
                 _ = signals.next() => {
                     cancel.cancel();
-                    asking.join_all().await;
+                    asking.await;
                     return Ok(None);
                 }
             }
         }
+        Ok(Some(answers))
     });
     // A task that still reads from a pipe must not delay the exit.
     tokio.shutdown_background();
@@ -482,6 +481,7 @@ async fn ask(
         stdin: Vec::new(),
         timeout: Some(patience),
         grace: GRACE,
+        unset: Vec::new(),
         mark: format!(
             "agents-{}/{}",
             std::process::id(),

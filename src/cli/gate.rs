@@ -13,6 +13,7 @@ use crate::{
         gate::kind::GateChoice,
         ids::{GateId, ItemId},
         input::{GateAnswer, SessionCommand},
+        question::AgentQuestion,
     },
     present::{
         gate_words::{ChoiceWording, GateFigures, choice_words},
@@ -50,8 +51,9 @@ pub enum GateCommand {
         /// One of the answers that `creel gate list` shows.
         #[arg(value_parser = choice)]
         choice: GateChoice,
-        /// The message for `send`, the changed tasks as JSON for `edit` and `approve`, or one of
-        /// the agent's options. `-` reads it from standard input.
+        /// The message for `send`, the changed tasks as JSON for `edit` and `approve`, one of the
+        /// agent's options, or the answer to its question (for several fields a line `field:
+        /// answer` for each, or a JSON object). `-` reads it from standard input.
         text: Option<String>,
         /// The items to approve, separated by commas. Default: all.
         #[arg(long, value_name = "ITEMS", value_delimiter = ',', value_parser = item)]
@@ -147,6 +149,9 @@ pub(super) fn line(gate: &GateView) -> String {
     for option in &gate.options {
         let (id, name) = (plain(&option.id), plain_line(&option.name, LINE));
         text += &format!("\n  {} {id}: {name}", option.choice.name());
+    }
+    for detail in gate.question.iter().flat_map(AgentQuestion::details) {
+        text += &format!("\n  {}", plain_line(&detail, LINE));
     }
     text
 }

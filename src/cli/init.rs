@@ -357,7 +357,9 @@ pub(super) fn install_lines(known: &KnownAgents) -> Vec<String> {
         let install = how_to_install(agent.ways.iter())
             .first()
             .map(|line| one_line(line))?;
-        Some(format!("{install}   # {}", one_line(&agent.title)))
+        // It may have a comment of its own.
+        let sign = if install.contains(" # ") { "·" } else { "  #" };
+        Some(format!("{install} {sign} {}", one_line(&agent.title)))
     };
     known.iter().filter_map(line).take(3).collect()
 }

@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 
 use crate::{
     cli::{
@@ -59,6 +59,9 @@ pub struct PlanArgs {
     /// The agent: one of the config's `agents`, or a known name.
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
+    /// The agent's model, by the agent's own name for it.
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub model: Option<String>,
     /// Which queue.
     #[command(flatten)]
     pub queue: QueueSourceArgs,
@@ -252,6 +255,9 @@ fn run_session(args: &PlanArgs, prompt: &str) -> CliResult<Result<String, u8>> {
         .arg(file.path());
     if let Some(agent) = &args.agent {
         command.args(["--agent", agent]);
+    }
+    if let Some(model) = &args.model {
+        command.args(["--model", model]);
     }
     if let Some(config) = &args.queue.config.config {
         command.arg("--config").arg(config);

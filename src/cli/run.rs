@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 
 use super::{
     arguments::{ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name, worktree_name},
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     config::{PlanRequest, paths::in_words},
-    engine::{policy::SessionPlan, tasks::graph::TaskGraph},
+    engine::{event::UserPresence, policy::SessionPlan, tasks::graph::TaskGraph},
     farm::plan::{ProposalApproval, only_propose},
     journal::{self, JournalError, SessionDir, SessionsDir},
 };
@@ -42,6 +42,9 @@ pub struct RunArgs {
     /// reached its usage limit.
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
+    /// The agent's model, by the agent's own name for it (`creel agents NAME` lists them).
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub model: Option<String>,
     /// The session's name: letters, digits, `-` and `_`.
     #[arg(short, long, value_name = "NAME", value_parser = session_name)]
     pub session: Option<String>,
@@ -173,6 +176,9 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         worktree::join(&project.root, prepared.as_ref(), &args.join, remote).map_err(of_task)?;
     trust_prompt::remember_plan(&project.root, &plan)?;
     let surface = SessionSurface::chosen(args.output, args.detach, project.settings.ui);
+    if surface.presence() == UserPresence::Unattended && args.order.is_none() {
+        readiness::warn_about_edits(&plan);
+    }
     let Project { root, settings } = project;
     Ok(VerbOutcome::BeginSession(Box::new(NewSession {
         root,
@@ -226,6 +232,7 @@ fn plan(project: &Project, args: &RunArgs) -> CliResult<SessionPlan> {
         agent: args.agent.as_deref(),
         task_type: args.task_type.as_deref(),
         max_iterations: args.max_iterations,
+        model: args.model.as_deref(),
     };
     Ok(project.settings.plan(wanted)?)
 }

@@ -54,6 +54,9 @@ fn lines(status: &StatusView) -> String {
         status.max_iterations,
         plain(&status.agent),
     );
+    if let Some(model) = &status.model {
+        text += &format!("model      {}\n", plain(model));
+    }
     if let Some(limit) = &status.usage_limit {
         text += &format!(
             "resumes    {}\n",

@@ -8,7 +8,7 @@
 //! - Only programs in folders with an absolute path count as installed: a program in a project is
 //!   not one that the user installed.
 
-use std::{env, ffi::OsStr, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, env, ffi::OsStr, path::PathBuf, sync::Arc};
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -19,11 +19,15 @@ use super::{
     hooks,
     keys::{KNOWN_AGENT, WAY},
     node::{self, ConfigKey, ConfigNode, NodeKind},
+    plan,
     shape::ValueType,
     validate,
 };
 use crate::{
-    engine::policy::{AgentFacts, AgentSpec, ToolPassing},
+    engine::{
+        hooks::template,
+        policy::{AgentFacts, AgentSpec, ToolPassing},
+    },
     process::programs::{self, is_executable},
 };
 
@@ -37,7 +41,7 @@ const CONTINUE_VARIABLES: &[&str] = &["prompt", "session", "conversation"];
 const TOOL_VARIABLES: &[&str] = &["session", "mcp_command", "mcp_args", "mcp_list", "mcp_line"];
 
 /// Keys that are valid only with some launch methods.
-const GOES_WITH: [(&str, &[&str]); 14] = [
+const GOES_WITH: [(&str, &[&str]); 17] = [
     ("continue_command", &["command"]),
     ("format", &["command"]),
     ("tty", &["command"]),
@@ -52,6 +56,9 @@ const GOES_WITH: [(&str, &[&str]); 14] = [
     ("mcp", &["acp", "command"]),
     ("list_tools", &["acp", "command"]),
     ("tools", &["acp", "command"]),
+    ("options", &["acp", "command"]),
+    ("flags", &["acp", "command"]),
+    ("env", &["acp", "command"]),
 ];
 
 pub(super) struct AgentEntry<'a> {
@@ -70,7 +77,7 @@ pub(super) struct AgentCommand<'a> {
 }
 
 pub(super) enum AgentDescription<'a> {
-    Run(AgentSpec),
+    Run(Box<AgentSpec>),
     /// A script file that has not been read yet.
     Script(&'a ConfigNode),
 }
@@ -86,29 +93,89 @@ impl<'a> AgentEntry<'a> {
         let way = self.way(report)?;
         self.check_companions(report, way);
         self.check_commands(report);
+        self.check_flags(report);
         let own = facts(report, &self.fields, self.origin);
         let value = self.fields.some_text(way)?;
         let command = AgentCommand {
             line: &value,
             is_acp: way == "acp",
         };
-        let known = || own.or(otherwise(&command));
+        let known = own.or(otherwise(&command));
+        if !command.is_acp {
+            self.check_options(report, &known);
+        }
+        let run = |spec| Some(AgentDescription::Run(Box::new(spec)));
         match way {
-            "acp" => Some(AgentDescription::Run(AgentSpec::Acp {
-                known: known(),
+            "acp" => run(AgentSpec::Acp {
+                known,
                 mode: self.fields.some_text("mode"),
                 files: self.fields.one_of("files"),
                 terminals: self.fields.one_of("terminals"),
                 command: value,
-            })),
-            "command" => Some(AgentDescription::Run(AgentSpec::Command {
-                known: known(),
+            }),
+            "command" => run(AgentSpec::Command {
+                known,
                 continue_command: self.fields.some_text("continue_command"),
                 format: self.fields.one_of("format"),
                 tty: self.fields.bool("tty"),
                 command: value,
-            })),
+            }),
             _ => self.fields.given("script").map(AgentDescription::Script),
+        }
+    }
+
+    /// Whether the entry only changes an agent that creel knows how to run.
+    pub(super) fn has_no_way(&self) -> bool {
+        self.ways.iter().all(|way| self.fields.given(way).is_none())
+    }
+
+    /// The facts of an entry without a launch method.
+    pub(super) fn read_facts(&self, report: &mut DiagnosticReport) -> AgentFacts {
+        for (key, ways) in GOES_WITH {
+            let is_of_one = !ways.contains(&"acp") || !ways.contains(&"command");
+            if let Some(given) = self.fields.given(key).filter(|_| is_of_one) {
+                let message = format!("`{key}` needs {} in the same entry", all_of(ways));
+                let hint = format!("add the command of {}, or remove it", quoted(self.name));
+                report.error_hint(given.at, message, hint);
+            }
+        }
+        self.check_flags(report);
+        facts(report, &self.fields, self.origin)
+    }
+
+    fn check_flags(&self, report: &mut DiagnosticReport) {
+        for (_, flag) in self
+            .fields
+            .given("flags")
+            .map_or(&[][..], ConfigNode::entries)
+        {
+            let Some(text) = flag.text() else { continue };
+            hooks::check_placeholders(report, "a flag", &["value"], text, flag.at);
+            let names = template::placeholders(text);
+            if !text.contains("{{value}}") && names.iter().all(|it| it.name == "value") {
+                report.error_hint(
+                    flag.at,
+                    "a flag needs `{{value}}`, the option's value",
+                    "such as `--model {{value}}`".to_owned(),
+                );
+            }
+        }
+    }
+
+    /// Each option of a command needs a flag.
+    fn check_options(&self, report: &mut DiagnosticReport, known: &AgentFacts) {
+        for (key, _) in self
+            .fields
+            .given("options")
+            .map_or(&[][..], ConfigNode::entries)
+        {
+            if !known.flags.contains_key(&key.name) {
+                let message = format!(
+                    "creel does not know how to pass {} to this command",
+                    quoted(&key.name)
+                );
+                report.error_hint(key.at, message, flags_hint(&key.name, known));
+            }
         }
     }
 
@@ -197,6 +264,7 @@ pub(super) fn facts(
         _ => ToolPassing::Options(text),
     });
     let usage = fields.maybe_one_of("usage");
+    let (options, flags) = (texts_of(fields, "options"), texts_of(fields, "flags"));
     AgentFacts {
         install,
         login,
@@ -206,6 +274,38 @@ pub(super) fn facts(
         mcp,
         list_tools,
         tools,
+        env: plan::texts(fields, "env"),
+        options,
+        flags,
+    }
+}
+
+/// A map of texts. A boolean counts as its word.
+fn texts_of(fields: &ConfigFields<'_>, key: &str) -> BTreeMap<String, String> {
+    let entries = fields.given(key).map_or(&[][..], ConfigNode::entries);
+    let written = |node: &ConfigNode| match &node.kind {
+        NodeKind::Bool(value) => Some(value.to_string()),
+        NodeKind::Text(text) => Some(text.clone()),
+        NodeKind::Null
+        | NodeKind::Int(_)
+        | NodeKind::Float(_)
+        | NodeKind::List(_)
+        | NodeKind::Map(_) => None,
+    };
+    let texts = entries
+        .iter()
+        .filter_map(|(key, node)| Some((key.name.clone(), written(node)?)));
+    texts.collect()
+}
+
+/// What to do about an option that a command has no flag for.
+pub(super) fn flags_hint(option: &str, known: &AgentFacts) -> String {
+    let has: Vec<&str> = known.flags.keys().map(String::as_str).collect();
+    let add = format!("`flags: {{ {option}: \"--{option} {{{{value}}}}\" }}`");
+    if has.is_empty() {
+        format!("add {add} to the agent's entry, or remove it")
+    } else {
+        format!("it has {}; add {add} for another", diagnostic::names(&has))
     }
 }
 
@@ -284,7 +384,7 @@ impl LaunchMethod {
     }
 
     /// Overrides its facts with those that `own` contains.
-    fn with_facts(&self, own: &AgentFacts) -> Self {
+    pub(super) fn with_facts(&self, own: &AgentFacts) -> Self {
         let mut way = self.clone();
         match &mut way.spec {
             AgentSpec::Acp { known, .. } | AgentSpec::Command { known, .. } => {
@@ -401,6 +501,7 @@ impl KnownAgents {
             .cloned()
             .unwrap_or_default();
         if !programs::is_one_command(command.line) {
+            facts.flags.clear();
             facts.tools = facts.tools.filter(|tools| *tools == ToolPassing::Refused);
         }
         facts
@@ -531,7 +632,7 @@ fn way(
     Some(LaunchMethod {
         program,
         version: fields.some_text("version"),
-        spec,
+        spec: *spec,
     })
 }
 

@@ -25,7 +25,12 @@ pub static ROOT: MapShape = shape("config", &[
     integer("max_iterations", 1..=1_000_000, "The maximum number of iterations.").or_int(20),
     text("agent", "One of `agents`, or a known agent on PATH. Default: the only one of `agents`; \
         if there are none, the first known agent that is installed."),
-    map("agents", &Object(&AGENT), "How to run each agent, by a name of your own."),
+    text("model", "The model of the session's agent, unless its own `options` name one. Default: \
+        the agent decides."),
+    list("retries", &Object(&RETRY_MODEL), "Other models for an iteration that needs many \
+        retries."),
+    map("agents", &Object(&AGENT), "How to run each agent, by a name of your own; or options for a \
+        known agent."),
     text("instructions", "The note at the end of iteration prompts about how to report the end. \
         `auto`: creel's note, unless the goal mentions `<promise>`; `none`: no note; any other \
         text replaces the note.").or_text("auto"),
@@ -48,6 +53,7 @@ pub static ROOT: MapShape = shape("config", &[
         use, such as answering gates or starting sessions."),
     texts("protect", "Patterns of paths that no turn may change, relative to the project; a folder \
         stands for all in it. After a turn that changed one, the agent must undo it."),
+    section("env", &ENV, "Which of creel's variables agents get. Hooks get all."),
     section("budget", &BUDGET, "What the session may use before creel asks you."),
     section("limits", &LIMITS, "What happens when an agent reaches a usage limit."),
     list("checks", &CHECK, "Commands that must pass after each turn. A failure sends the agent \
@@ -86,6 +92,9 @@ pub static GATES: MapShape = shape("gates", &[
         iteration.").or_text("auto"),
     one_of("permissions", &["ask", "allow", "deny"],
         "What happens when an agent asks for permission.").or_text("ask"),
+    one_of("questions", &["decline", "escalate"], "What happens when an agent asks you something \
+        in an unattended session. `escalate`: it stops for you, with exit code 4.")
+        .or_text("decline"),
     duration_or_zero("timeout", "How long creel waits for your answer before it takes the `auto` \
         answer; 0: no limit.").or_int(0),
 ]).noun("gate");
@@ -254,24 +263,43 @@ const TOOLS: FieldShape = text("tools", "Options that pass the session's tools t
     appends them to its commands (text that begins with NAME= goes in front). `{{mcp_command}}`, \
     `{{mcp_args}}` and `{{mcp_list}}` are JSON, `{{mcp_line}}` is a command line. `none`: the \
     agent does not accept them.");
+const AGENT_ENV: FieldShape = texts("env", "The variables that the agent reads, as names or \
+    beginnings with `*`. It gets them even with `env: { base: clean }`.").optional();
+const OPTIONS: FieldShape = map("options", &Either(&[SomeText, Bool]), "Values of the agent's own \
+    options, such as `model` and `effort`. `creel agents NAME` lists them.").optional();
+const FLAGS: FieldShape = map("flags", &SomeText, "The arguments that pass an option to the \
+    agent's commands, with `{{value}}`, such as `--model {{value}}` (text that begins with NAME= \
+    goes in front). An ACP agent gets other options over the protocol.").optional();
 const INSTALL: FieldShape = text("install", "How to install it, in one line.");
 const LOGIN: FieldShape = text("login", "How to log in, in one line.");
 
-/// Exactly one of `acp`, `command` and `script` is required.
+/// At most one of `acp`, `command` and `script`; one, unless creel knows the agent.
 pub static AGENT: MapShape = shape("agent", &[
     ACP, AGENT_COMMAND, CONTINUE_COMMAND,
     text("script", "A file of turns that replaces the agent, relative to this file."),
     MODE, AGENT_FILES, TERMINALS, AGENT_FORMAT, TTY, ERROR_PATTERN, LIMIT_PATTERN, USAGE, MCP,
-    LIST_TOOLS, TOOLS, INSTALL, LOGIN,
+    LIST_TOOLS, TOOLS, OPTIONS, FLAGS, AGENT_ENV, INSTALL, LOGIN,
     section("hooks", &HOOKS, "Replaces the hooks of a point when this agent works.").optional(),
     text("prompt_file", "A file with instructions for reviews by this agent, relative to this \
         file."),
 ]);
 
+pub static ENV: MapShape = shape("env", &[
+    one_of("base", &["inherit", "clean"], "`inherit`: all; `clean`: what programs need to run, what \
+        the agent itself reads, and `pass`.").or_text("inherit"),
+    texts("pass", "More variables for agents with `clean`, as names or beginnings with `*`."),
+]);
+
+pub static RETRY_MODEL: MapShape = shape("retry_model", &[
+    integer("after", 1..=1_000_000, "After this many retries.").required(),
+    text("model", "The model of the next prompts.").required(),
+]);
+
 /// The facts apply to all launch methods, unless one overrides them.
 pub static KNOWN_AGENT: MapShape = shape("known_agent", &[
     text("title", "The display name. Default: the name."),
-    INSTALL, LOGIN, ERROR_PATTERN, LIMIT_PATTERN, USAGE, MCP, LIST_TOOLS, TOOLS,
+    INSTALL, LOGIN, ERROR_PATTERN, LIMIT_PATTERN, USAGE, MCP, LIST_TOOLS, TOOLS, OPTIONS, FLAGS,
+    AGENT_ENV,
     list("ways", &Object(&WAY), "The ways to run it. creel uses the first one whose program is \
         installed.").optional(),
 ]);
@@ -279,7 +307,8 @@ pub static KNOWN_AGENT: MapShape = shape("known_agent", &[
 /// Either `acp` or `command`.
 pub static WAY: MapShape = shape("way", &[
     ACP, AGENT_COMMAND, CONTINUE_COMMAND, MODE, AGENT_FILES, TERMINALS, AGENT_FORMAT, TTY,
-    ERROR_PATTERN, LIMIT_PATTERN, USAGE, MCP, LIST_TOOLS, TOOLS, INSTALL, LOGIN,
+    ERROR_PATTERN, LIMIT_PATTERN, USAGE, MCP, LIST_TOOLS, TOOLS, OPTIONS, FLAGS, AGENT_ENV,
+    INSTALL, LOGIN,
     text("program", "The program that must be installed. Default: the first word of the command."),
     key("version", Text, "The arguments that print the program's version. Empty: it has \
         none.").or_text("--version"),
@@ -518,6 +547,7 @@ pub static TASK_TYPE: MapShape = shape("task_type", &[
         "The agents that may work on this type. creel takes the config's agent if it is listed, \
         else the first that is installed. Default: all."),
     section("stop", &TYPE_STOP, "What decides whether work of this type is complete.").optional(),
+    text("model", "The model of the session's agent."),
     integer("max_iterations", 1..=1_000_000, "The maximum number of iterations."),
     integer("max_hook_retries", 0..=1_000_000, "How many times creel sends the agent back after a \
         blocked stop."),

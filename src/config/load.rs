@@ -289,10 +289,20 @@ impl ConfigLoader {
             .given("agents")
             .map(ConfigNode::entries)
             .unwrap_or_default();
-        entries
+        let own = entries
             .iter()
+            .filter(|(key, node)| !self.is_known_agent(key, node))
+            .collect::<Vec<_>>();
+        own.into_iter()
             .map(|(key, node)| (key.name.clone(), self.agent_spec(key, node)))
             .collect()
+    }
+
+    /// Whether an entry only changes an agent that creel knows how to run.
+    fn is_known_agent(&self, key: &ConfigKey, node: &ConfigNode) -> bool {
+        matches!(node.kind, NodeKind::Map(_))
+            && agent_entry(key, node).has_no_way()
+            && self.known.named(&key.name).is_some()
     }
 
     /// Even an invalid entry counts as an agent, or `agent:` would be reported too.
@@ -301,16 +311,10 @@ impl ConfigLoader {
         if !matches!(node.kind, NodeKind::Map(_)) {
             return wrong();
         }
-        let entry = AgentEntry {
-            name: &key.name,
-            at: key.at,
-            fields: ConfigFields::of(&AGENT, Some(node)),
-            ways: &["acp", "command", "script"],
-            origin: AgentOrigin::Own,
-        };
+        let entry = agent_entry(key, node);
         let known = &self.known;
         match entry.read(&mut self.report, |command| known.facts_of(command)) {
-            Some(AgentDescription::Run(spec)) => spec,
+            Some(AgentDescription::Run(spec)) => *spec,
             Some(AgentDescription::Script(file)) => self.script(file).unwrap_or_else(wrong),
             None => wrong(),
         }
@@ -328,12 +332,20 @@ impl ConfigLoader {
             .unwrap_or_default();
         let all = entries
             .iter()
-            .map(|(key, node)| (key.name.clone(), self.agent_notes(node, outer)));
+            .map(|(key, node)| (key.name.clone(), self.agent_notes(key, node, outer)));
         all.filter(|(_, notes)| *notes != AgentOverrides::default())
             .collect()
     }
 
-    fn agent_notes(&mut self, node: &ConfigNode, outer: &HookLists) -> AgentOverrides {
+    fn agent_notes(
+        &mut self,
+        key: &ConfigKey,
+        node: &ConfigNode,
+        outer: &HookLists,
+    ) -> AgentOverrides {
+        let facts = self
+            .is_known_agent(key, node)
+            .then(|| agent_entry(key, node).read_facts(&mut self.report));
         let fields = ConfigFields::of(&AGENT, Some(node));
         let prompt = fields
             .given("prompt_file")
@@ -345,6 +357,7 @@ impl ConfigLoader {
         AgentOverrides {
             hooks: hooks::lower(&mut self.report, nodes, outer),
             prompt: prompt.map(|(_, text)| text),
+            facts,
         }
     }
 
@@ -525,6 +538,7 @@ impl ConfigLoader {
             max_hook_retries: fields.maybe_int("max_hook_retries"),
             remediation_attempts: fields.maybe_int("remediation_attempts"),
             turn_timeout: fields.maybe_duration("turn_timeout"),
+            model: fields.some_text("model"),
         }
     }
 
@@ -544,5 +558,15 @@ impl ConfigLoader {
             implementer: role("implementer"),
             gatekeeper: role("gatekeeper"),
         }
+    }
+}
+
+fn agent_entry<'a>(key: &'a ConfigKey, node: &'a ConfigNode) -> AgentEntry<'a> {
+    AgentEntry {
+        name: &key.name,
+        at: key.at,
+        fields: ConfigFields::of(&AGENT, Some(node)),
+        ways: &["acp", "command", "script"],
+        origin: AgentOrigin::Own,
     }
 }

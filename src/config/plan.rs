@@ -16,7 +16,9 @@ use super::{
     diagnostic::{DiagnosticReport, quoted},
     fields::{ConfigFields, as_name},
     hooks,
-    keys::{BUDGET, GATES, LIMITS, OUTAGE, PERMISSION, RETRY, STOP, SUBMIT, WORKTREE},
+    keys::{
+        BUDGET, ENV, GATES, LIMITS, OUTAGE, PERMISSION, RETRY, RETRY_MODEL, STOP, SUBMIT, WORKTREE,
+    },
     node::{ConfigNode, NodeKind},
     stop, workflows,
 };
@@ -25,8 +27,9 @@ use crate::engine::{
     hooks::{point::HookPoint, template},
     policy::{
         AgentAccess, AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions,
-        GatePolicies, LimitsPlan, OutagePlan, PermissionPolicy, PermissionRule, SessionPlan,
-        SettledPolicy, StopHook, StopPlan, StopPreset, SubmitPlan, WorktreePlan,
+        EnvPlan, GatePolicies, LimitsPlan, ModelPlan, OutagePlan, PermissionPolicy, PermissionRule,
+        RetryModel, SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset, SubmitPlan,
+        WorktreePlan,
     },
 };
 
@@ -56,6 +59,7 @@ pub(super) fn base_plan(
             final_delivery: gates.maybe_one_of("final_delivery"),
             delivery: gates.one_of("delivery"),
             permissions: gates.one_of("permissions"),
+            questions: gates.one_of("questions"),
             timeout: gates.duration("timeout"),
         },
         automation,
@@ -66,10 +70,12 @@ pub(super) fn base_plan(
             agent_may: agent_may(root),
             protect: protect(report, root.given("protect")),
             config_files: Vec::new(),
+            env: env(root),
         },
         budget: budget(root),
         submit: submit(report, root),
         worktree: worktree(report, root),
+        models: models(root),
         agent: "outside".to_owned(),
         agent_spec: AgentSpec::Outside,
         // These depend on the agent and the type of the task.
@@ -80,6 +86,29 @@ pub(super) fn base_plan(
         proposal: None,
     };
     (plan, fallback)
+}
+
+fn env(root: &ConfigFields<'_>) -> EnvPlan {
+    let env = root.below("env", &ENV);
+    EnvPlan {
+        base: env.one_of("base"),
+        pass: texts(&env, "pass"),
+    }
+}
+
+fn models(root: &ConfigFields<'_>) -> ModelPlan {
+    let retries = root.given("retries").map_or(&[][..], ConfigNode::items);
+    let retries = retries.iter().filter_map(|node| {
+        let fields = ConfigFields::of(&RETRY_MODEL, Some(node));
+        Some(RetryModel {
+            after: fields.maybe_int("after")?,
+            model: fields.some_text("model")?,
+        })
+    });
+    ModelPlan {
+        model: root.some_text("model"),
+        retries: retries.collect(),
+    }
 }
 
 fn backoff(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> Option<BackoffPolicy> {
@@ -402,7 +431,7 @@ fn worktree(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> Option<Wo
     })
 }
 
-fn texts(fields: &ConfigFields<'_>, name: &str) -> Vec<String> {
+pub(super) fn texts(fields: &ConfigFields<'_>, name: &str) -> Vec<String> {
     let items = fields.given(name).into_iter().flat_map(ConfigNode::items);
     items
         .filter_map(ConfigNode::text)

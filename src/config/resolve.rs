@@ -14,12 +14,13 @@ use super::{
     diagnostic::{quoted, suggest},
     hooks::HookLists,
     paths,
-    settings::{PlanError, Settings, TaskType},
+    settings::{PlanError, Settings, TaskType, can_pass},
 };
 use crate::engine::{
     hooks::point::HookPoint,
     policy::{
-        AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, SessionPlan, TypeNotAllowed,
+        AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, MODEL, ModelPlan, SessionPlan,
+        TypeNotAllowed,
     },
 };
 
@@ -29,6 +30,7 @@ pub struct PlanRequest<'a> {
     pub agent: Option<&'a str>,
     pub task_type: Option<&'a str>,
     pub max_iterations: Option<u32>,
+    pub model: Option<&'a str>,
 }
 
 /// Where a hook is configured.
@@ -93,6 +95,9 @@ impl Settings {
             )));
         }
         let mut plan = self.plan_of(wanted, (agent, agent_spec), path);
+        if plan.models != ModelPlan::default() {
+            can_pass(&plan.agent, &plan.agent_spec, MODEL)?;
+        }
         if !fallback.is_empty() {
             plan.limits.fallback.clear();
             for name in fallback {
@@ -149,6 +154,13 @@ impl Settings {
         };
         plan.access.config_files = self.config_files();
         plan.limits.fallback = self.fallbacks(&agent, path);
+        let model = wanted.model.map(str::to_owned);
+        let model = model.or_else(|| of_type?.model.clone());
+        let model = model.or_else(|| agent_spec.model().map(str::to_owned));
+        plan.models.model = model.or(plan.models.model);
+        if agent_spec == AgentSpec::Outside {
+            plan.models = ModelPlan::default();
+        }
         (plan.agent, plan.agent_spec) = (agent, agent_spec);
         if let Some(of_type) = of_type {
             of_type.override_plan(&mut plan);

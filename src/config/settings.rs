@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, ffi::OsStr, path::PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    agents::{KnownAgent, KnownAgents, how_to_install},
+    agents::{KnownAgent, KnownAgents, LaunchMethod, flags_hint, how_to_install},
     diagnostic::{Diagnostic, names, quoted, suggest},
     hooks::HookLists,
     nats::NatsConfig,
@@ -19,7 +19,9 @@ use super::{
 };
 use crate::{
     engine::{
-        policy::{AgentSpec, RuleSpec, SessionPlan, SettledPolicy, StopHook, TypeNotAllowed},
+        policy::{
+            AgentFacts, AgentSpec, RuleSpec, SessionPlan, SettledPolicy, StopHook, TypeNotAllowed,
+        },
         time::TimeSpan,
     },
     process::programs::{self, MissingProgram},
@@ -62,6 +64,8 @@ pub struct AgentOverrides {
     pub hooks: HookLists,
     /// The prompt for its reviews.
     pub prompt: Option<String>,
+    /// Set if the entry has no launch method of its own: creel knows how to run the agent.
+    pub facts: Option<AgentFacts>,
 }
 
 /// A file whose content affects which commands run.
@@ -90,6 +94,7 @@ pub struct TaskType {
     /// How often the agent can repair what blocked a submit or a merge.
     pub remediation_attempts: Option<u32>,
     pub turn_timeout: Option<TimeSpan>,
+    pub model: Option<String>,
 }
 
 impl TaskType {
@@ -218,6 +223,14 @@ pub enum PlanError {
         /// The ways to install it. One of them is enough.
         install: Vec<String>,
     },
+    /// The agent is a command that has no flag for the option.
+    #[error("creel does not know how to pass {} to the agent {}\n  {hint}", quoted(.option), quoted(.agent))]
+    NoFlag {
+        agent: String,
+        option: String,
+        /// What the user can do.
+        hint: String,
+    },
     /// The user named no agent, and none was found.
     #[error("{found}\n  {hint}")]
     NoAgent {
@@ -273,17 +286,21 @@ impl Settings {
         if let Some(name) = asked.or(self.agent.as_deref()) {
             return self.named(name, path);
         }
-        if let Some((name, spec)) = self
-            .agents
-            .first_key_value()
-            .filter(|_| self.agents.len() == 1)
-        {
-            return Ok((name.clone(), spec.clone()));
+        let mut described = self.described();
+        if let (Some(only), None) = (described.next(), described.next()) {
+            return self.named(only, path);
         }
         match self.known.preferred(path) {
             Some((agent, _)) => self.named(&agent.name, path),
             None => Err(self.no_agent()),
         }
+    }
+
+    /// The names of all agents under `agents:`.
+    pub fn described(&self) -> impl Iterator<Item = &str> {
+        let changed = self.notes.iter().filter(|(_, notes)| notes.facts.is_some());
+        let changed = changed.map(|(name, _)| name);
+        self.agents.keys().chain(changed).map(String::as_str)
     }
 
     fn named(&self, name: &str, path: &OsStr) -> Result<(String, AgentSpec), PlanError> {
@@ -299,9 +316,20 @@ impl Settings {
             });
         };
         match known.installed(path) {
-            Some(way) => Ok((name.to_owned(), way.spec.clone())),
+            Some(way) => self.changed(name, way).map(|spec| (name.to_owned(), spec)),
             None => Err(not_installed(known)),
         }
+    }
+
+    /// A known agent, with what its entry under `agents:` changes.
+    fn changed(&self, name: &str, way: &LaunchMethod) -> Result<AgentSpec, PlanError> {
+        let own = self.notes.get(name).and_then(|notes| notes.facts.as_ref());
+        let spec = own.map_or_else(|| way.spec.clone(), |own| way.with_facts(own).spec);
+        let options = own.into_iter().flat_map(|own| own.options.keys());
+        for option in options {
+            can_pass(name, &spec, option)?;
+        }
+        Ok(spec)
     }
 
     /// The first of the agents for a task type that can run here.
@@ -358,7 +386,7 @@ impl Settings {
     }
 
     fn no_agent(&self) -> PlanError {
-        let mine: Vec<&str> = self.agents.keys().map(String::as_str).collect();
+        let mine: Vec<&str> = self.described().collect();
         if mine.is_empty() {
             PlanError::NoAgent {
                 found: "no agent found: none of the agents that creel knows is on PATH".to_owned(),
@@ -375,6 +403,21 @@ impl Settings {
             }
         }
     }
+}
+
+/// An error if the agent is a command without a flag for the option.
+pub(super) fn can_pass(agent: &str, spec: &AgentSpec, option: &str) -> Result<(), PlanError> {
+    if spec.accepts(option) {
+        return Ok(());
+    }
+    Err(PlanError::NoFlag {
+        agent: agent.to_owned(),
+        option: option.to_owned(),
+        hint: spec
+            .facts()
+            .map(|known| flags_hint(option, known))
+            .unwrap_or_default(),
+    })
 }
 
 fn not_installed(agent: &KnownAgent) -> PlanError {
@@ -466,7 +509,7 @@ mod tests {
         .assert_eq(&picked(&with_agents(&["a", "b"]), None, none));
         expect_test::expect![[r#"
             the agent `claude` is not installed: creel did not find `claude-agent-acp`, `claude-code-acp` or `claude` on PATH
-              install it: npm install -g @agentclientprotocol/claude-agent-acp
+              install it: npm i -g @agentclientprotocol/claude-agent-acp # Node 22+
               or: npm install -g @anthropic-ai/claude-code
               or describe an agent under `agents:`, choose another with `--agent NAME`, or try `creel demo`"#]]
         .assert_eq(&picked(&with_agents(&[]), Some("claude"), none));

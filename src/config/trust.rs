@@ -207,6 +207,12 @@ pub fn commands(plan: &SessionPlan, agent_is_described: bool) -> Vec<String> {
 }
 
 fn agent(spec: &AgentSpec) -> Vec<String> {
+    // They become part of the command line.
+    let known = spec.facts();
+    let passed = known.into_iter().flat_map(|known| {
+        let flag = |(name, flag): (&String, &String)| format!("{flag} (for its option {name})");
+        known.flags.iter().map(flag)
+    });
     match spec {
         AgentSpec::Command {
             command,
@@ -216,9 +222,12 @@ fn agent(spec: &AgentSpec) -> Vec<String> {
             let later = continue_command
                 .iter()
                 .map(|command| format!("{command} (for later turns)"));
-            std::iter::once(command.clone()).chain(later).collect()
+            std::iter::once(command.clone())
+                .chain(later)
+                .chain(passed)
+                .collect()
         }
-        AgentSpec::Acp { command, .. } => vec![command.clone()],
+        AgentSpec::Acp { command, .. } => std::iter::once(command.clone()).chain(passed).collect(),
         AgentSpec::Scripted { script } => vec![format!("a script of {} B", script.len())],
         AgentSpec::Outside => Vec::new(),
     }

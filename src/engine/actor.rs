@@ -132,24 +132,6 @@ pub enum UserCommand {
 }
 
 impl UserCommand {
-    pub const ALL: [Self; 15] = [
-        Self::Pause,
-        Self::Unpause,
-        Self::Message,
-        Self::Cancel,
-        Self::Stop,
-        Self::Pending,
-        Self::Gate,
-        Self::Hooks,
-        Self::Submit,
-        Self::Merge,
-        Self::Run,
-        Self::Worker,
-        Self::Init,
-        Self::Task,
-        Self::Worktree,
-    ];
-
     /// Its name on the command line and in `agent_may`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ids::PermissionId, time::TimeSpan};
+use super::{ids::PermissionId, question::AgentQuestion, time::TimeSpan};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -45,6 +45,9 @@ pub struct ToolCall {
     pub call: String,
     /// A description to show to the user.
     pub title: String,
+    /// The agent's own name of the tool, if it sends one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub status: ToolStatus,
     /// None if the agent does not report one.
     #[serde(default, rename = "tool", skip_serializing_if = "Option::is_none")]
@@ -137,20 +140,7 @@ pub struct AgentPermissionRequest {
     pub shortened: bool,
 }
 
-impl AgentPermissionRequest {
-    /// A request for something that the agent does itself.
-    pub const fn new(ask: PermissionId, tool: ToolCall, options: Vec<PermissionOption>) -> Self {
-        Self {
-            ask,
-            tool,
-            options,
-            source: PermissionSource::Agent,
-            shortened: false,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionSource {
     /// Something that the agent does itself.
@@ -160,13 +150,11 @@ pub enum PermissionSource {
     CreelTool,
     /// A file or a command that creel serves to the agent.
     Service,
+    /// A question to the user. The tool call has only its text.
+    Question(Box<AgentQuestion>),
 }
 
 impl PermissionSource {
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde passes a reference"
-    )]
     const fn is_agent(&self) -> bool {
         matches!(self, Self::Agent)
     }
@@ -193,8 +181,10 @@ pub enum PermissionOptionKind {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PermissionAnswer {
-    /// The id of the chosen option.
+    /// The id of the chosen option, or the answer to a question as a JSON object.
     Selected(String),
+    /// The question gets no answer: the user declined it, or the session is unattended.
+    Declined { unattended: bool },
     /// The turn has ended, so the request gets no answer.
     Cancelled,
 }

@@ -29,6 +29,8 @@ pub enum Effect {
         turn: TurnId,
         text: String,
         conversation: ConversationMode,
+        /// None: the agent's own.
+        model: Option<String>,
         /// Zero: no limit.
         timeout: TimeSpan,
         /// After this long without a word, the agent is silent. Zero: never.

@@ -19,9 +19,8 @@ pub use crate::engine::{
     pending::event::PendingEvent,
     retry::event::RetryEvent,
     session::event::{
-        AfterResume, CheckOutcome, CheckRunResult, FinalDeliveryMode, IterationOutcome,
-        ResumeDecision, SessionEvent, SessionOutcome, SessionStarted, SessionWorktree,
-        UserPresence,
+        CheckOutcome, CheckRunResult, FinalDeliveryMode, IterationOutcome, SessionEvent,
+        SessionOutcome, SessionStarted, SessionWorktree, UserPresence,
     },
     steering::event::{SteeringEvent, StopTiming},
     stop::event::{StopDecided, StopEvent},

@@ -31,6 +31,7 @@ use crate::engine::{
     ids::GateId,
     output::EngineOutput,
     policy::{FinalDeliveryPolicy, RetryLimitPolicy, SessionPlan},
+    question::QuestionPolicy,
     time::UnixTime,
 };
 
@@ -68,10 +69,13 @@ impl Gate {
         self.subject.kind()
     }
 
-    /// The choice under the name that this gate uses for it: `send` and `message` mean the same.
+    /// The choice under the name that this gate uses for it: `send` and `message` mean the same,
+    /// and at a question they mean `answer`.
     pub(crate) fn understood(&self, choice: GateChoice) -> GateChoice {
         let other = choice.other_name();
-        if self.choices.contains(&other) {
+        if other != choice && self.kind() == GateKind::Question {
+            GateChoice::Answer
+        } else if self.choices.contains(&other) {
             other
         } else {
             choice
@@ -93,12 +97,20 @@ impl Gate {
             return UnansweredGate::Answer(choice, ActorKind::Policy);
         }
         match self.deadline(plan) {
+            Some(deadline) if now >= deadline && self.waits_for_a_person(plan) => {
+                UnansweredGate::WaitsForUser
+            }
             Some(deadline) if now >= deadline => {
                 UnansweredGate::Answer(self.auto(plan), ActorKind::Timeout)
             }
             None if presence == UserPresence::Unattended => UnansweredGate::WaitsForUser,
             Some(_) | None => UnansweredGate::Wait,
         }
+    }
+
+    /// Whether only the user answers it, however long that takes.
+    fn waits_for_a_person(&self, plan: &SessionPlan) -> bool {
+        self.kind() == GateKind::Question && plan.gates.questions == QuestionPolicy::Escalate
     }
 
     /// The answer that is known without asking the user.
@@ -122,10 +134,12 @@ impl Gate {
             | GateKind::Permission
             | GateKind::UsageLimit
             | GateKind::Proposal => None,
+            GateKind::Question if self.waits_for_a_person(plan) => None,
             GateKind::RetryLimit
             | GateKind::Escalation
             | GateKind::Errors
             | GateKind::BrokenHook
+            | GateKind::Question
             | GateKind::Budget
             | GateKind::Tampered
             | GateKind::Submit
@@ -152,6 +166,7 @@ impl Gate {
                     .find(|no| self.choices.contains(no));
                 no.unwrap_or(GateChoice::Cancel)
             }
+            GateKind::Question => GateChoice::Decline,
             GateKind::Budget => GateChoice::Stop,
             GateKind::UsageLimit => GateChoice::Wait,
             GateKind::Submit | GateKind::Merge | GateKind::Proposal => GateChoice::Leave,
@@ -183,12 +198,12 @@ impl SessionGates {
         self.open.as_ref().filter(|gate| gate.id == id)
     }
 
-    /// Cancels an open permission gate, because its turn ends.
+    /// Cancels an open gate about a request of the agent, because its turn ends.
     pub(crate) fn unasked(&self, by: &Actor) -> EngineOutput {
         let gate = self
             .open
             .as_ref()
-            .filter(|gate| gate.kind() == GateKind::Permission);
+            .filter(|gate| gate.subject.ask().is_some());
         gate.map_or_else(EngineOutput::default, |gate| {
             EngineOutput::record(Event::Gate(GateEvent::Answered {
                 gate: gate.id,

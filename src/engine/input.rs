@@ -107,6 +107,11 @@ pub enum SessionCommand {
     CancelTurn,
     /// Queue a message for the agent.
     Message { text: String },
+    /// Use this model for the next prompts. None: as planned.
+    SetModel {
+        #[serde(default)]
+        model: Option<String>,
+    },
     /// Do not send an item to the agent.
     #[serde(rename = "pending_skip")]
     SkipItem { item: ItemId },
@@ -235,7 +240,10 @@ impl SessionCommand {
                 UserCommand::Pending
             }
             // A gate may ask about these, too.
-            Self::AnswerGate(_) | Self::RetryNow | Self::SwitchAgent { .. } => UserCommand::Gate,
+            Self::AnswerGate(_)
+            | Self::RetryNow
+            | Self::SwitchAgent { .. }
+            | Self::SetModel { .. } => UserCommand::Gate,
             Self::DisableHook { .. }
             | Self::EnableHook { .. }
             | Self::RunHook { .. }

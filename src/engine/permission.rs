@@ -9,6 +9,7 @@
 //! - A request is answered once: by a rule, by the user, or by the end of its turn.
 //! - The user is asked about one request at a time, in the order in which they arrived.
 //! - creel answers requests for its own MCP tools itself; the user is never asked about them.
+//! - Questions to the user wait in the same queue; no rule about permissions answers one.
 //! - creel never selects an agent's "always" option where the agent offers "once": the agent would
 //!   then decide itself which requests to skip, and creel would not see them. creel remembers the
 //!   answer itself.
@@ -26,19 +27,21 @@ use crate::engine::{
         PermissionSource, ToolCall, ToolKind,
     },
     effect::Effect,
-    event::{Event, SessionStarted, TurnEvent, UserPresence},
+    event::{Actor, ActorKind, Event, SessionStarted, TurnEvent, UserPresence},
     gate::{
         Gate, SessionGates,
-        kind::{GateChoice, PermissionChoice},
+        kind::{GateChoice, GateKind, PermissionChoice},
         subject::GateSubject,
     },
-    ids::TurnId,
+    ids::{GateId, TurnId},
     output::EngineOutput,
     permission::{
         remembered_answers::{RememberedAnswer, covers, remembered},
-        rules::first_that_fits,
+        rules::{first_that_fits, is_project_edit},
     },
     policy::{PermissionPolicy, SessionPlan},
+    question::{AgentQuestion, UNATTENDED},
+    refusal::Refusal,
     session::phase::Phase,
     steering::ControlState,
 };
@@ -49,8 +52,12 @@ pub struct PermissionState {
     pub waiting: VecDeque<AgentPermissionRequest>,
     /// The user's "always" answers.
     pub remembered: Vec<RememberedAnswer>,
+    /// The agents that may edit every file of the project.
+    editors: Vec<String>,
     /// The tool calls that were allowed in this turn.
     granted: Vec<ToolCall>,
+    /// The questions of this turn that creel declined, because no user was there.
+    unanswered: Vec<String>,
 }
 
 /// An answer that the user can choose, with a label that describes its effect.
@@ -80,12 +87,21 @@ impl PermissionOptionKind {
 
 impl AgentPermissionRequest {
     /// The answers that the user can give, in the agent's order.
-    pub fn choices(&self) -> Vec<GateChoice> {
+    pub fn choices(&self, cwd: &str) -> Vec<GateChoice> {
+        if self.question().is_some() {
+            return GateKind::Question.choices();
+        }
         let mut choices: Vec<GateChoice> = Vec::new();
         for option in &self.options {
             if !choices.contains(&option.kind.choice()) {
                 choices.push(option.kind.choice());
             }
+        }
+        let is_allowed =
+            |choice: &GateChoice| matches!(choice, GateChoice::AllowOnce | GateChoice::AllowAlways);
+        if choices.contains(&GateChoice::AllowOnce) && is_project_edit(&self.tool, cwd) {
+            let after = choices.iter().rposition(is_allowed).map_or(0, |n| n + 1);
+            choices.insert(after, GateChoice::AllowEdits);
         }
         choices.push(GateChoice::Cancel);
         choices
@@ -93,8 +109,15 @@ impl AgentPermissionRequest {
 
     /// The answers to show. "Always" is creel's own answer and narrower than most agents' options
     /// of that kind, so it is offered once and with creel's label, unless the agent offers nothing
-    /// else.
-    pub fn offers(&self) -> Vec<OfferedAnswer> {
+    /// else. So is an answer about all edits, if the gate offers it.
+    pub fn offers(&self, gate: &Gate) -> Vec<OfferedAnswer> {
+        if let Some(question) = self.question() {
+            let choice = GateChoice::Answer;
+            let offers = question.offers().into_iter();
+            return offers
+                .map(|(id, name)| OfferedAnswer { id, name, choice })
+                .collect();
+        }
         let mut offers: Vec<OfferedAnswer> = Vec::new();
         for PermissionOption { id, name, kind } in &self.options {
             let choice = kind.choice();
@@ -108,7 +131,101 @@ impl AgentPermissionRequest {
                 choice,
             });
         }
+        if gate.choices.contains(&GateChoice::AllowEdits) {
+            let allows = |offer: &OfferedAnswer| {
+                matches!(
+                    offer.choice,
+                    GateChoice::AllowOnce | GateChoice::AllowAlways
+                )
+            };
+            let after = offers.iter().rposition(allows).map_or(0, |n| n + 1);
+            let once = self.option(GateChoice::AllowOnce, None);
+            let edits = once.map(|once| OfferedAnswer {
+                id: once.id.clone(),
+                name: "Allow all edits in this project".to_owned(),
+                choice: GateChoice::AllowEdits,
+            });
+            offers.splice(after..after, edits);
+        }
         offers
+    }
+
+    /// The question that the request is, instead of one for a permission.
+    pub fn question(&self) -> Option<&AgentQuestion> {
+        if let PermissionSource::Question(question) = &self.source {
+            Some(question)
+        } else {
+            None
+        }
+    }
+
+    /// Whether an answer is one of [`Self::offers`] and nothing else.
+    pub fn is_offered(&self, choice: GateChoice) -> bool {
+        match self.question() {
+            Some(asked) => {
+                choice == GateChoice::Answer && !asked.fields.is_empty() && !asked.takes_text()
+            }
+            None => self.option(choice, None).is_some(),
+        }
+    }
+
+    /// The text of an answer, in the form in which it is recorded: the id of an option, or the
+    /// answer to a question.
+    pub(crate) fn checked(
+        &self,
+        gate: GateId,
+        choice: GateChoice,
+        text: Option<String>,
+    ) -> Result<Option<String>, Refusal> {
+        if let Some(question) = self.question() {
+            if choice != GateChoice::Answer {
+                return Ok(None);
+            }
+            let content = question.content(text.as_deref());
+            return match content {
+                Ok(content) => Ok(Some(serde_json::Value::Object(content).to_string())),
+                Err(why) => Err(Refusal::BadAnswer { gate, why }),
+            };
+        }
+        match text {
+            Some(named) if self.option(choice, Some(&named)).is_none() => {
+                let options = self.options.iter();
+                let known = options.filter(|option| option.kind.choice() == choice);
+                let known = known.map(|option| option.id.clone()).collect();
+                let option = named;
+                Err(Refusal::NoSuchOption {
+                    gate,
+                    choice,
+                    option,
+                    known,
+                })
+            }
+            text => Ok(text),
+        }
+    }
+
+    /// What is recorded of an answer, and what the agent gets. None: its turn is cancelled.
+    pub(crate) fn answer(
+        &self,
+        choice: GateChoice,
+        named: Option<&str>,
+        by: &Actor,
+    ) -> Option<(Option<String>, PermissionAnswer)> {
+        let selected = |id: String| (Some(id.clone()), PermissionAnswer::Selected(id));
+        match self.question() {
+            Some(_) if choice == GateChoice::Answer => named.map(str::to_owned).map(selected),
+            Some(question) if choice == GateChoice::Decline => {
+                let unattended = is_unattended(by);
+                let words = question.unattended().filter(|_| unattended);
+                let words = words.map(|words| serde_json::Value::Object(words).to_string());
+                let declined = PermissionAnswer::Declined { unattended };
+                Some((None, words.map_or(declined, PermissionAnswer::Selected)))
+            }
+            Some(_) => None,
+            None => self
+                .selected(choice, named)
+                .map(|option| selected(option.id.clone())),
+        }
     }
 
     /// For an "always" answer that creel remembers itself: its label, and the option that creel
@@ -137,10 +254,15 @@ impl AgentPermissionRequest {
 
     /// The option of an answer: the named one, or the first of its kind.
     pub fn option(&self, choice: GateChoice, named: Option<&str>) -> Option<&PermissionOption> {
+        let kind = if choice == GateChoice::AllowEdits {
+            GateChoice::AllowOnce
+        } else {
+            choice
+        };
         let mut fitting = self
             .options
             .iter()
-            .filter(|option| option.kind.choice() == choice);
+            .filter(|option| option.kind.choice() == kind);
         match named {
             Some(id) => fitting.find(|option| option.id == id),
             None => fitting.next(),
@@ -162,6 +284,9 @@ impl AgentPermissionRequest {
     }
 
     fn reason(&self) -> String {
+        if let Some(question) = self.question() {
+            return format!("the agent asks: {}", question.message);
+        }
         let verb = match self.tool.kind {
             Some(ToolKind::Read) => "read",
             Some(ToolKind::Edit) => "change",
@@ -182,13 +307,19 @@ impl AgentPermissionRequest {
 
 impl PermissionState {
     /// Removes the answered request, and remembers an "always" answer.
-    pub(crate) fn answered(&mut self, choice: PermissionChoice, agent: &str) {
+    pub(crate) fn answered(&mut self, choice: PermissionChoice, agent: &str, by: &Actor) {
         if choice == PermissionChoice::Cancel {
             return self.waiting.clear();
         }
         let Some(ask) = self.waiting.pop_front() else {
             return;
         };
+        if let Some(question) = ask.question() {
+            if choice == PermissionChoice::RejectOnce && is_unattended(by) {
+                self.unanswered.push(question.message.clone());
+            }
+            return;
+        }
         if matches!(
             choice,
             PermissionChoice::AllowAlways | PermissionChoice::RejectAlways
@@ -199,9 +330,14 @@ impl PermissionState {
                 choice == PermissionChoice::AllowAlways,
             ));
         }
+        if choice == PermissionChoice::AllowEdits {
+            self.editors.push(agent.to_owned());
+        }
         if matches!(
             choice,
-            PermissionChoice::AllowOnce | PermissionChoice::AllowAlways
+            PermissionChoice::AllowOnce
+                | PermissionChoice::AllowAlways
+                | PermissionChoice::AllowEdits
         ) {
             self.granted.push(ask.tool);
         }
@@ -209,7 +345,24 @@ impl PermissionState {
 
     pub(crate) fn next_turn(&mut self) {
         self.granted.clear();
+        self.unanswered.clear();
     }
+
+    /// What the next prompt says about these questions.
+    pub(crate) fn unanswered_note(&self) -> Option<String> {
+        let asked = self.unanswered.iter();
+        let asked: Vec<String> = asked.map(|question| format!("“{question}”")).collect();
+        let note = format!(
+            "[Question]: you asked {}. {UNATTENDED}",
+            asked.join(" and ")
+        );
+        (!asked.is_empty()).then_some(note)
+    }
+}
+
+/// Whether an answer was given without a person.
+fn is_unattended(by: &Actor) -> bool {
+    matches!(by.by, ActorKind::Policy | ActorKind::Timeout)
 }
 
 /// The context in which requests are answered: by the rules, by a remembered answer, or by a gate.
@@ -284,8 +437,8 @@ impl<'a> PermissionRules<'a> {
     /// a command of creel's services that is already decided. The tool call itself is recorded in
     /// both cases.
     pub(crate) fn answered_at_once(self, ask: &AgentPermissionRequest) -> Option<&str> {
-        let allow = match ask.source {
-            PermissionSource::Agent => None,
+        let allow = match &ask.source {
+            PermissionSource::Agent | PermissionSource::Question(_) => None,
             PermissionSource::CreelTool => Some(true),
             PermissionSource::Service => self.served(ask),
         };
@@ -310,10 +463,18 @@ impl<'a> PermissionRules<'a> {
             PermissionPolicy::Allow => Some(true),
             PermissionPolicy::Deny => Some(false),
             PermissionPolicy::Ask if reads || granted() => Some(true),
-            PermissionPolicy::Ask => {
-                remembered(&self.requests.remembered, self.asking_agent(), ask)
-            }
+            PermissionPolicy::Ask => self.earlier_answer(ask, ruled.is_some()),
         }
+    }
+
+    /// What the user has said about such a request. A rule that asks is about edits, too.
+    fn earlier_answer(self, ask: &AgentPermissionRequest, is_ruled: bool) -> Option<bool> {
+        let agent = self.asking_agent();
+        let edits = || {
+            let may_edit = self.requests.editors.iter().any(|editor| editor == agent);
+            (may_edit && !is_ruled && is_project_edit(&ask.tool, &self.began.cwd)).then_some(true)
+        };
+        remembered(&self.requests.remembered, agent, ask).or_else(edits)
     }
 
     /// The agent of the current turn.
@@ -330,11 +491,12 @@ impl<'a> PermissionRules<'a> {
         let Some(ask) = self.requests.waiting.front() else {
             return EngineOutput::default();
         };
-        self.gates.open_gate_with(
-            GateSubject::Permission { ask: ask.ask },
-            ask.reason(),
-            ask.choices(),
-        )
+        let subject = match ask.question() {
+            Some(_) => GateSubject::Question { ask: ask.ask },
+            None => GateSubject::Permission { ask: ask.ask },
+        };
+        self.gates
+            .open_gate_with(subject, ask.reason(), ask.choices(&self.began.cwd))
     }
 
     /// The request that a gate is about.
@@ -347,13 +509,14 @@ impl<'a> PermissionRules<'a> {
 
     /// The answer that is known before the user is asked.
     pub(crate) fn automatic_permission(self, ask: &AgentPermissionRequest) -> Option<GateChoice> {
+        if ask.question().is_some() {
+            return None;
+        }
         let ruled = first_that_fits(&self.plan.access.permissions, &self.began.cwd, &ask.tool);
         let decided = match ruled.unwrap_or(self.plan.gates.permissions) {
             PermissionPolicy::Allow => Some(true),
             PermissionPolicy::Deny => Some(false),
-            PermissionPolicy::Ask => {
-                remembered(&self.requests.remembered, self.asking_agent(), ask)
-            }
+            PermissionPolicy::Ask => self.earlier_answer(ask, ruled.is_some()),
         };
         decided.and_then(|allow| ask.automatic_choice(allow))
     }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    actor::UserCommand, conversation::ToolKind, hooks::point::HookPoint,
+    actor::UserCommand, conversation::ToolKind, hooks::point::HookPoint, question::QuestionPolicy,
     tasks::record::TaskEventKind, time::TimeSpan,
 };
 use crate::text::command_line;
@@ -26,7 +26,7 @@ pub use stop::{
 };
 pub use submit::{BuiltinCall, BuiltinOptions, Gatekeeper, MERGE, SubmitPlan, TypeNotAllowed};
 pub use workflow::{StepAction, StepCondition, StepTransition, Workflow, WorkflowStep};
-pub use worktree::{WORKTREE_BRANCH, WorktreePlan, WorktreeRetention};
+pub use worktree::{WORKTREE_BRANCH, WorktreePlan};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionPlan {
@@ -65,6 +65,8 @@ pub struct SessionPlan {
     /// The agent's name in the config.
     pub agent: String,
     pub agent_spec: AgentSpec,
+    #[serde(flatten)]
+    pub models: ModelPlan,
     /// The type of the session's task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_type: Option<String>,
@@ -99,6 +101,104 @@ pub struct AgentAccess {
     /// The files that the config was read from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_files: Vec<String>,
+    #[serde(default, skip_serializing_if = "EnvPlan::is_default")]
+    pub env: EnvPlan,
+}
+
+/// Which of creel's variables agents get. Hooks get all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnvPlan {
+    pub base: EnvBase,
+    /// Names, or beginnings with `*`, that a clean environment has besides.
+    pub pass: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EnvBase {
+    /// All of them.
+    #[default]
+    Inherit,
+    /// What programs need to run at all, and what the agent needs.
+    Clean,
+}
+
+/// What programs need to run at all: where things are, how people write, how to reach the network.
+const CLEAN: [&str; 24] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "TZ",
+    "TERM",
+    "COLORTERM",
+    "NO_COLOR",
+    "TMPDIR",
+    "XDG_*",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "all_proxy",
+    "SSL_CERT_*",
+    "NODE_EXTRA_CA_CERTS",
+];
+
+impl EnvPlan {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The names of the variables that an agent gets, as patterns. None: all.
+    pub fn variables(&self, spec: &AgentSpec) -> Option<Vec<String>> {
+        if self.base == EnvBase::Inherit {
+            return None;
+        }
+        let needed = spec.facts().map_or(&[][..], |known| known.env.as_slice());
+        let clean = CLEAN.iter().map(|name| (*name).to_owned());
+        Some(
+            clean
+                .chain(needed.iter().chain(&self.pass).cloned())
+                .collect(),
+        )
+    }
+}
+
+/// Which model the session's own agent uses.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelPlan {
+    /// None: the agent decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Other models after some retries.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub retries: Vec<RetryModel>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryModel {
+    /// After how many retries of an iteration.
+    pub after: u32,
+    pub model: String,
+}
+
+impl ModelPlan {
+    /// The model of a prompt after so many retries.
+    pub fn after(&self, retries: u32) -> Option<&str> {
+        let due = self.retries.iter().filter(|other| other.after <= retries);
+        let other = due.max_by_key(|other| other.after);
+        other
+            .map(|other| other.model.as_str())
+            .or(self.model.as_deref())
+    }
 }
 
 /// How proposed tasks are checked.
@@ -170,6 +270,9 @@ pub struct GatePolicies {
     pub delivery: DeliveryPolicy,
     /// Before an agent uses a tool.
     pub permissions: PermissionPolicy,
+    /// When an agent asks something in an unattended session.
+    #[serde(default, skip_serializing_if = "QuestionPolicy::is_default")]
+    pub questions: QuestionPolicy,
     /// How long a gate waits before it gets the `auto` answer. Zero: no limit.
     pub timeout: TimeSpan,
 }
@@ -470,6 +573,20 @@ impl AgentSpec {
         }
     }
 
+    /// The model that its own options name.
+    pub fn model(&self) -> Option<&str> {
+        self.facts()?.options.get(MODEL).map(String::as_str)
+    }
+
+    /// Whether creel can pass the option to it. An ACP agent says so itself, when it runs.
+    pub fn accepts(&self, option: &str) -> bool {
+        match self {
+            Self::Command { known, .. } => known.flags.contains_key(option),
+            Self::Acp { .. } | Self::Scripted { .. } => true,
+            Self::Outside => false,
+        }
+    }
+
     /// None for scripted agents and for agents that the user runs.
     pub fn facts(&self) -> Option<&AgentFacts> {
         match self {
@@ -508,7 +625,19 @@ pub struct AgentFacts {
     /// How it gets the session's tools. None: the default of its kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolPassing>,
+    /// The variables that it reads, as names or beginnings with `*`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    /// The values of its options, such as `model`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+    /// How a command line passes each option: text with `{{value}}`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub flags: BTreeMap<String, String>,
 }
+
+/// The option that selects the model.
+pub const MODEL: &str = "model";
 
 /// How an agent gets the session's tools, where its kind has no standard way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -552,7 +681,14 @@ impl AgentFacts {
     /// Fills in missing facts from `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
+        let both = |mut others: BTreeMap<String, String>, own| {
+            others.extend(own);
+            others
+        };
         Self {
+            options: both(others.options, self.options),
+            flags: both(others.flags, self.flags),
+            env: [others.env, self.env].concat(),
             install: self.install.or(others.install),
             login: self.login.or(others.login),
             error_pattern: self.error_pattern.or(others.error_pattern),

@@ -69,6 +69,11 @@ pub enum Refusal {
         option: String,
         known: Vec<String>,
     },
+    /// The answer does not fit the agent's question.
+    BadAnswer {
+        gate: GateId,
+        why: String,
+    },
     /// The changed tasks cannot be queued.
     BadProposal(Vec<ProposalMistake>),
     NoUsageLimit,
@@ -76,6 +81,11 @@ pub enum Refusal {
     UsageLimitGate(GateId),
     AgentWorksAlready(String),
     NoFallbackAgent,
+    /// Empty: creel cannot choose models for this agent.
+    NoSuchModel {
+        model: String,
+        offered: Vec<String>,
+    },
     UnknownFallbackAgent {
         agent: String,
         known: Vec<String>,
@@ -137,11 +147,13 @@ impl Refusal {
             Self::ChoiceNotOffered { .. } => "choice_not_offered",
             Self::ItemNotAtGate { .. } => "item_not_at_gate",
             Self::NoSuchOption { .. } => "no_such_option",
+            Self::BadAnswer { .. } => "bad_answer",
             Self::BadProposal(_) => "bad_proposal",
             Self::NoUsageLimit => "no_usage_limit",
             Self::UsageLimitGate(_) => "usage_limit_gate_open",
             Self::AgentWorksAlready(_) => "agent_works_already",
             Self::NoFallbackAgent => "no_fallback_agent",
+            Self::NoSuchModel { .. } => "no_such_model",
             Self::UnknownFallbackAgent { .. } => "unknown_fallback_agent",
             Self::PipelineRunning(_) => "pipeline_running",
             Self::PipelineRequested(_) => "pipeline_requested",

@@ -2,8 +2,8 @@
 //!
 //! Owns the main line ([`phase`], [`lifecycle`]), the iterations ([`iteration`]), the end of the
 //! loop and the final delivery ([`delivery`]), and resuming ([`recovery`]). Does not own the rules
-//! of the other machines: it asks them in a fixed order which step is due, and gives each one only
-//! the context that it needs ([`contexts`]).
+//! of the other machines: it asks them in a fixed order which step is due, and gives each one its
+//! context ([`contexts`]).
 //!
 //! [`SessionState`] is a fold over events. After any prefix of a journal it determines the next
 //! step, so resuming after a crash is not a special case: the session proceeds from wherever the

@@ -40,6 +40,9 @@ pub struct ControlState {
     /// Messages that the agent has not answered, oldest first.
     pub messages: Vec<QueuedMessage>,
     pub queued_in: LastMessageTurns,
+    /// The model that the user chose for the next prompts. None: as planned.
+    #[serde(default)]
+    pub model: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

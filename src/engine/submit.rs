@@ -27,32 +27,26 @@ use crate::{
             Actor, ActorKind, Event, HookEvent, HookFinished, PipelineEvent, SessionEvent,
             SessionOutcome, UserPresence,
         },
-        gate::{SessionGates, kind::GateChoice, subject::GateSubject},
+        gate::{kind::GateChoice, subject::GateSubject},
         hooks::{
-            beside::BesideWork,
             dispatch::{FinishedRun, HookDispatch},
             point::HookPoint,
-            resolve::{self, HookState},
+            resolve,
             verdict::Verdict,
         },
         output::EngineOutput,
-        policy::{HookAction, HookSpec, SessionPlan},
+        policy::{HookAction, HookSpec},
         refusal::Refusal,
         session::{
-            iteration::IterationState,
-            phase::{LoopEnd, Phase, STOPPED},
+            SessionState,
+            phase::{Phase, STOPPED},
         },
-        steering::ControlState,
         stop::{promise::Promise, settled::agent_words},
         submit::{
             kind::{PipelineKind, PipelineOutcome},
             state::{PipelineRun, PipelineState, PipelineStepState, ReturnTo},
         },
-        turn::{TurnState, prompt::PromptRules},
-        verify::{
-            WorkMeasurement,
-            rules::{VerificationStep, VerifyRules},
-        },
+        verify::{WorkMeasurement, rules::VerificationStep},
     },
     text::shortened,
 };
@@ -131,26 +125,12 @@ fn why(failed: &FinishedRun) -> String {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct PipelineRules<'a> {
-    pub(crate) plan: &'a SessionPlan,
-    pub(crate) presence: UserPresence,
-    pub(crate) phase: &'a Phase,
-    pub(crate) iterations: &'a IterationState,
-    pub(crate) turns: &'a TurnState,
-    pub(crate) gates: &'a SessionGates,
-    pub(crate) hooks: &'a HookState,
-    pub(crate) pipelines: &'a PipelineState,
-    pub(crate) steering: &'a ControlState,
-    pub(crate) ending: &'a Option<LoopEnd>,
-    pub(crate) prompts: PromptRules<'a>,
-    pub(crate) beside: BesideWork<'a>,
-    pub(crate) verification: VerifyRules<'a>,
-}
+pub struct PipelineRules<'a>(pub(crate) &'a SessionState);
 
 impl<'a> PipelineRules<'a> {
     /// An actor requests a submit or a merge of a running session.
     pub(crate) fn want_pipeline(self, pipeline: PipelineKind, by: &Actor) -> EngineOutput {
-        match &self.pipelines {
+        match &self.0.pipelines {
             PipelineState {
                 pipeline_run: Some(pipeline_run),
                 ..
@@ -159,7 +139,7 @@ impl<'a> PipelineRules<'a> {
                 wanted: Some(wanted),
                 ..
             } => EngineOutput::refuse(Refusal::PipelineRequested(*wanted)),
-            PipelineState { .. } if self.ending.is_some() => {
+            PipelineState { .. } if self.0.ending.is_some() => {
                 EngineOutput::refuse(Refusal::PipelineWhileEnding(pipeline))
             }
             PipelineState { .. } => {
@@ -177,7 +157,7 @@ impl<'a> PipelineRules<'a> {
         pipeline: PipelineKind,
         presence: UserPresence,
     ) -> EngineOutput {
-        if self.phase.outcome().is_none() {
+        if self.0.phase.outcome().is_none() {
             return EngineOutput::refuse(Refusal::SessionNotEnded);
         }
         EngineOutput::record(Event::Pipeline(PipelineEvent::Started {
@@ -189,20 +169,21 @@ impl<'a> PipelineRules<'a> {
     pub(crate) fn begin_pipeline(self, pipeline: PipelineKind) -> EngineOutput {
         EngineOutput::record(Event::Pipeline(PipelineEvent::Started {
             pipeline,
-            presence: self.presence,
+            presence: self.0.presence,
         }))
     }
 
     /// A requested pipeline begins between two iterations.
     pub(crate) fn begin_between(self) -> Option<EngineOutput> {
-        self.pipelines
+        self.0
+            .pipelines
             .wanted
             .map(|pipeline| self.begin_pipeline(pipeline))
     }
 
     /// Starts or restarts the pipeline's checks.
     pub(crate) fn proceed_pipeline(self) -> EngineOutput {
-        let Some(pipeline_run) = &self.pipelines.pipeline_run else {
+        let Some(pipeline_run) = &self.0.pipelines.pipeline_run else {
             return EngineOutput::default();
         };
         if let Some(question) = self.question(pipeline_run) {
@@ -219,7 +200,7 @@ impl<'a> PipelineRules<'a> {
     /// The gate for a question that the agent asked instead of a repair, or with it.
     fn question(self, pipeline_run: &PipelineRun) -> Option<EngineOutput> {
         let needs_user = |promise: &Promise| *promise != Promise::Complete;
-        let promises = Promise::made_in(&self.turns.agent_text, &self.turns.prompt);
+        let promises = Promise::made_in(&self.0.turns.agent_text, &self.0.turns.prompt);
         if !pipeline_run.unheard || !promises.iter().any(needs_user) {
             return None;
         }
@@ -232,14 +213,14 @@ impl<'a> PipelineRules<'a> {
             pipeline,
             hook: hook.map(|step| step.hook.clone()).unwrap_or_default(),
         };
-        let words = agent_words(&self.turns.agent_text).unwrap_or_default();
+        let words = agent_words(&self.0.turns.agent_text).unwrap_or_default();
         let choices = subject
             .kind()
             .choices()
             .into_iter()
             .filter(|choice| *choice != GateChoice::Skip)
             .collect();
-        Some(self.gates.open_gate_with(
+        Some(self.0.gates.open_gate_with(
             subject,
             format!("the agent asks about the {}: {words}", pipeline.name()),
             choices,
@@ -251,12 +232,12 @@ impl<'a> PipelineRules<'a> {
         pipeline_run: &PipelineRun,
         point: HookPoint,
     ) -> EngineOutput {
-        let mut hooks = resolve::due(self.plan, self.hooks, point);
+        let mut hooks = resolve::due(self.0.plan(), &self.0.hooks, point);
         hooks.retain(|hook| !pipeline_run.skipped.contains(hook));
         if hooks.is_empty() {
             return EngineOutput::default();
         }
-        let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
+        let iteration = (self.0.iterations.current > 0).then_some(self.0.iterations.current);
         EngineOutput::record(Event::Hook(HookEvent::Due {
             point,
             iteration,
@@ -281,7 +262,7 @@ impl<'a> PipelineRules<'a> {
         dispatch: &HookDispatch,
         measured: Option<&WorkMeasurement>,
     ) -> EngineOutput {
-        let Some(pipeline_run) = &self.pipelines.pipeline_run else {
+        let Some(pipeline_run) = &self.0.pipelines.pipeline_run else {
             return EngineOutput::default();
         };
         if dispatch.point == pipeline_run.pipeline.after() {
@@ -293,7 +274,7 @@ impl<'a> PipelineRules<'a> {
                 .verify_work(pipeline_run, measured)
                 .unwrap_or_else(|| self.all_passed(pipeline_run));
         };
-        let limit = self.plan.submit.remediation_attempts;
+        let limit = self.0.plan().submit.remediation_attempts;
         let reason = why(failed);
         // The agent cannot repair a check that does not run at all.
         let is_for_the_agent = failed.remediation.is_some() && !failed.judgement.broken;
@@ -318,19 +299,20 @@ impl<'a> PipelineRules<'a> {
             failed.hook
         );
         let (pipeline, hook) = (pipeline_run.pipeline, failed.hook.clone());
-        self.gates
+        self.0
+            .gates
             .open_gate(GateSubject::Pipeline { pipeline, hook }, reason)
     }
 
     /// The check that failed. A check that was disabled since does not count.
     pub(crate) fn failed_check(self, dispatch: &'a HookDispatch) -> Option<&'a FinishedRun> {
-        dispatch.held_by(&|hook| self.hooks.is_off(hook))
+        dispatch.held_by(&|hook| self.0.hooks.is_off(hook))
     }
 
     /// The instructions for the agent about the failed check, if the agent can repair it.
     pub fn remediation(self) -> Option<String> {
-        let pipeline_run = self.pipelines.pipeline_run.as_ref()?;
-        let failed = self.failed_check(self.phase.dispatch()?)?;
+        let pipeline_run = self.0.pipelines.pipeline_run.as_ref()?;
+        let failed = self.failed_check(self.0.phase.dispatch()?)?;
         Some(repair_prompt(
             pipeline_run.pipeline,
             &failed.hook,
@@ -347,11 +329,12 @@ impl<'a> PipelineRules<'a> {
         measured: Option<&WorkMeasurement>,
     ) -> Option<EngineOutput> {
         let pipeline_run = self
+            .0
             .pipelines
             .pipeline_run
             .as_ref()
             .filter(|pipeline_run| dispatch.point == pipeline_run.pipeline.before())?;
-        let publishes = self.plan.hook(dispatch.point, hook)?.can_publish();
+        let publishes = self.0.plan().hook(dispatch.point, hook)?.can_publish();
         if publishes {
             self.verify_work(pipeline_run, measured)
         } else {
@@ -366,18 +349,16 @@ impl<'a> PipelineRules<'a> {
         pipeline_run: &PipelineRun,
         measured: Option<&WorkMeasurement>,
     ) -> Option<EngineOutput> {
-        if let VerificationStep::Next(step) =
-            self.verification.proceed(measured, &pipeline_run.waived)
-        {
+        let verification = self.0.verification();
+        if let VerificationStep::Next(step) = verification.proceed(measured, &pipeline_run.waived) {
             return Some(step);
         }
-        let (check, status) = self
-            .verification
-            .open(&pipeline_run.waived)
-            .into_iter()
-            .next()?;
-        let (pipeline, limit) = (pipeline_run.pipeline, self.plan.submit.remediation_attempts);
-        let feedback = self.verification.feedback_about(&check, &status);
+        let (check, status) = verification.open(&pipeline_run.waived).into_iter().next()?;
+        let (pipeline, limit) = (
+            pipeline_run.pipeline,
+            self.0.plan().submit.remediation_attempts,
+        );
+        let feedback = verification.feedback_about(&check, &status);
         if let Some(feedback) = feedback.filter(|_| pipeline_run.used < limit) {
             let (used, reason) = (pipeline_run.used + 1, shortened(&feedback.reason, 300));
             let text = Some(repair_prompt(pipeline, &check.name, &feedback.text));
@@ -392,12 +373,12 @@ impl<'a> PipelineRules<'a> {
             };
             return Some(EngineOutput::record(Event::Pipeline(counted)));
         }
-        let why = self.verification.describe(&check, &status);
+        let why = verification.describe(&check, &status);
         let reason = format!(
             "the work is not verified, so the {} waits: {why}",
             pipeline.name()
         );
-        Some(self.gates.open_gate(
+        Some(self.0.gates.open_gate(
             GateSubject::Pipeline {
                 pipeline,
                 hook: check.name,
@@ -409,18 +390,19 @@ impl<'a> PipelineRules<'a> {
     /// An actor stopped the session or left the pipeline, or the session ends for another reason:
     /// the pipeline ends with everything in progress.
     pub(crate) fn abandon_pipeline(self) -> Option<EngineOutput> {
-        let pipeline_run = self.pipelines.pipeline_run.as_ref()?;
-        let leaves = matches!(self.phase, Phase::Exit(_)) || pipeline_run.left.is_some();
-        if !leaves && !self.steering.interrupted() {
+        let pipeline_run = self.0.pipelines.pipeline_run.as_ref()?;
+        let leaves = matches!(self.0.phase, Phase::Exit(_)) || pipeline_run.left.is_some();
+        if !leaves && !self.0.steering.interrupted() {
             return None;
         }
-        if self.phase.turn_in_flight().is_some() {
+        if self.0.phase.turn_in_flight().is_some() {
             return None;
         }
         if let Some(cut) = self.cut_review(pipeline_run) {
             return Some(cut);
         }
         if self
+            .0
             .phase
             .dispatch()
             .is_some_and(|dispatch| dispatch.running.is_some())
@@ -440,7 +422,7 @@ impl<'a> PipelineRules<'a> {
         pipeline_run: &PipelineRun,
         outcome: PipelineOutcome,
     ) -> EngineOutput {
-        if self.beside.end_waits()
+        if self.0.beside().end_waits()
             && matches!(
                 pipeline_run.back,
                 ReturnTo::Ended(_) | ReturnTo::PipelineOnly
@@ -459,7 +441,7 @@ impl<'a> PipelineRules<'a> {
                 .map(|(_, why)| why.clone())
                 .unwrap_or_default(),
             PipelineOutcome::Cancelled => {
-                if let Phase::Exit(ending) = self.phase {
+                if let Phase::Exit(ending) = &self.0.phase {
                     ending.reason.clone()
                 } else {
                     STOPPED.into()
@@ -478,13 +460,15 @@ impl<'a> PipelineRules<'a> {
             ReturnTo::Loop | ReturnTo::End => return step,
             ReturnTo::Ended(before) => {
                 let red = self
-                    .verification
+                    .0
+                    .verification()
                     .red_check()
                     .filter(|_| before == SessionOutcome::Complete);
                 let as_before = || {
                     (
                         before,
-                        self.ending
+                        self.0
+                            .ending
                             .as_ref()
                             .map_or(reason, |ending| ending.explanation().to_owned()),
                     )
@@ -497,14 +481,14 @@ impl<'a> PipelineRules<'a> {
             ),
         };
         // The pipeline's own record ends the session; this one is for its observers.
-        let iterations = self.iterations.current;
+        let iterations = self.0.iterations.current;
         step.and(Event::Session(SessionEvent::Ended {
             outcome: ended,
             iterations,
             reason,
             lines: None,
             submittable: false,
-            checks: self.verification.outcomes(),
+            checks: self.0.verification().outcomes(),
         }))
         .then(Effect::Leave(ExitReason::Ended))
     }
@@ -513,7 +497,7 @@ impl<'a> PipelineRules<'a> {
         let running = dispatch
             .running
             .as_ref()
-            .filter(|_| !self.pipelines.is_under_review(dispatch))?;
+            .filter(|_| !self.0.pipelines.is_under_review(dispatch))?;
         Some(HookFinished::cut(dispatch.point, running))
     }
 }

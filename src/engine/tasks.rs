@@ -24,7 +24,6 @@ pub mod graph;
 pub mod inherit;
 pub mod record;
 pub mod refusal;
-mod stored_task;
 pub mod task;
 pub mod task_rules;
 pub mod workflow;

@@ -65,10 +65,21 @@ pub struct TurnState {
     /// Whether the agent has sent nothing for `limits.silence`.
     #[serde(default)]
     pub silent: bool,
+    /// The model of the last prompt, as far as it is known.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The model that the agent itself reported last in this conversation.
+    #[serde(default)]
+    pub(crate) reported_model: Option<String>,
+    /// The models that the agent offers.
+    #[serde(default)]
+    pub models: Vec<String>,
 }
 
 /// What an `agent_noted` record is about if the agent sends nothing.
 pub const SILENCE: &str = "silence";
+/// What a note about the models that the agent offers is about: one in each line.
+pub const MODELS_NOTE: &str = "models";
 
 /// The next prompt to send.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

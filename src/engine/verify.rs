@@ -117,14 +117,3 @@ pub struct MeasuredChanges {
     pub tracked: Vec<String>,
     pub untracked: Vec<String>,
 }
-
-impl WorkMeasurement {
-    /// Nothing changed.
-    pub fn unchanged(by: WorkChangedBy) -> Self {
-        Self {
-            by,
-            changes: Some(MeasuredChanges::default()),
-            missing: Vec::new(),
-        }
-    }
-}

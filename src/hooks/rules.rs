@@ -234,6 +234,7 @@ fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, HookCommand
         stdin: about.standard_input(place),
         timeout: (!job.rule.timeout.is_zero()).then(|| job.rule.timeout.into()),
         grace: run::GRACE,
+        unset: Vec::new(),
         mark: format!("{}/run-{}", place.mark, job.run),
     })
 }

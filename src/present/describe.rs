@@ -563,6 +563,10 @@ fn steering(event: &SteeringEvent) -> Described {
             format!("Message queued: {}", sentence(text)),
             by,
         ),
+        SteeringEvent::ModelChosen { model, by } => {
+            let model = model.as_deref().map_or("as planned".to_owned(), name);
+            (EventTone::Plain, format!("Model: {model}"), by)
+        }
         SteeringEvent::StopRequested {
             how: StopTiming::AfterIteration,
             by,

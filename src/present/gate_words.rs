@@ -159,8 +159,11 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
         (_, GateChoice::Abort) => ('b', "Abort", "you can resume later"),
         (_, GateChoice::AllowOnce) => ('y', "Allow once", "only this request"),
         (_, GateChoice::AllowAlways) => ('a', "Allow always", "this exact request, from now on"),
+        (_, GateChoice::AllowEdits) => ('s', "Allow all edits in this project", "for this session"),
         (_, GateChoice::RejectOnce) => ('n', "Reject", "the turn continues"),
         (_, GateChoice::RejectAlways) => ('d', "Reject always", "this exact request, from now on"),
+        (_, GateChoice::Answer) => ('w', "Write an answer…", "the agent gets it at once"),
+        (_, GateChoice::Decline) => ('n', "Decline", "the turn continues without an answer"),
         (_, GateChoice::Cancel) => ('c', "Cancel the turn", "the agent gets no answer"),
         (GateKind::Merge, GateChoice::Leave) => (
             'b',
@@ -286,6 +289,7 @@ pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
                 waiting - 1
             ),
         },
+        GateSubject::Question { .. } => "The agent asks you something".to_owned(),
         GateSubject::Budget => "The budget is used up".to_owned(),
         GateSubject::UsageLimit => format!(
             "{} has reached its usage limit",
@@ -332,6 +336,7 @@ pub fn gate_reason(state: &SessionState, gate: &Gate, zone: &TimeZone) -> String
         GateSubject::FinalDelivery { .. }
         | GateSubject::Delivery { .. }
         | GateSubject::Permission { .. }
+        | GateSubject::Question { .. }
         | GateSubject::BrokenHook(_)
         | GateSubject::Budget
         | GateSubject::Tampered

@@ -44,6 +44,7 @@ pub fn text(refusal: &Refusal) -> String {
         Refusal::NoSuchOption { gate, choice, option, known } => {
             format!("gate {gate} has no option `{option}` to {}; use one of: {}", choice.name(), known.join(", "))
         }
+        Refusal::BadAnswer { gate, why } => format!("this is no answer to gate {gate}: {why}"),
         Refusal::BadProposal(mistakes) => {
             let mistakes = mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             format!("these tasks cannot be queued: {mistakes}")
@@ -54,6 +55,12 @@ pub fn text(refusal: &Refusal) -> String {
         Refusal::NoFallbackAgent => {
             "there is no other agent to switch to; add agents in `limits: { fallback: [AGENT] }` or with `--agent A,B`"
                 .into()
+        }
+        Refusal::NoSuchModel { model, offered } if offered.is_empty() => {
+            format!("creel cannot choose the model `{model}` for this agent; add `flags: {{ model: … }}` to its entry")
+        }
+        Refusal::NoSuchModel { model, offered } => {
+            format!("the agent has no model `{model}`; use one of: {}", offered.join(", "))
         }
         Refusal::UnknownFallbackAgent { agent, known } => {
             format!("there is no fallback agent `{agent}`; use one of: {}", known.join(", "))

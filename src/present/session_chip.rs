@@ -297,21 +297,6 @@ impl CurrentActivity {
         }
     }
 
-    /// Whether the chip changes as time passes.
-    pub const fn has_clock(&self) -> bool {
-        match self {
-            Self::RunsHook { .. }
-            | Self::Works { .. }
-            | Self::Backoff { .. }
-            | Self::Outage { .. } => true,
-            Self::Ended { .. }
-            | Self::NeedsUser { .. }
-            | Self::Paused { .. }
-            | Self::UsageLimit { .. }
-            | Self::Between(_) => false,
-        }
-    }
-
     /// The chip at this moment.
     pub fn chip(&self, now: UnixTime, zone: &TimeZone) -> StateChip {
         let since = |at: &Option<UnixTime>| at.map(|at| now.since(at)).unwrap_or_default();

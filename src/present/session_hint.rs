@@ -320,6 +320,7 @@ const fn gate_opened(kind: GateKind) -> &'static str {
         GateKind::Errors => "Too many turns failed in a row.",
         GateKind::BrokenHook => "A check or a hook cannot run.",
         GateKind::Permission => "The agent asks for permission, and waits.",
+        GateKind::Question => "The agent asks you something, and waits.",
         GateKind::Budget => "The budget is used up.",
         GateKind::UsageLimit => "The agent reached a usage limit.",
         GateKind::Tampered => "Files changed that agents must not change.",
@@ -391,6 +392,7 @@ fn steering(event: &SteeringEvent) -> String {
         SteeringEvent::MessageQueued { .. } => {
             "creel sends the message when the agent's turn ends.".into()
         }
+        SteeringEvent::ModelChosen { .. } => "The agent's next prompt uses this model.".into(),
         SteeringEvent::StopRequested {
             how: StopTiming::AfterIteration,
             ..

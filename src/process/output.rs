@@ -304,12 +304,8 @@ impl TailBuffer {
         self.bytes.extend(new);
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
     }
 
     pub fn bytes(&self) -> Vec<u8> {

@@ -13,7 +13,9 @@ use tokio::{
 };
 
 use super::{children, sweep};
-use crate::process::run::{self, GRACE, ProcessEnd, ProcessGroup, ProcessGroupGuard, StartError};
+use crate::process::run::{
+    self, GRACE, ProcessEnd, ProcessGroup, ProcessGroupGuard, StartError, Variables,
+};
 
 /// How long it gets to exit by itself after its input was closed.
 const GOODBYE: Duration = Duration::from_millis(1_500);
@@ -27,6 +29,8 @@ pub struct PipedProcessSpec {
     pub cwd: PathBuf,
     /// Added to creel's own environment.
     pub env: Vec<(String, String)>,
+    /// Variables of creel that it does not get.
+    pub unset: Vec<String>,
     /// The value of its `CREEL_MARK`.
     pub mark: String,
 }
@@ -46,7 +50,11 @@ pub struct PipedProcess {
 
 impl PipedProcess {
     pub fn start(spec: PipedProcessSpec) -> Result<(Self, PipedStreams), StartError> {
-        let mut command = run::shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
+        let env = Variables {
+            set: &spec.env,
+            unset: &spec.unset,
+        };
+        let mut command = run::shell(&spec.command, &spec.cwd, &env, &spec.mark);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

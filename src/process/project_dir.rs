@@ -32,30 +32,16 @@ pub enum OpenError {
     Io(io::Error),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PathWalk {
-    /// One kernel call where available (`openat2` on Linux), otherwise step by step.
-    OneCall,
-    /// One folder after the other.
-    StepByStep,
-}
-
 #[derive(Debug, Clone)]
 pub struct ProjectDir {
     root: PathBuf,
-    walk: PathWalk,
 }
 
 impl ProjectDir {
     /// Follows links on the way to the folder itself: the user made those.
     pub fn new(root: &Path) -> Self {
-        Self::with_walk(root, PathWalk::OneCall)
-    }
-
-    pub fn with_walk(root: &Path, walk: PathWalk) -> Self {
         Self {
             root: root.canonicalize().unwrap_or_else(|_| root.to_owned()),
-            walk,
         }
     }
 
@@ -133,7 +119,7 @@ impl ProjectDir {
             .custom_flags(OFlags::DIRECTORY.bits().cast_signed())
             .open(&self.root)?;
         #[cfg(target_os = "linux")]
-        if self.walk == PathWalk::OneCall {
+        {
             use rustix::fs::ResolveFlags;
             let resolve =
                 ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -222,29 +208,41 @@ mod tests {
 
     use super::*;
 
-    const WALKS: [PathWalk; 2] = [PathWalk::OneCall, PathWalk::StepByStep];
+    /// As on a system without `openat2`.
+    fn open_in_steps(project: &ProjectDir, place: &Path, flags: OFlags) -> Result<File, OpenError> {
+        let beneath = place.strip_prefix(project.root()).expect("inside");
+        open_step_by_step(
+            File::open(project.root())?.into(),
+            beneath,
+            flags | OFlags::NOFOLLOW,
+            Mode::from_raw_mode(0o666),
+        )
+    }
+
+    type OpenWay = fn(&ProjectDir, &Path, OFlags) -> Result<File, OpenError>;
+
+    const WAYS: [OpenWay; 2] = [ProjectDir::open, open_in_steps];
 
     #[test]
     fn a_file_in_the_project_is_opened_either_way() {
         let dir = tempfile::tempdir().expect("a folder");
         fs::create_dir_all(dir.path().join("a/b")).expect("a folder");
         fs::write(dir.path().join("a/b/c"), "text").expect("a file");
-        for walk in WALKS {
-            let project = ProjectDir::with_walk(dir.path(), walk);
-            assert_eq!(
-                project.read(Path::new("a/b/c"), 9).expect("it is there"),
-                b"text"
-            );
-            let new = project.inside(Path::new("a/new")).expect("inside");
-            project
-                .open(&new, OFlags::WRONLY | OFlags::CREATE)
-                .expect("it is made");
+        let project = ProjectDir::new(dir.path());
+        let inside = |path| project.inside(Path::new(path)).expect("inside");
+        for open in WAYS {
+            let file = open(&project, &inside("a/b/c"), OFlags::RDONLY).expect("it is there");
+            assert_eq!(io::read_to_string(file).expect("a text"), "text");
+            let new = inside("a/new");
+            open(&project, &new, OFlags::WRONLY | OFlags::CREATE).expect("it is made");
             fs::remove_file(new).expect("it was made");
             assert!(matches!(
-                project.read(Path::new("a/x"), 9),
+                open(&project, &inside("a/x"), OFlags::RDONLY),
                 Err(OpenError::Missing)
             ));
         }
+        let text = project.read(Path::new("a/b/c"), 9).expect("it is there");
+        assert_eq!(text, b"text");
     }
 
     #[test]
@@ -255,20 +253,21 @@ mod tests {
         let root = dir.path().canonicalize().expect("it is there");
         symlink(outside.path(), root.join("middle")).expect("a link");
         symlink(outside.path().join("secret"), root.join("last")).expect("a link");
-        for walk in WALKS {
-            let project = ProjectDir::with_walk(&root, walk);
+        let project = ProjectDir::new(&root);
+        for (way, open) in WAYS.into_iter().enumerate() {
             // As if the links had been created after the path was checked.
             for place in ["middle/secret", "last"] {
-                let opened = project.open(&root.join(place), OFlags::RDONLY);
+                let opened = open(&project, &root.join(place), OFlags::RDONLY);
                 assert!(
                     matches!(opened, Err(OpenError::Outside)),
-                    "{walk:?} {place}: {opened:?}"
+                    "{way} {place}: {opened:?}"
                 );
             }
-            let opened = project.open(&root.join("middle/new"), OFlags::WRONLY | OFlags::CREATE);
+            let new = root.join("middle/new");
+            let opened = open(&project, &new, OFlags::WRONLY | OFlags::CREATE);
             assert!(
                 matches!(opened, Err(OpenError::Outside)),
-                "{walk:?}: {opened:?}"
+                "{way}: {opened:?}"
             );
         }
         assert!(!outside.path().join("new").exists());

@@ -72,6 +72,8 @@ pub struct ProcessSpec {
     pub cwd: PathBuf,
     /// Added to creel's own environment. NUL bytes are dropped: a variable cannot contain one.
     pub env: Vec<(String, String)>,
+    /// Variables of creel that it does not get.
+    pub unset: Vec<String>,
     pub stdin: Vec<u8>,
     /// No limit if None.
     pub timeout: Option<Duration>,
@@ -205,8 +207,15 @@ async fn attend(
     }
 }
 
+/// The variables of a command, beside creel's own.
+pub(super) struct Variables<'a> {
+    pub(super) set: &'a [(String, String)],
+    /// Those of creel that it does not get.
+    pub(super) unset: &'a [String],
+}
+
 /// A shell command line in its own process group, with creel's mark.
-pub(super) fn shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str) -> Command {
+pub(super) fn shell(line: &str, cwd: &Path, env: &Variables<'_>, mark: &str) -> Command {
     let mut command = bare_shell(line, cwd, env, mark);
     own_group(&mut command);
     command
@@ -214,7 +223,7 @@ pub(super) fn shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str
 
 /// Without a group: a command with a terminal becomes a session leader, which a group leader
 /// cannot.
-fn bare_shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str) -> Command {
+fn bare_shell(line: &str, cwd: &Path, env: &Variables<'_>, mark: &str) -> Command {
     let mut command = Command::new(SHELL);
     command.arg("-c").arg(line);
     marked(&mut command, cwd, env, mark);
@@ -222,12 +231,15 @@ fn bare_shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str) -> C
 }
 
 /// Sets the working directory, the environment and the mark.
-fn marked(command: &mut Command, cwd: &Path, env: &[(String, String)], mark: &str) {
+fn marked(command: &mut Command, cwd: &Path, env: &Variables<'_>, mark: &str) {
     command.current_dir(cwd);
     for name in OURS {
         command.env_remove(name);
     }
-    for (name, value) in env {
+    for name in env.unset {
+        command.env_remove(name);
+    }
+    for (name, value) in env.set {
         command.env(name, value.replace('\0', ""));
     }
     command.env(MARK, sweep::marked(mark));
@@ -289,11 +301,16 @@ impl RunningProcess {
             command: line,
             cwd,
             env,
+            unset,
             stdin,
             grace,
             mark,
             ..
         } = spec;
+        let env = Variables {
+            set: &env,
+            unset: &unset,
+        };
         let start = |mut command: Command| {
             command
                 .stdin(input_for(&stdin))
@@ -325,7 +342,11 @@ impl RunningProcess {
         for name in spec.unset {
             command.env_remove(name);
         }
-        marked(&mut command, &spec.cwd, &spec.env, &spec.mark);
+        let env = Variables {
+            set: &spec.env,
+            unset: &[],
+        };
+        marked(&mut command, &spec.cwd, &env, &spec.mark);
         command
             .stdin(input_for(&spec.stdin))
             .stdout(Stdio::piped())
@@ -379,7 +400,11 @@ impl RunningProcess {
     }
 
     fn start_on_terminal(spec: ProcessSpec) -> Result<Self, StartError> {
-        let command = bare_shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
+        let env = Variables {
+            set: &spec.env,
+            unset: &spec.unset,
+        };
+        let command = bare_shell(&spec.command, &spec.cwd, &env, &spec.mark);
         let started = children::start_with(&spec.mark, || pty::spawn(command));
         let (child, entry, terminal) = started.map_err(|e| why_not(e, &spec.cwd))?;
         let guard = ProcessGroupGuard::of(entry, spec.mark);

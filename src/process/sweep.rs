@@ -95,21 +95,6 @@ pub struct ProcessSweep<'a> {
     known: BTreeSet<(i32, u64)>,
 }
 
-/// Live processes with this mark or one below it: `a`, `a/` and `a/run-1` match `a/run-1`, but
-/// `a/run` does not.
-pub fn alive_with_mark(prefix: &str) -> Vec<i32> {
-    let table = ProcessTable::of_system();
-    let spared = ourselves(table);
-    let alive = table
-        .all()
-        .into_iter()
-        .filter(|s| !s.dead && !spared.contains(&s.pid));
-    alive
-        .filter(|s| has_mark(table, s.pid, prefix))
-        .map(|s| s.pid)
-        .collect()
-}
-
 /// Ends the processes of these groups and of the mark, with their descendants: see
 /// [`ProcessSweep::end`].
 pub async fn end_all(mark_prefix: &str, groups: &[ProcessGroup], grace: Duration) -> usize {

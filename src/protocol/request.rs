@@ -363,6 +363,10 @@ mod tests {
                 pipeline: PipelineKind::Merge,
             }
             .into(),
+            SessionCommand::SetModel {
+                model: Some("opus".into()),
+            }
+            .into(),
             SessionCommand::RetryNow.into(),
             SessionCommand::SwitchAgent {
                 agent: Some("codex".into()),

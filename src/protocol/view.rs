@@ -22,6 +22,7 @@ use crate::{
         policy::{
             AutomationHook, HookAction, HookSpec, PipeOutput, StopHook, StopHookKind, StopPlan,
         },
+        question::AgentQuestion,
         queue::task_proposal::ProposedTask,
         stop::{
             agent_loop::AgentLoop, checkpoint::Checkpoint, decision::StopAction, promise::Promise,
@@ -60,6 +61,9 @@ pub struct StatusView {
     /// The runs in progress.
     pub running: Vec<RunId>,
     pub agent: String,
+    /// The model of the last prompt, as far as it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Whether the agent is self-driven, and is sent no prompts.
     #[serde(default)]
     pub led_from_outside: bool,
@@ -124,6 +128,9 @@ pub struct GateView {
     /// The answers that the agent offers at a permission gate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<OptionView>,
+    /// What the agent asks at a question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<AgentQuestion>,
     /// The tasks that the agent proposes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<ProposedTask>,
@@ -194,6 +201,7 @@ impl StatusView {
             gate: gates(state).into_iter().next(),
             running: state.commands().running().collect(),
             agent: state.agent_choice().agent().to_owned(),
+            model: state.turns.model.clone(),
             led_from_outside: state.plan().is_led_from_outside(),
             completion_refused: state.completion_refused().map(str::to_owned),
             cwd: state.began.cwd.clone(),
@@ -233,11 +241,8 @@ pub fn gates(state: &SessionState) -> Vec<GateView> {
 }
 
 fn gate_view(state: &SessionState, gate: &Gate) -> GateView {
-    let offered = state
-        .permissions()
-        .asked_at(gate)
-        .map(AgentPermissionRequest::offers)
-        .unwrap_or_default();
+    let ask = state.permissions().asked_at(gate);
+    let offered = ask.map(|ask| ask.offers(gate)).unwrap_or_default();
     let options = offered
         .into_iter()
         .map(|OfferedAnswer { id, name, choice }| OptionView { id, name, choice });
@@ -250,6 +255,7 @@ fn gate_view(state: &SessionState, gate: &Gate) -> GateView {
         hook: gate.subject.hook().map(str::to_owned),
         items: gate.subject.items().to_vec(),
         options: options.collect(),
+        question: ask.and_then(AgentPermissionRequest::question).cloned(),
         tasks: gate
             .subject
             .proposal()

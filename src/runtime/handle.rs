@@ -22,7 +22,8 @@ use crate::{
 };
 
 /// How many messages of agents and hooks are queued before the sender has to wait for the journal.
-const BACKLOG: usize = 1_024;
+/// Few, because each can be a long piece of text.
+const BACKLOG: usize = 64;
 
 /// How many urgent messages are handled in a row while others wait.
 const IN_A_ROW: u32 = 32;

@@ -6,13 +6,14 @@ use crate::{
     agents::{self, Agent, AgentHistory, AgentWorkspace},
     engine::{
         budget::ConversationUsage,
-        policy::{self, FallbackAgent},
+        policy::{self, EnvPlan, FallbackAgent},
     },
     runtime::perform::SendError,
 };
 
 pub(super) struct FallbackAgents {
     pub(super) known: Vec<FallbackAgent>,
+    pub(super) env: EnvPlan,
     pub(super) place: AgentWorkspace,
     /// The prompts that each answered before this process started, by name.
     pub(super) past: BTreeMap<String, Vec<String>>,
@@ -31,6 +32,7 @@ impl FallbackAgents {
         // mark of its own.
         let place = AgentWorkspace {
             mark: format!("{}/fallback-{number}", self.place.mark),
+            variables: self.env.variables(&agent.spec),
             ..self.place.clone()
         };
         let prompts = self.past.get(name).map_or(&[][..], Vec::as_slice);
@@ -50,6 +52,7 @@ impl FallbackAgents {
 pub(super) struct GatekeeperAgents {
     /// By the names that hooks use for them.
     pub(super) known: BTreeMap<String, policy::Gatekeeper>,
+    pub(super) env: EnvPlan,
     pub(super) place: AgentWorkspace,
     /// The prompts that each answered before this process started, by name.
     pub(super) past: BTreeMap<String, Vec<String>>,
@@ -69,6 +72,7 @@ impl GatekeeperAgents {
             .unwrap_or_default();
         let place = AgentWorkspace {
             mark: format!("{}/review-{number}", self.place.mark),
+            variables: self.env.variables(&gatekeeper.spec),
             ..self.place.clone()
         };
         let prompts = self.past.get(name).map_or(&[][..], Vec::as_slice);

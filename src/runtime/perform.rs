@@ -209,6 +209,7 @@ impl EffectPerformer {
                 turn,
                 text,
                 conversation,
+                model,
                 timeout,
                 silence,
                 to,
@@ -219,6 +220,7 @@ impl EffectPerformer {
                     turn,
                     text,
                     conversation,
+                    model,
                     timeout,
                 };
                 let to = match (to, stand_in) {

@@ -101,13 +101,6 @@ struct LastSurvey {
     cache: Option<StatCache>,
 }
 
-/// Surveys a folder once.
-pub async fn survey(folder: &Path, mark: &str) -> WorktreeSnapshot {
-    WorktreeSurveyor::new(folder.to_owned(), mark.to_owned())
-        .survey()
-        .await
-}
-
 impl WorktreeSurveyor {
     pub fn new(folder: PathBuf, mark: String) -> Self {
         Self {

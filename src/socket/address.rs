@@ -97,10 +97,6 @@ impl SocketLocation {
         })
     }
 
-    pub fn socket(&self) -> &Path {
-        &self.socket
-    }
-
     fn tell(&self) -> io::Result<()> {
         // Atomic, since a client may be reading the file.
         open::replace(&self.address_file, &self.line())
@@ -227,13 +223,13 @@ mod tests {
             SocketLocation::take(&places, &folder, "id").expect("an address");
         let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
         assert_eq!(
-            (mode(&dir.path().join("run")), mode(address.socket())),
+            (mode(&dir.path().join("run")), mode(&address.socket)),
             (0o700, 0o600)
         );
         let found = SocketLocation::of(&folder).expect("it was told");
         found.connect().expect("somebody listens");
         found.remove();
-        assert!(SocketLocation::of(&folder).is_none() && !address.socket().exists());
+        assert!(SocketLocation::of(&folder).is_none() && !address.socket.exists());
         fs::write(folder.socket_file(), "/elsewhere\n").expect("a file");
         address.remove();
         assert!(
@@ -251,10 +247,10 @@ mod tests {
         drop(listener);
         let (living, _listener) =
             SocketLocation::take(&places, &folder, "living").expect("an address");
-        assert!(!dead.socket().exists());
+        assert!(!dead.socket.exists());
         living.remove_if_stale();
         let (_, _other) = SocketLocation::take(&places, &folder, "other").expect("an address");
-        assert!(living.socket().exists());
+        assert!(living.socket.exists());
     }
 
     #[test]
@@ -264,7 +260,7 @@ mod tests {
         let places = SocketDirs(vec![long, short.clone()]);
         let (address, _listener) =
             SocketLocation::take(&places, &session(dir.path()), "id").expect("an address");
-        assert_eq!(address.socket().parent(), Some(short.as_path()));
+        assert_eq!(address.socket.parent(), Some(short.as_path()));
     }
 
     #[test]

@@ -56,6 +56,7 @@ actions! {
         MessageNow "message-now" "write a message; creel cancels the turn for it",
         Pause "pause" "pause or unpause the session",
         RetryNow "retry-now" "send the turn that waits for a usage limit now",
+        ChooseModel "model" "choose the model of the next prompts",
         SwitchAgent "switch-agent" "switch to another agent during a usage limit",
         Stop "stop" "stop after this iteration",
         CancelTurn "cancel-turn" "cancel the turn, and pause for a message",

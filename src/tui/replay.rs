@@ -70,12 +70,8 @@ impl ReplayPlayer {
         &self.marks[self.shown.min(self.marks.len())..target.min(self.marks.len())]
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.marks.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.marks.is_empty()
     }
 
     /// When the next record is due. None while paused.

@@ -133,10 +133,6 @@ impl RunList {
         self.all().max_by_key(|run| (run.started, run.run))
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.hooks.is_empty()
-    }
-
     /// Applies a record.
     #[expect(
         clippy::wildcard_enum_match_arm,

@@ -90,10 +90,6 @@ impl<'a> TaskRows<'a> {
         })
     }
 
-    pub fn iter(self) -> impl Iterator<Item = TaskRow<'a>> {
-        (0..self.len()).filter_map(move |n| self.get(n))
-    }
-
     /// How many tasks are open, visible or not.
     pub fn open(&self) -> usize {
         self.arranged.open

@@ -223,8 +223,9 @@ impl ScreenLook {
     }
 }
 
-/// Asks the terminal for its background.
-pub const QUESTION: &str = "\u{1b}]11;?\u{1b}\\";
+/// Asks the terminal for its background. It ends with BEL, because rxvt-unicode ends its answer
+/// like the question, and does not finish the other end.
+pub const QUESTION: &str = "\u{1b}]11;?\u{7}";
 /// The contrast from which on text is readable, as in WCAG 2.
 pub const READABLE: f64 = 4.5;
 /// An answer is not longer than this.
@@ -314,11 +315,6 @@ pub struct BackgroundReply {
 }
 
 impl BackgroundReply {
-    /// Whether keys are withheld that may be the user's after all.
-    pub fn is_partial(&self) -> bool {
-        !self.withheld.is_empty()
-    }
-
     /// Gives the withheld keys back, because nothing followed them.
     pub fn give_up(&mut self) -> Vec<KeyEvent> {
         self.text.clear();

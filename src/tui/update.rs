@@ -349,6 +349,7 @@ fn on_global_key(model: &mut ScreenModel, key: GlobalKey) {
             steer(model, command);
         }
         GlobalKey::RetryNow => steer(model, SessionCommand::RetryNow),
+        GlobalKey::ChooseModel => choose_model(model),
         GlobalKey::SwitchAgent => steer(model, SessionCommand::SwitchAgent { agent: None }),
         GlobalKey::Stop => steer(
             model,
@@ -409,4 +410,17 @@ fn ask_to_cancel(model: &mut ScreenModel) {
     }
     // The session knows best why there is nothing to cancel.
     model.request(ScreenRequest::Command(SessionCommand::CancelTurn));
+}
+
+/// Opens an editor with the models that the agent offers as comments, and below them the current
+/// one, where the cursor is.
+fn choose_model(model: &mut ScreenModel) {
+    let is_live = model.is_live();
+    let Some(state) = model.session.as_ref().filter(|_| is_live) else {
+        return;
+    };
+    let offered = state.turns.models.iter().map(|name| format!("# {name}\n"));
+    let text = offered.collect::<String>() + state.turns.model.as_deref().unwrap_or_default();
+    let editor = EditorModal::new(EditorPurpose::Model, &text);
+    model.lay_over(Modal::Editor(Box::new(editor)));
 }

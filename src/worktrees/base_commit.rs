@@ -178,16 +178,6 @@ impl BaseCommit {
 }
 
 impl ProjectRepository {
-    /// The branch of the user's checkout. None for a detached HEAD.
-    pub fn current_branch(&self) -> Result<Option<String>, WorktreeError> {
-        let answer = self.ask(&["symbolic-ref", "-q", "HEAD"])?;
-        Ok(answer
-            .line()
-            .strip_prefix("refs/heads/")
-            .filter(|_| answer.is_ok)
-            .map(str::to_owned))
-    }
-
     /// The remote to fetch from and push to: the configured one, `origin`, or the only one.
     pub fn remote(&self, configured: Option<&str>) -> Result<Option<String>, WorktreeError> {
         let all = self.tell(&["remote"])?;

@@ -131,6 +131,13 @@ fn an_unattended_request_ends_the_run_and_its_turn_is_sent_again() {
     let ran = project.run();
     assert_eq!(ran.code, 4, "{}", ran.err);
     assert!(
+        ran.err
+            .starts_with("creel: no user is there to allow edits")
+            && ran.err.contains("action: allow }]"),
+        "{}",
+        ran.err
+    );
+    assert!(
         ran.err.contains("permission") && ran.err.contains("gates.permissions"),
         "{}",
         ran.err
@@ -309,5 +316,334 @@ fn a_tool_call_that_was_cut_with_its_turn_is_not_shown_as_running_for_ever() {
     assert_eq!(
         (&update["call"], &update["status"]),
         (&json!("c"), &json!("failed"))
+    );
+}
+
+/// What an agent answers that offers two models and an effort.
+fn options(model: &str) -> Value {
+    json!([
+        {"id": "model", "name": "Model", "category": "model", "type": "select", "currentValue": model,
+            "options": [{"value": "small", "name": "Small"}, {"value": "large", "name": "Large"}]},
+        {"id": "thinking", "name": "Thinking", "category": "thought_level", "type": "select", "currentValue": "low",
+            "options": [{"value": "low", "name": "Low"}, {"value": "high", "name": "High"}]},
+    ])
+}
+
+fn options_set(project: &Project) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    received(project, "session/set_config_option")
+        .iter()
+        .map(|message| {
+            (
+                text(&message["params"]["configId"]),
+                text(&message["params"]["value"]),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn an_agent_gets_its_options_and_a_stronger_model_after_a_retry() {
+    let script = json!({
+        "on_new_session": [{"result": {"sessionId": "session-1", "configOptions": options("small")}}],
+        // This agent answers with nothing, as some do.
+        "on": {"session/set_config_option": [{"result": {}}]},
+        "turns": [
+            [{"say": "First."}],
+            [{"say": "Second."}],
+            [{"write": {"path": "answer", "content": "42\n"}}, {"say": "<promise>COMPLETE</promise>"}],
+        ],
+    });
+    let project = project(
+        "gates: { permissions: allow }\nretries: [{ after: 1, model: Large }]\nchecks: ['grep -q 42 answer']",
+        &script,
+    );
+    let config = project.read("creel.yaml");
+    project.write(
+        "creel.yaml",
+        &config.replace("log\" }", "log\", options: { effort: high } }"),
+    );
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let set = options_set(&project);
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(set, [pair("thinking", "high"), pair("model", "large")]);
+    let models: Vec<Value> = project
+        .kind("prompt_sent")
+        .iter()
+        .map(|prompt| prompt["model"].clone())
+        .collect();
+    assert_eq!(models, [Value::Null, Value::Null, json!("Large")]);
+    let noted: Vec<(Value, Value)> = project
+        .kind("agent_noted")
+        .into_iter()
+        .map(|note| (note["what"].clone(), note["text"].clone()))
+        .collect();
+    assert_eq!(
+        noted,
+        [
+            (json!("models"), json!("small\nlarge")),
+            (json!("model"), json!("small")),
+            (json!("model"), json!("large")),
+        ]
+    );
+    assert!(!ran.out.contains("models"), "{}", ran.out);
+}
+
+#[test]
+fn a_model_that_the_agent_does_not_offer_fails_the_turn_and_the_message_lists_those_it_does() {
+    let script = json!({
+        "on_new_session": [{"result": {"sessionId": "session-1", "configOptions": options("small")}}],
+        "turns": [[{"say": "<promise>COMPLETE</promise>"}]],
+    });
+    let project = project("model: huge\nmax_consecutive_errors: 1", &script);
+    let ran = project.run();
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    let failed = project.kind("turn_failed");
+    assert_eq!(
+        failed[0]["error"],
+        "the agent's option `model` has no value `huge`. It has small, large. creel did not send the prompt: correct the \
+         config, or `--model`"
+    );
+}
+
+#[test]
+fn an_agent_that_gets_its_model_on_the_command_line_starts_again_for_another_one() {
+    let script = json!({
+        "capabilities": {"sessionCapabilities": {"resume": {}}},
+        "state_file": "state.json",
+        "on_start": [{"run": "echo $MODEL >> models"}],
+        "turns": [
+            [{"say": "First."}],
+            [{"say": "Second."}],
+            [{"write": {"path": "answer", "content": "42\n"}}, {"say": "<promise>COMPLETE</promise>"}],
+        ],
+    });
+    let project = project(
+        "gates: { permissions: allow }\nretries: [{ after: 1, model: large }]\nchecks: ['grep -q 42 answer']",
+        &script,
+    );
+    let config = project.read("creel.yaml");
+    let flags = "log\", options: { model: small }, flags: { model: 'MODEL={{value}}' } }";
+    project.write("creel.yaml", &config.replace("log\" }", flags));
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(
+        received(&project, "session/set_config_option"),
+        [] as [Value; 0]
+    );
+    assert_eq!(received(&project, "session/resume").len(), 1);
+    assert_eq!(project.read("models"), "small\nlarge\n");
+}
+
+#[test]
+fn the_options_of_an_agent_are_listed_with_their_values() {
+    let script = json!({
+        "agent_info": {"name": "my-agent", "version": "1.2"},
+        "capabilities": {"sessionCapabilities": {"resume": {}, "fork": {}}},
+        "on_new_session": [{"result": {"sessionId": "session-1", "configOptions": options("small")}}],
+        "turns": [],
+    });
+    let project = project("model: not-there", &script);
+    let listed = project.creel(&["agents", "a"]);
+    assert_eq!(
+        listed.code, 2,
+        "a config's agent needs trust: {}",
+        listed.out
+    );
+    assert_eq!(project.creel(&["trust"]).code, 0);
+    let listed = project.creel(&["agents", "a"]);
+    assert_eq!(
+        listed.out,
+        "a · my-agent · 1.2\n  model   small (now), large\n  effort  low (now), high\n"
+    );
+    assert!(
+        listed.err.contains("options: { model: large }"),
+        "{}",
+        listed.err
+    );
+    let json = project.creel(&["agents", "a", "--json"]);
+    let json: Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!(
+        (&json["resume"], &json["fork"]),
+        (&json!(true), &json!(true))
+    );
+    assert_eq!(
+        json["options"][1]["values"][1],
+        json!({"name": "high", "title": "High"})
+    );
+    assert_eq!(project.creel(&["agents", "nobody"]).code, 2);
+}
+
+#[test]
+fn an_agent_without_options_says_so_and_one_that_does_not_start_says_why() {
+    let project = project("", &json!({"turns": []}));
+    assert_eq!(project.creel(&["trust"]).code, 0);
+    let listed = project.creel(&["agents", "a"]);
+    assert_eq!(listed.out, "a · acp-agent · 1\n  offers no options\n");
+    project.write(
+        "script.json",
+        "{\"on_start\": [{\"stderr\": \"no key\\n\"}, {\"exit\": 3}]}",
+    );
+    let listed = project.creel(&["agents", "a"]);
+    assert_eq!(listed.code, 1);
+    assert!(
+        listed.err.contains("the agent `a` does not work") && listed.err.contains("no key"),
+        "{}",
+        listed.err
+    );
+}
+
+#[test]
+fn creel_says_what_it_understands_and_closes_the_conversation_of_an_agent_that_can() {
+    let script = json!({
+        "capabilities": {"sessionCapabilities": {"close": {}}},
+        "on": {"session/close": [{"result": {}}]},
+        "turns": [[
+            {"update": {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Terminal", "name": "Bash", "kind": "execute",
+                "status": "pending", "rawInput": {}}},
+            {"update": {"sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "cargo test", "rawInput": {"command": "cargo test"}}},
+            {"update": {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed"}},
+            {"say": "<promise>COMPLETE</promise>"},
+        ]],
+    });
+    let project = project("", &script);
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let [hello] = &received(&project, "initialize")[..] else {
+        panic!("one start")
+    };
+    let session = &hello["params"]["clientCapabilities"]["session"];
+    assert!(
+        session["notices"].is_object()
+            && session["compaction"].is_object()
+            && session["configOptions"]["boolean"].is_object(),
+        "{session}"
+    );
+    assert_eq!(received(&project, "session/close").len(), 1);
+    let [called] = &project.kind("tool_called")[..] else {
+        panic!("one call")
+    };
+    assert_eq!(
+        (&called["title"], &called["name"]),
+        (&json!("cargo test"), &json!("Bash"))
+    );
+    let shown = project.creel(&["show"]);
+    assert!(
+        shown.out.contains("$ cargo test") && !shown.out.contains("Terminal"),
+        "{}",
+        shown.out
+    );
+}
+
+#[test]
+fn no_agent_of_an_untrusted_config_is_started_to_list_its_options() {
+    let config = "agents:\n  'a,b': { acp: 'touch owned; cat' }\n  ' c': { acp: 'touch owned; cat' }\n  \
+        claude: { flags: { model: '; touch owned; : {{value}}' }, options: { model: x } }\n";
+    let project = Project::with(config);
+    for name in ["a,b", " c"] {
+        assert_eq!(project.creel(&["agents", name]).code, 2);
+    }
+    assert!(!project.root().join("owned").exists());
+}
+
+/// An agent that asks as Claude does, and says what it gets.
+fn asks_a_question() -> Value {
+    let form = json!({"type": "object", "properties": {
+        "question_0": {"type": "string", "title": "Database", "oneOf": [
+            {"const": "Postgres", "title": "Postgres", "description": "a server"},
+            {"const": "SQLite", "title": "SQLite"},
+        ]},
+        "question_0_custom": {"type": "string", "title": "Other"},
+    }});
+    let request = json!({"method": "elicitation/create", "params": {
+        "sessionId": "{session}", "mode": "form", "message": "Which database?", "requestedSchema": form}});
+    json!({"turns": [[{"request": request}, {"say": " <promise>COMPLETE</promise>"}]]})
+}
+
+#[test]
+fn a_question_is_answered_from_another_terminal() {
+    let project = project("", &asks_a_question());
+    let ran = project.creel(&["run", "--detach", "--trust", "-s", "s"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    until("the gate opens", || !project.kind("gate_opened").is_empty());
+    let listed = project.creel(&["gate", "list", "-s", "s"]).out;
+    assert!(
+        listed.contains("question: the agent asks: Which database?")
+            && listed.contains("answer Postgres: Postgres: a server"),
+        "{listed}"
+    );
+    let wrong = project.creel(&["gate", "answer", "-s", "s", "1", "allow_once"]);
+    assert_ne!(wrong.code, 0);
+    let answer = project.creel(&["gate", "answer", "-s", "s", "1", "answer", "sqlite"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    until("it ends", || !project.kind("session_ended").is_empty());
+    let got = agent_text(&project);
+    assert!(
+        got.contains(r#""action":"accept""#) && got.contains(r#""question_0":"SQLite""#),
+        "{got}"
+    );
+    let shown = project.creel(&["show", "s"]).out;
+    assert!(shown.contains("Question: Which database?"), "{shown}");
+    assert!(
+        shown.contains("Answered: Which database? · “SQLite”"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_question_in_an_unattended_session_is_declined_or_waits() {
+    let declined = project("", &asks_a_question());
+    assert_eq!(declined.run().code, 0);
+    assert!(
+        agent_text(&declined).contains("No user is there"),
+        "{}",
+        agent_text(&declined)
+    );
+    let escalated = project("gates: { questions: escalate }", &asks_a_question());
+    let ran = escalated.run();
+    assert_eq!(ran.code, 4, "{}", ran.err);
+    assert!(ran.err.contains("Which database?"), "{}", ran.err);
+    assert!(escalated.kind("gate_answered").is_empty());
+}
+
+#[test]
+fn one_answer_allows_every_edit_in_the_project_and_nothing_else() {
+    let ask = |title: &str, kind: &str, input: Value| json!({"ask": {"tool": {"toolCallId": title, "title": title, "kind": kind, "rawInput": input}}});
+    let say = json!({"if_allowed": [{"say": "yes "}], "else": [{"say": "no "}]});
+    let script = json!({"turns": [[
+        // As goose asks: the path is only in the input.
+        ask("write", "other", json!({"path": "src/a.rs", "content": "a"})), say,
+        ask("edit", "other", json!({"path": "src/b.rs", "before": "b", "after": "c"})), say,
+        ask("write", "other", json!({"path": "/etc/creel-test", "content": "a"})), say,
+        {"say": "<promise>COMPLETE</promise>"},
+    ]]});
+    let project = project("", &script);
+    let ran = project.creel(&["run", "--detach", "--trust", "-s", "s"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    until("the first gate", || project.kind("gate_opened").len() == 1);
+    assert_eq!(
+        project.kind("gate_opened")[0]["choices"],
+        json!(["allow_once", "allow_edits", "reject_once", "cancel"])
+    );
+    let answer = project.creel(&["gate", "answer", "-s", "s", "1", "allow_edits"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    until("the gate about the other folder", || {
+        project.kind("gate_opened").len() == 3
+    });
+    let answers = project.kind("gate_answered");
+    assert_eq!(answers.len(), 2, "{answers:?}");
+    assert_eq!(answers[1]["by"], "policy");
+    assert_eq!(
+        project.kind("gate_opened")[2]["choices"],
+        json!(["allow_once", "reject_once", "cancel"])
+    );
+    let answer = project.creel(&["gate", "answer", "-s", "s", "3", "reject_once"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    until("it ends", || !project.kind("session_ended").is_empty());
+    assert!(
+        agent_text(&project).starts_with("yes yes no "),
+        "{}",
+        agent_text(&project)
     );
 }

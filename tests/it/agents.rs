@@ -16,6 +16,7 @@ use crate::support::{
     eventually, folder, in_folder,
     listener::{TurnRecorder, ended, failure, place, request, turn},
     lives, pid_in,
+    project::Project,
 };
 
 fn command(line: &str, dir: &Path) -> Box<dyn Agent> {
@@ -370,4 +371,35 @@ fn an_unusable_agent_is_refused_with_advice() {
         .to_string()
         .contains("turn")
     );
+}
+
+#[test]
+fn a_clean_environment_has_what_the_agent_needs_and_what_you_pass() {
+    let config = "prompt: GOAL\nagent: a\nmax_iterations: 1\nagents:\n  \
+        a: { command: 'cat > /dev/null; env > seen; echo \"<promise>COMPLETE</promise>\"', env: ['A_*'] }\n\
+        hooks: { session_start: [{ command: 'env > hooks-seen' }] }\n";
+    let run = |env: &str| {
+        let project = Project::with(&format!("{config}{env}\n"));
+        let mut command = project.command(&["run", "--headless", "--trust"]);
+        command.envs([("SECRET", "1"), ("PASSED_ON", "2"), ("A_KEY", "3")]);
+        let output = command.output().expect("creel");
+        assert!(output.status.success(), "{output:?}");
+        let names = |file: &str| -> Vec<String> {
+            let text = project.read(file);
+            let names = text
+                .lines()
+                .filter_map(|line| Some(line.split_once('=')?.0.to_owned()));
+            names.collect()
+        };
+        assert!(names("hooks-seen").contains(&"SECRET".to_owned()));
+        names("seen")
+    };
+    let has = |seen: &[String], name: &str| seen.iter().any(|one| one == name);
+    let all = run("");
+    assert!(has(&all, "SECRET") && has(&all, "A_KEY"));
+    let some = run("env: { base: clean, pass: [PASSED_ON] }");
+    assert!(!has(&some, "SECRET"), "{some:?}");
+    for name in ["PATH", "HOME", "PASSED_ON", "A_KEY", "CREEL_SESSION"] {
+        assert!(has(&some, name), "{name}: {some:?}");
+    }
 }

@@ -145,6 +145,7 @@ fn ask_covers_them_too_unless_a_rule_allows_them() {
     let choices = json!([
         "allow_once",
         "allow_always",
+        "allow_edits",
         "reject_once",
         "reject_always",
         "cancel"

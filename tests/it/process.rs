@@ -10,7 +10,9 @@ use creel::process::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Memory, eventually, folder, in_folder, lives, mark, pid_in, spec};
+use crate::support::{
+    Memory, alive_with_mark, eventually, folder, in_folder, lives, mark, pid_in, spec,
+};
 
 async fn ran(spec: ProcessSpec) -> (ProcessEnd, Memory) {
     let mut memory = Memory::default();
@@ -66,7 +68,7 @@ async fn a_timeout_keeps_what_was_printed_on_both_streams() {
         "what obeys TERM does not use up the grace"
     );
     eventually("all are gone", || {
-        sweep::alive_with_mark(&mark("timeout")).is_empty()
+        alive_with_mark(&mark("timeout")).is_empty()
     })
     .await;
 }
@@ -179,7 +181,7 @@ async fn a_background_child_blocks_nothing_and_lives_until_the_sweep() {
         lives(background),
         "it may keep running, although its output is no longer read"
     );
-    assert!(sweep::alive_with_mark(&mark("background")).contains(&background));
+    assert!(alive_with_mark(&mark("background")).contains(&background));
     let ended = sweep::end_all(
         &mark("background"),
         &memory.groups(),

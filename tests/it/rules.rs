@@ -12,11 +12,12 @@ use creel::{
         time::TimeSpan,
     },
     hooks::{HookWorkspace, rules::check},
-    process::sweep,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Memory, eventually, folder, fresh_mark, pid_in, project::Project};
+use crate::support::{
+    Memory, alive_with_mark, eventually, folder, fresh_mark, pid_in, project::Project,
+};
 
 fn place(dir: &Path) -> HookWorkspace {
     HookWorkspace {
@@ -192,7 +193,7 @@ async fn a_cancel_ends_the_command_and_all_that_it_started() {
     });
     assert_eq!((result.passed, result.end), (false, Some(RunEnd::Cut)));
     eventually("all are gone", || {
-        sweep::alive_with_mark(&format!("{}/run-7", place.mark)).is_empty()
+        alive_with_mark(&format!("{}/run-7", place.mark)).is_empty()
     })
     .await;
 }

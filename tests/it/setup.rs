@@ -298,14 +298,15 @@ fn init_without_an_agent_says_what_to_install_and_invents_none() {
     assert!(
         wrote
             .err
-            .contains("npm install -g @agentclientprotocol/claude-agent-acp"),
+            .contains("npm i -g @agentclientprotocol/claude-agent-acp # Node 22+ · Claude Code"),
         "{}",
         wrote.err
     );
     let config = project.read("creel.yaml");
     assert!(
-        config
-            .contains("#   npm install -g @agentclientprotocol/claude-agent-acp   # Claude Code\n"),
+        config.contains(
+            "#   npm i -g @agentclientprotocol/claude-agent-acp # Node 22+ · Claude Code\n"
+        ),
         "{config}"
     );
     assert!(

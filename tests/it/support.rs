@@ -22,7 +22,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use creel::process::run::{GRACE, OutputStream, ProcessGroup, ProcessObserver, ProcessSpec};
+use creel::process::{
+    run::{GRACE, OutputStream, ProcessGroup, ProcessObserver, ProcessSpec},
+    sweep::MARK,
+};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -47,6 +50,24 @@ pub(crate) fn lives(pid: i32) -> bool {
                 .map(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
         })
         .unwrap_or(false)
+}
+
+/// The live processes with this mark or one below it.
+pub(crate) fn alive_with_mark(prefix: &str) -> Vec<i32> {
+    let has_mark = |pid: &i32| {
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let marks = environ
+            .split(|byte| *byte == 0)
+            .filter_map(|variable| variable.strip_prefix(format!("{MARK}=").as_bytes()))
+            .flat_map(|marks| marks.split(|byte| *byte == b' '));
+        marks
+            .filter_map(|mark| mark.strip_prefix(prefix.as_bytes()))
+            .any(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    };
+    let all = std::fs::read_dir("/proc").into_iter().flatten();
+    all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(has_mark)
+        .collect()
 }
 
 /// The process id that a command wrote to a file, once it exists.
@@ -78,6 +99,7 @@ pub(crate) fn spec(command: &str, cwd: &Path, test: &str) -> ProcessSpec {
         stdin: Vec::new(),
         timeout: Some(PATIENCE),
         grace: GRACE,
+        unset: Vec::new(),
         mark: mark(test),
     }
 }

@@ -39,6 +39,7 @@ const ESCALATES: &str = "hooks: { session_start: [{ name: pull, command: 'echo c
 const LIMITED: &str = "  - fail: \"You've hit your usage limit. Try again in 2 hours.\"\n";
 const ASKS: &str =
     "  - { say: '<promise>COMPLETE</promise>', ask: { title: Edit a, kind: edit, path: a } }\n";
+const QUESTION: &str = "  - { say: '<promise>COMPLETE</promise>', ask: { title: 'Which database?', choose: [Postgres, SQLite] } }\n";
 const SUBMITS: &str =
     "submit: true\nhooks: { before_submit: [{ name: lint, command: 'echo bad; exit 2' }] }";
 const MERGES: &str = "hooks: { before_merge: [{ name: lint, command: 'echo bad; exit 2' }] }";
@@ -72,7 +73,10 @@ fn case(kind: GateKind) -> GateCase {
             title: "gone could not run", number: 1, label: "Turn this hook off", choice: "disable", ..DEFAULT
         },
         GateKind::Permission => GateCase {
-            turns: ASKS, title: "The agent asks for permission", number: 3, label: "3  No", choice: "reject_once", ..DEFAULT
+            turns: ASKS, title: "The agent asks for permission", number: 4, label: "4  No", choice: "reject_once", ..DEFAULT
+        },
+        GateKind::Question => GateCase {
+            turns: QUESTION, title: "Which database", number: 2, label: "SQLite", choice: "answer", ..DEFAULT
         },
         GateKind::Budget => GateCase {
             config: "budget: { tokens: 10 }", turns: "  - { say: Not yet., tokens: 20 }\n", title: "The budget is used up",

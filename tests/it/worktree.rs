@@ -13,7 +13,7 @@ use std::{
 
 use creel::{
     engine::conversation::WorktreeChanges,
-    runtime::worktree::{NAMED, WorktreeSnapshot, WorktreeSurveyor, survey},
+    runtime::worktree::{NAMED, WorktreeSnapshot, WorktreeSurveyor},
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -63,7 +63,9 @@ fn repository(dir: &Path) {
 }
 
 async fn look(dir: &Path) -> WorktreeSnapshot {
-    survey(dir, &fresh_mark()).await
+    WorktreeSurveyor::new(dir.to_owned(), fresh_mark())
+        .survey()
+        .await
 }
 
 /// What some work changes.

@@ -17,7 +17,7 @@ use creel::{
         event::{Event, SessionEvent, UserPresence},
         input::Input,
         time::{TimeSpan, UnixTime},
-        verify::{WorkChangedBy, WorkMeasurement},
+        verify::{MeasuredChanges, WorkChangedBy, WorkMeasurement},
     },
     journal::Record,
 };
@@ -152,7 +152,11 @@ fn resumed(mut state: SessionState, last: UnixTime) -> String {
         );
         let measures = step.effects.iter().find_map(measured);
         input = measures.map_or(Input::Proceed, |by| {
-            Input::WorkMeasured(WorkMeasurement::unchanged(by))
+            Input::WorkMeasured(WorkMeasurement {
+                by,
+                changes: Some(MeasuredChanges::default()),
+                missing: Vec::new(),
+            })
         });
     }
     panic!("the session does not come to rest: {text}");

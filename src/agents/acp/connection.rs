@@ -8,7 +8,7 @@
 //!   dropped request is answered with an error.
 //! - After it was closed or dropped, nothing of the agent is left running.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use agent_client_protocol::{
     Agent, ByteStreams, Client, Error, JsonRpcRequest,
@@ -32,6 +32,7 @@ use super::{
     terminals::TerminalEvent,
 };
 use crate::{
+    agents::AgentWorkspace,
     engine::conversation::{PermissionAnswer, ToolCall},
     process::{
         piped_process::{PipedProcess, PipedProcessSpec},
@@ -39,8 +40,9 @@ use crate::{
     },
 };
 
-/// How many events are queued before the agent has to wait.
-pub(super) const BACKLOG: usize = 256;
+/// How many events are queued before the agent has to wait. Few, because each can be a long piece
+/// of text.
+pub(super) const BACKLOG: usize = 32;
 /// Bytes that are buffered for the protocol library.
 pub(super) const PIPE: usize = 256 << 10;
 /// How long to wait for the last output of an agent that has ended. A process that it left running
@@ -96,6 +98,11 @@ pub(super) enum AcpServiceRequest {
         s::ReleaseTerminalRequest,
         Responder<s::ReleaseTerminalResponse>,
     ),
+    /// A question to the user.
+    Ask(
+        s::CreateElicitationRequest,
+        Responder<s::CreateElicitationResponse>,
+    ),
 }
 
 impl AcpServiceRequest {
@@ -108,6 +115,7 @@ impl AcpServiceRequest {
             Self::WaitForTerminal(_, responder) => responder.respond_with_error(error),
             Self::KillTerminal(_, responder) => responder.respond_with_error(error),
             Self::ReleaseTerminal(_, responder) => responder.respond_with_error(error),
+            Self::Ask(_, responder) => responder.respond_with_error(error),
         }
     }
 }
@@ -356,6 +364,14 @@ async fn speak(
             ),
             on!(),
         )
+        .on_receive_request(
+            pass_on!(
+                s::CreateElicitationRequest,
+                s::CreateElicitationResponse,
+                AcpServiceRequest::Ask
+            ),
+            on!(),
+        )
         .connect_with(transport, async move |connection: ConnectionTo<Agent>| {
             let _ = ready.send(connection.clone());
             connection.incoming_closed().await;
@@ -369,14 +385,14 @@ async fn speak(
 
 pub(super) fn spec(
     command: &str,
-    cwd: &Path,
+    place: &AgentWorkspace,
     env: Vec<(String, String)>,
-    mark: String,
 ) -> PipedProcessSpec {
     PipedProcessSpec {
         command: command.to_owned(),
-        cwd: cwd.to_owned(),
+        cwd: place.cwd.clone(),
         env,
-        mark,
+        unset: place.unset(),
+        mark: format!("{}/agent", place.mark),
     }
 }

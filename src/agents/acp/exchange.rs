@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// How many events to process at once.
-const BATCH: usize = 64;
+const BATCH: usize = 32;
 /// Text is forwarded once there are this many bytes …
 const PIECE: usize = 4 << 10;
 /// … or once it is this old, or at the end of a line.

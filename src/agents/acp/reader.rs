@@ -388,7 +388,7 @@ pub async fn read_output(output: impl AsyncRead + Unpin) -> AcpOutputReading {
             continue;
         };
         if let Ok(request) = s::RequestPermissionRequest::deserialize(&value["params"]) {
-            let (tool, _) = book.asked(request.tool_call);
+            let (tool, ..) = book.asked(request.tool_call);
             reading
                 .permissions
                 .push((tool, translate::options(request.options)));

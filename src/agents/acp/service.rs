@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{AcpEvent, AcpServiceRequest, DecidedRequest};
 use super::{
     files::{GuardedProjectDir, ServedFileError},
-    serves,
+    questions, serves,
     terminals::{self, AcpTerminals, TerminalEnvironment},
     translate::{self, AcpConversation},
 };
@@ -76,7 +76,8 @@ impl ServiceSubject {
             AcpServiceRequest::TerminalOutput(..)
             | AcpServiceRequest::WaitForTerminal(..)
             | AcpServiceRequest::KillTerminal(..)
-            | AcpServiceRequest::ReleaseTerminal(..) => None,
+            | AcpServiceRequest::ReleaseTerminal(..)
+            | AcpServiceRequest::Ask(..) => None,
         }
     }
 }
@@ -140,6 +141,16 @@ impl AcpServices {
                 .read_text_file(files)
                 .write_text_file(files))
             .terminal(serves(self.commands))
+            .elicitation(questions::capabilities())
+            .session(
+                s::ClientSessionCapabilities::new()
+                    .notices(s::NoticeCapabilities::default())
+                    .compaction(s::CompactionCapabilities::default())
+                    .config_options(
+                        s::SessionConfigOptionsCapabilities::new()
+                            .boolean(s::BooleanConfigOptionCapabilities::new()),
+                    ),
+            )
     }
 
     /// Ends the agent's commands, because it is gone or its turn was cancelled.
@@ -155,7 +166,10 @@ impl AcpServices {
         updates: &mut dyn AgentObserver,
         stop: &CancellationToken,
     ) {
-        let (tool, details) = self.book.asked(request.tool_call);
+        let (tool, details, was_announced) = self.book.asked(request.tool_call);
+        if was_announced {
+            updates.update(AgentUpdate::ToolCalled(tool.clone())).await;
+        }
         let own = self.offers_tools && details.is_own_tool(&tool);
         let (source, shortened) = (
             if own {
@@ -196,7 +210,9 @@ impl AcpServices {
                     refused.fetch_or(noes.contains(&id), Ordering::Relaxed);
                     s::RequestPermissionOutcome::Selected(s::SelectedPermissionOutcome::new(id))
                 }
-                PermissionAnswer::Cancelled => s::RequestPermissionOutcome::Cancelled,
+                PermissionAnswer::Declined { .. } | PermissionAnswer::Cancelled => {
+                    s::RequestPermissionOutcome::Cancelled
+                }
             };
             // An agent that is gone needs no answer.
             let _ = responder.respond(s::RequestPermissionResponse::new(outcome));
@@ -216,6 +232,9 @@ impl AcpServices {
             | AcpServiceRequest::Write(..)
             | AcpServiceRequest::CreateTerminal(..) => {
                 return self.request(wanted, updates, news, stop).await;
+            }
+            AcpServiceRequest::Ask(request, responder) => {
+                return questions::ask(request, responder, updates, stop).await;
             }
             AcpServiceRequest::TerminalOutput(request, responder) => responder
                 .respond_with_result(self.terminals.output(&request.terminal_id).map_err(refused)),
@@ -377,7 +396,8 @@ impl AcpServices {
             AcpServiceRequest::TerminalOutput(..)
             | AcpServiceRequest::WaitForTerminal(..)
             | AcpServiceRequest::KillTerminal(..)
-            | AcpServiceRequest::ReleaseTerminal(..) => Ok(()),
+            | AcpServiceRequest::ReleaseTerminal(..)
+            | AcpServiceRequest::Ask(..) => Ok(()),
         });
     }
 
@@ -425,6 +445,7 @@ impl AcpServices {
         let site = TerminalEnvironment {
             project_dir: self.project_dir.clone(),
             env: environment(&self.place).into_iter().collect(),
+            unset: self.place.unset(),
             mark: self.place.mark.clone(),
             news: news.clone(),
         };

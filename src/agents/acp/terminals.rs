@@ -92,6 +92,8 @@ impl SharedTerminalBuffer {
 pub(super) struct TerminalEnvironment {
     pub(super) project_dir: GuardedProjectDir,
     pub(super) env: Vec<(String, String)>,
+    /// Variables of creel that its commands do not get.
+    pub(super) unset: Vec<String>,
     pub(super) mark: String,
     pub(super) news: mpsc::Sender<AcpEvent>,
 }
@@ -135,6 +137,7 @@ impl AcpTerminals {
             stdin: Vec::new(),
             timeout: None,
             grace: run::GRACE,
+            unset: site.unset.clone(),
             mark: format!("{}/{name}", site.mark),
         };
         let (end, ended) = watch::channel(None);

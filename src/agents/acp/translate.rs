@@ -12,12 +12,13 @@
     reason = "the protocol's enums grow, and what is new must not be an error"
 )]
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 use agent_client_protocol::v1::schema as s;
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use super::options;
 use crate::{
     agents::{
         INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited, mcp_tools::ToolCallDetails, unified,
@@ -28,7 +29,8 @@ use crate::{
             AgentUpdate, ContextUsage, FileLocation, PermissionOption, PermissionOptionKind,
             PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage,
         },
-        policy::UsageScope,
+        policy::{MODEL, UsageScope},
+        turn::MODELS_NOTE,
     },
 };
 
@@ -37,6 +39,8 @@ pub(super) struct AcpConversation {
     calls: HashMap<String, ToolCall>,
     /// What the agent reports about each call beyond the [`ToolCall`].
     details: HashMap<String, ToolCallDetails>,
+    /// Calls that the agent has only announced: their titles say nothing yet.
+    announced: HashSet<String>,
     /// The last note of each kind, so that only changes are forwarded.
     notes: HashMap<String, String>,
     /// The cost of the conversation so far, as the agent reports it.
@@ -45,15 +49,30 @@ pub(super) struct AcpConversation {
     pub(super) tally: ConversationUsage,
     /// The tokens of this turn so far, for agents that report them during the turn.
     in_turn: Option<u64>,
+    /// The options that the agent offers, with their current values.
+    pub(super) options: Vec<s::SessionConfigOption>,
 }
 
 impl AcpConversation {
     /// Continues a conversation that has used this much already.
-    pub(super) fn new(tally: ConversationUsage) -> Self {
+    pub(super) fn new(tally: ConversationUsage, options: Vec<s::SessionConfigOption>) -> Self {
         Self {
             tally,
+            options,
             ..Self::default()
         }
+    }
+
+    /// The agent's model and the models that it offers, as far as that is news.
+    pub(super) fn models(&mut self) -> impl Iterator<Item = AgentUpdate> {
+        let all = options::offered(&self.options);
+        let model = all.into_iter().find(|option| option.name == MODEL);
+        let notes = model.map(|model| {
+            let names: Vec<String> = model.values.into_iter().map(|value| value.name).collect();
+            let offered = self.note(MODELS_NOTE, &names.join("\n"));
+            [offered, self.note(MODEL, &model.current)]
+        });
+        notes.into_iter().flatten().flatten()
     }
 
     /// Translates an update. None if it says nothing new.
@@ -87,8 +106,6 @@ impl AcpConversation {
                     .filter(|text| !text.is_empty())
                     .map(AgentUpdate::Thought)
             }
-            // The prompt that creel sent.
-            s::SessionUpdate::UserMessageChunk(_) => None,
             s::SessionUpdate::ToolCall(call) => self.called(call),
             s::SessionUpdate::ToolCallUpdate(call) => self.progressed(call),
             s::SessionUpdate::Plan(plan) => Some(AgentUpdate::Planned(
@@ -104,21 +121,17 @@ impl AcpConversation {
             s::SessionUpdate::CurrentModeUpdate(mode) => {
                 self.note("mode", &mode.current_mode_id.to_string())
             }
-            s::SessionUpdate::AvailableCommandsUpdate(update) => {
-                let names: Vec<&str> = update
-                    .available_commands
-                    .iter()
-                    .map(|command| &*command.name)
-                    .collect();
-                self.note("commands", &names.join(", "))
+            // The prompt of creel, and commands for users of the agent's own screen.
+            s::SessionUpdate::UserMessageChunk(_)
+            | s::SessionUpdate::AvailableCommandsUpdate(_)
+            | s::SessionUpdate::CompactionSummaryChunk(_) => None,
+            s::SessionUpdate::ConfigOptionUpdate(update) => {
+                self.options = update.config_options;
+                self.models().last()
             }
-            s::SessionUpdate::ConfigOptionUpdate(_) => self.note("settings", &settings(value)),
+            // The title repeats the prompt.
             s::SessionUpdate::SessionInfoUpdate(_) => {
-                match (value["title"].as_str(), error(value)) {
-                    (Some(title), _) => self.note("title", title),
-                    (None, Some(error)) => self.note("trouble", &error),
-                    (None, None) => None,
-                }
+                error(value).and_then(|error| self.note("trouble", &error))
             }
             s::SessionUpdate::Notice(notice) => {
                 let text = [Some(notice.title), notice.description]
@@ -128,8 +141,19 @@ impl AcpConversation {
                     .join(": ");
                 self.note("notice", &text)
             }
+            s::SessionUpdate::CompactionUpdate(update) => self.compacts(&update),
             _ => self.note(kind, &value.to_string()),
         }
+    }
+
+    /// The agent makes room in its conversation.
+    fn compacts(&mut self, update: &s::CompactionUpdate) -> Option<AgentUpdate> {
+        let text = match update.status {
+            s::CompactionStatus::InProgress => "the agent summarizes its conversation",
+            s::CompactionStatus::Completed => "the agent continues with a summary",
+            _ => "the agent could not summarize its conversation",
+        };
+        self.note("compaction", text)
     }
 
     /// Some agents report the usage of each model request, and nothing at the end.
@@ -159,6 +183,7 @@ impl AcpConversation {
             .kind(call.kind)
             .status(call.status)
             .title(call.title)
+            .name(call.name)
             .content(call.content)
             .locations(call.locations)
             .raw_input(call.raw_input)
@@ -176,36 +201,48 @@ impl AcpConversation {
         fields: s::ToolCallUpdateFields,
         meta: Option<&s::Meta>,
     ) -> Option<AgentUpdate> {
-        learn_details(
-            self.details.entry(id.to_string()).or_default(),
-            &fields,
-            meta,
-        );
+        let details = self.details.entry(id.to_string()).or_default();
+        learn_details(details, &fields, meta);
+        let name = details.name.clone();
         match self.calls.entry(id.to_string()) {
             Entry::Vacant(place) => {
                 let mut call = ToolCall {
                     call: id.to_string(),
                     title: "a tool".to_owned(),
+                    name,
                     ..ToolCall::default()
                 };
+                let is_announced = is_announcement(&fields);
                 take_in(&mut call, fields, meta);
-                Some(AgentUpdate::ToolCalled(place.insert(call).clone()))
+                let call = place.insert(call).clone();
+                if is_announced {
+                    self.announced.insert(id.to_string());
+                    return None;
+                }
+                Some(AgentUpdate::ToolCalled(call))
             }
             Entry::Occupied(mut place) => {
                 let before = place.get().clone();
                 take_in(place.get_mut(), fields, meta);
+                place.get_mut().name = name;
+                if self.announced.remove(&id.to_string()) {
+                    return Some(AgentUpdate::ToolCalled(place.get().clone()));
+                }
                 (before != *place.get()).then(|| AgentUpdate::ToolUpdated(place.get().clone()))
             }
         }
     }
 
     /// The call that a permission request is about, as far as it is known.
-    pub(super) fn asked(&mut self, call: s::ToolCallUpdate) -> (ToolCall, ToolCallDetails) {
+    /// The flag says whether it was only announced so far.
+    pub(super) fn asked(&mut self, call: s::ToolCallUpdate) -> (ToolCall, ToolCallDetails, bool) {
         let id = call.tool_call_id.to_string();
+        let was_announced = self.announced.remove(&id);
         self.learn(&call.tool_call_id, call.fields, call.meta.as_ref());
         (
             self.calls.get(&id).cloned().unwrap_or_default(),
             self.details.get(&id).cloned().unwrap_or_default(),
+            was_announced,
         )
     }
 
@@ -217,6 +254,7 @@ impl AcpConversation {
     pub(super) fn next_turn(&mut self) {
         self.calls.clear();
         self.details.clear();
+        self.announced.clear();
         self.in_turn = None;
     }
 
@@ -248,6 +286,19 @@ impl AcpConversation {
     }
 }
 
+/// Whether a call has nothing but a general title: some agents send what it is about with the next
+/// update.
+fn is_announcement(fields: &s::ToolCallUpdateFields) -> bool {
+    let says_nothing = |input: &Value| {
+        let keys = input.as_object().map(|fields| fields.keys());
+        keys.is_some_and(|mut keys| keys.all(|key| key == "cwd"))
+    };
+    fields.status == Some(s::ToolCallStatus::Pending)
+        && fields.content.as_ref().is_none_or(Vec::is_empty)
+        && fields.locations.as_ref().is_none_or(Vec::is_empty)
+        && fields.raw_input.as_ref().is_some_and(says_nothing)
+}
+
 fn learn_details(
     details: &mut ToolCallDetails,
     fields: &s::ToolCallUpdateFields,
@@ -255,6 +306,9 @@ fn learn_details(
 ) {
     if let Some(meta) = meta {
         details.learn_meta(meta);
+    }
+    if let Some(name) = &fields.name {
+        details.name = Some(limited(name, NOTE_MAX));
     }
     details.shortened |= fields
         .title
@@ -393,18 +447,6 @@ fn error(update: &Value) -> Option<String> {
     errors.find_map(text)
 }
 
-fn settings(update: &Value) -> String {
-    let options = update["configOptions"].as_array().into_iter().flatten();
-    let text = options.filter_map(|option| {
-        Some(format!(
-            "{} = {}",
-            option["id"].as_str()?,
-            option["currentValue"]
-        ))
-    });
-    text.collect::<Vec<_>>().join(", ")
-}
-
 fn tool_kind(kind: s::ToolKind) -> ToolKind {
     match kind {
         s::ToolKind::Read => ToolKind::Read,
@@ -493,9 +535,9 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_known_piece_by_piece_and_repetitions_are_not_passed_on() {
+    fn a_call_is_shown_when_it_says_what_it_is_about_and_repetitions_are_not_passed_on() {
         let updates = reported(&[
-            json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Preparing…", "kind": "edit", "rawInput": {}}),
+            json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Preparing…", "name": "Write", "kind": "edit", "rawInput": {}}),
             json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Write a.py",
                 "locations": [{"path": "/p/a.py", "line": 3}],
                 "content": [{"type": "diff", "path": "/p/a.py", "oldText": "a\n", "newText": "b\n"}]}),
@@ -505,30 +547,29 @@ mod tests {
         ]);
         let [
             AgentUpdate::ToolCalled(first),
-            AgentUpdate::ToolUpdated(second),
             AgentUpdate::ToolUpdated(last),
         ] = &updates[..]
         else {
             panic!("{updates:?}")
         };
         assert_eq!(
-            (first.title.as_str(), first.kind, first.input.as_ref()),
-            ("Preparing…", Some(ToolKind::Edit), None)
+            (first.title.as_str(), first.kind, first.name.as_deref()),
+            ("Write a.py", Some(ToolKind::Edit), Some("Write"))
         );
         assert_eq!(
-            second.locations,
+            first.locations,
             [FileLocation {
                 path: "/p/a.py".into(),
                 line: Some(3)
             }]
         );
         assert!(
-            second
+            first
                 .diff
                 .as_deref()
                 .is_some_and(|diff| diff.contains("-a\n+b")),
             "{:?}",
-            second.diff
+            first.diff
         );
         assert_eq!(
             (last.status, last.output.as_deref()),
@@ -536,7 +577,7 @@ mod tests {
         );
         assert_eq!(
             (last.title.as_str(), &last.diff),
-            ("Write a.py", &second.diff)
+            ("Write a.py", &first.diff)
         );
     }
 
@@ -551,12 +592,11 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_update_is_reported_and_an_unknown_one_is_kept() {
+    fn what_matters_is_reported_and_an_unknown_kind_is_kept() {
         let updates = reported(&[
             json!({"sessionUpdate": "plan", "entries": [{"content": "a", "priority": "high", "status": "completed"}]}),
             json!({"sessionUpdate": "usage_update", "used": 5, "size": 10, "cost": {"amount": 0.5, "currency": "USD"}}),
             json!({"sessionUpdate": "current_mode_update", "currentModeId": "plan"}),
-            json!({"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "a", "description": ""}]}),
             json!({"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "a", "description": ""}]}),
             json!({"sessionUpdate": "session_info_update", "title": "A title"}),
             json!({"sessionUpdate": "session_info_update", "_meta": {"busy": true}}),
@@ -579,16 +619,9 @@ mod tests {
             updates[1],
             AgentUpdate::Used(ContextUsage { used: 5, size: 10 })
         );
-        assert_eq!(
-            updates[2..5],
-            [
-                noted("mode", "plan"),
-                noted("commands", "a"),
-                noted("title", "A title")
-            ]
-        );
+        assert_eq!(updates[2], noted("mode", "plan"));
         assert!(
-            matches!(&updates[5], AgentUpdate::Noted { what, text } if what == "from_the_future" && text.contains("\"x\":1"))
+            matches!(&updates[3], AgentUpdate::Noted { what, text } if what == "from_the_future" && text.contains("\"x\":1"))
         );
     }
 }

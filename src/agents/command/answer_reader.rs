@@ -438,6 +438,7 @@ mod tests {
             guard: std::sync::Arc::default(),
             goal: String::new(),
             creel: None,
+            variables: None,
         };
         let output = TranslatedOutput::new(TurnId(1), None);
         let reader = crate::agents::command::translator(format, None)

@@ -19,10 +19,11 @@ use crate::{
     },
     config::{PlanError, Settings},
     engine::{
+        conversation::ToolKind,
         hooks::point::HookPoint,
         policy::{
-            AgentSpec, HookAction, HookFailurePolicy, HookSpec, RuleCheck, SessionPlan, StepAction,
-            StopHook, StopHookKind, WorkflowStep,
+            AgentSpec, HookAction, HookFailurePolicy, HookSpec, PermissionPolicy, PermissionRule,
+            RuleCheck, SessionPlan, StepAction, StopHook, StopHookKind, WorkflowStep,
         },
         session::SessionState,
     },
@@ -105,6 +106,23 @@ pub(crate) fn require_agent(root: &Path, plan: &SessionPlan, way_out: &str) -> C
     Err(CliError::usage(format!(
         "{problem}\n  {way_out}\n  Nothing has run."
     )))
+}
+
+/// Says before an unattended session that it stops at the first edit, if its agent asks.
+pub(crate) fn warn_about_edits(plan: &SessionPlan) {
+    let asks = matches!(plan.agent_spec, AgentSpec::Acp { mode: None, .. });
+    let allows = |rule: &PermissionRule| {
+        rule.action != PermissionPolicy::Ask
+            && (rule.kinds.is_empty() || rule.kinds.contains(&ToolKind::Edit))
+    };
+    let is_decided = plan.gates.permissions != PermissionPolicy::Ask
+        || plan.access.permissions.iter().any(allows);
+    if asks && !is_decided {
+        say(
+            "creel: no user is there to allow edits: if the agent asks before it edits, the session stops there (exit code 4)\n  \
+             allow them in the config: `permissions: [{ kind: edit, path: \"**\", action: allow }]`",
+        );
+    }
 }
 
 /// What the user can do about a check whose program is missing.

@@ -209,14 +209,14 @@ pub(crate) fn of_project(project: &Project, plan: &SessionPlan) -> Vec<String> {
         // later.
         planned.unwrap_or_else(|_| settings.plan_outside(Some(kind)))
     });
-    let agents = settings.agents.keys().map(|agent| PlanRequest {
+    let agents = settings.described().map(|agent| PlanRequest {
         agent: Some(agent),
         ..PlanRequest::default()
     });
     let agents = agents.filter_map(|wanted| settings.plan(wanted).ok());
     let others: Vec<SessionPlan> = types.chain(agents).collect();
     let of = |plan: &SessionPlan| {
-        let described = settings.agents.contains_key(&plan.agent);
+        let described = settings.described().any(|agent| agent == plan.agent);
         commands(plan, described)
             .into_iter()
             .chain(scripted(plan))

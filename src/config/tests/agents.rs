@@ -7,6 +7,8 @@ use std::{
     path::Path,
 };
 
+use expect_test::expect;
+
 use super::{super::PlanRequest, errors_in, good};
 use crate::{
     config::{
@@ -14,7 +16,9 @@ use crate::{
         agents::{KnownAgents, how_to_install},
         load, without_config,
     },
-    engine::policy::{AgentFacts, AgentSpec, OutputFormat, ServicePolicy, ToolPassing, UsageScope},
+    engine::policy::{
+        AgentFacts, AgentSpec, OutputFormat, ServicePolicy, SessionPlan, ToolPassing, UsageScope,
+    },
 };
 
 struct Programs(tempfile::TempDir);
@@ -270,7 +274,8 @@ fn an_entry_that_runs_a_known_program_is_known_in_what_it_does_not_say() {
         .and_then(|way| way.spec.facts())
         .expect("facts")
         .clone();
-    let tools = facts("a").tools;
+    let (tools, flags) = (facts("a").tools, facts("a").flags);
+    assert_eq!(flags["model"], "--model {{value}}");
     let by_option = |tools: &ToolPassing| matches!(tools, ToolPassing::Options(options) if options.starts_with("--mcp-config"));
     assert!(
         tools.as_ref().is_some_and(by_option),
@@ -281,6 +286,7 @@ fn an_entry_that_runs_a_known_program_is_known_in_what_it_does_not_say() {
         AgentFacts {
             login: Some("ask Bob".into()),
             tools,
+            flags,
             ..qwen
         }
     );
@@ -299,7 +305,7 @@ fn an_entry_that_runs_a_known_program_is_known_in_what_it_does_not_say() {
 #[test]
 fn the_keys_of_an_agent_reach_its_spec() {
     let settings = good(
-        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', usage: conversation, install: i, login: l, mcp: false, list_tools: true, tools: --x }\n  \
+        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', usage: conversation, install: i, login: l, mcp: false, list_tools: true, tools: --x, options: { model: m, fast: true }, flags: { fast: '--fast {{value}}' }, env: ['X_*'] }\n  \
          b: { command: y, continue_command: z, format: gemini, tty: true }\n",
     );
     let known = AgentFacts {
@@ -311,6 +317,13 @@ fn the_keys_of_an_agent_reach_its_spec() {
         mcp: Some(false),
         list_tools: Some(true),
         tools: Some(ToolPassing::Options("--x".into())),
+        env: vec!["X_*".into()],
+        options: [
+            ("model".to_owned(), "m".to_owned()),
+            ("fast".to_owned(), "true".to_owned()),
+        ]
+        .into(),
+        flags: [("fast".to_owned(), "--fast {{value}}".to_owned())].into(),
     };
     assert!(
         !known.lists_tools(),
@@ -437,4 +450,82 @@ agents:
         5 | …: { command: x, error_pattern: '[a-', format: cluade, tty: yes }
           |                                                             ^^^ did you mean `true`?"#]]
     .assert_eq(&errors_in(text));
+}
+
+fn plan_of(
+    text: &str,
+    model: Option<&str>,
+    task_type: Option<&str>,
+) -> Result<SessionPlan, String> {
+    let wanted = PlanRequest {
+        task_type,
+        model,
+        ..PlanRequest::default()
+    };
+    good(text)
+        .plan_with(wanted, OsStr::new(""))
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_model_is_that_of_the_command_line_or_the_type_or_the_agent_or_the_config() {
+    let text = "model: a\nagents: { x: { acp: x, options: { model: b } } }\n\
+        task_types: { t: { model: c } }\nretries: [{ after: 2, model: d }]\n";
+    let plan = |model, task_type| plan_of(text, model, task_type).expect("a plan").models;
+    assert_eq!(plan(None, None).model.as_deref(), Some("b"));
+    assert_eq!(plan(None, Some("t")).model.as_deref(), Some("c"));
+    assert_eq!(plan(Some("e"), Some("t")).model.as_deref(), Some("e"));
+    let models = plan(None, None);
+    assert_eq!((models.after(1), models.after(2)), (Some("b"), Some("d")));
+    let without = plan_of("model: a\nagents: { x: { acp: x } }\n", None, None);
+    assert_eq!(without.expect("a plan").models.model.as_deref(), Some("a"));
+}
+
+#[test]
+fn a_command_needs_a_flag_for_each_option() {
+    let error =
+        plan_of("model: a\nagents: { x: { command: x } }\n", None, None).expect_err("a mistake");
+    expect![[r#"
+        creel does not know how to pass `model` to the agent `x`
+          add `flags: { model: "--model {{value}}" }` to the agent's entry, or remove it"#]]
+    .assert_eq(&error);
+    let text = "agents:\n  x: { command: x, options: { model: a, effort: high }, flags: { model: '-m {{value}}' } }\n";
+    expect![[r#"
+        creel.yaml:2:41: creel does not know how to pass `effort` to this command
+        2 |   x: { command: x, options: { model: a, effort: high }, flags: { model: '-m {{value}}' } }
+          |                                         ^^^^^^ it has `model`; add `flags: { effort: "--effort {{value}}" }` for another"#]].assert_eq(&errors_in(text));
+    let text = "agents:\n  x: { command: x, flags: { model: '-m {{valve}}' } }\n";
+    expect![[r#"
+        creel.yaml:2:40: a flag has no `{{valve}}`
+        2 |   x: { command: x, flags: { model: '-m {{valve}}' } }
+          |                                        ^^^^^^^^^ did you mean `{{value}}`?"#]]
+    .assert_eq(&errors_in(text));
+}
+
+#[test]
+fn an_entry_can_change_an_agent_that_creel_knows() {
+    let settings = good("agents: { claude: { options: { model: opus, fast: true } } }\n");
+    assert!(settings.agents.is_empty());
+    assert_eq!(settings.described().collect::<Vec<_>>(), ["claude"]);
+    let programs = Programs::new(&["claude-agent-acp"]);
+    let plan = settings
+        .plan_with(PlanRequest::default(), &programs.path())
+        .expect("a plan");
+    assert_eq!(plan.agent, "claude");
+    assert_eq!(plan.models.model.as_deref(), Some("opus"));
+    let facts = plan.agent_spec.facts().expect("facts");
+    assert_eq!(facts.options["fast"], "true");
+    assert!(facts.login.is_some(), "the rest stays");
+    expect![[r#"
+        creel.yaml:1:27: `mode` needs `acp` in the same entry
+        1 | agents: { claude: { mode: plan } }
+          |                           ^^^^ add the command of `claude`, or remove it"#]]
+    .assert_eq(&errors_in("agents: { claude: { mode: plan } }\n"));
+    expect![[r#"
+        creel.yaml:1:11: the agent `cluade` has no command
+        1 | agents: { cluade: { options: { model: opus } } }
+          |           ^^^^^^ keep one of `acp`, `command` and `script`"#]]
+    .assert_eq(&errors_in(
+        "agents: { cluade: { options: { model: opus } } }\n",
+    ));
 }

@@ -18,7 +18,7 @@ fn plan(settings: &Settings, agent: Option<&str>, task_type: Option<&str>) -> Se
     let wanted = PlanRequest {
         agent,
         task_type,
-        max_iterations: None,
+        ..PlanRequest::default()
     };
     settings.plan_with(wanted, OsStr::new("")).expect("a plan")
 }

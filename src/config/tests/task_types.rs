@@ -42,7 +42,7 @@ fn plan(
     let wanted = PlanRequest {
         agent,
         task_type,
-        max_iterations: None,
+        ..PlanRequest::default()
     };
     settings
         .plan_with(wanted, OsStr::new(""))

@@ -5,75 +5,47 @@
 
 use crate::engine::{
     actor::POLICY,
-    conversation::PermissionAnswer,
     effect::{Effect, ExitReason},
-    event::{
-        Actor, ActorKind, Event, GateEvent, HookEvent, PromptSent, SteeringEvent, UserPresence,
-    },
+    event::{Actor, ActorKind, Event, GateEvent, HookEvent, PromptSent, SteeringEvent},
     gate::{
-        Gate, SessionGates, UnansweredGate,
+        Gate, UnansweredGate,
         kind::{
-            BrokenHookAnswer, DeliveryAnswer, EscalationAnswer, GateChoice, GateKind, GateResponse,
+            BrokenHookAnswer, DeliveryAnswer, EscalationAnswer, GateChoice, GateResponse,
             RetryLimitAnswer, UsageLimitAnswer,
         },
-        notices::GateHooks,
-        proposal_rules::ProposalRules,
         subject::GateSubject,
     },
-    hooks::{point::HookPoint, side_jobs::SideJobs},
+    hooks::point::HookPoint,
     input::GateAnswer,
     output::EngineOutput,
-    pending::PendingItems,
-    permission::PermissionRules,
-    policy::SessionPlan,
     refusal::Refusal,
-    session::event::ResumeAnswer,
-    session::phase::{LoopEnd, Phase},
-    steering::ControlState,
-    stop::StopState,
-    submit::state::PipelineState,
-    tasks::task_rules::TaskRules,
+    session::{SessionState, event::ResumeAnswer, phase::Phase},
     time::UnixTime,
-    usage_limit::AgentChoice,
 };
 
-/// The context of [`super`]: answers the open gate.
+/// Answers the open gate.
 #[derive(Debug, Clone, Copy)]
-pub struct GateRules<'a> {
-    pub(crate) plan: &'a SessionPlan,
-    pub(crate) presence: UserPresence,
-    pub(crate) phase: &'a Phase,
-    pub(crate) pending: &'a PendingItems,
-    pub(crate) gates: &'a SessionGates,
-    pub(crate) side: &'a SideJobs,
-    pub(crate) gate_hooks: &'a GateHooks,
-    pub(crate) stop: &'a StopState,
-    pub(crate) pipelines: &'a PipelineState,
-    pub(crate) steering: &'a ControlState,
-    pub(crate) ending: &'a Option<LoopEnd>,
-    pub(crate) agent_choice: AgentChoice<'a>,
-    pub(crate) permissions: PermissionRules<'a>,
-    pub(crate) task_rules: TaskRules<'a>,
-    pub(crate) proposal: ProposalRules<'a>,
-}
+pub struct GateRules<'a>(pub(crate) &'a SessionState);
 
 impl GateRules<'_> {
     pub(crate) fn proceed_gate(self, now: UnixTime) -> EngineOutput {
-        let Some(gate) = &self.gates.open else {
+        let Some(gate) = &self.0.gates.open else {
             return EngineOutput::default();
         };
         if let Some(choice) = self
-            .permissions
+            .0
+            .permissions()
             .asked_at(gate)
-            .and_then(|ask| self.permissions.automatic_permission(ask))
+            .and_then(|ask| self.0.permissions().automatic_permission(ask))
         {
             return self.answered(gate, choice, &POLICY, None);
         }
-        if let Some(choice) = self.agent_choice.limit_has_reset(gate, now) {
+        if let Some(choice) = self.0.agent_choice().limit_has_reset(gate, now) {
             return self.answered(gate, choice, &POLICY, None);
         }
         // The user answered when they resumed the session.
         let given = self
+            .0
             .pipelines
             .again
             .as_ref()
@@ -89,11 +61,11 @@ impl GateRules<'_> {
             };
             return self.answer_gate(&ActorKind::Cli.into(), answer);
         }
-        match gate.unanswered(self.plan, self.presence, now) {
+        match gate.unanswered(self.0.plan(), self.0.presence, now) {
             UnansweredGate::Answer(choice, by) => self.answered(gate, choice, &by.into(), None),
             UnansweredGate::Wait => EngineOutput::default(),
             // Leaving would end the hooks that notify the user about this gate.
-            UnansweredGate::WaitsForUser if self.gate_hooks.is_busy() => EngineOutput::default(),
+            UnansweredGate::WaitsForUser if self.0.gate_hooks.is_busy() => EngineOutput::default(),
             UnansweredGate::WaitsForUser => {
                 EngineOutput::default().then(Effect::Leave(ExitReason::NeedsUser))
             }
@@ -109,12 +81,12 @@ impl GateRules<'_> {
         prompt: &PromptSent,
         step: EngineOutput,
     ) -> EngineOutput {
-        let in_the_loop = self.ending.is_none() && !self.pipelines.is_open();
-        let is_silent = !self.steering.person_spoke_after(prompt.messages);
+        let in_the_loop = self.0.ending.is_none() && !self.0.pipelines.is_open();
+        let is_silent = !self.0.steering.person_spoke_after(prompt.messages);
         let holds = in_the_loop
             && is_silent
-            && !self.steering.interrupted()
-            && self.steering.cancelled != Some(prompt.turn);
+            && !self.0.steering.interrupted()
+            && self.0.steering.cancelled != Some(prompt.turn);
         if holds {
             step.and(Event::Steering(SteeringEvent::Paused {
                 by: by.clone(),
@@ -132,8 +104,8 @@ impl GateRules<'_> {
             text,
             items,
         } = answer;
-        let Some(gate) = self.gates.open_gate_named(id) else {
-            let answered = id <= self.gates.last;
+        let Some(gate) = self.0.gates.open_gate_named(id) else {
+            let answered = id <= self.0.gates.last;
             return EngineOutput::refuse(if answered {
                 Refusal::GateAlreadyAnswered(id)
             } else {
@@ -159,25 +131,17 @@ impl GateRules<'_> {
                 item: *unknown,
             });
         }
-        let ask = self.permissions.asked_at(gate);
-        if let (Some(ask), Some(named)) = (ask, &text)
-            && ask.option(choice, Some(named)).is_none()
+        let ask = self.0.permissions().asked_at(gate);
+        let option = match ask.map(|ask| ask.checked(id, choice, text.clone())) {
+            Some(Err(refusal)) => return EngineOutput::refuse(refusal),
+            Some(Ok(option)) => option,
+            None => None,
+        };
+        let edited = match self
+            .0
+            .proposal_rules()
+            .edited(gate, choice, by, text.as_deref())
         {
-            let known = ask
-                .options
-                .iter()
-                .filter(|option| option.kind.choice() == choice)
-                .map(|option| option.id.clone());
-            let (option, known) = (named.clone(), known.collect());
-            return EngineOutput::refuse(Refusal::NoSuchOption {
-                gate: id,
-                choice,
-                option,
-                known,
-            });
-        }
-        let option = ask.and(text.clone());
-        let edited = match self.proposal.edited(gate, choice, by, text.as_deref()) {
             Ok(edited) => edited,
             Err(refusal) => return EngineOutput::refuse(refusal),
         };
@@ -188,7 +152,7 @@ impl GateRules<'_> {
             let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
                 return EngineOutput::refuse(Refusal::EmptyGateMessage);
             };
-            let text = self.proposal.message(gate, text);
+            let text = self.0.proposal_rules().message(gate, text);
             Some(Event::Steering(SteeringEvent::MessageQueued {
                 by: by.clone(),
                 text,
@@ -198,12 +162,10 @@ impl GateRules<'_> {
         };
         // The answer's consequences are recorded before the answer: after an interruption in
         // between, the gate is still open.
-        let before = message.into_iter().chain(edited).chain(self.pending.skips(
-            gate,
-            choice,
-            items.as_deref(),
-            by,
-        ));
+        let before = message
+            .into_iter()
+            .chain(edited)
+            .chain(self.0.pending.skips(gate, choice, items.as_deref(), by));
         let step = before.fold(EngineOutput::default(), EngineOutput::and);
         let answered = self.answered(gate, choice, by, option.as_deref());
         EngineOutput {
@@ -220,7 +182,7 @@ impl GateRules<'_> {
         by: &Actor,
         option: Option<&str>,
     ) -> EngineOutput {
-        if gate.kind() == GateKind::Permission {
+        if gate.subject.ask().is_some() {
             return self.permitted(gate, choice, by, option);
         }
         let answered = Event::Gate(GateEvent::Answered {
@@ -239,11 +201,13 @@ impl GateRules<'_> {
                 EscalationAnswer::Continue | EscalationAnswer::Message,
             )) => self.unblocked(gate, by),
             Some(GateResponse::UsageLimit(UsageLimitAnswer::Switch)) => self
-                .agent_choice
+                .0
+                .agent_choice()
                 .switch_agent(None, by, gate.opened)
                 .map(EngineOutput::record)
                 .unwrap_or_default(),
             Some(GateResponse::Delivery(DeliveryAnswer::Skip)) if *by == POLICY => self
+                .0
                 .pending
                 .skips(gate, choice, None, by)
                 .fold(EngineOutput::default(), EngineOutput::and),
@@ -269,11 +233,12 @@ impl GateRules<'_> {
 
     /// The user continues after an escalation: the tasks that it blocked start again.
     fn unblocked(self, gate: &Gate, by: &Actor) -> EngineOutput {
-        if matches!(self.phase, Phase::Escalated(_)) {
-            self.task_rules.unblock(&self.stop.blocked, by)
-        } else if self.phase.is_of_a_loop(gate) {
-            self.task_rules
-                .unblock(self.stop.escalated.iter().map(|(_, task, _)| task), by)
+        if matches!(self.0.phase, Phase::Escalated(_)) {
+            self.0.task_rules().unblock(&self.0.stop.blocked, by)
+        } else if self.0.phase.is_of_a_loop(gate) {
+            self.0
+                .task_rules()
+                .unblock(self.0.stop.escalated.iter().map(|(_, task, _)| task), by)
         } else {
             EngineOutput::default()
         }
@@ -284,13 +249,13 @@ impl GateRules<'_> {
         let (Some(hook), by) = (gate.subject.hook().map(str::to_owned), by.clone()) else {
             return EngineOutput::default();
         };
-        if self.side.is_beside(gate) {
+        if self.0.side.is_beside(gate) {
             EngineOutput::record(Event::Hook(HookEvent::Disabled {
                 point: HookPoint::OnTaskComplete,
                 hook,
                 by,
             }))
-        } else if let Phase::Hooks(dispatch) = &self.phase {
+        } else if let Phase::Hooks(dispatch) = &self.0.phase {
             let point = gate.subject.point().unwrap_or(dispatch.point);
             EngineOutput::record(Event::Hook(HookEvent::Disabled { point, hook, by }))
         } else {
@@ -306,21 +271,19 @@ impl GateRules<'_> {
         by: &Actor,
         named: Option<&str>,
     ) -> EngineOutput {
-        let ask = self.permissions.asked_at(gate);
-        let option = ask
-            .and_then(|ask| ask.selected(choice, named))
-            .map(|option| option.id.clone());
+        let ask = self.0.permissions().asked_at(gate);
+        let answer = ask.and_then(|ask| ask.answer(choice, named, by));
         let step = EngineOutput::record(Event::Gate(GateEvent::Answered {
             gate: gate.id,
             choice,
             by: by.clone(),
-            option: option.clone(),
+            option: answer.as_ref().and_then(|(option, _)| option.clone()),
             grants: None,
         }));
-        match (ask, option, self.phase.turn_in_flight()) {
-            (Some(ask), Some(option), _) => step.then(Effect::AnswerPermission {
+        match (ask, answer, self.0.phase.turn_in_flight()) {
+            (Some(ask), Some((_, answer)), _) => step.then(Effect::AnswerPermission {
                 ask: ask.ask,
-                answer: PermissionAnswer::Selected(option),
+                answer,
             }),
             (_, None, Some(prompt)) => {
                 let step = match by.by {

@@ -160,7 +160,7 @@ fn gate_answered(
         GateResponse::BrokenHook(BrokenHookAnswer::Retry | BrokenHookAnswer::Disable) => {}
         GateResponse::Permission(choice) => {
             let agent = session.permissions().asking_agent().to_owned();
-            session.requests.answered(choice, &agent);
+            session.requests.answered(choice, &agent, by);
         }
         GateResponse::UsageLimit(answer) => limit_answered_by_user(session, at, answer),
         GateResponse::Budget(BudgetAnswer::Continue) => session.account.grant(grants.budgets),

@@ -24,6 +24,8 @@ pub enum GateKind {
     BrokenHook,
     /// The agent asks for permission.
     Permission,
+    /// The agent asks you something.
+    Question,
     /// The budget is used up.
     Budget,
     /// The agent reached a usage limit.
@@ -75,9 +77,15 @@ pub enum GateChoice {
     AllowOnce,
     /// Allow it, and do not ask again about the same request.
     AllowAlways,
+    /// Allow it, and every other edit in the project for the rest of the session.
+    AllowEdits,
     RejectOnce,
     /// Reject it, and do not ask again about the same request.
     RejectAlways,
+    /// Answer the agent's question.
+    Answer,
+    /// Do not answer it. The turn continues.
+    Decline,
     /// Leave a submit, a merge or a proposal as it is.
     Leave,
     /// Do not answer, and cancel the turn.
@@ -87,7 +95,7 @@ pub enum GateChoice {
 }
 
 impl GateKind {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::FinalDelivery,
         Self::Delivery,
         Self::RetryLimit,
@@ -95,6 +103,7 @@ impl GateKind {
         Self::Errors,
         Self::BrokenHook,
         Self::Permission,
+        Self::Question,
         Self::Budget,
         Self::UsageLimit,
         Self::Tampered,
@@ -113,6 +122,7 @@ impl GateKind {
             Self::Errors => "errors",
             Self::BrokenHook => "broken_hook",
             Self::Permission => "permission",
+            Self::Question => "question",
             Self::Budget => "budget",
             Self::UsageLimit => "usage_limit",
             Self::Tampered => "tampered",
@@ -156,8 +166,11 @@ impl GateChoice {
             Self::Stop => "stop",
             Self::AllowOnce => "allow_once",
             Self::AllowAlways => "allow_always",
+            Self::AllowEdits => "allow_edits",
             Self::RejectOnce => "reject_once",
             Self::RejectAlways => "reject_always",
+            Self::Answer => "answer",
+            Self::Decline => "decline",
             Self::Leave => "leave",
             Self::Cancel => "cancel",
             Self::Abort => "abort",
@@ -219,10 +232,12 @@ pub enum BrokenHookAnswer {
     Retry,
 }
 
+/// What happens to a request. A question is answered or declined once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PermissionChoice {
     AllowOnce,
     AllowAlways,
+    AllowEdits,
     RejectOnce,
     RejectAlways,
     /// No answer: the turn is cancelled.
@@ -340,12 +355,27 @@ impl GateKind {
                     Means::Permission(PermissionChoice::AllowAlways),
                 ),
                 (
+                    Choice::AllowEdits,
+                    Means::Permission(PermissionChoice::AllowEdits),
+                ),
+                (
                     Choice::RejectOnce,
                     Means::Permission(PermissionChoice::RejectOnce),
                 ),
                 (
                     Choice::RejectAlways,
                     Means::Permission(PermissionChoice::RejectAlways),
+                ),
+                (Choice::Cancel, Means::Permission(PermissionChoice::Cancel)),
+            ],
+            Self::Question => &[
+                (
+                    Choice::Answer,
+                    Means::Permission(PermissionChoice::AllowOnce),
+                ),
+                (
+                    Choice::Decline,
+                    Means::Permission(PermissionChoice::RejectOnce),
                 ),
                 (Choice::Cancel, Means::Permission(PermissionChoice::Cancel)),
             ],

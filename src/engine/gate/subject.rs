@@ -30,6 +30,8 @@ pub enum GateSubject {
     BrokenHook(FailedHook),
     /// The agent asks for permission.
     Permission { ask: PermissionId },
+    /// The agent asks the user something.
+    Question { ask: PermissionId },
     /// The budget is used up.
     Budget,
     /// The agent reached a usage limit.
@@ -84,6 +86,7 @@ impl GateSubject {
             Self::Errors => GateKind::Errors,
             Self::BrokenHook(_) => GateKind::BrokenHook,
             Self::Permission { .. } => GateKind::Permission,
+            Self::Question { .. } => GateKind::Question,
             Self::Budget => GateKind::Budget,
             Self::UsageLimit => GateKind::UsageLimit,
             Self::Tampered => GateKind::Tampered,
@@ -110,6 +113,7 @@ impl GateSubject {
             | Self::Delivery { .. }
             | Self::Errors
             | Self::Permission { .. }
+            | Self::Question { .. }
             | Self::Budget
             | Self::UsageLimit
             | Self::Tampered
@@ -155,7 +159,7 @@ impl GateSubject {
 
     /// The agent's request that the gate is about.
     pub fn ask(&self) -> Option<PermissionId> {
-        if let Self::Permission { ask } = self {
+        if let Self::Permission { ask } | Self::Question { ask } = self {
             Some(*ask)
         } else {
             None
@@ -219,6 +223,9 @@ impl GateSubject {
             GateKind::Errors => Self::Errors,
             GateKind::BrokenHook => Self::BrokenHook(failed(&hook())),
             GateKind::Permission => Self::Permission {
+                ask: data.ask.unwrap_or_default(),
+            },
+            GateKind::Question => Self::Question {
                 ask: data.ask.unwrap_or_default(),
             },
             GateKind::Budget => Self::Budget,

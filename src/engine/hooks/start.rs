@@ -3,47 +3,30 @@
 
 use crate::engine::{
     effect::{Effect, GateFacts, GateState, HookFacts, HookJob, SubmissionFacts, TaskFacts},
-    event::{Event, HookEvent, SessionStarted, UserPresence},
-    gate::{Gate, SessionGates, subject::GateSubject},
+    event::{Event, HookEvent, UserPresence},
+    gate::{Gate, subject::GateSubject},
     hooks::{
-        beside::BesideWork,
         dispatch::{DispatchCause, DispatchQuestion, FinishedRun, HookDispatch},
         point::{BrokenGate, HookPoint},
-        resolve::{self, HookRef, HookState},
+        resolve::{self, HookRef},
     },
     output::EngineOutput,
-    permission::PermissionRules,
-    policy::{HookAction, SessionPlan},
-    retry::RetryState,
-    session::iteration::IterationState,
-    submit::{kind::PipelineKind, review::CHANGE_LIMIT, state::PipelineState, title},
-    tasks::{SessionTasks, task::Task},
-    turn::TurnState,
+    policy::HookAction,
+    session::SessionState,
+    submit::{kind::PipelineKind, review::CHANGE_LIMIT, title},
+    tasks::task::Task,
 };
 
-/// The context in which hooks are announced and started.
+/// Announces and starts hooks.
 #[derive(Debug, Clone, Copy)]
-pub struct HookRules<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) began: &'a SessionStarted,
-    pub(crate) plan: &'a SessionPlan,
-    pub(crate) presence: UserPresence,
-    pub(crate) iterations: &'a IterationState,
-    pub(crate) turns: &'a TurnState,
-    pub(crate) retry: &'a RetryState,
-    pub(crate) gates: &'a SessionGates,
-    pub(crate) hooks: &'a HookState,
-    pub(crate) tasks: &'a SessionTasks,
-    pub(crate) pipelines: &'a PipelineState,
-    pub(crate) permissions: PermissionRules<'a>,
-    pub(crate) beside: BesideWork<'a>,
-}
+pub struct HookRules<'a>(pub(crate) &'a SessionState);
 
 impl<'a> HookRules<'a> {
     /// How many times the agent repaired something, at the points of a pipeline.
     pub(crate) fn repairs_at(self, point: HookPoint) -> Option<u32> {
         PipelineKind::of(point).map(|_| {
-            self.pipelines
+            self.0
+                .pipelines
                 .pipeline_run
                 .as_ref()
                 .map_or(0, |pipeline_run| pipeline_run.used)
@@ -61,7 +44,7 @@ impl<'a> HookRules<'a> {
     }
 
     pub(crate) fn task_of_the_work(self) -> Option<&'a Task> {
-        let tasks = self.tasks.graph.tasks();
+        let tasks = self.0.tasks.graph.tasks();
         let mut active = tasks.iter().filter(|task| task.is_worked_on_here());
         let only = active.next().filter(|_| active.next().is_none());
         only.or_else(|| {
@@ -76,18 +59,18 @@ impl<'a> HookRules<'a> {
     pub(crate) fn submission_at(self, point: HookPoint) -> Option<Box<SubmissionFacts>> {
         PipelineKind::of(point)?;
         let task = self.task_of_the_work();
-        let goal = task.map_or(&self.began.prompt, |task| &task.goal);
+        let goal = task.map_or(&self.0.began.prompt, |task| &task.goal);
         let deliverables = task.map_or(&[][..], |task| task.deliverables.as_slice());
         let list: String = deliverables
             .iter()
             .map(|deliverable| format!("\n- {deliverable}"))
             .collect();
-        let submit = &self.plan.submit;
+        let submit = &self.0.plan().submit;
         Some(Box::new(SubmissionFacts {
             task: self.task_at(point),
             task_type: task
                 .and_then(|task| task.kind.clone())
-                .or_else(|| self.plan.task_type.clone()),
+                .or_else(|| self.0.plan().task_type.clone()),
             title: title(goal),
             body: if list.is_empty() {
                 goal.clone()
@@ -99,17 +82,20 @@ impl<'a> HookRules<'a> {
             test_command: submit.test_command.clone(),
             remote: submit.remote.clone(),
             reviews: self
+                .0
                 .pipelines
                 .pipeline_run
                 .iter()
                 .flat_map(|pipeline_run| pipeline_run.reviews.values().cloned())
                 .collect(),
             reviewed: self
+                .0
                 .pipelines
                 .pipeline_run
                 .as_ref()
                 .and_then(|pipeline_run| pipeline_run.reviewed.clone()),
             repaired: self
+                .0
                 .pipelines
                 .pipeline_run
                 .as_ref()
@@ -125,18 +111,18 @@ impl<'a> HookRules<'a> {
             reason,
             choices,
             ..
-        } = self.gates.open.as_ref()?;
+        } = self.0.gates.open.as_ref()?;
         Some(GateFacts {
             gate: *id,
             about: subject.kind(),
             reason: reason.clone(),
             choices: choices.clone(),
-            answer_command: match self.presence {
-                UserPresence::Attended => format!("creel gate answer -s {} {id}", self.name),
-                UserPresence::Unattended => format!("creel resume {} --answer", self.name),
+            answer_command: match self.0.presence {
+                UserPresence::Attended => format!("creel gate answer -s {} {id}", self.0.name),
+                UserPresence::Unattended => format!("creel resume {} --answer", self.0.name),
             },
             state: GateState::Opened,
-            waits_for_user: self.permissions.gate_for_a_person().is_some(),
+            waits_for_user: self.0.permissions().gate_for_a_person().is_some(),
             answer: None,
         })
     }
@@ -144,7 +130,7 @@ impl<'a> HookRules<'a> {
     /// The facts for a hook that starts now: the gate may have closed while an earlier hook was
     /// running.
     pub(crate) fn gate_facts_now(self, facts: &GateFacts) -> GateFacts {
-        let is_open = self.gates.open_gate_named(facts.gate).is_some();
+        let is_open = self.0.gates.open_gate_named(facts.gate).is_some();
         GateFacts {
             waits_for_user: facts.waits_for_user && is_open,
             ..facts.clone()
@@ -153,11 +139,11 @@ impl<'a> HookRules<'a> {
 
     /// Records which hooks will run at a point. Empty if there are none.
     pub(crate) fn announce(self, point: HookPoint) -> EngineOutput {
-        let hooks = resolve::due(self.plan, self.hooks, point);
+        let hooks = resolve::due(self.0.plan(), &self.0.hooks, point);
         if hooks.is_empty() {
             return EngineOutput::default();
         }
-        let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
+        let iteration = (self.0.iterations.current > 0).then_some(self.0.iterations.current);
         EngineOutput::record(Event::Hook(HookEvent::Due {
             point,
             iteration,
@@ -168,16 +154,16 @@ impl<'a> HookRules<'a> {
     }
 
     pub(crate) fn start_hook(self, dispatch: &HookDispatch, hook: &str) -> EngineOutput {
-        let Some(spec) = self.plan.hook(dispatch.point, hook) else {
+        let Some(spec) = self.0.plan().hook(dispatch.point, hook) else {
             return EngineOutput::default();
         };
-        let run = self.hooks.last_run.next();
+        let run = self.0.hooks.last_run.next();
         let facts = self.facts(dispatch);
         let attempt = facts.attempt.unwrap_or(0);
         let output_limit = match spec.action {
             HookAction::Gatekeeper(_) => CHANGE_LIMIT,
             HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) => {
-                self.plan.output_limit
+                self.0.plan().output_limit
             }
         };
         let job = HookJob {
@@ -191,10 +177,11 @@ impl<'a> HookRules<'a> {
             run,
             point: dispatch.point,
             hook: hook.to_owned(),
-            iteration: self.iterations.current,
+            iteration: self.0.iterations.current,
             attempt,
             beside: self
-                .beside
+                .0
+                .beside()
                 .dispatches_beside()
                 .any(|beside| beside == dispatch),
             of: None,
@@ -218,13 +205,13 @@ impl<'a> HookRules<'a> {
             DispatchCause::Gate(gate) => facts.gate = Some(Box::new(self.gate_facts_now(gate))),
         }
         HookFacts {
-            session: self.name.to_owned(),
-            iteration: offered("iteration").then_some(self.iterations.current),
+            session: self.0.name.clone(),
+            iteration: offered("iteration").then_some(self.0.iterations.current),
             attempt: offered("attempt")
-                .then(|| self.repairs_at(dispatch.point).unwrap_or(self.retry.used)),
-            agent_output: (!self.turns.agent_text.is_empty())
-                .then(|| self.turns.agent_text.clone()),
-            files_modified: self.iterations.files_offered(dispatch.point),
+                .then(|| self.repairs_at(dispatch.point).unwrap_or(self.0.retry.used)),
+            agent_output: (!self.0.turns.agent_text.is_empty())
+                .then(|| self.0.turns.agent_text.clone()),
+            files_modified: self.0.iterations.files_offered(dispatch.point),
             submission: self.submission_at(dispatch.point),
             ..facts
         }
@@ -239,11 +226,11 @@ impl<'a> HookRules<'a> {
         let needs_user = match dispatch.point.rules().broken_gate {
             BrokenGate::AtOnce => !last.advisory,
             BrokenGate::Repeated => {
-                self.presence == UserPresence::Attended && self.hooks.is_broken_again(&hook)
+                self.0.presence == UserPresence::Attended && self.0.hooks.is_broken_again(&hook)
             }
             BrokenGate::Never => false,
         };
-        (needs_user && !self.hooks.is_off(&hook)).then_some(last)
+        (needs_user && !self.0.hooks.is_off(&hook)).then_some(last)
     }
 
     /// The gate for a hook that needs the user, unless the user was already asked.
@@ -252,11 +239,14 @@ impl<'a> HookRules<'a> {
             || dispatch.point == HookPoint::SessionEnd;
         let failed = dispatch.done.iter().find(|done| {
             done.judgement.escalates
-                && !self.hooks.is_off(&HookRef::new(dispatch.point, &done.hook))
+                && !self
+                    .0
+                    .hooks
+                    .is_off(&HookRef::new(dispatch.point, &done.hook))
         })?;
         let reason = || failed.needs_a_person(dispatch.point);
         (!asked).then(|| {
-            self.gates.open_gate(
+            self.0.gates.open_gate(
                 GateSubject::Escalation {
                     failed: Some(GateSubject::failed_hook(&failed.hook, failed.run)),
                 },

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::engine::{
     conversation::{AgentPermissionRequest, FileLocation, ToolCall, ToolKind},
-    permission::rules::within,
+    permission::rules::{COMMAND_ARGUMENTS, input, within},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,7 +144,7 @@ fn named_commands(call: &ToolCall) -> Vec<String> {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
     };
-    let arguments = ["command", "cmd", "script"]
+    let arguments = COMMAND_ARGUMENTS
         .into_iter()
         .filter_map(|name| text(&input[name]));
     std::iter::once(call.title.clone())
@@ -168,13 +168,6 @@ fn command_lines(call: &ToolCall) -> Vec<String> {
         .filter(|_| shell)
         .map(|script| (*script).to_owned());
     std::iter::once(call.title.clone()).chain(script).collect()
-}
-
-fn input(call: &ToolCall) -> Value {
-    call.input
-        .as_deref()
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or(Value::Null)
 }
 
 #[cfg(test)]

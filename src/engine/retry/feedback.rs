@@ -9,21 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{
-        event::{Event, IterationOutcome, RetryEvent, SessionStarted, UserPresence},
-        gate::{SessionGates, proposal_rules::ProposalRules, subject::GateSubject},
+        event::{Event, IterationOutcome, RetryEvent, UserPresence},
+        gate::subject::GateSubject,
         hooks::{
             dispatch::{DispatchQuestion, HookDispatch, HookFeedback, TemplateFeedback},
             point::HookPoint,
-            resolve::HookState,
             template::fill,
         },
         output::EngineOutput,
-        policy::{RetryLimitPolicy, SessionPlan},
-        protect::ProtectRules,
-        retry::{RetryState, RetryWait},
-        session::iteration::IterationState,
+        policy::RetryLimitPolicy,
+        retry::RetryWait,
+        session::SessionState,
         time::UnixTime,
-        turn::TurnState,
     },
     text::{comparable_text, counted, line_changes, same_text},
 };
@@ -75,33 +72,24 @@ fn last_lines(text: &str) -> Vec<&str> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct RetryRules<'a> {
-    pub(crate) began: &'a SessionStarted,
-    pub(crate) plan: &'a SessionPlan,
-    pub(crate) presence: UserPresence,
-    pub(crate) iterations: &'a IterationState,
-    pub(crate) turns: &'a TurnState,
-    pub(crate) retry: &'a RetryState,
-    pub(crate) gates: &'a SessionGates,
-    pub(crate) hooks: &'a HookState,
-    pub(crate) protect: ProtectRules<'a>,
-    pub(crate) proposal: ProposalRules<'a>,
-}
+pub struct RetryRules<'a>(pub(crate) &'a SessionState);
 
 impl RetryRules<'_> {
     /// The count at which the retries end. The screen shows it next to the count.
     pub fn retry_limit(self) -> u32 {
-        self.retry
+        self.0
+            .retry
             .applies
-            .unwrap_or_else(|| self.retry.limit(self.plan.max_hook_retries))
+            .unwrap_or_else(|| self.0.retry.limit(self.0.plan().max_hook_retries))
     }
 
     /// The feedback to the agent, if a hook blocked.
     pub(crate) fn feedback(self, dispatch: &HookDispatch) -> Option<HookFeedback> {
         let feedback = self
-            .protect
+            .0
+            .protect()
             .protect_feedback(dispatch)
-            .or_else(|| dispatch.feedback(&|hook| self.hooks.is_off(hook)))?;
+            .or_else(|| dispatch.feedback(&|hook| self.0.hooks.is_off(hook)))?;
         if feedback.own.is_empty() {
             return Some(feedback);
         }
@@ -118,7 +106,7 @@ impl RetryRules<'_> {
     }
 
     pub(crate) fn limit_for(self, feedback: &HookFeedback) -> RetryLimit {
-        let shared = self.retry.limit(self.plan.max_hook_retries);
+        let shared = self.0.retry.limit(self.0.plan().max_hook_retries);
         let own = feedback
             .blocked
             .iter()
@@ -142,41 +130,44 @@ impl RetryRules<'_> {
     pub(crate) fn own_limit(self, hook: &str) -> Option<u32> {
         let retries = self.own_retries(hook)?;
         let (used, granted) = self
+            .0
             .retry
             .by_hook
             .get(hook)
             .map_or((0, 0), |known| (known.used, known.granted));
         Some(
-            self.retry
+            self.0
+                .retry
                 .used
                 .saturating_add(retries.saturating_add(granted).saturating_sub(used)),
         )
     }
 
     pub(crate) fn own_retries(self, hook: &str) -> Option<u32> {
-        self.plan.hook(HookPoint::Stop, hook)?.retry.retries
+        self.0.plan().hook(HookPoint::Stop, hook)?.retry.retries
     }
 
     pub(crate) fn too_many_errors(self) -> Option<EngineOutput> {
-        (self.retry.errors >= self.plan.max_consecutive_errors).then(|| {
-            let last = self.turns.last_error.as_deref().unwrap_or("unknown");
-            let reason = match self.retry.errors {
+        (self.0.retry.errors >= self.0.plan().max_consecutive_errors).then(|| {
+            let last = self.0.turns.last_error.as_deref().unwrap_or("unknown");
+            let reason = match self.0.retry.errors {
                 1 => format!("a turn failed: {last}"),
                 times => format!("{times} turns failed in a row, the last one with: {last}"),
             };
-            self.gates.open_gate(GateSubject::Errors, reason)
+            self.0.gates.open_gate(GateSubject::Errors, reason)
         })
     }
 
     /// The step while a wait is due or in progress. None when it is over.
     pub(crate) fn wait_over(self, now: UnixTime) -> Option<EngineOutput> {
-        match self.retry.wait {
+        match self.0.retry.wait {
             RetryWait::Due { nth, at_least } => {
                 let own = self
-                    .plan
+                    .0
+                    .plan()
                     .backoff
                     .as_ref()
-                    .map(|own| super::wait_for(own, nth, self.began.seed));
+                    .map(|own| super::wait_for(own, nth, self.0.began.seed));
                 let wait_ms = own.unwrap_or_default().max(at_least);
                 let waits = own.is_some() || !at_least.is_zero();
                 waits.then(|| {
@@ -193,7 +184,7 @@ impl RetryRules<'_> {
 
     /// A recovery prompt is sent immediately, unless the agent's server asked creel to wait.
     pub(crate) fn must_leave_the_server_alone(self, now: UnixTime) -> Option<EngineOutput> {
-        match self.retry.wait {
+        match self.0.retry.wait {
             RetryWait::Due { at_least, .. } if at_least.is_zero() => None,
             RetryWait::No | RetryWait::Due { .. } | RetryWait::Until(_) => self.wait_over(now),
         }
@@ -201,9 +192,10 @@ impl RetryRules<'_> {
 
     /// No check blocks the turn.
     pub(crate) fn turn_passed(self) -> EngineOutput {
-        self.proposal
+        self.0
+            .proposal_rules()
             .ask()
-            .unwrap_or_else(|| self.iterations.complete_iteration(IterationOutcome::Done))
+            .unwrap_or_else(|| self.0.iterations.complete_iteration(IterationOutcome::Done))
     }
 
     /// A check blocks the turn: it is sent back, or the retries are used up.
@@ -216,9 +208,10 @@ impl RetryRules<'_> {
             limit,
             hook: limited,
         } = self.limit_for(&feedback);
-        let used = self.retry.used;
+        let used = self.0.retry.used;
         if used < limit {
             let no_progress = self
+                .0
                 .retry
                 .last_usual
                 .as_deref()
@@ -238,8 +231,8 @@ impl RetryRules<'_> {
                 limit,
                 hook: limited,
             }));
-            let completes = self.presence == UserPresence::Unattended
-                && self.plan.on_limit == RetryLimitPolicy::Complete;
+            let completes = self.0.presence == UserPresence::Unattended
+                && self.0.plan().on_limit == RetryLimitPolicy::Complete;
             let text =
                 format!("[Warning: Hook retry limit ({limit}) reached. Completing execution.]");
             return if completes {
@@ -259,14 +252,14 @@ impl RetryRules<'_> {
                 feedback.reason
             ),
         };
-        self.gates
+        self.0
+            .gates
             .open_gate(GateSubject::RetryLimit { hook: limited }, reason)
     }
-}
 
-impl RetryRules<'_> {
     pub(crate) fn own_text(self, own: &TemplateFeedback, limit: u32) -> String {
         let before = self
+            .0
             .retry
             .by_hook
             .get(&own.hook)
@@ -275,7 +268,7 @@ impl RetryRules<'_> {
             "hook" => Some(own.hook.clone()),
             "reason" => Some(own.reason.clone()),
             "output" => Some(own.output.clone()),
-            "attempt" => Some((self.retry.used + 1).to_string()),
+            "attempt" => Some((self.0.retry.used + 1).to_string()),
             "limit" => Some(limit.to_string()),
             "changed" => Some(before.map_or_else(
                 || "(first run)".to_owned(),

@@ -1,8 +1,9 @@
-//! Builds the context of each machine: references to the parts of the session that its rules depend
-//! on.
+//! Builds the context of each machine.
 //!
-//! A machine cannot read what is not in its context, so this file shows which machine depends on
-//! which state.
+//! A narrow context is a struct of references: its rules cannot read what is not in it, so this
+//! file shows which state they depend on. The rules that combine most of the session (prompts,
+//! retries, hooks, pipelines, the end, gates, commands) get the whole session: their contexts only
+//! group the functions.
 
 use crate::engine::{
     budget::BudgetCheck,
@@ -75,18 +76,17 @@ impl SessionState {
         }
     }
 
-    pub fn retries(&self) -> RetryRules<'_> {
-        RetryRules {
+    pub const fn retries(&self) -> RetryRules<'_> {
+        RetryRules(self)
+    }
+
+    pub(crate) const fn proposal_rules(&self) -> ProposalRules<'_> {
+        ProposalRules {
             began: &self.began,
-            plan: self.plan(),
             presence: self.presence,
-            iterations: &self.iterations,
             turns: &self.turns,
-            retry: &self.retry,
             gates: &self.gates,
-            hooks: &self.hooks,
-            protect: self.protect(),
-            proposal: proposals(self),
+            proposal: &self.proposal,
         }
     }
 
@@ -151,24 +151,8 @@ impl SessionState {
         }
     }
 
-    pub fn prompts(&self) -> PromptRules<'_> {
-        PromptRules {
-            began: &self.began,
-            plan: self.plan(),
-            phase: &self.phase,
-            iterations: &self.iterations,
-            turns: &self.turns,
-            pending: &self.pending,
-            retry: &self.retry,
-            limits: &self.limits,
-            unsettled: &self.unsettled,
-            pipelines: &self.pipelines,
-            steering: &self.steering,
-            ending: &self.ending,
-            agent_choice: self.agent_choice(),
-            budget: self.budget(),
-            tasks: &self.tasks,
-        }
+    pub const fn prompts(&self) -> PromptRules<'_> {
+        PromptRules(self)
     }
 
     pub fn turn_rules(&self) -> TurnRules<'_> {
@@ -194,75 +178,20 @@ impl SessionState {
         }
     }
 
-    pub fn hook_rules(&self) -> HookRules<'_> {
-        HookRules {
-            name: &self.name,
-            began: &self.began,
-            plan: self.plan(),
-            presence: self.presence,
-            iterations: &self.iterations,
-            turns: &self.turns,
-            retry: &self.retry,
-            gates: &self.gates,
-            hooks: &self.hooks,
-            tasks: &self.tasks,
-            pipelines: &self.pipelines,
-            permissions: self.permissions(),
-            beside: self.beside(),
-        }
+    pub const fn hook_rules(&self) -> HookRules<'_> {
+        HookRules(self)
     }
 
-    pub fn side_rules(&self) -> SideRules<'_> {
-        SideRules {
-            plan: self.plan(),
-            presence: self.presence,
-            iterations: &self.iterations,
-            gates: &self.gates,
-            hooks: &self.hooks,
-            side: &self.side,
-            gate_hooks: &self.gate_hooks,
-            stop: &self.stop,
-            beside: self.beside(),
-            hook_rules: self.hook_rules(),
-        }
+    pub const fn side_rules(&self) -> SideRules<'_> {
+        SideRules(self)
     }
 
-    pub fn pipeline(&self) -> PipelineRules<'_> {
-        PipelineRules {
-            plan: self.plan(),
-            presence: self.presence,
-            phase: &self.phase,
-            iterations: &self.iterations,
-            turns: &self.turns,
-            gates: &self.gates,
-            hooks: &self.hooks,
-            pipelines: &self.pipelines,
-            steering: &self.steering,
-            ending: &self.ending,
-            prompts: self.prompts(),
-            beside: self.beside(),
-            verification: self.verification(),
-        }
+    pub const fn pipeline(&self) -> PipelineRules<'_> {
+        PipelineRules(self)
     }
 
-    pub fn end_rules(&self) -> EndRules<'_> {
-        EndRules {
-            plan: self.plan(),
-            iterations: &self.iterations,
-            pending: &self.pending,
-            gates: &self.gates,
-            side: &self.side,
-            pipelines: &self.pipelines,
-            steering: &self.steering,
-            ending: &self.ending,
-            retries: self.retries(),
-            prompts: self.prompts(),
-            beside: self.beside(),
-            hook_rules: self.hook_rules(),
-            side_rules: self.side_rules(),
-            pipeline: self.pipeline(),
-            verification: self.verification(),
-        }
+    pub const fn end_rules(&self) -> EndRules<'_> {
+        EndRules(self)
     }
 
     pub fn verification(&self) -> VerifyRules<'_> {
@@ -276,55 +205,11 @@ impl SessionState {
         }
     }
 
-    pub fn gate_rules(&self) -> GateRules<'_> {
-        GateRules {
-            plan: self.plan(),
-            presence: self.presence,
-            phase: &self.phase,
-            pending: &self.pending,
-            gates: &self.gates,
-            side: &self.side,
-            gate_hooks: &self.gate_hooks,
-            stop: &self.stop,
-            pipelines: &self.pipelines,
-            steering: &self.steering,
-            ending: &self.ending,
-            agent_choice: self.agent_choice(),
-            permissions: self.permissions(),
-            task_rules: self.task_rules(),
-            proposal: proposals(self),
-        }
+    pub const fn gate_rules(&self) -> GateRules<'_> {
+        GateRules(self)
     }
 
-    pub fn commands(&self) -> CommandRules<'_> {
-        CommandRules {
-            plan: self.plan(),
-            phase: &self.phase,
-            turns: &self.turns,
-            pending: &self.pending,
-            gates: &self.gates,
-            tasks: &self.tasks,
-            stop: &self.stop,
-            steering: &self.steering,
-            ending: &self.ending,
-            agent_choice: self.agent_choice(),
-            task_rules: self.task_rules(),
-            agent_loops: self.agent_loops(),
-            stop_rules: self.stop_rules(),
-            beside: self.beside(),
-            pipeline: self.pipeline(),
-            end_rules: self.end_rules(),
-            gate_rules: self.gate_rules(),
-        }
-    }
-}
-
-const fn proposals(session: &SessionState) -> ProposalRules<'_> {
-    ProposalRules {
-        began: &session.began,
-        presence: session.presence,
-        turns: &session.turns,
-        gates: &session.gates,
-        proposal: &session.proposal,
+    pub const fn commands(&self) -> CommandRules<'_> {
+        CommandRules(self)
     }
 }

@@ -18,28 +18,16 @@ use crate::{
         event::{
             Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, VerifyEvent,
         },
-        gate::{SessionGates, subject::GateSubject},
-        hooks::{
-            beside::BesideWork, point::HookPoint, side_jobs::SideJobs, side_rules::SideRules,
-            start::HookRules,
-        },
+        gate::subject::GateSubject,
+        hooks::point::HookPoint,
         ids::ItemId,
         output::EngineOutput,
-        pending::PendingItems,
-        policy::SessionPlan,
-        retry::feedback::RetryRules,
         session::{
-            iteration::IterationState,
+            SessionState,
             phase::{LoopEnd, STOPPED},
         },
-        steering::ControlState,
-        submit::{
-            PipelineRules,
-            kind::{PipelineKind, PipelineOutcome},
-            state::PipelineState,
-        },
+        submit::kind::{PipelineKind, PipelineOutcome},
         time::UnixTime,
-        turn::prompt::PromptRules,
         verify::{
             WorkChangedBy, WorkMeasurement,
             rules::{VerificationStep, VerifyRules},
@@ -77,45 +65,33 @@ fn changed_late(event: &Event) -> Option<Event> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct EndRules<'a> {
-    pub(crate) plan: &'a SessionPlan,
-    pub(crate) iterations: &'a IterationState,
-    pub(crate) pending: &'a PendingItems,
-    pub(crate) gates: &'a SessionGates,
-    pub(crate) side: &'a SideJobs,
-    pub(crate) pipelines: &'a PipelineState,
-    pub(crate) steering: &'a ControlState,
-    pub(crate) ending: &'a Option<LoopEnd>,
-    pub(crate) retries: RetryRules<'a>,
-    pub(crate) prompts: PromptRules<'a>,
-    pub(crate) beside: BesideWork<'a>,
-    pub(crate) hook_rules: HookRules<'a>,
-    pub(crate) side_rules: SideRules<'a>,
-    pub(crate) pipeline: PipelineRules<'a>,
-    pub(crate) verification: VerifyRules<'a>,
-}
+pub struct EndRules<'a>(pub(crate) &'a SessionState);
 
 impl EndRules<'_> {
     /// The pipeline after the final delivery: a requested one, or the automatic submit of work that
     /// is verified.
     pub(crate) fn begin_after_the_loop(self) -> Option<EngineOutput> {
-        let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
-        let complete = self.verification.end(ending).0 == SessionOutcome::Complete;
-        let asked = self.pipelines.wanted.filter(|_| {
+        let ending = self
+            .0
+            .ending
+            .as_ref()
+            .filter(|ending| !ending.interrupted)?;
+        let complete = self.0.verification().end(ending).0 == SessionOutcome::Complete;
+        let asked = self.0.pipelines.wanted.filter(|_| {
             matches!(
                 ending.outcome,
                 SessionOutcome::Complete | SessionOutcome::Limit
             )
         });
         // One that starts again verifies the work itself, and asks.
-        let again = self.pipelines.again.is_some() && ending.outcome == SessionOutcome::Complete;
+        let again = self.0.pipelines.again.is_some() && ending.outcome == SessionOutcome::Complete;
         let by_itself =
-            ((complete && self.plan.submit.on_complete) || again) && !self.pipelines.followed;
+            ((complete && self.0.plan().submit.on_complete) || again) && !self.0.pipelines.followed;
         let pipeline = asked.or(by_itself.then_some(PipelineKind::Submit))?;
-        Some(if self.beside.is_busy_beside() {
+        Some(if self.0.beside().is_busy_beside() {
             EngineOutput::default()
         } else {
-            self.pipeline.begin_pipeline(pipeline)
+            self.0.pipeline().begin_pipeline(pipeline)
         })
     }
 
@@ -123,10 +99,10 @@ impl EndRules<'_> {
     /// user accepts it. An iteration that the user stops immediately stays open, and so does one
     /// that ends at a gate: `resume` continues it.
     pub(crate) fn leave_loop(self, ending: &LoopEnd) -> EngineOutput {
-        let stopped = ending.outcome == SessionOutcome::Cancelled && self.steering.interrupted();
-        if self.iterations.open && !stopped && ending.asked.is_none() {
+        let stopped = ending.outcome == SessionOutcome::Cancelled && self.0.steering.interrupted();
+        if self.0.iterations.open && !stopped && ending.asked.is_none() {
             let accepted = ending.outcome == SessionOutcome::Complete;
-            return self.iterations.complete_iteration(if accepted {
+            return self.0.iterations.complete_iteration(if accepted {
                 IterationOutcome::Done
             } else {
                 IterationOutcome::Failed
@@ -135,7 +111,7 @@ impl EndRules<'_> {
         EngineOutput::record(Event::Session(SessionEvent::LoopEnded {
             outcome: ending.outcome,
             reason: ending.reason.clone(),
-            delivery: if self.plan.is_led_from_outside() {
+            delivery: if self.0.plan().is_led_from_outside() {
                 FinalDeliveryMode::No
             } else {
                 ending.delivery
@@ -144,7 +120,8 @@ impl EndRules<'_> {
     }
 
     pub(crate) fn delivery_is_off(self) -> bool {
-        self.ending
+        self.0
+            .ending
             .as_ref()
             .is_some_and(|ending| ending.delivery == FinalDeliveryMode::No)
     }
@@ -156,12 +133,14 @@ impl EndRules<'_> {
         now: UnixTime,
         measured: Option<&WorkMeasurement>,
     ) -> EngineOutput {
+        let side_rules = self.0.side_rules();
         let to_look_at = || {
-            self.side_rules
+            side_rules
                 .take_up_a_loop()
-                .or_else(|| self.side_rules.ask_about_failure())
+                .or_else(|| side_rules.ask_about_failure())
         };
         if let Some(step) = self
+            .0
             .ending
             .as_ref()
             .is_some_and(LoopEnd::ends_well)
@@ -174,11 +153,11 @@ impl EndRules<'_> {
             return step;
         }
         // Items that come with the submit, or later, are not sent any more.
-        if !self.delivery_is_off() && !self.pipelines.followed {
-            if let Some(step) = self.retries.too_many_errors() {
+        if !self.delivery_is_off() && !self.0.pipelines.followed {
+            if let Some(step) = self.0.retries().too_many_errors() {
                 return step;
             }
-            if self.beside.is_busy_beside() {
+            if self.0.beside().is_busy_beside() {
                 return EngineOutput::default();
             }
             if let Some(step) = self.deliver(now) {
@@ -200,16 +179,16 @@ impl EndRules<'_> {
         let completes =
             |ending: &LoopEnd| ending.outcome == SessionOutcome::Complete && !ending.interrupted;
         // A submit that starts again verifies the work itself, and asks.
-        if !self.ending.as_ref().is_some_and(completes)
-            || self.pipelines.followed
-            || self.pipelines.again.is_some()
+        if !self.0.ending.as_ref().is_some_and(completes)
+            || self.0.pipelines.followed
+            || self.0.pipelines.again.is_some()
         {
             return None;
         }
-        if self.beside.end_waits() {
+        if self.0.beside().end_waits() {
             return Some(EngineOutput::default());
         }
-        match self.verification.proceed(measured, &BTreeSet::new()) {
+        match self.0.verification().proceed(measured, &BTreeSet::new()) {
             VerificationStep::Next(step) => Some(step),
             VerificationStep::Over => None,
         }
@@ -218,15 +197,17 @@ impl EndRules<'_> {
     /// The gate or the prompt of a final delivery. None if there is nothing to send.
     fn deliver(self, now: UnixTime) -> Option<EngineOutput> {
         let approved = self
+            .0
             .ending
             .as_ref()
             .and_then(|ending| ending.approved.as_ref());
         let delivers = self
+            .0
             .ending
             .as_ref()
             .is_some_and(|ending| ending.deliveries < FINAL_DELIVERIES);
         let waiting = if delivers {
-            self.pending.waiting_ids()
+            self.0.pending.waiting_ids()
         } else {
             Vec::new()
         };
@@ -236,14 +217,21 @@ impl EndRules<'_> {
             .filter(|id| approved.is_none_or(|approved| approved.contains(id)))
             .collect();
         // The user has not seen items that arrived while the gate was open.
-        let seen = self.ending.as_ref().map_or(&[][..], |ending| &ending.seen);
+        let seen = self
+            .0
+            .ending
+            .as_ref()
+            .map_or(&[][..], |ending| &ending.seen);
         let unseen: Vec<ItemId> = waiting
             .into_iter()
             .filter(|id| !seen.contains(id))
             .collect();
         if items.is_empty()
             && unseen.is_empty()
-            && !self.steering.message_is_due(0, self.iterations, self.plan)
+            && !self
+                .0
+                .steering
+                .message_is_due(0, &self.0.iterations, self.0.plan())
         {
             return None;
         }
@@ -262,23 +250,30 @@ impl EndRules<'_> {
                 counted(items.len(), "pending item")
             );
             return Some(
-                self.gates
+                self.0
+                    .gates
                     .open_gate(GateSubject::FinalDelivery { items }, reason),
             );
         }
         Some(
-            self.retries
+            self.0
+                .retries()
                 .wait_over(now)
-                .unwrap_or_else(|| self.prompts.final_prompt(items)),
+                .unwrap_or_else(|| self.0.prompts().final_prompt(items)),
         )
     }
 
     /// A message to a session whose loop has ended as complete. The items that the user has
     /// approved are sent before it, so that creel does not ask about them twice.
     pub(crate) fn answer_late_message(self, now: UnixTime) -> Option<EngineOutput> {
-        let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
+        let ending = self
+            .0
+            .ending
+            .as_ref()
+            .filter(|ending| !ending.interrupted)?;
         let approved = ending.approved.as_deref().unwrap_or_default();
         let items_first = self
+            .0
             .pending
             .waiting_ids()
             .iter()
@@ -297,34 +292,40 @@ impl EndRules<'_> {
         ending: &LoopEnd,
         now: UnixTime,
     ) -> Option<EngineOutput> {
+        let retries = self.0.retries();
         let completes = ending.outcome == SessionOutcome::Complete
             && ending.delivery == FinalDeliveryMode::Offer;
-        if !completes || !self.steering.message_is_due(0, self.iterations, self.plan) {
+        if !completes
+            || !self
+                .0
+                .steering
+                .message_is_due(0, &self.0.iterations, self.0.plan())
+        {
             return None;
         }
-        if self.steering.paused {
+        if self.0.steering.paused {
             return Some(EngineOutput::default());
         }
-        self.retries
+        retries
             .too_many_errors()
-            .or_else(|| self.retries.wait_over(now))
-            .or_else(|| Some(self.prompts.reopening_prompt()))
+            .or_else(|| retries.wait_over(now))
+            .or_else(|| Some(self.0.prompts().reopening_prompt()))
     }
 
     /// Whether hooks that no check follows can have changed the work: those after a submit, and
     /// those of the end.
     fn hooks_ran_since_the_checks(self) -> bool {
-        let has_hooks = |point| !self.plan.hooks_or_usual(point).is_empty();
+        let has_hooks = |point| !self.0.plan().hooks_or_usual(point).is_empty();
         let ran = has_hooks(HookPoint::SessionEnd)
-            || (self.pipelines.followed && has_hooks(HookPoint::AfterSubmit));
-        ran && !self.verification.counted().is_empty()
+            || (self.0.pipelines.followed && has_hooks(HookPoint::AfterSubmit));
+        ran && !self.0.verification().counted().is_empty()
     }
 
     pub(crate) fn reach_session_end(self, measured: Option<&WorkMeasurement>) -> EngineOutput {
-        if self.beside.end_waits() {
+        if self.0.beside().end_waits() {
             return EngineOutput::default();
         }
-        let announced = self.hook_rules.announce(HookPoint::SessionEnd);
+        let announced = self.0.hook_rules().announce(HookPoint::SessionEnd);
         if announced.is_empty() {
             self.end(measured)
         } else {
@@ -333,20 +334,26 @@ impl EndRules<'_> {
     }
 
     pub(crate) fn end(self, measured: Option<&WorkMeasurement>) -> EngineOutput {
-        let Some(ending) = self.ending.as_ref().filter(|_| !self.beside.end_waits()) else {
+        let verification = self.0.verification();
+        let Some(ending) = self
+            .0
+            .ending
+            .as_ref()
+            .filter(|_| !self.0.beside().end_waits())
+        else {
             return EngineOutput::default();
         };
         let completes = ending.outcome == SessionOutcome::Complete && !ending.interrupted;
-        if let Some(step) = self.verification.repeat_stale().filter(|_| completes) {
+        if let Some(step) = verification.repeat_stale().filter(|_| completes) {
             return step;
         }
         let (outcome, reason) = match ending {
             LoopEnd {
                 interrupted: true, ..
             } => (SessionOutcome::Cancelled, STOPPED.to_owned()),
-            LoopEnd { .. } => self.verification.end(ending),
+            LoopEnd { .. } => verification.end(ending),
         };
-        let unsubmitted = self.pipelines.last.as_ref().is_some_and(|last| {
+        let unsubmitted = self.0.pipelines.last.as_ref().is_some_and(|last| {
             last.pipeline == PipelineKind::Submit && last.outcome != PipelineOutcome::Done
         });
         let reason = if outcome == SessionOutcome::Complete && unsubmitted {
@@ -356,11 +363,11 @@ impl EndRules<'_> {
         };
         let looks = outcome == SessionOutcome::Complete && self.hooks_ran_since_the_checks();
         let late = match measured.filter(|_| looks) {
-            Some(measured) => self.verification.change(measured),
+            Some(measured) => verification.change(measured),
             None if looks => return VerifyRules::measure(WorkChangedBy::Others),
             None => None,
         };
-        let (iterations, checks) = (self.iterations.current, self.verification.outcomes());
+        let (iterations, checks) = (self.0.iterations.current, verification.outcomes());
         let ended = Event::Session(SessionEvent::Ended {
             outcome,
             iterations,
@@ -369,15 +376,15 @@ impl EndRules<'_> {
             submittable: false,
             checks,
         });
-        let left = self.pending.waiting_ids();
+        let left = self.0.pending.waiting_ids();
         let undelivered = (!left.is_empty()).then(|| Event::warning(undelivered(&left)));
         let step = late
             .as_ref()
             .and_then(changed_late)
             .into_iter()
             .chain(undelivered)
-            .chain(self.steering.messages_left())
-            .chain(self.side.hooks_left())
+            .chain(self.0.steering.messages_left())
+            .chain(self.0.side.hooks_left())
             .fold(EngineOutput::default(), EngineOutput::and)
             .and(ended);
         step.then(Effect::Leave(ExitReason::Ended))

@@ -18,7 +18,7 @@ use crate::engine::{
     },
     gate::{
         Gate,
-        kind::{GateChoice, GateKind, GateResponse},
+        kind::{GateChoice, GateResponse},
     },
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
@@ -206,7 +206,7 @@ impl SessionState {
             .gates
             .open
             .as_ref()
-            .filter(|gate| gate.kind() != GateKind::Permission);
+            .filter(|gate| gate.subject.ask().is_none());
         let asked = self
             .ending
             .as_ref()

@@ -21,6 +21,7 @@ pub(crate) fn apply_steering(session: &mut SessionState, event: &SteeringEvent) 
             });
             session.steering.queued_in.note(by.by, session.turns.last);
         }
+        SteeringEvent::ModelChosen { model, .. } => session.steering.model.clone_from(model),
         SteeringEvent::StopRequested { how, .. } => stop_requested(session, *how),
     }
 }

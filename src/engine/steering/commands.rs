@@ -8,49 +8,22 @@ use crate::engine::{
         Actor, Event, HookEvent, PendingEvent, SteeringEvent, StopEvent, StopTiming,
         UsageLimitEvent,
     },
-    gate::{SessionGates, answer::GateRules},
-    hooks::{beside::BesideWork, dispatch::HookDispatch, point::HookPoint, resolve::HookRef},
+    hooks::{dispatch::HookDispatch, point::HookPoint, resolve::HookRef},
     ids::RunId,
     input::SessionCommand,
     output::EngineOutput,
-    pending::{ItemState, PendingItems},
-    policy::{HookAction, HookSpec, SessionPlan},
+    pending::ItemState,
+    policy::{HookAction, HookSpec, MODEL},
     protect::PROTECT,
     refusal::{ByHandObstacle, Refusal},
-    session::{
-        delivery::EndRules,
-        phase::{LoopEnd, Phase},
-    },
-    steering::ControlState,
-    stop::{StopState, loop_rules::LoopRules, stop_rules::StopRules},
-    submit::PipelineRules,
-    tasks::{SessionTasks, record::ChangeOrigin, task_rules::TaskRules},
+    session::SessionState,
+    tasks::record::ChangeOrigin,
     time::UnixTime,
-    turn::TurnState,
-    usage_limit::AgentChoice,
 };
 
-/// The context in which commands are carried out or refused.
+/// Carries out commands, or refuses them.
 #[derive(Debug, Clone, Copy)]
-pub struct CommandRules<'a> {
-    pub(crate) plan: &'a SessionPlan,
-    pub(crate) phase: &'a Phase,
-    pub(crate) turns: &'a TurnState,
-    pub(crate) pending: &'a PendingItems,
-    pub(crate) gates: &'a SessionGates,
-    pub(crate) tasks: &'a SessionTasks,
-    pub(crate) stop: &'a StopState,
-    pub(crate) steering: &'a ControlState,
-    pub(crate) ending: &'a Option<LoopEnd>,
-    pub(crate) agent_choice: AgentChoice<'a>,
-    pub(crate) task_rules: TaskRules<'a>,
-    pub(crate) agent_loops: LoopRules<'a>,
-    pub(crate) stop_rules: StopRules<'a>,
-    pub(crate) beside: BesideWork<'a>,
-    pub(crate) pipeline: PipelineRules<'a>,
-    pub(crate) end_rules: EndRules<'a>,
-    pub(crate) gate_rules: GateRules<'a>,
-}
+pub struct CommandRules<'a>(pub(crate) &'a SessionState);
 
 impl CommandRules<'_> {
     /// Why an agent or a hook is not allowed to give this command. None if it is.
@@ -62,8 +35,8 @@ impl CommandRules<'_> {
         };
         let first_message = wanted == UserCommand::Message
             && actor.by != ActorKind::OtherSession
-            && !self.steering.queued_in.has(actor.by, self.turns.last);
-        if first_message || wanted.is_allowed_by(&self.plan.access.agent_may) {
+            && !self.0.steering.queued_in.has(actor.by, self.0.turns.last);
+        if first_message || wanted.is_allowed_by(&self.0.plan().access.agent_may) {
             return None;
         }
         Some(Refusal::NotAllowed {
@@ -78,7 +51,7 @@ impl CommandRules<'_> {
         command: SessionCommand,
         now: UnixTime,
     ) -> EngineOutput {
-        if let Some(outcome) = self.phase.outcome() {
+        if let Some(outcome) = self.0.phase.outcome() {
             return EngineOutput::refuse(Refusal::SessionEnded(outcome));
         }
         if let Some(why) = self.keeps_from(by, &command) {
@@ -86,29 +59,30 @@ impl CommandRules<'_> {
         }
         let by = &by.as_recorded();
         match command {
-            SessionCommand::Pause if self.steering.paused => {
+            SessionCommand::Pause if self.0.steering.paused => {
                 EngineOutput::refuse(Refusal::AlreadyPaused)
             }
             SessionCommand::Pause => EngineOutput::record(Event::Steering(SteeringEvent::Paused {
                 by: by.clone(),
                 turn: None,
             })),
-            SessionCommand::Unpause if !self.steering.paused => {
+            SessionCommand::Unpause if !self.0.steering.paused => {
                 EngineOutput::refuse(Refusal::NotPaused)
             }
             SessionCommand::Unpause => {
                 EngineOutput::record(Event::Steering(SteeringEvent::Unpaused { by: by.clone() }))
             }
             SessionCommand::Stop { how } => self.stop(by, how),
-            SessionCommand::CancelTurn => match self.phase.turn_in_flight() {
+            SessionCommand::CancelTurn => match self.0.phase.turn_in_flight() {
                 Some(prompt) => self
-                    .gate_rules
-                    .hold_cancelled(by, prompt, self.gates.unasked(by))
+                    .0
+                    .gate_rules()
+                    .hold_cancelled(by, prompt, self.0.gates.unasked(by))
                     .then(Effect::CancelTurn(prompt.turn)),
                 None => EngineOutput::refuse(Refusal::NoTurn),
             },
             SessionCommand::Message { text } => self.message(by, text),
-            SessionCommand::SkipItem { item } => self.pending.change_item(
+            SessionCommand::SkipItem { item } => self.0.pending.change_item(
                 item,
                 &[ItemState::Pending],
                 Event::Pending(PendingEvent::Skipped {
@@ -116,7 +90,7 @@ impl CommandRules<'_> {
                     by: by.clone(),
                 }),
             ),
-            SessionCommand::RestoreItem { item } => self.pending.change_item(
+            SessionCommand::RestoreItem { item } => self.0.pending.change_item(
                 item,
                 &[ItemState::Skipped],
                 Event::Pending(PendingEvent::Restored {
@@ -126,7 +100,7 @@ impl CommandRules<'_> {
             ),
             SessionCommand::EditItem { item, text } => {
                 let states = [ItemState::Pending, ItemState::Skipped];
-                self.pending.change_item(
+                self.0.pending.change_item(
                     item,
                     &states,
                     Event::Pending(PendingEvent::Edited {
@@ -136,7 +110,7 @@ impl CommandRules<'_> {
                     }),
                 )
             }
-            SessionCommand::AnswerGate(answer) => self.gate_rules.answer_gate(by, answer),
+            SessionCommand::AnswerGate(answer) => self.0.gate_rules().answer_gate(by, answer),
             SessionCommand::DisableHook { point, hook } => {
                 self.switch_hook(point, &hook, |point, hook| {
                     Event::Hook(HookEvent::Disabled {
@@ -170,14 +144,15 @@ impl CommandRules<'_> {
             }
             SessionCommand::CancelHook { run } => EngineOutput::refuse(Refusal::NoSuchRun(run)),
             SessionCommand::Task { task: command } => self
-                .task_rules
+                .0
+                .task_rules()
                 .on_task_command(command, ChangeOrigin::by(by.clone())),
             SessionCommand::RegisterStopHook(wanted) => {
-                self.agent_loops.register_stop_hook(by, wanted, now)
+                self.0.agent_loops().register_stop_hook(by, wanted, now)
             }
-            SessionCommand::ClearStopHooks { task } => self.stop.clear_stop_hooks(by, task),
+            SessionCommand::ClearStopHooks { task } => self.0.stop.clear_stop_hooks(by, task),
             SessionCommand::Loop { about: command } => {
-                self.agent_loops.on_loop_command(by, command, now)
+                self.0.agent_loops().on_loop_command(by, command, now)
             }
             SessionCommand::CompleteSession { .. } if self.is_being_completed() => {
                 EngineOutput::refuse(Refusal::AlreadyCompleting)
@@ -188,28 +163,52 @@ impl CommandRules<'_> {
                     by: by.clone(),
                 }))
             }
-            SessionCommand::Pipeline { pipeline } => self.pipeline.want_pipeline(pipeline, by),
-            SessionCommand::RetryNow => self.agent_choice.while_limited(|_| {
+            SessionCommand::Pipeline { pipeline } => self.0.pipeline().want_pipeline(pipeline, by),
+            SessionCommand::RetryNow => self.0.agent_choice().while_limited(|_| {
                 Ok(Event::UsageLimit(UsageLimitEvent::WaitSkipped {
                     by: by.clone(),
                 }))
             }),
+            SessionCommand::SetModel { model } => self.choose_model(model, by),
             SessionCommand::SwitchAgent { agent: to } => self
-                .agent_choice
-                .while_limited(|_| self.agent_choice.switch_agent(to.as_deref(), by, now)),
+                .0
+                .agent_choice()
+                .while_limited(|_| self.0.agent_choice().switch_agent(to.as_deref(), by, now)),
         }
+    }
+
+    fn choose_model(self, model: Option<String>, by: &Actor) -> EngineOutput {
+        let model = model.filter(|model| !model.trim().is_empty());
+        let Some(wanted) = &model else {
+            return chosen(None, by);
+        };
+        let offered = &self.0.turns.models;
+        let same = offered
+            .iter()
+            .find(|name| name.eq_ignore_ascii_case(wanted));
+        let is_right =
+            self.0.plan().agent_spec.accepts(MODEL) && (offered.is_empty() || same.is_some());
+        if is_right {
+            return chosen(same.cloned().or(model), by);
+        }
+        EngineOutput::refuse(Refusal::NoSuchModel {
+            model: wanted.clone(),
+            offered: offered.clone(),
+        })
     }
 
     pub fn running(self) -> impl Iterator<Item = RunId> {
         let run = |dispatch: &HookDispatch| dispatch.running.as_ref().map(|running| running.run);
-        let beside = self.beside.dispatches_beside().filter_map(run);
-        let by_itself = self.tasks.automation.running().map(|running| running.run);
-        let steps = self.tasks.flows.running().map(|(_, run, _)| run);
+        let beside = self.0.beside().dispatches_beside().filter_map(run);
+        let by_itself = self.0.tasks.automation.running().map(|running| running.run);
+        let steps = self.0.tasks.flows.running().map(|(_, run, _)| run);
         let judged = self
-            .stop_rules
+            .0
+            .stop_rules()
             .judgements()
             .flat_map(|(_, judging)| judging.runs().map(|running| running.run));
-        self.phase
+        self.0
+            .phase
             .dispatch()
             .and_then(run)
             .into_iter()
@@ -221,6 +220,7 @@ impl CommandRules<'_> {
 
     pub(crate) fn stop(self, by: &Actor, how: StopTiming) -> EngineOutput {
         if self
+            .0
             .steering
             .stop
             .is_some_and(|asked| asked == StopTiming::Now || asked == how)
@@ -232,17 +232,18 @@ impl CommandRules<'_> {
             how,
         }));
         // A paused session would never reach the end of its iteration.
-        let step = if self.steering.paused {
+        let step = if self.0.steering.paused {
             step.and(Event::Steering(SteeringEvent::Unpaused { by: by.clone() }))
         } else {
             step
         };
         // Hooks of `session_end` are not cancelled: they are the last work of an interrupted
         // session.
-        if how == StopTiming::AfterIteration || self.phase.is_ending() {
+        if how == StopTiming::AfterIteration || self.0.phase.is_ending() {
             return step;
         }
         let turn = self
+            .0
             .phase
             .turn_in_flight()
             .map(|prompt| Effect::CancelTurn(prompt.turn));
@@ -254,10 +255,10 @@ impl CommandRules<'_> {
         if text.trim().is_empty() {
             return EngineOutput::refuse(Refusal::EmptyMessage);
         }
-        if self.plan.is_led_from_outside() {
+        if self.0.plan().is_led_from_outside() {
             return EngineOutput::refuse(Refusal::SelfDriven);
         }
-        if self.phase.is_ending() || self.end_rules.delivery_is_off() {
+        if self.0.phase.is_ending() || self.0.end_rules().delivery_is_off() {
             return EngineOutput::refuse(Refusal::SessionEnding);
         }
         let step = EngineOutput::record(Event::Steering(SteeringEvent::MessageQueued {
@@ -265,7 +266,7 @@ impl CommandRules<'_> {
             text,
         }));
         // A session that is paused for a cancelled turn waits only for this message.
-        let awaited = self.steering.paused && self.steering.cancelled.is_some();
+        let awaited = self.0.steering.paused && self.0.steering.cancelled.is_some();
         if awaited {
             step.and(Event::Steering(SteeringEvent::Unpaused { by: by.clone() }))
         } else {
@@ -282,14 +283,14 @@ impl CommandRules<'_> {
         let points = HookPoint::ALL.into_iter().chain([HookPoint::Automation]);
         let points = points.filter(|point| at.is_none_or(|at| at == *point));
         let asked = (at.is_none_or(|at| at == HookPoint::StopDecision)
-            && self.agent_loops.stop_hook(hook).is_some())
+            && self.0.agent_loops().stop_hook(hook).is_some())
         .then_some(HookPoint::StopDecision);
         let found = points
-            .filter(|point| self.plan.hook(*point, hook).is_some())
+            .filter(|point| self.0.plan().hook(*point, hook).is_some())
             .chain(asked);
         let protect = hook == PROTECT
             && at.is_none_or(|at| at == HookPoint::Stop)
-            && !self.plan.access.protect.is_empty();
+            && !self.0.plan().access.protect.is_empty();
         let found = found.chain(protect.then_some(HookPoint::Stop));
         let step = found.fold(EngineOutput::default(), |step, point| {
             step.and(event(point, hook.to_owned()))
@@ -303,7 +304,7 @@ impl CommandRules<'_> {
 
     /// Whether the user can run this hook by hand.
     pub fn runs_by_hand(self, hook: &HookRef) -> bool {
-        self.beside.runs_beside(hook.point, &hook.hook)
+        self.0.beside().runs_beside(hook.point, &hook.hook)
             && self.refuses_by_hand(Some(hook.point), &hook.hook).is_none()
     }
 
@@ -316,19 +317,19 @@ impl CommandRules<'_> {
             })
         };
         let meant = |point: HookPoint| at.is_none_or(|at| at == point);
-        if hook == PROTECT && self.plan.hook(HookPoint::Stop, hook).is_none() {
+        if hook == PROTECT && self.0.plan().hook(HookPoint::Stop, hook).is_none() {
             return refused(ByHandObstacle::ChecksTurns);
         }
-        if meant(HookPoint::StopDecision) && self.agent_loops.stop_hook(hook).is_some() {
+        if meant(HookPoint::StopDecision) && self.0.agent_loops().stop_hook(hook).is_some() {
             return refused(ByHandObstacle::DecidesIterations);
         }
-        if meant(HookPoint::Automation) && self.plan.automation_hook(hook).is_some() {
+        if meant(HookPoint::Automation) && self.0.plan().automation_hook(hook).is_some() {
             return refused(ByHandObstacle::AnswersTaskEvents);
         }
         // A review needs its agents, which only a pipeline runs.
         let review = |spec: &HookSpec| matches!(spec.action, HookAction::Gatekeeper(_));
         let mut found = HookPoint::ALL.into_iter().filter(|point| meant(*point));
-        let reviews = found.any(|point| self.plan.hook(point, hook).is_some_and(review));
+        let reviews = found.any(|point| self.0.plan().hook(point, hook).is_some_and(review));
         if reviews {
             refused(ByHandObstacle::ReviewsPipelines)
         } else {
@@ -338,6 +339,14 @@ impl CommandRules<'_> {
 
     /// Whether an agent that the user runs by hand has reported completion.
     pub fn is_being_completed(self) -> bool {
-        self.plan.is_led_from_outside() && (self.stop.promised.is_some() || self.ending.is_some())
+        self.0.plan().is_led_from_outside()
+            && (self.0.stop.promised.is_some() || self.0.ending.is_some())
     }
+}
+
+fn chosen(model: Option<String>, by: &Actor) -> EngineOutput {
+    EngineOutput::record(Event::Steering(SteeringEvent::ModelChosen {
+        by: by.clone(),
+        model,
+    }))
 }

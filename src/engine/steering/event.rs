@@ -1,4 +1,4 @@
-//! The events of steering: paused, unpaused, message queued, stop requested.
+//! The events of steering: paused, unpaused, message queued, model chosen, stop requested.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,13 @@ pub enum SteeringEvent {
         by: Actor,
         text: String,
     },
+    #[serde(rename = "model_chosen")]
+    ModelChosen {
+        #[serde(flatten)]
+        by: Actor,
+        /// None: as planned.
+        model: Option<String>,
+    },
     #[serde(rename = "stop_requested")]
     StopRequested {
         #[serde(flatten)]
@@ -36,8 +43,13 @@ pub enum SteeringEvent {
 
 impl SteeringEvent {
     /// The kinds of its records.
-    pub(crate) const KINDS: &'static [&'static str] =
-        &["paused", "unpaused", "message_queued", "stop_requested"];
+    pub(crate) const KINDS: &'static [&'static str] = &[
+        "paused",
+        "unpaused",
+        "message_queued",
+        "model_chosen",
+        "stop_requested",
+    ];
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -120,13 +120,13 @@ fn without(text: &str, tag: &str) -> String {
 impl<'a> PipelineRules<'a> {
     /// Starts the review once its run has read the change.
     pub(crate) fn review_read(self, run: RunId, result: &RunResult) -> Option<EngineOutput> {
-        let pipeline_run = self.pipelines.pipeline_run.as_ref()?;
-        let dispatch = self.phase.dispatch()?;
+        let pipeline_run = self.0.pipelines.pipeline_run.as_ref()?;
+        let dispatch = self.0.phase.dispatch()?;
         let running = dispatch
             .running
             .as_ref()
             .filter(|running| running.run == run)?;
-        let spec = self.plan.hook(dispatch.point, &running.hook)?;
+        let spec = self.0.plan().hook(dispatch.point, &running.hook)?;
         let reads =
             matches!(spec.action, HookAction::Gatekeeper(_)) && pipeline_run.review.is_none();
         // An empty change needs no review: the run ends as it did.
@@ -148,7 +148,8 @@ impl<'a> PipelineRules<'a> {
 
     /// Asks the next gatekeeper, or combines their verdicts.
     pub(crate) fn proceed_review(self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
-        let Some(review) = self.pipelines.review_of(dispatch) else {
+        let prompts = self.0.prompts();
+        let Some(review) = self.0.pipelines.review_of(dispatch) else {
             return EngineOutput::default();
         };
         let names = self.gatekeepers(dispatch);
@@ -166,13 +167,13 @@ impl<'a> PipelineRules<'a> {
             verdict: ReviewVerdict::Unsaid,
             reason,
         };
-        match (&review.answer, self.plan.gatekeepers.get(name)) {
+        match (&review.answer, self.0.plan().gatekeepers.get(name)) {
             (Some(Ok(answer)), gatekeeper) => {
-                let (verdict, reason) = read(answer, &self.turns.prompt);
+                let (verdict, reason) = read(answer, &self.0.turns.prompt);
                 match gatekeeper
                     .filter(|_| verdict == ReviewVerdict::Unsaid && review.unclear.is_none())
                 {
-                    Some(_) if self.steering.paused => EngineOutput::default(),
+                    Some(_) if self.0.steering.paused => EngineOutput::default(),
                     Some(gatekeeper) => {
                         let continues = !gatekeeper.spec.forgets() && !review.conversation_lost;
                         let mode = if continues {
@@ -180,8 +181,7 @@ impl<'a> PipelineRules<'a> {
                         } else {
                             ConversationMode::New
                         };
-                        self.prompts
-                            .send(self.prompts.verdict_question(name, review, answer, mode))
+                        prompts.send(prompts.verdict_question(name, review, answer, mode))
                     }
                     None => reviewed(GatekeeperReview {
                         gatekeeper: name.clone(),
@@ -191,8 +191,8 @@ impl<'a> PipelineRules<'a> {
                 }
             }
             (Some(Err(why)), _) => reviewed(unsaid(why.clone())),
-            (None, Some(_)) if self.steering.paused => EngineOutput::default(),
-            (None, Some(_)) => self.prompts.send(self.prompts.review_prompt(name, review)),
+            (None, Some(_)) if self.0.steering.paused => EngineOutput::default(),
+            (None, Some(_)) => prompts.send(prompts.review_prompt(name, review)),
             (None, None) => reviewed(unsaid(format!(
                 "unknown agent `{name}`: describe it under `agents:`"
             ))),
@@ -201,7 +201,7 @@ impl<'a> PipelineRules<'a> {
 
     pub(crate) fn gatekeepers(self, dispatch: &HookDispatch) -> &'a [String] {
         let running = dispatch.running.as_ref();
-        let spec = running.and_then(|running| self.plan.hook(dispatch.point, &running.hook));
+        let spec = running.and_then(|running| self.0.plan().hook(dispatch.point, &running.hook));
         match spec.map(|spec| &spec.action) {
             Some(HookAction::Gatekeeper(names)) => names,
             Some(HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_)) | None => {
@@ -219,7 +219,7 @@ impl<'a> PipelineRules<'a> {
         let Some(running) = &dispatch.running else {
             return EngineOutput::default();
         };
-        let Some(spec) = self.plan.hook(dispatch.point, &running.hook) else {
+        let Some(spec) = self.0.plan().hook(dispatch.point, &running.hook) else {
             return EngineOutput::default();
         };
         let line = |review: &GatekeeperReview| {
@@ -274,7 +274,7 @@ impl<'a> PipelineRules<'a> {
     /// Ends a review that the pipeline no longer waits for.
     pub(crate) fn cut_review(self, pipeline_run: &PipelineRun) -> Option<EngineOutput> {
         let review = pipeline_run.review.as_deref()?;
-        let dispatch = self.phase.dispatch().or(review.dispatch.as_ref())?;
+        let dispatch = self.0.phase.dispatch().or(review.dispatch.as_ref())?;
         let running = dispatch
             .running
             .as_ref()
@@ -291,12 +291,12 @@ impl<'a> PipelineRules<'a> {
 
 impl PromptRules<'_> {
     fn review_prompt(self, name: &str, review: &ReviewRun) -> PromptSent {
-        let gatekeeper = self.plan.gatekeepers.get(name);
+        let gatekeeper = self.0.plan().gatekeepers.get(name);
         let look = gatekeeper
             .and_then(|known| known.prompt.as_deref())
             .unwrap_or(USUAL)
             .trim();
-        let (goal, change) = (&self.began.prompt, &review.change);
+        let (goal, change) = (&self.0.began.prompt, &review.change);
         let text = format!(
             "{look}\n\nYou review as `{name}`. Change nothing yourself. End your answer with your verdict on a line of its own: \
              <verdict>approve</verdict> or <verdict>block</verdict>, and before it the reason in a few sentences.\n\n\
@@ -339,7 +339,7 @@ impl PromptRules<'_> {
     /// The same question as one that was interrupted, if the gatekeeper's conversation is lost
     /// since.
     pub(crate) fn verdict_question_again(self, cut: &PromptSent) -> Option<PromptSent> {
-        let review = self.pipelines.pipeline_run.as_ref()?.review.as_deref()?;
+        let review = self.0.pipelines.pipeline_run.as_ref()?.review.as_deref()?;
         let lost = review.conversation_lost && cut.conversation == ConversationMode::Same;
         let (name, answer) = (cut.agent.as_deref()?, review.unclear.as_deref()?);
         lost.then(|| self.verdict_question(name, review, answer, ConversationMode::New))

@@ -16,7 +16,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::Value;
 
 use crate::engine::{
     event::{AutomationEvent, Event, HookEvent, HookFinished, TaskEvent},
@@ -31,9 +32,9 @@ use crate::engine::{
     tasks::{
         action::{self, AutomationAction},
         builtin::BuiltinAutomation,
+        event::CUSTOM,
         follow_up::FollowUp,
         record::{ActionRef, HookErrorData, MOST_ACTIONS, TaskEventKind},
-        stored_task::task_event,
     },
     time::UnixTime,
 };
@@ -310,4 +311,19 @@ impl AutomationState {
         let job = self.current.as_ref()?;
         Some(cut(job, job.running.as_ref()?))
     }
+}
+
+/// Reads a task event. Those of a custom kind have a form of their own, as in records.
+fn task_event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<TaskEvent>, D::Error> {
+    let stored = Value::deserialize(deserializer)?;
+    let is_custom = stored
+        .get("kind")
+        .and_then(Value::as_str)
+        .is_some_and(|kind| kind.starts_with(CUSTOM));
+    let event = if is_custom {
+        serde_json::from_value(stored).map(TaskEvent::Custom)
+    } else {
+        serde_json::from_value(stored)
+    };
+    event.map(Box::new).map_err(D::Error::custom)
 }

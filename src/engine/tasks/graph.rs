@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 use crate::engine::{
     tasks::{
         record::{TaskCreated, TaskRecordData, TaskRecordRef, TaskUpdated},
-        stored_task,
         task::{Task, TaskState},
     },
     time::UnixTime,
@@ -29,7 +28,6 @@ const NUMBERS: u64 = 1 << 53;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskGraph {
-    #[serde(with = "stored_task")]
     tasks: BTreeMap<String, Task>,
     /// The tasks that wait for a task.
     dependents: BTreeMap<String, BTreeSet<String>>,

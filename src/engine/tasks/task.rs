@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use crate::engine::time::UnixTime;
+use crate::engine::time::{UnixTime, as_rfc3339, rfc3339_or_none};
 
 /// The default priority.
 pub const PRIORITY: u8 = 2;
 /// The lowest priority; 0 is the highest.
 pub const LOWEST: u8 = 4;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// Hooks get it as JSON in this form, and so do snapshots of the state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Task {
     pub id: String,
@@ -38,18 +39,17 @@ pub struct Task {
     pub reason: Option<String>,
     /// Information that is missing to continue.
     pub required_knowledge: Vec<String>,
-    #[serde(rename = "createdAt", serialize_with = "moment")]
+    #[serde(rename = "createdAt", with = "as_rfc3339")]
     pub created: UnixTime,
     /// When it was first started.
-    #[serde(rename = "startedAt", serialize_with = "maybe_moment")]
+    #[serde(rename = "startedAt", with = "rfc3339_or_none")]
     pub started: Option<UnixTime>,
-    #[serde(rename = "completedAt", serialize_with = "maybe_moment")]
+    #[serde(rename = "completedAt", with = "rfc3339_or_none")]
     pub completed: Option<UnixTime>,
     /// How many of its dependencies are not completed.
-    #[serde(skip)]
+    #[serde(rename = "openDependencies")]
     pub(super) open: usize,
     /// Its position among all tasks that were ever added.
-    #[serde(skip)]
     pub(super) number: u64,
 }
 
@@ -109,14 +109,4 @@ impl Task {
     pub fn is_worked_on_here(&self) -> bool {
         self.state == TaskState::Active && !self.is_elsewhere()
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn moment<S: Serializer>(at: &UnixTime, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&at.rfc3339())
-}
-
-#[expect(clippy::ref_option, reason = "serde's signature")]
-fn maybe_moment<S: Serializer>(at: &Option<UnixTime>, serializer: S) -> Result<S::Ok, S::Error> {
-    at.map(UnixTime::rfc3339).serialize(serializer)
 }

@@ -2,6 +2,7 @@
 
 use crate::engine::{
     budget::ConversationUsage,
+    conversation::ConversationMode,
     conversation::StopReason,
     event::{AfterTurn, FinalDeliveryMode, IterationOutcome, PromptReason, PromptSent, TurnEvent},
     gate::proposal_rules::ProposalState,
@@ -10,13 +11,14 @@ use crate::engine::{
         point::HookPoint,
     },
     pending::ItemState,
+    policy::MODEL,
     protect::apply::{forbidden_changes, unseen_changes},
     retry::RetryWait,
     session::{SessionState, phase::Phase},
     stop::apply::work_done,
     submit::apply::{gatekeeper_answered, keep_review_dispatch},
     time::{TimeSpan, UnixTime},
-    turn::{DuePrompt, REFUSED, SILENCE},
+    turn::{DuePrompt, MODELS_NOTE, REFUSED, SILENCE},
     usage_limit::without_handover,
 };
 
@@ -32,7 +34,9 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
         TurnEvent::ToolCalled { tool, .. } => session.turns.act(tool),
         TurnEvent::ToolUpdated { tool, .. } => session.turns.follow(tool),
         // A gatekeeper has a conversation of its own.
-        TurnEvent::AgentUsed { .. } | TurnEvent::ConversationOpened { .. }
+        TurnEvent::AgentUsed { .. }
+        | TurnEvent::ConversationOpened { .. }
+        | TurnEvent::AgentNoted { .. }
             if session.phase.gatekeeper_works() => {}
         TurnEvent::AgentUsed { context, .. } => session.turns.context = Some(*context),
         TurnEvent::ConversationOpened {
@@ -99,6 +103,16 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
                 turn_failed(session, error, *retry_after_ms, *next);
             }
         }
+        TurnEvent::AgentNoted { what, text, .. } if what == MODEL => {
+            session.turns.model = Some(text.clone());
+            session
+                .turns
+                .reported_model
+                .clone_from(&session.turns.model);
+        }
+        TurnEvent::AgentNoted { what, text, .. } if what == MODELS_NOTE => {
+            session.turns.models = text.lines().map(str::to_owned).collect();
+        }
         TurnEvent::AgentThought { .. }
         | TurnEvent::AgentPlanned { .. }
         | TurnEvent::AgentNoted { .. } => {}
@@ -111,6 +125,11 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
     session.side.chained = 0;
     if prompt.agent.is_none() {
         session.limits.prompt_sent();
+        if prompt.conversation == ConversationMode::New {
+            session.turns.reported_model = None;
+        }
+        let reported = session.turns.reported_model.clone();
+        session.turns.model = prompt.model.clone().or(reported);
     }
     session.turns.is_begun |= prompt.agent.is_none();
     session.turns.agent_text.clear();

@@ -26,8 +26,8 @@ impl PromptRules<'_> {
     /// anyway.
     pub(super) fn with_background(self, reason: PromptReason, text: String) -> String {
         let is_complete = matches!(reason, PromptReason::Iteration | PromptReason::Gatekeeper);
-        let takes_over = self.limits.handed_over.is_some();
-        if is_complete || !(takes_over || self.agent_choice.forgets()) {
+        let takes_over = self.0.limits.handed_over.is_some();
+        if is_complete || !(takes_over || self.0.agent_choice().forgets()) {
             return text;
         }
         // The handover precedes the prompt and contains the goal and a summary.
@@ -38,7 +38,7 @@ impl PromptRules<'_> {
             .collect::<Vec<_>>()
             .join("\n\n");
         // A session that only submits or merges has no end to report.
-        if self.began.only_pipeline.is_some() {
+        if self.0.began.only_pipeline.is_some() {
             text
         } else {
             self.with_note(text)
@@ -47,7 +47,7 @@ impl PromptRules<'_> {
 
     /// Adds the completion note, unless the text has one.
     pub(super) fn with_note(self, text: String) -> String {
-        match self.agent_choice.completion_note(ConversationMode::New) {
+        match self.0.agent_choice().completion_note(ConversationMode::New) {
             // The notes of two agents differ only after the first paragraph.
             Some(note) if !text.contains(note.split("\n\n").next().unwrap_or(&note)) => {
                 format!("{text}\n\n{note}")
@@ -57,7 +57,7 @@ impl PromptRules<'_> {
     }
 
     fn background(self, text: &str) -> Option<String> {
-        let goal = Some(self.began.prompt.trim())
+        let goal = Some(self.0.began.prompt.trim())
             .filter(|goal| !goal.is_empty() && !has_paragraph(text, goal));
         let goal = goal.map(|goal| format!("The goal of the whole work:\n{goal}"));
         let facts: Vec<String> = self
@@ -79,14 +79,15 @@ impl PromptRules<'_> {
     }
 
     fn facts(self, text: &str) -> [Option<String>; 4] {
-        let iteration = self.iterations.current;
+        let iteration = self.0.iterations.current;
         let number = (iteration > 0).then(|| format!("This is iteration {iteration}."));
-        let last_line = last_words(self.limits.last_message())
+        let last_line = last_words(self.0.limits.last_message())
             .map(|words| format!("You said at the end: {words}"));
-        let files = &self.iterations.files;
+        let files = &self.0.iterations.files;
         let files = (!files.is_empty())
             .then(|| format!("This iteration changed: {}", some_names(files, FILES)));
         let failed = self
+            .0
             .retry
             .last_usual
             .as_deref()

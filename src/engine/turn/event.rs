@@ -162,6 +162,9 @@ pub struct PromptSent {
     /// The gatekeeper that it was sent to. None: the session's agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// The model that creel chose for it. None: the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Whether it continues an iteration that was already complete: the answer is checked and
     /// evaluated again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

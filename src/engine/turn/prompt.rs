@@ -7,29 +7,15 @@
 
 use crate::{
     engine::{
-        budget::BudgetCheck,
         conversation::ConversationMode,
         effect::Effect,
-        event::{
-            ActorKind, Event, PromptReason, PromptSent, SessionOutcome, SessionStarted, TurnEvent,
-        },
+        event::{ActorKind, Event, PromptReason, PromptSent, SessionOutcome, TurnEvent},
         hooks::dispatch::HookDispatch,
         ids::ItemId,
         output::EngineOutput,
-        pending::PendingItems,
-        policy::{ContextPolicy, SessionPlan},
-        protect::UnsettledChanges,
-        retry::RetryState,
-        session::{
-            iteration::IterationState,
-            phase::{LoopEnd, Phase},
-        },
-        steering::ControlState,
-        submit::state::PipelineState,
-        tasks::SessionTasks,
+        policy::ContextPolicy,
+        session::SessionState,
         time::TimeSpan,
-        turn::TurnState,
-        usage_limit::{AgentChoice, UsageLimitState},
     },
     text::shortened,
 };
@@ -41,44 +27,28 @@ const ERROR_SHOWN: usize = 500;
 const FINAL_DELIVERY: &str = "[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on \
                               it if it needs work.";
 
-/// The context in which prompts are composed and sent.
+/// Composes and sends prompts.
 #[derive(Debug, Clone, Copy)]
-pub struct PromptRules<'a> {
-    pub(crate) began: &'a SessionStarted,
-    pub(crate) plan: &'a SessionPlan,
-    pub(crate) phase: &'a Phase,
-    pub(crate) iterations: &'a IterationState,
-    pub(crate) turns: &'a TurnState,
-    pub(crate) pending: &'a PendingItems,
-    pub(crate) retry: &'a RetryState,
-    pub(crate) limits: &'a UsageLimitState,
-    pub(crate) unsettled: &'a UnsettledChanges,
-    pub(crate) pipelines: &'a PipelineState,
-    pub(crate) steering: &'a ControlState,
-    pub(crate) ending: &'a Option<LoopEnd>,
-    pub(crate) agent_choice: AgentChoice<'a>,
-    pub(crate) budget: BudgetCheck<'a>,
-    pub(crate) tasks: &'a SessionTasks,
-}
+pub struct PromptRules<'a>(pub(crate) &'a SessionState);
 
 impl PromptRules<'_> {
     /// The time limit of a gatekeeper's turn: its hook's timeout.
     pub(crate) fn review_timeout(self) -> Option<TimeSpan> {
-        let review = self.pipelines.pipeline_run.as_ref()?.review.as_deref()?;
-        let dispatch = review.dispatch.as_ref().or(self.phase.dispatch())?;
+        let review = self.0.pipelines.pipeline_run.as_ref()?.review.as_deref()?;
+        let dispatch = review.dispatch.as_ref().or(self.0.phase.dispatch())?;
         let running = dispatch.running.as_ref()?;
-        Some(self.plan.hook(dispatch.point, &running.hook)?.timeout)
+        Some(self.0.plan().hook(dispatch.point, &running.hook)?.timeout)
     }
 
     /// The next prompt if it were sent now, with all waiting items and without the output of its
     /// hooks.
     pub fn preview(self) -> String {
-        self.preview_with(&self.pending.waiting_ids())
+        self.preview_with(&self.0.pending.waiting_ids())
     }
 
     /// The same with these items. After the loop, the next prompt is the final delivery.
     pub fn preview_with(self, items: &[ItemId]) -> String {
-        if self.ending.is_some() {
+        if self.0.ending.is_some() {
             self.with_background(PromptReason::FinalDelivery, self.final_text(items).0)
         } else {
             self.compose(items, None, self.iteration_conversation())
@@ -92,7 +62,7 @@ impl PromptRules<'_> {
     ) -> EngineOutput {
         let conversation = self.iteration_conversation();
         let text = self.compose(&items, dispatch.piped_text(), conversation);
-        let messages = self.steering.messages.len();
+        let messages = self.0.steering.messages.len();
         let prompt = self.prompt(PromptReason::Iteration, text);
         self.send(PromptSent {
             items,
@@ -103,7 +73,7 @@ impl PromptRules<'_> {
     }
 
     pub(crate) fn iteration_conversation(self) -> ConversationMode {
-        match self.plan.context {
+        match self.0.plan().context {
             ContextPolicy::Fresh => ConversationMode::New,
             ContextPolicy::Keep => self.conversation(),
         }
@@ -111,10 +81,10 @@ impl PromptRules<'_> {
 
     /// Continues the conversation, if there is one and the agent can.
     fn conversation(self) -> ConversationMode {
-        if self.agent_choice.forgets() {
+        if self.0.agent_choice().forgets() {
             ConversationMode::New
         } else {
-            self.turns.ongoing()
+            self.0.turns.ongoing()
         }
     }
 
@@ -128,18 +98,19 @@ impl PromptRules<'_> {
     ) -> String {
         let held = items
             .iter()
-            .filter_map(|id| self.pending.get(*id))
+            .filter_map(|id| self.0.pending.get(*id))
             .map(|item| item.text.clone());
         held.chain(piped)
-            .chain(self.steering.messages_text())
-            .chain(self.turns.next_prompt.clone())
-            .chain([self.began.prompt.clone()])
+            .chain(self.0.steering.messages_text())
+            .chain(self.0.turns.next_prompt.clone())
+            .chain([self.0.began.prompt.clone()])
             .chain(
-                self.tasks
+                self.0
+                    .tasks
                     .open_list()
                     .map(|list| format!("Open tasks of this session:\n{list}")),
             )
-            .chain(self.agent_choice.completion_note(conversation))
+            .chain(self.0.agent_choice().completion_note(conversation))
             .collect::<Vec<_>>()
             .join("\n\n")
     }
@@ -151,7 +122,7 @@ impl PromptRules<'_> {
     /// A message of the user beside the feedback resets the retry counter. A message of the agent
     /// or a hook does not.
     pub(crate) fn feedback_prompt(self, feedback: &str) -> EngineOutput {
-        let spoke = self.steering.person_spoke_after(0);
+        let spoke = self.0.steering.person_spoke_after(0);
         self.send_with_messages(
             if spoke {
                 PromptReason::Message
@@ -173,7 +144,7 @@ impl PromptRules<'_> {
             .chain(more.map(str::to_owned));
         let text = parts.collect::<Vec<_>>().join("\n\n");
         self.send(PromptSent {
-            messages: self.steering.messages.len(),
+            messages: self.0.steering.messages.len(),
             ..self.prompt(reason, text)
         })
     }
@@ -187,7 +158,7 @@ impl PromptRules<'_> {
     fn messages_with_origin(self) -> Option<String> {
         let mut author = "";
         let mut paragraphs = Vec::new();
-        for message in &self.steering.messages {
+        for message in &self.0.steering.messages {
             let before = std::mem::replace(&mut author, author_of(message.by));
             let origin = if before == author {
                 String::new()
@@ -201,10 +172,10 @@ impl PromptRules<'_> {
 
     /// `piped` is the output of the `on_error` hooks.
     pub(crate) fn recovery_prompt(self, piped: &str) -> EngineOutput {
-        if self.steering.paused {
+        if self.0.steering.paused {
             return EngineOutput::default();
         }
-        let error = self.turns.last_error.as_deref().unwrap_or_default();
+        let error = self.0.turns.last_error.as_deref().unwrap_or_default();
         let error = error
             .lines()
             .map(str::trim)
@@ -223,17 +194,18 @@ impl PromptRules<'_> {
     /// session are left out: their answers have to be checked.
     fn final_text(self, items: &[ItemId]) -> (String, usize) {
         let complete = self
+            .0
             .ending
             .as_ref()
             .is_some_and(|ending| ending.outcome == SessionOutcome::Complete);
         let messages = if complete {
             0
         } else {
-            self.steering.messages.len()
+            self.0.steering.messages.len()
         };
         let held = items
             .iter()
-            .filter_map(|id| self.pending.get(*id))
+            .filter_map(|id| self.0.pending.get(*id))
             .map(|item| item.text.clone());
         let opening = (!items.is_empty()).then(|| FINAL_DELIVERY.to_owned());
         let parts = opening
@@ -260,7 +232,7 @@ impl PromptRules<'_> {
     /// The messages that arrived before the session was complete, as one more turn of its last
     /// iteration.
     pub(crate) fn reopening_prompt(self) -> EngineOutput {
-        let messages = self.steering.messages.len();
+        let messages = self.0.steering.messages.len();
         let text = self.messages_with_origin().unwrap_or_default();
         self.send(PromptSent {
             messages,
@@ -271,14 +243,15 @@ impl PromptRules<'_> {
 
     pub(crate) fn prompt(self, reason: PromptReason, text: String) -> PromptSent {
         PromptSent {
-            iteration: self.iterations.current,
-            turn: self.turns.next_turn(),
+            iteration: self.0.iterations.current,
+            turn: self.0.turns.next_turn(),
             reason,
             text: self.with_background(reason, text),
             items: Vec::new(),
             conversation: self.conversation(),
             messages: 0,
             agent: None,
+            model: None,
             reopens: false,
         }
     }
@@ -290,18 +263,18 @@ impl PromptRules<'_> {
             return question;
         }
         let is_own = cut.agent.is_none();
-        let takes_over = is_own && !self.turns.is_begun;
-        let forgets = is_own && self.agent_choice.forgets();
+        let takes_over = is_own && !self.0.turns.is_begun;
+        let forgets = is_own && self.0.agent_choice().forgets();
         let conversation = if takes_over || forgets {
             ConversationMode::New
-        } else if is_own && self.turns.opened_in == Some(cut.turn) {
+        } else if is_own && self.0.turns.opened_in == Some(cut.turn) {
             ConversationMode::Same
         } else {
             cut.conversation
         };
         // The first prompt has already reopened the iteration.
         let mut prompt = PromptSent {
-            turn: self.turns.next_turn(),
+            turn: self.0.turns.next_turn(),
             conversation,
             reopens: false,
             ..cut.clone()
@@ -321,29 +294,61 @@ impl PromptRules<'_> {
         prompt
     }
 
+    /// The model of a prompt. None: the agent's own.
+    fn model(self, prompt: &PromptSent) -> Option<String> {
+        let plan = self.0.plan();
+        let model = if let Some(gatekeeper) = &prompt.agent {
+            plan.gatekeepers.get(gatekeeper)?.spec.model()
+        } else if let Some(name) = &self.0.limits.stand_in {
+            let mut others = plan.limits.fallback.iter();
+            others.find(|other| other.name == *name)?.spec.model()
+        } else {
+            // The retry that this prompt is counts already.
+            let retries = match prompt.reason {
+                PromptReason::Feedback => self.0.retry.used.saturating_sub(1),
+                PromptReason::Iteration
+                | PromptReason::Recovery
+                | PromptReason::FinalDelivery
+                | PromptReason::Message
+                | PromptReason::Remediation
+                | PromptReason::Gatekeeper => 0,
+            };
+            let chosen = self.0.steering.model.as_deref();
+            chosen.or_else(|| plan.models.after(retries))
+        };
+        model.map(str::to_owned)
+    }
+
     /// The only way to send a prompt, so that none can bypass an exhausted budget.
     pub(crate) fn send(self, prompt: PromptSent) -> EngineOutput {
-        if let Some(gate) = self.budget.over_budget() {
+        if let Some(gate) = self.0.budget().over_budget() {
             return gate;
         }
         let mut prompt = prompt;
         if let Some(handover) = self
-            .agent_choice
+            .0
+            .agent_choice()
             .handover(&prompt.text)
             .filter(|_| prompt.agent.is_none())
         {
             prompt.text = format!("{handover}\n\n{}", prompt.text);
         }
+        let unanswered = self.0.requests.unanswered_note();
+        if let Some(note) = unanswered.filter(|_| prompt.agent.is_none()) {
+            prompt.text = format!("{note}\n\n{}", prompt.text);
+        }
+        prompt.model = self.model(&prompt);
         let for_review = prompt.agent.as_ref().and_then(|_| self.review_timeout());
         let effect = Effect::SendPrompt {
             turn: prompt.turn,
             text: prompt.text.clone(),
             conversation: prompt.conversation,
-            timeout: for_review.unwrap_or(self.plan.turn_timeout),
-            silence: self.plan.limits.silence,
+            model: prompt.model.clone(),
+            timeout: for_review.unwrap_or(self.0.plan().turn_timeout),
+            silence: self.0.plan().limits.silence,
             to: prompt.agent.clone(),
-            stand_in: self.limits.stand_in.clone(),
-            baseline: self.unsettled.protect_baseline(),
+            stand_in: self.0.limits.stand_in.clone(),
+            baseline: self.0.unsettled.protect_baseline(),
         };
         EngineOutput::record(Event::Turn(TurnEvent::PromptSent(Box::new(prompt)))).then(effect)
     }

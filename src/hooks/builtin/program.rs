@@ -162,6 +162,7 @@ impl ProgramRunner {
             stdin: Vec::new(),
             timeout: self.left(),
             grace: run::GRACE,
+            unset: Vec::new(),
             mark: self.mark.clone(),
         };
         let mut observer = ProgramObserver::new(Some(watch));

@@ -10,6 +10,9 @@ use crate::{
         event::{Actor, Event, GateEvent, PromptReason, PromptSent, TurnEvent},
         gate::kind::{GateChoice, GateKind, GateResponse, PermissionChoice},
         ids::{GateId, PermissionId},
+        policy::MODEL,
+        question::content_shown,
+        turn::MODELS_NOTE,
     },
     present::{
         describe::{Described, EventTone, name, sentence},
@@ -29,6 +32,12 @@ pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
         TurnEvent::AgentPlanned { entries, .. } => {
             Described::new("≡", EventTone::Active, tool_calls::plan_line(entries))
         }
+        // The header shows the model. Journals of earlier versions have the rest.
+        TurnEvent::AgentNoted { what, .. }
+            if [MODEL, MODELS_NOTE, "commands", "title", "settings"].contains(&what.as_str()) =>
+        {
+            return None;
+        }
         TurnEvent::AgentNoted { what, text, .. } => Described::new(
             "·",
             EventTone::Quiet,
@@ -40,10 +49,13 @@ pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
             format!("Conversation opened: {}", name(conversation)),
         ),
         TurnEvent::PermissionAsked { ask, .. } => {
-            let text = format!(
-                "Permission request: {}",
-                tool_calls::line(&ask.tool, project)
-            );
+            let text = match ask.question() {
+                Some(asked) => format!("Question: {}", plain_line(&asked.message, LINE)),
+                None => format!(
+                    "Permission request: {}",
+                    tool_calls::line(&ask.tool, project)
+                ),
+            };
             Described::new("?", EventTone::Question, text)
         }
         TurnEvent::Ended {
@@ -83,6 +95,11 @@ fn prompt(sent: &PromptSent) -> Described {
         .as_ref()
         .map(|agent| format!(" to {}", name(agent)))
         .unwrap_or_default();
+    let model = sent
+        .model
+        .as_ref()
+        .map(|model| format!(" · {}", name(model)))
+        .unwrap_or_default();
     let size = readable_size(sent.text.len() as u64);
     let items = match sent.items.len() {
         0 => String::new(),
@@ -101,7 +118,7 @@ fn prompt(sent: &PromptSent) -> Described {
     Described::new(
         "→",
         EventTone::Active,
-        format!("{what} sent{agent} · {size}{items}{about}"),
+        format!("{what} sent{agent}{model} · {size}{items}{about}"),
     )
 }
 
@@ -191,17 +208,29 @@ impl TurnPermissions {
     ) -> Option<Described> {
         let (_, ask) = self.at.filter(|(at, _)| *at == gate)?;
         let (title, options) = self.asked.get(&ask)?;
+        let short = |text: &str| plain_line(text, LINE);
+        if let Some(GateResponse::Permission(answer)) = GateKind::Question.response(choice)
+            && answer != PermissionChoice::Cancel
+        {
+            let (sign, tone, verb) = match option {
+                Some(_) => ("✓", EventTone::Passed, "Answered"),
+                None => ("✗", EventTone::Warning, "Not answered"),
+            };
+            let content = option.map(|content| format!(" · “{}”", short(&content_shown(content))));
+            let text = format!("{verb}: {}{}", short(title), content.unwrap_or_default());
+            return Some(Described::new(sign, tone, text + &answer_origin(by)));
+        }
         let Some(GateResponse::Permission(answer)) = GateKind::Permission.response(choice) else {
             return None;
         };
         let (sign, tone, verb) = match answer {
             PermissionChoice::AllowOnce => ("✓", EventTone::Passed, "Allowed"),
             PermissionChoice::AllowAlways => ("✓", EventTone::Passed, "Always allowed"),
+            PermissionChoice::AllowEdits => ("✓", EventTone::Passed, "All edits allowed"),
             PermissionChoice::RejectOnce => ("✗", EventTone::Warning, "Rejected"),
             PermissionChoice::RejectAlways => ("✗", EventTone::Warning, "Always rejected"),
             PermissionChoice::Cancel => ("-", EventTone::Quiet, "Cancelled with the turn"),
         };
-        let short = |text: &str| plain_line(text, LINE);
         let taken = options
             .iter()
             .find(|known| Some(known.id.as_str()) == option);

@@ -25,6 +25,8 @@ pub enum EditorPurpose {
     Message,
     /// Cancels the turn.
     MessageNow,
+    /// The model of the next prompts: the first line that is no comment.
+    Model,
     /// The message that answers a gate.
     Answer(GateId),
     /// The text of a pending item.
@@ -48,7 +50,8 @@ impl EditorPurpose {
     pub const fn keeps_a_draft(&self) -> bool {
         match self {
             Self::Message | Self::MessageNow | Self::Answer(_) => true,
-            Self::Item(_)
+            Self::Model
+            | Self::Item(_)
             | Self::Tasks(_)
             | Self::NewTask
             | Self::ChangeTask { .. }
@@ -63,6 +66,7 @@ impl EditorPurpose {
             Self::Answer(_) | Self::Item(_) | Self::Tasks(_) => true,
             Self::Message
             | Self::MessageNow
+            | Self::Model
             | Self::NewTask
             | Self::ChangeTask { .. }
             | Self::Done(_)
@@ -74,6 +78,7 @@ impl EditorPurpose {
     const fn verb(&self) -> &'static str {
         match self {
             Self::Message | Self::MessageNow | Self::Answer(_) => "send",
+            Self::Model => "choose",
             Self::Item(_) | Self::Tasks(_) | Self::ChangeTask { .. } => "save",
             Self::NewTask => "add the task",
             Self::Done(_) => "complete the task",
@@ -91,6 +96,10 @@ impl EditorPurpose {
             Self::MessageNow => &[
                 "Message to the agent; cancels the turn",
                 "Message; cancels the turn",
+            ],
+            Self::Model => &[
+                "The model of the next prompts; empty: as planned",
+                "The next model",
             ],
             Self::Answer(_) => &["Your own message to the agent", "Your message"],
             Self::Item(id) => return vec![format!("Item {id}")],

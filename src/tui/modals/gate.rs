@@ -28,6 +28,7 @@ use crate::{
         ids::ItemId,
         input::GateAnswer,
         pending::ItemState,
+        question::AgentQuestion,
         time::{TimeSpan as Time, UnixTime},
     },
     present::{gate_words::GateFigures, text::grouped},
@@ -203,6 +204,11 @@ impl GateModal {
         self.sure = false;
     }
 
+    /// The text that an answer begins with: the fields of a question.
+    pub fn form(&self) -> Option<String> {
+        Some(self.ask.as_ref()?.question()?.form())
+    }
+
     /// Whether it accepts answers by now.
     pub fn is_armed(&self, now: UnixTime) -> bool {
         now >= self.armed_at
@@ -358,7 +364,11 @@ impl GateModal {
         else {
             return GateKeyResult::Nothing;
         };
-        if matches!(choice, GateChoice::Send | GateChoice::Message) {
+        let question = self.ask.as_ref().and_then(AgentPermissionRequest::question);
+        let answers = choice == GateChoice::Answer
+            && option.is_none()
+            && question.is_some_and(AgentQuestion::takes_text);
+        if answers || matches!(choice, GateChoice::Send | GateChoice::Message) {
             return GateKeyResult::Write;
         }
         if choice == GateChoice::Edit {

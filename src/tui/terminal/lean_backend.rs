@@ -21,7 +21,7 @@ use crossterm::{
     terminal::{self, BeginSynchronizedUpdate, ClearType, EndSynchronizedUpdate},
 };
 use ratatui::{
-    backend::{Backend, ClearType as ClearedPart, WindowSize},
+    backend::{Backend, ClearType as ClearedPart, IntoCrossterm as _, WindowSize},
     buffer::Cell,
     layout::{Position, Size},
     style::{Color, Modifier},
@@ -100,7 +100,10 @@ impl<W: Write> LeanBackend<W> {
         if (old.front, old.back) != (new.front, new.back) {
             queue!(
                 self.out,
-                SetColors(Colors::new(colour(new.front), colour(new.back)))
+                SetColors(Colors::new(
+                    new.front.into_crossterm(),
+                    new.back.into_crossterm()
+                ))
             )?;
         }
         self.style = Some(new);
@@ -207,31 +210,6 @@ impl<W: Write> Backend for LeanBackend<W> {
             queue!(self.out, EndSynchronizedUpdate)?;
         }
         self.out.flush()
-    }
-}
-
-const fn colour(colour: Color) -> crossterm::style::Color {
-    use crossterm::style::Color as Printed;
-    match colour {
-        Color::Reset => Printed::Reset,
-        Color::Black => Printed::Black,
-        Color::Red => Printed::DarkRed,
-        Color::Green => Printed::DarkGreen,
-        Color::Yellow => Printed::DarkYellow,
-        Color::Blue => Printed::DarkBlue,
-        Color::Magenta => Printed::DarkMagenta,
-        Color::Cyan => Printed::DarkCyan,
-        Color::Gray => Printed::Grey,
-        Color::DarkGray => Printed::DarkGrey,
-        Color::LightRed => Printed::Red,
-        Color::LightGreen => Printed::Green,
-        Color::LightYellow => Printed::Yellow,
-        Color::LightBlue => Printed::Blue,
-        Color::LightMagenta => Printed::Magenta,
-        Color::LightCyan => Printed::Cyan,
-        Color::White => Printed::White,
-        Color::Rgb(r, g, b) => Printed::Rgb { r, g, b },
-        Color::Indexed(n) => Printed::AnsiValue(n),
     }
 }
 

@@ -92,10 +92,15 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) {
                 .as_ref()
                 .and_then(|session| session.pipeline().remediation())
                 .filter(|_| model.drafts.unsent.is_empty());
-            let editor = EditorModal::new(
-                EditorPurpose::Answer(id),
-                &text.unwrap_or_else(|| std::mem::take(&mut model.drafts.unsent)),
-            );
+            let form = gate.form();
+            let editor = if let Some(form) = form {
+                EditorModal::new(EditorPurpose::Answer(id), &form).at_the_top()
+            } else {
+                EditorModal::new(
+                    EditorPurpose::Answer(id),
+                    &text.unwrap_or_else(|| std::mem::take(&mut model.drafts.unsent)),
+                )
+            };
             model.lay_over(Modal::Editor(Box::new(editor)));
         }
         GateKeyResult::Edit(item) => {
@@ -238,10 +243,20 @@ enum EditorTextError {
     Proposal(#[from] ProposalFormError),
 }
 
+/// The first line that is no comment.
+fn chosen_model(text: &str) -> Option<String> {
+    let mut lines = text.lines().map(str::trim);
+    let chosen = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
+    chosen.map(str::to_owned)
+}
+
 /// The command for a text, by its purpose.
 fn meant(purpose: &EditorPurpose, text: String) -> Result<SessionCommand, EditorTextError> {
     Ok(match purpose {
         EditorPurpose::Message | EditorPurpose::MessageNow => SessionCommand::Message { text },
+        EditorPurpose::Model => SessionCommand::SetModel {
+            model: chosen_model(&text),
+        },
         EditorPurpose::Answer(gate) => SessionCommand::AnswerGate(GateAnswer {
             gate: *gate,
             choice: GateChoice::Send,

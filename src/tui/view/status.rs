@@ -49,17 +49,13 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     let chip_width: usize = chip.iter().map(Span::width).sum();
     let room = width.saturating_sub(chip_width + 1);
     let figures = HeaderFigures::of(model, state);
-    let whole = plain(&format!(
-        "{} · {}",
-        state.name,
-        state.agent_choice().agent()
-    ));
-    let right = figures.that_fit(room, whole.width().min(NAME));
-    let name = fitting_name(
-        &whole,
-        &plain(&state.name),
-        room.saturating_sub(right.width() + 3),
-    );
+    let with_agent = format!("{} · {}", state.name, state.agent_choice().agent());
+    let with_model = state.turns.model.as_ref();
+    let with_model = with_model.map(|model| plain(&format!("{with_agent} · {model}")));
+    let (with_agent, name) = (plain(&with_agent), plain(&state.name));
+    let right = figures.that_fit(room, with_agent.width().min(NAME));
+    let names = with_model.into_iter().chain([with_agent, name]);
+    let name = fitting_name(names, room.saturating_sub(right.width() + 3));
     let mut spans = vec![Span::raw(" ")];
     if !name.is_empty() {
         spans.push(theme.span(ThemeRole::Heading, name));
@@ -80,14 +76,19 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     Line::from(facts::coloured(&right, theme.style(ThemeRole::Text), theme)).render(at, buffer);
 }
 
-/// The name with the agent, else the name alone, else the beginning of the name; nothing if too
-/// little of it fits.
-fn fitting_name(whole: &str, name: &str, room: usize) -> String {
+/// The first of the names that fits, else the beginning of the last; nothing if too little of it
+/// fits.
+fn fitting_name(names: impl Iterator<Item = String>, room: usize) -> String {
+    let mut last = String::new();
+    for name in names {
+        if name.width() <= room {
+            return name;
+        }
+        last = name;
+    }
     match room {
-        _ if whole.width() <= room => whole.to_owned(),
-        _ if name.width() <= room => name.to_owned(),
         0..SHORTEST => String::new(),
-        SHORTEST.. => fit(name, room),
+        SHORTEST.. => fit(&last, room),
     }
 }
 

@@ -10,7 +10,7 @@ use creel::{
         event::{Event, SessionEvent, UserPresence},
         input::Input,
         time::UnixTime,
-        verify::WorkMeasurement,
+        verify::{MeasuredChanges, WorkMeasurement},
     },
     journal::{self, Record},
     present::style::ColourMode,
@@ -110,7 +110,11 @@ fn goes_on(mut state: SessionState, now: UnixTime) -> String {
         step.events.iter().for_each(|event| state.apply(now, event));
         let asks = step.effects.iter().find_map(|effect| {
             if let Effect::MeasureWork { by, .. } = effect {
-                Some(WorkMeasurement::unchanged(*by))
+                Some(WorkMeasurement {
+                    by: *by,
+                    changes: Some(MeasuredChanges::default()),
+                    missing: Vec::new(),
+                })
             } else {
                 None
             }

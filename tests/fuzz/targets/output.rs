@@ -92,6 +92,7 @@ fn agent(format: OutputFormat) -> CommandAgent {
         guard: std::sync::Arc::default(),
         goal: String::new(),
         creel: None,
+        variables: None,
     };
     CommandAgent::new(&spec, place, None).expect("the command is plain")
 }

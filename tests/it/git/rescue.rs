@@ -10,7 +10,7 @@ use creel::{
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    Memory, eventually, pid_in,
+    Memory, alive_with_mark, eventually, pid_in,
     repo::{Repo, failure, job},
 };
 
@@ -197,10 +197,7 @@ async fn a_killed_creel_leaves_a_rebase_that_the_next_one_undoes() {
         } else {
             sweep::kill_all_now(&repo.mark, &[]);
         }
-        eventually("git is gone", || {
-            sweep::alive_with_mark(&repo.mark).is_empty()
-        })
-        .await;
+        eventually("git is gone", || alive_with_mark(&repo.mark).is_empty()).await;
         assert!(
             repo.work.join(".git/rebase-merge").exists(),
             "it is in the middle"

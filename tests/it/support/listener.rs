@@ -145,6 +145,7 @@ pub(crate) fn place(dir: &Path) -> AgentWorkspace {
         guard: Arc::default(),
         goal: "GOAL".into(),
         creel: None,
+        variables: None,
     }
 }
 
@@ -154,6 +155,7 @@ pub(crate) fn request(text: &str) -> TurnRequest {
         turn: TurnId(3),
         text: text.into(),
         conversation: ConversationMode::New,
+        model: None,
         timeout: TimeSpan::secs(60),
     }
 }

@@ -23,7 +23,7 @@ use creel::engine::{
     refusal::Refusal,
     session::event::ResumeAnswer,
     time::{TimeSpan, UnixTime},
-    verify::{MissingCheck, WorkMeasurement},
+    verify::{MeasuredChanges, MissingCheck, WorkMeasurement},
 };
 use expect_test::expect;
 
@@ -1167,8 +1167,9 @@ fn a_check_without_its_program_is_asked_about_before_the_first_turn() {
     assert_eq!((names, step.events.len()), (vec!["tests"], 0));
     let measured = |missing: Vec<MissingCheck>| {
         Input::WorkMeasured(WorkMeasurement {
+            by: *by,
+            changes: Some(MeasuredChanges::default()),
             missing,
-            ..WorkMeasurement::unchanged(*by)
         })
     };
     let missing = MissingCheck {

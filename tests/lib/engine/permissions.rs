@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::support::{
     samples::{self, until},
-    world::{Answer, Script, World},
+    world::{Answer, Script, World, permission_request},
 };
 
 /// A session whose agent works, and whose user always allows everything.
@@ -138,11 +138,7 @@ fn a_request_that_creel_cannot_tell_from_another_is_asked_about_every_time() {
     for _ in 0..2 {
         let turn = world.turn.as_ref().expect("the agent works").0;
         world.asking.1 = world.asking.1.next();
-        let ask = AgentPermissionRequest::new(
-            world.asking.1,
-            codex_edit("a.py"),
-            samples::usual_options(),
-        );
+        let ask = permission_request(world.asking.1, codex_edit("a.py"), samples::usual_options());
         world.input(Input::PermissionAsked {
             turn,
             ask: Box::new(AgentPermissionRequest {
@@ -193,7 +189,7 @@ fn wants(world: &mut World, tool: ToolCall) -> Option<PermissionAnswer> {
     let turn = world.turn.as_ref().expect("the agent works").0;
     world.asking.1 = world.asking.1.next();
     let (ask, before) = (world.asking.1, world.permitted.len());
-    let request = AgentPermissionRequest::new(ask, tool, options.map(option).to_vec());
+    let request = permission_request(ask, tool, options.map(option).to_vec());
     let request = Box::new(AgentPermissionRequest {
         source: PermissionSource::Service,
         ..request

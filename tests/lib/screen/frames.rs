@@ -319,6 +319,18 @@ fn a_permission_request_is_shown() {
 }
 
 #[test]
+fn several_questions_are_answered_in_a_form() {
+    shows(
+        Screen::of(&samples::questions(), SMALL).armed(),
+        expect_file!["../../frames/gate-questions-80.txt"],
+    );
+    shows(
+        pressed(&samples::questions(), SMALL, "w"),
+        expect_file!["../../frames/gate-questions-form-80.txt"],
+    );
+}
+
+#[test]
 fn the_agent_changed_files_that_it_must_not_change() {
     let world = samples::tampered();
     shows(

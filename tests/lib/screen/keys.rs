@@ -1905,6 +1905,33 @@ fn the_palette_runs_the_command_that_it_found() {
 }
 
 #[test]
+fn the_palette_changes_the_model_of_the_next_prompts() {
+    let mut world = samples::first_turn();
+    let turn = world.state.turns.last;
+    for (what, text) in [("models", "opus\nhaiku"), ("model", "haiku")] {
+        let (what, text) = (what.into(), text.into());
+        world.input(creel::engine::input::Input::Agent {
+            turn,
+            update: AgentUpdate::Noted { what, text },
+        });
+    }
+    let mut screen = Screen::of(&world, WIDE);
+    assert!(screen.frame().contains("story · demo · haiku"));
+    screen.press(":");
+    screen.type_text("model");
+    screen.press("enter");
+    let frame = screen.frame();
+    assert!(frame.contains("The model of the next prompts"), "{frame}");
+    assert!(frame.contains("# opus"), "{frame}");
+    screen.press("backspace backspace backspace backspace backspace");
+    screen.type_text("opus");
+    let chosen = SessionCommand::SetModel {
+        model: Some("opus".into()),
+    };
+    assert_eq!(screen.press("ctrl-s"), asked(chosen));
+}
+
+#[test]
 fn leaving_asks_while_the_session_runs() {
     let mut screen = Screen::of(&samples::first_turn(), SMALL);
     assert_eq!(screen.press("q x esc"), []);

@@ -167,6 +167,11 @@ fn gates() -> Vec<ShownState> {
             samples::permission(),
             "◆ NEEDS YOU: permission",
         ),
+        GateKind::Question => (
+            "gate-question",
+            samples::question(),
+            "◆ NEEDS YOU: question",
+        ),
         GateKind::Budget => ("gate-budget", samples::budget(), "◆ NEEDS YOU: budget"),
         GateKind::UsageLimit => (
             "gate-usage-limit",
@@ -398,7 +403,10 @@ fn without_unicode_every_sign_is_ascii() {
         if state.name == "tasks" {
             continue;
         }
-        let known = frame.replace("? keys", "").replace("? Pe", "");
+        let known = frame
+            .replace("? keys", "")
+            .replace("? Pe", "")
+            .replace("? Qu", "");
         assert!(!known.contains('?'), "{}:\n{frame}", state.name);
     }
     assert!(

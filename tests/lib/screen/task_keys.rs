@@ -66,7 +66,8 @@ fn chosen(screen: &Screen) -> String {
 
 fn in_view(screen: &Screen) -> String {
     let rows = screen.model.task_rows().expect("there is a session");
-    rows.iter()
+    (0..rows.len())
+        .filter_map(|n| rows.get(n))
         .map(|row| format!("{}{}\n", row.branch, row.task.id))
         .collect()
 }

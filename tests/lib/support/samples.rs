@@ -3,8 +3,8 @@
 use creel::engine::{
     conversation::{
         AgentPermissionRequest, AgentUpdate, ContextUsage, FileLocation, ForbiddenChanges,
-        PermissionOption, PermissionOptionKind, PlanEntry, StopReason, ToolCall, ToolKind,
-        ToolStatus, TurnEnd, TurnFailure, TurnUsage, UsageLimit,
+        PermissionOption, PermissionOptionKind, PermissionSource, PlanEntry, StopReason, ToolCall,
+        ToolKind, ToolStatus, TurnEnd, TurnFailure, TurnUsage, UsageLimit,
     },
     gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
@@ -12,6 +12,7 @@ use creel::engine::{
     policy::{
         BackoffPolicy, Budget, DeliveryPolicy, HookFailurePolicy, ProposalPlan, UsageLimitPolicy,
     },
+    question::{AgentQuestion, FieldKind, FieldOption, QuestionField},
     submit::kind::PipelineKind,
     time::TimeSpan,
 };
@@ -375,7 +376,7 @@ pub fn asks(world: &mut World, tool: ToolCall, options: Vec<PermissionOption>) {
     world.asking.0.push(ask);
     world.input(Input::PermissionAsked {
         turn,
-        ask: Box::new(AgentPermissionRequest::new(ask, tool, options)),
+        ask: Box::new(permission_request(ask, tool, options)),
     });
 }
 
@@ -400,6 +401,74 @@ pub fn permission_with(options: Vec<PermissionOption>) -> World {
         };
         asks(&mut world, tool, usual_options());
     }
+    world
+}
+
+/// The agent asks something, with answers to choose from.
+pub fn question() -> World {
+    let option = |title: &str, description: &str| FieldOption {
+        value: title.into(),
+        title: title.into(),
+        description: Some(description.into()),
+    };
+    asks_about(AgentQuestion {
+        message: "Choose the database of the service. Both pass your tests; they differ in how you run them.".into(),
+        fields: vec![QuestionField {
+            name: "question_0".into(),
+            title: "Database".into(),
+            kind: FieldKind::One,
+            options: vec![
+                option("Postgres", "a server, for several writers"),
+                option("SQLite", "a file, nothing to run"),
+            ],
+            other: Some("question_0_custom".into()),
+            ..QuestionField::default()
+        }],
+        url: None,
+    })
+}
+
+/// The agent asks several things at once.
+pub fn questions() -> World {
+    let field = |title: &str, kind, options: &[&str]| QuestionField {
+        name: title.to_lowercase(),
+        title: title.into(),
+        description: Some(format!("Which {}?", title.to_lowercase())),
+        kind,
+        options: options
+            .iter()
+            .map(|title| FieldOption {
+                value: (*title).into(),
+                title: (*title).into(),
+                description: None,
+            })
+            .collect(),
+        ..QuestionField::default()
+    };
+    asks_about(AgentQuestion {
+        message: "Please answer the following questions.".into(),
+        fields: vec![
+            field("Database", FieldKind::One, &["Postgres", "SQLite"]),
+            field("Systems", FieldKind::Many, &["Linux", "macOS", "Windows"]),
+            field("Port", FieldKind::Integer, &[]),
+        ],
+        url: None,
+    })
+}
+
+fn asks_about(question: AgentQuestion) -> World {
+    let mut world = works();
+    let turn = world.turn.as_ref().expect("the agent works").0;
+    world.asking.1 = world.asking.1.next();
+    let tool = ToolCall {
+        title: question.message.clone(),
+        ..ToolCall::default()
+    };
+    let ask = Box::new(AgentPermissionRequest {
+        source: PermissionSource::Question(Box::new(question)),
+        ..permission_request(world.asking.1, tool, Vec::new())
+    });
+    world.input(Input::PermissionAsked { turn, ask });
     world
 }
 

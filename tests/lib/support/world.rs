@@ -11,8 +11,8 @@ use creel::engine::{
     self, SessionState,
     conversation::{
         AgentPermissionRequest, AgentUpdate, FileLocation, PermissionAnswer, PermissionOption,
-        PermissionOptionKind, StopReason, ToolCall, ToolKind, TurnEnd, TurnFailure, TurnUsage,
-        WorktreeChanges,
+        PermissionOptionKind, PermissionSource, StopReason, ToolCall, ToolKind, TurnEnd,
+        TurnFailure, TurnUsage, WorktreeChanges,
     },
     effect::{Effect, ExitReason, HookJob, RuleJob},
     event::{
@@ -29,9 +29,10 @@ use creel::engine::{
     output::EngineOutput,
     policy::{
         AgentAccess, AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy,
-        GatePolicies, Gatekeeper, HookAction, HookSpec, LimitsPlan, MERGE, OpenTasksPolicy,
-        PipeOutput, RetryLimitPolicy, RetryOptions, RuleCheck, RuleSpec, SessionPlan,
-        SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset, SubmitPlan,
+        GatePolicies, Gatekeeper, HookAction, HookSpec, LimitsPlan, MERGE, ModelPlan,
+        OpenTasksPolicy, PipeOutput, RetryLimitPolicy, RetryOptions, RuleCheck, RuleSpec,
+        SessionPlan, SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan,
+        StopPreset, SubmitPlan,
     },
     refusal::Refusal,
     session::event::ResumeAnswer,
@@ -46,6 +47,21 @@ use creel::engine::{
     verify::{MeasuredChanges, WorkChangedBy, WorkMeasurement},
 };
 use proptest::test_runner::Config as ProptestConfig;
+
+/// A request for something that the agent does itself.
+pub fn permission_request(
+    ask: PermissionId,
+    tool: ToolCall,
+    options: Vec<PermissionOption>,
+) -> AgentPermissionRequest {
+    AgentPermissionRequest {
+        ask,
+        tool,
+        options,
+        source: PermissionSource::Agent,
+        shortened: false,
+    }
+}
 
 /// How many random cases a property test has: `PROPTEST_CASES` sets another number.
 pub fn random_cases(usual: u32) -> ProptestConfig {
@@ -245,6 +261,7 @@ pub fn plan() -> SessionPlan {
         access: AgentAccess::default(),
         budget: Budget::default(),
         agent: "demo".into(),
+        models: ModelPlan::default(),
         agent_spec: AgentSpec::Scripted {
             script: String::new(),
         },
@@ -793,7 +810,7 @@ impl World {
             ];
             self.input(Input::PermissionAsked {
                 turn,
-                ask: Box::new(AgentPermissionRequest::new(ask, tool, options)),
+                ask: Box::new(permission_request(ask, tool, options)),
             });
         }
     }

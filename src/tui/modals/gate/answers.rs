@@ -37,7 +37,7 @@ pub(super) fn options(
 ) -> Vec<AnswerOption> {
     let words = |choice| choice_words(gate.kind(), choice, figures);
     let offers = ask
-        .map(AgentPermissionRequest::offers)
+        .map(|ask| ask.offers(gate))
         .unwrap_or_default()
         .into_iter()
         .map(|offer| {
@@ -58,10 +58,20 @@ pub(super) fn options(
                 option: Some(offer.id),
             }
         });
-    let offered = |choice: GateChoice| ask.is_some_and(|ask| ask.option(choice, None).is_some());
+    let offered = |choice: GateChoice| ask.is_some_and(|ask| ask.is_offered(choice));
     let own = gate.choices.iter().filter(|choice| !offered(**choice));
+    let asks_for_nothing = ask
+        .and_then(AgentPermissionRequest::question)
+        .is_some_and(|question| question.fields.is_empty());
     let own = own.map(|choice| AnswerOption {
-        words: words(*choice),
+        words: if *choice == GateChoice::Answer && asks_for_nothing {
+            ChoiceWording {
+                label: "Done".into(),
+                ..words(*choice)
+            }
+        } else {
+            words(*choice)
+        },
         choice: *choice,
         option: None,
     });
@@ -81,7 +91,7 @@ pub(super) fn first(options: &[AnswerOption]) -> usize {
     let for_ever = |option: &AnswerOption| {
         matches!(
             option.choice,
-            GateChoice::AllowAlways | GateChoice::RejectAlways
+            GateChoice::AllowAlways | GateChoice::AllowEdits | GateChoice::RejectAlways
         )
     };
     options

@@ -9,6 +9,7 @@ use crate::{
         SessionState,
         conversation::AgentPermissionRequest,
         gate::{Gate, kind::GateKind},
+        question::AgentQuestion,
         stop::promise::Promise,
         time::TimeSpan,
     },
@@ -37,7 +38,10 @@ pub(super) fn lines(
     width: usize,
 ) -> Vec<Line<'static>> {
     match (ask, &model.session) {
-        (Some(ask), Some(state)) => request(ask, &state.began.cwd, theme, width),
+        (Some(ask), Some(state)) => match ask.question() {
+            Some(asked) => question(asked, theme, width),
+            None => request(ask, &state.began.cwd, theme, width),
+        },
         (_, Some(state)) if gate.kind() == GateKind::Budget => budget(state, theme, width),
         (_, Some(state)) if matches!(gate.kind(), GateKind::Submit | GateKind::Merge) => {
             held(gate, state, model, width)
@@ -124,6 +128,17 @@ fn request(
     if !arguments.is_empty() {
         lines.extend([Line::default(), theme.line(ThemeRole::Faint, "Arguments")]);
         lines.extend(arguments);
+    }
+    lines
+}
+
+/// What the agent asks, with everything that an answer needs.
+fn question(asked: &AgentQuestion, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
+    let mut lines = plain_lines(&asked.message, theme.style(ThemeRole::Heading), width);
+    let details = asked.details();
+    lines.extend((!details.is_empty()).then(Line::default));
+    for detail in details {
+        lines.extend(plain_lines(&detail, theme.style(ThemeRole::Text), width));
     }
     lines
 }

@@ -1,0 +1,305 @@
+//! The options that an agent offers for a conversation, such as its model: which one a name in the
+//! config means, which of its values, and what the user reads about them.
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the protocol's enums grow, and what is new must not be an error"
+)]
+
+use agent_client_protocol::v1::schema as s;
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::engine::policy::MODEL;
+
+/// An option as the user reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfferedOption {
+    /// The name for the config.
+    pub name: String,
+    /// What the agent calls it.
+    pub title: String,
+    /// The value that it has without creel.
+    pub current: String,
+    pub values: Vec<OfferedValue>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfferedValue {
+    /// The name for the config.
+    pub name: String,
+    /// What the agent calls it.
+    pub title: String,
+}
+
+/// All options that creel can set.
+pub(super) fn offered(options: &[s::SessionConfigOption]) -> Vec<OfferedOption> {
+    let each = options.iter().filter_map(|option| {
+        let (current, values) = match &option.kind {
+            s::SessionConfigKind::Select(select) => {
+                (select.current_value.to_string(), values(select))
+            }
+            s::SessionConfigKind::Boolean(flag) => (
+                flag.current_value.to_string(),
+                ["true", "false"].map(OfferedValue::plain).into(),
+            ),
+            // A kind that creel does not know yet.
+            _ => return None,
+        };
+        Some(OfferedOption {
+            name: name_of(options, option),
+            title: option.name.clone(),
+            current,
+            values,
+        })
+    });
+    each.collect()
+}
+
+impl OfferedValue {
+    fn plain(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            title: name.to_owned(),
+        }
+    }
+}
+
+fn values(select: &s::SessionConfigSelect) -> Vec<OfferedValue> {
+    let one = |value: &s::SessionConfigSelectOption| OfferedValue {
+        name: value.value.to_string(),
+        title: value.name.clone(),
+    };
+    match &select.options {
+        s::SessionConfigSelectOptions::Ungrouped(all) => all.iter().map(one).collect(),
+        s::SessionConfigSelectOptions::Grouped(groups) => groups
+            .iter()
+            .flat_map(|group| group.options.iter().map(one))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The value of the agent's model, if it offers several.
+pub(super) fn model(options: &[s::SessionConfigOption]) -> Option<String> {
+    let option = find(options, MODEL)?;
+    offered(std::slice::from_ref(option))
+        .pop()
+        .map(|model| model.current)
+}
+
+/// The request that sets an option, or what the agent offers instead. None if it has that value.
+pub(super) fn request(
+    session: &s::SessionId,
+    options: &[s::SessionConfigOption],
+    (name, value): (&str, &str),
+) -> Result<Option<s::SetSessionConfigOptionRequest>, String> {
+    let Some(option) = find(options, name) else {
+        let names: Vec<String> = offered(options).into_iter().map(|all| all.name).collect();
+        let has = match names.as_slice() {
+            [] => "It offers no options".to_owned(),
+            names => format!("It offers {}", names.join(", ")),
+        };
+        return Err(format!("the agent has no option `{name}`. {has}"));
+    };
+    let value: s::SessionConfigOptionValue = match &option.kind {
+        // Some have a value that they do not list.
+        s::SessionConfigKind::Select(select) if *value == *select.current_value.0 => {
+            return Ok(None);
+        }
+        s::SessionConfigKind::Select(select) => {
+            let id =
+                value_id(select, value).ok_or_else(|| wrong_value(name, value, &values(select)))?;
+            if id == select.current_value.to_string() {
+                return Ok(None);
+            }
+            id.as_str().into()
+        }
+        s::SessionConfigKind::Boolean(flag) => {
+            let wanted: bool = value.parse().map_err(|_| {
+                wrong_value(name, value, &["true", "false"].map(OfferedValue::plain))
+            })?;
+            if wanted == flag.current_value {
+                return Ok(None);
+            }
+            wanted.into()
+        }
+        _ => {
+            return Err(format!(
+                "creel does not know how to set the option `{name}`"
+            ));
+        }
+    };
+    let (session, id) = (session.clone(), option.id.clone());
+    Ok(Some(s::SetSessionConfigOptionRequest::new(
+        session, id, value,
+    )))
+}
+
+/// Notes the agent's answer to a request: all options, or nothing.
+pub(super) fn note_answer(
+    options: &mut Vec<s::SessionConfigOption>,
+    request: &s::SetSessionConfigOptionRequest,
+    answer: &Value,
+) {
+    if let Ok(all) = s::SetSessionConfigOptionResponse::deserialize(answer) {
+        *options = all.config_options;
+        return;
+    }
+    let Some(option) = options.iter_mut().find(|it| it.id == request.config_id) else {
+        return;
+    };
+    match (&mut option.kind, &request.value) {
+        (s::SessionConfigKind::Select(select), s::SessionConfigOptionValue::ValueId { value }) => {
+            select.current_value = value.clone();
+        }
+        (s::SessionConfigKind::Boolean(flag), s::SessionConfigOptionValue::Boolean { value }) => {
+            flag.current_value = *value;
+        }
+        _ => {}
+    }
+}
+
+fn wrong_value(name: &str, value: &str, offered: &[OfferedValue]) -> String {
+    let all: Vec<&str> = offered.iter().map(|value| value.name.as_str()).collect();
+    format!(
+        "the agent's option `{name}` has no value `{value}`. It has {}",
+        all.join(", ")
+    )
+}
+
+/// The option of this name: by its id, otherwise by what it is for, otherwise by its title.
+fn find<'a>(
+    options: &'a [s::SessionConfigOption],
+    name: &str,
+) -> Option<&'a s::SessionConfigOption> {
+    let by_id = options.iter().find(|option| &*option.id.0 == name);
+    let by_purpose = || options.iter().find(|option| is_for(option, name));
+    let by_title = || {
+        options
+            .iter()
+            .find(|option| option.name.eq_ignore_ascii_case(name))
+    };
+    by_id.or_else(by_purpose).or_else(by_title)
+}
+
+/// Whether an option is what a name means that is the same for every agent.
+fn is_for(option: &s::SessionConfigOption, name: &str) -> bool {
+    let Some(category) = &option.category else {
+        return false;
+    };
+    match name {
+        "model" => *category == s::SessionConfigOptionCategory::Model,
+        "effort" => match category {
+            s::SessionConfigOptionCategory::ThoughtLevel => true,
+            s::SessionConfigOptionCategory::Other(category) => category == "thinking",
+            _ => false,
+        },
+        "mode" => *category == s::SessionConfigOptionCategory::Mode,
+        _ => false,
+    }
+}
+
+/// The name of an option for the config: the one that means the same for every agent, if it has
+/// one.
+fn name_of(options: &[s::SessionConfigOption], option: &s::SessionConfigOption) -> String {
+    let common = ["model", "effort", "mode"]
+        .into_iter()
+        .find(|name| find(options, name).is_some_and(|found| found.id == option.id));
+    common.map_or_else(|| option.id.to_string(), str::to_owned)
+}
+
+/// The id of a value: as written, or in other letters, or by its title.
+fn value_id(select: &s::SessionConfigSelect, wanted: &str) -> Option<String> {
+    let all = values(select);
+    let exact = all.iter().find(|value| value.name == wanted);
+    let similar = || {
+        all.iter().find(|value| {
+            value.name.eq_ignore_ascii_case(wanted) || value.title.eq_ignore_ascii_case(wanted)
+        })
+    };
+    exact.or_else(similar).map(|value| value.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Vec<s::SessionConfigOption> {
+        let models = vec![
+            s::SessionConfigSelectOption::new("opus[1m]", "Opus"),
+            s::SessionConfigSelectOption::new("haiku", "Haiku 4.5"),
+        ];
+        let levels = vec![
+            s::SessionConfigSelectOption::new("low", "Low"),
+            s::SessionConfigSelectOption::new("high", "High"),
+        ];
+        vec![
+            s::SessionConfigOption::select("model", "Model", "haiku", models)
+                .category(s::SessionConfigOptionCategory::Model),
+            s::SessionConfigOption::select("thinking", "Thinking", "low", levels)
+                .category(s::SessionConfigOptionCategory::ThoughtLevel),
+            s::SessionConfigOption::boolean("fast", "Fast mode", false),
+        ]
+    }
+
+    fn set(name: &str, value: &str) -> Result<Option<String>, String> {
+        let request = request(&s::SessionId::new("1"), &options(), (name, value))?;
+        Ok(request.map(|request| {
+            let value = match request.value {
+                s::SessionConfigOptionValue::Boolean { value } => value.to_string(),
+                s::SessionConfigOptionValue::ValueId { value } => value.to_string(),
+                other => format!("{other:?}"),
+            };
+            format!("{} = {value}", request.config_id)
+        }))
+    }
+
+    #[test]
+    fn an_option_is_found_by_its_id_or_its_purpose_or_its_title() {
+        assert_eq!(
+            set("model", "opus[1m]"),
+            Ok(Some("model = opus[1m]".into()))
+        );
+        assert_eq!(set("model", "Opus"), Ok(Some("model = opus[1m]".into())));
+        assert_eq!(set("effort", "high"), Ok(Some("thinking = high".into())));
+        assert_eq!(set("fast mode", "true"), Ok(Some("fast = true".into())));
+    }
+
+    #[test]
+    fn what_is_set_already_is_not_set_again() {
+        assert_eq!(set("model", "haiku"), Ok(None));
+        assert_eq!(set("fast", "false"), Ok(None));
+    }
+
+    #[test]
+    fn a_value_that_an_agent_has_but_does_not_list_stays() {
+        let models = vec![s::SessionConfigSelectOption::new("a", "A")];
+        let option = s::SessionConfigOption::select("model", "Model", "of-its-own", models);
+        let kept = request(&s::SessionId::new("1"), &[option], ("model", "of-its-own"));
+        assert_eq!(kept, Ok(None));
+    }
+
+    #[test]
+    fn a_wrong_name_or_value_is_answered_with_the_right_ones() {
+        let error = set("model", "gpt-9").expect_err("a mistake");
+        assert_eq!(
+            error,
+            "the agent's option `model` has no value `gpt-9`. It has opus[1m], haiku"
+        );
+        let error = set("colour", "red").expect_err("a mistake");
+        assert_eq!(
+            error,
+            "the agent has no option `colour`. It offers model, effort, fast"
+        );
+        let none = request(&s::SessionId::new("1"), &[], ("model", "opus")).expect_err("a mistake");
+        assert_eq!(
+            none,
+            "the agent has no option `model`. It offers no options"
+        );
+        let error = set("fast", "maybe").expect_err("a mistake");
+        assert_eq!(
+            error,
+            "the agent's option `fast` has no value `maybe`. It has true, false"
+        );
+    }
+}

@@ -1,0 +1,251 @@
+//! Questions of an agent to the user (`elicitation/create`): the form in creel's terms, and the
+//! answer in the agent's.
+
+use std::collections::BTreeMap;
+
+use agent_client_protocol::v1::{Responder, schema as s};
+use serde::Deserialize as _;
+use serde_json::{Map, Value};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agents::{AgentObserver, LONG_MAX, PermissionRequest, limited},
+    engine::{
+        conversation::{PermissionAnswer, PermissionSource, ToolCall},
+        question::{AgentQuestion, FieldKind, FieldOption, QuestionField, UNATTENDED},
+    },
+};
+
+/// What agents call the field for your own words beside a field with options.
+const OTHER: &str = "_custom";
+
+/// The kinds of questions that creel can ask.
+pub(super) fn capabilities() -> s::ElicitationCapabilities {
+    s::ElicitationCapabilities::new()
+        .form(s::ElicitationFormCapabilities::new())
+        .url(s::ElicitationUrlCapabilities::new())
+}
+
+/// Asks the user, and passes the answer on. The agent's other messages continue meanwhile.
+pub(super) async fn ask(
+    request: s::CreateElicitationRequest,
+    responder: Responder<s::CreateElicitationResponse>,
+    updates: &mut dyn AgentObserver,
+    stop: &CancellationToken,
+) {
+    let Some(question) = question(&request) else {
+        let _ = responder.respond(response(PermissionAnswer::Declined { unattended: false }));
+        return;
+    };
+    let (sender, answer) = oneshot::channel();
+    if !stop.is_cancelled() {
+        let tool = ToolCall {
+            call: call_of(request.scope()),
+            title: question.message.clone(),
+            ..ToolCall::default()
+        };
+        let source = PermissionSource::Question(Box::new(question));
+        updates
+            .permission(PermissionRequest {
+                tool,
+                options: Vec::new(),
+                source,
+                shortened: false,
+                answer: sender,
+            })
+            .await;
+    }
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        let answer = tokio::select! {
+            biased;
+            answer = answer => answer.unwrap_or(PermissionAnswer::Cancelled),
+            () = stop.cancelled() => PermissionAnswer::Cancelled,
+        };
+        // An agent that is gone needs no answer.
+        let _ = responder.respond(response(answer));
+    });
+}
+
+fn response(answer: PermissionAnswer) -> s::CreateElicitationResponse {
+    let content = |text: String| {
+        let fields: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
+        let fields = fields.into_iter().filter_map(|(name, value)| {
+            Some((name, s::ElicitationContentValue::deserialize(value).ok()?))
+        });
+        fields.collect::<BTreeMap<_, _>>()
+    };
+    match answer {
+        PermissionAnswer::Selected(text) => {
+            let accepted = s::ElicitationAcceptAction::new().content(content(text));
+            s::CreateElicitationResponse::new(s::ElicitationAction::Accept(accepted))
+        }
+        PermissionAnswer::Declined { unattended } => {
+            let reason =
+                unattended.then(|| Map::from_iter([("creel".to_owned(), Value::from(UNATTENDED))]));
+            s::CreateElicitationResponse::new(s::ElicitationAction::Decline).meta(reason)
+        }
+        PermissionAnswer::Cancelled => {
+            s::CreateElicitationResponse::new(s::ElicitationAction::Cancel)
+        }
+    }
+}
+
+fn call_of(scope: &s::ElicitationScope) -> String {
+    let scope = serde_json::to_value(scope).unwrap_or_default();
+    scope["toolCallId"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The question in creel's terms. None if creel cannot ask it.
+fn question(request: &s::CreateElicitationRequest) -> Option<AgentQuestion> {
+    let mode = serde_json::to_value(&request.mode).ok()?;
+    let message = limited(&request.message, LONG_MAX);
+    match mode["mode"].as_str()? {
+        "url" => Some(AgentQuestion {
+            message,
+            fields: Vec::new(),
+            url: Some(mode["url"].as_str()?.to_owned()),
+        }),
+        "form" => Some(AgentQuestion {
+            message,
+            fields: fields(&mode["requestedSchema"])?,
+            url: None,
+        }),
+        _ => None,
+    }
+}
+
+/// The fields of a form. None if one of them is of a kind that creel does not know.
+fn fields(schema: &Value) -> Option<Vec<QuestionField>> {
+    let required = |name: &str| {
+        let required = schema["required"].as_array().into_iter().flatten();
+        required.into_iter().any(|it| it == name)
+    };
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let mut fields: Vec<QuestionField> = Vec::new();
+    for (name, property) in properties {
+        let text = |key: &str| property[key].as_str().map(str::to_owned);
+        let options = options(property).or_else(|| options(&property["items"]));
+        let kind = match (property["type"].as_str()?, &options) {
+            ("string", None) => FieldKind::Text,
+            ("string", Some(_)) => FieldKind::One,
+            ("number", _) => FieldKind::Number,
+            ("integer", _) => FieldKind::Integer,
+            ("boolean", _) => FieldKind::Boolean,
+            ("array", Some(_)) => FieldKind::Many,
+            (_, _) => return None,
+        };
+        fields.push(QuestionField {
+            title: text("title").unwrap_or_else(|| name.clone()),
+            name: name.clone(),
+            description: text("description"),
+            kind,
+            options: options.unwrap_or_default(),
+            required: required(name),
+            default: Some(property["default"].clone()).filter(|default| !default.is_null()),
+            other: None,
+        });
+    }
+    Some(with_own_words(&fields))
+}
+
+/// Joins the fields for your own words with those that they belong to.
+fn with_own_words(fields: &[QuestionField]) -> Vec<QuestionField> {
+    let (words, mut fields): (Vec<_>, Vec<_>) = fields.iter().cloned().partition(|field| {
+        let of = field
+            .name
+            .strip_suffix(OTHER)
+            .filter(|_| field.kind == FieldKind::Text);
+        let has_options = |it: &QuestionField| Some(&*it.name) == of && !it.options.is_empty();
+        fields.iter().any(has_options)
+    });
+    for field in &mut fields {
+        let name = format!("{}{OTHER}", field.name);
+        field.other = words.iter().any(|own| own.name == name).then_some(name);
+    }
+    fields
+}
+
+/// The options of a field, in any of the forms that the protocol knows.
+fn options(of: &Value) -> Option<Vec<FieldOption>> {
+    let titled = of["oneOf"].as_array().or_else(|| of["anyOf"].as_array());
+    let plain = of["enum"].as_array();
+    let option = |value: &Value| {
+        let id = value.as_str().or_else(|| value["const"].as_str())?;
+        Some(FieldOption {
+            value: id.to_owned(),
+            title: value["title"].as_str().unwrap_or(id).to_owned(),
+            description: value["description"].as_str().map(str::to_owned),
+        })
+    };
+    titled.or(plain)?.iter().map(option).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked(mode: Value) -> Option<AgentQuestion> {
+        let mut request = mode;
+        request["message"] = json!("Which?");
+        request["sessionId"] = json!("s");
+        question(&s::CreateElicitationRequest::deserialize(request).expect("a request"))
+    }
+
+    #[test]
+    fn the_question_of_claude_is_one_choice_with_room_for_own_words() {
+        let question = asked(
+            json!({"mode": "form", "requestedSchema": {"type": "object", "properties": {
+                "question_0": {"type": "string", "title": "DB", "oneOf": [
+                    {"const": "Postgres", "title": "Postgres", "description": "a server"},
+                    {"const": "SQLite", "title": "SQLite"},
+                ]},
+                "question_0_custom": {"type": "string", "title": "Other"},
+            }}}),
+        )
+        .expect("a question");
+        let [field] = question.fields.as_slice() else {
+            panic!("{question:?}");
+        };
+        assert_eq!(field.other.as_deref(), Some("question_0_custom"));
+        assert_eq!(field.kind, FieldKind::One);
+        assert_eq!(question.offers()[0].1, "Postgres: a server");
+    }
+
+    #[test]
+    fn every_kind_of_field_is_known_and_a_strange_one_is_declined() {
+        let form = |property: Value| {
+            asked(json!({"mode": "form", "requestedSchema":
+                {"type": "object", "required": ["a"], "properties": {"a": property}}}))
+        };
+        let kinds = [
+            (json!({"type": "string"}), FieldKind::Text),
+            (json!({"type": "string", "enum": ["x"]}), FieldKind::One),
+            (json!({"type": "integer", "default": 3}), FieldKind::Integer),
+            (json!({"type": "number"}), FieldKind::Number),
+            (json!({"type": "boolean"}), FieldKind::Boolean),
+            (
+                json!({"type": "array", "items": {"type": "string", "enum": ["x"]}}),
+                FieldKind::Many,
+            ),
+            (
+                json!({"type": "array", "items": {"anyOf": [{"const": "x", "title": "X"}]}}),
+                FieldKind::Many,
+            ),
+        ];
+        for (property, kind) in kinds {
+            let question = form(property.clone()).expect("a question");
+            assert_eq!(question.fields[0].kind, kind, "{property}");
+            assert!(question.fields[0].required);
+        }
+        assert_eq!(form(json!({"type": "matrix", "rows": 2})), None);
+        let page = asked(json!({"mode": "url", "url": "http://localhost/", "elicitationId": "e"}));
+        assert_eq!(
+            page.expect("a page").url.as_deref(),
+            Some("http://localhost/")
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! Questions of the agent: who answers them, and what the agent gets.
+
+use creel::engine::{
+    conversation::{
+        AgentPermissionRequest, PermissionAnswer, PermissionSource, ToolCall, ToolKind,
+    },
+    effect::ExitReason,
+    event::{Event, TurnEvent},
+    gate::{
+        Gate,
+        kind::{GateChoice, GateKind},
+    },
+    input::{GateAnswer, Input, SessionCommand},
+    policy::{PermissionPolicy, SessionPlan},
+    question::{AgentQuestion, FieldKind, FieldOption, QuestionField, QuestionPolicy, UNATTENDED},
+    refusal::Refusal,
+    time::TimeSpan,
+};
+
+use crate::support::{
+    samples::{self, until},
+    world::{Answer, DONE, Script, World, permission_request},
+};
+
+fn database(other: Option<&str>) -> AgentQuestion {
+    let option = |value: &str| FieldOption {
+        value: value.to_lowercase(),
+        title: value.into(),
+        description: None,
+    };
+    AgentQuestion {
+        message: "Which database?".into(),
+        fields: vec![QuestionField {
+            name: "db".into(),
+            title: "Database".into(),
+            kind: FieldKind::One,
+            options: ["Postgres", "SQLite"].map(option).to_vec(),
+            other: other.map(str::to_owned),
+            ..QuestionField::default()
+        }],
+        url: None,
+    }
+}
+
+fn asks(world: &mut World, question: AgentQuestion) {
+    let turn = world.turn.as_ref().expect("the agent works").0;
+    world.asking.1 = world.asking.1.next();
+    let tool = ToolCall {
+        title: question.message.clone(),
+        ..ToolCall::default()
+    };
+    let ask = Box::new(AgentPermissionRequest {
+        source: PermissionSource::Question(Box::new(question)),
+        ..permission_request(world.asking.1, tool, Vec::new())
+    });
+    world.input(Input::PermissionAsked { turn, ask });
+    world.settle();
+}
+
+fn works(script: Script) -> World {
+    let script = script.agent([Answer::Says("Working."), Answer::Says("More."), DONE]);
+    until(World::begin(script), |world| world.turn.is_some())
+}
+
+fn answers(world: &mut World, choice: GateChoice, text: Option<&str>) {
+    let gate = world.state.gates.open.as_ref().expect("a gate").id;
+    world.command(SessionCommand::AnswerGate(GateAnswer {
+        gate,
+        choice,
+        text: text.map(str::to_owned),
+        items: None,
+    }));
+    world.settle();
+}
+
+fn prompts(world: &World) -> Vec<&str> {
+    let sent = world.events.iter().filter_map(|event| match event {
+        Event::Turn(TurnEvent::PromptSent(prompt)) => Some(prompt.text.as_str()),
+        _ => None,
+    });
+    sent.collect()
+}
+
+fn given(world: &World) -> Option<PermissionAnswer> {
+    world.permitted.last().map(|(_, answer)| answer.clone())
+}
+
+fn filled(json: &str) -> PermissionAnswer {
+    PermissionAnswer::Selected(json.into())
+}
+
+#[test]
+fn the_user_answers_and_a_wrong_answer_says_what_fits() {
+    let mut world = works(Script::new().attended(&[]));
+    asks(&mut world, database(None));
+    let gate = world.state.gates.open.clone().expect("a gate");
+    assert_eq!(gate.kind(), GateKind::Question);
+    assert_eq!(
+        gate.choices,
+        [GateChoice::Answer, GateChoice::Decline, GateChoice::Cancel]
+    );
+    answers(&mut world, GateChoice::Answer, Some("Oracle"));
+    assert!(
+        matches!(world.refused.last(), Some(Refusal::BadAnswer { why, .. }) if why.contains("Postgres, SQLite")),
+        "{:?}",
+        world.refused
+    );
+    answers(&mut world, GateChoice::Answer, None);
+    assert_eq!(world.refused.len(), 2, "an empty answer is none");
+    answers(&mut world, GateChoice::AllowOnce, None);
+    assert_eq!(world.refused.len(), 3, "a question is no permission");
+    answers(&mut world, GateChoice::Send, Some("2"));
+    assert_eq!(given(&world), Some(filled(r#"{"db":"sqlite"}"#)));
+    assert!(world.state.gates.open.is_none());
+}
+
+#[test]
+fn no_rule_about_permissions_answers_a_question() {
+    for policy in [PermissionPolicy::Allow, PermissionPolicy::Deny] {
+        let script = Script::new().attended(&[]);
+        let mut world = works(script.plan(|plan| plan.gates.permissions = policy));
+        asks(&mut world, database(None));
+        let waits = world.state.permissions().gate_for_a_person();
+        assert_eq!(waits.map(Gate::kind), Some(GateKind::Question));
+        answers(&mut world, GateChoice::Decline, None);
+        let declined = PermissionAnswer::Declined { unattended: false };
+        assert_eq!(given(&world), Some(declined));
+        assert!(!world.run().story().contains(UNATTENDED));
+    }
+}
+
+#[test]
+fn an_answer_grants_no_command_that_the_question_mentions() {
+    let mut world = works(Script::new().attended(&[]));
+    let mut question = database(Some("db_custom"));
+    question.message = "rm -rf build".into();
+    asks(&mut world, question);
+    answers(&mut world, GateChoice::Answer, Some("DuckDB"));
+    assert_eq!(given(&world), Some(filled(r#"{"db_custom":"DuckDB"}"#)));
+    let turn = world.turn.as_ref().expect("the agent works").0;
+    world.asking.1 = world.asking.1.next();
+    let run = ToolCall {
+        title: "rm -rf build".into(),
+        kind: Some(ToolKind::Execute),
+        ..ToolCall::default()
+    };
+    let ask = Box::new(AgentPermissionRequest {
+        source: PermissionSource::Service,
+        ..permission_request(world.asking.1, run, samples::usual_options())
+    });
+    world.input(Input::PermissionAsked { turn, ask });
+    world.settle();
+    let waits = world.state.permissions().gate_for_a_person();
+    assert_eq!(waits.map(Gate::kind), Some(GateKind::Permission));
+}
+
+#[test]
+fn an_unattended_session_declines_and_tells_the_agent() {
+    let mut world = works(Script::new());
+    asks(&mut world, database(None));
+    let declined = PermissionAnswer::Declined { unattended: true };
+    assert_eq!(given(&world), Some(declined));
+    let note = format!("[Question]: you asked “Which database?”. {UNATTENDED}\n\n");
+    let world = world.run();
+    let prompts = prompts(&world);
+    assert!(prompts[1].starts_with(&note), "{prompts:?}");
+    assert!(prompts[2..].iter().all(|text| !text.contains(UNATTENDED)));
+}
+
+#[test]
+fn where_the_form_has_room_for_words_the_agent_gets_them_at_once() {
+    let mut world = works(Script::new());
+    asks(&mut world, database(Some("db_custom")));
+    let note = serde_json::json!({ "db_custom": UNATTENDED }).to_string();
+    assert_eq!(given(&world), Some(filled(&note)));
+}
+
+#[test]
+fn a_session_that_escalates_leaves_its_question_open() {
+    let escalates = |plan: &mut SessionPlan| plan.gates.questions = QuestionPolicy::Escalate;
+    let mut world = works(Script::new().plan(escalates));
+    asks(&mut world, database(None));
+    assert_eq!(world.left, Some(ExitReason::NeedsUser));
+    assert!(world.state.gates.open.is_some() && given(&world).is_none());
+}
+
+#[test]
+fn a_timeout_declines_and_a_cancelled_turn_takes_its_question_with_it() {
+    let script = Script::new().attended(&[]);
+    let mut world = works(script.plan(|plan| plan.gates.timeout = TimeSpan(1_000)));
+    asks(&mut world, database(None));
+    assert_eq!(given(&world), None);
+    answers(&mut world, GateChoice::Cancel, None);
+    assert!(world.state.gates.open.is_none());
+    assert!(world.state.requests.waiting.is_empty());
+}
