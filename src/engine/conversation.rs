@@ -55,6 +55,9 @@ pub struct ToolCall {
     /// The files that the call reads or changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locations: Vec<FileLocation>,
+    /// More files that it names: in its arguments and its diffs, and where links lead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
     /// Its arguments, truncated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,

@@ -15,7 +15,7 @@
 //!   answer itself.
 
 mod remembered_answers;
-mod rules;
+pub mod rules;
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ use crate::engine::{
     output::EngineOutput,
     permission::{
         remembered_answers::{RememberedAnswer, covers, remembered},
-        rules::{first_that_fits, is_project_edit},
+        rules::{ProjectFiles, first_that_fits, is_project_edit, kind},
     },
     policy::{PermissionPolicy, SessionPlan},
     question::{AgentQuestion, UNATTENDED},
@@ -87,7 +87,7 @@ impl PermissionOptionKind {
 
 impl AgentPermissionRequest {
     /// The answers that the user can give, in the agent's order.
-    pub fn choices(&self, cwd: &str) -> Vec<GateChoice> {
+    pub(crate) fn choices(&self, project: ProjectFiles<'_>) -> Vec<GateChoice> {
         if self.question().is_some() {
             return GateKind::Question.choices();
         }
@@ -99,7 +99,7 @@ impl AgentPermissionRequest {
         }
         let is_allowed =
             |choice: &GateChoice| matches!(choice, GateChoice::AllowOnce | GateChoice::AllowAlways);
-        if choices.contains(&GateChoice::AllowOnce) && is_project_edit(&self.tool, cwd) {
+        if choices.contains(&GateChoice::AllowOnce) && is_project_edit(&self.tool, project) {
             let after = choices.iter().rposition(is_allowed).map_or(0, |n| n + 1);
             choices.insert(after, GateChoice::AllowEdits);
         }
@@ -287,16 +287,16 @@ impl AgentPermissionRequest {
         if let Some(question) = self.question() {
             return format!("the agent asks: {}", question.message);
         }
-        let verb = match self.tool.kind {
-            Some(ToolKind::Read) => "read",
-            Some(ToolKind::Edit) => "change",
-            Some(ToolKind::Delete) => "delete",
-            Some(ToolKind::Move) => "move",
-            Some(ToolKind::Search) => "search",
-            Some(ToolKind::Execute) => "run",
-            Some(ToolKind::Fetch) => "fetch",
-            Some(ToolKind::SwitchMode) => "switch to",
-            Some(ToolKind::Think | ToolKind::Other) | None => "use a tool",
+        let verb = match kind(&self.tool) {
+            ToolKind::Read => "read",
+            ToolKind::Edit => "change",
+            ToolKind::Delete => "delete",
+            ToolKind::Move => "move",
+            ToolKind::Search => "search",
+            ToolKind::Execute => "run",
+            ToolKind::Fetch => "fetch",
+            ToolKind::SwitchMode => "switch to",
+            ToolKind::Think | ToolKind::Other => "use a tool",
         };
         format!(
             "the agent asks for permission ({verb}): {}",
@@ -375,6 +375,8 @@ pub struct PermissionRules<'a> {
     pub(crate) gates: &'a SessionGates,
     pub(crate) requests: &'a PermissionState,
     pub(crate) steering: &'a ControlState,
+    /// The agent that works for the session now.
+    pub(crate) agent: &'a str,
 }
 
 impl<'a> PermissionRules<'a> {
@@ -448,7 +450,7 @@ impl<'a> PermissionRules<'a> {
 
     /// Whether creel serves the request, if that is decided without the user.
     pub(crate) fn served(self, ask: &AgentPermissionRequest) -> Option<bool> {
-        let ruled = first_that_fits(&self.plan.access.permissions, &self.began.cwd, &ask.tool);
+        let ruled = first_that_fits(&self.plan.access.permissions, self.project(), &ask.tool);
         // A gate for each file that an agent reads would be unusable; a rule can still ask for one.
         let reads = ask.tool.kind == Some(ToolKind::Read) && ruled.is_none();
         let granted = || {
@@ -472,9 +474,16 @@ impl<'a> PermissionRules<'a> {
         let agent = self.asking_agent();
         let edits = || {
             let may_edit = self.requests.editors.iter().any(|editor| editor == agent);
-            (may_edit && !is_ruled && is_project_edit(&ask.tool, &self.began.cwd)).then_some(true)
+            (may_edit && !is_ruled && is_project_edit(&ask.tool, self.project())).then_some(true)
         };
         remembered(&self.requests.remembered, agent, ask).or_else(edits)
+    }
+
+    const fn project(self) -> ProjectFiles<'a> {
+        ProjectFiles {
+            cwd: self.began.cwd.as_str(),
+            config: self.plan.access.config_files.as_slice(),
+        }
     }
 
     /// The agent of the current turn.
@@ -483,7 +492,7 @@ impl<'a> PermissionRules<'a> {
             .phase
             .turn_in_flight()
             .and_then(|prompt| prompt.agent.as_deref());
-        reviewer.unwrap_or(&self.began.agent)
+        reviewer.unwrap_or(self.agent)
     }
 
     /// Opens a gate for the oldest request.
@@ -496,7 +505,7 @@ impl<'a> PermissionRules<'a> {
             None => GateSubject::Permission { ask: ask.ask },
         };
         self.gates
-            .open_gate_with(subject, ask.reason(), ask.choices(&self.began.cwd))
+            .open_gate_with(subject, ask.reason(), ask.choices(self.project()))
     }
 
     /// The request that a gate is about.
@@ -512,7 +521,7 @@ impl<'a> PermissionRules<'a> {
         if ask.question().is_some() {
             return None;
         }
-        let ruled = first_that_fits(&self.plan.access.permissions, &self.began.cwd, &ask.tool);
+        let ruled = first_that_fits(&self.plan.access.permissions, self.project(), &ask.tool);
         let decided = match ruled.unwrap_or(self.plan.gates.permissions) {
             PermissionPolicy::Allow => Some(true),
             PermissionPolicy::Deny => Some(false),

@@ -142,8 +142,9 @@ fn in_the_permission_demo_one_request_is_allowed_and_another_is_not() {
             "+Hello, world.",
             "1  Yes",
             "2  Always allow this exact request",
-            "3  No",
-            "4  Cancel the turn",
+            "3  Allow all edits in this project",
+            "4  No",
+            "5  Cancel the turn",
         ]
         .iter()
         .all(|text| shown.has(text))

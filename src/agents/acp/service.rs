@@ -166,7 +166,16 @@ impl AcpServices {
         updates: &mut dyn AgentObserver,
         stop: &CancellationToken,
     ) {
-        let (tool, details, was_announced) = self.book.asked(request.tool_call);
+        let (mut tool, details, was_announced) = self.book.asked(request.tool_call);
+        let places = tool.locations.iter().map(|place| place.path.as_str());
+        let named = places.chain(tool.files.iter().map(String::as_str));
+        let linked = named.filter_map(|file| {
+            let file = file.strip_prefix("file://").unwrap_or(file);
+            let is_path = !file.starts_with(['~', '$']) && !file.contains("://");
+            self.led_to(Path::new(file)).1.filter(|_| is_path)
+        });
+        let linked: Vec<String> = linked.collect();
+        tool.files.extend(linked);
         if was_announced {
             updates.update(AgentUpdate::ToolCalled(tool.clone())).await;
         }
@@ -455,18 +464,19 @@ impl AcpServices {
     }
 
     /// Lists the agent's path and, for a link, its target: rules apply to both.
+    /// A path as the user reads it, and where links on the way lead.
+    fn led_to(&self, path: &Path) -> (String, Option<String>) {
+        let real = self.project_dir.leads_to(path);
+        let path = path.strip_prefix(&self.place.cwd).unwrap_or(path);
+        let path = path.display().to_string();
+        let linked = (real != path).then_some(real);
+        (path, linked)
+    }
+
     fn call(&mut self, kind: ToolKind, path: &Path, line: Option<u32>) -> ToolCall {
         self.served += 1;
-        let real = self.project_dir.leads_to(path);
-        let path = path
-            .strip_prefix(&self.place.cwd)
-            .unwrap_or(path)
-            .display()
-            .to_string();
-        let linked = (real != path).then_some(FileLocation {
-            path: real,
-            line: None,
-        });
+        let (path, linked) = self.led_to(path);
+        let linked = linked.map(|path| FileLocation { path, line: None });
         ToolCall {
             call: format!("file-{}", self.served),
             title: format!(

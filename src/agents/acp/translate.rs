@@ -29,6 +29,7 @@ use crate::{
             AgentUpdate, ContextUsage, FileLocation, PermissionOption, PermissionOptionKind,
             PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage,
         },
+        permission::rules::{self, files_in},
         policy::{MODEL, UsageScope},
         turn::MODELS_NOTE,
     },
@@ -338,10 +339,18 @@ fn take_in(call: &mut ToolCall, fields: s::ToolCallUpdateFields, meta: Option<&s
         };
         call.locations = locations.iter().map(place).collect();
     }
+    let named = fields.raw_input.as_ref().map(files_in).unwrap_or_default();
     if let Some(input) = fields.raw_input {
         arguments(call, input);
     }
     let content = fields.content.unwrap_or_default();
+    // Long arguments are recorded without their end.
+    let read = files_in(&rules::input(call));
+    let places = call.locations.iter().map(|place| &place.path);
+    let known: Vec<String> = places.chain(&read).chain(&call.files).cloned().collect();
+    let changed = content.iter().filter_map(changed_file);
+    let new = named.into_iter().chain(changed);
+    call.files.extend(new.filter(|file| !known.contains(file)));
     let diffs: String = content.iter().filter_map(diff).collect();
     if !diffs.is_empty() {
         call.diff = Some(limited(&diffs, LONG_MAX));
@@ -388,6 +397,13 @@ fn raw_text(output: &Value) -> Option<&str> {
         .as_str()
         .or_else(|| output["output"].as_str())
         .filter(|text| !text.is_empty())
+}
+
+fn changed_file(content: &s::ToolCallContent) -> Option<String> {
+    let s::ToolCallContent::Diff(diff) = content else {
+        return None;
+    };
+    Some(diff.path.display().to_string())
 }
 
 fn diff(content: &s::ToolCallContent) -> Option<String> {

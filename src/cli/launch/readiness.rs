@@ -8,7 +8,7 @@
 //! - creel runs nothing that a project's config names. It starts only the program of a known agent,
 //!   to ask for its version.
 
-use std::{borrow::Cow, ffi::OsString, fmt::Write as _, path::Path};
+use std::{borrow::Cow, ffi::OsString, fmt::Write as _, iter, path::Path};
 
 use crate::{
     cli::{
@@ -108,19 +108,26 @@ pub(crate) fn require_agent(root: &Path, plan: &SessionPlan, way_out: &str) -> C
     )))
 }
 
-/// Says before an unattended session that it stops at the first edit, if its agent asks.
+/// Says before an unattended session that it stops at an edit, if its agent may ask.
 pub(crate) fn warn_about_edits(plan: &SessionPlan) {
-    let asks = matches!(plan.agent_spec, AgentSpec::Acp { mode: None, .. });
-    let allows = |rule: &PermissionRule| {
-        rule.action != PermissionPolicy::Ask
-            && (rule.kinds.is_empty() || rule.kinds.contains(&ToolKind::Edit))
+    let may_ask = |spec: &AgentSpec| {
+        let has_mode = spec
+            .facts()
+            .is_some_and(|known| known.options.contains_key("mode"));
+        matches!(spec, AgentSpec::Acp { mode: None, .. }) && !has_mode
+    };
+    let fallbacks = plan.limits.fallback.iter().map(|agent| &agent.spec);
+    let decides_all = |rule: &PermissionRule| {
+        let any_file = rule.paths.is_empty() || rule.paths.iter().any(|path| path == "**");
+        let edits = rule.kinds.is_empty() || rule.kinds.contains(&ToolKind::Edit);
+        rule.action != PermissionPolicy::Ask && any_file && edits
     };
     let is_decided = plan.gates.permissions != PermissionPolicy::Ask
-        || plan.access.permissions.iter().any(allows);
-    if asks && !is_decided {
+        || plan.access.permissions.iter().any(decides_all);
+    if !is_decided && iter::once(&plan.agent_spec).chain(fallbacks).any(may_ask) {
         say(
-            "creel: no user is there to allow edits: if the agent asks before it edits, the session stops there (exit code 4)\n  \
-             allow them in the config: `permissions: [{ kind: edit, path: \"**\", action: allow }]`",
+            "creel: no user is there to allow edits: if the agent asks before an edit that `permissions:` does not decide,\n  \
+             the session stops there (exit code 4). Allow edits in the project: `permissions: [{ kind: edit, path: \"**\", action: allow }]`",
         );
     }
 }

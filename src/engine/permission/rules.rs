@@ -13,23 +13,72 @@ use crate::engine::{
     policy::{PermissionPolicy, PermissionRule},
 };
 
-/// The arguments in which agents name files, without regard to `_` and capitals.
+/// The arguments in which agents name files. All names here are without `_` and capitals.
 const FILE_ARGUMENTS: [&str; 10] = [
     "path",
     "paths",
     "file",
     "files",
-    "file_path",
-    "file_name",
-    "target_file",
-    "notebook_path",
-    "absolute_path",
+    "filepath",
+    "filename",
+    "targetfile",
+    "notebookpath",
+    "absolutepath",
     "uri",
+];
+/// The arguments with what goes into a file.
+const CONTENT_ARGUMENTS: [&str; 16] = [
+    "content",
+    "contents",
+    "text",
+    "filetext",
+    "code",
+    "diff",
+    "patch",
+    "oldstring",
+    "newstring",
+    "oldstr",
+    "newstr",
+    "oldtext",
+    "newtext",
+    "before",
+    "after",
+    "replacement",
 ];
 /// The arguments in which agents name a command.
 pub(crate) const COMMAND_ARGUMENTS: [&str; 3] = ["command", "cmd", "script"];
-/// The words in names and titles of tools, by what such a tool does.
-const WORDS: [(ToolKind, &[&str]); 3] = [
+/// Names of tools, by what such a tool does.
+const TOOLS: [(ToolKind, &[&str]); 3] = [
+    (
+        ToolKind::Edit,
+        &[
+            "write",
+            "edit",
+            "multiedit",
+            "writefile",
+            "editfile",
+            "createfile",
+            "strreplace",
+            "applypatch",
+        ],
+    ),
+    (
+        ToolKind::Execute,
+        &[
+            "bash",
+            "shell",
+            "terminal",
+            "exec",
+            "execute",
+            "run",
+            "runcommand",
+            "runshellcommand",
+        ],
+    ),
+    (ToolKind::Read, &["read", "readfile", "view", "cat"]),
+];
+/// First words of titles that name nothing but a file, such as `Editing src/a.rs`.
+const VERBS: [(ToolKind, &[&str]); 2] = [
     (
         ToolKind::Edit,
         &[
@@ -37,123 +86,169 @@ const WORDS: [(ToolKind, &[&str]); 3] = [
             "writing",
             "edit",
             "editing",
-            "multiedit",
             "create",
-            "replace",
-            "patch",
-            "insert",
+            "creating",
             "update",
+            "updating",
             "modify",
-            "str",
+            "modifying",
         ],
     ),
-    (
-        ToolKind::Execute,
-        &["bash", "shell", "terminal", "exec", "execute", "run"],
-    ),
-    (ToolKind::Read, &["read", "reading", "view", "cat"]),
+    (ToolKind::Read, &["read", "reading", "view", "viewing"]),
 ];
+/// creel's own files in a project, besides its folder and the config files in use.
+const CONFIGS: [&str; 3] = ["creel.yaml", "creel.yml", "creel.json"];
+
+/// The place that files are compared with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ProjectFiles<'a> {
+    pub(crate) cwd: &'a str,
+    /// The config files in use.
+    pub(crate) config: &'a [String],
+}
 
 pub(crate) fn first_that_fits(
     rules: &[PermissionRule],
-    cwd: &str,
+    project: ProjectFiles<'_>,
     tool: &ToolCall,
 ) -> Option<PermissionPolicy> {
     rules
         .iter()
-        .find(|rule| fits(rule, cwd, tool))
+        .find(|rule| fits(rule, project, tool))
         .map(|rule| rule.action)
 }
 
-/// A rule that denies matches if one of the files does; any other rule only if there are files and
-/// all of them match.
-fn fits(rule: &PermissionRule, cwd: &str, tool: &ToolCall) -> bool {
-    let kind = kind(tool);
-    let denies = rule.action == PermissionPolicy::Deny;
-    // What a call of an unknown kind does to a file that a rule denies is not known to be harmless.
-    let may_be = denies && kind == ToolKind::Other && !rule.paths.is_empty();
-    if !rule.kinds.is_empty() && !rule.kinds.contains(&kind) && !may_be {
+/// A rule that allows applies only to a call that it covers wholly. A rule that denies or asks
+/// applies as soon as the call may be what it is about.
+fn fits(rule: &PermissionRule, project: ProjectFiles<'_>, tool: &ToolCall) -> bool {
+    let (declared, seen) = (tool.kind.unwrap_or(ToolKind::Other), kind(tool));
+    let is_meant = |kind: ToolKind| rule.kinds.is_empty() || rule.kinds.contains(&kind);
+    let named = |file: &String| {
+        let fits = |pattern: &String| fast_glob::glob_match(pattern, file);
+        rule.paths.iter().any(fits)
+    };
+    if rule.action == PermissionPolicy::Allow {
+        let files = files(tool, project.cwd);
+        let covered = |file: &String| {
+            let outside = |pattern: &String| pattern.starts_with(['/', '~']);
+            let is_named = if is_inside(file) {
+                named(file)
+            } else {
+                rule.paths
+                    .iter()
+                    .any(|it| outside(it) && fast_glob::glob_match(it, file))
+            };
+            is_named && !project.owns(file)
+        };
+        let all_covered = !files.is_empty() && files.iter().all(covered);
+        return is_meant(seen) && (rule.paths.is_empty() || all_covered);
+    }
+    // What a call of an unknown kind does to a file is not known to be harmless.
+    let unknown = declared == ToolKind::Other && !rule.paths.is_empty();
+    if !is_meant(declared) && !is_meant(seen) && !unknown {
         return false;
     }
-    if rule.paths.is_empty() {
-        return true;
-    }
-    let files = files(tool, cwd);
-    let named = |file: &String| {
-        rule.paths
-            .iter()
-            .any(|pattern| fast_glob::glob_match(pattern, file))
-    };
-    if denies {
-        files.iter().any(named)
-    } else {
-        !files.is_empty() && files.iter().all(named)
-    }
+    let titled = titled_file(tool).map(|(_, file)| within(project.cwd, &file));
+    let mut files = files(tool, project.cwd).into_iter().chain(titled);
+    rule.paths.is_empty() || files.any(|file| named(&file))
 }
 
-/// What a call does: as the agent says, or else as its name or title and its input say.
+/// What a call does: as the agent says, or else as the name of its tool and its input say.
 pub(crate) fn kind(tool: &ToolCall) -> ToolKind {
     let declared = tool.kind.unwrap_or(ToolKind::Other);
     if declared != ToolKind::Other {
         return declared;
     }
-    let name = tool.name.as_deref().unwrap_or(&tool.title);
-    let first = name.lines().next().unwrap_or_default().to_lowercase();
-    let mut words = first.split(|letter: char| !letter.is_alphanumeric());
-    let input = input(tool);
-    let has = |names: &[&str]| arguments(&input, names).next().is_some();
-    let fits = |kind: ToolKind| {
-        if kind == ToolKind::Execute {
-            has(&COMMAND_ARGUMENTS)
-        } else {
-            has(&FILE_ARGUMENTS) || (input.is_null() && titled_file(tool).is_some())
-        }
+    let known = |all: &[(ToolKind, &[&str])], name: &str| {
+        let mut fitting = all.iter().filter(|(_, names)| names.contains(&name));
+        fitting.next().map(|(kind, _)| *kind)
     };
-    let by_word = words.find_map(|word| {
-        let mut kinds = WORDS.iter().filter(|(_, known)| known.contains(&word));
-        kinds.next().map(|(kind, _)| *kind)
+    let name = tool.name.as_deref().or_else(|| {
+        let first = tool.title.split_whitespace().next()?;
+        Some(first.trim_end_matches(':'))
     });
-    by_word.filter(|kind| fits(*kind)).unwrap_or(declared)
+    let by_name = name.and_then(|name| known(&TOOLS, &plain(name)));
+    let runs = has_command(tool);
+    let decided = match by_name {
+        Some(ToolKind::Execute) => runs,
+        Some(_) => !runs && (!tool.files.is_empty() || !files_in(&input(tool)).is_empty()),
+        None => false,
+    };
+    let by_title = || {
+        let (verb, _) = titled_file(tool).filter(|_| tool.input.is_none())?;
+        known(&VERBS, &verb)
+    };
+    by_name
+        .filter(|_| decided)
+        .or_else(by_title)
+        .unwrap_or(declared)
 }
 
-/// The files that a call names: its locations, the arguments for files, or else its title.
+/// The files that a call names, or else the one in its title.
 pub(crate) fn files(tool: &ToolCall, cwd: &str) -> Vec<String> {
-    let input = input(tool);
-    let mut files: Vec<String> = tool.locations.iter().map(|it| it.path.clone()).collect();
-    for value in arguments(&input, &FILE_ARGUMENTS) {
-        match value {
-            Value::String(path) => files.push(path.clone()),
-            Value::Array(paths) => {
-                files.extend(paths.iter().filter_map(Value::as_str).map(str::to_owned));
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {}
+    let places = tool.locations.iter().map(|it| it.path.clone());
+    let named = tool.files.iter().cloned().chain(files_in(&input(tool)));
+    let mut files: Vec<String> = Vec::new();
+    for file in places.chain(named).map(|path| within(cwd, &path)) {
+        if !files.contains(&file) {
+            files.push(file);
         }
     }
     if files.is_empty() {
-        files.extend(titled_file(tool));
+        files.extend(titled_file(tool).map(|(_, file)| within(cwd, &file)));
     }
-    let plain = |path: String| within(cwd, path.strip_prefix("file://").unwrap_or(&path));
-    files.into_iter().map(plain).collect()
+    files
 }
 
-/// All arguments with one of these names, whether the agent writes `file_path` or `filePath`.
-fn arguments<'a>(input: &'a Value, names: &[&str]) -> impl Iterator<Item = &'a Value> {
-    let plain = |key: &str| key.replace('_', "").to_lowercase();
-    let fields = input.as_object().into_iter().flatten();
-    let found = fields.filter(move |(key, _)| names.iter().any(|name| plain(key) == plain(name)));
-    found.map(|(_, value)| value)
+/// The files that the arguments of a call name, at any depth: arguments for files, and any other
+/// text that can only be a path out of the project.
+pub fn files_in(input: &Value) -> Vec<String> {
+    fn gather(value: &Value, key: &str, files: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    let key = plain(key);
+                    if !CONTENT_ARGUMENTS.contains(&key.as_str()) {
+                        gather(value, &key, files);
+                    }
+                }
+            }
+            Value::Array(values) => values.iter().for_each(|it| gather(it, key, files)),
+            Value::String(text) => {
+                let leads_out = text.starts_with(['/', '~']) || text.starts_with("../");
+                let is_path = leads_out && !text.contains(char::is_whitespace);
+                if FILE_ARGUMENTS.contains(&key) || is_path {
+                    files.push(text.clone());
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    let mut files = Vec::new();
+    gather(input, "", &mut files);
+    files
 }
 
-/// The file in a title such as `Edit src/a.rs`, if the title says nothing else.
-fn titled_file(tool: &ToolCall) -> Option<String> {
+fn has_command(tool: &ToolCall) -> bool {
+    let input = input(tool);
+    let mut names = input.as_object().into_iter().flat_map(|all| all.keys());
+    names.any(|name| COMMAND_ARGUMENTS.contains(&plain(name).as_str()))
+}
+
+/// A name as all agents would write it: `file_path`, `filePath` and `filepath` are the same.
+fn plain(name: &str) -> String {
+    name.replace(['_', '-'], "").to_lowercase()
+}
+
+/// The first word and the file of a title such as `Edit src/a.rs`, if it says nothing else.
+fn titled_file(tool: &ToolCall) -> Option<(String, String)> {
     let mut words = tool.title.split_whitespace();
     let (verb, file) = (words.next()?, words.next()?);
-    let is_verb = verb
-        .chars()
-        .all(|letter| letter.is_alphabetic() || ":_-".contains(letter));
+    let verb = verb.trim_end_matches(':');
     let file = file.trim_matches(['`', '\'', '"']);
     let is_file = file.contains(['.', '/']) && !file.contains("://");
-    (is_verb && is_file && words.next().is_none()).then(|| file.to_owned())
+    (verb.chars().all(char::is_alphabetic) && is_file && words.next().is_none())
+        .then(|| (verb.to_lowercase(), file.to_owned()))
 }
 
 pub(crate) fn input(call: &ToolCall) -> Value {
@@ -164,19 +259,43 @@ pub(crate) fn input(call: &ToolCall) -> Value {
 }
 
 /// Whether a call only changes files of the project, other than creel's and git's own.
-pub(crate) fn is_project_edit(tool: &ToolCall, cwd: &str) -> bool {
-    let own = [".git", ".creel", "creel.yaml", "creel.yml"];
-    let files = files(tool, cwd);
-    let in_project = |file: &String| {
-        let first = file.split('/').next().unwrap_or_default();
-        !file.starts_with('/') && !first.is_empty() && !own.contains(&first)
-    };
-    kind(tool) == ToolKind::Edit && !files.is_empty() && files.iter().all(in_project)
+pub(crate) fn is_project_edit(tool: &ToolCall, project: ProjectFiles<'_>) -> bool {
+    let files = files(tool, project.cwd);
+    let is_safe = |file: &String| is_inside(file) && !project.owns(file);
+    kind(tool) == ToolKind::Edit
+        && !has_command(tool)
+        && !files.is_empty()
+        && files.iter().all(is_safe)
 }
 
-/// A file's path relative to the project, without `.` and `..`; a file outside keeps its whole
-/// path.
+impl ProjectFiles<'_> {
+    /// Whether a file belongs to creel or git. Some disks take `.Git` for `.git`.
+    fn owns(self, file: &str) -> bool {
+        let lower = file.to_lowercase();
+        let is_config = |config: &String| within(self.cwd, config).to_lowercase() == lower;
+        lower
+            .split('/')
+            .any(|part| [".git", ".creel"].contains(&part))
+            || CONFIGS.contains(&lower.as_str())
+            || self.config.iter().any(is_config)
+    }
+}
+
+/// Whether a path of [`within`] is in the project.
+fn is_inside(file: &str) -> bool {
+    !file.is_empty() && !file.starts_with(['/', '~', '$']) && !file.contains("://")
+}
+
+/// A file's path relative to the project, without `.` and `..`. A file outside keeps its whole
+/// path, and so does what only the agent or its shell can resolve.
 pub(crate) fn within(cwd: &str, file: &str) -> String {
+    let local = file.strip_prefix("file://");
+    let file = local
+        .filter(|path| path.starts_with('/') && !path.contains('%'))
+        .unwrap_or(file);
+    if file.starts_with(['~', '$']) || file.contains("://") {
+        return file.to_owned();
+    }
     let whole = if file.starts_with('/') {
         file.to_owned()
     } else {
@@ -214,6 +333,11 @@ mod tests {
     use super::*;
     use crate::engine::conversation::FileLocation;
 
+    const PROJECT: ProjectFiles<'_> = ProjectFiles {
+        cwd: "/project",
+        config: &[],
+    };
+
     fn tool(kind: ToolKind, files: &[&str]) -> ToolCall {
         let locations = files
             .iter()
@@ -241,7 +365,7 @@ mod tests {
     #[test]
     fn a_rule_fits_by_kind_and_by_file_however_the_file_is_spelled() {
         let sources = rule(&[ToolKind::Edit], &["src/**"], PermissionPolicy::Allow);
-        let fits = |files: &[&str]| fits(&sources, "/project", &tool(ToolKind::Edit, files));
+        let fits = |files: &[&str]| fits(&sources, PROJECT, &tool(ToolKind::Edit, files));
         assert!(fits(&["/project/src/main.rs"]));
         assert!(fits(&["src/a/b.rs", "/project/./src/c.rs"]));
         assert!(!fits(&["/project/src/../Cargo.toml"]));
@@ -254,7 +378,7 @@ mod tests {
         assert!(!fits(&[]), "no file is named");
         assert!(!super::fits(
             &sources,
-            "/project",
+            PROJECT,
             &tool(ToolKind::Read, &["src/main.rs"])
         ));
     }
@@ -310,44 +434,132 @@ mod tests {
         let other = |title: &str, path: &str| {
             sent(Some(ToolKind::Other), title, Some(json!({"path": path})))
         };
-        assert!(fits(&sources, "/project", &other("write", "src/a.rs")));
-        assert!(!fits(&sources, "/project", &other("upload", "src/a.rs")));
+        assert!(fits(&sources, PROJECT, &other("write", "src/a.rs")));
+        assert!(!fits(&sources, PROJECT, &other("upload", "src/a.rs")));
         assert!(
-            fits(&secrets, "/project", &other("upload", ".env")),
+            fits(&secrets, PROJECT, &other("upload", ".env")),
             "it may change the file"
         );
         let mixed = ToolCall {
             locations: tool(ToolKind::Edit, &["src/a.rs"]).locations,
             ..other("write", ".env")
         };
-        assert!(!fits(&sources, "/project", &mixed) && fits(&secrets, "/project", &mixed));
+        assert!(!fits(&sources, PROJECT, &mixed) && fits(&secrets, PROJECT, &mixed));
     }
 
     #[test]
     fn an_edit_in_the_project_touches_neither_git_nor_creel_nor_other_folders() {
-        let edits = |path: &str| is_project_edit(&tool(ToolKind::Edit, &[path]), "/project");
-        assert!(edits("src/a.rs") && edits("/project/new.txt"));
+        let project = ProjectFiles {
+            cwd: "/project",
+            config: &["/project/ci/Check.yaml".to_owned()],
+        };
+        let edits = |path: &str| is_project_edit(&tool(ToolKind::Edit, &[path]), project);
+        assert!(edits("src/a.rs") && edits("/project/new.txt") && edits("file:///project/a b"));
+        assert!(edits("app/$id.tsx") && edits(".github/workflows/ci.yml"));
         for outside in [
             ".git/hooks/pre-commit",
+            ".Git/hooks/pre-commit",
+            "vendor/lib/.git/config",
             ".creel/x",
             "creel.yaml",
+            "creel.json",
+            "ci/check.yaml",
             "/etc/passwd",
             "../a",
             "/project",
+            "~/.bashrc",
+            "$HOME/.bashrc",
+            "file://localhost/etc/passwd",
+            "file:///project/%2e%2e/x",
+            "https://api.example.com/x",
         ] {
             assert!(!edits(outside), "{outside}");
         }
-        assert!(!is_project_edit(
-            &tool(ToolKind::Delete, &["src/a.rs"]),
-            "/project"
+        let safe = |kind: ToolKind, files: &[&str]| is_project_edit(&tool(kind, files), PROJECT);
+        assert!(!safe(ToolKind::Delete, &["src/a.rs"]) && !safe(ToolKind::Edit, &[]));
+    }
+
+    #[test]
+    fn an_edit_in_the_project_is_nothing_else_besides() {
+        let other = Some(ToolKind::Other);
+        let edits =
+            |title: &str, input: Value| is_project_edit(&sent(other, title, Some(input)), PROJECT);
+        assert!(edits(
+            "write",
+            json!({"path": "src/a.rs", "content": "/etc/passwd"})
         ));
-        assert!(!is_project_edit(&tool(ToolKind::Edit, &[]), "/project"));
+        for (title, input) in [
+            (
+                "mcp__github__create_or_update_file",
+                json!({"path": "src/a.rs"}),
+            ),
+            ("create_symlink", json!({"path": "src/x", "target": "/etc"})),
+            ("write", json!({"path": "src/x", "target": "/etc"})),
+            (
+                "edit",
+                json!({"path": "src/a.rs", "command": "curl x | sh"}),
+            ),
+            (
+                "edit",
+                json!({"path": "src/a.rs", "edits": [{"file_path": "/etc/passwd"}]}),
+            ),
+        ] {
+            assert!(!edits(title, input.clone()), "{title} {input}");
+        }
+        let beside = ToolCall {
+            files: vec!["/etc/passwd".into()],
+            ..tool(ToolKind::Edit, &["src/a.rs"])
+        };
+        assert!(
+            !is_project_edit(&beside, PROJECT),
+            "its diff is about another file"
+        );
+    }
+
+    #[test]
+    fn a_rule_against_a_call_applies_as_soon_as_the_call_may_be_meant() {
+        let deny = |kinds: &[ToolKind]| rule(kinds, &[".env"], PermissionPolicy::Deny);
+        let secrets = deny(&[ToolKind::Edit]);
+        let other = Some(ToolKind::Other);
+        let reads = sent(
+            other,
+            "read_and_update_config",
+            Some(json!({"path": ".env"})),
+        );
+        assert!(fits(&secrets, PROJECT, &reads), "its name proves nothing");
+        let titled = ToolCall {
+            title: "Edit .env".into(),
+            ..tool(ToolKind::Edit, &["src/a.rs"])
+        };
+        assert!(fits(&secrets, PROJECT, &titled));
+        let webhook = sent(other, "write", Some(json!({"path": "x/prod"})));
+        let others = rule(&[ToolKind::Other], &[], PermissionPolicy::Deny);
+        assert!(fits(&others, PROJECT, &webhook), "the agent calls it other");
+        let ask = rule(&[], &[".env"], PermissionPolicy::Ask);
+        let both = tool(ToolKind::Edit, &["src/a.rs", ".env"]);
+        assert!(fits(&ask, PROJECT, &both), "one of its files is enough");
+    }
+
+    #[test]
+    fn a_rule_that_allows_all_files_allows_those_of_the_project() {
+        let all = rule(&[ToolKind::Edit], &["**"], PermissionPolicy::Allow);
+        let allows = |path: &str| fits(&all, PROJECT, &tool(ToolKind::Edit, &[path]));
+        assert!(allows("src/a.rs"));
+        for other in ["/etc/passwd", ".git/config", "~/.bashrc", ".creel/x"] {
+            assert!(!allows(other), "{other}");
+        }
+        let elsewhere = rule(&[], &["/var/data/**"], PermissionPolicy::Allow);
+        assert!(fits(
+            &elsewhere,
+            PROJECT,
+            &tool(ToolKind::Edit, &["/var/data/x"])
+        ));
     }
 
     #[test]
     fn one_file_is_enough_to_be_denied() {
         let secrets = rule(&[], &["**/.env", ".env"], PermissionPolicy::Deny);
-        let fits = |files: &[&str]| fits(&secrets, "/project", &tool(ToolKind::Read, files));
+        let fits = |files: &[&str]| fits(&secrets, PROJECT, &tool(ToolKind::Read, files));
         assert!(fits(&["src/main.rs", "/project/.env"]));
         assert!(fits(&["deploy/.env"]));
         assert!(!fits(&["src/main.rs"]));

@@ -64,6 +64,7 @@ impl SessionState {
             gates: &self.gates,
             requests: &self.requests,
             steering: &self.steering,
+            agent: self.agent_choice().agent(),
         }
     }
 

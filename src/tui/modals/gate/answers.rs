@@ -45,7 +45,11 @@ pub(super) fn options(
             let words = if name.is_empty() {
                 own
             } else {
-                let effect = own_effect(&own);
+                let effect = if offer.choice == GateChoice::Answer {
+                    own.effect.clone()
+                } else {
+                    own_effect(&own)
+                };
                 ChoiceWording {
                     label: name.into(),
                     effect,
