@@ -18,7 +18,6 @@ use crate::{
         AgentWorkspace,
         acp::{AcpAgent, AgentOffer, OfferedOption},
     },
-    config::PlanRequest,
     engine::{conversation::TurnFailure, policy::AgentSpec},
     present::text::plain,
     process::signals::ShutdownSignals,
@@ -30,23 +29,14 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const WIDTH: usize = 80;
 
 pub(super) fn list(project: &Project, name: &str, as_json: bool) -> CliResult {
-    let wanted = PlanRequest {
-        agent: Some(name),
-        ..PlanRequest::default()
-    };
     // The config's own models are not the question here, and one of them can be wrong.
     let spec = project.settings.agent_named(name)?;
     let is_described = project.settings.described().any(|agent| agent == name);
-    if is_described {
-        let command = spec.command_line().unwrap_or("a script");
-        let would_run = project.settings.plan(wanted).map_or_else(
-            |_| vec![format!("agent {name}: {command}")],
-            |plan| trust_prompt::of_project(project, &plan),
-        );
+    if is_described && matches!(spec, AgentSpec::Acp { .. }) {
         trust_prompt::require(
             &project.config_place(),
             &project.settings.documents,
-            &would_run,
+            &trust_prompt::of_project(project, &project.settings.plan_to_trust(name)),
             TrustFlag::Unsaid,
         )?;
     }

@@ -19,11 +19,10 @@ pub(super) fn trust(args: &ConfigArgs) -> CliResult {
         .trust(&place, &project.settings.documents)
         .map_err(|error| cannot_remember(&error))?;
     // A config with a mistake can be trusted, too; `creel check` reports the mistake.
-    let may_run = project
-        .settings
-        .plan(PlanRequest::default())
-        .map(|plan| of_project(&project, &plan))
-        .unwrap_or_default();
+    let settings = &project.settings;
+    let plan = settings.plan(PlanRequest::default());
+    let plan = plan.unwrap_or_else(|_| settings.plan_outside(None));
+    let may_run = of_project(&project, &plan);
     let may_run = if may_run.is_empty() {
         String::new()
     } else {

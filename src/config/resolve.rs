@@ -19,7 +19,7 @@ use super::{
 use crate::engine::{
     hooks::point::HookPoint,
     policy::{
-        AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, MODEL, ModelPlan, SessionPlan,
+        AgentSpec, FallbackAgent, Gatekeeper, HookSpec, MODEL, ModelPlan, SessionPlan,
         TypeNotAllowed,
     },
 };
@@ -98,6 +98,25 @@ impl Settings {
         if plan.models != ModelPlan::default() {
             can_pass(&plan.agent, &plan.agent_spec, MODEL)?;
         }
+        let config_fallbacks = if fallback.is_empty() {
+            self.fallback.as_slice()
+        } else {
+            &[]
+        };
+        let others = config_fallbacks.iter().filter(|name| **name != plan.agent);
+        let of_type = named.and_then(|(_, of_type)| of_type.agents.as_ref());
+        let of_type = of_type.map_or(&[][..], |agents| &agents.gatekeeper);
+        let reviewers = plan
+            .hooks
+            .values()
+            .flatten()
+            .flat_map(HookSpec::gatekeepers);
+        for name in others.chain(of_type).chain(reviewers) {
+            // Without these the session starts. Without their options it must not.
+            if let Err(error @ PlanError::NoFlag { .. }) = self.pick(Some(name), path) {
+                return Err(error);
+            }
+        }
         if !fallback.is_empty() {
             plan.limits.fallback.clear();
             for name in fallback {
@@ -105,6 +124,14 @@ impl Settings {
             }
         }
         Ok(plan)
+    }
+
+    /// The plan of a session with an agent under `agents:`, for the list of what the config would
+    /// run: whether or not the agent is installed and accepts the config's models.
+    pub fn plan_to_trust(&self, agent: &str) -> SessionPlan {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let spec = self.described_spec(agent).unwrap_or(AgentSpec::Outside);
+        self.plan_of(PlanRequest::default(), (agent.to_owned(), spec), &path)
     }
 
     pub fn agent_named(&self, name: &str) -> Result<AgentSpec, PlanError> {
@@ -279,10 +306,7 @@ impl Settings {
         let named = chosen
             .values()
             .flatten()
-            .filter_map(|chosen| match &chosen.spec.action {
-                HookAction::Gatekeeper(names) => Some(names),
-                HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) => None,
-            });
+            .map(|chosen| chosen.spec.gatekeepers());
         let known = |name: &str| self.pick(Some(name), path).ok();
         let found = named.flatten().filter_map(|name| {
             let stands_in = || {

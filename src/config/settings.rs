@@ -6,7 +6,7 @@
 //! # Invariants
 //! - Settings exist without an agent, so that a config can be checked where no agent is installed.
 
-use std::{collections::BTreeMap, ffi::OsStr, path::PathBuf};
+use std::{collections::BTreeMap, env, ffi::OsStr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -321,6 +321,18 @@ impl Settings {
         }
     }
 
+    /// How to run an agent under `agents:`, also where it is not installed.
+    pub(super) fn described_spec(&self, name: &str) -> Option<AgentSpec> {
+        if let Some(spec) = self.agents.get(name) {
+            return Some(spec.clone());
+        }
+        let own = self.notes.get(name)?.facts.as_ref()?;
+        let known = self.known.named(name)?;
+        let path = env::var_os("PATH").unwrap_or_default();
+        let way = known.installed(&path).or_else(|| known.ways.first())?;
+        Some(way.with_facts(own).spec)
+    }
+
     /// A known agent, with what its entry under `agents:` changes.
     fn changed(&self, name: &str, way: &LaunchMethod) -> Result<AgentSpec, PlanError> {
         let own = self.notes.get(name).and_then(|notes| notes.facts.as_ref());
@@ -413,10 +425,10 @@ pub(super) fn can_pass(agent: &str, spec: &AgentSpec, option: &str) -> Result<()
     Err(PlanError::NoFlag {
         agent: agent.to_owned(),
         option: option.to_owned(),
-        hint: spec
-            .facts()
-            .map(|known| flags_hint(option, known))
-            .unwrap_or_default(),
+        hint: spec.facts().map_or_else(
+            || "a script has no options: leave it out, or choose another agent".to_owned(),
+            |known| flags_hint(option, known),
+        ),
     })
 }
 

@@ -351,6 +351,14 @@ impl HookSpec {
     pub fn is_advisory(&self) -> bool {
         self.on_failure == Some(HookFailurePolicy::Ignore)
     }
+
+    /// The names of the agents that review the change.
+    pub fn gatekeepers(&self) -> &[String] {
+        match &self.action {
+            HookAction::Gatekeeper(names) => names,
+            HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) => &[],
+        }
+    }
 }
 
 /// Whether a hook's output is sent to the agent.
@@ -582,8 +590,8 @@ impl AgentSpec {
     pub fn accepts(&self, option: &str) -> bool {
         match self {
             Self::Command { known, .. } => known.flags.contains_key(option),
-            Self::Acp { .. } | Self::Scripted { .. } => true,
-            Self::Outside => false,
+            Self::Acp { .. } => true,
+            Self::Scripted { .. } | Self::Outside => false,
         }
     }
 

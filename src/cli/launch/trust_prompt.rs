@@ -209,11 +209,9 @@ pub(crate) fn of_project(project: &Project, plan: &SessionPlan) -> Vec<String> {
         // later.
         planned.unwrap_or_else(|_| settings.plan_outside(Some(kind)))
     });
-    let agents = settings.described().map(|agent| PlanRequest {
-        agent: Some(agent),
-        ..PlanRequest::default()
-    });
-    let agents = agents.filter_map(|wanted| settings.plan(wanted).ok());
+    let agents = settings
+        .described()
+        .map(|agent| settings.plan_to_trust(agent));
     let others: Vec<SessionPlan> = types.chain(agents).collect();
     let of = |plan: &SessionPlan| {
         let described = settings.described().any(|agent| agent == plan.agent);
