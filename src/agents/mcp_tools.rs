@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{AgentWorkspace, flags::with_options};
+use super::{AgentWorkspace, NOTE_MAX, flags::with_options, limited};
 use crate::engine::{
     conversation::{ToolCall, ToolKind},
     creel_tools::{CreelTool, TOOLS},
@@ -168,7 +168,7 @@ impl ToolCallDetails {
             .or(nested)
             .and_then(Value::as_str);
         if let Some(name) = named {
-            self.name = Some(name.to_owned());
+            self.name = Some(limited(name, NOTE_MAX));
         }
     }
 

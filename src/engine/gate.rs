@@ -82,9 +82,10 @@ impl Gate {
         }
     }
 
-    /// When `gates.timeout` answers, if it is set.
+    /// When `gates.timeout` answers, if it is set and does not leave the gate to the user.
     pub fn deadline(&self, plan: &SessionPlan) -> Option<UnixTime> {
-        (!plan.gates.timeout.is_zero()).then(|| self.opened.after(plan.gates.timeout))
+        let answers = !plan.gates.timeout.is_zero() && !self.waits_for_a_person(plan);
+        answers.then(|| self.opened.after(plan.gates.timeout))
     }
 
     pub(crate) fn unanswered(
@@ -97,9 +98,6 @@ impl Gate {
             return UnansweredGate::Answer(choice, ActorKind::Policy);
         }
         match self.deadline(plan) {
-            Some(deadline) if now >= deadline && self.waits_for_a_person(plan) => {
-                UnansweredGate::WaitsForUser
-            }
             Some(deadline) if now >= deadline => {
                 UnansweredGate::Answer(self.auto(plan), ActorKind::Timeout)
             }

@@ -57,7 +57,7 @@ pub struct PermissionState {
     /// The tool calls that were allowed in this turn.
     granted: Vec<ToolCall>,
     /// The questions of this turn that creel declined, because no user was there.
-    unanswered: Vec<String>,
+    pub(crate) unanswered: Vec<String>,
 }
 
 /// An answer that the user can choose, with a label that describes its effect.
@@ -345,7 +345,6 @@ impl PermissionState {
 
     pub(crate) fn next_turn(&mut self) {
         self.granted.clear();
-        self.unanswered.clear();
     }
 
     /// What the next prompt says about these questions.

@@ -14,6 +14,9 @@ use serde_json::{Map, Value};
 pub const UNATTENDED: &str =
     "No user is there to answer. Decide yourself, and say in your answer what you assumed.";
 
+/// How many commas of a list are looked at for one option.
+const MOST_COMMAS: usize = 16;
+
 /// What to decide without the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -90,14 +93,19 @@ pub struct FieldOption {
 }
 
 impl AgentQuestion {
-    /// The answers to choose from, with what they say, if the question is one choice.
+    /// The answers to choose from, with what they say, if the question is one choice. A value that
+    /// looks like the number of another option is answered by its own number.
     pub fn offers(&self) -> Vec<(String, String)> {
         match self.fields.as_slice() {
             [field] if field.kind == FieldKind::One => {
-                let options = field.options.iter();
-                options
-                    .map(|option| (option.value.clone(), option.line()))
-                    .collect()
+                let options = field.options.iter().zip(1_usize..);
+                let answer = |(option, n): (&FieldOption, usize)| {
+                    let is_clear = field.option(&option.value) == Some(&option.value);
+                    let number = || n.to_string();
+                    let answer = is_clear.then(|| option.value.clone());
+                    (answer.unwrap_or_else(number), option.line())
+                };
+                options.map(answer).collect()
             }
             [field] if field.kind == FieldKind::Boolean => [("yes", "Yes"), ("no", "No")]
                 .map(|(id, name)| (id.into(), name.into()))
@@ -122,18 +130,26 @@ impl AgentQuestion {
     /// A text to begin an answer with: empty for one field, otherwise a line for each.
     pub fn form(&self) -> String {
         if let [field] = self.fields.as_slice() {
-            return field.default.as_ref().map(shown).unwrap_or_default();
+            return field.default_shown();
         }
         let lines = self.fields.iter().map(|field| {
-            let default = field.default.as_ref().map(shown).unwrap_or_default();
-            let hints: String = field
-                .hints()
-                .iter()
-                .map(|hint| format!("# {hint}\n"))
-                .collect();
-            format!("{hints}{}: {default}\n", field.title)
+            let hints = field.hints();
+            let hints = hints.iter().flat_map(|hint| hint.lines());
+            let hints: String = hints.map(|hint| format!("# {hint}\n")).collect();
+            // A line of a default must not look like the next field.
+            let default = field.default_shown().replace('\n', "\n  ");
+            format!("{hints}{}: {default}\n", self.label(field))
         });
         lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The question in lines, for a notification: what to choose from, or the fields.
+    pub(crate) fn lines_to_read(&self) -> Vec<String> {
+        let choices = self.offers().into_iter().map(|(_, line)| line);
+        let choices = choices
+            .zip(1_usize..)
+            .map(|(line, n)| format!("{n}  {line}"));
+        choices.chain(self.details()).collect()
     }
 
     /// Everything that you need to know for an answer: the fields with their options, and the page.
@@ -161,13 +177,13 @@ impl AgentQuestion {
             Some(text) => match (serde_json::from_str::<Value>(text), self.fields.as_slice()) {
                 (Ok(Value::Object(given)), _) => {
                     for (name, value) in given {
-                        self.field(&name)?.fill(&mut content, &shown(&value))?;
+                        self.field(&name)?.fill_json(&mut content, &value)?;
                     }
                 }
                 (_, [field]) => field.fill(&mut content, text)?,
                 (_, _) => {
-                    for (name, value) in lines(text)? {
-                        self.field(&name)?.fill(&mut content, &value)?;
+                    for (field, value) in self.lines(text)? {
+                        field.fill(&mut content, &value)?;
                     }
                 }
             },
@@ -210,21 +226,130 @@ impl AgentQuestion {
 
     fn field(&self, name: &str) -> Result<&QuestionField, String> {
         let same = |known: &str| known.eq_ignore_ascii_case(name.trim());
-        let mut fields = self.fields.iter();
-        fields
-            .find(|field| same(&field.name) || same(&field.title))
-            .ok_or_else(|| {
-                let titles: Vec<&str> = self.fields.iter().map(|it| it.title.as_str()).collect();
-                format!(
-                    "there is no field `{name}`; the fields are {}",
-                    titles.join(", ")
-                )
+        let by_name = self.fields.iter().find(|field| same(&field.name));
+        let by_title = || self.fields.iter().find(|field| same(&field.title));
+        by_name.or_else(by_title).ok_or_else(|| self.no_field(name))
+    }
+
+    fn no_field(&self, name: &str) -> String {
+        let labels: Vec<&str> = self.fields.iter().map(|it| self.label(it)).collect();
+        format!(
+            "there is no field `{name}`; the fields are {}",
+            labels.join(", ")
+        )
+    }
+
+    /// What a line about a field begins with: its title, if that is unique and fits into a line.
+    fn label<'a>(&self, field: &'a QuestionField) -> &'a str {
+        let is_taken = |other: &QuestionField| {
+            let title = &field.title;
+            other.name != field.name
+                && (other.title.eq_ignore_ascii_case(title) || other.name == *title)
+        };
+        let is_line = field.title.trim() == field.title
+            && !field.title.is_empty()
+            && !field.title.starts_with('#')
+            && !field.title.contains('\n');
+        if is_line && !self.fields.iter().any(is_taken) {
+            &field.title
+        } else {
+            &field.name
+        }
+    }
+
+    /// The filled lines of a form: `label: value`, where a value can go on in the next lines. A line
+    /// is about a field only if it begins with a known label.
+    fn lines(&self, text: &str) -> Result<Vec<(&QuestionField, String)>, String> {
+        let labels = self.fields.iter().flat_map(|field| {
+            let all = [self.label(field), field.name.as_str()];
+            all.map(|label| (label, field))
+        });
+        let mut labels: Vec<(&str, &QuestionField)> = labels.collect();
+        labels.sort_by_key(|(label, _)| std::cmp::Reverse(label.len()));
+        let about = |line: &str| {
+            labels.iter().find_map(|(label, field)| {
+                let (begins, rest) = line.split_at_checked(label.len())?;
+                let value = rest.trim_start().strip_prefix(':')?;
+                let is_same = begins.eq_ignore_ascii_case(label);
+                is_same.then(|| (*field, value.trim().to_owned()))
             })
+        };
+        let mut all: Vec<(&QuestionField, String)> = Vec::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            match (about(line), all.last_mut()) {
+                (Some(begun), _) => all.push(begun),
+                (None, Some((_, value))) => {
+                    value.push('\n');
+                    value.push_str(line.trim());
+                }
+                (None, None) if line.trim().is_empty() => {}
+                (None, None) => {
+                    let name = line.split_once(':').map(|(name, _)| name.trim());
+                    return Err(name.map_or_else(
+                        || "write each answer as `field: answer`".into(),
+                        |name| self.no_field(name),
+                    ));
+                }
+            }
+        }
+        Ok(all)
     }
 }
 
 impl QuestionField {
-    /// Adds a value to an answer.
+    /// Adds a value to an answer, exactly as it was given.
+    pub(crate) fn fill_json(
+        &self,
+        content: &mut Map<String, Value>,
+        value: &Value,
+    ) -> Result<(), String> {
+        let wrong = || format!("`{}` does not fit: {}", shown(value), self.fitting());
+        match (self.kind, value) {
+            (_, Value::Null) => {}
+            (FieldKind::Text, Value::String(text)) => {
+                content.insert(self.name.clone(), Value::from(text.as_str()));
+            }
+            (FieldKind::One, Value::String(text)) => {
+                match (self.named(text), &self.other) {
+                    (Some(value), _) => content.insert(self.name.clone(), Value::from(value)),
+                    (None, Some(other)) => content.insert(other.clone(), Value::from(text.clone())),
+                    (None, None) => return self.fill(content, text),
+                };
+            }
+            (FieldKind::Many, Value::Array(values)) => {
+                let texts: Option<Vec<&str>> = values.iter().map(Value::as_str).collect();
+                let texts = texts.ok_or_else(wrong)?;
+                let option = |text: &&str| self.named(text).is_some();
+                let (known, own): (Vec<&str>, Vec<&str>) = texts.into_iter().partition(option);
+                let known: Vec<&str> = known.iter().filter_map(|text| self.named(text)).collect();
+                self.fill_many(content, &known, &own).ok_or_else(wrong)?;
+            }
+            (_, Value::Array(_) | Value::Object(_)) | (FieldKind::Text, _) => return Err(wrong()),
+            (_, Value::String(_) | Value::Number(_) | Value::Bool(_)) => {
+                return self.fill(content, &shown(value));
+            }
+        }
+        Ok(())
+    }
+
+    /// None if the words beside the options do not fit.
+    fn fill_many(
+        &self,
+        content: &mut Map<String, Value>,
+        known: &[&str],
+        own: &[&str],
+    ) -> Option<()> {
+        if !own.is_empty() {
+            let other = self.other.clone()?;
+            content.insert(other, Value::from(own.join(", ")));
+        }
+        if !known.is_empty() {
+            content.insert(self.name.clone(), Value::from(known));
+        }
+        Some(())
+    }
+
+    /// Adds what you wrote to an answer.
     fn fill(&self, content: &mut Map<String, Value>, text: &str) -> Result<(), String> {
         let text = text.trim();
         if text.is_empty() {
@@ -234,7 +359,10 @@ impl QuestionField {
         let value = match self.kind {
             FieldKind::Text => Value::from(text),
             FieldKind::Integer => Value::from(text.parse::<i64>().map_err(|_| wrong())?),
-            FieldKind::Number => Value::from(text.parse::<f64>().map_err(|_| wrong())?),
+            FieldKind::Number => {
+                let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+                Value::from(number.ok_or_else(wrong)?)
+            }
             FieldKind::Boolean => Value::from(yes_or_no(text).ok_or_else(wrong)?),
             FieldKind::One => match (self.option(text), &self.other) {
                 (Some(value), _) => Value::from(value),
@@ -245,40 +373,79 @@ impl QuestionField {
                 (None, None) => return Err(wrong()),
             },
             FieldKind::Many => {
-                let parts = text.split([',', '\n']).map(str::trim);
-                let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
-                let unknown = parts.iter().filter(|part| self.option(part).is_none());
-                let unknown: Vec<&str> = unknown.copied().collect();
-                match &self.other {
-                    None if !unknown.is_empty() => return Err(wrong()),
-                    Some(other) if !unknown.is_empty() => {
-                        content.insert(other.clone(), Value::from(unknown.join(", ")));
-                    }
-                    Some(_) | None => {}
-                }
-                let known: Vec<&str> = parts.iter().filter_map(|part| self.option(part)).collect();
-                if known.is_empty() {
-                    return Ok(());
-                }
-                Value::from(known)
+                let (known, own) = self.split(text);
+                return self.fill_many(content, &known, &own).ok_or_else(wrong);
             }
         };
         content.insert(self.name.clone(), value);
         Ok(())
     }
 
-    /// The value of an option: by its value, its title, or its number.
+    /// The values of the options in a list, and the other words. An option can contain a comma.
+    fn split<'a>(&'a self, text: &'a str) -> (Vec<&'a str>, Vec<&'a str>) {
+        let (mut known, mut own) = (Vec::new(), Vec::new());
+        for line in text.lines() {
+            let mut rest = line.trim();
+            while !rest.is_empty() {
+                let ends = rest.match_indices(',').map(|(at, _)| at);
+                let ends: Vec<usize> = ends.chain([rest.len()]).take(MOST_COMMAS).collect();
+                let longest = ends.iter().rev().find_map(|end| {
+                    let value = self.option(rest[..*end].trim())?;
+                    Some((*end, value))
+                });
+                let end = longest.map_or(ends[0], |(end, _)| end);
+                let part = rest[..end].trim();
+                match longest {
+                    Some((_, value)) => known.push(value),
+                    None if part.is_empty() => {}
+                    None => own.push(part),
+                }
+                rest = rest[end..].trim_start_matches(',').trim();
+            }
+        }
+        (known, own)
+    }
+
+    /// The value of an option, by its number as shown, its value or its title.
     fn option(&self, text: &str) -> Option<&str> {
-        let by_name = self.options.iter().find(|option| {
-            option.value.eq_ignore_ascii_case(text) || option.title.eq_ignore_ascii_case(text)
-        });
-        let by_number = || {
-            let number = text.parse::<usize>().ok()?.checked_sub(1)?;
-            self.options.get(number)
-        };
-        by_name
-            .or_else(by_number)
+        let number = text.parse::<usize>().ok();
+        let by_number = number.and_then(|number| self.options.get(number.checked_sub(1)?));
+        by_number
             .map(|option| option.value.as_str())
+            .or_else(|| self.named(text))
+    }
+
+    /// The value of an option, by its value or its title.
+    fn named(&self, text: &str) -> Option<&str> {
+        let mut options = self.options.iter();
+        let exact = options.find(|option| option.value == text);
+        let similar = || {
+            self.options.iter().find(|option| {
+                option.value.eq_ignore_ascii_case(text) || option.title.eq_ignore_ascii_case(text)
+            })
+        };
+        exact.or_else(similar).map(|option| option.value.as_str())
+    }
+
+    /// The default as you would write it: what is chosen by its title, each in a line.
+    fn default_shown(&self) -> String {
+        let written = |value: &Value| {
+            let text = shown(value);
+            let mut options = self.options.iter().zip(1_usize..);
+            let chosen = options.find(|(option, _)| option.value == text);
+            match chosen {
+                Some((option, _)) if self.option(&option.title) == Some(&option.value) => {
+                    option.title.clone()
+                }
+                Some((_, number)) => number.to_string(),
+                None => text,
+            }
+        };
+        match &self.default {
+            Some(Value::Array(values)) => values.iter().map(written).collect::<Vec<_>>().join("\n"),
+            Some(value) => written(value),
+            None => String::new(),
+        }
     }
 
     /// What an answer can be.
@@ -326,23 +493,6 @@ impl FieldOption {
             None => self.title.clone(),
         }
     }
-}
-
-/// The lines of a filled form: `title: value`, where a value can go on in the next lines.
-fn lines(text: &str) -> Result<Vec<(String, String)>, String> {
-    let mut all: Vec<(String, String)> = Vec::new();
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        match (line.split_once(':'), all.last_mut()) {
-            (Some((name, value)), _) => all.push((name.trim().to_owned(), value.trim().to_owned())),
-            (None, Some((_, value))) => {
-                value.push('\n');
-                value.push_str(line.trim());
-            }
-            (None, None) if line.trim().is_empty() => {}
-            (None, None) => return Err("write each answer as `field: answer`".into()),
-        }
-    }
-    Ok(all)
 }
 
 fn yes_or_no(text: &str) -> Option<bool> {
@@ -467,6 +617,94 @@ mod tests {
         );
         assert!(answer(&asked, "port: eighty").is_err_and(|why| why.contains("whole number")));
         assert_eq!(asked.unattended(), None, "no words fit into a port");
+    }
+
+    fn systems(names: &[&str]) -> AgentQuestion {
+        question(vec![field("os", FieldKind::Many, names)])
+    }
+
+    #[test]
+    fn an_option_with_a_comma_is_one_option_in_json_in_text_and_as_a_default() {
+        let mut asked = systems(&["Linux, BSD", "macOS", "Linux"]);
+        let both = Ok(json!({"os": ["linux, bsd", "macos"]}));
+        for text in [
+            r#"{"os": ["Linux, BSD", "macOS"]}"#,
+            "linux, bsd, macos",
+            "Linux, BSD\nmacOS",
+            "1, 2",
+        ] {
+            assert_eq!(answer(&asked, text), both, "{text}");
+        }
+        let apart = Ok(json!({"os": ["linux", "macos"]}));
+        assert_eq!(answer(&asked, "linux, macos"), apart);
+        assert!(answer(&asked, r#"{"os": ["Linux, BSD, macOS"]}"#).is_err());
+        asked.fields[0].default = Some(json!(["linux, bsd", "macos"]));
+        assert_eq!(answer(&asked, &asked.form()), both);
+        asked.fields.push(field("other", FieldKind::Text, &[]));
+        assert_eq!(answer(&asked, &asked.form()), both);
+    }
+
+    #[test]
+    fn the_number_that_is_shown_chooses_that_option_also_among_numbers() {
+        let asked = question(vec![field("n", FieldKind::One, &["0", "1", "2"])]);
+        for (text, value) in [("1", "0"), ("3", "2"), ("0", "0"), (r#"{"n": "1"}"#, "1")] {
+            assert_eq!(answer(&asked, text), Ok(json!({"n": value})), "{text}");
+        }
+        let offers = asked.offers();
+        for ((text, _), value) in offers.iter().zip(["0", "1", "2"]) {
+            assert_eq!(answer(&asked, text), Ok(json!({"n": value})), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_line_that_begins_with_a_known_title_is_about_a_field() {
+        let mut page = field("page", FieldKind::Text, &[]);
+        page.title = "Page: which?".into();
+        let mut short = field("short", FieldKind::Text, &[]);
+        short.title = "Page".into();
+        let asked = question(vec![page, short]);
+        assert_eq!(
+            answer(&asked, "Page: which?: see\nhttp://localhost/: b\nPage: c"),
+            Ok(json!({"page": "see\nhttp://localhost/: b", "short": "c"}))
+        );
+    }
+
+    #[test]
+    fn a_default_or_a_hint_cannot_fill_another_field() {
+        let mut first = field("first", FieldKind::Text, &[]);
+        first.default = Some(json!("a\nSECOND: no\n# no"));
+        first.description = Some("why\nSECOND: no".into());
+        let asked = question(vec![first, field("second", FieldKind::Text, &[])]);
+        assert_eq!(
+            answer(&asked, &asked.form()),
+            Ok(json!({"first": "a\nSECOND: no\n# no"}))
+        );
+    }
+
+    #[test]
+    fn a_number_is_finite_and_a_text_from_json_stays_as_it_is() {
+        let asked = question(vec![field("n", FieldKind::Number, &[])]);
+        for text in ["NaN", "inf", "-infinity", "1e999"] {
+            assert!(answer(&asked, text).is_err(), "{text}");
+        }
+        assert_eq!(answer(&asked, "1.5"), Ok(json!({"n": 1.5})));
+        let asked = question(vec![field("t", FieldKind::Text, &[])]);
+        let text = r#"{"t": " x, y "}"#;
+        assert_eq!(answer(&asked, text), Ok(json!({"t": " x, y "})));
+    }
+
+    #[test]
+    fn fields_with_the_same_title_are_told_apart_by_their_names() {
+        let mut fields = ["a", "b"].map(|name| field(name, FieldKind::Text, &[]));
+        for field in &mut fields {
+            field.title = "Other".into();
+        }
+        let asked = question(fields.into());
+        assert_eq!(asked.form(), "a: \n\nb: \n");
+        assert_eq!(
+            answer(&asked, "a: 1\nb: 2"),
+            Ok(json!({"a": "1", "b": "2"}))
+        );
     }
 
     #[test]

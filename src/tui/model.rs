@@ -12,7 +12,11 @@ use super::{
     hook_rows::{HookOrder, HookRowId, HookRows},
     keymap::Keymap,
     memory::ScreenMemory,
-    modals::{Modal, editor::EditorModal, gate::GateModal},
+    modals::{
+        Modal,
+        editor::{EditorModal, EditorPurpose},
+        gate::GateModal,
+    },
     replay::ReplayPlayer,
     runs::RunList,
     stream::{SessionStream, StreamPlace},
@@ -25,7 +29,7 @@ use crate::{
         conversation::LimitCause,
         event::{Event, GateEvent, HookEvent, PendingEvent, RetryEvent, SessionEvent, StopEvent},
         gate::Gate,
-        ids::ItemId,
+        ids::{GateId, ItemId},
         input::SessionCommand,
         tasks::{graph::TaskGraph, task::Task},
         time::UnixTime,
@@ -195,6 +199,8 @@ pub struct SessionTallies {
 pub struct MessageDrafts {
     /// An unsent message, while no editor shows it.
     pub unsent: String,
+    /// The form of a question of the agent, with the text so far.
+    pub form: Option<(GateId, String)>,
     /// Texts that were sent and not answered yet.
     pub sent: SentDrafts,
 }
@@ -550,8 +556,15 @@ impl ScreenModel {
         }
     }
 
-    /// Saves an unsent message, after any other that is already saved.
-    pub fn keep_draft(&mut self, text: &str) {
+    /// Saves an unsent message, after any other that is already saved. A form is kept for its own
+    /// gate.
+    pub fn keep_draft(&mut self, purpose: &EditorPurpose, text: &str) {
+        if let (EditorPurpose::Answer(gate), Some((of, form))) = (purpose, &mut self.drafts.form)
+            && gate == of
+        {
+            text.clone_into(form);
+            return;
+        }
         if !self.drafts.unsent.is_empty() && !text.is_empty() {
             self.drafts.unsent.push_str("\n\n");
         }

@@ -110,7 +110,9 @@ fn on_event(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_>)
             // The command may have arrived, so the user should decide whether to send it again: a
             // message becomes a draft, and any other text comes back with a note.
             match model.drafts.sent.take(&command) {
-                Some(editor) if editor.purpose.keeps_a_draft() => model.keep_draft(&editor.text()),
+                Some(editor) if editor.purpose.keeps_a_draft() => {
+                    model.keep_draft(&editor.purpose, &editor.text());
+                }
                 Some(editor) => bring_back(model, Box::new(editor.in_doubt())),
                 None => {}
             }

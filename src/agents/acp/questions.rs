@@ -1,7 +1,13 @@
 //! Questions of an agent to the user (`elicitation/create`): the form in creel's terms, and the
 //! answer in the agent's.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use agent_client_protocol::v1::{Responder, schema as s};
 use serde::Deserialize as _;
@@ -10,13 +16,15 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::{AgentObserver, LONG_MAX, PermissionRequest, limited},
+    agents::{AgentObserver, LONG_MAX, NOTE_MAX, PermissionRequest, limited},
     engine::{
-        conversation::{PermissionAnswer, PermissionSource, ToolCall},
+        conversation::{AgentUpdate, PermissionAnswer, PermissionSource, ToolCall},
         question::{AgentQuestion, FieldKind, FieldOption, QuestionField, UNATTENDED},
     },
 };
 
+/// Bytes of a form in a record.
+const FORM_MAX: usize = 4 * LONG_MAX;
 /// What agents call the field for your own words beside a field with options.
 const OTHER: &str = "_custom";
 
@@ -32,9 +40,13 @@ pub(super) async fn ask(
     request: s::CreateElicitationRequest,
     responder: Responder<s::CreateElicitationResponse>,
     updates: &mut dyn AgentObserver,
-    stop: &CancellationToken,
+    (refused, stop): (Arc<AtomicBool>, &CancellationToken),
 ) {
     let Some(question) = question(&request) else {
+        let message = limited(&request.message, NOTE_MAX);
+        let text = format!("creel declined a question of a kind that it does not know: {message}");
+        updates.update(AgentUpdate::Warned(text)).await;
+        refused.store(true, Ordering::Relaxed);
         let _ = responder.respond(response(PermissionAnswer::Declined { unattended: false }));
         return;
     };
@@ -63,24 +75,33 @@ pub(super) async fn ask(
             answer = answer => answer.unwrap_or(PermissionAnswer::Cancelled),
             () = stop.cancelled() => PermissionAnswer::Cancelled,
         };
+        let is_declined = matches!(answer, PermissionAnswer::Declined { .. });
+        refused.fetch_or(is_declined, Ordering::Relaxed);
         // An agent that is gone needs no answer.
         let _ = responder.respond(response(answer));
     });
 }
 
 fn response(answer: PermissionAnswer) -> s::CreateElicitationResponse {
-    let content = |text: String| {
-        let fields: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
-        let fields = fields.into_iter().filter_map(|(name, value)| {
-            Some((name, s::ElicitationContentValue::deserialize(value).ok()?))
+    let content = |text: &str| {
+        let fields: Map<String, Value> = serde_json::from_str(text)?;
+        let fields = fields.into_iter().map(|(name, value)| {
+            s::ElicitationContentValue::deserialize(value).map(|value| (name, value))
         });
-        fields.collect::<BTreeMap<_, _>>()
+        fields.collect::<Result<BTreeMap<_, _>, _>>()
     };
     match answer {
-        PermissionAnswer::Selected(text) => {
-            let accepted = s::ElicitationAcceptAction::new().content(content(text));
-            s::CreateElicitationResponse::new(s::ElicitationAction::Accept(accepted))
-        }
+        PermissionAnswer::Selected(text) => match content(&text) {
+            Ok(content) => {
+                let accepted = s::ElicitationAcceptAction::new().content(content);
+                s::CreateElicitationResponse::new(s::ElicitationAction::Accept(accepted))
+            }
+            // Part of an answer would be another answer.
+            Err(error) => {
+                tracing::error!("creel could not pass an answer on: {error}");
+                s::CreateElicitationResponse::new(s::ElicitationAction::Cancel)
+            }
+        },
         PermissionAnswer::Declined { unattended } => {
             let reason =
                 unattended.then(|| Map::from_iter([("creel".to_owned(), Value::from(UNATTENDED))]));
@@ -105,7 +126,7 @@ fn question(request: &s::CreateElicitationRequest) -> Option<AgentQuestion> {
         "url" => Some(AgentQuestion {
             message,
             fields: Vec::new(),
-            url: Some(mode["url"].as_str()?.to_owned()),
+            url: Some(whole(mode["url"].as_str()?)?),
         }),
         "form" => Some(AgentQuestion {
             message,
@@ -116,7 +137,18 @@ fn question(request: &s::CreateElicitationRequest) -> Option<AgentQuestion> {
     }
 }
 
-/// The fields of a form. None if one of them is of a kind that creel does not know.
+/// A text that must not be shortened, such as an address. None if it is too long.
+fn whole(text: &str) -> Option<String> {
+    (text.len() <= NOTE_MAX).then(|| text.to_owned())
+}
+
+/// A label or a description, in one line.
+fn line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    limited(&words.join(" "), NOTE_MAX).replace('\n', " ")
+}
+
+/// The fields of a form. None if one of them is of a kind that creel does not know, or too large.
 fn fields(schema: &Value) -> Option<Vec<QuestionField>> {
     let required = |name: &str| {
         let required = schema["required"].as_array().into_iter().flatten();
@@ -125,7 +157,7 @@ fn fields(schema: &Value) -> Option<Vec<QuestionField>> {
     let properties = schema["properties"].as_object().into_iter().flatten();
     let mut fields: Vec<QuestionField> = Vec::new();
     for (name, property) in properties {
-        let text = |key: &str| property[key].as_str().map(str::to_owned);
+        let text = |key: &str| property[key].as_str().map(line);
         let options = options(property).or_else(|| options(&property["items"]));
         let kind = match (property["type"].as_str()?, &options) {
             ("string", None) => FieldKind::Text,
@@ -136,18 +168,27 @@ fn fields(schema: &Value) -> Option<Vec<QuestionField>> {
             ("array", Some(_)) => FieldKind::Many,
             (_, _) => return None,
         };
-        fields.push(QuestionField {
-            title: text("title").unwrap_or_else(|| name.clone()),
-            name: name.clone(),
+        let field = QuestionField {
+            title: text("title").unwrap_or_else(|| line(name)),
+            name: whole(name)?,
             description: text("description"),
             kind,
             options: options.unwrap_or_default(),
             required: required(name),
-            default: Some(property["default"].clone()).filter(|default| !default.is_null()),
+            default: None,
             other: None,
+        };
+        // A default that does not fit would fail as an answer.
+        let default = Some(&property["default"]).filter(|default| {
+            let fits = field.fill_json(&mut Map::new(), default);
+            !default.is_null() && fits.is_ok() && default.to_string().len() <= LONG_MAX
         });
+        let default = default.cloned();
+        fields.push(QuestionField { default, ..field });
     }
-    Some(with_own_words(&fields))
+    let fields = with_own_words(&fields);
+    let size = serde_json::to_string(&fields).ok()?.len();
+    (size <= FORM_MAX).then_some(fields)
 }
 
 /// Joins the fields for your own words with those that they belong to.
@@ -174,9 +215,9 @@ fn options(of: &Value) -> Option<Vec<FieldOption>> {
     let option = |value: &Value| {
         let id = value.as_str().or_else(|| value["const"].as_str())?;
         Some(FieldOption {
-            value: id.to_owned(),
-            title: value["title"].as_str().unwrap_or(id).to_owned(),
-            description: value["description"].as_str().map(str::to_owned),
+            value: whole(id)?,
+            title: line(value["title"].as_str().unwrap_or(id)),
+            description: value["description"].as_str().map(line),
         })
     };
     titled.or(plain)?.iter().map(option).collect()
@@ -213,6 +254,38 @@ mod tests {
         assert_eq!(field.other.as_deref(), Some("question_0_custom"));
         assert_eq!(field.kind, FieldKind::One);
         assert_eq!(question.offers()[0].1, "Postgres: a server");
+    }
+
+    #[test]
+    fn a_form_is_bounded_and_its_labels_are_lines() {
+        let form = |property: Value| {
+            asked(json!({"mode": "form", "requestedSchema":
+                {"type": "object", "properties": {"a": property}}}))
+        };
+        let long = "x".repeat(100_000);
+        let question =
+            form(json!({"type": "string", "title": "A\nB: no", "default": 7})).expect("a question");
+        let field = &question.fields[0];
+        assert_eq!(field.title, "A B: no");
+        assert_eq!(field.default, None, "a number does not fit into a text");
+        let title = form(json!({"type": "string", "title": long})).expect("a question");
+        assert!(title.fields[0].title.len() < 2 * NOTE_MAX);
+        assert_eq!(form(json!({"type": "string", "enum": [long]})), None);
+        let many: Vec<String> = (0..10_000).map(|n| format!("option {n}")).collect();
+        assert_eq!(form(json!({"type": "string", "enum": many})), None);
+        let page = json!({"mode": "url", "url": long, "elicitationId": "e"});
+        assert_eq!(asked(page), None);
+    }
+
+    #[test]
+    fn part_of_an_answer_is_never_sent() {
+        let sent = |text: &str| {
+            let answer = response(PermissionAnswer::Selected(text.to_owned()));
+            serde_json::to_value(answer).expect("JSON")["action"].clone()
+        };
+        assert_eq!(sent(r#"{"a": ["x"], "b": 1.5}"#), "accept");
+        assert_eq!(sent(r#"{"a": "x", "b": {"c": 1}}"#), "cancel");
+        assert_eq!(sent("no JSON"), "cancel");
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub(super) struct AcpServices {
     /// The agent's tool calls.
     pub(super) book: AcpConversation,
     served: u32,
-    /// Whether a permission request was refused in this turn.
+    /// Whether a permission request was refused in this turn, or a question declined.
     refused: Arc<AtomicBool>,
 }
 
@@ -243,7 +243,8 @@ impl AcpServices {
                 return self.request(wanted, updates, news, stop).await;
             }
             AcpServiceRequest::Ask(request, responder) => {
-                return questions::ask(request, responder, updates, stop).await;
+                let refused = self.refused.clone();
+                return questions::ask(request, responder, updates, (refused, stop)).await;
             }
             AcpServiceRequest::TerminalOutput(request, responder) => responder
                 .respond_with_result(self.terminals.output(&request.terminal_id).map_err(refused)),

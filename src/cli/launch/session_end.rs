@@ -13,7 +13,10 @@ use crate::{
         SessionState,
         effect::ExitReason,
         event::{SessionOutcome, StopTiming},
-        gate::kind::{GateChoice, GateKind},
+        gate::{
+            Gate,
+            kind::{GateChoice, GateKind},
+        },
         submit::kind::{PipelineKind, PipelineOutcome},
     },
     journal::{self, SessionDir},
@@ -190,14 +193,11 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
     match left.leave {
         ExitReason::NeedsUser => {
             let why = why(left);
-            let advice = if left
-                .state
-                .gates
-                .open
-                .as_ref()
-                .is_some_and(|gate| gate.kind() == GateKind::Permission)
-            {
+            let gate = left.state.gates.open.as_ref().map(Gate::kind);
+            let advice = if gate == Some(GateKind::Permission) {
                 "\n  or decide in advance with `gates.permissions: allow` or `deny`, or with rules in `permissions:`"
+            } else if gate == Some(GateKind::Question) {
+                "\n  or let the agent decide such questions itself with `gates.questions: decline`"
             } else {
                 ""
             };

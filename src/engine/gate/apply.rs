@@ -160,7 +160,15 @@ fn gate_answered(
         GateResponse::BrokenHook(BrokenHookAnswer::Retry | BrokenHookAnswer::Disable) => {}
         GateResponse::Permission(choice) => {
             let agent = session.permissions().asking_agent().to_owned();
+            // The next prompt goes to the session's agent, not to the reviewer that asked.
+            let of_session = session
+                .phase
+                .gatekeeper_works()
+                .then(|| session.requests.unanswered.clone());
             session.requests.answered(choice, &agent, by);
+            if let Some(of_session) = of_session {
+                session.requests.unanswered = of_session;
+            }
         }
         GateResponse::UsageLimit(answer) => limit_answered_by_user(session, at, answer),
         GateResponse::Budget(BudgetAnswer::Continue) => session.account.grant(grants.budgets),

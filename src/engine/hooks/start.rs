@@ -2,6 +2,7 @@
 //! escalating ones.
 
 use crate::engine::{
+    conversation::AgentPermissionRequest,
     effect::{Effect, GateFacts, GateState, HookFacts, HookJob, SubmissionFacts, TaskFacts},
     event::{Event, HookEvent, UserPresence},
     gate::{Gate, subject::GateSubject},
@@ -12,6 +13,7 @@ use crate::engine::{
     },
     output::EngineOutput,
     policy::HookAction,
+    question::AgentQuestion,
     session::SessionState,
     submit::{kind::PipelineKind, review::CHANGE_LIMIT, title},
     tasks::task::Task,
@@ -112,10 +114,16 @@ impl<'a> HookRules<'a> {
             choices,
             ..
         } = self.0.gates.open.as_ref()?;
+        // A notification can show what to choose from.
+        let asked = self.0.gates.open.as_ref();
+        let asked = asked.and_then(|gate| self.0.permissions().asked_at(gate));
+        let question = asked.and_then(AgentPermissionRequest::question);
+        let details = question.map_or_else(Vec::new, AgentQuestion::lines_to_read);
+        let lines: Vec<String> = [reason.clone()].into_iter().chain(details).collect();
         Some(GateFacts {
             gate: *id,
             about: subject.kind(),
-            reason: reason.clone(),
+            reason: lines.join("\n"),
             choices: choices.clone(),
             answer_command: match self.0.presence {
                 UserPresence::Attended => format!("creel gate answer -s {} {id}", self.0.name),

@@ -124,6 +124,7 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
     session.proposal = ProposalState::default();
     session.side.chained = 0;
     if prompt.agent.is_none() {
+        session.requests.unanswered.clear();
         session.limits.prompt_sent();
         if prompt.conversation == ConversationMode::New {
             session.turns.reported_model = None;

@@ -94,7 +94,10 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) {
                 .filter(|_| model.drafts.unsent.is_empty());
             let form = gate.form();
             let editor = if let Some(form) = form {
-                EditorModal::new(EditorPurpose::Answer(id), &form).at_the_top()
+                let kept = model.drafts.form.take().filter(|(gate, _)| *gate == id);
+                let kept = kept.map(|(_, text)| text).filter(|text| !text.is_empty());
+                model.drafts.form = Some((id, String::new()));
+                EditorModal::new(EditorPurpose::Answer(id), &kept.unwrap_or(form)).at_the_top()
             } else {
                 EditorModal::new(
                     EditorPurpose::Answer(id),
@@ -162,7 +165,7 @@ pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) {
             // The unsent message comes back as a draft with the next one.
             if purpose.keeps_a_draft() {
                 let text = editor.text();
-                model.keep_draft(&text);
+                model.keep_draft(&purpose, &text);
             }
             model.modals.pop();
         }

@@ -5,11 +5,12 @@ use creel::engine::{
         AgentPermissionRequest, PermissionAnswer, PermissionSource, ToolCall, ToolKind,
     },
     effect::ExitReason,
-    event::{Event, TurnEvent},
+    event::{ActorKind, Event, TurnEvent},
     gate::{
         Gate,
         kind::{GateChoice, GateKind},
     },
+    hooks::point::HookPoint,
     input::{GateAnswer, Input, SessionCommand},
     policy::{PermissionPolicy, SessionPlan},
     question::{AgentQuestion, FieldKind, FieldOption, QuestionField, QuestionPolicy, UNATTENDED},
@@ -19,7 +20,7 @@ use creel::engine::{
 
 use crate::support::{
     samples::{self, until},
-    world::{Answer, DONE, Script, World, permission_request},
+    world::{Answer, DONE, Script, World, passes, permission_request},
 };
 
 fn database(other: Option<&str>) -> AgentQuestion {
@@ -185,11 +186,89 @@ fn a_session_that_escalates_leaves_its_question_open() {
 }
 
 #[test]
-fn a_timeout_declines_and_a_cancelled_turn_takes_its_question_with_it() {
-    let script = Script::new().attended(&[]);
-    let mut world = works(script.plan(|plan| plan.gates.timeout = TimeSpan(1_000)));
+fn a_timeout_declines_unless_only_the_user_answers() {
+    let asked = |questions: QuestionPolicy| {
+        let script = Script::new().attended(&[]).plan(|plan| {
+            plan.gates.timeout = TimeSpan(1_000);
+            plan.gates.questions = questions;
+        });
+        let mut world = works(script);
+        asks(&mut world, database(None));
+        assert_eq!(given(&world), None);
+        let deadline = world.state.next_wake();
+        world.now = world.now.after(TimeSpan(1_000));
+        world.settle();
+        (deadline, given(&world), world.left)
+    };
+    let (deadline, answer, left) = asked(QuestionPolicy::Decline);
+    assert!(deadline.is_some() && left.is_none());
+    assert_eq!(
+        answer,
+        Some(PermissionAnswer::Declined { unattended: true })
+    );
+    let waits = (None, None, None);
+    assert_eq!(asked(QuestionPolicy::Escalate), waits);
+}
+
+#[test]
+fn agents_and_hooks_cannot_answer_a_question() {
+    for by in [ActorKind::Agent, ActorKind::Hook, ActorKind::OtherSession] {
+        let mut world = works(Script::new().attended(&[]));
+        asks(&mut world, database(None));
+        let gate = world.state.gates.open.as_ref().expect("a gate").id;
+        world.input(Input::Command {
+            by: by.into(),
+            command: SessionCommand::AnswerGate(GateAnswer {
+                gate,
+                choice: GateChoice::Answer,
+                text: Some("1".into()),
+                items: None,
+            }),
+        });
+        assert_eq!(world.refused.len(), 1, "{by:?}");
+        assert!(given(&world).is_none() && world.state.gates.open.is_some());
+    }
+}
+
+#[test]
+fn a_question_of_a_reviewer_is_not_blamed_on_the_sessions_agent() {
+    let block: &[Answer] = &[Answer::Says("BLOCK: no")];
+    let script = Script::new()
+        .submits()
+        .plan(|plan| plan.submit.remediation_attempts = 1)
+        .review(HookPoint::BeforeSubmit, &[("reviewer", block)])
+        .agent([DONE]);
+    let world = until(World::begin(script), |world| world.asked.is_some());
+    let mut world = world;
     asks(&mut world, database(None));
-    assert_eq!(given(&world), None);
+    let declined = PermissionAnswer::Declined { unattended: true };
+    assert_eq!(given(&world), Some(declined));
+    let world = world.run();
+    let prompts = prompts(&world);
+    assert!(prompts.len() > 2, "{prompts:?}");
+    assert!(prompts.iter().all(|text| !text.contains(UNATTENDED)));
+}
+
+#[test]
+fn a_notification_shows_what_to_choose_from() {
+    let script = Script::new().attended(&[]);
+    let mut world = works(script.hook(HookPoint::OnGate, "phone", [passes()]));
+    asks(&mut world, database(None));
+    let reasons: Vec<&str> = world
+        .jobs
+        .iter()
+        .filter_map(|job| Some(job.facts.gate.as_ref()?.reason.as_str()))
+        .collect();
+    assert_eq!(
+        reasons,
+        ["the agent asks: Which database?\n1  Postgres\n2  SQLite"]
+    );
+}
+
+#[test]
+fn a_cancelled_turn_takes_its_question_with_it() {
+    let mut world = works(Script::new().attended(&[]));
+    asks(&mut world, database(None));
     answers(&mut world, GateChoice::Cancel, None);
     assert!(world.state.gates.open.is_none());
     assert!(world.state.requests.waiting.is_empty());
