@@ -18,7 +18,14 @@ mod mcp_tools;
 pub mod scripted;
 mod usage_limit;
 
-use std::{collections::BTreeMap, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -121,11 +128,11 @@ pub struct AgentWorkspace {
 
 impl AgentWorkspace {
     /// The variables of creel that the agent does not get.
-    fn unset(&self) -> Vec<String> {
+    fn unset(&self) -> Vec<OsString> {
         let Some(passed) = &self.variables else {
             return Vec::new();
         };
-        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let names = std::env::vars_os().map(|(name, _)| name);
         names
             .filter(|name| !passed.iter().any(|pattern| is_meant(pattern, name)))
             .collect()
@@ -168,13 +175,16 @@ pub struct AgentHistory<'a> {
     pub conversation: Option<&'a str>,
     /// The usage of that conversation.
     pub tally: ConversationUsage,
+    /// The model that the agent had in it before creel chose one.
+    pub own_model: Option<&'a str>,
 }
 
 /// Whether a pattern means a variable: its name, or a beginning with `*`.
-fn is_meant(pattern: &str, name: &str) -> bool {
+fn is_meant(pattern: &str, name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
     match pattern.strip_suffix('*') {
-        Some(beginning) => name.starts_with(beginning),
-        None => pattern == name,
+        Some(beginning) => name.starts_with(beginning.as_bytes()),
+        None => pattern.as_bytes() == name,
     }
 }
 

@@ -39,7 +39,7 @@ use crate::{
     journal::{Journal, JournalDamage, JournalError, Record, RecordTail, SessionDir},
     process::{path_guard::PathGuard, process_table, sweep},
     runtime::{
-        other_agents::{FallbackAgents, GatekeeperAgents},
+        other_agents::{FallbackAgents, GatekeeperAgents, WorkingFallback},
         session_processes::SessionProcesses,
     },
 };
@@ -551,6 +551,7 @@ fn start_agent(
             prompts: past,
             conversation: state.turns.conversation.as_deref(),
             tally: state.account.conversation,
+            own_model: state.turns.own_model.as_deref(),
         },
         Some(_) => AgentHistory {
             prompts: past,
@@ -619,12 +620,11 @@ fn fallbacks(
         known: state.plan().limits.fallback.clone(),
         place: gatekeepers.place.clone(),
         past,
-        working: working.map(|name| {
-            (
-                name,
-                state.turns.conversation.clone(),
-                state.account.conversation,
-            )
+        working: working.map(|name| WorkingFallback {
+            name,
+            conversation: state.turns.conversation.clone(),
+            tally: state.account.conversation,
+            own_model: state.turns.own_model.clone(),
         }),
     }
 }

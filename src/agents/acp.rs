@@ -91,11 +91,17 @@ pub struct AcpAgent {
     running: Option<RunningAcpAgent>,
     /// The conversation that the agent was in when it ended.
     left: Option<ResumableConversation>,
+    /// Whether the agent resumed a conversation without its options: creel knows them from before,
+    /// but not their values.
+    is_unsure: bool,
 }
 
 struct ResumableConversation {
     id: String,
     tally: ConversationUsage,
+    own_model: Option<String>,
+    /// The options that the agent had. None if another process of creel led the conversation.
+    options: Option<Vec<s::SessionConfigOption>>,
 }
 
 /// An initialized agent.
@@ -171,9 +177,12 @@ impl AcpAgent {
             place,
             services,
             running: None,
+            is_unsure: false,
             left: past.conversation.map(|id| ResumableConversation {
                 id: id.to_owned(),
                 tally: past.tally,
+                own_model: past.own_model.map(str::to_owned),
+                options: None,
             }),
         })
     }
@@ -379,15 +388,14 @@ impl AcpAgent {
     /// Opens a new conversation in the project's folder.
     async fn begin(&mut self, turn: &mut AcpTurn<'_>) -> Result<SessionId, TurnAbortReason> {
         let request = s::NewSessionRequest::new(self.place.cwd.clone()).mcp_servers(self.tools());
+        (self.services.book, self.is_unsure) = (AcpConversation::default(), false);
         let opened = self.request(request, UpdateOrigin::Live, turn).await;
         let opened = match opened {
             Ok(opened) => opened,
             Err(broken) => return Err(self.fail(broken, "could not open a conversation").await),
         };
         let id = opened.session_id;
-        let options = opened.config_options.unwrap_or_default();
-        self.opened(&id, (ConversationUsage::default(), options), turn)
-            .await?;
+        self.opened(&id, opened.config_options, None, turn).await?;
         Ok(id)
     }
 
@@ -437,6 +445,7 @@ impl AcpAgent {
         };
         let can = &running.hello.agent_capabilities;
         let (id, cwd) = (SessionId::new(left.id.clone()), self.place.cwd.clone());
+        self.services.book = AcpConversation::new(left.tally);
         let answered = if can.session_capabilities.resume.is_some() {
             let request = s::ResumeSessionRequest::new(id.clone(), cwd).mcp_servers(self.tools());
             self.request(request, UpdateOrigin::Replay, turn)
@@ -456,7 +465,9 @@ impl AcpAgent {
         };
         match answered {
             Ok(options) => {
-                self.opened(&id, (left.tally, options.unwrap_or_default()), turn)
+                self.is_unsure = options.is_none() && self.services.book.options().is_empty();
+                let options = options.or_else(|| left.options.clone());
+                self.opened(&id, options, left.own_model.clone(), turn)
                     .await?;
                 Ok(Some(id))
             }
@@ -488,21 +499,29 @@ impl AcpAgent {
         }
     }
 
-    /// Notes a conversation, and sets its mode.
+    /// Notes a conversation, and sets its mode. Options that the agent sent after its answer are
+    /// newer than those in it.
     async fn opened(
         &mut self,
         id: &SessionId,
-        (tally, options): (ConversationUsage, Vec<s::SessionConfigOption>),
+        options: Option<Vec<s::SessionConfigOption>>,
+        own_model: Option<String>,
         turn: &mut AcpTurn<'_>,
     ) -> Result<(), TurnAbortReason> {
+        let book = &mut self.services.book;
+        let newest = book.options_mut();
+        if newest.is_none() {
+            *newest = options;
+        }
         if let Some(running) = &mut self.running {
             running.conversation = Some(id.clone());
-            running.own_model = options::model(&options);
+            running.own_model = own_model.or_else(|| options::model(book.options()));
         }
-        self.services.book = AcpConversation::new(tally, options);
         turn.updates
             .update(AgentUpdate::Opened(id.to_string()))
             .await;
+        // Recorded before creel sets a model, so that a later process knows the agent's own.
+        self.tell_models(turn).await;
         self.set_mode(id, turn).await
     }
 
@@ -516,7 +535,20 @@ impl AcpAgent {
     ) -> Result<(), TurnAbortReason> {
         let configured = self.known.options.get(MODEL).cloned();
         let own = self.running.as_ref().and_then(|it| it.own_model.clone());
-        let model = wanted.map(str::to_owned).or(configured).or(own);
+        let own = own.filter(|_| !self.known.flags.contains_key(MODEL));
+        let model = wanted.map(str::to_owned).or(configured);
+        let model = match (model, own) {
+            (Some(model), _) => Some(model),
+            (None, Some(own)) if self.is_set((MODEL, &own)) => None,
+            (None, Some(own)) => {
+                let request = options::request(id, self.services.book.options(), (MODEL, &own));
+                if request.is_err() {
+                    self.keep_other_model(&own, turn).await;
+                }
+                request.ok().map(|_| own)
+            }
+            (None, None) => None,
+        };
         let others = self.known.options.clone().into_iter();
         let others = others.filter(|(name, _)| name != MODEL);
         let model = model.map(|model| (MODEL.to_owned(), model));
@@ -525,10 +557,34 @@ impl AcpAgent {
                 self.set_option(id, (&name, &value), turn).await?;
             }
         }
+        self.is_unsure = false;
+        self.tell_models(turn).await;
+        Ok(())
+    }
+
+    fn is_set(&self, option: (&str, &str)) -> bool {
+        !self.is_unsure && options::has(self.services.book.options(), option)
+    }
+
+    /// The agent does not list the model that it had by itself, so creel cannot return to it.
+    async fn keep_other_model(&mut self, own: &str, turn: &mut AcpTurn<'_>) {
+        let current = options::model(self.services.book.options());
+        if let Some(running) = &mut self.running {
+            running.own_model = None;
+        }
+        if let Some(current) = current {
+            turn.warn(format!(
+                "the agent does not list its own model {own}, so creel cannot return to it. It continues with {current}: \
+                 choose a model with `model:` or `--model`"
+            ))
+            .await;
+        }
+    }
+
+    async fn tell_models(&mut self, turn: &mut AcpTurn<'_>) {
         for note in self.services.book.models() {
             turn.updates.update(note).await;
         }
-        Ok(())
     }
 
     /// Sets an option. Without it, the agent could do what the user does not want, so a failure
@@ -544,16 +600,17 @@ impl AcpAgent {
                 "{why}. creel did not send the prompt: correct the config, or `--model`"
             )))
         };
-        let request = options::request(id, &self.services.book.options, (name, value));
-        let Some(request) = request.map_err(failed)? else {
+        if self.is_set((name, value)) {
             return Ok(());
-        };
+        }
+        let request = options::request(id, self.services.book.options(), (name, value));
+        let request = request.map_err(failed)?;
         // Some answer with nothing, not with all options.
         let asked = UntypedMessage::new("session/set_config_option", &request)
             .map_err(|error| failed(error.to_string()))?;
         match self.request(asked, UpdateOrigin::Live, turn).await {
             Ok(answer) => {
-                options::note_answer(&mut self.services.book.options, &request, &answer);
+                options::note_answer(self.services.book.options_mut(), &request, &answer);
                 Ok(())
             }
             Err(AcpRequestError::Answered(error)) if !is_hung_up(&error) => {
@@ -690,7 +747,7 @@ impl AcpAgent {
         }
         if stop_reason == StopReason::Cancelled {
             // creel did not cancel the turn. An agent can end its turn this way after a refused
-            // permission.
+            // permission or a declined question.
             if !self.services.was_refused() {
                 return failed(TurnFailure::new(
                     "the agent cancelled its turn without a request from creel",
@@ -773,6 +830,8 @@ impl AcpAgent {
             let left = running.conversation.take().map(|id| ResumableConversation {
                 id: id.to_string(),
                 tally,
+                own_model: running.own_model.take(),
+                options: self.services.book.options_mut().take(),
             });
             self.left = left.or(self.left.take());
             running.link.close().await;
@@ -838,7 +897,7 @@ impl AcpAgent {
                 version: info.map(|info| info.version.clone()),
                 can_resume: can.load_session || can.session_capabilities.resume.is_some(),
                 can_fork: can.session_capabilities.fork.is_some(),
-                options: options::offered(&agent.services.book.options),
+                options: options::offered(agent.services.book.options()),
             }
         });
         agent.bury().await;

@@ -14,6 +14,8 @@ pub(crate) mod apply;
 pub mod commands;
 pub mod event;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -40,9 +42,10 @@ pub struct ControlState {
     /// Messages that the agent has not answered, oldest first.
     pub messages: Vec<QueuedMessage>,
     pub queued_in: LastMessageTurns,
-    /// The model that the user chose for the next prompts. None: as planned.
+    /// The model that the user chose for the next prompts, by the agent's name. Without an entry: as
+    /// planned.
     #[serde(default)]
-    pub model: Option<String>,
+    pub models: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -71,15 +71,27 @@ pub struct TurnState {
     /// The model that the agent itself reported last in this conversation.
     #[serde(default)]
     pub(crate) reported_model: Option<String>,
-    /// The models that the agent offers.
+    /// The model that the agent had in this conversation before creel chose one.
     #[serde(default)]
-    pub models: Vec<String>,
+    pub own_model: Option<String>,
+    /// The models that each agent offers, by the agent's name.
+    #[serde(default)]
+    pub(crate) models: BTreeMap<String, OfferedModels>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedModels {
+    pub names: Vec<String>,
+    /// Whether the agent offers no other.
+    pub(crate) is_complete: bool,
 }
 
 /// What an `agent_noted` record is about if the agent sends nothing.
 pub const SILENCE: &str = "silence";
 /// What a note about the models that the agent offers is about: one in each line.
 pub const MODELS_NOTE: &str = "models";
+/// The same, if they are too many to list all of them.
+pub const SOME_MODELS_NOTE: &str = "some_models";
 
 /// The next prompt to send.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -30,7 +30,7 @@ use crate::{
             subject::GateSubject,
         },
         output::EngineOutput,
-        policy::{BackoffPolicy, OutagePlan, SessionPlan, UsageLimitPolicy},
+        policy::{AgentSpec, BackoffPolicy, OutagePlan, SessionPlan, UsageLimitPolicy},
         refusal::Refusal,
         retry::wait_for,
         time::{TimeSpan, UnixTime},
@@ -182,6 +182,17 @@ impl<'a> AgentChoice<'a> {
     /// The agent that currently works.
     pub fn agent(self) -> &'a str {
         self.limits.stand_in.as_deref().unwrap_or(&self.plan.agent)
+    }
+
+    /// How that agent runs. None if the plan does not have it.
+    pub(crate) fn spec(self) -> Option<&'a AgentSpec> {
+        let Some(name) = &self.limits.stand_in else {
+            return Some(&self.plan.agent_spec);
+        };
+        let mut others = self.plan.limits.fallback.iter();
+        others
+            .find(|other| other.name == *name)
+            .map(|other| &other.spec)
     }
 
     /// All agents of the session, its own first.

@@ -563,9 +563,11 @@ fn steering(event: &SteeringEvent) -> Described {
             format!("Message queued: {}", sentence(text)),
             by,
         ),
-        SteeringEvent::ModelChosen { model, by } => {
+        SteeringEvent::ModelChosen { model, agent, by } => {
             let model = model.as_deref().map_or("as planned".to_owned(), name);
-            (EventTone::Plain, format!("Model: {model}"), by)
+            let of = agent.as_ref().map(|agent| format!(" of {}", name(agent)));
+            let text = format!("Model{}: {model}", of.unwrap_or_default());
+            (EventTone::Plain, text, by)
         }
         SteeringEvent::StopRequested {
             how: StopTiming::AfterIteration,

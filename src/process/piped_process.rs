@@ -5,7 +5,7 @@
 //! # Invariants
 //! - After its end or its drop, nothing that it started is left.
 
-use std::{path::PathBuf, process::Stdio, time::Duration};
+use std::{ffi::OsString, path::PathBuf, process::Stdio, time::Duration};
 
 use tokio::{
     process::{Child, ChildStderr, ChildStdin, ChildStdout},
@@ -30,7 +30,7 @@ pub struct PipedProcessSpec {
     /// Added to creel's own environment.
     pub env: Vec<(String, String)>,
     /// Variables of creel that it does not get.
-    pub unset: Vec<String>,
+    pub unset: Vec<OsString>,
     /// The value of its `CREEL_MARK`.
     pub mark: String,
 }

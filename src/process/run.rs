@@ -14,6 +14,7 @@
 //!   block creel.
 
 use std::{
+    ffi::OsString,
     io,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
@@ -73,7 +74,7 @@ pub struct ProcessSpec {
     /// Added to creel's own environment. NUL bytes are dropped: a variable cannot contain one.
     pub env: Vec<(String, String)>,
     /// Variables of creel that it does not get.
-    pub unset: Vec<String>,
+    pub unset: Vec<OsString>,
     pub stdin: Vec<u8>,
     /// No limit if None.
     pub timeout: Option<Duration>,
@@ -211,7 +212,7 @@ async fn attend(
 pub(super) struct Variables<'a> {
     pub(super) set: &'a [(String, String)],
     /// Those of creel that it does not get.
-    pub(super) unset: &'a [String],
+    pub(super) unset: &'a [OsString],
 }
 
 /// A shell command line in its own process group, with creel's mark.

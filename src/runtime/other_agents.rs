@@ -17,9 +17,18 @@ pub(super) struct FallbackAgents {
     pub(super) place: AgentWorkspace,
     /// The prompts that each answered before this process started, by name.
     pub(super) past: BTreeMap<String, Vec<String>>,
-    /// The fallback that worked when this process started, its id for the conversation, and what
-    /// that conversation had used.
-    pub(super) working: Option<(String, Option<String>, ConversationUsage)>,
+    /// The fallback that worked when this process started.
+    pub(super) working: Option<WorkingFallback>,
+}
+
+pub(super) struct WorkingFallback {
+    pub(super) name: String,
+    /// Its id for the conversation.
+    pub(super) conversation: Option<String>,
+    /// What that conversation had used.
+    pub(super) tally: ConversationUsage,
+    /// The model that it had in it before creel chose one.
+    pub(super) own_model: Option<String>,
 }
 
 impl FallbackAgents {
@@ -36,14 +45,12 @@ impl FallbackAgents {
             ..self.place.clone()
         };
         let prompts = self.past.get(name).map_or(&[][..], Vec::as_slice);
-        let working = self
-            .working
-            .as_ref()
-            .filter(|(working, ..)| working == name);
+        let working = self.working.as_ref().filter(|working| working.name == name);
         let past = AgentHistory {
             prompts,
-            conversation: working.and_then(|(_, conversation, _)| conversation.as_deref()),
-            tally: working.map(|(.., tally)| *tally).unwrap_or_default(),
+            conversation: working.and_then(|working| working.conversation.as_deref()),
+            tally: working.map(|working| working.tally).unwrap_or_default(),
+            own_model: working.and_then(|working| working.own_model.as_deref()),
         };
         Ok(agents::kinds::start(&agent.spec, place, past)?)
     }

@@ -421,7 +421,8 @@ fn choose_model(model: &mut ScreenModel) {
     let Some(state) = model.session.as_ref().filter(|_| is_live) else {
         return;
     };
-    let offered = state.turns.models.iter().map(|name| format!("# {name}\n"));
+    let offered = state.offered_models().map_or(&[][..], |all| &all.names);
+    let offered = offered.iter().map(|name| format!("# {name}\n"));
     let text = offered.collect::<String>() + state.turns.model.as_deref().unwrap_or_default();
     let editor = EditorModal::new(EditorPurpose::Model, &text);
     model.lay_over(Modal::Editor(Box::new(editor)));

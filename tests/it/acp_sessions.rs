@@ -436,6 +436,93 @@ fn an_agent_that_gets_its_model_on_the_command_line_starts_again_for_another_one
     assert_eq!(project.read("models"), "small\nlarge\n");
 }
 
+/// An agent that is in a conversation with these options, and whose options can be set.
+fn with_options(model: &str, turns: &Value) -> Value {
+    json!({
+        "capabilities": {"sessionCapabilities": {"resume": {}}},
+        "state_file": "state.json",
+        "on_new_session": [{"result": {"sessionId": "session-1", "configOptions": options(model)}}],
+        "on": {"session/set_config_option": [{"result": {}}]},
+        "turns": turns,
+    })
+}
+
+/// The third prompt of the first iteration goes to the large model.
+const STRONGER: &str = "context: keep\nretries: [{ after: 1, model: large }]\n\
+    checks: ['echo x >> n; test $(wc -l < n) -ge 3']";
+
+#[test]
+fn an_agent_returns_to_its_own_model_after_a_restart_in_the_same_and_in_another_process() {
+    // An agent keeps the model of its conversation. Some do not say so.
+    for (resumed, set) in [
+        (json!({"configOptions": options("large")}), 4),
+        (json!({}), 3),
+    ] {
+        let turns = json!([
+            [{"say": "First."}],
+            [{"say": "Second."}],
+            [{"say": "Third."}],
+            [{"stderr": "boom\n"}, {"exit": 3}],
+            [{"run": "touch hangs"}, {"hang": true}],
+            [{"say": "<promise>COMPLETE</promise>"}],
+        ]);
+        let mut script = with_options("small", &turns);
+        script["on_resume_session"] = json!([{"result": resumed}]);
+        let project = project(STRONGER, &script);
+        let creel = project.start();
+        until("the fifth turn", || project.root().join("hangs").exists());
+        creel.kill();
+        let resumed = project.creel(&["resume", "s", "--headless"]);
+        assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
+        let models: Vec<String> = options_set(&project)
+            .into_iter()
+            .map(|(_, model)| model)
+            .collect();
+        assert_eq!(models, ["large", "small", "small", "small"][..set]);
+        assert_eq!(received(&project, "session/resume").len(), 2);
+    }
+}
+
+#[test]
+fn an_agent_that_does_not_list_its_own_model_keeps_the_other_one_with_a_warning() {
+    let script = with_options(
+        "of-its-own",
+        &json!([
+            [{"say": "First."}],
+            [{"say": "Second."}],
+            [{"say": "Third."}],
+            [{"say": "<promise>COMPLETE</promise>"}],
+        ]),
+    );
+    let project = project(STRONGER, &script);
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let warned: Vec<Value> = project.kind("warning");
+    let about = |record: &&Value| {
+        record["text"]
+            .to_string()
+            .contains("own model of-its-own, so creel cannot return to it. It continues with large")
+    };
+    assert_eq!(warned.iter().filter(about).count(), 1, "{warned:?}");
+}
+
+#[test]
+fn options_that_an_agent_sends_right_after_its_answer_are_newer() {
+    let update =
+        json!({"sessionUpdate": "config_option_update", "configOptions": options("large")});
+    let mut script = with_options("small", &json!([[{"say": "<promise>COMPLETE</promise>"}]]));
+    script["on_new_session"] = json!([
+        {"result": {"sessionId": "session-1", "configOptions": options("small")}},
+        {"update": update},
+    ]);
+    let project = project("model: large", &script);
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let noted = project.kind("agent_noted");
+    let last = noted.iter().rfind(|note| note["what"] == "model");
+    assert_eq!(last.expect("a note")["text"], "large", "{noted:?}");
+}
+
 #[test]
 fn the_options_of_an_agent_are_listed_with_their_values() {
     let script = json!({
@@ -547,6 +634,26 @@ fn no_agent_of_an_untrusted_config_is_started_to_list_its_options() {
     assert!(!project.root().join("owned").exists());
 }
 
+#[test]
+fn listing_the_options_of_one_agent_asks_about_all_that_the_config_runs() {
+    let config = "agent: b\nmodel: large\nchecks: ['touch checked']\nagents:\n  \
+        a: { acp: 'touch owned; cat' }\n  b: { command: 'touch other' }\n";
+    let project = Project::with(config);
+    let all = ["touch owned", "touch other", "touch checked"];
+    let asked = project.creel(&["agents", "a"]);
+    assert_eq!(asked.code, 2);
+    for command in all {
+        assert!(asked.err.contains(command), "{command}: {}", asked.err);
+    }
+    let listed = project.creel(&["agents", "b"]);
+    assert_eq!(listed.code, 0, "nothing starts: {}", listed.err);
+    let trusted = project.creel(&["trust"]);
+    for command in all {
+        assert!(trusted.err.contains(command), "{command}: {}", trusted.err);
+    }
+    assert!(!project.root().join("owned").exists());
+}
+
 /// An agent that asks as Claude does, and says what it gets.
 fn asks_a_question() -> Value {
     let form = json!({"type": "object", "properties": {
@@ -605,6 +712,41 @@ fn a_question_in_an_unattended_session_is_declined_or_waits() {
     assert_eq!(ran.code, 4, "{}", ran.err);
     assert!(ran.err.contains("Which database?"), "{}", ran.err);
     assert!(escalated.kind("gate_answered").is_empty());
+}
+
+#[test]
+fn an_agent_that_cancels_its_turn_after_a_declined_question_has_ended_it() {
+    let mut script = asks_a_question();
+    let ask = script["turns"][0][0].clone();
+    let mut plain = ask;
+    plain["request"]["params"]["requestedSchema"]["properties"]
+        .as_object_mut()
+        .expect("fields")
+        .remove("question_0_custom");
+    script["turns"] =
+        json!([[plain, {"end": "cancelled"}], [{"say": "<promise>COMPLETE</promise>"}]]);
+    let project = project("", &script);
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(project.kind("turn_failed").is_empty());
+}
+
+#[test]
+fn a_question_of_an_unknown_kind_is_declined_with_a_warning() {
+    let mut script = asks_a_question();
+    script["turns"][0][0]["request"]["params"]["requestedSchema"]["properties"] =
+        json!({"a": {"type": "array", "items": {"type": "object"}}});
+    let project = project("", &script);
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let warned = project.kind("warning");
+    assert!(
+        warned
+            .iter()
+            .any(|record| record["text"].to_string().contains("Which database?")),
+        "{warned:?}{}",
+        agent_text(&project)
+    );
 }
 
 #[test]

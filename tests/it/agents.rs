@@ -1,6 +1,6 @@
 //! Agents that are commands or scripts, turn by turn.
 
-use std::path::Path;
+use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt as _, path::Path};
 
 use creel::{
     agents::{Agent, AgentError, AgentHistory, TurnRequest, kinds::start},
@@ -13,7 +13,7 @@ use creel::{
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    eventually, folder, in_folder,
+    acp_agent, eventually, folder, in_folder,
     listener::{TurnRecorder, ended, failure, place, request, turn},
     lives, pid_in,
     project::Project,
@@ -371,6 +371,66 @@ fn an_unusable_agent_is_refused_with_advice() {
         .to_string()
         .contains("turn")
     );
+}
+
+#[test]
+fn no_way_to_start_an_agent_passes_a_secret_into_a_clean_environment() {
+    let acp = acp_agent();
+    let acp = acp.display();
+    let look = |place: &str| format!("env | LC_ALL=C grep -a -c SECRET > seen-{place}");
+    let done = "echo \"<promise>COMPLETE</promise>\"";
+    let command = |place: &str| {
+        let look = look(place);
+        format!("command: 'cat > /dev/null; {look}; {done}'")
+    };
+    let script = serde_json::json!({
+        "on_start": [{"run": look("acp")}],
+        "turns": [[
+            {"terminal": {"command": "sh", "args": ["-c", look("terminal")]}},
+            {"say": "<promise>COMPLETE</promise>"},
+        ]],
+    });
+    let limit = "command: 'cat > /dev/null; echo usage limit reached >&2; exit 1', limit_pattern: 'usage limit'";
+    for (place, agents, more) in [
+        ("command", format!("a: {{ {} }}", command("command")), ""),
+        ("tty", format!("a: {{ {}, tty: true }}", command("tty")), ""),
+        (
+            "acp",
+            format!("a: {{ acp: \"'{acp}' script.json log\" }}"),
+            "",
+        ),
+        (
+            "terminal",
+            format!("a: {{ acp: \"'{acp}' script.json log\" }}"),
+            "",
+        ),
+        (
+            "fallback",
+            format!("a: {{ {limit} }}, b: {{ {} }}", command("fallback")),
+            "limits: { fallback: [b] }",
+        ),
+    ] {
+        let config = format!(
+            "prompt: GOAL\nagent: a\nmax_iterations: 1\nagents: {{ {agents} }}\nenv: {{ base: clean }}\n\
+             gates: {{ permissions: allow }}\n{more}\n"
+        );
+        let project = Project::with(&config).file("script.json", &script.to_string());
+        let odd = OsString::from_vec(b"SECRET_\xff".to_vec());
+        let mut run = project.command(&["run", "--headless", "--trust"]);
+        let output = run.env("SECRET", "1").env(odd, "SECRET").output();
+        let output = output.expect("creel");
+        assert_eq!(
+            project.read(&format!("seen-{place}")).trim(),
+            "0",
+            "{place}: {output:?}"
+        );
+        if place == "acp" {
+            fs::remove_file(project.root().join("seen-acp")).expect("a file");
+            let mut list = project.command(&["agents", "a"]);
+            let output = list.env("SECRET", "1").output().expect("creel");
+            assert_eq!(project.read("seen-acp").trim(), "0", "{output:?}");
+        }
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     agents::{
         AgentObserver,
-        acp::connection::{AcpConnection, AcpEvent},
+        acp::connection::{AcpConnection, AcpEvent, AcpServiceRequest},
     },
     engine::conversation::AgentUpdate,
 };
@@ -201,7 +201,8 @@ impl<'a> AcpExchange<'a> {
         self.pass_on().await;
     }
 
-    /// Begins a turn. Permission requests since the last turn are handled in this one.
+    /// Begins a turn. Permission requests and questions since the last turn are handled in this
+    /// one.
     pub(super) async fn begin_turn(&mut self) {
         let mut asked = self.forget_the_past().await;
         self.services.next_turn();
@@ -209,7 +210,8 @@ impl<'a> AcpExchange<'a> {
         self.take_in(&mut asked).await;
     }
 
-    /// Begins another conversation. Permission requests from the last one are cancelled.
+    /// Begins another conversation. Permission requests and questions from the last one are
+    /// cancelled.
     pub(super) async fn leave_the_past(&mut self) {
         let mut asked = self.forget_the_past().await;
         self.link.attention.turn_to();
@@ -218,7 +220,7 @@ impl<'a> AcpExchange<'a> {
     }
 
     /// Drops text since the last turn, because it is not part of this one. Serves other requests,
-    /// but returns permission requests to the caller. Waits a while for an agent that still sends
+    /// but returns permission requests and questions to the caller. Waits a while for an agent that still sends
     /// text.
     async fn forget_the_past(&mut self) -> Vec<AcpEvent> {
         let (mut before, mut asked) = (0, Vec::new());
@@ -228,6 +230,9 @@ impl<'a> AcpExchange<'a> {
                 match one {
                     AcpEvent::Text(_) => texts += 1,
                     request @ AcpEvent::Permission(..) => asked.push(request),
+                    AcpEvent::Wants(wanted) if matches!(*wanted, AcpServiceRequest::Ask(..)) => {
+                        asked.push(AcpEvent::Wants(wanted));
+                    }
                     other @ (AcpEvent::Update { .. }
                     | AcpEvent::Wants(_)
                     | AcpEvent::Decided(_)
@@ -337,10 +342,13 @@ impl<'a> AcpExchange<'a> {
     async fn happened(&mut self, what: AcpEvent) {
         match what {
             AcpEvent::Text(_) => {}
-            AcpEvent::Update { session, .. }
-                if self.listening == UpdateOrigin::Replay || self.is_foreign(&session) => {}
+            AcpEvent::Update { session, .. } if self.is_foreign(&session) => {}
+            // The options are as they are now, not as they were.
+            AcpEvent::Update { update, .. }
+                if self.listening == UpdateOrigin::Replay
+                    && update["sessionUpdate"] != "config_option_update" => {}
             AcpEvent::Update { update, .. } => {
-                if let Some(update) = self.services.book.update(&update) {
+                for update in self.services.book.update(&update) {
                     match &update {
                         AgentUpdate::Message(text) => drop(self.answer.hear(text, None)),
                         AgentUpdate::ToolCalled(_) => self.answer.interrupt(),

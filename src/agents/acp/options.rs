@@ -79,6 +79,18 @@ fn values(select: &s::SessionConfigSelect) -> Vec<OfferedValue> {
     }
 }
 
+/// Whether an option has this value. Some agents have a value that they do not list.
+pub(super) fn has(options: &[s::SessionConfigOption], (name, value): (&str, &str)) -> bool {
+    find(options, name).is_some_and(|option| match &option.kind {
+        s::SessionConfigKind::Select(select) => {
+            let current = &*select.current_value.0;
+            value == current || value_id(select, value).is_some_and(|id| id == current)
+        }
+        s::SessionConfigKind::Boolean(flag) => value.parse() == Ok(flag.current_value),
+        _ => false,
+    })
+}
+
 /// The value of the agent's model, if it offers several.
 pub(super) fn model(options: &[s::SessionConfigOption]) -> Option<String> {
     let option = find(options, MODEL)?;
@@ -87,12 +99,12 @@ pub(super) fn model(options: &[s::SessionConfigOption]) -> Option<String> {
         .map(|model| model.current)
 }
 
-/// The request that sets an option, or what the agent offers instead. None if it has that value.
+/// The request that sets an option, or what the agent offers instead.
 pub(super) fn request(
     session: &s::SessionId,
     options: &[s::SessionConfigOption],
     (name, value): (&str, &str),
-) -> Result<Option<s::SetSessionConfigOptionRequest>, String> {
+) -> Result<s::SetSessionConfigOptionRequest, String> {
     let Some(option) = find(options, name) else {
         let names: Vec<String> = offered(options).into_iter().map(|all| all.name).collect();
         let has = match names.as_slice() {
@@ -102,27 +114,14 @@ pub(super) fn request(
         return Err(format!("the agent has no option `{name}`. {has}"));
     };
     let value: s::SessionConfigOptionValue = match &option.kind {
-        // Some have a value that they do not list.
-        s::SessionConfigKind::Select(select) if *value == *select.current_value.0 => {
-            return Ok(None);
-        }
-        s::SessionConfigKind::Select(select) => {
-            let id =
-                value_id(select, value).ok_or_else(|| wrong_value(name, value, &values(select)))?;
-            if id == select.current_value.to_string() {
-                return Ok(None);
-            }
-            id.as_str().into()
-        }
-        s::SessionConfigKind::Boolean(flag) => {
-            let wanted: bool = value.parse().map_err(|_| {
-                wrong_value(name, value, &["true", "false"].map(OfferedValue::plain))
-            })?;
-            if wanted == flag.current_value {
-                return Ok(None);
-            }
-            wanted.into()
-        }
+        s::SessionConfigKind::Select(select) => value_id(select, value)
+            .ok_or_else(|| wrong_value(name, value, &values(select)))?
+            .as_str()
+            .into(),
+        s::SessionConfigKind::Boolean(_) => value
+            .parse::<bool>()
+            .map_err(|_| wrong_value(name, value, &["true", "false"].map(OfferedValue::plain)))?
+            .into(),
         _ => {
             return Err(format!(
                 "creel does not know how to set the option `{name}`"
@@ -130,22 +129,21 @@ pub(super) fn request(
         }
     };
     let (session, id) = (session.clone(), option.id.clone());
-    Ok(Some(s::SetSessionConfigOptionRequest::new(
-        session, id, value,
-    )))
+    Ok(s::SetSessionConfigOptionRequest::new(session, id, value))
 }
 
 /// Notes the agent's answer to a request: all options, or nothing.
 pub(super) fn note_answer(
-    options: &mut Vec<s::SessionConfigOption>,
+    options: &mut Option<Vec<s::SessionConfigOption>>,
     request: &s::SetSessionConfigOptionRequest,
     answer: &Value,
 ) {
     if let Ok(all) = s::SetSessionConfigOptionResponse::deserialize(answer) {
-        *options = all.config_options;
+        *options = Some(all.config_options);
         return;
     }
-    let Some(option) = options.iter_mut().find(|it| it.id == request.config_id) else {
+    let mut options = options.iter_mut().flatten();
+    let Some(option) = options.find(|it| it.id == request.config_id) else {
         return;
     };
     match (&mut option.kind, &request.value) {
@@ -242,41 +240,42 @@ mod tests {
         ]
     }
 
-    fn set(name: &str, value: &str) -> Result<Option<String>, String> {
+    fn set(name: &str, value: &str) -> Result<String, String> {
         let request = request(&s::SessionId::new("1"), &options(), (name, value))?;
-        Ok(request.map(|request| {
-            let value = match request.value {
-                s::SessionConfigOptionValue::Boolean { value } => value.to_string(),
-                s::SessionConfigOptionValue::ValueId { value } => value.to_string(),
-                other => format!("{other:?}"),
-            };
-            format!("{} = {value}", request.config_id)
-        }))
+        let value = match request.value {
+            s::SessionConfigOptionValue::Boolean { value } => value.to_string(),
+            s::SessionConfigOptionValue::ValueId { value } => value.to_string(),
+            other => format!("{other:?}"),
+        };
+        Ok(format!("{} = {value}", request.config_id))
     }
 
     #[test]
     fn an_option_is_found_by_its_id_or_its_purpose_or_its_title() {
-        assert_eq!(
-            set("model", "opus[1m]"),
-            Ok(Some("model = opus[1m]".into()))
-        );
-        assert_eq!(set("model", "Opus"), Ok(Some("model = opus[1m]".into())));
-        assert_eq!(set("effort", "high"), Ok(Some("thinking = high".into())));
-        assert_eq!(set("fast mode", "true"), Ok(Some("fast = true".into())));
+        assert_eq!(set("model", "opus[1m]"), Ok("model = opus[1m]".into()));
+        assert_eq!(set("model", "Opus"), Ok("model = opus[1m]".into()));
+        assert_eq!(set("effort", "high"), Ok("thinking = high".into()));
+        assert_eq!(set("fast mode", "true"), Ok("fast = true".into()));
     }
 
     #[test]
-    fn what_is_set_already_is_not_set_again() {
-        assert_eq!(set("model", "haiku"), Ok(None));
-        assert_eq!(set("fast", "false"), Ok(None));
+    fn what_is_set_already_is_known_by_any_of_its_names() {
+        for (name, value) in [
+            ("model", "haiku"),
+            ("Model", "Haiku 4.5"),
+            ("fast", "false"),
+        ] {
+            assert!(has(&options(), (name, value)), "{name}");
+        }
+        assert!(!has(&options(), ("model", "Opus")) && !has(&options(), ("fast", "true")));
     }
 
     #[test]
-    fn a_value_that_an_agent_has_but_does_not_list_stays() {
+    fn an_agent_can_have_a_value_that_it_does_not_list() {
         let models = vec![s::SessionConfigSelectOption::new("a", "A")];
         let option = s::SessionConfigOption::select("model", "Model", "of-its-own", models);
-        let kept = request(&s::SessionId::new("1"), &[option], ("model", "of-its-own"));
-        assert_eq!(kept, Ok(None));
+        let (options, own) = ([option], ("model", "of-its-own"));
+        assert!(has(&options, own) && request(&s::SessionId::new("1"), &options, own).is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 use std::{
     collections::HashMap,
+    ffi::OsString,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -93,7 +94,7 @@ pub(super) struct TerminalEnvironment {
     pub(super) project_dir: GuardedProjectDir,
     pub(super) env: Vec<(String, String)>,
     /// Variables of creel that its commands do not get.
-    pub(super) unset: Vec<String>,
+    pub(super) unset: Vec<OsString>,
     pub(super) mark: String,
     pub(super) news: mpsc::Sender<AcpEvent>,
 }

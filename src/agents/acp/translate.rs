@@ -31,9 +31,14 @@ use crate::{
         },
         permission::rules::{self, files_in},
         policy::{MODEL, UsageScope},
-        turn::MODELS_NOTE,
+        turn::{MODELS_NOTE, SOME_MODELS_NOTE},
     },
 };
+
+/// Bytes of the list of models.
+const MODELS_MAX: usize = LONG_MAX;
+/// Characters of a kind of update that creel does not know.
+const KIND_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct AcpConversation {
@@ -50,42 +55,67 @@ pub(super) struct AcpConversation {
     pub(super) tally: ConversationUsage,
     /// The tokens of this turn so far, for agents that report them during the turn.
     in_turn: Option<u64>,
-    /// The options that the agent offers, with their current values.
-    pub(super) options: Vec<s::SessionConfigOption>,
+    /// The options that the agent offers, with their current values. None until it lists them.
+    options: Option<Vec<s::SessionConfigOption>>,
 }
 
 impl AcpConversation {
     /// Continues a conversation that has used this much already.
-    pub(super) fn new(tally: ConversationUsage, options: Vec<s::SessionConfigOption>) -> Self {
+    pub(super) fn new(tally: ConversationUsage) -> Self {
         Self {
             tally,
-            options,
             ..Self::default()
         }
     }
 
-    /// The agent's model and the models that it offers, as far as that is news.
-    pub(super) fn models(&mut self) -> impl Iterator<Item = AgentUpdate> {
-        let all = options::offered(&self.options);
-        let model = all.into_iter().find(|option| option.name == MODEL);
-        let notes = model.map(|model| {
-            let names: Vec<String> = model.values.into_iter().map(|value| value.name).collect();
-            let offered = self.note(MODELS_NOTE, &names.join("\n"));
-            [offered, self.note(MODEL, &model.current)]
-        });
-        notes.into_iter().flatten().flatten()
+    pub(super) fn options(&self) -> &[s::SessionConfigOption] {
+        self.options.as_deref().unwrap_or_default()
     }
 
-    /// Translates an update. None if it says nothing new.
-    pub(super) fn update(&mut self, update: &Value) -> Option<AgentUpdate> {
-        let kind = update["sessionUpdate"].as_str().unwrap_or("unknown");
+    pub(super) const fn options_mut(&mut self) -> &mut Option<Vec<s::SessionConfigOption>> {
+        &mut self.options
+    }
+
+    /// The agent's model and the models that it offers, as far as that is news.
+    pub(super) fn models(&mut self) -> Vec<AgentUpdate> {
+        let all = options::offered(self.options());
+        let Some(model) = all.into_iter().find(|option| option.name == MODEL) else {
+            return Vec::new();
+        };
+        let (mut names, mut what) = (String::new(), MODELS_NOTE);
+        for name in model.values.iter().map(|value| value.name.as_str()) {
+            if names.len() + name.len() >= MODELS_MAX {
+                what = SOME_MODELS_NOTE;
+                break;
+            }
+            names += name;
+            names.push('\n');
+        }
+        let offered = self.news(what, names.trim_end().to_owned());
+        let current = self.note(MODEL, &model.current);
+        offered.into_iter().chain(current).collect()
+    }
+
+    /// Translates an update. Empty if it says nothing new.
+    pub(super) fn update(&mut self, update: &Value) -> Vec<AgentUpdate> {
+        let kind = update["sessionUpdate"].as_str().unwrap_or_default();
         match s::SessionUpdate::deserialize(update) {
-            Ok(typed) => self.typed(typed, kind, update),
+            Ok(s::SessionUpdate::ConfigOptionUpdate(new)) => {
+                self.options = Some(new.config_options);
+                self.models()
+            }
+            Ok(typed) => self.typed(typed, kind, update).into_iter().collect(),
             Err(error) => {
                 tracing::debug!("creel does not understand an update from the agent: {error}");
-                self.note(kind, &update.to_string())
+                self.unknown(kind, update).into_iter().collect()
             }
         }
+    }
+
+    /// The prefix keeps an agent from writing creel's own notes.
+    fn unknown(&mut self, kind: &str, update: &Value) -> Option<AgentUpdate> {
+        let kind: String = kind.chars().take(KIND_MAX).collect();
+        self.note(&format!("unknown:{kind}"), &update.to_string())
     }
 
     fn typed(
@@ -126,10 +156,6 @@ impl AcpConversation {
             s::SessionUpdate::UserMessageChunk(_)
             | s::SessionUpdate::AvailableCommandsUpdate(_)
             | s::SessionUpdate::CompactionSummaryChunk(_) => None,
-            s::SessionUpdate::ConfigOptionUpdate(update) => {
-                self.options = update.config_options;
-                self.models().last()
-            }
             // The title repeats the prompt.
             s::SessionUpdate::SessionInfoUpdate(_) => {
                 error(value).and_then(|error| self.note("trouble", &error))
@@ -143,7 +169,7 @@ impl AcpConversation {
                 self.note("notice", &text)
             }
             s::SessionUpdate::CompactionUpdate(update) => self.compacts(&update),
-            _ => self.note(kind, &value.to_string()),
+            _ => self.unknown(kind, value),
         }
     }
 
@@ -168,7 +194,10 @@ impl AcpConversation {
     }
 
     fn note(&mut self, what: &str, text: &str) -> Option<AgentUpdate> {
-        let text = limited(text, NOTE_MAX);
+        self.news(what, limited(text, NOTE_MAX))
+    }
+
+    fn news(&mut self, what: &str, text: String) -> Option<AgentUpdate> {
         if text.is_empty() || self.notes.get(what) == Some(&text) {
             return None;
         }
@@ -546,7 +575,7 @@ mod tests {
         let mut book = AcpConversation::default();
         updates
             .iter()
-            .filter_map(|update| book.update(update))
+            .flat_map(|update| book.update(update))
             .collect()
     }
 
@@ -607,6 +636,69 @@ mod tests {
         );
     }
 
+    fn noted(what: &str, text: &str) -> AgentUpdate {
+        AgentUpdate::Noted {
+            what: what.into(),
+            text: text.into(),
+        }
+    }
+
+    /// An update that offers these models and has the first of them.
+    fn offers(models: &[String]) -> Value {
+        let options: Vec<Value> = models
+            .iter()
+            .map(|model| json!({"value": model, "name": model}))
+            .collect();
+        json!({"sessionUpdate": "config_option_update", "configOptions": [
+            {"id": "model", "name": "Model", "type": "select", "currentValue": models[0], "options": options},
+        ]})
+    }
+
+    #[test]
+    fn a_list_of_models_and_the_current_one_can_change_together() {
+        let (old, new) = (["a".to_owned()], ["b".to_owned(), "c".to_owned()]);
+        assert_eq!(
+            reported(&[offers(&old), offers(&new)]),
+            [
+                noted("models", "a"),
+                noted("model", "a"),
+                noted("models", "b\nc"),
+                noted("model", "b"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_list_of_models_that_is_too_long_loses_whole_lines_and_says_that_it_is_not_complete() {
+        for (count, is_complete) in [(150, true), (2_000, false)] {
+            let models: Vec<String> = (0..count)
+                .map(|n| format!("provider/model-{n:05}"))
+                .collect();
+            let updates = reported(&[offers(&models)]);
+            let Some(AgentUpdate::Noted { what, text }) = updates.first() else {
+                panic!("{updates:?}");
+            };
+            assert_eq!(what == "models", is_complete, "{what}");
+            assert!(text.lines().eq(models.iter().take(text.lines().count())));
+            assert_eq!(text.lines().count() == count, is_complete);
+        }
+    }
+
+    #[test]
+    fn an_agent_cannot_write_creels_own_notes() {
+        let updates = reported(&[
+            json!({"sessionUpdate": "model", "x": 1}),
+            json!({"sessionUpdate": "silence"}),
+            json!({"sessionUpdate": "plan", "entries": 7}),
+        ]);
+        for update in updates {
+            assert!(
+                matches!(&update, AgentUpdate::Noted { what, .. } if what.starts_with("unknown:")),
+                "{update:?}"
+            );
+        }
+    }
+
     #[test]
     fn what_matters_is_reported_and_an_unknown_kind_is_kept() {
         let updates = reported(&[
@@ -620,10 +712,6 @@ mod tests {
             json!({"sessionUpdate": "plan", "entries": 7}),
             json!(null),
         ]);
-        let noted = |what: &str, text: &str| AgentUpdate::Noted {
-            what: what.into(),
-            text: text.into(),
-        };
         assert_eq!(
             updates[0],
             AgentUpdate::Planned(vec![PlanEntry {
@@ -637,7 +725,7 @@ mod tests {
         );
         assert_eq!(updates[2], noted("mode", "plan"));
         assert!(
-            matches!(&updates[3], AgentUpdate::Noted { what, text } if what == "from_the_future" && text.contains("\"x\":1"))
+            matches!(&updates[3], AgentUpdate::Noted { what, text } if what == "unknown:from_the_future" && text.contains("\"x\":1"))
         );
     }
 }

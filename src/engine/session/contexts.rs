@@ -19,7 +19,7 @@ use crate::engine::{
     tasks::{
         automation_rules::AutomationRules, task_rules::TaskRules, workflow_rules::WorkflowRules,
     },
-    turn::{after::AfterTurnRules, prompt::PromptRules, reports::TurnRules},
+    turn::{OfferedModels, after::AfterTurnRules, prompt::PromptRules, reports::TurnRules},
     usage_limit::AgentChoice,
     verify::rules::VerifyRules,
 };
@@ -45,6 +45,11 @@ impl SessionState {
             limits: &self.limits,
             gates: &self.gates,
         }
+    }
+
+    /// The models that the working agent offers. None if it has not listed them.
+    pub fn offered_models(&self) -> Option<&OfferedModels> {
+        self.turns.models.get(self.agent_choice().agent())
     }
 
     pub fn budget(&self) -> BudgetCheck<'_> {

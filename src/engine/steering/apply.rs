@@ -21,7 +21,13 @@ pub(crate) fn apply_steering(session: &mut SessionState, event: &SteeringEvent) 
             });
             session.steering.queued_in.note(by.by, session.turns.last);
         }
-        SteeringEvent::ModelChosen { model, .. } => session.steering.model.clone_from(model),
+        SteeringEvent::ModelChosen { model, agent, .. } => {
+            let agent = agent.as_ref().unwrap_or(&session.plan().agent).clone();
+            match model {
+                Some(model) => drop(session.steering.models.insert(agent, model.clone())),
+                None => drop(session.steering.models.remove(&agent)),
+            }
+        }
         SteeringEvent::StopRequested { how, .. } => stop_requested(session, *how),
     }
 }

@@ -179,21 +179,27 @@ impl CommandRules<'_> {
 
     fn choose_model(self, model: Option<String>, by: &Actor) -> EngineOutput {
         let model = model.filter(|model| !model.trim().is_empty());
-        let Some(wanted) = &model else {
-            return chosen(None, by);
+        let chosen = |model| {
+            EngineOutput::record(Event::Steering(SteeringEvent::ModelChosen {
+                by: by.clone(),
+                model,
+                agent: self.0.limits.stand_in.clone(),
+            }))
         };
-        let offered = &self.0.turns.models;
-        let same = offered
-            .iter()
-            .find(|name| name.eq_ignore_ascii_case(wanted));
-        let is_right =
-            self.0.plan().agent_spec.accepts(MODEL) && (offered.is_empty() || same.is_some());
-        if is_right {
-            return chosen(same.cloned().or(model), by);
+        let Some(wanted) = &model else {
+            return chosen(None);
+        };
+        let offered = self.0.offered_models();
+        let names = offered.map_or(&[][..], |offered| &offered.names);
+        let same = names.iter().find(|name| name.eq_ignore_ascii_case(wanted));
+        let is_open = offered.is_none_or(|offered| !offered.is_complete);
+        let spec = self.0.agent_choice().spec();
+        if spec.is_some_and(|spec| spec.accepts(MODEL)) && (is_open || same.is_some()) {
+            return chosen(same.cloned().or(model));
         }
         EngineOutput::refuse(Refusal::NoSuchModel {
             model: wanted.clone(),
-            offered: offered.clone(),
+            offered: names.to_vec(),
         })
     }
 
@@ -342,11 +348,4 @@ impl CommandRules<'_> {
         self.0.plan().is_led_from_outside()
             && (self.0.stop.promised.is_some() || self.0.ending.is_some())
     }
-}
-
-fn chosen(model: Option<String>, by: &Actor) -> EngineOutput {
-    EngineOutput::record(Event::Steering(SteeringEvent::ModelChosen {
-        by: by.clone(),
-        model,
-    }))
 }

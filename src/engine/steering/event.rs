@@ -32,6 +32,9 @@ pub enum SteeringEvent {
         by: Actor,
         /// None: as planned.
         model: Option<String>,
+        /// The fallback that it is for. None: the session's own agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
     },
     #[serde(rename = "stop_requested")]
     StopRequested {

@@ -18,7 +18,7 @@ use crate::engine::{
     stop::apply::work_done,
     submit::apply::{gatekeeper_answered, keep_review_dispatch},
     time::{TimeSpan, UnixTime},
-    turn::{DuePrompt, MODELS_NOTE, REFUSED, SILENCE},
+    turn::{DuePrompt, MODELS_NOTE, OfferedModels, REFUSED, SILENCE, SOME_MODELS_NOTE},
     usage_limit::without_handover,
 };
 
@@ -44,6 +44,7 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
         } => {
             if session.turns.conversation.as_ref() != Some(conversation) {
                 session.account.conversation = ConversationUsage::default();
+                session.turns.own_model = None;
             }
             session.turns.conversation = Some(conversation.clone());
             session.turns.opened_in = Some(*turn);
@@ -104,14 +105,20 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             }
         }
         TurnEvent::AgentNoted { what, text, .. } if what == MODEL => {
-            session.turns.model = Some(text.clone());
-            session
-                .turns
-                .reported_model
-                .clone_from(&session.turns.model);
+            let turns = &mut session.turns;
+            turns.model = Some(text.clone());
+            turns.reported_model.clone_from(&turns.model);
+            turns.own_model.get_or_insert_with(|| text.clone());
         }
-        TurnEvent::AgentNoted { what, text, .. } if what == MODELS_NOTE => {
-            session.turns.models = text.lines().map(str::to_owned).collect();
+        TurnEvent::AgentNoted { what, text, .. }
+            if what == MODELS_NOTE || what == SOME_MODELS_NOTE =>
+        {
+            let offered = OfferedModels {
+                names: text.lines().map(str::to_owned).collect(),
+                is_complete: what == MODELS_NOTE,
+            };
+            let agent = session.agent_choice().agent().to_owned();
+            session.turns.models.insert(agent, offered);
         }
         TurnEvent::AgentThought { .. }
         | TurnEvent::AgentPlanned { .. }
@@ -127,7 +134,7 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
         session.requests.unanswered.clear();
         session.limits.prompt_sent();
         if prompt.conversation == ConversationMode::New {
-            session.turns.reported_model = None;
+            (session.turns.reported_model, session.turns.own_model) = (None, None);
         }
         let reported = session.turns.reported_model.clone();
         session.turns.model = prompt.model.clone().or(reported);

@@ -297,26 +297,31 @@ impl PromptRules<'_> {
     /// The model of a prompt. None: the agent's own.
     fn model(self, prompt: &PromptSent) -> Option<String> {
         let plan = self.0.plan();
-        let model = if let Some(gatekeeper) = &prompt.agent {
-            plan.gatekeepers.get(gatekeeper)?.spec.model()
-        } else if let Some(name) = &self.0.limits.stand_in {
-            let mut others = plan.limits.fallback.iter();
-            others.find(|other| other.name == *name)?.spec.model()
-        } else {
-            // The retry that this prompt is counts already.
-            let retries = match prompt.reason {
+        if let Some(gatekeeper) = &prompt.agent {
+            let model = plan.gatekeepers.get(gatekeeper)?.spec.model();
+            return model.map(str::to_owned);
+        }
+        let agent = self.0.agent_choice();
+        let planned = || {
+            if self.0.limits.stand_in.is_some() {
+                return agent.spec()?.model();
+            }
+            plan.models.after(match prompt.reason {
+                // The retry that this prompt is counts already.
                 PromptReason::Feedback => self.0.retry.used.saturating_sub(1),
+                PromptReason::Recovery => self.0.retry.used,
                 PromptReason::Iteration
-                | PromptReason::Recovery
                 | PromptReason::FinalDelivery
                 | PromptReason::Message
                 | PromptReason::Remediation
                 | PromptReason::Gatekeeper => 0,
-            };
-            let chosen = self.0.steering.model.as_deref();
-            chosen.or_else(|| plan.models.after(retries))
+            })
         };
-        model.map(str::to_owned)
+        let chosen = self.0.steering.models.get(agent.agent());
+        chosen
+            .map(String::as_str)
+            .or_else(planned)
+            .map(str::to_owned)
     }
 
     /// The only way to send a prompt, so that none can bypass an exhausted budget.

@@ -12,7 +12,7 @@ use crate::{
         ids::{GateId, PermissionId},
         policy::MODEL,
         question::content_shown,
-        turn::MODELS_NOTE,
+        turn::{MODELS_NOTE, SOME_MODELS_NOTE},
     },
     present::{
         describe::{Described, EventTone, name, sentence},
@@ -34,7 +34,15 @@ pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
         }
         // The header shows the model. Journals of earlier versions have the rest.
         TurnEvent::AgentNoted { what, .. }
-            if [MODEL, MODELS_NOTE, "commands", "title", "settings"].contains(&what.as_str()) =>
+            if [
+                MODEL,
+                MODELS_NOTE,
+                SOME_MODELS_NOTE,
+                "commands",
+                "title",
+                "settings",
+            ]
+            .contains(&what.as_str()) =>
         {
             return None;
         }
