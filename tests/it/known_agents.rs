@@ -161,13 +161,17 @@ fn a_program_that_does_not_answer_in_time_is_listed_with_that_and_is_ended() {
         "gemini",
         &format!("echo $$ > '{}'; exec /bin/sleep 600", pid_file.display()),
     );
+    install(
+        &project,
+        "opencode",
+        "while :; do echo and so on and so on; done",
+    );
     let ran = ran(&project, &["agents"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(
-        line_of(&ran.out, "gemini").contains("ACP      no answer  gemini --acp"),
-        "{}",
-        ran.out
-    );
+    for name in ["gemini", "opencode"] {
+        let line = line_of(&ran.out, name);
+        assert!(line.contains("ACP      no answer  "), "{}", ran.out);
+    }
     let pid = eventually_in(&pid_file);
     until("it is ended", || !is_running(&pid));
 }
