@@ -27,8 +27,8 @@ use crate::{
     engine::{
         budget::ConversationUsage,
         conversation::{
-            AgentUpdate, ConversationMode, PermissionAnswer, PermissionOption, PermissionSource,
-            StopReason, ToolCall, TurnEnd, TurnFailure,
+            AgentUpdate, ConversationMode, FirstConversation, PermissionAnswer, PermissionOption,
+            PermissionSource, StopReason, ToolCall, TurnEnd, TurnFailure,
         },
         hooks::template::TemplateError,
         ids::TurnId,
@@ -168,6 +168,8 @@ pub struct AgentHistory<'a> {
     pub conversation: Option<&'a str>,
     /// The usage of that conversation.
     pub tally: ConversationUsage,
+    /// The conversation that the session begins with, until a turn in it has ended well.
+    pub first: Option<&'a FirstConversation>,
 }
 
 /// Whether a pattern means a variable: its name, or a beginning with `*`.

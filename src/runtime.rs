@@ -551,6 +551,7 @@ fn start_agent(
             prompts: past,
             conversation: state.turns.conversation.as_deref(),
             tally: state.account.conversation,
+            first: state.turns.first.as_ref(),
         },
         Some(_) => AgentHistory {
             prompts: past,

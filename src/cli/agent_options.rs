@@ -1,9 +1,10 @@
 //! `creel agents NAME`: starts an agent, lists its options and their values, and ends it.
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{fmt::Write as _, sync::Arc};
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::{
     agents::INTERRUPTED,
@@ -20,12 +21,10 @@ use crate::{
     },
     config::PlanRequest,
     engine::{conversation::TurnFailure, policy::AgentSpec},
-    present::text::plain,
+    present::{tables::padded, text::plain},
     process::signals::ShutdownSignals,
 };
 
-/// How long the agent gets to start and to open a conversation.
-const PATIENCE: Duration = Duration::from_mins(1);
 /// The width of a line, in columns.
 const WIDTH: usize = 80;
 
@@ -51,10 +50,16 @@ pub(super) fn list(project: &Project, name: &str, as_json: bool) -> CliResult {
         )?;
     }
     let offer = match &spec {
-        AgentSpec::Acp { .. } => match ask(project, name, &spec)? {
-            Some(offer) => offer,
-            None => return Ok(INTERRUPTED),
-        },
+        AgentSpec::Acp { .. } => {
+            let offered = ask(project, name, &spec, |place, cancel| {
+                let spec = &spec;
+                async move { Box::pin(AcpAgent::offer(spec, place, &cancel)).await }
+            })?;
+            match offered {
+                Some(offer) => offer,
+                None => return Ok(INTERRUPTED),
+            }
+        }
         AgentSpec::Command { .. } | AgentSpec::Scripted { .. } | AgentSpec::Outside => {
             AgentOffer::default()
         }
@@ -85,8 +90,16 @@ pub(super) fn list(project: &Project, name: &str, as_json: bool) -> CliResult {
     Ok(0)
 }
 
-/// Starts the agent. None if a signal arrived first.
-fn ask(project: &Project, name: &str, spec: &AgentSpec) -> CliResult<Option<AgentOffer>> {
+/// Starts the agent and asks it something. None if a signal arrived first.
+pub(super) fn ask<T, F>(
+    project: &Project,
+    name: &str,
+    spec: &AgentSpec,
+    question: impl FnOnce(AgentWorkspace, CancellationToken) -> F,
+) -> CliResult<Option<T>>
+where
+    F: Future<Output = Result<T, TurnFailure>>,
+{
     let own_name = format!("creel-options-{}", std::process::id());
     let place = AgentWorkspace {
         cwd: project.root.clone(),
@@ -103,9 +116,9 @@ fn ask(project: &Project, name: &str, spec: &AgentSpec) -> CliResult<Option<Agen
         let mut signals = ShutdownSignals::listen()
             .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))?;
         let cancel = CancellationToken::new();
-        let mut asking = std::pin::pin!(AcpAgent::offer(spec, place, PATIENCE, &cancel));
+        let mut asking = std::pin::pin!(question(place, cancel.clone()));
         tokio::select! {
-            offer = &mut asking => Ok(Some(offer)),
+            answer = &mut asking => Ok(Some(answer)),
             _ = signals.next() => {
                 cancel.cancel();
                 let _ = asking.await;
@@ -146,7 +159,7 @@ fn table(name: &str, offer: &AgentOffer, flags: &[&str]) -> String {
     let names = offer.options.iter().map(|option| option.name.as_str());
     let width = names
         .chain(flags.iter().copied())
-        .map(|name| name.chars().count())
+        .map(|name| plain(name).width())
         .max()
         .unwrap_or(0);
     for option in &offer.options {
@@ -166,13 +179,14 @@ fn table(name: &str, offer: &AgentOffer, flags: &[&str]) -> String {
             } else {
                 String::new()
             };
-            let _ = writeln!(text, "  {name:width$}  {line}");
+            let _ = writeln!(text, "  {}  {line}", padded(&name, width));
         }
     }
     for flag in flags.iter().map(|flag| plain(flag)) {
         let _ = writeln!(
             text,
-            "  {flag:width$}  (any value: creel passes it on the command line)"
+            "  {}  (any value: creel passes it on the command line)",
+            padded(&flag, width)
         );
     }
     text
@@ -187,8 +201,8 @@ fn wrapped(words: &[String], room: usize) -> Vec<String> {
         } else {
             word.clone()
         };
-        let line = lines.last().map_or(0, |line| line.chars().count());
-        let fits = line == 0 || line + 1 + word.chars().count() <= room;
+        let line = lines.last().map_or(0, |line| line.width());
+        let fits = line == 0 || line + 1 + word.width() <= room;
         match lines.last_mut().filter(|_| fits) {
             Some(line) if line.is_empty() => *line = word,
             Some(line) => *line = format!("{line} {word}"),

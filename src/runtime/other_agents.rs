@@ -44,6 +44,7 @@ impl FallbackAgents {
             prompts,
             conversation: working.and_then(|(_, conversation, _)| conversation.as_deref()),
             tally: working.map(|(.., tally)| *tally).unwrap_or_default(),
+            first: None,
         };
         Ok(agents::kinds::start(&agent.spec, place, past)?)
     }
