@@ -383,6 +383,8 @@ impl Stage {
             only_pipeline: None,
             order: None,
             worktree: None,
+            from: None,
+            fork: None,
         };
         let folder = SessionsDir::of(project).folder(name);
         let scene = RuntimeDirs {

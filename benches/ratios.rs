@@ -422,6 +422,8 @@ fn began(plan: SessionPlan, id: String, cwd: &Path) -> SessionStarted {
         only_pipeline: None,
         order: None,
         worktree: None,
+        from: None,
+        fork: None,
     }
 }
 

@@ -196,6 +196,8 @@ fn judging() -> Result<SessionState> {
         only_pipeline: None,
         order: None,
         worktree: None,
+        from: None,
+        fork: None,
     };
     let mut state = SessionState::new("s", began, UnixTime(1));
     settle(&mut state);

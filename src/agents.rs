@@ -34,8 +34,8 @@ use crate::{
     engine::{
         budget::ConversationUsage,
         conversation::{
-            AgentUpdate, ConversationMode, PermissionAnswer, PermissionOption, PermissionSource,
-            StopReason, ToolCall, TurnEnd, TurnFailure,
+            AgentUpdate, ConversationMode, FirstConversation, PermissionAnswer, PermissionOption,
+            PermissionSource, StopReason, ToolCall, TurnEnd, TurnFailure,
         },
         hooks::template::TemplateError,
         ids::TurnId,
@@ -177,6 +177,8 @@ pub struct AgentHistory<'a> {
     pub tally: ConversationUsage,
     /// The model that the agent had in it before creel chose one.
     pub own_model: Option<&'a str>,
+    /// The conversation that the session begins with, until a turn in it has ended well.
+    pub first: Option<&'a FirstConversation>,
 }
 
 /// Whether a pattern means a variable: its name, or a beginning with `*`.

@@ -552,6 +552,7 @@ fn start_agent(
             conversation: state.turns.conversation.as_deref(),
             tally: state.account.conversation,
             own_model: state.turns.own_model.as_deref(),
+            first: state.turns.first.as_ref(),
         },
         Some(_) => AgentHistory {
             prompts: past,

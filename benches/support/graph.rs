@@ -121,5 +121,7 @@ fn began(plan: SessionPlan) -> SessionStarted {
         only_pipeline: None,
         order: None,
         worktree: None,
+        from: None,
+        fork: None,
     }
 }

@@ -21,7 +21,7 @@ mod service;
 mod terminals;
 mod translate;
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 pub use options::{OfferedOption, OfferedValue};
 pub use reader::{AcpOutputReading, read_output};
@@ -55,7 +55,9 @@ use crate::{
     },
     engine::{
         budget::ConversationUsage,
-        conversation::{AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure},
+        conversation::{
+            AgentUpdate, ConversationMode, FirstConversation, StopReason, TurnEnd, TurnFailure,
+        },
         policy::{AgentFacts, AgentSpec, MODEL, ServicePolicy, UsageScope},
         time::TimeSpan,
     },
@@ -71,6 +73,10 @@ const REPLAYED: Duration = Duration::from_millis(700);
 const REPLAY_MAX: Duration = Duration::from_secs(20);
 /// How long an agent gets to close its conversation before creel ends it.
 const CLOSE: Duration = Duration::from_secs(1);
+/// How long an agent gets to start and to answer a question of the user.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How many pages of its conversations creel reads.
+const PAGES: usize = 50;
 /// How long a cancelled turn gets to end before creel ends the process.
 const CANCEL_GRACE: Duration = Duration::from_secs(3);
 
@@ -94,6 +100,8 @@ pub struct AcpAgent {
     /// Whether the agent resumed a conversation without its options: creel knows them from before,
     /// but not their values.
     is_unsure: bool,
+    /// The conversation that the session begins with, until a turn in it has ended well.
+    first: Option<FirstConversation>,
 }
 
 struct ResumableConversation {
@@ -102,6 +110,18 @@ struct ResumableConversation {
     own_model: Option<String>,
     /// The options that the agent had. None if another process of creel led the conversation.
     options: Option<Vec<s::SessionConfigOption>>,
+}
+
+impl ResumableConversation {
+    /// One that the user began in the agent itself.
+    fn chosen(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            tally: ConversationUsage::default(),
+            own_model: None,
+            options: None,
+        }
+    }
 }
 
 /// An initialized agent.
@@ -113,6 +133,18 @@ struct RunningAcpAgent {
     own_model: Option<String>,
     /// The model on its command line.
     started_with: Option<String>,
+}
+
+impl RunningAcpAgent {
+    fn can_resume(&self) -> bool {
+        let can = &self.hello.agent_capabilities;
+        can.load_session || can.session_capabilities.resume.is_some()
+    }
+
+    fn can_fork(&self) -> bool {
+        let can = &self.hello.agent_capabilities.session_capabilities;
+        can.fork.is_some()
+    }
 }
 
 struct AcpTurn<'a> {
@@ -184,6 +216,7 @@ impl AcpAgent {
                 own_model: past.own_model.map(str::to_owned),
                 options: None,
             }),
+            first: past.first.cloned(),
         })
     }
 
@@ -371,18 +404,69 @@ impl AcpAgent {
         if let Some(conversation) = known {
             return Ok(conversation);
         }
-        let left = self
-            .left
-            .take()
-            .filter(|_| wanted == ConversationMode::Same);
-        if let Some(left) = left {
-            if let Some(conversation) = self.take_up(&left, turn).await? {
-                return Ok(conversation);
-            }
-        } else if wanted == ConversationMode::Same {
-            turn.lose("creel restarted the agent").await;
+        if wanted == ConversationMode::New {
+            (self.left, self.first) = (None, None);
+            return self.begin(turn).await;
         }
-        self.begin(turn).await
+        let resumed = match self.left.take() {
+            Some(left) => self.take_up(&left, turn).await?,
+            None => Err("creel restarted the agent".to_owned()),
+        };
+        match (resumed, self.first.clone()) {
+            (Ok(conversation), _) => Ok(conversation),
+            (Err(_), Some(first)) => self.begin_with(&first, turn).await,
+            (Err(why), None) => {
+                turn.lose(&why).await;
+                self.begin(turn).await
+            }
+        }
+    }
+
+    /// Continues the conversation that the user chose for the session, or a copy of it. Any other
+    /// conversation is not what the user wants, so a failure here fails the turn.
+    async fn begin_with(
+        &mut self,
+        first: &FirstConversation,
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<SessionId, TurnAbortReason> {
+        let begun = if first.fork_of.is_some() {
+            self.fork(&first.id, turn).await?
+        } else {
+            let chosen = ResumableConversation::chosen(&first.id);
+            self.take_up(&chosen, turn).await?
+        };
+        begun.map_err(|why| {
+            TurnAbortReason::Failed(TurnFailure::new(format!(
+                "{why}. creel did not send the prompt, because the session begins with this conversation"
+            )))
+        })
+    }
+
+    /// Opens a copy of a conversation, or returns why the agent could not.
+    async fn fork(
+        &mut self,
+        id: &str,
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<Result<SessionId, String>, TurnAbortReason> {
+        let running = self.running.as_ref();
+        if !running.is_some_and(RunningAcpAgent::can_fork) {
+            return Ok(Err("the agent cannot copy conversations".to_owned()));
+        }
+        let request = s::ForkSessionRequest::new(id.to_owned(), self.place.cwd.clone())
+            .mcp_servers(self.tools());
+        (self.services.book, self.is_unsure) = (AcpConversation::default(), false);
+        match self.request(request, UpdateOrigin::Replay, turn).await {
+            Ok(forked) => {
+                self.opened(&forked.session_id, forked.config_options, None, turn)
+                    .await?;
+                Ok(Ok(forked.session_id))
+            }
+            Err(AcpRequestError::Answered(error)) if !is_hung_up(&error) => Ok(Err(format!(
+                "the agent could not copy the conversation {id} ({})",
+                words(&error)
+            ))),
+            Err(broken) => Err(self.fail(broken, "could not copy the conversation").await),
+        }
     }
 
     /// Opens a new conversation in the project's folder.
@@ -434,14 +518,14 @@ impl AcpAgent {
         }
     }
 
-    /// Resumes a conversation. Returns None if the agent cannot.
+    /// Resumes a conversation, or returns why the agent could not.
     async fn take_up(
         &mut self,
         left: &ResumableConversation,
         turn: &mut AcpTurn<'_>,
-    ) -> Result<Option<SessionId>, TurnAbortReason> {
+    ) -> Result<Result<SessionId, String>, TurnAbortReason> {
         let Some(running) = &self.running else {
-            return Ok(None);
+            return Ok(Err("the agent has exited".to_owned()));
         };
         let can = &running.hello.agent_capabilities;
         let (id, cwd) = (SessionId::new(left.id.clone()), self.place.cwd.clone());
@@ -460,8 +544,7 @@ impl AcpAgent {
             self.let_it_repeat(turn).await;
             loaded
         } else {
-            turn.lose("the agent cannot resume conversations").await;
-            return Ok(None);
+            return Ok(Err("the agent cannot resume conversations".to_owned()));
         };
         match answered {
             Ok(options) => {
@@ -469,16 +552,12 @@ impl AcpAgent {
                 let options = options.or_else(|| left.options.clone());
                 self.opened(&id, options, left.own_model.clone(), turn)
                     .await?;
-                Ok(Some(id))
+                Ok(Ok(id))
             }
-            Err(AcpRequestError::Answered(error)) => {
-                let why = format!(
-                    "the agent could not resume the conversation {id} ({})",
-                    words(&error)
-                );
-                turn.lose(&why).await;
-                Ok(None)
-            }
+            Err(AcpRequestError::Answered(error)) => Ok(Err(format!(
+                "the agent could not resume the conversation {id} ({})",
+                words(&error)
+            ))),
             Err(broken) => Err(self.fail(broken, "could not resume its conversation").await),
         }
     }
@@ -765,6 +844,7 @@ impl AcpAgent {
             let what = "the agent ended its turn without an answer or a tool call";
             return failed(failure::explain(what, &complaints, &self.known));
         }
+        self.first = None;
         Ok(TurnEnd {
             spent,
             ..TurnEnd::new(stop_reason)
@@ -852,6 +932,25 @@ pub struct AgentOffer {
     pub options: Vec<OfferedOption>,
 }
 
+/// The conversations of an agent, and what it can do with them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownConversations {
+    pub can_resume: bool,
+    pub can_fork: bool,
+    /// None if the agent does not list all.
+    pub listed: Option<Vec<ListedConversation>>,
+    /// Why it cannot continue the wanted one.
+    pub refused: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedConversation {
+    pub id: String,
+    pub title: Option<String>,
+    /// When the agent last used it, as it says.
+    pub updated: Option<String>,
+}
+
 /// Hears nothing.
 struct NoObserver;
 
@@ -872,45 +971,150 @@ impl AcpAgent {
     pub async fn offer(
         spec: &AgentSpec,
         place: AgentWorkspace,
-        patience: Duration,
         cancel: &CancellationToken,
     ) -> Result<AgentOffer, TurnFailure> {
-        let mut agent = Self::new(spec, place, AgentHistory::default())
-            .map_err(|error| TurnFailure::new(error.to_string()))?;
-        (agent.mode, agent.refusal) = (None, None);
-        let mut turn = AcpTurn {
-            updates: &mut NoObserver,
-            cancel,
-            deadline: Instant::now().checked_add(patience),
-            lost: false,
-        };
-        let model = agent.model_flag(None);
-        let opened = match agent.start(model, &mut turn).await {
+        let mut agent = Self::only_asked(spec, place)?;
+        let mut nobody = NoObserver;
+        let mut turn = asked_turn(&mut nobody, cancel);
+        let opened = match agent.start(agent.model_flag(None), &mut turn).await {
             Ok(()) => agent.begin(&mut turn).await,
             Err(stop) => Err(stop),
         };
         let offer = agent.running.as_ref().map(|running| {
-            let (hello, can) = (&running.hello, &running.hello.agent_capabilities);
-            let info = hello.agent_info.as_ref();
+            let info = running.hello.agent_info.as_ref();
             AgentOffer {
                 program: info.map(|info| info.title.clone().unwrap_or_else(|| info.name.clone())),
                 version: info.map(|info| info.version.clone()),
-                can_resume: can.load_session || can.session_capabilities.resume.is_some(),
-                can_fork: can.session_capabilities.fork.is_some(),
+                can_resume: running.can_resume(),
+                can_fork: running.can_fork(),
                 options: options::offered(agent.services.book.options()),
             }
         });
         agent.bury().await;
         match opened {
             Ok(_) => Ok(offer.unwrap_or_default()),
-            Err(TurnAbortReason::Failed(failure)) => Err(failure),
-            Err(TurnAbortReason::Cancelled) => Err(TurnFailure::new("interrupted")),
-            Err(TurnAbortReason::TooLate) => Err(TurnFailure::new(format!(
-                "it did not open a conversation within {}",
-                TimeSpan::from(patience)
-            ))),
+            Err(stop) => Err(not_answered(stop)),
         }
     }
+
+    /// Starts an agent, lists its conversations of the folder, and ends it. If the list does not
+    /// have the wanted one, the agent tries to open it.
+    pub async fn conversations(
+        spec: &AgentSpec,
+        place: AgentWorkspace,
+        wanted: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Result<KnownConversations, TurnFailure> {
+        let mut agent = Self::only_asked(spec, place)?;
+        let mut nobody = NoObserver;
+        let mut turn = asked_turn(&mut nobody, cancel);
+        let known = agent.known_conversations(wanted, &mut turn).await;
+        agent.bury().await;
+        known.map_err(not_answered)
+    }
+
+    async fn known_conversations(
+        &mut self,
+        wanted: Option<&str>,
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<KnownConversations, TurnAbortReason> {
+        self.start(self.model_flag(None), turn).await?;
+        let listed = self.list(turn).await?;
+        let is_listed = |id: &str| listed.iter().flatten().any(|one| one.id == id);
+        let refused = match wanted.filter(|id| !is_listed(id)) {
+            Some(id) => {
+                let wanted = ResumableConversation::chosen(id);
+                self.take_up(&wanted, turn).await?.err()
+            }
+            None => None,
+        };
+        let running = self.running.as_ref();
+        Ok(KnownConversations {
+            can_resume: running.is_some_and(RunningAcpAgent::can_resume),
+            can_fork: running.is_some_and(RunningAcpAgent::can_fork),
+            listed,
+            refused,
+        })
+    }
+
+    /// All its conversations of the folder, or None if it does not list all.
+    async fn list(
+        &mut self,
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<Option<Vec<ListedConversation>>, TurnAbortReason> {
+        let can_list = |running: &RunningAcpAgent| {
+            let can = &running.hello.agent_capabilities.session_capabilities;
+            can.list.is_some()
+        };
+        if !self.running.as_ref().is_some_and(can_list) {
+            return Ok(None);
+        }
+        let (mut listed, mut cursor) = (Vec::new(), None);
+        for _ in 0..PAGES {
+            let request = s::ListSessionsRequest::new()
+                .cwd(self.place.cwd.clone())
+                .cursor(cursor);
+            let page = match self.request(request, UpdateOrigin::Live, turn).await {
+                Ok(page) => page,
+                Err(AcpRequestError::Answered(error)) if !is_hung_up(&error) => {
+                    tracing::info!(
+                        "the agent does not list its conversations: {}",
+                        words(&error)
+                    );
+                    return Ok(None);
+                }
+                Err(broken) => {
+                    return Err(self.fail(broken, "could not list its conversations").await);
+                }
+            };
+            // Some list those of all folders.
+            let here = page.sessions.into_iter();
+            let here = here.filter(|one| is_same_folder(&one.cwd, &self.place.cwd));
+            listed.extend(here.map(|one| ListedConversation {
+                id: one.session_id.to_string(),
+                title: one.title,
+                updated: one.updated_at,
+            }));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(Some(listed));
+            }
+        }
+        Ok(None)
+    }
+
+    /// An agent that gets no prompt.
+    fn only_asked(spec: &AgentSpec, place: AgentWorkspace) -> Result<Self, TurnFailure> {
+        let mut agent = Self::new(spec, place, AgentHistory::default())
+            .map_err(|error| TurnFailure::new(error.to_string()))?;
+        (agent.mode, agent.refusal) = (None, None);
+        Ok(agent)
+    }
+}
+
+fn asked_turn<'a>(updates: &'a mut NoObserver, cancel: &'a CancellationToken) -> AcpTurn<'a> {
+    AcpTurn {
+        updates,
+        cancel,
+        deadline: Instant::now().checked_add(PATIENCE),
+        lost: false,
+    }
+}
+
+fn not_answered(stop: TurnAbortReason) -> TurnFailure {
+    match stop {
+        TurnAbortReason::Failed(failure) => failure,
+        TurnAbortReason::Cancelled => TurnFailure::new("interrupted"),
+        TurnAbortReason::TooLate => TurnFailure::new(format!(
+            "it did not answer within {}",
+            TimeSpan::from(PATIENCE)
+        )),
+    }
+}
+
+fn is_same_folder(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    one == other || real(one) == real(other)
 }
 
 impl Agent for AcpAgent {

@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Agent, AgentError, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest, environment,
+    Agent, AgentError, AgentHistory, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest,
+    environment,
     error_pattern::ErrorPattern,
     failure,
     flags::with_flags,
@@ -65,6 +66,8 @@ pub struct CommandAgent {
     refusal: Option<&'static str>,
     place: AgentWorkspace,
     memory: CommandConversation,
+    /// The conversation that the session begins with, until a turn in it has ended well.
+    chosen: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -86,6 +89,15 @@ enum ConversationProgress {
 }
 
 impl CommandConversation {
+    /// A conversation that is older than this process.
+    const fn of(name: Option<String>) -> Self {
+        Self {
+            name,
+            tally: None,
+            stage: ConversationProgress::Begun,
+        }
+    }
+
     fn fresh() -> Self {
         Self {
             name: None,
@@ -109,11 +121,11 @@ struct TurnEndContext<'a> {
 }
 
 impl CommandAgent {
-    /// Checks the command lines. `conversation` is the one that the agent was in when creel ended.
+    /// Checks the command lines.
     pub fn new(
         spec: &AgentSpec,
         place: AgentWorkspace,
-        conversation: Option<&str>,
+        past: AgentHistory<'_>,
     ) -> Result<Self, AgentError> {
         let AgentSpec::Command {
             command,
@@ -125,6 +137,7 @@ impl CommandAgent {
         else {
             return Err(AgentError::Script(ScriptError::NotACommand));
         };
+        let chosen = past.first.map(|first| first.id.clone());
         let tools = ToolOptions::of(&place, known);
         let line =
             |written: &str, place| CommandLine::new(written, place)?.with_tools(tools.as_ref());
@@ -145,11 +158,10 @@ impl CommandAgent {
             known: known.clone(),
             tools,
             place,
-            memory: CommandConversation {
-                name: conversation.map(str::to_owned),
-                tally: None,
-                stage: ConversationProgress::Begun,
-            },
+            memory: CommandConversation::of(
+                past.conversation.map(str::to_owned).or(chosen.clone()),
+            ),
+            chosen,
         })
     }
 
@@ -283,6 +295,9 @@ impl CommandAgent {
         };
         let end = self.judge(end, &rest, &asked).map(TurnEnd::new);
         let before = choice.memory;
+        if end.is_ok() {
+            self.chosen = None;
+        }
         let stage = match &end {
             Ok(_) => ConversationProgress::Begun,
             Err(failure) if failure::ends_conversation(&failure.message) => {
@@ -296,15 +311,25 @@ impl CommandAgent {
             ..
         }) = rest.stream
         else {
-            self.memory = CommandConversation { stage, ..before };
+            self.remember(CommandConversation { stage, ..before });
             return end;
         };
-        self.memory = CommandConversation {
+        self.remember(CommandConversation {
             name: conversation,
             tally: stream.tally.or(before.tally),
             stage,
-        };
+        });
         with_spent(end, stream.spent)
+    }
+
+    /// A turn that fails leads back to the conversation that the user chose, not to a new one.
+    fn remember(&mut self, memory: CommandConversation) {
+        self.memory = match &self.chosen {
+            Some(chosen) if memory.stage == ConversationProgress::Over => {
+                CommandConversation::of(Some(chosen.clone()))
+            }
+            Some(_) | None => memory,
+        };
     }
 
     /// For tests with hostile output: reads `printed` as the output of a whole turn whose process

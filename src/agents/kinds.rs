@@ -15,9 +15,7 @@ pub fn start(
 ) -> Result<Box<dyn Agent>, AgentError> {
     match spec {
         AgentSpec::Acp { .. } => Ok(Box::new(AcpAgent::new(spec, place, past)?)),
-        AgentSpec::Command { .. } => {
-            Ok(Box::new(CommandAgent::new(spec, place, past.conversation)?))
-        }
+        AgentSpec::Command { .. } => Ok(Box::new(CommandAgent::new(spec, place, past)?)),
         AgentSpec::Scripted { script } => Ok(Box::new(
             ScriptedAgent::new(script, place, past.prompts).map_err(AgentError::Script)?,
         )),

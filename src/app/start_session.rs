@@ -52,6 +52,8 @@ pub(super) fn began(
         only_pipeline: None,
         order: None,
         worktree: None,
+        from: None,
+        fork: None,
     }
 }
 
@@ -63,6 +65,7 @@ pub(super) fn begin(start: NewSession, parent: Option<&ParentProcess>) -> CliRes
         plan,
         prompt,
         tasks,
+        first,
         only_pipeline,
         order,
         worktree,
@@ -78,10 +81,13 @@ pub(super) fn begin(start: NewSession, parent: Option<&ParentProcess>) -> CliRes
     let (cwd, worktree) = worktree.map_or((root, None), |prepared| {
         (prepared.cwd, Some(prepared.worktree))
     });
+    let (from, fork) = first.map_or((None, None), |first| (Some(first.id), first.fork_of));
     let began = SessionStarted {
         only_pipeline,
         order,
         worktree,
+        from,
+        fork,
         ..began(&cwd, plan, prompt, surface.presence())
     };
     let of = match (only_pipeline, &began.plan.proposal) {

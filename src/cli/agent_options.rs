@@ -1,9 +1,10 @@
 //! `creel agents NAME`: starts an agent, lists its options and their values, and ends it.
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{fmt::Write as _, sync::Arc};
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::{
     agents::INTERRUPTED,
@@ -19,12 +20,10 @@ use crate::{
         acp::{AcpAgent, AgentOffer, OfferedOption},
     },
     engine::{conversation::TurnFailure, policy::AgentSpec},
-    present::text::plain,
+    present::{tables::padded, text::plain},
     process::signals::ShutdownSignals,
 };
 
-/// How long the agent gets to start and to open a conversation.
-const PATIENCE: Duration = Duration::from_mins(1);
 /// The width of a line, in columns.
 const WIDTH: usize = 80;
 
@@ -41,10 +40,16 @@ pub(super) fn list(project: &Project, name: &str, as_json: bool) -> CliResult {
         )?;
     }
     let offer = match &spec {
-        AgentSpec::Acp { .. } => match ask(project, name, &spec)? {
-            Some(offer) => offer,
-            None => return Ok(INTERRUPTED),
-        },
+        AgentSpec::Acp { .. } => {
+            let offered = ask(project, name, &spec, |place, cancel| {
+                let spec = &spec;
+                async move { Box::pin(AcpAgent::offer(spec, place, &cancel)).await }
+            })?;
+            match offered {
+                Some(offer) => offer,
+                None => return Ok(INTERRUPTED),
+            }
+        }
         AgentSpec::Command { .. } | AgentSpec::Scripted { .. } | AgentSpec::Outside => {
             AgentOffer::default()
         }
@@ -75,8 +80,16 @@ pub(super) fn list(project: &Project, name: &str, as_json: bool) -> CliResult {
     Ok(0)
 }
 
-/// Starts the agent. None if a signal arrived first.
-fn ask(project: &Project, name: &str, spec: &AgentSpec) -> CliResult<Option<AgentOffer>> {
+/// Starts the agent and asks it something. None if a signal arrived first.
+pub(super) fn ask<T, F>(
+    project: &Project,
+    name: &str,
+    spec: &AgentSpec,
+    question: impl FnOnce(AgentWorkspace, CancellationToken) -> F,
+) -> CliResult<Option<T>>
+where
+    F: Future<Output = Result<T, TurnFailure>>,
+{
     let own_name = format!("creel-options-{}", std::process::id());
     let place = AgentWorkspace {
         cwd: project.root.clone(),
@@ -93,9 +106,9 @@ fn ask(project: &Project, name: &str, spec: &AgentSpec) -> CliResult<Option<Agen
         let mut signals = ShutdownSignals::listen()
             .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))?;
         let cancel = CancellationToken::new();
-        let mut asking = std::pin::pin!(AcpAgent::offer(spec, place, PATIENCE, &cancel));
+        let mut asking = std::pin::pin!(question(place, cancel.clone()));
         tokio::select! {
-            offer = &mut asking => Ok(Some(offer)),
+            answer = &mut asking => Ok(Some(answer)),
             _ = signals.next() => {
                 cancel.cancel();
                 let _ = asking.await;
@@ -136,7 +149,7 @@ fn table(name: &str, offer: &AgentOffer, flags: &[&str]) -> String {
     let names = offer.options.iter().map(|option| option.name.as_str());
     let width = names
         .chain(flags.iter().copied())
-        .map(|name| name.chars().count())
+        .map(|name| plain(name).width())
         .max()
         .unwrap_or(0);
     for option in &offer.options {
@@ -156,13 +169,14 @@ fn table(name: &str, offer: &AgentOffer, flags: &[&str]) -> String {
             } else {
                 String::new()
             };
-            let _ = writeln!(text, "  {name:width$}  {line}");
+            let _ = writeln!(text, "  {}  {line}", padded(&name, width));
         }
     }
     for flag in flags.iter().map(|flag| plain(flag)) {
         let _ = writeln!(
             text,
-            "  {flag:width$}  (any value: creel passes it on the command line)"
+            "  {}  (any value: creel passes it on the command line)",
+            padded(&flag, width)
         );
     }
     text
@@ -177,8 +191,8 @@ fn wrapped(words: &[String], room: usize) -> Vec<String> {
         } else {
             word.clone()
         };
-        let line = lines.last().map_or(0, |line| line.chars().count());
-        let fits = line == 0 || line + 1 + word.chars().count() <= room;
+        let line = lines.last().map_or(0, |line| line.width());
+        let fits = line == 0 || line + 1 + word.width() <= room;
         match lines.last_mut().filter(|_| fits) {
             Some(line) if line.is_empty() => *line = word,
             Some(line) => *line = format!("{line} {word}"),

@@ -18,6 +18,7 @@ use clap::Args;
 use regex::Regex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::{
     agent_options,
@@ -36,6 +37,7 @@ use crate::{
     engine::policy::{AgentSpec, ToolAccess},
     present::{
         style::{ColourMode, TextRole},
+        tables::padded,
         text::{first_line, plain, plain_line},
     },
     process::{
@@ -283,27 +285,18 @@ fn table(
     let (missing, there): (Vec<_>, Vec<_>) = listed
         .iter()
         .partition(|agent| matches!(agent.found, ProgramLookup::Missing));
-    let columns = AgentColumns {
-        name: listed
-            .iter()
-            .map(|agent| agent.name.chars().count())
-            .max()
-            .unwrap_or(0)
-            .clamp(7, 16),
-        version: listed
-            .iter()
-            .map(|agent| version_text(agent).len())
-            .max()
-            .unwrap_or(0)
-            .clamp(7, 16),
+    let widest = |texts: &mut dyn Iterator<Item = String>| {
+        let widths = texts.map(|text| text.width());
+        widths.max().unwrap_or(0).max("VERSION".len())
     };
-    let AgentColumns { name, version } = columns;
+    let columns = AgentColumns {
+        name: widest(&mut listed.iter().map(|agent| name_of(agent))),
+        version: widest(&mut there.iter().map(|agent| version_text(agent))),
+    };
+    let AgentColumns { name, .. } = columns;
     let mut text = String::new();
     if !there.is_empty() {
-        let head = format!(
-            "{:name$}  {:7}  {:version$}  COMMAND",
-            "NAME", "RUNS AS", "VERSION"
-        );
+        let head = columns.row("NAME", ["RUNS AS", "VERSION"], "COMMAND");
         text += &format!("{}\n", paint.paint(TextRole::Heading, head));
     }
     for agent in &there {
@@ -311,10 +304,8 @@ fn table(
         let (runs, command) = agent.runs.map_or(("", String::new()), |spec| {
             (shown(spec), columns.command(spec))
         });
-        text += &format!(
-            "{:name$}  {runs:7}  {version_text:version$}  {command}\n",
-            plain(agent.name)
-        );
+        text += &columns.row(&name_of(agent), [runs, &version_text], &command);
+        text += "\n";
         if agent
             .runs
             .is_some_and(|spec| spec.tool_access() == ToolAccess::Refused)
@@ -346,6 +337,11 @@ fn table(
         .collect::<String>()
 }
 
+/// The name in the table.
+fn name_of(agent: &ListedAgent<'_>) -> String {
+    plain_line(agent.name, LONGEST)
+}
+
 #[derive(Clone, Copy)]
 struct AgentColumns {
     name: usize,
@@ -353,9 +349,16 @@ struct AgentColumns {
 }
 
 impl AgentColumns {
+    fn row(self, name: &str, [runs, version]: [&str; 2], command: &str) -> String {
+        let [name, runs, version] = [(name, self.name), (runs, 7), (version, self.version)]
+            .map(|(text, width)| padded(text, width));
+        format!("{name}  {runs}  {version}  {command}")
+    }
+
     /// As much of the command as fits.
     fn command(self, spec: &AgentSpec) -> String {
-        let room = WIDTH - self.name - self.version - "    RUNS AS  …".chars().count();
+        let room =
+            WIDTH.saturating_sub(self.name + self.version + "    RUNS AS  …".chars().count());
         plain_line(spec.command_line().unwrap_or_default(), room)
     }
 
@@ -371,7 +374,7 @@ impl AgentColumns {
             lines.push(format!("`{}` is not on PATH", plain(program)));
         }
         let line = |(n, line): (usize, &String)| match n {
-            0 => format!("{:name$}  {line}\n", plain(agent.name)),
+            0 => format!("{}  {line}\n", padded(&name_of(agent), name)),
             _ => format!("{:name$}  or: {line}\n", ""),
         };
         lines.iter().enumerate().map(line).collect()

@@ -165,6 +165,7 @@ pub(super) fn demo(args: &DemoArgs) -> CliResult<VerbOutcome> {
         plan,
         prompt: settings.prompt.clone().unwrap_or_default(),
         tasks: TaskGraph::default(),
+        first: None,
         only_pipeline: None,
         order: None,
         worktree: None,

@@ -1,5 +1,6 @@
 //! What the verbs share that start, resume or submit a session.
 
+pub mod first_conversation;
 pub mod pipeline;
 pub mod readiness;
 pub mod session_end;

@@ -8,7 +8,7 @@ use super::{
     arguments::{ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name, worktree_name},
     error::{CliError, CliResult},
     launch::{
-        readiness,
+        first_conversation, readiness,
         session_names::{SessionNameLock, dated_name, first_free},
         shared_folder::{FolderRequest, FolderUse},
         surface::{self, SessionSurface},
@@ -22,7 +22,10 @@ use super::{
 };
 use crate::{
     config::{PlanRequest, paths::in_words},
-    engine::{event::UserPresence, policy::SessionPlan, tasks::graph::TaskGraph},
+    engine::{
+        conversation::FirstConversation, event::UserPresence, policy::SessionPlan,
+        tasks::graph::TaskGraph,
+    },
     farm::plan::{ProposalApproval, only_propose},
     journal::{self, JournalError, SessionDir, SessionsDir},
 };
@@ -57,6 +60,13 @@ pub struct RunArgs {
     /// Take over the open tasks of another session of this project.
     #[arg(long, value_name = "SESSION", value_parser = session_name)]
     pub tasks_from: Option<String>,
+    /// Continue a conversation that you began in the agent itself, by the agent's id for it; `list`
+    /// shows those of this folder. With `context: fresh` only the first iteration continues it.
+    #[arg(long, value_name = "CONVERSATION", value_parser = NonEmptyStringValueParser::new())]
+    pub from: Option<String>,
+    /// Continue a copy of the conversation in which another session of this project ended.
+    #[arg(long, value_name = "SESSION", value_parser = session_name, conflicts_with = "from")]
+    pub fork: Option<String>,
     /// Work in a git worktree of its own, on a new branch. NAME: the name of the worktree, which
     /// may exist. Default: the session's name.
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
@@ -107,8 +117,23 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         readiness::checks_at_start(&plan),
         readiness::ANOTHER_CHECK,
     )?;
-    let prompt = prompt(&project, args)?;
     let sessions = SessionsDir::of(&project.root);
+    let first = match (&args.from, &args.fork) {
+        (Some(from), _) if from == first_conversation::LIST => {
+            trust_agent(&project, &plan, args)?;
+            return first_conversation::list(&project, &plan).map(VerbOutcome::Done);
+        }
+        (Some(id), _) => Some(FirstConversation {
+            id: id.clone(),
+            fork_of: None,
+        }),
+        (None, Some(session)) => Some(first_conversation::of_session(
+            &sessions.folder(session),
+            &plan,
+        )?),
+        (None, None) => None,
+    };
+    let prompt = prompt(&project, args)?;
     if let Some(name) = &args.session {
         require_free(&sessions.folder(name))?;
     }
@@ -126,9 +151,13 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         place.decide(args.output)?
     };
     worktree::ask_for(&mut plan, folder_use == FolderUse::Worktree);
-    let would_run = trust_prompt::of_project(&project, &plan);
-    let (config, asked) = (project.config_place(), TrustFlag::given(args.trust));
-    trust_prompt::require(&config, &project.settings.documents, &would_run, asked)?;
+    trust_agent(&project, &plan, args)?;
+    // The process that started this one in the background has asked the agent.
+    if let Some(first) = first.as_ref().filter(|_| !args.detach.background)
+        && let Some(interrupted) = first_conversation::require(&project, &plan, first)?
+    {
+        return Ok(VerbOutcome::Done(interrupted));
+    }
     let tasks = args
         .tasks_from
         .as_deref()
@@ -172,7 +201,7 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
     }
     let prepared = worktree::prepare(base, &mut plan, name, &folder).map_err(of_task)?;
     let remote = plan.submit.remote.as_deref();
-    let first =
+    let joined =
         worktree::join(&project.root, prepared.as_ref(), &args.join, remote).map_err(of_task)?;
     trust_prompt::remember_plan(&project.root, &plan)?;
     let surface = SessionSurface::chosen(args.output, args.detach, project.settings.ui);
@@ -185,8 +214,9 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         folder,
         turn,
         plan,
-        prompt: first + &prompt,
+        prompt: joined + &prompt,
         tasks: tasks.unwrap_or_default(),
+        first,
         only_pipeline: None,
         order: args.order.clone(),
         worktree: prepared,
@@ -195,6 +225,12 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         afterwards: FolderRetention::Stays,
         sweep: SweepScope::Project,
     })))
+}
+
+fn trust_agent(project: &Project, plan: &SessionPlan, args: &RunArgs) -> CliResult<()> {
+    let would_run = trust_prompt::of_project(project, plan);
+    let (config, asked) = (project.config_place(), TrustFlag::given(args.trust));
+    trust_prompt::require(&config, &project.settings.documents, &would_run, asked)
 }
 
 /// `--worktree "Write the parser."`: what cannot be a name is the prompt, if there is no other.

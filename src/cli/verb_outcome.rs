@@ -15,7 +15,8 @@ use crate::{
     },
     config::{NatsConfig, UiSettings},
     engine::{
-        input::Input, policy::SessionPlan, submit::kind::PipelineKind, tasks::graph::TaskGraph,
+        conversation::FirstConversation, input::Input, policy::SessionPlan,
+        submit::kind::PipelineKind, tasks::graph::TaskGraph,
     },
     farm::screened_worker::ScreenedWorker,
     journal::{OpenedJournal, SessionDir},
@@ -95,6 +96,8 @@ pub(crate) struct NewSession {
     pub(crate) prompt: String,
     /// The session copies the open ones of these tasks.
     pub(crate) tasks: TaskGraph,
+    /// The conversation that it begins with, if not with a new one.
+    pub(crate) first: Option<FirstConversation>,
     /// Set if the session only runs this pipeline and has no goal.
     pub(crate) only_pipeline: Option<PipelineKind>,
     /// The task of a queue that it works on.

@@ -14,6 +14,16 @@ pub enum ConversationMode {
     Same,
 }
 
+/// The conversation that a session begins with, if it does not begin a new one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstConversation {
+    /// The agent's id for it.
+    pub id: String,
+    /// The session that had it. The agent continues a copy of it. None: it continues the
+    /// conversation itself.
+    pub fork_of: Option<String>,
+}
+
 /// An update that the agent sends during a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentUpdate {

@@ -106,10 +106,13 @@ impl SessionState {
             name: name.to_owned(),
             presence: began.presence,
             phase: began.only_pipeline.map_or_else(start, Phase::PipelineOnly),
+            turns: TurnState {
+                first: began.first_conversation(),
+                ..TurnState::default()
+            },
             began,
             started,
             iterations: IterationState::default(),
-            turns: TurnState::default(),
             pending: PendingItems::default(),
             retry: RetryState::default(),
             limits: UsageLimitState::default(),

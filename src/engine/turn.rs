@@ -25,7 +25,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{
-        conversation::{ContextUsage, ConversationMode, ToolCall, ToolStatus, WorktreeChanges},
+        conversation::{
+            ContextUsage, ConversationMode, FirstConversation, ToolCall, ToolStatus,
+            WorktreeChanges,
+        },
         event::PromptSent,
         ids::TurnId,
     },
@@ -42,6 +45,9 @@ pub struct TurnState {
     /// Whether the session's own agent has received a prompt. Gatekeepers have conversations of
     /// their own.
     pub is_begun: bool,
+    /// The conversation that the session begins with, until a turn in it has ended well.
+    #[serde(default)]
+    pub first: Option<FirstConversation>,
     /// The last prompt.
     pub prompt: String,
     /// The end of the agent's last message. A tool call starts a new message.
@@ -169,7 +175,7 @@ impl TurnState {
 
     /// Continues the conversation, if there is one.
     pub(crate) fn ongoing(&self) -> ConversationMode {
-        if self.is_begun {
+        if self.is_begun || self.first.is_some() {
             ConversationMode::Same
         } else {
             ConversationMode::New

@@ -51,10 +51,17 @@ fn task_row(task: &TaskView) -> [String; 5] {
 }
 
 fn line<const N: usize>(row: &[String; N], widths: [usize; N]) -> String {
-    let padded =
-        |(cell, width): (&String, usize)| format!("{cell}{}", " ".repeat(width - cell.width()));
-    let cells: Vec<String> = row.iter().zip(widths).map(padded).collect();
+    let cells: Vec<String> = row
+        .iter()
+        .zip(widths)
+        .map(|(cell, width)| padded(cell, width))
+        .collect();
     cells.join("  ").trim_end().to_owned() + "\n"
+}
+
+/// Fills a text with spaces up to a number of columns.
+pub fn padded(text: &str, width: usize) -> String {
+    format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
 }
 
 fn short(text: &str) -> String {

@@ -51,6 +51,7 @@ impl FallbackAgents {
             conversation: working.and_then(|working| working.conversation.as_deref()),
             tally: working.map(|working| working.tally).unwrap_or_default(),
             own_model: working.and_then(|working| working.own_model.as_deref()),
+            first: None,
         };
         Ok(agents::kinds::start(&agent.spec, place, past)?)
     }

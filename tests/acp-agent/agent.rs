@@ -197,6 +197,14 @@ impl Agent {
             "session/load" => self.on_load(request, Value::Null),
             "session/resume" => self.on_load(request, json!({})),
             "session/prompt" => self.on_prompt(request),
+            "session/list" => {
+                let sessions = self.memory.sessions().map(|(session, cwd)| {
+                    json!({"sessionId": session, "cwd": cwd, "title": format!("About {session}"), "updatedAt": "2026-11-15T01:58:17Z"})
+                });
+                let result = json!({"sessions": sessions.collect::<Vec<_>>()});
+                self.perform(request, NO_SESSION, &Ok(result));
+            }
+            "session/fork" => self.on_fork(request),
             _ => self.perform(request, &session_in(request), &Ok(json!({}))),
         }
     }
@@ -214,6 +222,17 @@ impl Agent {
             Err(error(-32002, "Resource not found"))
         };
         self.perform(request, &session, &answer);
+    }
+
+    fn on_fork(&mut self, request: &Request) {
+        if self.memory.folder_of(&session_in(request)).is_none() && self.memory.lasts() {
+            let unknown = Err(error(-32002, "Resource not found"));
+            return self.perform(request, NO_SESSION, &unknown);
+        }
+        let session = self.memory.fresh_session();
+        self.memory
+            .remember_session(&session, &folder_in(&request.params));
+        self.perform(request, &session, &Ok(json!({"sessionId": session})));
     }
 
     /// Plays the steps of a request that is not a prompt, then answers it unless they did.

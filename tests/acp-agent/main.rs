@@ -45,6 +45,8 @@
 //!   `on_load_session`, and `session/resume` likewise with `sessionCapabilities.resume`. With a
 //!   `state_file`, a session that is not in it is answered with -32002. Without one, every session
 //!   can be loaded.
+//! - `session/list` and `session/fork` are known if `sessionCapabilities` has `list` or `fork`: the
+//!   first lists all sessions, the second answers with a new one.
 //! - A prompt whose steps do not answer it ends with `end_turn`; one for an unknown session is
 //!   answered with -32602.
 //! - After `session/cancel` the running prompt is answered with `cancelled` before the next step,

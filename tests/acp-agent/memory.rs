@@ -57,6 +57,10 @@ impl Memory {
         self.sessions.get(session).map(PathBuf::from)
     }
 
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.sessions.iter()
+    }
+
     /// An unused session id.
     pub(crate) fn fresh_session(&self) -> String {
         let mut ids = (1..).map(|number: u32| format!("session-{number}"));

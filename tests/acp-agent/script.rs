@@ -86,6 +86,10 @@ impl Script {
             .or_else(|| fitting.next_back())
     }
 
+    fn session_can(&self, what: &str) -> bool {
+        self.capabilities["sessionCapabilities"].get(what).is_some()
+    }
+
     /// Whether this agent answers a request with something else than "method not found".
     pub(crate) fn knows(&self, method: &str) -> bool {
         self.on.contains_key(method)
@@ -93,9 +97,9 @@ impl Script {
                 "initialize" | "session/new" | "session/prompt" => true,
                 "authenticate" => self.auth_methods.is_some(),
                 "session/load" => self.capabilities["loadSession"] == true,
-                "session/resume" => self.capabilities["sessionCapabilities"]
-                    .get("resume")
-                    .is_some(),
+                "session/resume" => self.session_can("resume"),
+                "session/list" => self.session_can("list"),
+                "session/fork" => self.session_can("fork"),
                 _ => false,
             }
     }

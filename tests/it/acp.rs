@@ -903,6 +903,32 @@ async fn a_command_of_the_agent_ends_with_a_cancelled_turn() {
 }
 
 #[tokio::test]
+async fn an_edit_at_a_gate_has_the_line_numbers_of_its_file() {
+    let dir = folder();
+    let text: String = (1..=40).map(|n| format!("line {n}\n")).collect();
+    std::fs::write(in_folder(&dir, "long.txt"), text).expect("a file");
+    let content = json!([{"type": "diff", "path": in_folder(&dir, "long.txt"), "oldText": "line 30", "newText": "new"}]);
+    let tool = json!({"toolCallId": "e", "title": "Edit long.txt", "kind": "edit", "status": "pending", "content": content});
+    let script = json!({"turns": [[{"tool": tool}, {"ask": {"tool": tool}},
+        {"tool_update": {"toolCallId": "e", "status": "completed", "content": content}}]]});
+    let mut agent = agent(&script, dir.path());
+    let mut recorder = TurnRecorder::answering("allow");
+    let end = agent
+        .turn(request("edit"), &mut recorder, &CancellationToken::new())
+        .await;
+    assert_eq!(end, Ok(ended(StopReason::EndTurn)));
+    let (asked, last) = (recorder.asked(), recorder.calls());
+    let placed = |diff: &Option<String>| {
+        diff.as_deref()
+            .is_some_and(|diff| diff.contains("@@ -27,7 +27,7 @@"))
+    };
+    assert!(
+        placed(&asked[0].0.diff) && placed(&last[0].diff),
+        "{asked:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_lost_conversation_is_reported() {
     let dir = folder();
     let past = AgentHistory {

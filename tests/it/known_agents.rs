@@ -4,6 +4,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::support::project::{Project, Ran, eventually_in, until};
 
@@ -88,6 +89,20 @@ fn agents_are_listed_with_how_they_run_their_version_and_how_to_install_them() {
         ran.err,
         "creel: this project uses `claude`; choose another agent with `--agent NAME`\n"
     );
+}
+
+#[test]
+fn the_columns_are_straight_whatever_the_names_are() {
+    let project = Project::with(
+        "agents: { 代理: { command: codex run }, ü: { command: codex run }, a-very-long-name-of-an-agent: { command: codex run } }\n",
+    );
+    install(&project, "codex", "echo codex-cli 1.2.3");
+    let listed = ran(&project, &["agents"]).out;
+    let starts = |line: &str| line.find("codex run").map(|at| line[..at].width());
+    let columns: Vec<usize> = listed.lines().filter_map(starts).collect();
+    let heading = listed.lines().next().expect("a heading");
+    let command = heading.find("COMMAND").expect("a column");
+    assert_eq!(columns, [command; 3], "{listed}");
 }
 
 #[test]

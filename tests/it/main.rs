@@ -27,6 +27,7 @@ mod endless;
 mod errors;
 mod exec_hooks;
 mod farm_kills;
+mod first_conversation;
 mod formats;
 mod gate_hooks;
 mod git;

@@ -83,7 +83,10 @@ fn is_held(project: &Project, ran: &Ran, file: &str) {
 #[test]
 fn a_turn_that_changed_git_or_the_config_opens_a_gate() {
     let cases = [
-        ("git config core.hooksPath /tmp/x", ".git/config"),
+        (
+            "git config core.hooksPath /nonexistent/hooks",
+            ".git/config",
+        ),
         (
             "mkdir -p .git/hooks; echo 'exit 0' > .git/hooks/pre-commit",
             ".git/hooks/pre-commit",

@@ -14,7 +14,7 @@ use std::{
 use rustix::fs::OFlags;
 
 use crate::{
-    agents::unified,
+    agents::{COMPARE_MAX, unified},
     process::{
         path_guard::{GuardRefusal, PathGuard},
         project_dir::{self, OpenError, ProjectDir},
@@ -42,6 +42,15 @@ pub(super) enum ServedFileError {
     Guarded { path: PathBuf, why: GuardRefusal },
     #[error("{}: {error}", .path.display())]
     Io { path: PathBuf, error: io::Error },
+}
+
+/// An edit as some agents show it.
+#[derive(Debug, Clone)]
+pub(super) struct ReplacedText {
+    pub(super) old: String,
+    pub(super) new: String,
+    /// Whether it replaces every occurrence.
+    pub(super) everywhere: bool,
 }
 
 /// The project's folder, the only one that an agent gets access to.
@@ -92,6 +101,23 @@ impl GuardedProjectDir {
         // A file that is missing or not text is replaced.
         let before = self.read(path, None, None).unwrap_or_default();
         Ok(unified(&self.relative(&real), &before, text))
+    }
+
+    /// A file before and after an edit of which the agent shows only the replaced text. None if
+    /// that text is not in it, or at several places.
+    pub(super) fn edited(
+        &self,
+        path: &Path,
+        edit: &ReplacedText,
+    ) -> Result<Option<(String, String)>, ServedFileError> {
+        let before = self.read(path, None, None)?;
+        let places = before.matches(&edit.old).count();
+        if places == 0 || (places > 1 && !edit.everywhere) {
+            return Ok(None);
+        }
+        let after = before.replace(&edit.old, &edit.new);
+        let is_comparable = before.len() + after.len() <= COMPARE_MAX;
+        Ok(is_comparable.then_some((before, after)))
     }
 
     /// Writes a file and creates the folders on the way. Returns the diff.
@@ -310,6 +336,33 @@ mod tests {
         );
         assert!(project_dir.folder(Some(Path::new("out"))).is_err());
         assert!(project_dir.folder(Some(Path::new("src"))).is_ok());
+    }
+
+    #[test]
+    fn an_edit_is_shown_where_it_is_in_the_file() {
+        let folders = folders();
+        let project_dir = GuardedProjectDir::new(&folders.project, Arc::default());
+        let text: String = (1..=40).map(|n| format!("line {n}\n")).collect();
+        fs::write(folders.project.join("long"), text + "same\nsame\n").expect("a file");
+        let edited = |path: &str, old: &str, everywhere| {
+            let (old, new) = (old.to_owned(), "new".to_owned());
+            let edit = ReplacedText {
+                old,
+                new,
+                everywhere,
+            };
+            let edited = project_dir.edited(Path::new(path), &edit).ok().flatten();
+            edited.map(|(before, after)| unified(path, &before, &after))
+        };
+        let diff = edited("long", "line 30", false).expect("a diff");
+        assert!(
+            diff.contains("@@ -27,7 +27,7 @@") && diff.contains("-line 30\n+new\n"),
+            "{diff}"
+        );
+        assert_eq!(edited("long", "same", false), None);
+        assert!(edited("long", "same", true).is_some_and(|diff| diff.contains("+new\n+new")));
+        assert_eq!(edited("long", "missing", false), None);
+        assert_eq!(edited("../elsewhere/secret", "secret", false), None);
     }
 
     #[test]

@@ -30,7 +30,7 @@ use tokio::{
 
 use super::{
     connection::{AcpEvent, BACKLOG, PIPE},
-    translate::{self, AcpConversation},
+    translate::{self, AcpConversation, EditPlaces},
 };
 use crate::{
     engine::{
@@ -388,7 +388,7 @@ pub async fn read_output(output: impl AsyncRead + Unpin) -> AcpOutputReading {
             continue;
         };
         if let Ok(request) = s::RequestPermissionRequest::deserialize(&value["params"]) {
-            let (tool, ..) = book.asked(request.tool_call);
+            let (tool, ..) = book.asked(request.tool_call, EditPlaces::Unknown);
             reading
                 .permissions
                 .push((tool, translate::options(request.options)));

@@ -23,10 +23,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{AcpEvent, AcpServiceRequest, DecidedRequest};
 use super::{
-    files::{GuardedProjectDir, ServedFileError},
+    files::{GuardedProjectDir, ReplacedText, ServedFileError},
     questions, serves,
     terminals::{self, AcpTerminals, TerminalEnvironment},
-    translate::{self, AcpConversation},
+    translate::{self, AcpConversation, EditPlaces},
 };
 use crate::{
     agents::{
@@ -166,7 +166,9 @@ impl AcpServices {
         updates: &mut dyn AgentObserver,
         stop: &CancellationToken,
     ) {
-        let (mut tool, details, was_announced) = self.book.asked(request.tool_call);
+        let mut call = request.tool_call;
+        let edits = self.place_edits(&mut call).await;
+        let (mut tool, details, was_announced) = self.book.asked(call, edits);
         let places = tool.locations.iter().map(|place| place.path.as_str());
         let named = places.chain(tool.files.iter().map(String::as_str));
         let linked = named.filter_map(|file| {
@@ -226,6 +228,35 @@ impl AcpServices {
             // An agent that is gone needs no answer.
             let _ = responder.respond(s::RequestPermissionResponse::new(outcome));
         });
+    }
+
+    /// Some agents show only the text that an edit replaces. Finds it in its file, so that the user
+    /// sees where it is.
+    async fn place_edits(&self, call: &mut s::ToolCallUpdate) -> EditPlaces {
+        let input = call.fields.raw_input.as_ref();
+        let everywhere = input.is_some_and(|input| input["replace_all"] == true);
+        let mut places = EditPlaces::Unknown;
+        for content in call.fields.content.iter_mut().flatten() {
+            let s::ToolCallContent::Diff(diff) = content else {
+                continue;
+            };
+            let old = diff.old_text.clone().filter(|old| !old.is_empty());
+            let (Some(old), new) = (old, diff.new_text.clone()) else {
+                continue;
+            };
+            let edit = ReplacedText {
+                old,
+                new,
+                everywhere,
+            };
+            let (project_dir, path) = (self.project_dir.clone(), diff.path.clone());
+            let edited = off_the_loop(move || project_dir.edited(&path, &edit)).await;
+            if let Ok(Some((before, after))) = edited {
+                (diff.old_text, diff.new_text) = (Some(before), after);
+                places = EditPlaces::Known;
+            }
+        }
+        places
     }
 
     /// Serves a request. The engine decides whether creel reads, writes or runs something.

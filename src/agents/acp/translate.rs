@@ -39,6 +39,12 @@ use crate::{
 const MODELS_MAX: usize = LONG_MAX;
 /// Characters of a kind of update that creel does not know.
 const KIND_MAX: usize = 64;
+/// Whether the diffs of a call have the line numbers of their files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EditPlaces {
+    Known,
+    Unknown,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct AcpConversation {
@@ -47,6 +53,10 @@ pub(super) struct AcpConversation {
     details: HashMap<String, ToolCallDetails>,
     /// Calls that the agent has only announced: their titles say nothing yet.
     announced: HashSet<String>,
+    /// Calls whose diffs have the line numbers of their files: later diffs of the agent do not.
+    placed: HashSet<String>,
+    /// The tokens of the sub-agent that each call started.
+    delegated: HashMap<String, u64>,
     /// The last note of each kind, so that only changes are forwarded.
     notes: HashMap<String, String>,
     /// The cost of the conversation so far, as the agent reports it.
@@ -231,6 +241,9 @@ impl AcpConversation {
         fields: s::ToolCallUpdateFields,
         meta: Option<&s::Meta>,
     ) -> Option<AgentUpdate> {
+        let delegated = meta.and_then(subagent_tokens);
+        self.delegated
+            .extend(delegated.map(|tokens| (id.to_string(), tokens)));
         let details = self.details.entry(id.to_string()).or_default();
         learn_details(details, &fields, meta);
         let name = details.name.clone();
@@ -255,6 +268,9 @@ impl AcpConversation {
                 let before = place.get().clone();
                 take_in(place.get_mut(), fields, meta);
                 place.get_mut().name = name;
+                if self.placed.contains(&*id.0) {
+                    place.get_mut().diff.clone_from(&before.diff);
+                }
                 if self.announced.remove(&id.to_string()) {
                     return Some(AgentUpdate::ToolCalled(place.get().clone()));
                 }
@@ -265,10 +281,17 @@ impl AcpConversation {
 
     /// The call that a permission request is about, as far as it is known.
     /// The flag says whether it was only announced so far.
-    pub(super) fn asked(&mut self, call: s::ToolCallUpdate) -> (ToolCall, ToolCallDetails, bool) {
+    pub(super) fn asked(
+        &mut self,
+        call: s::ToolCallUpdate,
+        places: EditPlaces,
+    ) -> (ToolCall, ToolCallDetails, bool) {
         let id = call.tool_call_id.to_string();
         let was_announced = self.announced.remove(&id);
         self.learn(&call.tool_call_id, call.fields, call.meta.as_ref());
+        if places == EditPlaces::Known {
+            self.placed.insert(id.clone());
+        }
         (
             self.calls.get(&id).cloned().unwrap_or_default(),
             self.details.get(&id).cloned().unwrap_or_default(),
@@ -285,12 +308,19 @@ impl AcpConversation {
         self.calls.clear();
         self.details.clear();
         self.announced.clear();
+        self.placed.clear();
+        self.delegated.clear();
         self.in_turn = None;
     }
 
     /// The usage of the turn, including what the agent reported before its end.
     pub(super) fn spent(&mut self, response: &s::PromptResponse, about: UsageScope) -> TurnUsage {
-        let reported = reported_tokens(response).or(self.in_turn);
+        let delegated: u64 = self.delegated.values().sum();
+        let own = reported_tokens(response).or(self.in_turn);
+        // What an agent reports for each model includes its sub-agents.
+        let reported = own
+            .map(|own| own.saturating_add(delegated))
+            .max(tokens_of_models(response));
         // The agent's counter can have restarted together with its process.
         let tokens = match about {
             UsageScope::Turn => reported,
@@ -412,7 +442,13 @@ fn arguments(call: &mut ToolCall, mut input: Value) {
         }
         let command = fields.get("command").and_then(Value::as_str);
         if let Some(command) = command.filter(|line| !call.title.contains(*line)) {
-            call.title = limited(&format!("{}: {command}", call.title), NOTE_MAX);
+            // One word is only the name of a tool that runs commands.
+            let is_name = !call.title.contains(char::is_whitespace);
+            call.title = if is_name && call.kind == Some(ToolKind::Execute) {
+                limited(command, NOTE_MAX)
+            } else {
+                limited(&format!("{}: {command}", call.title), NOTE_MAX)
+            };
         }
         if fields.is_empty() {
             return;
@@ -544,6 +580,23 @@ pub(super) fn stop_reason(reason: s::StopReason) -> StopReason {
     }
 }
 
+/// The tokens that a sub-agent has used, as the call that started it reports them.
+fn subagent_tokens(meta: &s::Meta) -> Option<u64> {
+    meta.get("claudeCode")?["toolResponse"]["totalTokens"].as_u64()
+}
+
+/// The tokens of the turn, added up over all models.
+fn tokens_of_models(response: &s::PromptResponse) -> Option<u64> {
+    let quota = response.meta.as_ref()?.get("quota")?;
+    let models = quota["model_usage"].as_array()?.iter();
+    let counts = models.filter_map(|model| {
+        let count = |name: &str| model["token_count"][name].as_u64();
+        let both = || Some(count("input_tokens")?.saturating_add(count("output_tokens")?));
+        count("totalTokens").or_else(both)
+    });
+    counts.reduce(u64::saturating_add)
+}
+
 /// The tokens of the turn: from the protocol's field, or from the fields that some agents use
 /// instead.
 fn reported_tokens(response: &s::PromptResponse) -> Option<u64> {
@@ -623,6 +676,77 @@ mod tests {
         assert_eq!(
             (last.title.as_str(), &last.diff),
             ("Write a.py", &first.diff)
+        );
+    }
+
+    #[test]
+    fn a_command_is_shown_as_it_is_and_not_by_the_name_of_its_tool() {
+        let bash = |more: Value| {
+            let mut update =
+                json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "name": "Bash"});
+            let fields = update.as_object_mut().expect("an object");
+            fields.extend(more.as_object().cloned().unwrap_or_default());
+            update
+        };
+        let start = json!({"sessionUpdate": "tool_call", "title": "Terminal", "kind": "execute", "status": "pending", "rawInput": {}});
+        for rest in [
+            json!({"title": "cargo test", "rawInput": {"command": "cargo test"}}),
+            json!({"rawInput": {"command": "cargo test"}}),
+        ] {
+            let updates = reported(&[bash(start.clone()), bash(rest)]);
+            let titles: Vec<&str> = updates
+                .iter()
+                .map(|update| match update {
+                    AgentUpdate::ToolCalled(call) => call.title.as_str(),
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            assert_eq!(titles, ["cargo test"]);
+        }
+    }
+
+    #[test]
+    fn the_tokens_of_sub_agents_count() {
+        let used = |updates: &[Value], response: Value| {
+            let mut book = AcpConversation::default();
+            for update in updates {
+                book.update(update);
+            }
+            let response = s::PromptResponse::deserialize(response).expect("a response");
+            book.spent(&response, UsageScope::Turn).tokens
+        };
+        let usage = json!({"totalTokens": 240, "inputTokens": 200, "outputTokens": 40});
+        let agent = |tokens: u64| {
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "_meta": {"claudeCode": {"toolName": "Agent",
+                "toolResponse": {"status": "completed", "totalTokens": tokens, "totalToolUseCount": 2}}}})
+        };
+        let response = json!({"stopReason": "end_turn", "usage": usage});
+        assert_eq!(used(&[agent(100), agent(100)], response), Some(340));
+        let count = |tokens: u64| json!({"model": "m", "token_count": {"totalTokens": tokens}});
+        let response = json!({"stopReason": "end_turn", "usage": usage,
+            "_meta": {"quota": {"token_count": {"totalTokens": 240}, "model_usage": [count(300), count(60)]}}});
+        assert_eq!(used(&[agent(100)], response), Some(360));
+        let response = json!({"stopReason": "end_turn", "usage": usage, "_meta": {"quota": {"model_usage": []}}});
+        assert_eq!(used(&[], response), Some(240));
+    }
+
+    #[test]
+    fn a_diff_with_line_numbers_is_not_replaced_by_one_without() {
+        let mut book = AcpConversation::default();
+        let diff =
+            |old: &str| json!([{"type": "diff", "path": "a", "oldText": old, "newText": "new\n"}]);
+        let asked: s::ToolCallUpdate =
+            serde_json::from_value(json!({"toolCallId": "c", "content": diff("1\n2\n3\n")}))
+                .expect("a call");
+        let (call, ..) = book.asked(asked, EditPlaces::Known);
+        let update = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "content": diff("3\n")});
+        let updates = book.update(&update);
+        let [AgentUpdate::ToolUpdated(after)] = updates.as_slice() else {
+            panic!("an update")
+        };
+        assert_eq!(
+            (after.status, &after.diff),
+            (ToolStatus::Completed, &call.diff)
         );
     }
 

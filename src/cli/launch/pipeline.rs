@@ -155,6 +155,7 @@ fn of_work_tree(pipeline: PipelineKind, args: &PipelineArgs) -> CliResult<VerbOu
         plan,
         prompt: settings.prompt.unwrap_or_default(),
         tasks: TaskGraph::default(),
+        first: None,
         only_pipeline: Some(pipeline),
         order: None,
         worktree: None,

@@ -3,8 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    conversation::ChangedLines, gate::kind::GateChoice, policy::SessionPlan,
-    stored_form::known_or_none, submit::kind::PipelineKind,
+    conversation::{ChangedLines, FirstConversation},
+    gate::kind::GateChoice,
+    policy::SessionPlan,
+    stored_form::known_or_none,
+    submit::kind::PipelineKind,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -128,6 +131,19 @@ pub struct SessionStarted {
     /// The git worktree that the session has for itself, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<SessionWorktree>,
+    /// The agent's id for the conversation that it continues. None: it begins a new one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The session that had this conversation: the agent continues a copy of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<String>,
+}
+
+impl SessionStarted {
+    pub(crate) fn first_conversation(&self) -> Option<FirstConversation> {
+        let (id, fork_of) = (self.from.clone()?, self.fork.clone());
+        Some(FirstConversation { id, fork_of })
+    }
 }
 
 /// The git worktree of a session. `cwd` is in it.

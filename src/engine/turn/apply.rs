@@ -204,6 +204,7 @@ fn turn_ended(session: &mut SessionState, next: Option<AfterTurn>) {
     if next == AfterTurn::Review {
         return gatekeeper_answered(session, None);
     }
+    session.turns.first = None;
     // A recovery that succeeds does not show whether the work progresses: it does not reset the
     // count.
     if prompt.reason != PromptReason::Recovery {

@@ -74,8 +74,8 @@ impl PromptRules<'_> {
 
     pub(crate) fn iteration_conversation(self) -> ConversationMode {
         match self.0.plan().context {
-            ContextPolicy::Fresh => ConversationMode::New,
-            ContextPolicy::Keep => self.conversation(),
+            ContextPolicy::Fresh if self.0.turns.first.is_none() => ConversationMode::New,
+            ContextPolicy::Fresh | ContextPolicy::Keep => self.conversation(),
         }
     }
 
@@ -96,6 +96,11 @@ impl PromptRules<'_> {
         piped: Option<String>,
         conversation: ConversationMode,
     ) -> String {
+        // An agent does not know the note from a conversation that is older than the session.
+        let known = match &self.0.turns.first {
+            Some(_) => ConversationMode::New,
+            None => conversation,
+        };
         let held = items
             .iter()
             .filter_map(|id| self.0.pending.get(*id))
@@ -110,7 +115,7 @@ impl PromptRules<'_> {
                     .open_list()
                     .map(|list| format!("Open tasks of this session:\n{list}")),
             )
-            .chain(self.0.agent_choice().completion_note(conversation))
+            .chain(self.0.agent_choice().completion_note(known))
             .collect::<Vec<_>>()
             .join("\n\n")
     }

@@ -84,6 +84,7 @@ pub(crate) fn agent_switched(session: &mut SessionState, from: &str, to: &str) {
     session.limits.handed_over = Some(from.to_owned());
     session.retry.wait = RetryWait::No;
     session.turns.is_begun = false;
+    session.turns.first = None;
     session.turns.conversation = None;
     session.turns.opened_in = None;
     session.turns.context = None;

@@ -3,7 +3,10 @@
 use std::sync::LazyLock;
 
 use creel::{
-    agents::{AgentObserver, AgentWorkspace, BoxFuture, PermissionRequest, command::CommandAgent},
+    agents::{
+        AgentHistory, AgentObserver, AgentWorkspace, BoxFuture, PermissionRequest,
+        command::CommandAgent,
+    },
     engine::{
         conversation::AgentUpdate,
         policy::{AgentFacts, AgentSpec, OutputFormat},
@@ -94,7 +97,7 @@ fn agent(format: OutputFormat) -> CommandAgent {
         creel: None,
         variables: None,
     };
-    CommandAgent::new(&spec, place, None).expect("the command is plain")
+    CommandAgent::new(&spec, place, AgentHistory::default()).expect("the command is plain")
 }
 
 /// The updates, with adjacent text joined, and how the turn ends.

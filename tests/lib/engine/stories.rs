@@ -2457,6 +2457,62 @@ fn a_cut_turn_is_sent_to_the_conversation_that_the_agent_opened_in_it() {
     }
 }
 
+/// The conversation of each prompt, and whether it has the completion note.
+fn conversations(world: &World) -> Vec<(ConversationMode, bool)> {
+    let sent = world.events.iter().filter_map(|event| match event {
+        Event::Turn(TurnEvent::PromptSent(prompt)) => Some(prompt),
+        _ => None,
+    });
+    sent.map(|prompt| (prompt.conversation, prompt.text.contains("<promise>")))
+        .collect()
+}
+
+#[test]
+fn a_session_continues_the_conversation_that_the_user_chose_until_a_turn_has_ended_well() {
+    use ConversationMode::{New, Same};
+    let script = |context| {
+        let mut script = Script::new().plan(|plan| {
+            (plan.context, plan.max_iterations) = (context, 3);
+            plan.instructions = CompletionInstructions::Auto;
+        });
+        script.from = Some("c-0".into());
+        script
+    };
+    let answers = [
+        Answer::Fails("no"),
+        Answer::Says("more"),
+        Answer::Says("more"),
+    ];
+    let fresh = World::begin(script(ContextPolicy::Fresh).agent(answers.clone())).run();
+    assert_eq!(
+        conversations(&fresh),
+        [(Same, true), (Same, true), (New, true)]
+    );
+    let keep = World::begin(script(ContextPolicy::Keep).agent(answers)).run();
+    assert_eq!(
+        conversations(&keep),
+        [(Same, true), (Same, true), (Same, false)]
+    );
+}
+
+#[test]
+fn a_kill_before_or_in_the_first_turn_keeps_the_chosen_conversation() {
+    let mut script = Script::new().plan(|plan| plan.context = ContextPolicy::Fresh);
+    script.from = Some("c-0".into());
+    let mut world = World::begin(script.clone());
+    world.settle();
+    for killed in 1..=world.events.len() {
+        let resumed = World::from_events(script.clone(), &world.events[..killed]).resume();
+        let sent = conversations(&resumed);
+        assert!(
+            sent.iter()
+                .take(2)
+                .all(|(mode, _)| *mode == ConversationMode::Same),
+            "{killed}: {sent:?}"
+        );
+    }
+}
+
 #[test]
 fn a_wait_is_never_longer_than_it_was_when_the_clock_was_set_back() {
     let backoff = BackoffPolicy {

@@ -226,6 +226,8 @@ pub struct Script {
     pub gatekeepers: BTreeMap<String, Vec<Answer>>,
     /// The pipeline that is all the session does, if it has no iterations.
     pub only_pipeline: Option<PipelineKind>,
+    /// The conversation that it continues, if any.
+    pub from: Option<String>,
     /// How often something changes the work beside the turns: the lower, the more often. Zero:
     /// never.
     pub unrest: usize,
@@ -300,6 +302,7 @@ impl Script {
             person: Vec::new(),
             gatekeepers: BTreeMap::new(),
             only_pipeline: None,
+            from: None,
             unrest: 0,
             works: None,
         }
@@ -486,6 +489,8 @@ impl World {
             only_pipeline: script.only_pipeline,
             order: None,
             worktree: None,
+            from: script.from.clone(),
+            fork: None,
         };
         Self::from_events(
             script,
