@@ -842,7 +842,18 @@ impl AcpAgent {
                 .map(|running| running.link.complaints())
                 .unwrap_or_default();
             let what = "the agent ended its turn without an answer or a tool call";
-            return failed(failure::explain(what, &complaints, &self.known));
+            return failed(if complaints.trim().is_empty() {
+                let login = self.known.login.as_deref();
+                TurnFailure::new(format!(
+                    "{what}. Its model's server may have refused the request or the key. Run the agent by hand to see \
+                     why{}",
+                    login
+                        .map(|how| format!(" (to log in: {how})"))
+                        .unwrap_or_default()
+                ))
+            } else {
+                failure::explain(what, &complaints, &self.known)
+            });
         }
         self.first = None;
         Ok(TurnEnd {

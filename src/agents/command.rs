@@ -21,7 +21,7 @@ use super::{
     Agent, AgentError, AgentHistory, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest,
     environment,
     error_pattern::ErrorPattern,
-    failure,
+    failure::{self, FailureKind},
     flags::with_flags,
     limit,
     mcp_tools::{self, ToolOptions, ToolServer},
@@ -165,13 +165,13 @@ impl CommandAgent {
         })
     }
 
-    fn choose(&self, conversation: ConversationMode) -> TurnCommand<'_> {
+    fn choose(&self, request: &TurnRequest) -> TurnCommand<'_> {
         let first = |warning| TurnCommand {
             line: &self.first,
             memory: CommandConversation::fresh(),
             warning,
         };
-        if conversation == ConversationMode::New {
+        if request.conversation == ConversationMode::New {
             return first(None);
         }
         let Some(later) = &self.later else {
@@ -181,7 +181,7 @@ impl CommandAgent {
             ConversationProgress::Over => first(Some(
                 "the conversation cannot continue, so this turn starts a new one with `command`",
             )),
-            ConversationProgress::Begun | ConversationProgress::Empty
+            ConversationProgress::Begun
                 if !later.needs_conversation || self.memory.name.is_some() =>
             {
                 TurnCommand {
@@ -191,7 +191,12 @@ impl CommandAgent {
                 }
             }
             // There is no conversation to continue yet.
-            ConversationProgress::Empty => first(None),
+            ConversationProgress::Empty => {
+                let lacks_goal = self.place.with_goal(&request.text) != request.text;
+                first(lacks_goal.then_some(
+                    "the last turn ended before the agent answered, so there is no conversation to continue",
+                ))
+            }
             ConversationProgress::Begun => first(Some(
                 "the agent did not report the id of its conversation, so creel cannot continue it. This turn starts a \
                  new one with `command`",
@@ -258,8 +263,23 @@ impl CommandAgent {
                 .update(AgentUpdate::Warned(refusal.to_owned()))
                 .await;
         }
-        let choice = self.choose(request.conversation);
-        let mut request = request;
+        let (end, is_lost) = self.attempt(request.clone(), updates, cancel).await;
+        if is_lost {
+            self.attempt(request, updates, cancel).await.0
+        } else {
+            end
+        }
+    }
+
+    /// Runs the command once. Also returns whether the agent does not know the conversation, and so
+    /// did nothing.
+    async fn attempt(
+        &mut self,
+        mut request: TurnRequest,
+        updates: &mut dyn AgentObserver,
+        cancel: &CancellationToken,
+    ) -> (Result<TurnEnd, TurnFailure>, bool) {
+        let choice = self.choose(&request);
         if let Some(warning) = choice.warning {
             updates
                 .update(AgentUpdate::Warned(format!(
@@ -268,7 +288,10 @@ impl CommandAgent {
                 .await;
             request.text = self.place.with_goal(&request.text);
         }
-        let spec = self.spec(&choice, &request)?;
+        let spec = match self.spec(&choice, &request) {
+            Ok(spec) => spec,
+            Err(failure) => return (Err(failure), false),
+        };
         let stop = cancel.child_token();
         let (mut answer, pieces) = self.listen(&choice.memory, &request, stop.clone());
         let streams = self.streams;
@@ -294,16 +317,25 @@ impl CommandAgent {
             cancel,
         };
         let end = self.judge(end, &rest, &asked).map(TurnEnd::new);
+        let has_answered = self.has_answered(&rest);
+        // The conversation that the user chose is not replaced by a new one.
+        let is_lost = self.chosen.is_none()
+            && choice.memory.stage == ConversationProgress::Begun
+            && !has_answered
+            && end
+                .as_ref()
+                .is_err_and(|failure| failure::is_unknown_conversation(&failure.message));
         let before = choice.memory;
         if end.is_ok() {
             self.chosen = None;
         }
         let stage = match &end {
-            Ok(_) => ConversationProgress::Begun,
             Err(failure) if failure::ends_conversation(&failure.message) => {
                 ConversationProgress::Over
             }
-            Err(_) => before.stage,
+            Ok(_) | Err(_) if has_answered => ConversationProgress::Begun,
+            Ok(end) if end.stop_reason != StopReason::Cancelled => ConversationProgress::Begun,
+            Ok(_) | Err(_) => before.stage,
         };
         let Some(JsonStreamSummary {
             end: stream,
@@ -312,14 +344,28 @@ impl CommandAgent {
         }) = rest.stream
         else {
             self.remember(CommandConversation { stage, ..before });
-            return end;
+            return (end, is_lost);
         };
         self.remember(CommandConversation {
             name: conversation,
             tally: stream.tally.or(before.tally),
             stage,
         });
-        with_spent(end, stream.spent)
+        (with_spent(end, stream.spent), is_lost)
+    }
+
+    /// Whether the agent said or did something, so that there is a conversation to continue.
+    fn has_answered(&self, rest: &OutputSummary) -> bool {
+        let is_error = |pattern: &ErrorPattern| pattern.find(&rest.last).is_some();
+        let end = rest.answer_end();
+        match &rest.stream {
+            Some(stream) => stream.has_answer,
+            None => {
+                !end.is_empty()
+                    && FailureKind::of(&end) == FailureKind::Other
+                    && !self.disguise.as_ref().is_some_and(is_error)
+            }
+        }
     }
 
     /// A turn that fails leads back to the conversation that the user chose, not to a new one.
@@ -397,7 +443,11 @@ impl CommandAgent {
                 &rest.complaints(),
             )),
             ProcessEnd::Cancelled => match hopeless.filter(|_| !asked.cancel.is_cancelled()) {
-                Some(why) => Err(TurnFailure::new(format!("{why}. creel stopped it"))),
+                Some(why) => Err(failure::explain(
+                    "creel stopped the agent",
+                    why,
+                    &self.known,
+                )),
                 None => Ok(StopReason::Cancelled),
             },
         }

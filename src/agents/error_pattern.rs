@@ -10,6 +10,8 @@
 //! - An answer that quotes an error, in a code block, a quotation or inline code, is an answer. So
 //!   is one in which the agent retried and continued.
 
+use std::ops::Range;
+
 use regex::{Regex, RegexBuilder};
 
 use super::AgentError;
@@ -52,21 +54,25 @@ impl ErrorPattern {
         let mut found = self
             .0
             .find_iter(answer)
-            .map(|found| found.start())
+            .map(|found| found.range())
             .peekable();
         found.peek()?;
         let quoted = quoted_lines(answer);
         found
-            .find(|at| counts(answer, *at, &quoted))
-            .map(|at| &answer[at..])
+            .find(|found| counts(answer, found, &quoted))
+            .map(|found| &answer[found.start..])
     }
 }
 
 /// Whether the answer ends with the error that begins here.
-fn counts(answer: &str, at: usize, quoted: &[(usize, usize)]) -> bool {
+fn counts(answer: &str, found: &Range<usize>, quoted: &[(usize, usize)]) -> bool {
+    let at = found.start;
     let (before, rest) = answer.split_at(at);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
+    let line = rest.lines().next().unwrap_or_default();
+    let after = answer[found.end..]
+        .split_once('\n')
+        .map_or("", |(_, after)| after);
     let in_code = answer[line_start..at].matches('`').count() % 2 == 1 && line.contains('`');
     !in_code
         && !quoted

@@ -29,6 +29,8 @@ const RETRY_MAX: TimeSpan = TimeSpan::secs(40 * 24 * 60 * 60);
 pub(super) enum FailureKind {
     /// Not logged in, or the key is refused.
     Login,
+    /// No provider or model is configured.
+    Setup,
     /// The conversation no longer fits into the model.
     ContextFull,
     /// The quota is used up.
@@ -61,6 +63,7 @@ pub(super) fn explain(what: &str, text: &str, known: &AgentFacts) -> TurnFailure
             retry_after(&sent)
         }
         FailureKind::Login
+        | FailureKind::Setup
         | FailureKind::ContextFull
         | FailureKind::Quota
         | FailureKind::NoCredit
@@ -154,7 +157,7 @@ struct FailurePattern {
 
 /// The order matters: a full conversation is also a bad request, and a used-up quota also comes as
 /// 429.
-const PATTERNS: [FailurePattern; 9] = [
+const PATTERNS: [FailurePattern; 10] = [
     FailurePattern {
         kind: FailureKind::ContextFull,
         states: &[],
@@ -162,7 +165,15 @@ const PATTERNS: [FailurePattern; 9] = [
             r"context.?(length|window|overflow|limit)",
             r"maximum context",
             r"(prompt|input).(is.)?too.long",
-            r"token count.{0,40}exceeds|request too large",
+            r"token count.{0,40}exceeds|request too large|hit a token limit",
+        ],
+    },
+    FailurePattern {
+        kind: FailureKind::Setup,
+        states: &[],
+        words: &[
+            r"configuration value not found|\bno (model|provider) (is |was )?(configured|selected|set)",
+            r"\b(model|provider) (is )?not configured",
         ],
     },
     FailurePattern {
@@ -256,7 +267,12 @@ impl FailureKind {
     const fn is_of_server(self) -> bool {
         match self {
             Self::RateLimit | Self::Overloaded | Self::Server | Self::Network => true,
-            Self::Login | Self::ContextFull | Self::Quota | Self::NoCredit | Self::Other => false,
+            Self::Login
+            | Self::Setup
+            | Self::ContextFull
+            | Self::Quota
+            | Self::NoCredit
+            | Self::Other => false,
         }
     }
 
@@ -266,6 +282,10 @@ impl FailureKind {
             Self::Login => {
                 let how = known.login.as_deref().unwrap_or("with its own command, or by setting its key");
                 format!("the agent is not logged in, or its key is not valid. Log in ({how}), then resume the session")
+            }
+            Self::Setup => {
+                let how = known.login.as_deref().unwrap_or("with its own command");
+                format!("the agent is not set up: it has no provider or no model. Set it up ({how}), then resume the session")
             }
             Self::ContextFull => {
                 "the conversation is too long for the model. Set `context: fresh` to start a new conversation each \
@@ -299,12 +319,17 @@ impl FailureKind {
 
 /// Whether the conversation cannot be continued: it is full, or the agent does not know it.
 pub(super) fn ends_conversation(text: &str) -> bool {
+    FailureKind::of(text) == FailureKind::ContextFull || is_unknown_conversation(text)
+}
+
+/// Whether the agent does not know the conversation that it was asked to continue.
+pub(super) fn is_unknown_conversation(text: &str) -> bool {
     static UNKNOWN: LazyLock<Regex> = LazyLock::new(|| {
         words(
-            r"no (conversation|session|thread|rollout)s?\b.{0,20}found|(conversation|session|thread)\b.{0,60}not found",
+            r"no (previous )?(conversation|session|thread|rollout)s?\b.{0,20}found|(conversation|session|thread)\b.{0,60}not found|invalid session identifier",
         )
     });
-    FailureKind::of(text) == FailureKind::ContextFull || UNKNOWN.is_match(text)
+    UNKNOWN.is_match(text)
 }
 
 /// The server's requested wait. The last one in the text counts.
@@ -525,6 +550,18 @@ mod tests {
             ),
             ("connect ECONNREFUSED 127.0.0.1:443", FailureKind::Network),
             (
+                "Internal error: Failed to resolve provider: Configuration value not found: GOOSE_PROVIDER",
+                FailureKind::Setup,
+            ),
+            (
+                "error: No provider configured. Run 'goose configure' first.",
+                FailureKind::Setup,
+            ),
+            (
+                "Model openai/one has hit a token limit!",
+                FailureKind::ContextFull,
+            ),
+            (
                 "stream disconnected before completion: stream closed",
                 FailureKind::Network,
             ),
@@ -547,6 +584,8 @@ mod tests {
             "Prompt is too long",
             "No conversation found with session ID: 1",
             "thread 01a1-dd not found",
+            "Error resuming session: No previous sessions found for this project.",
+            "Error resuming session: Invalid session identifier \"1\".",
         ] {
             assert!(ends_conversation(over), "{over}");
         }

@@ -59,7 +59,7 @@ pub(super) fn of(
         }
         FailureKind::Quota => resets_in.is_some() || LIMIT.is_match(&about_server),
         FailureKind::NoCredit | FailureKind::Overloaded | FailureKind::Network => true,
-        FailureKind::Login | FailureKind::ContextFull => false,
+        FailureKind::Login | FailureKind::Setup | FailureKind::ContextFull => false,
         FailureKind::Server | FailureKind::Other => {
             resets_in.is_some() && LIMIT.is_match(&about_server)
         }
@@ -73,6 +73,7 @@ pub(super) fn of(
         | FailureKind::RateLimit
         | FailureKind::Quota
         | FailureKind::Login
+        | FailureKind::Setup
         | FailureKind::ContextFull
         | FailureKind::Server
         | FailureKind::Other => LimitCause::Usage,

@@ -92,10 +92,10 @@ impl McpTool {
             description,
             touch,
         } = about;
-        let input = schema_for_input::<I>().expect("arguments are an object");
+        let input = clean(schema_for_input::<I>().expect("arguments are an object"));
         let described = Described::new(name, description, input)
             .with_title(title)
-            .with_raw_output_schema(schema_for_output::<O>())
+            .with_raw_output_schema(clean(schema_for_output::<O>()))
             .with_annotations(touch.annotations());
         Self {
             described,
@@ -143,6 +143,26 @@ impl ToolEffect {
             Self::Anew => all.read_only(false).destructive(false).idempotent(false),
         }
     }
+}
+
+/// Removes the formats of numbers (`uint`, `double`): JSON Schema has none, and clients that check
+/// formats refuse the tool.
+fn clean(schema: Arc<JsonObject>) -> Arc<JsonObject> {
+    fn walk(schema: &mut Value) {
+        match schema {
+            Value::Object(all) => {
+                if all.get("format").is_some_and(Value::is_string) {
+                    all.remove("format");
+                }
+                all.values_mut().for_each(walk);
+            }
+            Value::Array(all) => all.iter_mut().for_each(walk),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let mut schema = Arc::unwrap_or_clone(schema);
+    schema.values_mut().for_each(walk);
+    Arc::new(schema)
 }
 
 async fn perform<I, O, W>(

@@ -105,6 +105,14 @@ async fn an_error_in_an_agents_own_words_is_a_failed_turn() {
             "litellm.Timeout",
         ),
         (
+            "aider",
+            "Aider v0.86.2\n\nTokens: 2.6k sent, 0 received.\n\n\nModel openai/gpt-4o has hit a token limit!\nToken counts below are \
+             approximate.\n\nInput tokens: ~2,581 of 128,000\nOutput tokens: ~16,400 of 16,384 -- possibly exceeded output limit!\nTotal \
+             tokens: ~18,981 of 128,000\n\nTo reduce output tokens:\n- Ask for smaller changes in each request.\n- Break your code into \
+             smaller source files.\n\n\nhttps://aider.chat/docs/troubleshooting/token-limits.html\n",
+            "has hit a token limit",
+        ),
+        (
             "goose",
             "Network error: Stream decode error: Failed to parse Responses stream event: expected value at line 1 \
              column 1: \"id:1\"\n",
@@ -182,6 +190,18 @@ async fn text_before_an_error_does_not_hide_it_over_the_protocol() {
     ];
     let message = failure(&mut *says("pi", &retries, dir.path()), request("")).await;
     assert!(message.contains("answer was an error message"), "{message}");
+}
+
+#[tokio::test]
+async fn a_turn_without_a_word_is_a_failed_turn() {
+    let dir = folder();
+    // What pi-acp makes of 400 and 401.
+    let message = failure(&mut *says("pi", &[], dir.path()), request("")).await;
+    assert!(
+        message.contains("may have refused the request or the key")
+            && message.contains("type /login"),
+        "{message}"
+    );
 }
 
 #[tokio::test]

@@ -354,7 +354,7 @@ async fn an_agent_that_asks_a_broken_server_for_ever_is_stopped() {
     let mut agent = Spec::new(&command, OutputFormat::Opencode).agent(dir.path());
     let message = failure(&mut *agent, request("")).await;
     assert!(
-        message.contains("empty answers") && message.ends_with("creel stopped it"),
+        message.starts_with("creel stopped the agent: its server keeps sending empty answers"),
         "{message}"
     );
     assert!(!lives(pid_in(&in_folder(&dir, "pid")).await));
@@ -649,4 +649,62 @@ async fn processes_on_a_terminal_are_ended_too() {
     )
     .await;
     assert_eq!(message, "the agent ended with exit 3: broken");
+}
+
+#[tokio::test]
+async fn a_refused_login_ends_the_turn_at_once() {
+    let dir = folder();
+    let retry = r#"{"type":"system","subtype":"api_retry","attempt":1,"max_retries":10,"retry_delay_ms":500,"error_status":401,"error":"authentication_failed","session_id":"5f-1"}"#;
+    let spec = Spec {
+        known: AgentFacts {
+            login: Some("mine login".into()),
+            ..AgentFacts::default()
+        },
+        ..Spec::new(
+            &format!("echo $$ > pid; echo '{retry}'; exec sleep 1000"),
+            OutputFormat::Claude,
+        )
+    };
+    let message = failure(&mut *spec.agent(dir.path()), request("")).await;
+    assert!(
+        message.starts_with("the agent is not logged in") && message.contains("mine login"),
+        "{message}"
+    );
+    assert!(!lives(pid_in(&in_folder(&dir, "pid")).await));
+}
+
+#[tokio::test]
+async fn only_a_conversation_that_exists_is_continued() {
+    let dir = folder();
+    // The first turn fails before the agent answers: the next one starts the conversation.
+    let init = r#"{"type":"init","session_id":"5f-1"}"#;
+    let first = format!(
+        "echo '{init}'; cat >> prompts; test -e tried || {{ touch tried; exit 1; }}; echo '{{\"type\":\"result\",\"status\":\"success\"}}'"
+    );
+    let mut agent = Spec::new(&first, OutputFormat::Gemini)
+        .then("echo {{conversation}} > wrong; exit 42")
+        .agent(dir.path());
+    failure(&mut *agent, request("GOAL\n")).await;
+    let (end, recorder) = turn(&mut *agent, again("recover\n")).await;
+    assert_eq!(end, Ok(ended(StopReason::EndTurn)));
+    assert!(
+        recorder.warned()[0].contains("no conversation to continue"),
+        "{:?}",
+        recorder.warned()
+    );
+    let prompts = std::fs::read_to_string(in_folder(&dir, "prompts")).expect("the prompts");
+    assert_eq!(prompts, "GOAL\nGOAL\n\nrecover\n");
+    // One that the agent does not know any more is replaced in the same turn.
+    let mut agent = Spec::new("echo anew; cat", OutputFormat::Text)
+        .then("echo 'Error resuming session: Invalid session identifier \"x\".' >&2; exit 42")
+        .agent(dir.path());
+    turn(&mut *agent, request("GOAL\n"))
+        .await
+        .0
+        .expect("an end");
+    let (end, recorder) = turn(&mut *agent, again("recover\n")).await;
+    assert_eq!(
+        (end, recorder.text().as_str()),
+        (Ok(ended(StopReason::EndTurn)), "anew\nGOAL\n\nrecover\n")
+    );
 }

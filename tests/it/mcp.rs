@@ -82,6 +82,10 @@ async fn every_tool_describes_its_input_output_and_effect() {
         );
         assert_eq!(output["type"], "object", "{tool}");
         for schema in [input, output] {
+            assert!(
+                !schema.to_string().contains("\"format\":"),
+                "clients that check formats refuse this: {schema}"
+            );
             let undescribed = |field: &&Value| field["description"].is_null();
             let fields = schema["properties"].as_object();
             assert_eq!(

@@ -76,6 +76,8 @@ pub(super) struct JsonStreamSummary {
     pub(super) end: StreamEnd,
     pub(super) conversation: Option<String>,
     pub(super) hopeless: Option<String>,
+    /// The agent said something, or used a tool.
+    pub(super) has_answer: bool,
     pub(super) counts: LineCounts,
 }
 
@@ -120,7 +122,7 @@ impl OutputSummary {
 
     /// The last lines of the answer. Text before them is the agent's work and can be about any
     /// error.
-    fn answer_end(&self) -> String {
+    pub(super) fn answer_end(&self) -> String {
         let mut lines: Vec<&str> = self
             .last
             .lines()
@@ -277,8 +279,10 @@ impl JsonLineDecoder {
             .into_iter()
             .for_each(|update| answer.tell(update));
         let hopeless = self.output.hopeless().map(str::to_owned);
+        let has_answer = self.output.has_answer();
         JsonStreamSummary {
             end: self.translator.end(),
+            has_answer,
             conversation: self.output.conversation(),
             hopeless,
             counts: self.counts,

@@ -124,6 +124,7 @@ pub(in crate::agents::command) struct TranslatedOutput {
     conversation: Option<String>,
     hopeless: Option<String>,
     has_text: bool,
+    has_calls: bool,
     at_line_start: bool,
 }
 
@@ -144,6 +145,7 @@ impl TranslatedOutput {
             conversation,
             hopeless: None,
             has_text: false,
+            has_calls: false,
             at_line_start: true,
         }
     }
@@ -155,6 +157,11 @@ impl TranslatedOutput {
     /// Why the agent must be stopped, if it must.
     pub(in crate::agents::command) fn hopeless(&self) -> Option<&str> {
         self.hopeless.as_deref()
+    }
+
+    /// Whether the agent said something, or used a tool.
+    pub(in crate::agents::command) fn has_answer(&self) -> bool {
+        self.has_text || self.has_calls
     }
 
     pub(in crate::agents::command) fn conversation(self) -> Option<String> {
@@ -210,6 +217,7 @@ impl TranslatedOutput {
     /// A tool call began. Text after it is a new message.
     pub(super) fn began(&mut self, call: ToolCall) {
         self.end_message();
+        self.has_calls = true;
         let call = self.in_turn(call);
         self.updates.push(AgentUpdate::ToolCalled(call.clone()));
         if self.open.len() < OPEN_MAX {

@@ -51,6 +51,10 @@ impl ClaudeTranslator {
             Some("retry") => ("/data", "/attempt", "/maxRetries", "/delayMs"),
             _ => return,
         };
+        // It would try for minutes with a key that is refused.
+        if text(line, "/error") == Some("authentication_failed") {
+            updates.give_up("authentication failed: its server refuses the login or the key");
+        }
         let number = |key: &str| number(line, &format!("{count}{key}"));
         let why = text(line, "/error")
             .map(|error| format!(" ({error})"))

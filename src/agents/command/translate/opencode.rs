@@ -37,7 +37,9 @@ impl OpencodeTranslator {
         };
         self.empty = if tokens == 0 { self.empty + 1 } else { 0 };
         if self.empty >= EMPTY_STEPS {
-            updates.give_up("the agent's server keeps sending empty answers. Check the server address and the model");
+            updates.give_up(
+                "its server keeps sending empty answers. Check the server address and the model",
+            );
         }
     }
 

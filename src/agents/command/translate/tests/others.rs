@@ -239,7 +239,7 @@ fn opencode_that_gets_empty_answers_for_ever_is_hopeless() {
         &lines,
         &expect![[r#"
         opened ses_1
-        hopeless: the agent's server keeps sending empty answers. Check the server address and the model
+        hopeless: its server keeps sending empty answers. Check the server address and the model
         Unsaid Some(0) Some(2.5)
     "#]],
     );
