@@ -487,6 +487,7 @@ fn hook_spec(name: &str, command: &str, pipe_output: bool) -> HookSpec {
         priority: 100,
         enabled: true,
         on_failure: None,
+        matcher: None,
         retry: RetryOptions::default(),
     }
 }

@@ -27,6 +27,7 @@ mod schema;
 mod settings;
 pub mod shape;
 mod stop;
+mod tool_hooks;
 pub mod trust;
 mod validate;
 mod workflows;

@@ -21,6 +21,7 @@ use crate::{
         hooks::{
             point::HookPoint,
             template,
+            tool_matcher::ClaudeToolEvent,
             verdict::{HookReply, RunEnd, RunResult},
         },
         ids::RunId,
@@ -40,6 +41,7 @@ pub mod builtin;
 pub mod reply;
 pub mod rules;
 pub mod test_suites;
+mod tool_input;
 
 use builtin::BuiltinJob;
 
@@ -107,7 +109,10 @@ pub async fn run_hook(
         end
     };
     let answers = matches!(job.point, HookPoint::Automation | HookPoint::StopDecision);
-    let reply = if answers || end != RunEnd::Exit(0) {
+    // A hook that denies a call does so whatever its exit code is.
+    let is_read = end == RunEnd::Exit(0)
+        || (job.point == HookPoint::PreTool && matches!(end, RunEnd::Exit(_)));
+    let reply = if answers || !is_read {
         None
     } else {
         reply::parse(&captured.answer)
@@ -292,6 +297,7 @@ fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, Hoo
     let about = HookCommandContext {
         point,
         hook: &job.hook.name,
+        claude: job.hook.matcher.as_ref().and_then(|matcher| matcher.claude),
         offered,
         facts: &job.facts,
     };
@@ -343,6 +349,8 @@ fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, Hoo
 struct HookCommandContext<'a> {
     point: &'a str,
     hook: &'a str,
+    /// The event of Claude Code that it is written for.
+    claude: Option<ClaudeToolEvent>,
     /// The names that it can use.
     offered: &'a [&'a str],
     facts: &'a HookFacts,
@@ -386,7 +394,13 @@ impl HookCommandContext<'_> {
             .chain(values)
             .chain(about)
             .map(|(name, value)| (name, for_variable(&value)));
-        fields.chain(project(&place.session_dir)).collect()
+        let claude = self
+            .claude
+            .map(|_| ("CLAUDE_PROJECT_DIR".to_owned(), shown(&place.cwd)));
+        fields
+            .chain(project(&place.session_dir))
+            .chain(claude)
+            .collect()
     }
 
     /// One JSON object on one line, so that `read` in a shell can read it.
@@ -428,7 +442,12 @@ impl HookCommandContext<'_> {
         let by_point = by_point
             .into_iter()
             .filter_map(|(key, value)| Some((key, value?)));
-        for (key, value) in by_point.chain(facts.gate.iter().flat_map(|gate| gate_fields(gate))) {
+        let about_gate = facts.gate.iter().flat_map(|gate| gate_fields(gate));
+        let about_tool = facts.tool.iter().flat_map(|call| match self.claude {
+            Some(event) => tool_input::claude_fields(event, call, &shown(&place.cwd)),
+            None => tool_input::fields(call),
+        });
+        for (key, value) in by_point.chain(about_gate).chain(about_tool) {
             fields[key] = value;
         }
         if let (Value::Object(fields), Some(Value::Object(context))) = (&mut fields, &facts.context)
@@ -462,7 +481,11 @@ fn value(facts: &HookFacts, name: &str) -> Option<String> {
         "task_id" => facts.task.as_ref().map(|t| t.id.clone()),
         "task_content" => facts.task.as_ref().map(|t| t.content.clone()),
         "error" => facts.error.clone(),
-        _ => gate_value(facts.gate.as_deref()?, name),
+        _ => match (&facts.tool, &facts.gate) {
+            (Some(call), _) => tool_input::value(call, name),
+            (None, Some(gate)) => gate_value(gate, name),
+            (None, None) => None,
+        },
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) fn builtin() -> Vec<AutomationHook> {
                 priority,
                 enabled,
                 on_failure: None,
+                matcher: None,
                 retry: RetryOptions::default(),
             },
         },
@@ -157,6 +158,7 @@ fn hook(
             .unwrap_or(known.map_or(OWN_PRIORITY, |known| known.priority)),
         enabled: fields.bool("enabled"),
         on_failure: None,
+        matcher: None,
         retry: RetryOptions::default(),
     };
     Some(AutomationHook {

@@ -15,12 +15,14 @@ use super::{
     keys::{BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK},
     node::{ConfigNode, NodeKind},
     shape::MapShape,
+    tool_hooks,
 };
 use crate::{
     engine::{
         hooks::{
             point::HookPoint,
             template::{self, Placeholder, offered, placeholders},
+            tool_matcher::ClaudeToolEvent,
         },
         policy::{
             BuiltinCall, BuiltinOptions, HookAction, HookFailurePolicy, HookSpec, MERGE,
@@ -49,6 +51,8 @@ enum HookList {
     Checks,
     /// A point under `hooks:`.
     At(HookPoint),
+    /// A point of tool calls under Claude Code's name.
+    Claude(ClaudeToolEvent),
 }
 
 impl HookList {
@@ -56,6 +60,7 @@ impl HookList {
         match self {
             Self::Checks => HookPoint::Stop,
             Self::At(point) => point,
+            Self::Claude(event) => event.point(),
         }
     }
 
@@ -64,20 +69,25 @@ impl HookList {
         match self {
             Self::Checks => "`checks`".to_owned(),
             Self::At(point) => format!("`{point}`"),
+            Self::Claude(event) => format!("`{}`", event.name()),
         }
+    }
+
+    const fn has_matchers(self) -> bool {
+        !matches!(self, Self::Checks)
     }
 
     fn command_shape(self) -> &'static MapShape {
         match self {
             Self::Checks => &COMMAND_CHECK,
-            Self::At(_) => &COMMAND_HOOK,
+            Self::At(_) | Self::Claude(_) => &COMMAND_HOOK,
         }
     }
 
     fn exec_shape(self) -> &'static MapShape {
         match self {
             Self::Checks => &EXEC_CHECK,
-            Self::At(_) => &EXEC_HOOK,
+            Self::At(_) | Self::Claude(_) => &EXEC_HOOK,
         }
     }
 }
@@ -105,6 +115,19 @@ impl<'a> HookNodes<'a> {
         self.hooks
             .and_then(|hooks| hooks.get(point.name()))
             .filter(|list| is_list(list))
+    }
+
+    /// The lists of a point: its own, and those under Claude Code's names.
+    fn lists(self, point: HookPoint) -> impl Iterator<Item = (HookList, &'a ConfigNode)> {
+        let own = self.list(point).map(|list| (HookList::At(point), list));
+        let events = ClaudeToolEvent::ALL.into_iter();
+        let theirs = events.filter(move |event| event.point() == point);
+        let theirs = theirs.filter_map(move |event| {
+            let list = self.hooks.and_then(|hooks| hooks.get(event.name()));
+            let list = list.filter(|list| is_list(list))?;
+            Some((HookList::Claude(event), list))
+        });
+        own.into_iter().chain(theirs)
     }
 
     fn checks(self) -> Option<&'a ConfigNode> {
@@ -138,16 +161,23 @@ pub(super) fn lower(
         all.checks = Some(checks);
     }
     for point in HookPoint::ALL {
-        let Some(list) = nodes.list(point) else {
+        let lists: Vec<_> = nodes.lists(point).collect();
+        if lists.is_empty() {
             continue;
-        };
+        }
         let beside = if point == HookPoint::Stop {
             beside.as_slice()
         } else {
             &[]
         };
-        let hooks = all.read(report, HookList::At(point), list, beside);
-        all.hooks.insert(point, hooks);
+        let mut beside = beside.to_vec();
+        for (list, node) in lists {
+            let hooks = all.read(report, list, node, &beside);
+            beside.extend(hooks.iter().cloned());
+            let known = all.hooks.entry(point).or_default();
+            known.extend(hooks);
+            known.sort_by_key(|spec| spec.priority);
+        }
     }
     all
 }
@@ -165,7 +195,7 @@ impl HookLists {
         for item in node.items() {
             match list {
                 HookList::Checks => found.extend(check(report, item)),
-                HookList::At(point) => entry(report, point, item, &mut found),
+                HookList::At(_) | HookList::Claude(_) => entry(report, list, item, &mut found),
             }
         }
         let kept = in_order(report, list, found, beside);
@@ -187,6 +217,8 @@ fn is_about_submitting(point: HookPoint) -> bool {
         | HookPoint::AfterMerge => true,
         HookPoint::SessionStart
         | HookPoint::PreIteration
+        | HookPoint::PreTool
+        | HookPoint::PostTool
         | HookPoint::Stop
         | HookPoint::PostIteration
         | HookPoint::OnTaskComplete
@@ -219,11 +251,11 @@ fn check(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<LocatedHook
 
 fn entry(
     report: &mut DiagnosticReport,
-    point: HookPoint,
+    list: HookList,
     node: &ConfigNode,
     found: &mut Vec<LocatedHook>,
 ) {
-    let list = HookList::At(point);
+    let point = list.point();
     match &node.kind {
         NodeKind::Text(name) => found.extend(builtin(report, point, name, node.at)),
         NodeKind::Map(_) if node.get("builtin").is_some() => {
@@ -233,7 +265,7 @@ fn entry(
         NodeKind::Map(_) if node.get("gatekeeper").is_some() => {
             found.extend(gatekeeper(report, point, node));
         }
-        NodeKind::Map(_) if node.get("hooks").is_some() || node.get("matcher").is_some() => {
+        NodeKind::Map(_) if node.get("hooks").is_some() => {
             group(report, list, node, found);
         }
         NodeKind::Map(_) => found.extend(command(report, list, node)),
@@ -251,14 +283,23 @@ fn group(
     node: &ConfigNode,
     found: &mut Vec<LocatedHook>,
 ) {
-    if let Some(matcher) = node.get("matcher")
+    let matcher = node.get("matcher");
+    if let Some(matcher) = matcher
+        && !tool_hooks::is_about_tools(list.point())
         && matcher.text().is_some_and(|text| !matches!(text, "" | "*"))
     {
         let message = "this matcher has no effect: the hooks of a point run every time".to_owned();
         report.warning(matcher.at, message);
     }
+    let first = found.len();
     for item in node.get("hooks").map(ConfigNode::items).unwrap_or_default() {
         found.extend(command(report, list, item));
+    }
+    if let Some(matcher) = matcher.filter(|_| tool_hooks::is_about_tools(list.point())) {
+        for placed in &mut found[first..] {
+            let own = placed.spec.matcher.get_or_insert_default();
+            tool_hooks::group(report, own, matcher);
+        }
     }
 }
 
@@ -534,7 +575,11 @@ fn process_hook(
     let mut spec = spec(fields, name, action, fields.duration("timeout"));
     spec.pipe_output = fields.recorded("pipe_output");
     spec.retry = retry_options(report, list.point(), fields);
+    if list.has_matchers() {
+        tool_hooks::complete(report, list.point(), &mut spec, fields);
+    }
     match list {
+        HookList::Claude(event) => tool_hooks::for_claude(&mut spec, event, fields),
         HookList::At(HookPoint::Stop) => advice::about_stop_hook(report, &spec, fields, at),
         HookList::At(HookPoint::OnGate) => check_gate_hook(report, &spec, fields),
         HookList::At(HookPoint::SessionEnd) => {
@@ -571,6 +616,7 @@ fn spec(
         priority: fields.int("priority"),
         enabled: fields.bool("enabled"),
         on_failure: fields.maybe_one_of("on_failure"),
+        matcher: None,
         retry: RetryOptions::default(),
     }
 }

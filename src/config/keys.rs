@@ -326,9 +326,19 @@ const fn point(name: &'static str, doc: &'static str) -> FieldShape {
     list(name, &HOOK, doc)
 }
 
+const fn claude_tool_event(name: &'static str, doc: &'static str) -> FieldShape {
+    list(name, &HOOK, doc).optional()
+}
+
 pub static HOOKS: MapShape = shape("hooks", &[
     point("session_start", "Once, before the first iteration."),
     point("pre_iteration", "Before each iteration's prompt."),
+    point("pre_tool", "When the agent asks for permission, before you are asked. Exit 2 denies it."),
+    point("post_tool", "After a tool call of the agent, while its turn continues."),
+    claude_tool_event("PreToolUse", "`pre_tool` with Claude Code's input."),
+    claude_tool_event("PermissionRequest", "The same as `PreToolUse`, with this name."),
+    claude_tool_event("PostToolUse", "`post_tool` with Claude Code's input, for calls that succeeded."),
+    claude_tool_event("PostToolUseFailure", "The same for calls that failed."),
     point("stop", "After each turn. Exit 2 sends the agent back to work."),
     point("post_iteration", "After each completed iteration."),
     point("on_task_complete", "When a task is completed, while the agent works."),
@@ -374,15 +384,30 @@ const EXEC: FieldShape = list("exec", &Text, "A program and its arguments, run i
 const HOOK_TYPE: FieldShape = one_of("type", &["command"],
     "Always `command`, as other tools write it.");
 
+const ONE_OR_MORE: ValueType = Either(&[SomeText, List(&SomeText)]);
+const MATCH: FieldShape = section("match", &TOOL_MATCH, "Only at `pre_tool` and `post_tool`: the \
+    tool calls that the hook is for. All conditions must hold.").optional();
+const MATCHER: FieldShape = key("matcher", Text, "Only at `pre_tool` and `post_tool`: names of \
+    tools as Claude Code matches them, `Edit|Write` or a regular expression.");
+
+pub static TOOL_MATCH: MapShape = shape("tool_match", &[
+    key("name", ONE_OR_MORE, "A pattern for the tool's name, the agent's own or Claude Code's, or \
+        several. Default: all."),
+    key("kind", Either(&[TOOL_KIND, List(&TOOL_KIND)]), "The kind of call, or several. Default: \
+        all."),
+    key("path", ONE_OR_MORE, "A pattern for files, relative to the project, or several; one file \
+        that matches is enough. Default: all."),
+]);
+
 /// A hook that runs a program without a shell.
 pub static EXEC_HOOK: MapShape = shape("exec_hook", &[
-    EXEC, HOOK_NAME, HOOK_TIMEOUT, PIPE_OUTPUT, HOOK_PRIORITY, HOOK_ENABLED, ON_FAILURE, RETRIES,
-    FEEDBACK,
+    EXEC, HOOK_NAME, HOOK_TIMEOUT, PIPE_OUTPUT, HOOK_PRIORITY, HOOK_ENABLED, ON_FAILURE, MATCH,
+    MATCHER, RETRIES, FEEDBACK,
 ]).with_one_of(&["exec"]);
 
 pub static COMMAND_HOOK: MapShape = shape("command_hook", &[
     HOOK_COMMAND, HOOK_NAME, HOOK_TIMEOUT, PIPE_OUTPUT, HOOK_PRIORITY, HOOK_ENABLED, ON_FAILURE,
-    RETRIES, FEEDBACK, HOOK_TYPE,
+    MATCH, MATCHER, RETRIES, FEEDBACK, HOOK_TYPE,
 ]);
 
 pub static EXEC_CHECK: MapShape = shape("exec_check", &[
@@ -417,9 +442,10 @@ pub static GATEKEEPER_HOOK: MapShape = shape("gatekeeper_hook", &[
 
 /// A group of hooks in Claude Code's format.
 pub static MATCHER_GROUP: MapShape = shape("matcher_group", &[
-    key("matcher", Text, "For compatibility with other tools. Only `*` has an effect."),
+    key("matcher", Text, "The names of tools, `Edit|Write` or a regular expression. At points \
+        without tool calls only `*` has an effect."),
     list("hooks", &Object(&COMMAND_HOOK), "The hooks of the group.").required(),
-]).with_one_of(&["hooks", "matcher"]);
+]).with_one_of(&["hooks"]);
 
 /// The last one lists the valid types for the error message.
 static RULE: ValueType = Either(&[

@@ -244,7 +244,7 @@ fn protect(report: &mut DiagnosticReport, list: Option<&ConfigNode>) -> Vec<Stri
 }
 
 /// Accepts one value or a list.
-fn one_or_more<'a>(
+pub(super) fn one_or_more<'a>(
     report: &mut DiagnosticReport,
     given: Option<&'a ConfigNode>,
     name: &str,
@@ -273,7 +273,7 @@ fn one_or_more<'a>(
 
 /// Normalizes a pattern. It is matched against paths relative to the project, or absolute paths of
 /// files outside.
-fn pattern(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<String> {
+pub(super) fn pattern(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<String> {
     let written = node.text().filter(|text| !text.trim().is_empty())?;
     let plain = written.trim_start_matches('!');
     let negation = &written[..written.len() - plain.len()];

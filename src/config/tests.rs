@@ -12,6 +12,7 @@ mod schema_check;
 mod seeds;
 mod stop;
 mod task_types;
+mod tool_hooks;
 
 use std::path::Path;
 

@@ -255,6 +255,7 @@ impl WorkflowReader<'_> {
             priority: 100,
             enabled: true,
             on_failure: None,
+            matcher: None,
             retry: RetryOptions::default(),
         })
     }

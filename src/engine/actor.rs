@@ -161,3 +161,5 @@ impl UserCommand {
 
 /// The rules of the config, as the actor of an answer.
 pub(crate) const POLICY: Actor = Actor::of(ActorKind::Policy);
+/// A hook of the config, as the actor of an answer.
+pub(crate) const HOOK: Actor = Actor::of(ActorKind::Hook);

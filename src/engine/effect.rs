@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::engine::{
-    conversation::{ConversationMode, PermissionAnswer},
+    conversation::{ConversationMode, PermissionAnswer, ToolCall},
     event::ActorKind,
     gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
@@ -113,6 +113,8 @@ pub struct HookFacts {
     pub error: Option<String>,
     /// At `on_gate`.
     pub gate: Option<Box<GateFacts>>,
+    /// At the points of tool calls.
+    pub tool: Option<Box<ToolCall>>,
     /// The end of the agent's last message. None before the first turn.
     pub agent_output: Option<String>,
     /// The files that the iteration changed, at the points after the agent's work.

@@ -6,9 +6,10 @@
 //! [`super::gate`].
 //!
 //! # Invariants
-//! - A request is answered once: by a rule, by the user, or by the end of its turn.
+//! - A request is answered once: by a rule, by hooks, by the user, or by the end of its turn.
 //! - The user is asked about one request at a time, in the order in which they arrived.
 //! - creel answers requests for its own MCP tools itself; the user is never asked about them.
+//! - No hook allows what a rule denies or asks about, or a change to guarded files.
 //! - Questions to the user wait in the same queue; no rule about permissions answers one.
 //! - creel never selects an agent's "always" option where the agent offers "once": the agent would
 //!   then decide itself which requests to skip, and creel would not see them. creel remembers the
@@ -22,6 +23,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
+    actor::{HOOK, POLICY},
     conversation::{
         AgentPermissionRequest, PermissionAnswer, PermissionOption, PermissionOptionKind,
         PermissionSource, ToolCall, ToolKind,
@@ -33,11 +35,16 @@ use crate::engine::{
         kind::{GateChoice, GateKind, PermissionChoice},
         subject::GateSubject,
     },
+    hooks::{
+        claude_tools::may_change_files,
+        point::HookPoint,
+        tool_hooks::{ToolDecision, ToolRules, due},
+    },
     ids::{GateId, TurnId},
     output::EngineOutput,
     permission::{
         remembered_answers::{RememberedAnswer, covers, remembered},
-        rules::{ProjectFiles, first_that_fits, is_project_edit, kind},
+        rules::{ProjectFiles, files, first_that_fits, has_command, is_project_edit, kind},
     },
     policy::{PermissionPolicy, SessionPlan},
     question::{AgentQuestion, UNATTENDED},
@@ -376,6 +383,7 @@ pub struct PermissionRules<'a> {
     pub(crate) steering: &'a ControlState,
     /// The agent that works for the session now.
     pub(crate) agent: &'a str,
+    pub(crate) tool_rules: ToolRules<'a>,
 }
 
 impl<'a> PermissionRules<'a> {
@@ -418,7 +426,8 @@ impl<'a> PermissionRules<'a> {
             };
             return EngineOutput::stale(turn).then(cancel);
         };
-        match self.answered_at_once(&ask) {
+        let hooks = self.hooks_of(&ask);
+        match self.answered_at_once(&ask).filter(|_| hooks.is_empty()) {
             Some(option) => {
                 let answer = PermissionAnswer::Selected(option.to_owned());
                 EngineOutput::default().then(Effect::AnswerPermission {
@@ -426,12 +435,28 @@ impl<'a> PermissionRules<'a> {
                     answer,
                 })
             }
-            None => EngineOutput::record(Event::Turn(TurnEvent::PermissionAsked {
-                iteration,
-                turn,
-                ask,
-            })),
+            None => {
+                let hooks_due = (!hooks.is_empty())
+                    .then(|| due(HookPoint::PreTool, iteration, hooks, Some(ask.ask)));
+                let asked = Event::Turn(TurnEvent::PermissionAsked {
+                    iteration,
+                    turn,
+                    ask,
+                });
+                let step = EngineOutput::record(asked);
+                hooks_due.into_iter().fold(step, EngineOutput::and)
+            }
         }
+    }
+
+    /// The hooks that decide a request: none, if it is denied without them, or if what creel should
+    /// do now is part of a call that they have seen.
+    fn hooks_of(self, ask: &AgentPermissionRequest) -> Vec<String> {
+        let is_seen = ask.source == PermissionSource::Service && self.is_granted(ask);
+        if is_seen || self.without_hooks(ask) == Some(false) {
+            return Vec::new();
+        }
+        self.tool_rules.of_request(ask)
     }
 
     /// The option for a request that needs no gate: one for creel's own tools, or one for a file or
@@ -452,20 +477,18 @@ impl<'a> PermissionRules<'a> {
         let ruled = first_that_fits(&self.plan.access.permissions, self.project(), &ask.tool);
         // A gate for each file that an agent reads would be unusable; a rule can still ask for one.
         let reads = ask.tool.kind == Some(ToolKind::Read) && ruled.is_none();
-        let granted = || {
-            !ask.shortened
-                && self
-                    .requests
-                    .granted
-                    .iter()
-                    .any(|known| covers(known, &ask.tool, &self.began.cwd))
-        };
         match ruled.unwrap_or(self.plan.gates.permissions) {
             PermissionPolicy::Allow => Some(true),
             PermissionPolicy::Deny => Some(false),
-            PermissionPolicy::Ask if reads || granted() => Some(true),
+            PermissionPolicy::Ask if reads || self.is_granted(ask) => Some(true),
             PermissionPolicy::Ask => self.earlier_answer(ask, ruled.is_some()),
         }
+    }
+
+    /// Whether a call that was allowed in this turn covers what creel should do now.
+    fn is_granted(self, ask: &AgentPermissionRequest) -> bool {
+        let mut granted = self.requests.granted.iter();
+        !ask.shortened && granted.any(|known| covers(known, &ask.tool, &self.began.cwd))
     }
 
     /// What the user has said about such a request. A rule that asks is about edits, too.
@@ -496,15 +519,22 @@ impl<'a> PermissionRules<'a> {
 
     /// Opens a gate for the oldest request.
     pub(crate) fn open_next_request(self) -> EngineOutput {
-        let Some(ask) = self.requests.waiting.front() else {
+        let tools = self.tool_rules.tools;
+        let first = self.requests.waiting.front();
+        let Some(ask) = first.filter(|ask| !tools.is_deciding(ask.ask)) else {
             return EngineOutput::default();
         };
         let subject = match ask.question() {
             Some(_) => GateSubject::Question { ask: ask.ask },
             None => GateSubject::Permission { ask: ask.ask },
         };
+        let decided = tools.decision(ask.ask).map(ToolDecision::describe);
+        let reason = match decided {
+            Some(decided) => format!("{}; {decided}", ask.reason()),
+            None => ask.reason(),
+        };
         self.gates
-            .open_gate_with(subject, ask.reason(), ask.choices(self.project()))
+            .open_gate_with(subject, reason, ask.choices(self.project()))
     }
 
     /// The request that a gate is about.
@@ -520,12 +550,55 @@ impl<'a> PermissionRules<'a> {
         if ask.question().is_some() {
             return None;
         }
+        let by_hook = self.tool_rules.tools.decision(ask.ask);
+        let allow = match (self.without_hooks(ask), by_hook.map(|hook| hook.action)) {
+            (Some(false), _) | (_, Some(PermissionPolicy::Deny)) => Some(false),
+            (_, Some(PermissionPolicy::Ask)) => None,
+            (None, Some(PermissionPolicy::Allow)) => self.hook_may_allow(ask).then_some(true),
+            (decided, Some(PermissionPolicy::Allow) | None) => decided,
+        };
+        allow.and_then(|allow| ask.automatic_choice(allow))
+    }
+
+    /// The actor of the answer that is known before the user is asked: a hook or the rules. An agent
+    /// without a way to refuse has its turn cancelled, as for a rule.
+    pub(crate) fn answers_for_the_user(self, ask: &AgentPermissionRequest) -> Actor {
+        let by_hook = self.tool_rules.tools.decision(ask.ask);
+        let decides = by_hook.is_some_and(|hook| match hook.action {
+            PermissionPolicy::Deny => true,
+            PermissionPolicy::Allow => self.without_hooks(ask).is_none(),
+            PermissionPolicy::Ask => false,
+        });
+        let cancels = self.automatic_permission(ask) == Some(GateChoice::Cancel);
+        if decides && !cancels { HOOK } else { POLICY }
+    }
+
+    /// The answer of the rules and of the user's earlier answers.
+    fn without_hooks(self, ask: &AgentPermissionRequest) -> Option<bool> {
+        if ask.source == PermissionSource::Service {
+            return self.served(ask);
+        }
         let ruled = first_that_fits(&self.plan.access.permissions, self.project(), &ask.tool);
-        let decided = match ruled.unwrap_or(self.plan.gates.permissions) {
+        match ruled.unwrap_or(self.plan.gates.permissions) {
             PermissionPolicy::Allow => Some(true),
             PermissionPolicy::Deny => Some(false),
             PermissionPolicy::Ask => self.earlier_answer(ask, ruled.is_some()),
+        }
+    }
+
+    /// Whether a hook can allow a request that you would be asked about: not if a rule says that you
+    /// are asked, if the hook saw only a part of it, or if it may change files of creel or git or
+    /// under `protect:`.
+    fn hook_may_allow(self, ask: &AgentPermissionRequest) -> bool {
+        let project = self.project();
+        let asks = first_that_fits(&self.plan.access.permissions, project, &ask.tool).is_some();
+        let files = files(&ask.tool, project.cwd);
+        let is_guarded = |file: &String| {
+            let protects = |pattern: &String| fast_glob::glob_match(pattern, file);
+            project.owns(file) || self.plan.access.protect.iter().any(protects)
         };
-        decided.and_then(|allow| ask.automatic_choice(allow))
+        let is_safe = !may_change_files(kind(&ask.tool))
+            || (!files.is_empty() && !has_command(&ask.tool) && !files.iter().any(is_guarded));
+        !asks && !ask.shortened && is_safe
     }
 }

@@ -15,8 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    actor::UserCommand, conversation::ToolKind, hooks::point::HookPoint, question::QuestionPolicy,
-    tasks::record::TaskEventKind, time::TimeSpan,
+    actor::UserCommand, conversation::ToolKind, hooks::point::HookPoint,
+    hooks::tool_matcher::ToolMatcher, question::QuestionPolicy, tasks::record::TaskEventKind,
+    time::TimeSpan,
 };
 use crate::text::command_line;
 pub use limits::{FallbackAgent, LimitsPlan, OutagePlan, UsageLimitPolicy};
@@ -341,6 +342,9 @@ pub struct HookSpec {
     pub enabled: bool,
     /// Overrides the rule of its hook point for failures.
     pub on_failure: Option<HookFailurePolicy>,
+    /// The tool calls that it is for. None: all. Used at the points of tool calls only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matcher: Option<ToolMatcher>,
     /// Used by stop hooks only.
     #[serde(flatten)]
     pub retry: RetryOptions,

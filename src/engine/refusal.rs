@@ -117,6 +117,7 @@ pub enum ByHandObstacle {
     DecidesIterations,
     AnswersTaskEvents,
     ReviewsPipelines,
+    SeesToolCalls,
 }
 
 impl Refusal {

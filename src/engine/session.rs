@@ -37,6 +37,7 @@ use crate::engine::{
         point::HookPoint,
         resolve::HookState,
         side_jobs::SideJobs,
+        tool_hooks::ToolHooks,
     },
     output::EngineOutput,
     pending::PendingItems,
@@ -82,6 +83,9 @@ pub struct SessionState {
     pub side: SideJobs,
     /// Hooks that notify the user about gates.
     pub gate_hooks: GateHooks,
+    /// Hooks of the agent's tool calls.
+    #[serde(default)]
+    pub tool_hooks: ToolHooks,
     pub tasks: SessionTasks,
     pub stop: StopState,
     pub pipelines: PipelineState,
@@ -124,6 +128,7 @@ impl SessionState {
             account: BudgetUsage::default(),
             side: SideJobs::default(),
             gate_hooks: GateHooks::default(),
+            tool_hooks: ToolHooks::default(),
             tasks: SessionTasks::default(),
             stop: StopState::default(),
             pipelines: PipelineState::default(),
@@ -189,6 +194,10 @@ impl SessionState {
         let about_gates = self.side_rules().proceed_gate_hooks();
         if !about_gates.is_empty() {
             return about_gates;
+        }
+        let about_tools = self.tool_rules().proceed(self);
+        if !about_tools.is_empty() {
+            return about_tools;
         }
         let beside = self.side_rules().proceed_side();
         if !beside.is_empty() {

@@ -244,6 +244,7 @@ impl<'a> PipelineRules<'a> {
             hooks,
             task: None,
             by_hand: false,
+            ask: None,
         }))
     }
 

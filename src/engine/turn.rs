@@ -62,6 +62,9 @@ pub struct TurnState {
     pub last_error: Option<String>,
     /// The unfinished tool calls of the current turn, by id.
     pub open_calls: BTreeMap<String, ToolCall>,
+    /// The call that ended last.
+    #[serde(default)]
+    pub ended_call: Option<ToolCall>,
     /// None if the agent does not report it.
     pub context: Option<ContextUsage>,
     /// The agent's id for the conversation.
@@ -122,6 +125,7 @@ impl TurnState {
             }
             ToolStatus::Completed | ToolStatus::Failed => {
                 self.open_calls.remove(&tool.call);
+                self.ended_call = Some(tool.clone());
             }
         }
     }

@@ -76,20 +76,16 @@ pub(crate) fn only_propose(
         priority: 0,
         enabled: true,
         on_failure: None,
+        matcher: None,
         retry: RetryOptions::default(),
     };
     plan.proposal = match approval {
         ProposalApproval::AtGate => Some(ProposalPlan { types }),
         ProposalApproval::Later => None,
     };
-    let notices = plan
-        .hooks
-        .remove(&HookPoint::OnGate)
-        .map(|hooks| (HookPoint::OnGate, hooks));
-    plan.hooks = notices
-        .into_iter()
-        .chain([(HookPoint::Stop, vec![check])])
-        .collect();
+    let kept = [HookPoint::OnGate, HookPoint::PreTool, HookPoint::PostTool];
+    plan.hooks.retain(|point, _| kept.contains(point));
+    plan.hooks.insert(HookPoint::Stop, vec![check]);
     plan.automation.clear();
     let done = StopResult {
         action: StopAction::Complete,

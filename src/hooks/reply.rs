@@ -13,7 +13,10 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    engine::hooks::verdict::{HookDecision, HookReply},
+    engine::{
+        hooks::verdict::{HookDecision, HookReply},
+        policy::PermissionPolicy,
+    },
     process::{
         output::{ANSWER, ReplyText},
         reply_scan::{REPLY_KEYS, mended},
@@ -65,12 +68,13 @@ fn read(answer: &Map<String, Value>) -> Result<HookReply, ReplyError> {
     };
     Ok(HookReply {
         decision,
-        reason: text_of(answer, reasons),
+        reason: text_of(answer, reasons).or_else(|| permission_reason(specific?)),
         additional_context: text_of(answer, &["additionalContext", "additional_context"])
             .or_else(|| text_of(specific?, &["additionalContext", "additional_context"])),
         suppress_output: ["suppressOutput", "suppress_output"]
             .iter()
             .any(|key| answer.get(*key) == Some(&Value::Bool(true))),
+        permission: permission(specific)?,
         stops,
         ..HookReply::default()
     })
@@ -86,7 +90,13 @@ fn too_long() -> String {
 /// Whether invalid JSON was intended as a reply with a decision. Text that only begins with a brace
 /// is harmless.
 fn has_a_decision(text: &str) -> bool {
-    ["\"decision\"", "\"continue\""].iter().any(|key| {
+    let keys = [
+        "\"decision\"",
+        "\"continue\"",
+        "\"permissionDecision\"",
+        "\"behavior\"",
+    ];
+    keys.iter().any(|key| {
         text.match_indices(key)
             .any(|(at, _)| text[at + key.len()..].trim_start().starts_with(':'))
     })
@@ -107,6 +117,41 @@ fn decision(value: Option<&Value>) -> Result<Option<HookDecision>, ReplyError> {
     known
         .map(Some)
         .ok_or_else(|| wrong("decision", value, "allow, approve, deny or block"))
+}
+
+/// What a hook says about a request of the agent: `permissionDecision`, or the `behavior` of a
+/// `PermissionRequest` hook.
+fn permission(
+    specific: Option<&Map<String, Value>>,
+) -> Result<Option<PermissionPolicy>, ReplyError> {
+    let Some(specific) = specific else {
+        return Ok(None);
+    };
+    let of_request = specific.get("decision");
+    let (key, value, accepted) = match of_request {
+        Some(decision) => ("behavior", decision.get("behavior"), "allow or deny"),
+        None => (
+            "permissionDecision",
+            specific.get("permissionDecision"),
+            "allow, deny or ask",
+        ),
+    };
+    match value {
+        None | Some(Value::Null) if of_request.is_none() => Ok(None),
+        Some(Value::String(word)) if word == "allow" => Ok(Some(PermissionPolicy::Allow)),
+        Some(Value::String(word)) if word == "deny" => Ok(Some(PermissionPolicy::Deny)),
+        Some(Value::String(word)) if matches!(word.as_str(), "ask" | "defer") => {
+            Ok(Some(PermissionPolicy::Ask))
+        }
+        value => Err(wrong(key, value, accepted)),
+    }
+}
+
+fn permission_reason(specific: &Map<String, Value>) -> Option<String> {
+    text_of(specific, &["permissionDecisionReason"]).or_else(|| {
+        let decision = specific.get("decision")?.as_object()?;
+        text_of(decision, &["message"])
+    })
 }
 
 fn stops(value: Option<&Value>) -> Result<bool, ReplyError> {

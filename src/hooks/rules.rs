@@ -217,6 +217,7 @@ fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, HookCommand
     };
     let about = HookCommandContext {
         point: "rule",
+        claude: None,
         hook: &job.rule.name,
         offered: OFFERED,
         facts: &job.facts,

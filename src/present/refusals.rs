@@ -150,6 +150,9 @@ fn not_by_hand(hook: &str, why: ByHandObstacle) -> String {
         ByHandObstacle::AnswersTaskEvents => {
             "answers events of tasks; you cannot run it without one"
         }
+        ByHandObstacle::SeesToolCalls => {
+            "sees the agent's tool calls; you cannot run it without one"
+        }
         ByHandObstacle::ReviewsPipelines => {
             "is a review, and runs only as part of a submit or a merge"
         }

@@ -154,7 +154,11 @@ fn hook_started(point: HookPoint, hook: &str) -> Option<String> {
         HookPoint::BeforeMerge => format!("{hook} checks the work before creel merges it."),
         HookPoint::AfterMerge => format!("{hook} runs after the merge."),
         HookPoint::SessionEnd => format!("Everything is delivered. {hook} runs at the end."),
-        HookPoint::OnTaskComplete | HookPoint::Automation | HookPoint::OnGate => return None,
+        HookPoint::OnTaskComplete
+        | HookPoint::Automation
+        | HookPoint::OnGate
+        | HookPoint::PreTool
+        | HookPoint::PostTool => return None,
     })
 }
 

@@ -82,6 +82,7 @@ mod tasks_cli;
 mod terminal;
 mod terminal_gates;
 mod test_agent;
+mod tool_hooks;
 mod tool_options;
 mod toolchains;
 mod verified;

@@ -35,6 +35,7 @@ fn job(point: HookPoint, command: &str) -> HookJob {
             priority: 100,
             enabled: true,
             on_failure: None,
+            matcher: None,
             retry: RetryOptions::default(),
         },
         output_limit: 16 * 1024,

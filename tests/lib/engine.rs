@@ -20,4 +20,5 @@ mod stories;
 mod tampering;
 mod task_invariants;
 mod tasks;
+mod tool_hooks;
 pub(crate) mod workflows;

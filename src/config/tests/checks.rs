@@ -14,7 +14,11 @@ use crate::{
 
 const AGENT: &str = "agents: { ada: { acp: ada } }\n";
 
-fn plan(settings: &Settings, agent: Option<&str>, task_type: Option<&str>) -> SessionPlan {
+pub(super) fn plan(
+    settings: &Settings,
+    agent: Option<&str>,
+    task_type: Option<&str>,
+) -> SessionPlan {
     let wanted = PlanRequest {
         agent,
         task_type,
@@ -47,6 +51,7 @@ fn a_check_is_a_stop_hook_that_blocks_and_has_ten_minutes() {
         priority: 100,
         enabled: true,
         on_failure: Some(HookFailurePolicy::Block),
+        matcher: None,
         retry: RetryOptions::default(),
     };
     let words = |words: [&str; 2]| HookAction::Exec(words.map(str::to_owned).to_vec());

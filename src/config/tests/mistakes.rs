@@ -125,7 +125,7 @@ hooks:
           |                       ^^^^^^^^^ did you mean `{{error}}`?
         creel.yaml:7:25: unknown key `command`
         7 |     - { exec: [notify], command: x }
-          |                         ^^^^^^^ known here: `exec`, `name`, `timeout`, `pipe_output`, `priority`, `enabled`, `on_failure`, `retries`, `feedback`
+          |                         ^^^^^^^ known here: `exec`, `name`, `timeout`, `pipe_output`, `priority`, `enabled`, `on_failure`, `match`, `matcher`, `retries`, `feedback`
         creel.yaml:8:13: `exec` must be a list, not text
         8 |     - exec: notify
           |             ^^^^^^ begin each item with `- `"#]].assert_eq(&errors_in(text));

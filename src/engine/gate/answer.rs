@@ -32,13 +32,11 @@ impl GateRules<'_> {
         let Some(gate) = &self.0.gates.open else {
             return EngineOutput::default();
         };
-        if let Some(choice) = self
-            .0
-            .permissions()
-            .asked_at(gate)
-            .and_then(|ask| self.0.permissions().automatic_permission(ask))
+        let permissions = self.0.permissions();
+        if let Some(ask) = permissions.asked_at(gate)
+            && let Some(choice) = permissions.automatic_permission(ask)
         {
-            return self.answered(gate, choice, &POLICY, None);
+            return self.answered(gate, choice, &permissions.answers_for_the_user(ask), None);
         }
         if let Some(choice) = self.0.agent_choice().limit_has_reset(gate, now) {
             return self.answered(gate, choice, &POLICY, None);

@@ -8,8 +8,10 @@ use crate::engine::{
         point::{HookPoint, PipeTarget},
         resolve::HookRef,
         side_jobs::SideJob,
+        tool_hooks::ToolFacts,
         verdict::RunEnd,
     },
+    ids::PermissionId,
     session::{SessionState, apply::dispatch_of, phase::Phase},
     stop::apply::{stop_hook_finished, stop_hook_started},
 };
@@ -21,9 +23,14 @@ pub(crate) fn apply_hook(session: &mut SessionState, event: &HookEvent) {
             hooks,
             task,
             by_hand,
+            ask,
             ..
         } => {
-            hooks_due(session, *point, hooks, task.is_some() || *by_hand);
+            if matches!(point, HookPoint::PreTool | HookPoint::PostTool) {
+                tool_hooks_due(session, *point, hooks, *ask);
+            } else {
+                hooks_due(session, *point, hooks, task.is_some() || *by_hand);
+            }
         }
         HookEvent::Requested {
             point: HookPoint::OnGate,
@@ -118,6 +125,30 @@ pub(crate) fn hooks_due(
     }
 }
 
+/// The hooks are for a request that waits, or for the call that ended last.
+fn tool_hooks_due(
+    session: &mut SessionState,
+    point: HookPoint,
+    hooks: &[String],
+    ask: Option<PermissionId>,
+) {
+    let mut waiting = session.requests.waiting.iter();
+    let asked = waiting.find(|known| Some(known.ask) == ask);
+    let seen = match asked {
+        Some(known) => Some((known.tool.clone(), known.shortened)),
+        None => session.turns.ended_call.clone().map(|call| (call, false)),
+    };
+    if let Some((call, shortened)) = seen {
+        let facts = ToolFacts {
+            call,
+            ask,
+            shortened,
+        };
+        let hooks = hooks.iter().cloned().collect();
+        session.tool_hooks.begin(point, facts, hooks);
+    }
+}
+
 pub(crate) fn hook_started(
     session: &mut SessionState,
     running: ActiveRun,
@@ -133,6 +164,9 @@ pub(crate) fn hook_started(
     }
     let dispatch = if point == HookPoint::OnGate {
         session.gate_hooks.dispatch.as_mut()
+    } else if matches!(point, HookPoint::PreTool | HookPoint::PostTool) {
+        let mut running = session.tool_hooks.dispatches_mut();
+        running.find(|dispatch| dispatch.point == point)
     } else if beside {
         session.side.dispatch.as_mut()
     } else {
@@ -161,6 +195,7 @@ pub(crate) fn hook_disabled(session: &mut SessionState, point: HookPoint, hook: 
     }
     session.side.settle();
     session.gate_hooks.settle();
+    session.tool_hooks.drop_hook(point, hook);
 }
 
 pub(crate) fn hook_finished(session: &mut SessionState, finished: &HookFinished) {
@@ -208,6 +243,7 @@ pub(crate) fn hook_finished(session: &mut SessionState, finished: &HookFinished)
     }
     session.side.settle();
     session.gate_hooks.settle();
+    session.tool_hooks.settle();
     if finished.again {
         return;
     }

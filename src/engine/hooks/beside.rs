@@ -1,7 +1,7 @@
 //! The work beside the main line: whether any is in progress, and what has to wait for it.
 //!
-//! Covers hooks of completed tasks, hooks run by hand, `on_gate` hooks, automation, workflows and
-//! evaluations of agent loops. Starts none of them: see [`super::side_rules`].
+//! Covers hooks of completed tasks, of tool calls and of gates, hooks run by hand, automation,
+//! workflows and evaluations of agent loops. Starts none of them: see [`super::side_rules`].
 
 use crate::engine::{
     event::{Event, SessionOutcome},
@@ -10,6 +10,7 @@ use crate::engine::{
         dispatch::{DispatchCause, HookDispatch, needs_a_person},
         point::HookPoint,
         side_jobs::SideJobs,
+        tool_hooks::ToolHooks,
         verdict::{RunEnd, RunJudgement},
     },
     policy::SessionPlan,
@@ -25,6 +26,7 @@ pub struct BesideWork<'a> {
     pub(crate) plan: &'a SessionPlan,
     pub(crate) side: &'a SideJobs,
     pub(crate) gate_hooks: &'a GateHooks,
+    pub(crate) tool_hooks: &'a ToolHooks,
     pub(crate) tasks: &'a SessionTasks,
     pub(crate) stop: &'a StopState,
     pub(crate) pipelines: &'a PipelineState,
@@ -38,6 +40,7 @@ impl<'a> BesideWork<'a> {
     pub fn is_busy_beside(self) -> bool {
         let judged = self.stop.loops.iter().any(|known| known.judging.is_some());
         self.side_is_busy()
+            || self.tool_hooks.is_busy()
             || self.tasks.automation.is_busy()
             || !self.tasks.flows.open.is_empty()
             || judged
@@ -56,7 +59,8 @@ impl<'a> BesideWork<'a> {
 
     /// The hooks that run beside the main line.
     pub(crate) fn dispatches_beside(self) -> impl Iterator<Item = &'a HookDispatch> {
-        self.side.dispatch.iter().chain(&self.gate_hooks.dispatch)
+        let beside = self.side.dispatch.iter().chain(&self.gate_hooks.dispatch);
+        beside.chain(self.tool_hooks.dispatches())
     }
 
     /// Whether the end of the session has to wait for work beside the main line.
@@ -94,7 +98,7 @@ impl<'a> BesideWork<'a> {
             DispatchCause::Lifecycle | DispatchCause::Error(_) | DispatchCause::Verification => {
                 self.ending.is_none() && !self.pipelines.is_open()
             }
-            DispatchCause::Gate(_) | DispatchCause::ByHand => false,
+            DispatchCause::Gate(_) | DispatchCause::Tool(_) | DispatchCause::ByHand => false,
         };
         *end == RunEnd::Cut && self.steering.interrupted() && resumes
     }

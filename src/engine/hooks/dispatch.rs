@@ -17,8 +17,9 @@ use crate::{
         effect::{GateFacts, TaskFacts},
         event::HookFinished,
         hooks::{
-            point::{AfterFailure, HookPoint, PipeTarget},
+            point::{AfterFailure, DecisionMode, HookPoint, PipeTarget},
             resolve::HookRef,
+            tool_hooks::ToolFacts,
             verdict::{self, RunEnd, RunJudgement, RunView, Verdict},
         },
         ids::{ItemId, RunId},
@@ -56,6 +57,8 @@ pub enum DispatchCause {
     Task(TaskFacts),
     /// A gate opened or closed.
     Gate(Box<GateFacts>),
+    /// The agent asked for a tool call, or one has ended.
+    Tool(Box<ToolFacts>),
     /// The user ran the hook by hand.
     ByHand,
     /// The work changed since the checks last ran.
@@ -489,6 +492,11 @@ pub(crate) fn is_piped(
     if point.rules().piped_to == PipeTarget::Never || *run.end == RunEnd::Cut {
         return false;
     }
+    // The protocol has no place for the reason of a denial, so it follows with the next prompt.
+    let denies = point.rules().decides == DecisionMode::TheStrictest && verdict == Verdict::Block;
+    if denies {
+        return true;
+    }
     if let Some(reply) = run.readable() {
         // A context in the JSON is addressed to the agent, whatever `pipe_output` says.
         let gives_a_reason = reply.reason.is_some() && !reply.stops;
@@ -530,6 +538,7 @@ mod tests {
             priority: 100,
             enabled: true,
             on_failure: None,
+            matcher: None,
             retry: RetryOptions::default(),
         }
     }

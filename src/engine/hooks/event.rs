@@ -8,7 +8,7 @@ use crate::engine::{
         point::HookPoint,
         verdict::{BuiltinOutcome, HookReply, RecordedJudgement, RunEnd, Verdict},
     },
-    ids::RunId,
+    ids::{PermissionId, RunId},
     stop::decision::StopResult,
     stored_form::known_or_none,
     time::TimeSpan,
@@ -30,6 +30,9 @@ pub enum HookEvent {
         /// Whether the user ran the hook by hand.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_hand: bool,
+        /// The agent's request that waits for these hooks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ask: Option<PermissionId>,
     },
     /// The user wants to run a hook now.
     #[serde(rename = "hook_requested")]

@@ -12,6 +12,10 @@ pub enum HookPoint {
     SessionStart,
     /// Before each iteration's prompt.
     PreIteration,
+    /// When the agent asks for permission, before you are asked.
+    PreTool,
+    /// After a tool call of the agent, while its turn continues.
+    PostTool,
     /// After each turn of an iteration that did not fail.
     Stop,
     /// After each completed iteration.
@@ -45,6 +49,8 @@ pub enum DecisionMode {
     AllMustPass,
     /// The first that completes or escalates decides.
     TheFirstThatEndsIt,
+    /// Each run denies, asks, allows or says nothing; the strictest decides a request of the agent.
+    TheStrictest,
 }
 
 /// What a broken run (crash, timeout, not found) means.
@@ -115,9 +121,11 @@ impl PointRules {
 
 impl HookPoint {
     /// All points of `hooks:`, in the order of a session.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::SessionStart,
         Self::PreIteration,
+        Self::PreTool,
+        Self::PostTool,
         Self::Stop,
         Self::PostIteration,
         Self::OnTaskComplete,
@@ -134,7 +142,7 @@ impl HookPoint {
     /// point-specific rules of this kind.
     pub const fn rules(self) -> PointRules {
         use AfterFailure::{RunTheRest, StopTheRest};
-        use DecisionMode::{AllMustPass, NoEffect, TheFirstThatEndsIt};
+        use DecisionMode::{AllMustPass, NoEffect, TheFirstThatEndsIt, TheStrictest};
         let (decides, after_failure, broken, broken_gate, piped_to) = match self {
             Self::SessionStart | Self::PostIteration => (
                 NoEffect,
@@ -156,6 +164,20 @@ impl HookPoint {
                 BrokenHookPolicy::Warn,
                 BrokenGate::Repeated,
                 PipeTarget::ThisPrompt,
+            ),
+            Self::PreTool => (
+                TheStrictest,
+                RunTheRest,
+                BrokenHookPolicy::Warn,
+                BrokenGate::Never,
+                PipeTarget::Pending,
+            ),
+            Self::PostTool => (
+                NoEffect,
+                RunTheRest,
+                BrokenHookPolicy::Warn,
+                BrokenGate::Never,
+                PipeTarget::Pending,
             ),
             Self::Stop => (
                 AllMustPass,
@@ -228,6 +250,8 @@ impl HookPoint {
         match self {
             Self::SessionStart => "session_start",
             Self::PreIteration => "pre_iteration",
+            Self::PreTool => "pre_tool",
+            Self::PostTool => "post_tool",
             Self::Stop => "stop",
             Self::PostIteration => "post_iteration",
             Self::OnTaskComplete => "on_task_complete",

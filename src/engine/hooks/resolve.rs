@@ -122,7 +122,10 @@ fn each_once<'a>(hooks: impl Iterator<Item = &'a HookSpec>) -> Vec<&'a HookSpec>
 
 fn same(one: &HookSpec, other: &HookSpec) -> bool {
     let settings = |spec: &HookSpec| (spec.timeout, spec.pipe_output, spec.on_failure);
-    one.action == other.action && settings(one) == settings(other) && one.retry == other.retry
+    one.action == other.action
+        && one.matcher == other.matcher
+        && settings(one) == settings(other)
+        && one.retry == other.retry
 }
 
 impl HookState {

@@ -243,6 +243,7 @@ impl SideJobs {
                 DispatchCause::Lifecycle
                 | DispatchCause::Error(_)
                 | DispatchCause::Gate(_)
+                | DispatchCause::Tool(_)
                 | DispatchCause::ByHand
                 | DispatchCause::Verification => None,
             });

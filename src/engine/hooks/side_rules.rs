@@ -63,6 +63,7 @@ impl SideRules<'_> {
                     hooks,
                     task: None,
                     by_hand,
+                    ask: None,
                 }))
             }
             (Some(_) | None, _) => EngineOutput::default(),
@@ -115,6 +116,7 @@ impl SideRules<'_> {
                                 hooks: Vec::new(),
                                 task: Some(task.id.clone()),
                                 by_hand: false,
+                                ask: None,
                             }));
                     }
                     SideJob::Task { task, .. } => {
@@ -147,6 +149,7 @@ impl SideRules<'_> {
                     hooks,
                     task,
                     by_hand,
+                    ask: None,
                 }))
             }
             (Some(_) | None, _) => EngineOutput::default(),

@@ -158,6 +158,7 @@ impl<'a> HookRules<'a> {
             hooks,
             task: None,
             by_hand: false,
+            ask: None,
         }))
     }
 
@@ -210,6 +211,7 @@ impl<'a> HookRules<'a> {
             }
             DispatchCause::Error(error) => facts.error = Some(error.clone()),
             DispatchCause::Task(task) => facts.task = Some(task.clone()),
+            DispatchCause::Tool(tool) => facts.tool = Some(tool.call.clone().into()),
             DispatchCause::Gate(gate) => facts.gate = Some(Box::new(self.gate_facts_now(gate))),
         }
         HookFacts {

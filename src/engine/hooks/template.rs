@@ -117,6 +117,8 @@ pub const fn offered(point: HookPoint) -> &'static [&'static str] {
         HookPoint::PreIteration | HookPoint::PostIteration | HookPoint::StopDecision => {
             &["session", "iteration"]
         }
+        HookPoint::PreTool => &["session", "iteration", "tool", "tool_kind"],
+        HookPoint::PostTool => &["session", "iteration", "tool", "tool_kind", "status"],
         HookPoint::Stop => &["session", "iteration", "attempt"],
         HookPoint::OnError => &["session", "iteration", "error"],
         HookPoint::OnGate => &[

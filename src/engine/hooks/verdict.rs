@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::{
         hooks::point::{BrokenHookPolicy, DecisionMode, HookPoint},
-        policy::{HookFailurePolicy, HookSpec},
+        policy::{HookFailurePolicy, HookSpec, PermissionPolicy},
         time::TimeSpan,
     },
     text::telling_line,
@@ -83,6 +83,9 @@ pub struct HookReply {
     pub additional_context: Option<String>,
     /// Whether the output is not sent to the agent.
     pub suppress_output: bool,
+    /// What it says about a request of the agent, in words of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission: Option<PermissionPolicy>,
     /// Whether the hook wants the session to stop here and wait for the user (`continue: false`).
     /// `reason` is then meant for the user and not for the agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -102,6 +105,15 @@ impl HookReply {
             problem: Some(problem.into()),
             ..Self::default()
         }
+    }
+
+    /// Whether it denies a request of the agent.
+    fn denies(&self) -> bool {
+        let blocks = matches!(
+            self.decision,
+            Some(HookDecision::Deny | HookDecision::Block)
+        );
+        self.stops || blocks || self.permission == Some(PermissionPolicy::Deny)
     }
 
     /// Why the reply cannot be used.
@@ -188,6 +200,9 @@ pub struct RunJudgement {
     /// Whether the hook itself requested that, with `continue: false`. Its reason is not for the
     /// agent.
     pub stops: bool,
+    /// What it decides about a request of the agent.
+    #[serde(default)]
+    pub decides: Option<PermissionPolicy>,
 }
 
 /// The parts of a judgement that a record keeps. The texts for the agent follow from the recorded
@@ -202,6 +217,8 @@ pub struct RecordedJudgement {
     pub stops: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headline: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decides: Option<PermissionPolicy>,
 }
 
 impl RunJudgement {
@@ -211,6 +228,7 @@ impl RunJudgement {
             escalates,
             stops,
             headline,
+            decides,
             ..
         } = self;
         RecordedJudgement {
@@ -218,6 +236,7 @@ impl RunJudgement {
             escalates: *escalates,
             stops: *stops,
             headline: headline.clone(),
+            decides: *decides,
         }
     }
 
@@ -232,6 +251,7 @@ impl RunJudgement {
             escalates,
             stops,
             headline,
+            decides,
         }) = recorded.cloned()
         else {
             return self;
@@ -242,6 +262,7 @@ impl RunJudgement {
             broken,
             escalates,
             stops,
+            decides,
             ..self
         }
     }
@@ -249,6 +270,9 @@ impl RunJudgement {
 
 /// Applies the rules of its point to a run.
 pub fn judge(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
+    if point.rules().decides == DecisionMode::TheStrictest {
+        return judge_request(hook, run);
+    }
     let judged = judge_run(point, hook, run);
     if point.rules().checks_work() && hook.is_advisory() {
         advised(judged)
@@ -289,6 +313,74 @@ fn judge_run(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgemen
             let words = HookExplanation::printed(run, &format!("Hook failed ({})", end.describe()));
             judge_failure(point, hook, run, words)
         }
+    }
+}
+
+/// What a hook says about a request of the agent. Whatever failed decides nothing: the user is
+/// asked, unless the config says what a failure means.
+fn judge_request(hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
+    let failed = |words: HookExplanation| {
+        let on_failure = hook.on_failure;
+        let decides = match on_failure {
+            Some(HookFailurePolicy::Ignore) => None,
+            Some(HookFailurePolicy::Block) => Some(PermissionPolicy::Deny),
+            Some(HookFailurePolicy::Escalate) | None => Some(PermissionPolicy::Ask),
+        };
+        let judged = match on_failure {
+            Some(HookFailurePolicy::Block) => blocked(words),
+            Some(HookFailurePolicy::Ignore | HookFailurePolicy::Escalate) | None => failed(words),
+        };
+        RunJudgement {
+            broken: run.is_broken(),
+            decides,
+            ..judged
+        }
+    };
+    let denied = |words| RunJudgement {
+        decides: Some(PermissionPolicy::Deny),
+        ..blocked(words)
+    };
+    match (run.end, run.reply) {
+        (RunEnd::Exit(2), reply) => {
+            let replied = reply.filter(|reply| !reply.unreadable && reply.reason.is_some());
+            denied(replied.map_or_else(
+                || HookExplanation::printed(run, "exit code 2"),
+                |reply| HookExplanation::replied(reply, "exit code 2"),
+            ))
+        }
+        (RunEnd::Exit(_), Some(reply)) if reply.denies() => {
+            denied(HookExplanation::replied(reply, "it gave no reason"))
+        }
+        (RunEnd::Exit(0), None) => passed(None),
+        (RunEnd::Exit(0), Some(reply)) => {
+            if let Some(problem) = reply.problem() {
+                return failed(HookExplanation::about_reply(problem));
+            }
+            let words = HookExplanation::replied(reply, "it gave no reason");
+            let allows = matches!(
+                reply.decision,
+                Some(HookDecision::Allow | HookDecision::Approve)
+            );
+            let decides = reply
+                .permission
+                .or(allows.then_some(PermissionPolicy::Allow));
+            RunJudgement {
+                decides,
+                headline: reply.reason.as_deref().and_then(non_empty),
+                ..passed(words.context)
+            }
+        }
+        (
+            end @ (RunEnd::Exit(_)
+            | RunEnd::Signal(_)
+            | RunEnd::TimedOut
+            | RunEnd::SpawnFailed(_)
+            | RunEnd::Cut),
+            _,
+        ) => failed(HookExplanation::printed(
+            run,
+            &format!("Hook failed ({})", end.describe()),
+        )),
     }
 }
 
@@ -449,6 +541,7 @@ fn passed(context: Option<String>) -> RunJudgement {
         broken: false,
         escalates: false,
         stops: false,
+        decides: None,
     }
 }
 

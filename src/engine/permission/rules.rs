@@ -14,7 +14,7 @@ use crate::engine::{
 };
 
 /// The arguments in which agents name files. All names here are without `_` and capitals.
-const FILE_ARGUMENTS: [&str; 10] = [
+pub(crate) const FILE_ARGUMENTS: [&str; 10] = [
     "path",
     "paths",
     "file",
@@ -229,7 +229,18 @@ pub fn files_in(input: &Value) -> Vec<String> {
     files
 }
 
-fn has_command(tool: &ToolCall) -> bool {
+/// All arguments with one of these names, whether the agent writes `file_path` or `filePath`.
+pub(crate) fn arguments<'a>(input: &'a Value, names: &[&str]) -> impl Iterator<Item = &'a Value> {
+    let fields = input.as_object().into_iter().flatten();
+    let found = fields.filter(move |(key, _)| {
+        names
+            .iter()
+            .any(|name| self::plain(key) == self::plain(name))
+    });
+    found.map(|(_, value)| value)
+}
+
+pub(crate) fn has_command(tool: &ToolCall) -> bool {
     let input = input(tool);
     let mut names = input.as_object().into_iter().flat_map(|all| all.keys());
     names.any(|name| COMMAND_ARGUMENTS.contains(&plain(name).as_str()))
@@ -270,7 +281,7 @@ pub(crate) fn is_project_edit(tool: &ToolCall, project: ProjectFiles<'_>) -> boo
 
 impl ProjectFiles<'_> {
     /// Whether a file belongs to creel or git. Some disks take `.Git` for `.git`.
-    fn owns(self, file: &str) -> bool {
+    pub(crate) fn owns(self, file: &str) -> bool {
         let lower = file.to_lowercase();
         let is_config = |config: &String| within(self.cwd, config).to_lowercase() == lower;
         lower

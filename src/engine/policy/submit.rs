@@ -162,6 +162,7 @@ impl HookSpec {
             priority: 100,
             enabled: true,
             on_failure: None,
+            matcher: None,
             retry: RetryOptions::default(),
         }
     }

@@ -72,6 +72,7 @@ impl WorktreePlan {
             priority: SETUP_PRIORITY,
             enabled: true,
             on_failure: Some(HookFailurePolicy::Escalate),
+            matcher: None,
             retry: RetryOptions::default(),
         };
         self.setup.iter().enumerate().map(hook).collect()

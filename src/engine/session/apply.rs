@@ -130,6 +130,7 @@ pub(crate) fn dispatch_of(session: &mut SessionState, run: RunId) -> Option<&mut
     main.into_iter()
         .chain(&mut session.side.dispatch)
         .chain(&mut session.gate_hooks.dispatch)
+        .chain(session.tool_hooks.dispatches_mut())
         .find(waits)
 }
 
@@ -186,6 +187,7 @@ pub(crate) fn stop_requested(session: &mut SessionState, how: StopTiming) {
     leave_turn(session);
     session.side.drop_by_hand();
     session.gate_hooks.stop();
+    session.tool_hooks.stop();
     drop_automation_commands(session);
     session.tasks.flows.cut();
     session
@@ -212,6 +214,7 @@ fn loop_ended(
 ) {
     session.gates.open = None;
     session.requests.waiting.clear();
+    session.tool_hooks.forget_requests();
     session.pipelines.pipeline_run = None;
     session.verify.pass = None;
     // If the loop had already ended, this is the same loop ending again, and its submit is not

@@ -8,7 +8,7 @@
 use crate::engine::{
     budget::BudgetCheck,
     gate::{answer::GateRules, proposal_rules::ProposalRules},
-    hooks::{beside::BesideWork, side_rules::SideRules, start::HookRules},
+    hooks::{beside::BesideWork, side_rules::SideRules, start::HookRules, tool_hooks::ToolRules},
     permission::PermissionRules,
     protect::ProtectRules,
     retry::feedback::RetryRules,
@@ -70,6 +70,16 @@ impl SessionState {
             requests: &self.requests,
             steering: &self.steering,
             agent: self.agent_choice().agent(),
+            tool_rules: self.tool_rules(),
+        }
+    }
+
+    pub fn tool_rules(&self) -> ToolRules<'_> {
+        ToolRules {
+            plan: self.plan(),
+            cwd: &self.began.cwd,
+            hooks: &self.hooks,
+            tools: &self.tool_hooks,
         }
     }
 
@@ -167,6 +177,7 @@ impl SessionState {
             turns: &self.turns,
             gates: &self.gates,
             agent_choice: self.agent_choice(),
+            tool_rules: self.tool_rules(),
             after: self.after_turn(),
         }
     }
@@ -176,6 +187,7 @@ impl SessionState {
             plan: self.plan(),
             side: &self.side,
             gate_hooks: &self.gate_hooks,
+            tool_hooks: &self.tool_hooks,
             tasks: &self.tasks,
             stop: &self.stop,
             pipelines: &self.pipelines,

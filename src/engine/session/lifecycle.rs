@@ -246,10 +246,12 @@ impl SessionState {
             | HookPoint::AfterSubmit
             | HookPoint::BeforeMerge
             | HookPoint::AfterMerge => self.pipeline().conclude_pipeline(dispatch, measured),
-            // These do not belong to the lifecycle: task events and gates run independently of it,
-            // and stop decisions have their own evaluation.
+            // These do not belong to the lifecycle: task events, gates and tool calls run independently
+            // of it, and stop decisions have their own evaluation.
             HookPoint::OnTaskComplete
             | HookPoint::OnGate
+            | HookPoint::PreTool
+            | HookPoint::PostTool
             | HookPoint::Automation
             | HookPoint::StopDecision => EngineOutput::default(),
         }

@@ -332,6 +332,7 @@ pub(crate) fn resumed(
     session.unsettled.asked = false;
     session.processes.clear();
     session.requests.waiting.clear();
+    session.tool_hooks.resumed();
     cut_judgements(session);
     session.pipelines.review_resumed();
     let cut = session.phase.turn_in_flight().cloned();

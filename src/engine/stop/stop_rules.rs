@@ -264,6 +264,7 @@ impl<'a> StopRules<'a> {
             priority: 100,
             enabled: true,
             on_failure: None,
+            matcher: None,
             retry: RetryOptions::default(),
         };
         let (name, of, beside) = (

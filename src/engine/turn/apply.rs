@@ -76,6 +76,7 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             }
             forbidden_changes(session, forbidden);
             session.requests.waiting.clear();
+            session.tool_hooks.forget_requests();
             turn_stopped(session, *stop_reason, *next);
         }
         TurnEvent::Failed {
@@ -90,6 +91,7 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             session.account.book(at, *spent);
             forbidden_changes(session, forbidden);
             session.requests.waiting.clear();
+            session.tool_hooks.forget_requests();
             if !session.phase.gatekeeper_works() {
                 session.verify.turn_ended(work.as_deref());
             }
@@ -143,6 +145,8 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
     session.turns.agent_text.clear();
     session.turns.acted_since = false;
     session.requests.next_turn();
+    session.tool_hooks.next_turn();
+    session.turns.ended_call = None;
     session.turns.prompt.clone_from(&prompt.text);
     session.turns.open_calls.clear();
     let again = matches!(&session.phase, Phase::Due(DuePrompt::Again(before) | DuePrompt::Cancelled(before)) if prompt.text.contains(&before.text));

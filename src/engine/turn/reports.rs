@@ -5,6 +5,7 @@ use crate::engine::{
     conversation::{AgentUpdate, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure},
     event::{Event, TurnEvent},
     gate::SessionGates,
+    hooks::tool_hooks::ToolRules,
     ids::TurnId,
     output::EngineOutput,
     session::phase::Phase,
@@ -39,6 +40,7 @@ pub struct TurnRules<'a> {
     pub(crate) turns: &'a TurnState,
     pub(crate) gates: &'a SessionGates,
     pub(crate) agent_choice: AgentChoice<'a>,
+    pub(crate) tool_rules: ToolRules<'a>,
     pub(crate) after: AfterTurnRules<'a>,
 }
 
@@ -47,7 +49,19 @@ impl TurnRules<'_> {
         let Some(iteration) = self.phase.awaited(turn) else {
             return EngineOutput::stale(turn);
         };
-        EngineOutput::record(match update {
+        let ended = match &update {
+            AgentUpdate::ToolCalled(tool) | AgentUpdate::ToolUpdated(tool) => {
+                self.tool_rules.of_ended_call(iteration, tool)
+            }
+            AgentUpdate::Message(_)
+            | AgentUpdate::Thought(_)
+            | AgentUpdate::Planned(_)
+            | AgentUpdate::Used(_)
+            | AgentUpdate::Opened(_)
+            | AgentUpdate::Noted { .. }
+            | AgentUpdate::Warned(_) => None,
+        };
+        let step = EngineOutput::record(match update {
             AgentUpdate::Message(text) => Event::Turn(TurnEvent::AgentSaid {
                 iteration,
                 turn,
@@ -90,7 +104,8 @@ impl TurnRules<'_> {
                 text,
             }),
             AgentUpdate::Warned(text) => Event::warning(text),
-        })
+        });
+        ended.into_iter().fold(step, EngineOutput::and)
     }
 
     pub(crate) fn on_turn_ended(self, turn: TurnId, end: TurnEnd) -> EngineOutput {
@@ -122,6 +137,10 @@ impl TurnRules<'_> {
             forbidden,
             next: self.after.ended(stop_reason),
         }));
+        let step = self
+            .tool_rules
+            .cancel_requests()
+            .fold(step, EngineOutput::then);
         // The review itself reports that it was cut short.
         match cut_short(stop_reason).filter(|_| !self.phase.gatekeeper_works()) {
             Some(why) => step.and(Event::warning(why)),
@@ -184,9 +203,12 @@ impl TurnRules<'_> {
             forbidden,
             next: self.after.failed(usage_limit),
         });
-        events
+        let step = events
             .into_iter()
-            .fold(closed.and(failed), EngineOutput::and)
+            .fold(closed.and(failed), EngineOutput::and);
+        self.tool_rules
+            .cancel_requests()
+            .fold(step, EngineOutput::then)
     }
 
     /// Ends every open tool call of the current turn: no call outlives its turn.

@@ -388,6 +388,7 @@ pub fn job(name: &str, submission: SubmissionFacts) -> HookJob {
             priority: 100,
             enabled: true,
             on_failure: None,
+            matcher: None,
             retry: RetryOptions::default(),
         },
         output_limit: 16 * 1024,

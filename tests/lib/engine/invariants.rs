@@ -86,6 +86,8 @@ fn a_point() -> impl Strategy<Value = HookPoint> {
     prop::sample::select(vec![
         HookPoint::SessionStart,
         HookPoint::PreIteration,
+        HookPoint::PreTool,
+        HookPoint::PostTool,
         HookPoint::Stop,
         HookPoint::PostIteration,
         HookPoint::OnTaskComplete,
@@ -949,7 +951,11 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
                 }
                 chains += 1;
             }
-            script = script.hook_with(point, &format!("hook {n}"), runs, |spec| spec.pipe_output = if piped { PipeOutput::Always } else { PipeOutput::Never });
+            script = script.hook_with(point, &format!("hook {n}"), runs, |spec| {
+                spec.pipe_output = if piped { PipeOutput::Always } else { PipeOutput::Never };
+                // Otherwise a hook that fails leaves a request to the user.
+                spec.on_failure = (point == HookPoint::PreTool).then_some(HookFailurePolicy::Ignore);
+            });
         }
         script.plan(|plan| {
             (plan.max_iterations, plan.max_hook_retries, plan.budget.tokens) = (rest.0, rest.1, rest.2);

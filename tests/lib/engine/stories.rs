@@ -1557,6 +1557,7 @@ fn a_recorded_request_for_a_hook_that_cannot_be_run_by_hand_is_dropped() {
             hooks,
             task: None,
             by_hand: true,
+            ask: None,
         });
         for records in [vec![requested.clone()], vec![requested, due]] {
             let events = [&begun.events[..], &records].concat();

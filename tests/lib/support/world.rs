@@ -287,6 +287,7 @@ pub fn hook_command(name: &str) -> HookSpec {
         priority: 100,
         enabled: true,
         on_failure: None,
+        matcher: None,
         retry: RetryOptions::default(),
     }
 }

@@ -1,0 +1,296 @@
+//! The hooks of tool calls: `pre_tool` decides a request of the agent before you are asked,
+//! `post_tool` sees a call that has ended.
+//!
+//! Owns the calls whose hooks run, one at each point at a time, and what hooks decided about a
+//! request. Does not answer the request: see [`crate::engine::permission`].
+//!
+//! # Invariants
+//! - A request is answered only when all of its hooks have ended. Deny beats ask, ask beats allow.
+//! - A hook that failed decides nothing: you are asked, even where a rule allows.
+//! - The hooks of a request end with its turn. No hook starts after a stop.
+//! - The hooks of a call run once, however often the agent reports its end.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{
+    conversation::{AgentPermissionRequest, PermissionSource, ToolCall, ToolStatus},
+    effect::Effect,
+    event::{Event, HookEvent},
+    hooks::{
+        dispatch::{DispatchCause, FinishedRun, HookDispatch},
+        point::HookPoint,
+        resolve::{self, HookState},
+    },
+    ids::PermissionId,
+    output::EngineOutput,
+    policy::{PermissionPolicy, SessionPlan},
+    session::SessionState,
+};
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolHooks {
+    /// Oldest first; the hooks of the first one run.
+    requests: VecDeque<HookDispatch>,
+    /// The calls that ended, oldest first; the hooks of the first one run.
+    ended: VecDeque<HookDispatch>,
+    /// The requests that hooks decided and that are not answered yet.
+    decided: Vec<ToolDecision>,
+    /// The ended calls of this turn that hooks have seen.
+    seen: BTreeSet<String>,
+}
+
+/// A tool call, as its hooks see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolFacts {
+    pub call: ToolCall,
+    /// The request that waits for these hooks. None if nothing does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<PermissionId>,
+    /// Whether they see only a part of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shortened: bool,
+}
+
+/// What the hooks of a request decided together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ToolDecision {
+    ask: PermissionId,
+    pub(crate) action: PermissionPolicy,
+    pub(crate) hook: String,
+    reason: Option<String>,
+}
+
+/// Why a hook that passed decides nothing.
+const SHORTENED: &str = "it got only a part of the call, which is too long";
+
+impl ToolDecision {
+    /// The strictest decision of these runs. None if they decided nothing about a call that they saw
+    /// completely.
+    fn of(ask: PermissionId, shortened: bool, runs: &[FinishedRun]) -> Option<Self> {
+        let strictness = |action: PermissionPolicy| match action {
+            PermissionPolicy::Allow => 0,
+            PermissionPolicy::Ask => 1,
+            PermissionPolicy::Deny => 2,
+        };
+        let decisions = runs.iter().rev().filter_map(|run| {
+            let decides = run.judgement.decides;
+            let (hook, reason) = (run.hook.clone(), run.judgement.headline.clone());
+            let is_blind = shortened && decides != Some(PermissionPolicy::Deny);
+            let (action, reason) = if is_blind {
+                (PermissionPolicy::Ask, Some(SHORTENED.to_owned()))
+            } else {
+                (decides?, reason)
+            };
+            Some(Self {
+                ask,
+                action,
+                hook,
+                reason,
+            })
+        });
+        decisions.max_by_key(|decision| strictness(decision.action))
+    }
+
+    /// The decision in words, for the user.
+    pub(crate) fn describe(&self) -> String {
+        let Self { hook, .. } = self;
+        let what = match self.action {
+            PermissionPolicy::Allow => format!("the hook `{hook}` allows it"),
+            PermissionPolicy::Deny => format!("the hook `{hook}` denies it"),
+            PermissionPolicy::Ask => format!("the hook `{hook}` leaves it to you"),
+        };
+        match &self.reason {
+            Some(reason) => format!("{what}: {reason}"),
+            None => what,
+        }
+    }
+}
+
+impl ToolHooks {
+    fn queue(&self, point: HookPoint) -> &VecDeque<HookDispatch> {
+        if point == HookPoint::PreTool {
+            &self.requests
+        } else {
+            &self.ended
+        }
+    }
+
+    /// The calls whose hooks run now.
+    pub(crate) fn dispatches(&self) -> impl Iterator<Item = &HookDispatch> {
+        self.requests.front().into_iter().chain(self.ended.front())
+    }
+
+    pub(crate) fn dispatches_mut(&mut self) -> impl Iterator<Item = &mut HookDispatch> {
+        let first = self.requests.front_mut().into_iter();
+        first.chain(self.ended.front_mut())
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.dispatches().next().is_some()
+    }
+
+    /// Whether hooks have not decided about a request yet.
+    pub(crate) fn is_deciding(&self, ask: PermissionId) -> bool {
+        let is_it = |dispatch: &HookDispatch| matches!(&dispatch.cause, DispatchCause::Tool(facts) if facts.ask == Some(ask));
+        self.requests.iter().any(is_it)
+    }
+
+    pub(crate) fn decision(&self, ask: PermissionId) -> Option<&ToolDecision> {
+        self.decided.iter().find(|decision| decision.ask == ask)
+    }
+
+    pub(crate) fn begin(&mut self, point: HookPoint, facts: ToolFacts, hooks: VecDeque<String>) {
+        let call = facts.call.call.clone();
+        let dispatch = HookDispatch {
+            queue: Some(hooks),
+            ..HookDispatch::reached(point, DispatchCause::Tool(Box::new(facts)))
+        };
+        if point == HookPoint::PreTool {
+            self.requests.push_back(dispatch);
+        } else {
+            self.seen.insert(call);
+            self.ended.push_back(dispatch);
+        }
+        self.settle();
+    }
+
+    /// Removes the calls whose hooks have all run, and keeps what they decided.
+    pub(crate) fn settle(&mut self) {
+        for queue in [&mut self.requests, &mut self.ended] {
+            while let Some(done) = queue.pop_front() {
+                if done.running.is_some() || done.next().is_some() {
+                    queue.push_front(done);
+                    break;
+                }
+                if let DispatchCause::Tool(facts) = &done.cause
+                    && let Some(ask) = facts.ask
+                {
+                    self.decided
+                        .extend(ToolDecision::of(ask, facts.shortened, &done.done));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn drop_hook(&mut self, point: HookPoint, hook: &str) {
+        let all = self.requests.iter_mut().chain(&mut self.ended);
+        for dispatch in all.filter(|dispatch| dispatch.point == point) {
+            dispatch.drop_from_queue(hook);
+        }
+        self.settle();
+    }
+
+    /// The requests are gone: their hooks decide nothing any more.
+    pub(crate) fn forget_requests(&mut self) {
+        self.requests.retain(|dispatch| dispatch.running.is_some());
+        for dispatch in &mut self.requests {
+            dispatch.queue = Some(VecDeque::new());
+            if let DispatchCause::Tool(facts) = &mut dispatch.cause {
+                facts.ask = None;
+            }
+        }
+        self.decided.clear();
+        self.settle();
+    }
+
+    /// The session stops at once: no further hook starts.
+    pub(crate) fn stop(&mut self) {
+        self.forget_requests();
+        self.ended.retain(|dispatch| dispatch.running.is_some());
+        for dispatch in &mut self.ended {
+            dispatch.queue = Some(VecDeque::new());
+        }
+    }
+
+    /// The session continues after a kill or a stop. What runs again are the hooks of ended calls.
+    pub(crate) fn resumed(&mut self) {
+        self.requests.clear();
+        self.decided.clear();
+    }
+
+    pub(crate) fn next_turn(&mut self) {
+        self.seen.clear();
+    }
+}
+
+/// Which hooks a tool call is due.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolRules<'a> {
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) cwd: &'a str,
+    pub(crate) hooks: &'a HookState,
+    pub(crate) tools: &'a ToolHooks,
+}
+
+impl ToolRules<'_> {
+    fn due(self, point: HookPoint, call: &ToolCall) -> Vec<String> {
+        let mut due = resolve::due(self.plan, self.hooks, point);
+        due.retain(|name| {
+            let matcher = self.plan.hook(point, name).map(|spec| &spec.matcher);
+            matcher.is_some_and(|matcher| {
+                matcher
+                    .as_ref()
+                    .is_none_or(|matcher| matcher.fits(call, self.cwd))
+            })
+        });
+        due
+    }
+
+    /// The hooks that decide a request. Questions and creel's own tools are no calls to guard.
+    pub(crate) fn of_request(self, ask: &AgentPermissionRequest) -> Vec<String> {
+        match ask.source {
+            PermissionSource::Agent | PermissionSource::Service => {
+                self.due(HookPoint::PreTool, &ask.tool)
+            }
+            PermissionSource::CreelTool | PermissionSource::Question(_) => Vec::new(),
+        }
+    }
+
+    /// The record that starts the hooks of a call that the agent reports as ended.
+    pub(crate) fn of_ended_call(self, iteration: u32, call: &ToolCall) -> Option<Event> {
+        let has_ended = match call.status {
+            ToolStatus::Completed | ToolStatus::Failed => true,
+            ToolStatus::Pending | ToolStatus::InProgress => false,
+        };
+        let is_new = has_ended && !self.tools.seen.contains(&call.call);
+        let hooks = is_new.then(|| self.due(HookPoint::PostTool, call))?;
+        (!hooks.is_empty()).then(|| due(HookPoint::PostTool, iteration, hooks, None))
+    }
+
+    /// Starts the next hook of the calls that have hooks.
+    pub(crate) fn proceed(self, session: &SessionState) -> EngineOutput {
+        let mut waiting = self
+            .tools
+            .dispatches()
+            .filter(|dispatch| dispatch.running.is_none());
+        let next = waiting.find_map(|dispatch| Some((dispatch, dispatch.next()?)));
+        next.map_or_else(EngineOutput::default, |(dispatch, hook)| {
+            session.hook_rules().start_hook(dispatch, hook)
+        })
+    }
+
+    /// Ends the hooks of requests that are gone.
+    pub(crate) fn cancel_requests(self) -> impl Iterator<Item = Effect> {
+        let running = self.tools.queue(HookPoint::PreTool).iter();
+        running.filter_map(|dispatch| Some(Effect::CancelHook(dispatch.running.as_ref()?.run)))
+    }
+}
+
+/// The record of the hooks that a call is due.
+pub(crate) fn due(
+    point: HookPoint,
+    iteration: u32,
+    hooks: Vec<String>,
+    ask: Option<PermissionId>,
+) -> Event {
+    Event::Hook(HookEvent::Due {
+        point,
+        iteration: Some(iteration),
+        hooks,
+        task: None,
+        by_hand: false,
+        ask,
+    })
+}

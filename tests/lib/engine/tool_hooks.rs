@@ -1,0 +1,463 @@
+//! Hooks of tool calls: what they decide about a request, and what they tell the agent about a
+//! call that has ended.
+
+use creel::engine::{
+    conversation::{
+        AgentPermissionRequest, AgentUpdate, FileLocation, PermissionAnswer, PermissionSource,
+        StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd,
+    },
+    event::{ActorKind, Event, GateEvent, HookEvent, PromptReason, StopTiming, TurnEvent},
+    gate::kind::{GateChoice, GateKind},
+    hooks::{
+        point::HookPoint,
+        tool_matcher::{ClaudeToolEvent, ToolMatcher},
+        verdict::{HookReply, RunEnd},
+    },
+    input::{Input, SessionCommand},
+    policy::{HookFailurePolicy, PermissionPolicy, PermissionRule, SessionPlan},
+};
+
+use crate::support::{
+    samples::{self, until},
+    world::{
+        Answer, DONE, Ran, Script, World, blocks, breaks, exits, passes, permission_request, prints,
+    },
+};
+
+/// A session with this hook at `pre_tool`, whose agent works.
+fn guarded(runs: impl Into<Vec<Ran>>, change: impl FnOnce(&mut SessionPlan)) -> World {
+    works(
+        Script::new()
+            .hook(HookPoint::PreTool, "guard", runs)
+            .plan(change),
+    )
+}
+
+fn works(script: Script) -> World {
+    let script = script
+        .agent([Answer::Says("Working."), DONE])
+        .attended(&[(GateKind::Permission, GateChoice::AllowOnce)]);
+    until(World::begin(script), |world| world.turn.is_some())
+}
+
+fn call(kind: ToolKind, title: &str, files: &[&str]) -> ToolCall {
+    let place = |path: &&str| FileLocation {
+        path: (*path).into(),
+        line: None,
+    };
+    ToolCall {
+        call: format!("call {title}"),
+        title: title.into(),
+        kind: Some(kind),
+        locations: files.iter().map(place).collect(),
+        ..ToolCall::default()
+    }
+}
+
+fn edit(file: &str) -> ToolCall {
+    call(ToolKind::Edit, "edit", &[file])
+}
+
+fn says(permission: PermissionPolicy, reason: &str) -> Ran {
+    let reply = HookReply {
+        permission: Some(permission),
+        reason: Some(reason.into()),
+        ..HookReply::default()
+    };
+    Ran {
+        reply: Some(reply),
+        ..passes()
+    }
+}
+
+fn asks(world: &mut World, tool: ToolCall) {
+    samples::asks(world, tool, samples::usual_options());
+    world.settle();
+}
+
+/// The agent asks, and the hook answers.
+fn decided(world: &mut World, tool: ToolCall) -> Option<PermissionAnswer> {
+    let before = world.permitted.len();
+    asks(world, tool);
+    while !world.jobs.is_empty() {
+        world.finish_hook(0);
+        world.settle();
+    }
+    world
+        .permitted
+        .get(before)
+        .map(|(_, answer)| answer.clone())
+}
+
+fn selected(id: &str) -> Option<PermissionAnswer> {
+    Some(PermissionAnswer::Selected(id.into()))
+}
+
+fn asked_user(world: &World) -> Option<&str> {
+    let gate = world.state.permissions().gate_for_a_person()?;
+    Some(&gate.reason)
+}
+
+fn allow_all(plan: &mut SessionPlan) {
+    plan.gates.permissions = PermissionPolicy::Allow;
+}
+
+fn rule(action: PermissionPolicy) -> impl FnOnce(&mut SessionPlan) {
+    move |plan| {
+        plan.access.permissions.push(PermissionRule {
+            kinds: vec![ToolKind::Edit],
+            paths: Vec::new(),
+            action,
+        });
+    }
+}
+
+#[test]
+fn a_hook_denies_what_a_rule_allows_and_the_agent_reads_why_with_the_next_prompt() {
+    let mut world = guarded([blocks("no edits on Friday")], allow_all);
+    assert_eq!(decided(&mut world, edit("a.rs")), selected("no"));
+    let answered = world.events.iter().find_map(|event| match event {
+        Event::Gate(GateEvent::Answered { choice, by, .. }) => Some((*choice, by.by)),
+        _ => None,
+    });
+    assert_eq!(answered, Some((GateChoice::RejectOnce, ActorKind::Hook)));
+    let reason = world.events.iter().find_map(|event| match event {
+        Event::Gate(GateEvent::Opened { reason, .. }) => Some(reason.clone()),
+        _ => None,
+    });
+    assert_eq!(
+        reason.as_deref(),
+        Some(
+            "the agent asks for permission (change): edit; the hook `guard` denies it: no edits on Friday"
+        )
+    );
+    let world = world.run();
+    let told = world.events.iter().any(|event| {
+        matches!(event, Event::Turn(TurnEvent::PromptSent(prompt))
+            if prompt.reason == PromptReason::Iteration && prompt.text.contains("no edits on Friday"))
+    });
+    assert!(told);
+}
+
+#[test]
+fn a_hook_allows_what_you_would_be_asked_about() {
+    let mut world = guarded([says(PermissionPolicy::Allow, "a test file")], |_| {});
+    assert_eq!(decided(&mut world, edit("tests/a.rs")), selected("once"));
+    assert_eq!(asked_user(&world), None);
+}
+
+#[test]
+fn a_hook_without_a_decision_leaves_the_request_to_the_rules_and_to_you() {
+    let mut world = guarded([passes()], allow_all);
+    assert_eq!(decided(&mut world, edit("a.rs")), selected("once"));
+    let mut world = guarded([passes()], |_| {});
+    assert_eq!(decided(&mut world, edit("a.rs")), None);
+    assert_eq!(
+        asked_user(&world),
+        Some("the agent asks for permission (change): edit")
+    );
+}
+
+#[test]
+fn a_hook_that_fails_decides_nothing_and_you_are_asked_even_where_a_rule_allows() {
+    let unreadable = Ran {
+        reply: Some(HookReply::unreadable("bad")),
+        ..passes()
+    };
+    let signal = Ran {
+        end: RunEnd::Signal(9),
+        ..passes()
+    };
+    for run in [
+        breaks(),
+        exits(1, "", "oops"),
+        exits(127, "", ""),
+        unreadable,
+        signal,
+    ] {
+        let mut world = guarded([run.clone()], allow_all);
+        assert_eq!(decided(&mut world, edit("a.rs")), None, "{run:?}");
+        assert!(asked_user(&world).is_some(), "{run:?}");
+    }
+    let asks = says(PermissionPolicy::Ask, "look at this");
+    let mut world = guarded([asks], allow_all);
+    assert_eq!(decided(&mut world, edit("a.rs")), None);
+    assert_eq!(
+        asked_user(&world),
+        Some(
+            "the agent asks for permission (change): edit; the hook `guard` leaves it to you: look at this"
+        )
+    );
+}
+
+#[test]
+fn the_config_can_say_what_a_failure_means() {
+    for (policy, answer) in [
+        (HookFailurePolicy::Ignore, selected("once")),
+        (HookFailurePolicy::Block, selected("no")),
+        (HookFailurePolicy::Escalate, None),
+    ] {
+        let script = Script::new().plan(allow_all);
+        let script = script.hook_with(HookPoint::PreTool, "guard", [breaks()], |spec| {
+            spec.on_failure = Some(policy);
+        });
+        assert_eq!(
+            decided(&mut works(script), edit("a.rs")),
+            answer,
+            "{policy:?}"
+        );
+    }
+}
+
+#[test]
+fn deny_beats_ask_and_ask_beats_allow() {
+    use PermissionPolicy::{Allow, Ask, Deny};
+    for (decisions, answer) in [
+        ([Allow, Deny], selected("no")),
+        ([Deny, Ask], selected("no")),
+        ([Ask, Allow], None),
+        ([Allow, Allow], selected("once")),
+    ] {
+        let [one, two] = decisions.map(|decision| says(decision, "so"));
+        let script = Script::new().hook(HookPoint::PreTool, "one", [one]).hook(
+            HookPoint::PreTool,
+            "two",
+            [two],
+        );
+        assert_eq!(
+            decided(&mut works(script), edit("a.rs")),
+            answer,
+            "{decisions:?}"
+        );
+    }
+}
+
+#[test]
+fn no_hook_allows_what_a_rule_denies_or_asks_about() {
+    let allows = || [says(PermissionPolicy::Allow, "fine")];
+    let mut world = guarded(allows(), rule(PermissionPolicy::Deny));
+    assert_eq!(decided(&mut world, edit("a.rs")), selected("no"));
+    let ran = |world: &World| {
+        world
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::Hook(HookEvent::Started { .. })))
+    };
+    assert!(!ran(&world), "the rule has decided");
+    let mut world = guarded(allows(), rule(PermissionPolicy::Ask));
+    assert_eq!(decided(&mut world, edit("a.rs")), None);
+    assert!(ran(&world) && asked_user(&world).is_some());
+}
+
+#[test]
+fn no_hook_allows_a_change_to_guarded_files_or_one_that_it_cannot_see() {
+    let allows = || [says(PermissionPolicy::Allow, "fine")];
+    let protects = |plan: &mut SessionPlan| plan.access.protect = vec!["tests/**".into()];
+    for file in [
+        ".git/config",
+        ".creel/x",
+        "creel.yaml",
+        "tests/a.rs",
+        "src/../.git/hooks/x",
+    ] {
+        let mut world = guarded(allows(), protects);
+        assert_eq!(decided(&mut world, edit(file)), None, "{file}");
+        assert!(asked_user(&world).is_some(), "{file}");
+    }
+    let mut world = guarded(allows(), |_| {});
+    assert_eq!(
+        decided(&mut world, call(ToolKind::Edit, "Edit files", &[])),
+        None
+    );
+    let mut world = guarded(allows(), allow_all);
+    let turn = world.turn.as_ref().expect("the agent works").0;
+    world.asking.1 = world.asking.1.next();
+    let ask = permission_request(world.asking.1, edit("a.rs"), samples::usual_options());
+    world.input(Input::PermissionAsked {
+        turn,
+        ask: Box::new(AgentPermissionRequest {
+            shortened: true,
+            ..ask
+        }),
+    });
+    world.settle();
+    world.finish_hook(0);
+    world.settle();
+    assert!(
+        asked_user(&world).is_some(),
+        "the hook saw only a part of it"
+    );
+}
+
+#[test]
+fn a_matcher_selects_the_calls_of_a_hook() {
+    let script = |matcher: ToolMatcher| {
+        Script::new().hook_with(HookPoint::PreTool, "guard", [blocks("no")], |spec| {
+            spec.matcher = Some(matcher);
+        })
+    };
+    let bash = ToolMatcher {
+        text: Some("Bash".into()),
+        claude: Some(ClaudeToolEvent::PreToolUse),
+        ..ToolMatcher::default()
+    };
+    let mut world = works(script(bash).plan(allow_all));
+    assert_eq!(decided(&mut world, edit("a.rs")), selected("once"));
+    let rm = call(ToolKind::Execute, "rm -rf /", &[]);
+    assert_eq!(decided(&mut world, rm), selected("no"));
+}
+
+#[test]
+fn requests_are_answered_in_their_order_while_hooks_of_later_ones_run() {
+    let script = Script::new().hook_with(HookPoint::PreTool, "guard", [blocks("no")], |spec| {
+        spec.matcher = Some(ToolMatcher {
+            paths: vec!["first".into()],
+            ..ToolMatcher::default()
+        });
+    });
+    let mut world = works(script.plan(allow_all));
+    asks(&mut world, edit("first"));
+    asks(&mut world, edit("second"));
+    assert_eq!((world.permitted.len(), world.jobs.len()), (0, 1));
+    world.finish_hook(0);
+    world.settle();
+    let answers: Vec<_> = world
+        .permitted
+        .iter()
+        .map(|(_, answer)| answer.clone())
+        .collect();
+    assert_eq!(
+        answers,
+        ["no", "once"].map(|id| PermissionAnswer::Selected(id.into()))
+    );
+}
+
+#[test]
+fn files_that_creel_serves_are_requests_too() {
+    let mut world = guarded([blocks("no")], allow_all);
+    let turn = world.turn.as_ref().expect("the agent works").0;
+    world.asking.1 = world.asking.1.next();
+    let ask = permission_request(world.asking.1, edit("a.rs"), samples::usual_options());
+    world.input(Input::PermissionAsked {
+        turn,
+        ask: Box::new(AgentPermissionRequest {
+            source: PermissionSource::Service,
+            ..ask
+        }),
+    });
+    world.settle();
+    assert_eq!(world.permitted, []);
+    world.finish_hook(0);
+    world.settle();
+    assert_eq!(
+        world.permitted.last().map(|(_, answer)| answer.clone()),
+        selected("no")
+    );
+}
+
+#[test]
+fn the_hooks_of_a_request_end_with_its_turn_and_decide_nothing_later() {
+    let mut world = guarded([says(PermissionPolicy::Allow, "late")], |_| {});
+    asks(&mut world, edit("a.rs"));
+    asks(&mut world, edit("b.rs"));
+    let turn = world.turn.take().expect("the agent works").0;
+    world.input(Input::TurnEnded {
+        turn,
+        end: TurnEnd::new(StopReason::Cancelled),
+    });
+    assert_eq!(world.cancelled.len(), 1, "the running hook is cut");
+    world.finish_hook(0);
+    assert_eq!((world.permitted.len(), world.jobs.len()), (0, 0));
+    assert!(!world.state.tool_hooks.is_busy());
+}
+
+#[test]
+fn a_stop_ends_hooks_of_tool_calls_and_starts_no_other() {
+    let script = Script::new()
+        .hook(HookPoint::PreTool, "guard", [passes()])
+        .hook(HookPoint::PostTool, "format", [passes()])
+        .hook(HookPoint::PostTool, "lint", [passes()]);
+    let mut world = works(script);
+    ends(&mut world, "c1", ToolStatus::Completed);
+    asks(&mut world, edit("a.rs"));
+    assert_eq!(world.jobs.len(), 2);
+    world.command(SessionCommand::Stop {
+        how: StopTiming::Now,
+    });
+    assert_eq!(world.cancelled.len(), 2);
+    while !world.jobs.is_empty() {
+        world.finish_hook(0);
+        world.settle();
+    }
+    assert!(!world.state.tool_hooks.is_busy());
+}
+
+#[test]
+fn a_resumed_session_forgets_the_requests_of_the_killed_one() {
+    let mut world = guarded([blocks("no")], |_| {});
+    asks(&mut world, edit("a.rs"));
+    let mut world = World::from_events(world.script.clone(), &world.events).resume();
+    world.settle();
+    assert!(!world.state.tool_hooks.is_busy());
+    assert!(world.run().state.phase.outcome().is_some());
+}
+
+fn ends(world: &mut World, id: &str, status: ToolStatus) {
+    let turn = world.turn.as_ref().expect("the agent works").0;
+    let tool = ToolCall {
+        call: id.into(),
+        status,
+        ..edit("a.rs")
+    };
+    world.input(Input::Agent {
+        turn,
+        update: AgentUpdate::ToolUpdated(tool),
+    });
+    world.settle();
+}
+
+#[test]
+fn a_call_that_ended_has_its_hooks_once_and_their_output_reaches_the_next_prompt() {
+    let script = Script::new().piped(HookPoint::PostTool, "lint", [prints("3 warnings")]);
+    let mut world = works(script);
+    ends(&mut world, "c1", ToolStatus::InProgress);
+    assert_eq!(world.jobs.len(), 0);
+    ends(&mut world, "c1", ToolStatus::Completed);
+    ends(&mut world, "c1", ToolStatus::Completed);
+    ends(&mut world, "c2", ToolStatus::Failed);
+    assert_eq!(world.jobs.len(), 1, "one at a time");
+    assert_eq!(
+        world.jobs[0]
+            .facts
+            .tool
+            .as_ref()
+            .map(|tool| tool.call.clone()),
+        Some("c1".into())
+    );
+    world.finish_hook(0);
+    world.settle();
+    world.finish_hook(0);
+    world.settle();
+    assert!(world.jobs.is_empty());
+    let world = world.run();
+    let prompt = world.events.iter().rev().find_map(|event| match event {
+        Event::Turn(TurnEvent::PromptSent(prompt)) => Some(prompt.text.clone()),
+        _ => None,
+    });
+    assert_eq!(prompt.expect("a prompt").matches("3 warnings").count(), 2);
+}
+
+#[test]
+fn a_hook_for_failed_calls_does_not_see_the_others() {
+    let script = Script::new().hook_with(HookPoint::PostTool, "note", [passes()], |spec| {
+        spec.matcher = Some(ToolMatcher {
+            claude: Some(ClaudeToolEvent::PostToolUseFailure),
+            ..ToolMatcher::default()
+        });
+    });
+    let mut world = works(script);
+    ends(&mut world, "c1", ToolStatus::Completed);
+    assert_eq!(world.jobs.len(), 0);
+    ends(&mut world, "c2", ToolStatus::Failed);
+    assert_eq!(world.jobs.len(), 1);
+}
