@@ -486,6 +486,7 @@ fn hook_spec(name: &str, command: &str, pipe_output: bool) -> HookSpec {
         enabled: true,
         on_failure: None,
         retry: RetryOptions::default(),
+        claude: None,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     engine::{
         effect::{GateFacts, HookFacts, HookJob},
         hooks::{
+            claude::ClaudeHandler,
             point::HookPoint,
             template,
             verdict::{HookReply, RunEnd, RunResult},
@@ -37,6 +38,7 @@ use crate::{
 };
 
 pub mod builtin;
+mod claude;
 pub mod reply;
 pub mod rules;
 pub mod test_suites;
@@ -107,10 +109,10 @@ pub async fn run_hook(
         end
     };
     let answers = matches!(job.point, HookPoint::Automation | HookPoint::StopDecision);
-    let reply = if answers || end != RunEnd::Exit(0) {
-        None
-    } else {
-        reply::parse(&captured.answer)
+    let reply = match &job.hook.claude {
+        Some(handler) => claude::reply(handler.event, &end, &captured),
+        None if answers || end != RunEnd::Exit(0) => None,
+        None => reply::parse(&captured.answer),
     };
     let whole = file
         .as_ref()
@@ -294,6 +296,7 @@ fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, Hoo
         hook: &job.hook.name,
         offered,
         facts: &job.facts,
+        claude: job.hook.claude.as_ref(),
     };
     let (cwd, env, stdin) = (
         place.cwd.clone(),
@@ -304,7 +307,11 @@ fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, Hoo
     let mark = format!("{}/run-{}", place.mark, job.run);
     match &job.hook.action {
         HookAction::Command(command) => {
-            let command = template::expand(command)?;
+            let command = if about.is_verbatim() {
+                command.clone()
+            } else {
+                template::expand(command)?
+            };
             let grace = process::run::GRACE;
             Ok(HookProcess::Shell(ProcessSpec {
                 command,
@@ -318,10 +325,12 @@ fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, Hoo
             }))
         }
         HookAction::Exec(arguments) => {
-            template::check_arguments(arguments).map_err(|(_, error)| error)?;
+            if !about.is_verbatim() {
+                template::check_arguments(arguments).map_err(|(_, error)| error)?;
+            }
             let mut filled = arguments
                 .iter()
-                .map(|argument| template::fill(argument, |name| Some(about.value(name))));
+                .map(|argument| about.argument(argument, place));
             let program = filled.next().ok_or(HookCommandError::NoProgram)?;
             let (args, unset) = (filled.collect(), &[][..]);
             Ok(HookProcess::Program(ProgramSpec {
@@ -346,9 +355,28 @@ struct HookCommandContext<'a> {
     /// The names that it can use.
     offered: &'a [&'a str],
     facts: &'a HookFacts,
+    claude: Option<&'a ClaudeHandler>,
 }
 
 impl HookCommandContext<'_> {
+    /// Whether the command runs as it is written: another tool's settings have no placeholders of
+    /// creel's.
+    fn is_verbatim(&self) -> bool {
+        self.claude.is_some_and(|handler| handler.file.is_some())
+    }
+
+    /// An argument of a program without a shell.
+    fn argument(&self, argument: &str, place: &HookWorkspace) -> String {
+        let argument = match self.claude {
+            Some(_) => claude::expanded(argument, place),
+            None => argument.to_owned(),
+        };
+        if self.is_verbatim() {
+            return argument;
+        }
+        template::fill(&argument, |name| Some(self.value(name)))
+    }
+
     /// The value of a name as an argument. Like a variable that is not set, a name without a value
     /// is empty text.
     fn value(&self, name: &str) -> String {
@@ -386,7 +414,14 @@ impl HookCommandContext<'_> {
             .chain(values)
             .chain(about)
             .map(|(name, value)| (name, for_variable(&value)));
-        fields.chain(project(&place.session_dir)).collect()
+        let own = self
+            .claude
+            .into_iter()
+            .flat_map(|_| claude::environment(place));
+        fields
+            .chain(project(&place.session_dir))
+            .chain(own)
+            .collect()
     }
 
     /// One JSON object on one line, so that `read` in a shell can read it.
@@ -434,6 +469,9 @@ impl HookCommandContext<'_> {
         if let (Value::Object(fields), Some(Value::Object(context))) = (&mut fields, &facts.context)
         {
             fields.extend(context.clone());
+        }
+        if let (Some(handler), Value::Object(fields)) = (self.claude, &mut fields) {
+            fields.extend(claude::fields(handler.event, facts));
         }
         format!("{fields}\n").into_bytes()
     }

@@ -46,6 +46,7 @@ pub(super) fn builtin() -> Vec<AutomationHook> {
                 enabled,
                 on_failure: None,
                 retry: RetryOptions::default(),
+                claude: None,
             },
         },
     )
@@ -158,6 +159,7 @@ fn hook(
         enabled: fields.bool("enabled"),
         on_failure: None,
         retry: RetryOptions::default(),
+        claude: None,
     };
     Some(AutomationHook {
         events: events(report, fields, known, at),

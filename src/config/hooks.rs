@@ -9,16 +9,20 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use super::{
-    advice,
+    advice, claude,
     diagnostic::{DiagnosticReport, SourceSpan, names, nearest, quoted},
     fields::ConfigFields,
-    keys::{BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK},
-    node::{ConfigNode, NodeKind},
+    keys::{
+        BUILTIN_HOOK, CLAUDE_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK,
+        GATEKEEPER_HOOK,
+    },
+    node::{ConfigNode, NodeKind, is_spelling},
     shape::MapShape,
 };
 use crate::{
     engine::{
         hooks::{
+            claude::{ClaudeEvent, ClaudeHandler},
             point::HookPoint,
             template::{self, Placeholder, offered, placeholders},
         },
@@ -49,6 +53,8 @@ enum HookList {
     Checks,
     /// A point under `hooks:`.
     At(HookPoint),
+    /// An event of Claude Code under `hooks:`.
+    Claude(ClaudeEvent),
 }
 
 impl HookList {
@@ -56,6 +62,7 @@ impl HookList {
         match self {
             Self::Checks => HookPoint::Stop,
             Self::At(point) => point,
+            Self::Claude(event) => event.point(),
         }
     }
 
@@ -64,6 +71,7 @@ impl HookList {
         match self {
             Self::Checks => "`checks`".to_owned(),
             Self::At(point) => format!("`{point}`"),
+            Self::Claude(event) => format!("`{}`", event.name()),
         }
     }
 
@@ -71,13 +79,14 @@ impl HookList {
         match self {
             Self::Checks => &COMMAND_CHECK,
             Self::At(_) => &COMMAND_HOOK,
+            Self::Claude(_) => &CLAUDE_HOOK,
         }
     }
 
     fn exec_shape(self) -> &'static MapShape {
         match self {
             Self::Checks => &EXEC_CHECK,
-            Self::At(_) => &EXEC_HOOK,
+            Self::At(_) | Self::Claude(_) => &EXEC_HOOK,
         }
     }
 }
@@ -102,9 +111,35 @@ pub(super) struct HookNodes<'a> {
 
 impl<'a> HookNodes<'a> {
     fn list(self, point: HookPoint) -> Option<&'a ConfigNode> {
-        self.hooks
-            .and_then(|hooks| hooks.get(point.name()))
+        let mut entries = self
+            .hooks
+            .map(ConfigNode::entries)
+            .unwrap_or_default()
+            .iter();
+        let is_own =
+            |name: &str| is_spelling(name, point.name()) && ClaudeEvent::named(name).is_none();
+        entries
+            .find(|(key, _)| is_own(&key.name))
+            .map(|(_, list)| list)
             .filter(|list| is_list(list))
+    }
+
+    /// The lists with the names of Claude Code's events at a point.
+    fn claude(self, point: HookPoint) -> impl Iterator<Item = (HookList, &'a ConfigNode)> {
+        let entries = self
+            .hooks
+            .map(ConfigNode::entries)
+            .unwrap_or_default()
+            .iter();
+        entries.filter_map(move |(key, list)| {
+            let event = ClaudeEvent::named(&key.name).filter(|event| event.point() == point)?;
+            is_list(list).then_some((HookList::Claude(event), list))
+        })
+    }
+
+    /// Whether it says anything about a point, apart from `checks`.
+    fn is_about(self, point: HookPoint) -> bool {
+        self.list(point).is_some() || self.claude(point).next().is_some()
     }
 
     fn checks(self) -> Option<&'a ConfigNode> {
@@ -129,7 +164,7 @@ pub(super) fn lower(
         .flatten()
         .filter(|_| nodes.checks().is_none());
     let outer_hooks = outer.hooks.get(&HookPoint::Stop).into_iter().flatten();
-    let outer_hooks = outer_hooks.filter(|_| nodes.list(HookPoint::Stop).is_none());
+    let outer_hooks = outer_hooks.filter(|_| !nodes.is_about(HookPoint::Stop));
     // The other hooks at `stop` that run in the same sessions.
     let mut beside: Vec<HookSpec> = outer_checks.chain(outer_hooks).cloned().collect();
     if let Some(list) = nodes.checks() {
@@ -138,16 +173,18 @@ pub(super) fn lower(
         all.checks = Some(checks);
     }
     for point in HookPoint::ALL {
-        let Some(list) = nodes.list(point) else {
-            continue;
-        };
-        let beside = if point == HookPoint::Stop {
-            beside.as_slice()
-        } else {
-            &[]
-        };
-        let hooks = all.read(report, HookList::At(point), list, beside);
-        all.hooks.insert(point, hooks);
+        let own = nodes.list(point).map(|list| (HookList::At(point), list));
+        let mut hooks: Vec<HookSpec> = Vec::new();
+        for (list, node) in own.into_iter().chain(nodes.claude(point)) {
+            let checks = beside.iter().filter(|_| point == HookPoint::Stop);
+            let beside: Vec<HookSpec> = checks.chain(&hooks).cloned().collect();
+            let read = all.read(report, list, node, &beside);
+            hooks.extend(read);
+        }
+        if nodes.is_about(point) {
+            hooks.sort_by_key(|spec| spec.priority);
+            all.hooks.insert(point, hooks);
+        }
     }
     all
 }
@@ -165,7 +202,7 @@ impl HookLists {
         for item in node.items() {
             match list {
                 HookList::Checks => found.extend(check(report, item)),
-                HookList::At(point) => entry(report, point, item, &mut found),
+                HookList::At(_) | HookList::Claude(_) => entry(report, list, item, &mut found),
             }
         }
         let kept = in_order(report, list, found, beside);
@@ -219,11 +256,11 @@ fn check(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<LocatedHook
 
 fn entry(
     report: &mut DiagnosticReport,
-    point: HookPoint,
+    list: HookList,
     node: &ConfigNode,
     found: &mut Vec<LocatedHook>,
 ) {
-    let list = HookList::At(point);
+    let point = list.point();
     match &node.kind {
         NodeKind::Text(name) => found.extend(builtin(report, point, name, node.at)),
         NodeKind::Map(_) if node.get("builtin").is_some() => {
@@ -251,13 +288,26 @@ fn group(
     node: &ConfigNode,
     found: &mut Vec<LocatedHook>,
 ) {
+    let handlers = node.get("hooks").map(ConfigNode::items).unwrap_or_default();
+    if let HookList::Claude(event) = list {
+        let words = claude::group_words(report, event, node.get("matcher"));
+        for item in handlers {
+            found.extend(command(report, list, item).map(|mut placed| {
+                if let Some(handler) = &mut placed.spec.claude {
+                    handler.words.clone_from(&words);
+                }
+                placed
+            }));
+        }
+        return;
+    }
     if let Some(matcher) = node.get("matcher")
         && matcher.text().is_some_and(|text| !matches!(text, "" | "*"))
     {
         let message = "this matcher has no effect: the hooks of a point run every time".to_owned();
         report.warning(matcher.at, message);
     }
-    for item in node.get("hooks").map(ConfigNode::items).unwrap_or_default() {
+    for item in handlers {
         found.extend(command(report, list, item));
     }
 }
@@ -531,11 +581,17 @@ fn process_hook(
     at: SourceSpan,
 ) -> LocatedHook {
     let name = fields.some_text("name").unwrap_or(default_name);
-    let mut spec = spec(fields, name, action, fields.duration("timeout"));
+    let timeout = fields.maybe_duration("timeout").unwrap_or_default();
+    let mut spec = spec(fields, name, action, timeout);
     spec.pipe_output = fields.recorded("pipe_output");
     spec.retry = retry_options(report, list.point(), fields);
+    if let HookList::Claude(event) = list {
+        claude::complete(&mut spec, ClaudeHandler::new(event), fields);
+    }
     match list {
-        HookList::At(HookPoint::Stop) => advice::about_stop_hook(report, &spec, fields, at),
+        HookList::At(HookPoint::Stop) | HookList::Claude(ClaudeEvent::Stop) => {
+            advice::about_stop_hook(report, &spec, fields, at)
+        }
         HookList::At(HookPoint::OnGate) => check_gate_hook(report, &spec, fields),
         HookList::At(HookPoint::SessionEnd) => {
             check_piped(
@@ -545,7 +601,7 @@ fn process_hook(
                 fields,
             );
         }
-        HookList::Checks | HookList::At(_) => {}
+        HookList::Checks | HookList::At(_) | HookList::Claude(_) => {}
     }
     LocatedHook {
         spec,
@@ -572,6 +628,7 @@ fn spec(
         enabled: fields.bool("enabled"),
         on_failure: fields.maybe_one_of("on_failure"),
         retry: RetryOptions::default(),
+        claude: None,
     }
 }
 

@@ -256,6 +256,7 @@ impl WorkflowReader<'_> {
             enabled: true,
             on_failure: None,
             retry: RetryOptions::default(),
+            claude: None,
         })
     }
 

@@ -27,6 +27,7 @@ use crate::{
     engine::{
         conversation::{ContextUsage, ConversationMode, ToolCall, ToolStatus, WorktreeChanges},
         event::PromptSent,
+        hooks::claude::FailureCause,
         ids::TurnId,
     },
     text::open_fence,
@@ -54,6 +55,9 @@ pub struct TurnState {
     pub next_prompt: Option<String>,
     /// Why the last failed turn failed.
     pub last_error: Option<String>,
+    /// The same in Claude Code's words.
+    #[serde(default)]
+    pub last_cause: FailureCause,
     /// The unfinished tool calls of the current turn, by id.
     pub open_calls: BTreeMap<String, ToolCall>,
     /// None if the agent does not report it.

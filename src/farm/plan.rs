@@ -77,6 +77,7 @@ pub(crate) fn only_propose(
         enabled: true,
         on_failure: None,
         retry: RetryOptions::default(),
+        claude: None,
     };
     plan.proposal = match approval {
         ProposalApproval::AtGate => Some(ProposalPlan { types }),

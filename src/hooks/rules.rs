@@ -220,6 +220,7 @@ fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, HookCommand
         hook: &job.rule.name,
         offered: OFFERED,
         facts: &job.facts,
+        claude: None,
     };
     // The session's variables come last, so that configured ones cannot replace them.
     let env = env

@@ -36,6 +36,7 @@ fn job(point: HookPoint, command: &str) -> HookJob {
             enabled: true,
             on_failure: None,
             retry: RetryOptions::default(),
+            claude: None,
         },
         output_limit: 16 * 1024,
         facts: HookFacts {

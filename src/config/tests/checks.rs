@@ -48,6 +48,7 @@ fn a_check_is_a_stop_hook_that_blocks_and_has_ten_minutes() {
         enabled: true,
         on_failure: Some(HookFailurePolicy::Block),
         retry: RetryOptions::default(),
+        claude: None,
     };
     let words = |words: [&str; 2]| HookAction::Exec(words.map(str::to_owned).to_vec());
     let expected = [

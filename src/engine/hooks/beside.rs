@@ -94,7 +94,7 @@ impl<'a> BesideWork<'a> {
             DispatchCause::Lifecycle | DispatchCause::Error(_) | DispatchCause::Verification => {
                 self.ending.is_none() && !self.pipelines.is_open()
             }
-            DispatchCause::Gate(_) | DispatchCause::ByHand => false,
+            DispatchCause::Gate(_) | DispatchCause::ByHand | DispatchCause::Resumed => false,
         };
         *end == RunEnd::Cut && self.steering.interrupted() && resumes
     }

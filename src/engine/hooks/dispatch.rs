@@ -60,6 +60,8 @@ pub enum DispatchCause {
     ByHand,
     /// The work changed since the checks last ran.
     Verification,
+    /// The session was resumed. Only hooks of Claude Code run then.
+    Resumed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -489,6 +491,9 @@ pub(crate) fn is_piped(
     if point.rules().piped_to == PipeTarget::Never || *run.end == RunEnd::Cut {
         return false;
     }
+    if verdict::claude_tells_agent(spec, run) {
+        return true;
+    }
     if let Some(reply) = run.readable() {
         // A context in the JSON is addressed to the agent, whatever `pipe_output` says.
         let gives_a_reason = reply.reason.is_some() && !reply.stops;
@@ -531,6 +536,7 @@ mod tests {
             enabled: true,
             on_failure: None,
             retry: RetryOptions::default(),
+            claude: None,
         }
     }
 

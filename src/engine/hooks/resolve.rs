@@ -122,7 +122,14 @@ fn each_once<'a>(hooks: impl Iterator<Item = &'a HookSpec>) -> Vec<&'a HookSpec>
 
 fn same(one: &HookSpec, other: &HookSpec) -> bool {
     let settings = |spec: &HookSpec| (spec.timeout, spec.pipe_output, spec.on_failure);
-    one.action == other.action && settings(one) == settings(other) && one.retry == other.retry
+    let occasion = |spec: &HookSpec| {
+        let handler = spec.claude.as_ref()?;
+        Some((handler.event, handler.words.clone()))
+    };
+    one.action == other.action
+        && settings(one) == settings(other)
+        && one.retry == other.retry
+        && occasion(one) == occasion(other)
 }
 
 impl HookState {

@@ -137,9 +137,19 @@ impl<'a> HookRules<'a> {
         }
     }
 
+    /// The names of the hooks that run when a point is reached now, in order.
+    pub(crate) fn due(self, point: HookPoint, cause: &DispatchCause) -> Vec<String> {
+        let mut hooks = resolve::due(self.0.plan(), &self.0.hooks, point);
+        hooks.retain(|name| {
+            let spec = self.0.plan().hook(point, name);
+            spec.is_none_or(|spec| self.starts(spec, cause))
+        });
+        hooks
+    }
+
     /// Records which hooks will run at a point. Empty if there are none.
-    pub(crate) fn announce(self, point: HookPoint) -> EngineOutput {
-        let hooks = resolve::due(self.0.plan(), &self.0.hooks, point);
+    pub(crate) fn announce(self, point: HookPoint, cause: &DispatchCause) -> EngineOutput {
+        let hooks = self.due(point, cause);
         if hooks.is_empty() {
             return EngineOutput::default();
         }
@@ -158,7 +168,7 @@ impl<'a> HookRules<'a> {
             return EngineOutput::default();
         };
         let run = self.0.hooks.last_run.next();
-        let facts = self.facts(dispatch);
+        let facts = self.claude_facts(spec, dispatch);
         let attempt = facts.attempt.unwrap_or(0);
         let output_limit = match spec.action {
             HookAction::Gatekeeper(_) => CHANGE_LIMIT,
@@ -203,6 +213,7 @@ impl<'a> HookRules<'a> {
             DispatchCause::Error(error) => facts.error = Some(error.clone()),
             DispatchCause::Task(task) => facts.task = Some(task.clone()),
             DispatchCause::Gate(gate) => facts.gate = Some(Box::new(self.gate_facts_now(gate))),
+            DispatchCause::Resumed => {}
         }
         HookFacts {
             session: self.0.name.clone(),

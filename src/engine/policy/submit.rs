@@ -163,6 +163,7 @@ impl HookSpec {
             enabled: true,
             on_failure: None,
             retry: RetryOptions::default(),
+            claude: None,
         }
     }
 

@@ -73,6 +73,7 @@ impl WorktreePlan {
             enabled: true,
             on_failure: Some(HookFailurePolicy::Escalate),
             retry: RetryOptions::default(),
+            claude: None,
         };
         self.setup.iter().enumerate().map(hook).collect()
     }

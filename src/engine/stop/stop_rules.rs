@@ -265,6 +265,7 @@ impl<'a> StopRules<'a> {
             enabled: true,
             on_failure: None,
             retry: RetryOptions::default(),
+            claude: None,
         };
         let (name, of, beside) = (
             hook.name.clone(),

@@ -140,6 +140,7 @@ impl TurnRules<'_> {
         };
         let TurnFailure {
             message: error,
+            cause,
             retry_after: retry_after_ms,
             limit,
             silent,
@@ -177,6 +178,7 @@ impl TurnRules<'_> {
             iteration,
             turn,
             error,
+            cause,
             retry_after_ms,
             usage_limit,
             spent,

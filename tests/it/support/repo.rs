@@ -389,6 +389,7 @@ pub fn job(name: &str, submission: SubmissionFacts) -> HookJob {
             enabled: true,
             on_failure: None,
             retry: RetryOptions::default(),
+            claude: None,
         },
         output_limit: 16 * 1024,
         facts: HookFacts {

@@ -286,6 +286,7 @@ pub fn hook_command(name: &str) -> HookSpec {
         enabled: true,
         on_failure: None,
         retry: RetryOptions::default(),
+        claude: None,
     }
 }
 
