@@ -489,6 +489,7 @@ fn hook_spec(name: &str, command: &str, pipe_output: bool) -> HookSpec {
         on_failure: None,
         matcher: None,
         retry: RetryOptions::default(),
+        claude: None,
     }
 }
 

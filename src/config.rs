@@ -12,6 +12,7 @@
 mod advice;
 pub mod agents;
 mod automation;
+mod claude;
 pub mod diagnostic;
 mod fields;
 mod hooks;
@@ -39,6 +40,7 @@ mod tests;
 use std::path::Path;
 
 pub use agents::program_of;
+pub use claude::{ImportResult, ImportedHook};
 pub use diagnostic::{Diagnostic, Severity};
 pub use fields::{BadDuration, duration_of};
 pub use nats::NatsConfig;

@@ -19,6 +19,7 @@ use crate::{
     engine::{
         effect::{GateFacts, HookFacts, HookJob},
         hooks::{
+            claude::ClaudeHandler,
             point::HookPoint,
             template,
             tool_matcher::ClaudeToolEvent,
@@ -38,6 +39,7 @@ use crate::{
 };
 
 pub mod builtin;
+mod claude;
 pub mod reply;
 pub mod rules;
 pub mod test_suites;
@@ -112,10 +114,10 @@ pub async fn run_hook(
     // A hook that denies a call does so whatever its exit code is.
     let is_read = end == RunEnd::Exit(0)
         || (job.point == HookPoint::PreTool && matches!(end, RunEnd::Exit(_)));
-    let reply = if answers || !is_read {
-        None
-    } else {
-        reply::parse(&captured.answer)
+    let reply = match &job.hook.claude {
+        Some(handler) => claude::reply(handler.event, &end, &captured),
+        None if answers || !is_read => None,
+        None => reply::parse(&captured.answer),
     };
     let whole = file
         .as_ref()
@@ -297,9 +299,10 @@ fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, Hoo
     let about = HookCommandContext {
         point,
         hook: &job.hook.name,
-        claude: job.hook.matcher.as_ref().and_then(|matcher| matcher.claude),
+        tool_event: job.hook.matcher.as_ref().and_then(|matcher| matcher.claude),
         offered,
         facts: &job.facts,
+        claude: job.hook.claude.as_ref(),
     };
     let (cwd, env, stdin) = (
         place.cwd.clone(),
@@ -310,7 +313,11 @@ fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, Hoo
     let mark = format!("{}/run-{}", place.mark, job.run);
     match &job.hook.action {
         HookAction::Command(command) => {
-            let command = template::expand(command)?;
+            let command = if about.is_verbatim() {
+                command.clone()
+            } else {
+                template::expand(command)?
+            };
             let grace = process::run::GRACE;
             Ok(HookProcess::Shell(ProcessSpec {
                 command,
@@ -324,10 +331,12 @@ fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, Hoo
             }))
         }
         HookAction::Exec(arguments) => {
-            template::check_arguments(arguments).map_err(|(_, error)| error)?;
+            if !about.is_verbatim() {
+                template::check_arguments(arguments).map_err(|(_, error)| error)?;
+            }
             let mut filled = arguments
                 .iter()
-                .map(|argument| template::fill(argument, |name| Some(about.value(name))));
+                .map(|argument| about.argument(argument, place));
             let program = filled.next().ok_or(HookCommandError::NoProgram)?;
             let (args, unset) = (filled.collect(), &[][..]);
             Ok(HookProcess::Program(ProgramSpec {
@@ -350,13 +359,32 @@ struct HookCommandContext<'a> {
     point: &'a str,
     hook: &'a str,
     /// The event of Claude Code that it is written for.
-    claude: Option<ClaudeToolEvent>,
+    tool_event: Option<ClaudeToolEvent>,
     /// The names that it can use.
     offered: &'a [&'a str],
     facts: &'a HookFacts,
+    claude: Option<&'a ClaudeHandler>,
 }
 
 impl HookCommandContext<'_> {
+    /// Whether the command runs as it is written: another tool's settings have no placeholders of
+    /// creel's.
+    fn is_verbatim(&self) -> bool {
+        self.claude.is_some_and(|handler| handler.file.is_some())
+    }
+
+    /// An argument of a program without a shell.
+    fn argument(&self, argument: &str, place: &HookWorkspace) -> String {
+        let argument = match self.claude {
+            Some(_) => claude::expanded(argument, place),
+            None => argument.to_owned(),
+        };
+        if self.is_verbatim() {
+            return argument;
+        }
+        template::fill(&argument, |name| Some(self.value(name)))
+    }
+
     /// The value of a name as an argument. Like a variable that is not set, a name without a value
     /// is empty text.
     fn value(&self, name: &str) -> String {
@@ -394,12 +422,11 @@ impl HookCommandContext<'_> {
             .chain(values)
             .chain(about)
             .map(|(name, value)| (name, for_variable(&value)));
-        let claude = self
-            .claude
-            .map(|_| ("CLAUDE_PROJECT_DIR".to_owned(), shown(&place.cwd)));
+        let is_claudes = self.claude.is_some() || self.tool_event.is_some();
+        let own = is_claudes.then(|| claude::environment(place));
         fields
             .chain(project(&place.session_dir))
-            .chain(claude)
+            .chain(own.into_iter().flatten())
             .collect()
     }
 
@@ -443,7 +470,7 @@ impl HookCommandContext<'_> {
             .into_iter()
             .filter_map(|(key, value)| Some((key, value?)));
         let about_gate = facts.gate.iter().flat_map(|gate| gate_fields(gate));
-        let about_tool = facts.tool.iter().flat_map(|call| match self.claude {
+        let about_tool = facts.tool.iter().flat_map(|call| match self.tool_event {
             Some(event) => tool_input::claude_fields(event, call, &shown(&place.cwd)),
             None => tool_input::fields(call),
         });
@@ -453,6 +480,9 @@ impl HookCommandContext<'_> {
         if let (Value::Object(fields), Some(Value::Object(context))) = (&mut fields, &facts.context)
         {
             fields.extend(context.clone());
+        }
+        if let (Some(handler), Value::Object(fields)) = (self.claude, &mut fields) {
+            fields.extend(claude::fields(handler.event, facts));
         }
         format!("{fields}\n").into_bytes()
     }

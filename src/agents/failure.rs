@@ -14,7 +14,9 @@ use serde_json::Value;
 
 use super::usage_limit;
 use crate::{
-    engine::{conversation::TurnFailure, policy::AgentFacts, time::TimeSpan},
+    engine::{
+        conversation::TurnFailure, hooks::claude::FailureCause, policy::AgentFacts, time::TimeSpan,
+    },
     text::telling_line,
 };
 
@@ -76,6 +78,7 @@ pub(super) fn explain(what: &str, text: &str, known: &AgentFacts) -> TurnFailure
         None => happened,
     };
     TurnFailure {
+        cause: kind.cause(),
         retry_after,
         limit,
         ..TurnFailure::new(message)
@@ -84,13 +87,10 @@ pub(super) fn explain(what: &str, text: &str, known: &AgentFacts) -> TurnFailure
 
 /// The failure of a scripted agent, without any advice.
 pub(super) fn plainly(text: &str) -> TurnFailure {
-    let limit = usage_limit::of(
-        text,
-        FailureKind::of(text),
-        &AgentFacts::default(),
-        &jiff::Zoned::now(),
-    );
+    let kind = FailureKind::of(text);
+    let limit = usage_limit::of(text, kind, &AgentFacts::default(), &jiff::Zoned::now());
     TurnFailure {
+        cause: kind.cause(),
         limit,
         ..TurnFailure::new(text)
     }
@@ -273,6 +273,18 @@ impl FailureKind {
             | Self::Quota
             | Self::NoCredit
             | Self::Other => false,
+        }
+    }
+
+    const fn cause(self) -> FailureCause {
+        match self {
+            Self::Login => FailureCause::AuthenticationFailed,
+            Self::ContextFull => FailureCause::InvalidRequest,
+            Self::NoCredit => FailureCause::BillingError,
+            Self::Quota | Self::RateLimit => FailureCause::RateLimit,
+            Self::Overloaded => FailureCause::Overloaded,
+            Self::Server => FailureCause::ServerError,
+            Self::Network | Self::Setup | Self::Other => FailureCause::Unknown,
         }
     }
 

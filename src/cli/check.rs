@@ -15,7 +15,10 @@ use crate::{
         target::project::Project,
         verb_outcome::VerbOutcome,
     },
-    config::{self, HookOrigin, PlanError, PlanRequest, ResolvedHook, Settings},
+    config::{
+        self, HookOrigin, ImportResult, ImportedHook, PlanError, PlanRequest, ResolvedHook,
+        Settings,
+    },
     engine::{
         hooks::point::HookPoint,
         policy::{
@@ -177,6 +180,7 @@ impl CheckReport {
             "plan": follows,
             "task_type": args.task_type,
             "hooks": listed(settings, hooks),
+            "imported": imports_listed(settings, plan.as_ref().ok()),
             "nats": settings.nats.as_ref().map(|nats| json!({
                 "url": nats.shown(), "prefix": nats.prefix, "stream": nats.stream.name,
             })),
@@ -217,6 +221,7 @@ impl CheckReport {
             .map(|why| paint.paint(TextRole::Warning, format!("keymap     {}\n", plain(why))))
             .collect::<String>();
         text += &points(settings, hooks, paint);
+        text += &imported(settings, plan.as_ref().ok(), paint);
         let stop = plan
             .as_ref()
             .map_or(&settings.base_plan.stop, |plan| &plan.stop);
@@ -484,8 +489,74 @@ fn points(
     text
 }
 
+/// Every hook of the imported files, with what became of it.
+fn imported(settings: &Settings, plan: Option<&SessionPlan>, paint: ColourMode) -> String {
+    let mut text = String::new();
+    let mut file = "";
+    for hook in &settings.imports {
+        if hook.file != file {
+            file = &hook.file;
+            let heading = paint.paint(TextRole::Heading, format!("imported from {}", plain(file)));
+            text += &format!("\n{heading}\n");
+        }
+        let result = match &hook.result {
+            ImportResult::Runs { point, hook, notes } => {
+                let agent = plan.and_then(|plan| runs_too(plan, *point, hook));
+                match agent {
+                    Some((agent, true)) => format!("left to `{agent}`, which runs it itself"),
+                    Some((agent, false)) => {
+                        format!("runs at {point}{notes}; `{agent}` may run it too")
+                    }
+                    None => format!("runs at {point}{notes}"),
+                }
+            }
+            ImportResult::NotRun { why } => format!("not run: {why}"),
+        };
+        text += &format!(
+            "  {}: {} {}: {}\n",
+            hook.line,
+            plain(&hook.event),
+            plain(&hook.runs),
+            plain(&result)
+        );
+    }
+    text
+}
+
+fn imports_listed(settings: &Settings, plan: Option<&SessionPlan>) -> serde_json::Value {
+    let one = |hook: &ImportedHook| {
+        let left_to = match &hook.result {
+            ImportResult::Runs { point, hook, .. } => plan
+                .and_then(|plan| runs_too(plan, *point, hook))
+                .filter(|(_, left)| *left),
+            ImportResult::NotRun { .. } => None,
+        };
+        let mut listed = json!(hook);
+        listed["left_to"] = json!(left_to.map(|(agent, _)| agent));
+        listed
+    };
+    settings.imports.iter().map(one).collect()
+}
+
+/// The session's agent, if it reads the file of an imported hook itself, and whether creel leaves
+/// the hook to it.
+fn runs_too<'a>(plan: &'a SessionPlan, point: HookPoint, hook: &str) -> Option<(&'a str, bool)> {
+    let handler = plan.hook(point, hook)?.claude.as_ref()?;
+    let agent = plan.agent.as_str();
+    let reads_it = handler.left_to.iter().any(|name| name == agent);
+    reads_it.then(|| (agent, handler.is_left_to(agent)))
+}
+
 /// Which part of the config says that a hook runs, with its line.
 fn origin(settings: &Settings, chosen: &ResolvedHook) -> String {
+    let imported = chosen
+        .spec
+        .claude
+        .as_ref()
+        .and_then(|claude| claude.file.as_ref());
+    if let (Some(file), Some(line)) = (imported, chosen.line) {
+        return format!("{}:{line}", plain(file));
+    }
     match (&chosen.origin, chosen.line) {
         (HookOrigin::Project, Some(line)) => format!("{}:{line}", file(settings)),
         (origin, Some(line)) => format!("{}:{line} ({})", file(settings), origin.describe()),
@@ -510,10 +581,13 @@ fn listed(
             HookOrigin::Project => json!("project"),
             HookOrigin::Usual => json!("usual"),
         };
-        let file = chosen
-            .line
-            .and(settings.path.as_deref())
-            .map(Path::to_string_lossy);
+        let imported = chosen
+            .spec
+            .claude
+            .as_ref()
+            .and_then(|claude| claude.file.clone());
+        let config = || Some(settings.path.as_deref()?.to_string_lossy().into_owned());
+        let file = chosen.line.and(imported.or_else(config));
         json!({ "hook": chosen.spec, "from": from, "file": file, "line": chosen.line })
     };
     let all = hooks

@@ -108,12 +108,14 @@ pub(super) fn init(args: &InitArgs) -> CliResult {
         questions::ask(&known, &installed, defaults)?
     };
     let schema = write_schema(&here)?;
+    let hook_files = hook_files(&here);
     let text = ConfigText {
         known: &known,
         search: &search,
         choices: &choices,
         template: args.template,
         schema: SCHEMA,
+        hook_files: &hook_files,
     };
     let path = here.join("creel.yaml");
     write_new(&path, &text.to_string())?;
@@ -125,9 +127,10 @@ pub(super) fn init(args: &InitArgs) -> CliResult {
     };
     let next = next_steps(&known, &installed);
     say(&format!(
-        "creel: wrote {} and {}\n{unchecked}{next}",
+        "creel: wrote {} and {}\n{unchecked}{}{next}",
         path.display(),
-        schema.display()
+        schema.display(),
+        importable(&hook_files)
     ));
     Ok(0)
 }
@@ -203,6 +206,8 @@ pub(super) struct ConfigText<'a> {
     pub(super) template: Option<InitTemplate>,
     /// The schema's file, relative to the config.
     pub(super) schema: &'a str,
+    /// Files of the project whose hooks the config can import.
+    hook_files: &'a [&'static str],
 }
 
 impl fmt::Display for ConfigText<'_> {
@@ -225,6 +230,7 @@ impl fmt::Display for ConfigText<'_> {
         )?;
         writeln!(f, "on_limit: {}", limit(self.choices.on_limit))?;
         f.write_str(PERMISSIONS)?;
+        f.write_str(&import_line(self.hook_files))?;
         f.write_str(&self.stop())
     }
 }
@@ -234,6 +240,42 @@ const PERMISSIONS: &str = "\
 #   - { kind: [read, search, edit], action: allow }
 #   - { kind: execute, action: ask }
 ";
+
+/// Files with hooks that other tools run here.
+const HOOK_FILES: [&str; 4] = [
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+    ".codex/hooks.json",
+    ".gemini/settings.json",
+];
+
+/// The files of the project with hooks that a config can import.
+fn hook_files(project: &Path) -> Vec<&'static str> {
+    let has_hooks = |file: &&str| {
+        let text = fs::read_to_string(project.join(file)).unwrap_or_default();
+        serde_json::from_str::<serde_json::Value>(&text)
+            .is_ok_and(|settings| settings.get("hooks").is_some())
+    };
+    HOOK_FILES.into_iter().filter(has_hooks).collect()
+}
+
+/// What to do about hooks of other tools.
+fn importable(files: &[&str]) -> String {
+    if files.is_empty() {
+        return String::new();
+    }
+    let files = files.join(" and ");
+    format!("  {files} has hooks. To run them in creel too, uncomment `hooks:`\n")
+}
+
+/// A comment, because to import hooks is to trust them.
+fn import_line(files: &[&str]) -> String {
+    if files.is_empty() {
+        return String::new();
+    }
+    let files = files.join(", ");
+    format!("# hooks: {{ import: [{files}] }}   # run these hooks too; `creel check` lists them\n")
+}
 
 impl ConfigText<'_> {
     fn agent(&self) -> String {

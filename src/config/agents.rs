@@ -41,7 +41,7 @@ const CONTINUE_VARIABLES: &[&str] = &["prompt", "session", "conversation"];
 const TOOL_VARIABLES: &[&str] = &["session", "mcp_command", "mcp_args", "mcp_list", "mcp_line"];
 
 /// Keys that are valid only with some launch methods.
-const GOES_WITH: [(&str, &[&str]); 17] = [
+const GOES_WITH: [(&str, &[&str]); 18] = [
     ("continue_command", &["command"]),
     ("format", &["command"]),
     ("tty", &["command"]),
@@ -59,6 +59,7 @@ const GOES_WITH: [(&str, &[&str]); 17] = [
     ("options", &["acp", "command"]),
     ("flags", &["acp", "command"]),
     ("env", &["acp", "command"]),
+    ("own_hooks", &["acp", "command"]),
 ];
 
 pub(super) struct AgentEntry<'a> {
@@ -275,6 +276,7 @@ pub(super) fn facts(
         list_tools,
         tools,
         env: plan::texts(fields, "env"),
+        own_hooks: plan::texts(fields, "own_hooks"),
         options,
         flags,
     }

@@ -47,6 +47,7 @@ pub(super) fn builtin() -> Vec<AutomationHook> {
                 on_failure: None,
                 matcher: None,
                 retry: RetryOptions::default(),
+                claude: None,
             },
         },
     )
@@ -160,6 +161,7 @@ fn hook(
         on_failure: None,
         matcher: None,
         retry: RetryOptions::default(),
+        claude: None,
     };
     Some(AutomationHook {
         events: events(report, fields, known, at),

@@ -101,6 +101,11 @@ impl<'a> ConfigFields<'a> {
         Self { shape, node }
     }
 
+    /// The map itself, if the config has it.
+    pub(super) fn written(&self) -> Option<&'a ConfigNode> {
+        self.node
+    }
+
     /// The configured value, unless it is `null`.
     pub(super) fn given(&self, name: &str) -> Option<&'a ConfigNode> {
         debug_assert!(

@@ -9,17 +9,21 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use super::{
-    advice,
+    advice, claude,
     diagnostic::{DiagnosticReport, SourceSpan, names, nearest, quoted},
     fields::ConfigFields,
-    keys::{BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK},
-    node::{ConfigNode, NodeKind},
+    keys::{
+        BUILTIN_HOOK, CLAUDE_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK,
+        GATEKEEPER_HOOK,
+    },
+    node::{ConfigNode, NodeKind, is_spelling},
     shape::MapShape,
     tool_hooks,
 };
 use crate::{
     engine::{
         hooks::{
+            claude::{ClaudeEvent, ClaudeHandler},
             point::HookPoint,
             template::{self, Placeholder, offered, placeholders},
             tool_matcher::ClaudeToolEvent,
@@ -51,8 +55,10 @@ enum HookList {
     Checks,
     /// A point under `hooks:`.
     At(HookPoint),
+    /// An event of Claude Code under `hooks:`.
+    Claude(ClaudeEvent),
     /// A point of tool calls under Claude Code's name.
-    Claude(ClaudeToolEvent),
+    Tool(ClaudeToolEvent),
 }
 
 impl HookList {
@@ -61,6 +67,7 @@ impl HookList {
             Self::Checks => HookPoint::Stop,
             Self::At(point) => point,
             Self::Claude(event) => event.point(),
+            Self::Tool(event) => event.point(),
         }
     }
 
@@ -70,24 +77,26 @@ impl HookList {
             Self::Checks => "`checks`".to_owned(),
             Self::At(point) => format!("`{point}`"),
             Self::Claude(event) => format!("`{}`", event.name()),
+            Self::Tool(event) => format!("`{}`", event.name()),
         }
     }
 
     const fn has_matchers(self) -> bool {
-        !matches!(self, Self::Checks)
+        !matches!(self, Self::Checks | Self::Claude(_))
     }
 
     fn command_shape(self) -> &'static MapShape {
         match self {
             Self::Checks => &COMMAND_CHECK,
-            Self::At(_) | Self::Claude(_) => &COMMAND_HOOK,
+            Self::At(_) | Self::Tool(_) => &COMMAND_HOOK,
+            Self::Claude(_) => &CLAUDE_HOOK,
         }
     }
 
     fn exec_shape(self) -> &'static MapShape {
         match self {
             Self::Checks => &EXEC_CHECK,
-            Self::At(_) | Self::Claude(_) => &EXEC_HOOK,
+            Self::At(_) | Self::Claude(_) | Self::Tool(_) => &EXEC_HOOK,
         }
     }
 }
@@ -112,20 +121,27 @@ pub(super) struct HookNodes<'a> {
 
 impl<'a> HookNodes<'a> {
     fn list(self, point: HookPoint) -> Option<&'a ConfigNode> {
-        self.hooks
-            .and_then(|hooks| hooks.get(point.name()))
+        let mut entries = self
+            .hooks
+            .map(ConfigNode::entries)
+            .unwrap_or_default()
+            .iter();
+        let is_own =
+            |name: &str| is_spelling(name, point.name()) && ClaudeEvent::named(name).is_none();
+        entries
+            .find(|(key, _)| is_own(&key.name))
+            .map(|(_, list)| list)
             .filter(|list| is_list(list))
     }
 
     /// The lists of a point: its own, and those under Claude Code's names.
     fn lists(self, point: HookPoint) -> impl Iterator<Item = (HookList, &'a ConfigNode)> {
         let own = self.list(point).map(|list| (HookList::At(point), list));
-        let events = ClaudeToolEvent::ALL.into_iter();
-        let theirs = events.filter(move |event| event.point() == point);
-        let theirs = theirs.filter_map(move |event| {
-            let list = self.hooks.and_then(|hooks| hooks.get(event.name()));
-            let list = list.filter(|list| is_list(list))?;
-            Some((HookList::Claude(event), list))
+        let entries = self.hooks.map(ConfigNode::entries).unwrap_or_default();
+        let theirs = entries.iter().filter_map(move |(key, list)| {
+            let event = ClaudeEvent::named(&key.name).map(HookList::Claude);
+            let event = event.or_else(|| ClaudeToolEvent::named(&key.name).map(HookList::Tool))?;
+            (event.point() == point && is_list(list)).then_some((event, list))
         });
         own.into_iter().chain(theirs)
     }
@@ -152,7 +168,7 @@ pub(super) fn lower(
         .flatten()
         .filter(|_| nodes.checks().is_none());
     let outer_hooks = outer.hooks.get(&HookPoint::Stop).into_iter().flatten();
-    let outer_hooks = outer_hooks.filter(|_| nodes.list(HookPoint::Stop).is_none());
+    let outer_hooks = outer_hooks.filter(|_| nodes.lists(HookPoint::Stop).next().is_none());
     // The other hooks at `stop` that run in the same sessions.
     let mut beside: Vec<HookSpec> = outer_checks.chain(outer_hooks).cloned().collect();
     if let Some(list) = nodes.checks() {
@@ -161,22 +177,17 @@ pub(super) fn lower(
         all.checks = Some(checks);
     }
     for point in HookPoint::ALL {
+        let mut hooks: Vec<HookSpec> = Vec::new();
         let lists: Vec<_> = nodes.lists(point).collect();
-        if lists.is_empty() {
-            continue;
+        for (list, node) in &lists {
+            let checks = beside.iter().filter(|_| point == HookPoint::Stop);
+            let beside: Vec<HookSpec> = checks.chain(&hooks).cloned().collect();
+            let read = all.read(report, *list, node, &beside);
+            hooks.extend(read);
         }
-        let beside = if point == HookPoint::Stop {
-            beside.as_slice()
-        } else {
-            &[]
-        };
-        let mut beside = beside.to_vec();
-        for (list, node) in lists {
-            let hooks = all.read(report, list, node, &beside);
-            beside.extend(hooks.iter().cloned());
-            let known = all.hooks.entry(point).or_default();
-            known.extend(hooks);
-            known.sort_by_key(|spec| spec.priority);
+        if !lists.is_empty() {
+            hooks.sort_by_key(|spec| spec.priority);
+            all.hooks.insert(point, hooks);
         }
     }
     all
@@ -195,7 +206,9 @@ impl HookLists {
         for item in node.items() {
             match list {
                 HookList::Checks => found.extend(check(report, item)),
-                HookList::At(_) | HookList::Claude(_) => entry(report, list, item, &mut found),
+                HookList::At(_) | HookList::Claude(_) | HookList::Tool(_) => {
+                    entry(report, list, item, &mut found);
+                }
             }
         }
         let kept = in_order(report, list, found, beside);
@@ -284,6 +297,19 @@ fn group(
     found: &mut Vec<LocatedHook>,
 ) {
     let matcher = node.get("matcher");
+    let handlers = node.get("hooks").map(ConfigNode::items).unwrap_or_default();
+    if let HookList::Claude(event) = list {
+        let words = claude::group_words(report, event, matcher);
+        for item in handlers {
+            found.extend(command(report, list, item).map(|mut placed| {
+                if let Some(handler) = &mut placed.spec.claude {
+                    handler.words.clone_from(&words);
+                }
+                placed
+            }));
+        }
+        return;
+    }
     if let Some(matcher) = matcher
         && !tool_hooks::is_about_tools(list.point())
         && matcher.text().is_some_and(|text| !matches!(text, "" | "*"))
@@ -292,7 +318,7 @@ fn group(
         report.warning(matcher.at, message);
     }
     let first = found.len();
-    for item in node.get("hooks").map(ConfigNode::items).unwrap_or_default() {
+    for item in handlers {
         found.extend(command(report, list, item));
     }
     if let Some(matcher) = matcher.filter(|_| tool_hooks::is_about_tools(list.point())) {
@@ -572,14 +598,21 @@ fn process_hook(
     at: SourceSpan,
 ) -> LocatedHook {
     let name = fields.some_text("name").unwrap_or(default_name);
-    let mut spec = spec(fields, name, action, fields.duration("timeout"));
+    let timeout = fields.maybe_duration("timeout").unwrap_or_default();
+    let mut spec = spec(fields, name, action, timeout);
     spec.pipe_output = fields.recorded("pipe_output");
     spec.retry = retry_options(report, list.point(), fields);
     if list.has_matchers() {
         tool_hooks::complete(report, list.point(), &mut spec, fields);
     }
     match list {
-        HookList::Claude(event) => tool_hooks::for_claude(&mut spec, event, fields),
+        HookList::Claude(event) => {
+            claude::complete(&mut spec, ClaudeHandler::new(event), fields);
+            if event == ClaudeEvent::Stop {
+                advice::about_stop_hook(report, &spec, fields, at);
+            }
+        }
+        HookList::Tool(event) => tool_hooks::for_claude(&mut spec, event, fields),
         HookList::At(HookPoint::Stop) => advice::about_stop_hook(report, &spec, fields, at),
         HookList::At(HookPoint::OnGate) => check_gate_hook(report, &spec, fields),
         HookList::At(HookPoint::SessionEnd) => {
@@ -618,6 +651,7 @@ fn spec(
         on_failure: fields.maybe_one_of("on_failure"),
         matcher: None,
         retry: RetryOptions::default(),
+        claude: None,
     }
 }
 

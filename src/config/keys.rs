@@ -263,6 +263,8 @@ const TOOLS: FieldShape = text("tools", "Options that pass the session's tools t
     appends them to its commands (text that begins with NAME= goes in front). `{{mcp_command}}`, \
     `{{mcp_args}}` and `{{mcp_list}}` are JSON, `{{mcp_line}}` is a command line. `none`: the \
     agent does not accept them.");
+const OWN_HOOKS: FieldShape = texts("own_hooks", "The settings files whose hooks the agent runs \
+    itself. creel leaves them to it when it imports them; only `Stop` also runs as a check.");
 const AGENT_ENV: FieldShape = texts("env", "The variables that the agent reads, as names or \
     beginnings with `*`. It gets them even with `env: { base: clean }`.").optional();
 const OPTIONS: FieldShape = map("options", &Either(&[SomeText, Bool]), "Values of the agent's own \
@@ -278,7 +280,8 @@ pub static AGENT: MapShape = shape("agent", &[
     ACP, AGENT_COMMAND, CONTINUE_COMMAND,
     text("script", "A file of turns that replaces the agent, relative to this file."),
     MODE, AGENT_FILES, TERMINALS, AGENT_FORMAT, TTY, ERROR_PATTERN, LIMIT_PATTERN, USAGE, MCP,
-    LIST_TOOLS, TOOLS, OPTIONS, FLAGS, AGENT_ENV, INSTALL, LOGIN,
+    LIST_TOOLS, TOOLS, OPTIONS, FLAGS, AGENT_ENV, OWN_HOOKS, INSTALL,
+    LOGIN,
     section("hooks", &HOOKS, "Replaces the hooks of a point when this agent works.").optional(),
     text("prompt_file", "A file with instructions for reviews by this agent, relative to this \
         file."),
@@ -299,7 +302,7 @@ pub static RETRY_MODEL: MapShape = shape("retry_model", &[
 pub static KNOWN_AGENT: MapShape = shape("known_agent", &[
     text("title", "The display name. Default: the name."),
     INSTALL, LOGIN, ERROR_PATTERN, LIMIT_PATTERN, USAGE, MCP, LIST_TOOLS, TOOLS, OPTIONS, FLAGS,
-    AGENT_ENV,
+    AGENT_ENV, OWN_HOOKS,
     list("ways", &Object(&WAY), "The ways to run it. creel uses the first one whose program is \
         installed.").optional(),
 ]);
@@ -308,7 +311,7 @@ pub static KNOWN_AGENT: MapShape = shape("known_agent", &[
 pub static WAY: MapShape = shape("way", &[
     ACP, AGENT_COMMAND, CONTINUE_COMMAND, MODE, AGENT_FILES, TERMINALS, AGENT_FORMAT, TTY,
     ERROR_PATTERN, LIMIT_PATTERN, USAGE, MCP, LIST_TOOLS, TOOLS, OPTIONS, FLAGS, AGENT_ENV,
-    INSTALL, LOGIN,
+    OWN_HOOKS, INSTALL, LOGIN,
     text("program", "The program that must be installed. Default: the first word of the command."),
     key("version", Text, "The arguments that print the program's version. Empty: it has \
         none.").or_text("--version"),
@@ -330,7 +333,29 @@ const fn claude_tool_event(name: &'static str, doc: &'static str) -> FieldShape 
     list(name, &HOOK, doc).optional()
 }
 
+/// A hook point with Claude Code's name and meaning. These rows come first: elsewhere `Stop` would
+/// be another spelling of `stop`.
+const fn claude_event(name: &'static str, doc: &'static str) -> FieldShape {
+    list(name, &CLAUDE_ENTRY, doc).optional()
+}
+
+const CLAUDE_ENTRY: ValueType = Either(&[
+    SomeText, Object(&EXEC_HOOK), Object(&CLAUDE_GROUP), Object(&CLAUDE_HOOK),
+]);
+
 pub static HOOKS: MapShape = shape("hooks", &[
+    claude_event("SessionStart", "Claude Code's event: at `session_start`, and when the session is \
+        resumed."),
+    claude_event("UserPromptSubmit", "Claude Code's event: at `pre_iteration`. A block waits for \
+        you."),
+    claude_event("Stop", "Claude Code's event: at `stop`."),
+    claude_event("StopFailure", "Claude Code's event: at `on_error`."),
+    claude_event("Notification", "Claude Code's event: at `on_gate`, when a gate waits for you."),
+    claude_event("TaskCompleted", "Claude Code's event: at `on_task_complete`."),
+    claude_event("SessionEnd", "Claude Code's event: at `session_end`."),
+    key("import", Either(&[SomeText, List(&SomeText)]), "Settings files of Claude Code, Codex or \
+        Gemini whose hooks creel runs too, relative to this file or `~/…`. `creel check` lists \
+        each hook.").or(DefaultValue::Names(&[])),
     point("session_start", "Once, before the first iteration."),
     point("pre_iteration", "Before each iteration's prompt."),
     point("pre_tool", "When the agent asks for permission, before you are asked. Exit 2 denies it."),
@@ -446,6 +471,26 @@ pub static MATCHER_GROUP: MapShape = shape("matcher_group", &[
         without tool calls only `*` has an effect."),
     list("hooks", &Object(&COMMAND_HOOK), "The hooks of the group.").required(),
 ]).with_one_of(&["hooks"]);
+
+/// A handler as Claude Code's settings write it, with creel's own keys.
+pub static CLAUDE_HOOK: MapShape = shape("claude_hook", &[
+    HOOK_COMMAND,
+    texts("args", "The arguments of `command`, which then runs without a shell.").optional(),
+    duration("timeout", "The timeout. Default: 10m; `UserPromptSubmit` 30s, `SessionEnd` 1m."),
+    HOOK_TYPE,
+    one_of("shell", &["sh", "bash"], "The shell of `command`.").or_text("sh"),
+    flag("async", false, "Claude Code does not wait for it. creel does, and its failure is only a \
+        warning."),
+    flag("async_rewake", false, "Like `async`, but exit code 2 counts."),
+    key("status_message", Text, "For compatibility. It has no effect."),
+    HOOK_NAME, PIPE_OUTPUT, HOOK_PRIORITY, HOOK_ENABLED, ON_FAILURE, RETRIES, FEEDBACK,
+]);
+
+pub static CLAUDE_GROUP: MapShape = shape("claude_group", &[
+    key("matcher", Text, "Which occasions: a word, several as `a|b`, or a regular expression. \
+        Default: all."),
+    list("hooks", &Object(&CLAUDE_HOOK), "The hooks of the group.").required(),
+]).with_one_of(&["hooks", "matcher"]);
 
 /// The last one lists the valid types for the error message.
 static RULE: ValueType = Either(&[

@@ -15,10 +15,11 @@ use super::{
     ConfigErrors,
     agents::{AgentDescription, AgentEntry, AgentOrigin, KnownAgents},
     automation,
+    claude::{self, ImportedHook},
     diagnostic::{self, Diagnostic, DiagnosticReport, Severity, SourceFile, quoted, suggest},
     fields::ConfigFields,
     hooks::{self, HookLists, HookNodes},
-    keys::{AGENT, AUTOMATION, ROOT, STOP, TASK_TYPE, TYPE_STOP, UI},
+    keys::{AGENT, AUTOMATION, HOOKS, ROOT, STOP, TASK_TYPE, TYPE_STOP, UI},
     nats,
     node::{self, ConfigKey, ConfigNode, FileReadError, NodeKind},
     paths, plan,
@@ -108,6 +109,7 @@ struct ConfigLoader {
     others: Vec<DiagnosticReport>,
     path: PathBuf,
     documents: Vec<ConfigDocument>,
+    imports: Vec<ImportedHook>,
     /// Agents that need no entry.
     known: KnownAgents,
 }
@@ -127,6 +129,7 @@ impl ConfigLoader {
             others: Vec::new(),
             path: path.to_owned(),
             documents,
+            imports: Vec::new(),
             known,
         }
     }
@@ -205,6 +208,7 @@ impl ConfigLoader {
                 .given("nats")
                 .and_then(|given| nats::lower(&mut self.report, given, &self.path)),
             ui: ui(&root),
+            imports: std::mem::take(&mut self.imports),
             documents: std::mem::take(&mut self.documents),
             warnings: Vec::new(),
             advice: Vec::new(),
@@ -270,7 +274,7 @@ impl ConfigLoader {
     /// Reads a file that the config names. A mistake is reported at the position of the name.
     fn read_beside(&mut self, name: &ConfigNode, key: &str) -> Option<(PathBuf, String)> {
         let written = name.text().filter(|text| !text.trim().is_empty())?;
-        let path = paths::folder(&self.path).join(written);
+        let path = paths::named(&paths::folder(&self.path), written);
         match node::read(&path) {
             Ok(text) => Some((path, text)),
             Err(reason) => {
@@ -354,6 +358,7 @@ impl ConfigLoader {
             hooks: fields.given("hooks"),
             checks: None,
         };
+        self.refuse_import(nodes.hooks);
         AgentOverrides {
             hooks: hooks::lower(&mut self.report, nodes, outer),
             prompt: prompt.map(|(_, text)| text),
@@ -387,6 +392,54 @@ impl ConfigLoader {
         Some(name)
     }
 
+    /// Refuses an import in the hooks of an agent or a task type.
+    fn refuse_import(&mut self, hooks: Option<&ConfigNode>) {
+        if let Some(import) = hooks.and_then(|hooks| hooks.get("import")) {
+            let hint = "move it to `hooks:` of the config".to_owned();
+            let message = "hooks are imported for the whole project";
+            self.report.error_hint(import.at, message, hint);
+        }
+    }
+
+    /// Adds the hooks of the settings files that `hooks.import` names.
+    fn import(&mut self, root: &ConfigFields<'_>, lists: &mut HookLists) {
+        let named = root.below("hooks", &HOOKS).given("import");
+        let files = named.map_or(&[][..], |node| match &node.kind {
+            NodeKind::List(items) => items.as_slice(),
+            NodeKind::Text(_) => std::slice::from_ref(node),
+            NodeKind::Null
+            | NodeKind::Bool(_)
+            | NodeKind::Int(_)
+            | NodeKind::Float(_)
+            | NodeKind::Map(_) => &[],
+        });
+        for file in files {
+            let Some((path, text)) = self.read_beside(file, "settings file") else {
+                continue;
+            };
+            let name = file.text().unwrap_or_default().to_owned();
+            self.documents.push(ConfigDocument {
+                name: name.clone(),
+                text: text.clone(),
+            });
+            let source = Arc::new(SourceFile::new(display(&path), &text));
+            let mut report = DiagnosticReport::new(Arc::clone(&source));
+            match node::parse_json(&source) {
+                Ok(root) => {
+                    let file = claude::ImportFile {
+                        name: &name,
+                        path: &path,
+                        root: &root,
+                    };
+                    self.imports
+                        .extend(claude::import(&mut report, &file, lists));
+                }
+                Err(diagnostic) => report.diagnostics.push(diagnostic),
+            }
+            self.others.push(report);
+        }
+    }
+
     /// The project's hooks. An empty list matters only where a missing list would mean default
     /// hooks.
     fn hooks(&mut self, root: &ConfigFields<'_>) -> HookLists {
@@ -395,6 +448,7 @@ impl ConfigLoader {
             checks: root.given("checks"),
         };
         let mut lists = hooks::lower(&mut self.report, nodes, &HookLists::default());
+        self.import(root, &mut lists);
         lists
             .hooks
             .retain(|point, hooks| !hooks.is_empty() || *point == HookPoint::BeforeSubmit);
@@ -522,6 +576,7 @@ impl ConfigLoader {
             hooks: fields.given("hooks"),
             checks: fields.given("checks"),
         };
+        self.refuse_import(nodes.hooks);
         TaskType {
             hooks: hooks::lower(&mut self.report, nodes, outer),
             agents: fields

@@ -232,6 +232,20 @@ pub fn parse(source: &Arc<SourceFile>) -> Result<ConfigNode, Diagnostic> {
     }
 }
 
+/// Parses a source that must be JSON, so that creel reads it as other programs do.
+pub fn parse_json(source: &Arc<SourceFile>) -> Result<ConfigNode, Diagnostic> {
+    if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&source.text) {
+        let at = source.stretch_at(error.line(), error.column());
+        let message = without_place(&error.to_string());
+        return Err(Diagnostic::error(
+            source,
+            at,
+            format!("this is not JSON: {message}"),
+        ));
+    }
+    parse(source)
+}
+
 fn stretch_of(source: &SourceFile, location: Location) -> SourceSpan {
     let bytes = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok());
     let span = location.span();

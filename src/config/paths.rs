@@ -41,6 +41,14 @@ pub fn folder(config: &Path) -> PathBuf {
     }
 }
 
+/// The path of a file that a config names, from the config's folder or from the user's (`~/`).
+pub fn named(folder: &Path, written: &str) -> PathBuf {
+    let home = written
+        .strip_prefix("~/")
+        .and_then(|rest| Some(etcetera::home_dir().ok()?.join(rest)));
+    home.unwrap_or_else(|| folder.join(written))
+}
+
 /// The user's settings for creel. Follows `XDG_CONFIG_HOME`.
 pub fn config_dir() -> Option<PathBuf> {
     Some(

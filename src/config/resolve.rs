@@ -8,7 +8,13 @@
 //!   before that point's list.
 //! - The merge is the last hook of its point, wherever the list comes from.
 
-use std::{collections::BTreeMap, env, ffi::OsStr, iter};
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::OsStr,
+    iter,
+    path::{Path, PathBuf},
+};
 
 use super::{
     diagnostic::{quoted, suggest},
@@ -193,7 +199,42 @@ impl Settings {
             of_type.override_plan(&mut plan);
         }
         plan.max_iterations = wanted.max_iterations.unwrap_or(plan.max_iterations);
+        self.leave_own_hooks(&mut plan);
         plan
+    }
+
+    /// Notes which agents of a plan run an imported hook themselves, so that none runs twice.
+    fn leave_own_hooks(&self, plan: &mut SessionPlan) {
+        let Some(path) = &self.path else { return };
+        let place = |folder: &Path, name: &str| {
+            let path = paths::named(folder, name);
+            path.canonicalize().unwrap_or(path)
+        };
+        let root = paths::project_root(path);
+        let own = |spec: &AgentSpec| -> Vec<PathBuf> {
+            let files = spec.facts().map(|facts| facts.own_hooks.as_slice());
+            files
+                .unwrap_or_default()
+                .iter()
+                .map(|file| place(&root, file))
+                .collect()
+        };
+        let fallbacks = plan
+            .limits
+            .fallback
+            .iter()
+            .map(|agent| (&agent.name, &agent.spec));
+        let agents: Vec<(String, Vec<PathBuf>)> = iter::once((&plan.agent, &plan.agent_spec))
+            .chain(fallbacks)
+            .map(|(name, spec)| (name.clone(), own(spec)))
+            .collect();
+        let handlers = plan.hooks.values_mut().flatten();
+        for handler in handlers.filter_map(|spec| spec.claude.as_mut()) {
+            let Some(file) = &handler.file else { continue };
+            let file = place(&paths::folder(path), file);
+            let runs_it = agents.iter().filter(|(_, files)| files.contains(&file));
+            handler.left_to = runs_it.map(|(name, _)| name.clone()).collect();
+        }
     }
 
     /// The absolute paths of all config files.
@@ -208,7 +249,7 @@ impl Settings {
             .documents
             .iter()
             .skip(1)
-            .map(|document| folder.join(&document.name));
+            .map(|document| paths::named(&folder, &document.name));
         let files = iter::once(path).chain(others);
         files
             .map(|file| file.to_string_lossy().into_owned())

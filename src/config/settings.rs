@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     agents::{KnownAgent, KnownAgents, LaunchMethod, flags_hint, how_to_install},
+    claude::ImportedHook,
     diagnostic::{Diagnostic, names, quoted, suggest},
     hooks::HookLists,
     nats::NatsConfig,
@@ -34,6 +35,8 @@ pub struct Settings {
     pub session: Option<String>,
     /// From the config, or from the file that it names.
     pub prompt: Option<String>,
+    /// What became of each hook of the files under `hooks.import`.
+    pub imports: Vec<ImportedHook>,
     pub agent: Option<String>,
     /// The agents under `agents:`.
     pub agents: BTreeMap<String, AgentSpec>,

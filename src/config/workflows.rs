@@ -257,6 +257,7 @@ impl WorkflowReader<'_> {
             on_failure: None,
             matcher: None,
             retry: RetryOptions::default(),
+            claude: None,
         })
     }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ids::PermissionId, question::AgentQuestion, time::TimeSpan};
+use super::{
+    hooks::claude::FailureCause, ids::PermissionId, question::AgentQuestion, time::TimeSpan,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -386,6 +388,8 @@ pub enum StopReason {
 pub struct TurnFailure {
     /// The cause, and what the user can do.
     pub message: String,
+    /// Why it failed, as far as its messages show.
+    pub cause: FailureCause,
     /// How long the agent's server asks creel to wait before the next request.
     pub retry_after: Option<TimeSpan>,
     /// Why the turn could not be done now, if nothing is wrong with it.

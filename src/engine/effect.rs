@@ -131,6 +131,18 @@ pub struct HookFacts {
     pub values: Vec<(String, String)>,
     /// At the points of submitting and merging.
     pub submission: Option<Box<SubmissionFacts>>,
+    /// For hooks that are written for Claude Code.
+    pub claude: Option<Box<ClaudeFacts>>,
+}
+
+/// What only hooks of Claude Code read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClaudeFacts {
+    /// What a matcher of the event compares: the source, the notification, the cause.
+    pub word: Option<String>,
+    pub permission_mode: String,
+    /// The prompt that is about to be sent.
+    pub prompt: Option<String>,
 }
 
 /// The input of the built-in hooks for submitting and merging. Texts may come from an agent.

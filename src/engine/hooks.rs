@@ -14,6 +14,7 @@
 
 pub(crate) mod apply;
 pub mod beside;
+pub mod claude;
 pub mod claude_tools;
 pub mod dispatch;
 pub mod event;

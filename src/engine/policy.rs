@@ -15,8 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    actor::UserCommand, conversation::ToolKind, hooks::point::HookPoint,
-    hooks::tool_matcher::ToolMatcher, question::QuestionPolicy, tasks::record::TaskEventKind,
+    actor::UserCommand,
+    conversation::ToolKind,
+    hooks::{claude::ClaudeHandler, point::HookPoint, tool_matcher::ToolMatcher},
+    question::QuestionPolicy,
+    tasks::record::TaskEventKind,
     time::TimeSpan,
 };
 use crate::text::command_line;
@@ -348,6 +351,9 @@ pub struct HookSpec {
     /// Used by stop hooks only.
     #[serde(flatten)]
     pub retry: RetryOptions,
+    /// Set if it is written for Claude Code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claude: Option<ClaudeHandler>,
 }
 
 impl HookSpec {
@@ -640,6 +646,9 @@ pub struct AgentFacts {
     /// The variables that it reads, as names or beginnings with `*`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
+    /// The settings files whose hooks it runs itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub own_hooks: Vec<String>,
     /// The values of its options, such as `model`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
@@ -701,6 +710,7 @@ impl AgentFacts {
             options: both(others.options, self.options),
             flags: both(others.flags, self.flags),
             env: [others.env, self.env].concat(),
+            own_hooks: [others.own_hooks, self.own_hooks].concat(),
             install: self.install.or(others.install),
             login: self.login.or(others.login),
             error_pattern: self.error_pattern.or(others.error_pattern),

@@ -30,6 +30,7 @@ use crate::{
             WorktreeChanges,
         },
         event::PromptSent,
+        hooks::claude::FailureCause,
         ids::TurnId,
     },
     text::open_fence,
@@ -60,6 +61,9 @@ pub struct TurnState {
     pub next_prompt: Option<String>,
     /// Why the last failed turn failed.
     pub last_error: Option<String>,
+    /// The same in Claude Code's words.
+    #[serde(default)]
+    pub last_cause: FailureCause,
     /// The unfinished tool calls of the current turn, by id.
     pub open_calls: BTreeMap<String, ToolCall>,
     /// The call that ended last.

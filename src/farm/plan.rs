@@ -78,6 +78,7 @@ pub(crate) fn only_propose(
         on_failure: None,
         matcher: None,
         retry: RetryOptions::default(),
+        claude: None,
     };
     plan.proposal = match approval {
         ProposalApproval::AtGate => Some(ProposalPlan { types }),

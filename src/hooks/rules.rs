@@ -217,10 +217,11 @@ fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, HookCommand
     };
     let about = HookCommandContext {
         point: "rule",
-        claude: None,
+        tool_event: None,
         hook: &job.rule.name,
         offered: OFFERED,
         facts: &job.facts,
+        claude: None,
     };
     // The session's variables come last, so that configured ones cannot replace them.
     let env = env

@@ -598,6 +598,7 @@ mod tests {
     use super::*;
     use crate::engine::{
         conversation::{ForbiddenChanges, TurnUsage},
+        hooks::claude::FailureCause,
         ids::TurnId,
     };
 
@@ -607,6 +608,7 @@ mod tests {
         let event = Event::Turn(TurnEvent::Failed {
             iteration: 1,
             turn: TurnId(1),
+            cause: FailureCause::Unknown,
             error: error.into(),
             retry_after_ms: None,
             usage_limit: false,

@@ -126,7 +126,9 @@ fn every_config_of_the_book_passes_the_check() {
     for (path, page) in pages() {
         for config in configs(&page) {
             checked += 1;
-            let project = Project::with(&config).file("PROMPT.md", "Do it.\n");
+            let project = Project::with(&config)
+                .file("PROMPT.md", "Do it.\n")
+                .file(".claude/settings.json", "{ \"hooks\": {} }\n");
             let Ran { code, err, .. } = project.creel(&["check"]);
             if code != 0 {
                 wrong.push(format!("{}\n{config}{err}", path.display()));

@@ -16,6 +16,8 @@ mod blocked_output;
 mod book;
 mod book_samples;
 mod checks;
+mod claude_hooks;
+mod claude_import;
 mod contract;
 mod conversations;
 mod crowd;

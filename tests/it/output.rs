@@ -37,6 +37,7 @@ fn job(point: HookPoint, command: &str) -> HookJob {
             on_failure: None,
             matcher: None,
             retry: RetryOptions::default(),
+            claude: None,
         },
         output_limit: 16 * 1024,
         facts: HookFacts {

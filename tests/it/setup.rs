@@ -453,3 +453,23 @@ fn init_writes_a_check_for_each_part_and_a_config_of_at_most_15_lines() {
     );
     assert_eq!(ran(&project, &["check"]).code, 0);
 }
+
+#[test]
+fn init_offers_to_import_hooks_and_widens_no_trust() {
+    let settings =
+        r#"{ "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": "true" }] }] } }"#;
+    let project = Project::new().file(".claude/settings.json", settings);
+    let ran = project.creel(&["init", "--yes"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.err.contains(".claude/settings.json has hooks"),
+        "{}",
+        ran.err
+    );
+    let config = project.read("creel.yaml");
+    let line = "# hooks: { import: [.claude/settings.json] }";
+    assert!(config.contains(line), "{config}");
+    project.write("creel.yaml", &config.replace(line, &line[2..]));
+    let listed = project.creel(&["check"]).out;
+    assert!(listed.contains("Stop true: runs at stop"), "{listed}");
+}

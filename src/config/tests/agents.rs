@@ -305,7 +305,7 @@ fn an_entry_that_runs_a_known_program_is_known_in_what_it_does_not_say() {
 #[test]
 fn the_keys_of_an_agent_reach_its_spec() {
     let settings = good(
-        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', usage: conversation, install: i, login: l, mcp: false, list_tools: true, tools: --x, options: { model: m, fast: true }, flags: { fast: '--fast {{value}}' }, env: ['X_*'] }\n  \
+        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', usage: conversation, install: i, login: l, mcp: false, list_tools: true, tools: --x, options: { model: m, fast: true }, flags: { fast: '--fast {{value}}' }, env: ['X_*'], own_hooks: [.claude/settings.json] }\n  \
          b: { command: y, continue_command: z, format: gemini, tty: true }\n",
     );
     let known = AgentFacts {
@@ -317,6 +317,7 @@ fn the_keys_of_an_agent_reach_its_spec() {
         mcp: Some(false),
         list_tools: Some(true),
         tools: Some(ToolPassing::Options("--x".into())),
+        own_hooks: vec![".claude/settings.json".to_owned()],
         env: vec!["X_*".into()],
         options: [
             ("model".to_owned(), "m".to_owned()),

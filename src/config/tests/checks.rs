@@ -53,6 +53,7 @@ fn a_check_is_a_stop_hook_that_blocks_and_has_ten_minutes() {
         on_failure: Some(HookFailurePolicy::Block),
         matcher: None,
         retry: RetryOptions::default(),
+        claude: None,
     };
     let words = |words: [&str; 2]| HookAction::Exec(words.map(str::to_owned).to_vec());
     let expected = [

@@ -21,7 +21,6 @@ use crate::engine::{
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
-        resolve,
     },
     session::SessionState,
 };
@@ -122,7 +121,11 @@ pub(crate) fn note_gate_change(session: &mut SessionState, event: &Event) {
 }
 
 fn announce_gate(session: &mut SessionState, facts: GateFacts) {
-    let hooks_run = !resolve::due(session.plan(), &session.hooks, HookPoint::OnGate).is_empty();
+    let cause = DispatchCause::Gate(Box::new(facts.clone()));
+    let hooks_run = !session
+        .hook_rules()
+        .due(HookPoint::OnGate, &cause)
+        .is_empty();
     if hooks_run && !session.steering.interrupted() {
         session
             .gate_hooks

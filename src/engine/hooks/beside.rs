@@ -98,7 +98,10 @@ impl<'a> BesideWork<'a> {
             DispatchCause::Lifecycle | DispatchCause::Error(_) | DispatchCause::Verification => {
                 self.ending.is_none() && !self.pipelines.is_open()
             }
-            DispatchCause::Gate(_) | DispatchCause::Tool(_) | DispatchCause::ByHand => false,
+            DispatchCause::Gate(_)
+            | DispatchCause::Tool(_)
+            | DispatchCause::ByHand
+            | DispatchCause::Resumed => false,
         };
         *end == RunEnd::Cut && self.steering.interrupted() && resumes
     }

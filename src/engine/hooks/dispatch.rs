@@ -63,6 +63,8 @@ pub enum DispatchCause {
     ByHand,
     /// The work changed since the checks last ran.
     Verification,
+    /// The session was resumed. Only hooks of Claude Code run then.
+    Resumed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -494,7 +496,7 @@ pub(crate) fn is_piped(
     }
     // The protocol has no place for the reason of a denial, so it follows with the next prompt.
     let denies = point.rules().decides == DecisionMode::TheStrictest && verdict == Verdict::Block;
-    if denies {
+    if denies || verdict::claude_tells_agent(spec, run) {
         return true;
     }
     if let Some(reply) = run.readable() {
@@ -540,6 +542,7 @@ mod tests {
             on_failure: None,
             matcher: None,
             retry: RetryOptions::default(),
+            claude: None,
         }
     }
 

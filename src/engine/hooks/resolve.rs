@@ -122,10 +122,15 @@ fn each_once<'a>(hooks: impl Iterator<Item = &'a HookSpec>) -> Vec<&'a HookSpec>
 
 fn same(one: &HookSpec, other: &HookSpec) -> bool {
     let settings = |spec: &HookSpec| (spec.timeout, spec.pipe_output, spec.on_failure);
+    let occasion = |spec: &HookSpec| {
+        let handler = spec.claude.as_ref()?;
+        Some((handler.event, handler.words.clone()))
+    };
     one.action == other.action
         && one.matcher == other.matcher
         && settings(one) == settings(other)
         && one.retry == other.retry
+        && occasion(one) == occasion(other)
 }
 
 impl HookState {

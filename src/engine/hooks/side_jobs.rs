@@ -78,6 +78,8 @@ pub enum SideJob {
     Again(TaskFacts, String),
     /// A hook that the user runs by hand.
     ByHand(HookRef),
+    /// A hook of `session_start` that Claude Code also runs when a session is resumed.
+    Resumed(String),
 }
 
 impl TaskHookFailure {
@@ -115,6 +117,10 @@ impl SideJobs {
             ),
             Some(SideJob::ByHand(hook)) => {
                 (HookDispatch::reached(hook.point, DispatchCause::ByHand), 0)
+            }
+            Some(SideJob::Resumed(_)) => {
+                let point = HookPoint::SessionStart;
+                (HookDispatch::reached(point, DispatchCause::Resumed), 0)
             }
             None => return,
         };
@@ -245,11 +251,12 @@ impl SideJobs {
                 | DispatchCause::Gate(_)
                 | DispatchCause::Tool(_)
                 | DispatchCause::ByHand
+                | DispatchCause::Resumed
                 | DispatchCause::Verification => None,
             });
         let queued = self.queue.iter().filter_map(|job| match job {
             SideJob::Task { task, .. } | SideJob::Again(task, _) => Some(&task.id),
-            SideJob::ByHand(_) => None,
+            SideJob::ByHand(_) | SideJob::Resumed(_) => None,
         });
         begun.into_iter().chain(queued).map(String::as_str)
     }

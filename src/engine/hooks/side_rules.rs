@@ -7,6 +7,7 @@ use crate::engine::{
         subject::GateSubject,
     },
     hooks::{
+        dispatch::DispatchCause,
         point::HookPoint,
         resolve::{self, HookRef},
         side_jobs::{SideJob, TaskHookFailure, cut_off},
@@ -41,18 +42,18 @@ impl SideRules<'_> {
                 })
             }
             (None, Some(notice)) => {
-                let mut hooks = resolve::due(self.0.plan(), &self.0.hooks, HookPoint::OnGate);
-                let by_hand = match notice {
-                    GateNotice::Changed(_) => false,
+                let (hooks, by_hand) = match notice {
+                    GateNotice::Changed(facts) => {
+                        let cause = DispatchCause::Gate(facts.clone());
+                        let rules = self.0.hook_rules();
+                        (rules.due(HookPoint::OnGate, &cause), false)
+                    }
                     GateNotice::ByHand(wanted) => {
-                        hooks = self
-                            .0
-                            .plan()
-                            .hook(HookPoint::OnGate, wanted)
-                            .map(|spec| spec.name.clone())
-                            .into_iter()
-                            .collect();
-                        true
+                        let known = self.0.plan().hook(HookPoint::OnGate, wanted);
+                        (
+                            known.map(|spec| spec.name.clone()).into_iter().collect(),
+                            true,
+                        )
                     }
                 };
                 let iteration =
@@ -132,6 +133,12 @@ impl SideRules<'_> {
                         let mut hooks = resolve::due(self.0.plan(), &self.0.hooks, point);
                         hooks.retain(|hook| hook == again);
                         (point, hooks, Some(task.id.clone()))
+                    }
+                    SideJob::Resumed(hook) => {
+                        let point = HookPoint::SessionStart;
+                        let mut hooks = self.0.hook_rules().due(point, &DispatchCause::Resumed);
+                        hooks.retain(|due| due == hook);
+                        (point, hooks, None)
                     }
                     SideJob::ByHand(HookRef { point, hook }) => {
                         let runs = self.0.beside().runs_beside(*point, hook);

@@ -145,9 +145,19 @@ impl<'a> HookRules<'a> {
         }
     }
 
+    /// The names of the hooks that run when a point is reached now, in order.
+    pub(crate) fn due(self, point: HookPoint, cause: &DispatchCause) -> Vec<String> {
+        let mut hooks = resolve::due(self.0.plan(), &self.0.hooks, point);
+        hooks.retain(|name| {
+            let spec = self.0.plan().hook(point, name);
+            spec.is_none_or(|spec| self.starts(spec, cause))
+        });
+        hooks
+    }
+
     /// Records which hooks will run at a point. Empty if there are none.
-    pub(crate) fn announce(self, point: HookPoint) -> EngineOutput {
-        let hooks = resolve::due(self.0.plan(), &self.0.hooks, point);
+    pub(crate) fn announce(self, point: HookPoint, cause: &DispatchCause) -> EngineOutput {
+        let hooks = self.due(point, cause);
         if hooks.is_empty() {
             return EngineOutput::default();
         }
@@ -167,7 +177,7 @@ impl<'a> HookRules<'a> {
             return EngineOutput::default();
         };
         let run = self.0.hooks.last_run.next();
-        let facts = self.facts(dispatch);
+        let facts = self.claude_facts(spec, dispatch);
         let attempt = facts.attempt.unwrap_or(0);
         let output_limit = match spec.action {
             HookAction::Gatekeeper(_) => CHANGE_LIMIT,
@@ -213,6 +223,7 @@ impl<'a> HookRules<'a> {
             DispatchCause::Task(task) => facts.task = Some(task.clone()),
             DispatchCause::Tool(tool) => facts.tool = Some(tool.call.clone().into()),
             DispatchCause::Gate(gate) => facts.gate = Some(Box::new(self.gate_facts_now(gate))),
+            DispatchCause::Resumed => {}
         }
         HookFacts {
             session: self.0.name.clone(),

@@ -59,6 +59,10 @@ impl ClaudeToolEvent {
         }
     }
 
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|event| event.name() == name)
+    }
+
     pub const fn point(self) -> HookPoint {
         match self {
             Self::PreToolUse | Self::PermissionRequest => HookPoint::PreTool,

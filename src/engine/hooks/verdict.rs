@@ -4,13 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{
-        hooks::point::{BrokenHookPolicy, DecisionMode, HookPoint},
+        hooks::{
+            claude::{ClaudeBlock, ClaudeEvent, ClaudeHandler},
+            point::{BrokenHookPolicy, DecisionMode, HookPoint},
+        },
         policy::{HookFailurePolicy, HookSpec, PermissionPolicy},
         time::TimeSpan,
     },
     text::telling_line,
 };
 
+const BLOCKING: &str = "Hook returned blocking error (exit code 2)";
 /// The warning for a reply that older journals recorded as unreadable without a reason.
 const UNREADABLE: &str = "creel cannot read its JSON reply";
 
@@ -39,7 +43,7 @@ pub struct RunResult {
     pub omitted_bytes: u64,
     /// The file with the whole output, relative to the session's folder.
     pub file: Option<String>,
-    /// The JSON that it printed. Only read after exit code 0.
+    /// The JSON that it printed. Only read after exit code 0, or from hooks of Claude Code.
     pub reply: Option<HookReply>,
     /// The whole standard output, where it is an answer. None if it is too long for one.
     pub answer: Option<String>,
@@ -107,13 +111,17 @@ impl HookReply {
         }
     }
 
-    /// Whether it denies a request of the agent.
-    fn denies(&self) -> bool {
-        let blocks = matches!(
+    /// Whether it decides against the work.
+    pub(crate) fn refuses(&self) -> bool {
+        matches!(
             self.decision,
             Some(HookDecision::Deny | HookDecision::Block)
-        );
-        self.stops || blocks || self.permission == Some(PermissionPolicy::Deny)
+        )
+    }
+
+    /// Whether it denies a request of the agent.
+    fn denies(&self) -> bool {
+        self.stops || self.refuses() || self.permission == Some(PermissionPolicy::Deny)
     }
 
     /// Why the reply cannot be used.
@@ -273,7 +281,10 @@ pub fn judge(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgemen
     if point.rules().decides == DecisionMode::TheStrictest {
         return judge_request(hook, run);
     }
-    let judged = judge_run(point, hook, run);
+    let judged = match &hook.claude {
+        Some(handler) => judge_claude(point, hook, handler.event, run),
+        None => judge_run(point, hook, run),
+    };
     if point.rules().checks_work() && hook.is_advisory() {
         advised(judged)
     } else {
@@ -301,10 +312,7 @@ fn judge_run(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgemen
         RunEnd::Exit(0) => judge_reply(point, hook, run),
         // An explicit verdict of the hook, like a decision in its JSON. `on_failure` applies only
         // to hooks without one.
-        RunEnd::Exit(2) if can_block => blocked(HookExplanation::printed(
-            run,
-            "Hook returned blocking error (exit code 2)",
-        )),
+        RunEnd::Exit(2) if can_block => blocked(HookExplanation::printed(run, BLOCKING)),
         end @ (RunEnd::Exit(_)
         | RunEnd::Signal(_)
         | RunEnd::TimedOut
@@ -382,6 +390,63 @@ fn judge_request(hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
             &format!("Hook failed ({})", end.describe()),
         )),
     }
+}
+
+/// As Claude Code reads a run: exit code 2 blocks whatever the reply says, and at any other code
+/// the reply says what blocks. Only exit code 0 without a block passes.
+fn judge_claude(
+    point: HookPoint,
+    hook: &HookSpec,
+    event: ClaudeEvent,
+    run: RunView<'_>,
+) -> RunJudgement {
+    let is_exit_2 = *run.end == RunEnd::Exit(2);
+    if let Some(problem) = run
+        .reply
+        .and_then(HookReply::problem)
+        .filter(|_| !is_exit_2)
+    {
+        return judge_failure(point, hook, run, HookExplanation::about_reply(problem));
+    }
+    let reply = run.readable();
+    if let Some(stops) = reply.filter(|reply| reply.stops && !is_exit_2) {
+        return stopped(stops);
+    }
+    let words = match reply {
+        Some(reply) if !is_exit_2 || reply.reason.is_some() => {
+            HookExplanation::replied(reply, &format!("Hook ended with {}", run.end.describe()))
+        }
+        Some(_) => HookExplanation::printed(RunView { stdout: "", ..run }, BLOCKING),
+        None if is_exit_2 => HookExplanation::printed(run, BLOCKING),
+        None => {
+            let unsaid = format!("Hook failed ({})", run.end.describe());
+            HookExplanation::printed(run, &unsaid)
+        }
+    };
+    let continues = event == ClaudeEvent::Stop && words.context.is_some() && reply.is_some();
+    if is_exit_2 || reply.is_some_and(HookReply::refuses) || continues {
+        return match event.rules().block {
+            ClaudeBlock::SendsBack => blocked(words),
+            ClaudeBlock::NeedsUser => RunJudgement {
+                escalates: true,
+                ..failed(words)
+            },
+            ClaudeBlock::TellsAgent => failed(words),
+            ClaudeBlock::NoEffect => judge_failure(point, hook, run, words),
+        };
+    }
+    if *run.end == RunEnd::Exit(0) {
+        passed(words.context.filter(|_| reply.is_some()))
+    } else {
+        judge_failure(point, hook, run, words)
+    }
+}
+
+/// Whether a block of a Claude Code hook goes to the agent with its next prompt.
+pub(crate) fn claude_tells_agent(hook: &HookSpec, run: RunView<'_>) -> bool {
+    let tells = |handler: &ClaudeHandler| handler.event.rules().block == ClaudeBlock::TellsAgent;
+    hook.claude.as_ref().is_some_and(tells)
+        && (*run.end == RunEnd::Exit(2) || run.readable().is_some_and(HookReply::refuses))
 }
 
 /// Why a hook does not pass.
@@ -471,12 +536,7 @@ fn judge_reply(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgem
     let can_block = point.rules().decides == DecisionMode::AllMustPass;
     // As in Claude Code, this overrides any decision in the same reply.
     if reply.stops {
-        let words = HookExplanation::replied(reply, "it gave no reason");
-        return RunJudgement {
-            escalates: true,
-            stops: true,
-            ..failed(words)
-        };
+        return stopped(reply);
     }
     match reply.decision {
         Some(HookDecision::Deny | HookDecision::Block) => {
@@ -529,6 +589,15 @@ fn judge_failure(
         broken,
         escalates,
         ..judged
+    }
+}
+
+/// The hook stopped the session, with `continue: false`.
+fn stopped(reply: &HookReply) -> RunJudgement {
+    RunJudgement {
+        escalates: true,
+        stops: true,
+        ..failed(HookExplanation::replied(reply, "it gave no reason"))
     }
 }
 

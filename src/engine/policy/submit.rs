@@ -164,6 +164,7 @@ impl HookSpec {
             on_failure: None,
             matcher: None,
             retry: RetryOptions::default(),
+            claude: None,
         }
     }
 

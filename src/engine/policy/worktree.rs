@@ -74,6 +74,7 @@ impl WorktreePlan {
             on_failure: Some(HookFailurePolicy::Escalate),
             matcher: None,
             retry: RetryOptions::default(),
+            claude: None,
         };
         self.setup.iter().enumerate().map(hook).collect()
     }

@@ -13,6 +13,7 @@ use crate::engine::{
         apply::{apply_hook, queue_stop_hook_output},
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
+        side_jobs::SideJob,
     },
     ids::RunId,
     retry::{RetryWait, apply::apply_retry},
@@ -75,10 +76,13 @@ fn apply_session(session: &mut SessionState, at: UnixTime, event: &SessionEvent)
             checkpoint,
             answer,
             paused,
+            hooks,
             decision,
             ..
         } => {
             let Some(decision) = *decision else { return };
+            let again = hooks.iter().cloned().map(SideJob::Resumed);
+            session.side.queue.extend(again);
             session.steering.paused = *paused;
             session.retry.resumed(at);
             session.verify.forget_the_work();

@@ -19,7 +19,7 @@ use crate::{
             Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, VerifyEvent,
         },
         gate::subject::GateSubject,
-        hooks::point::HookPoint,
+        hooks::{dispatch::DispatchCause, point::HookPoint},
         ids::ItemId,
         output::EngineOutput,
         session::{
@@ -325,7 +325,10 @@ impl EndRules<'_> {
         if self.0.beside().end_waits() {
             return EngineOutput::default();
         }
-        let announced = self.0.hook_rules().announce(HookPoint::SessionEnd);
+        let announced = self
+            .0
+            .hook_rules()
+            .announce(HookPoint::SessionEnd, &DispatchCause::Lifecycle);
         if announced.is_empty() {
             self.end(measured)
         } else {

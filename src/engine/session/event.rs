@@ -32,6 +32,9 @@ pub enum SessionEvent {
         /// Whether it is still paused.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         paused: bool,
+        /// The hooks of `session_start` that run again.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        hooks: Vec<String>,
         /// How it continues. Journals of earlier versions do not say.
         #[serde(
             default,

@@ -43,7 +43,7 @@ impl SessionState {
             return self.conclude_stop(dispatch, measured);
         }
         if dispatch.queue.is_none() {
-            let announced = self.hook_rules().announce(dispatch.point);
+            let announced = self.hook_rules().announce(dispatch.point, &dispatch.cause);
             if !announced.is_empty() {
                 return announced;
             }

@@ -124,6 +124,7 @@ impl SessionState {
             checkpoint,
             answer: None,
             paused,
+            hooks: self.hooks_on_resume(),
             decision: None,
         }));
         let granted = self.ended_by_its_budget().map(|why| {
@@ -147,6 +148,15 @@ impl SessionState {
             .chain(self.stop.offer_checkpoint(checkpoint))
             .chain(opened)
             .fold(resumed, EngineOutput::and)
+    }
+
+    /// The hooks of `session_start` that Claude Code also runs now.
+    fn hooks_on_resume(&self) -> Vec<String> {
+        let (point, cause) = (HookPoint::SessionStart, DispatchCause::Resumed);
+        if self.iterations.current == 0 {
+            return Vec::new();
+        }
+        self.hook_rules().due(point, &cause)
     }
 
     /// The gate that a resumed session opens again.

@@ -266,6 +266,7 @@ impl<'a> StopRules<'a> {
             on_failure: None,
             matcher: None,
             retry: RetryOptions::default(),
+            claude: None,
         };
         let (name, of, beside) = (
             hook.name.clone(),

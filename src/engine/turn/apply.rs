@@ -81,6 +81,7 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
         }
         TurnEvent::Failed {
             error,
+            cause,
             retry_after_ms,
             spent,
             work,
@@ -89,6 +90,7 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             ..
         } => {
             session.account.book(at, *spent);
+            session.turns.last_cause = *cause;
             forbidden_changes(session, forbidden);
             session.requests.waiting.clear();
             session.tool_hooks.forget_requests();

@@ -7,6 +7,7 @@ use crate::engine::{
         AgentPermissionRequest, ContextUsage, ConversationMode, ForbiddenChanges, PlanEntry,
         StopReason, ToolCall, TurnUsage, WorktreeChanges,
     },
+    hooks::claude::FailureCause,
     ids::{ItemId, TurnId},
     stored_form::known_or_none,
     time::TimeSpan,
@@ -105,6 +106,9 @@ pub enum TurnEvent {
         iteration: u32,
         turn: TurnId,
         error: String,
+        /// Why it failed, as far as its messages show.
+        #[serde(default, skip_serializing_if = "FailureCause::is_unknown")]
+        cause: FailureCause,
         /// How long the agent's server asks creel to wait.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<TimeSpan>,

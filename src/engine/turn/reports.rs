@@ -159,6 +159,7 @@ impl TurnRules<'_> {
         };
         let TurnFailure {
             message: error,
+            cause,
             retry_after: retry_after_ms,
             limit,
             silent,
@@ -196,6 +197,7 @@ impl TurnRules<'_> {
             iteration,
             turn,
             error,
+            cause,
             retry_after_ms,
             usage_limit,
             spent,

@@ -390,6 +390,7 @@ pub fn job(name: &str, submission: SubmissionFacts) -> HookJob {
             on_failure: None,
             matcher: None,
             retry: RetryOptions::default(),
+            claude: None,
         },
         output_limit: 16 * 1024,
         facts: HookFacts {

@@ -2569,6 +2569,7 @@ fn a_gate_waits_no_longer_than_its_timeout_when_the_clock_was_set_back() {
         checkpoint: None,
         answer: None,
         paused: false,
+        hooks: Vec::new(),
         decision: None,
     });
     state.apply(UnixTime(1_000), &resumed);

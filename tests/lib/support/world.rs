@@ -289,6 +289,7 @@ pub fn hook_command(name: &str) -> HookSpec {
         on_failure: None,
         matcher: None,
         retry: RetryOptions::default(),
+        claude: None,
     }
 }
 

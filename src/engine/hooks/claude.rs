@@ -1,0 +1,407 @@
+//! Hooks that are written for Claude Code: its events, and the one table of what creel makes of
+//! them.
+//!
+//! Owns the point of each event, the words that a matcher selects, and what a block means there.
+//! Does not read settings files (see `crate::config`) and does not build the input of a hook (see
+//! `crate::hooks`).
+//!
+//! # Invariants
+//! - creel runs an event of the table, or [`offer`] says why it does not. No hook is dropped
+//!   silently.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{
+    effect::{ClaudeFacts, GateFacts, GateState, HookFacts},
+    gate::kind::GateKind,
+    hooks::{
+        dispatch::{DispatchCause, HookDispatch},
+        point::HookPoint,
+        start::HookRules,
+    },
+    policy::{AgentSpec, HookSpec, PermissionPolicy},
+    time::TimeSpan,
+};
+
+/// An event of Claude Code whose hooks creel runs. Records have Claude Code's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClaudeEvent {
+    SessionStart,
+    UserPromptSubmit,
+    Stop,
+    StopFailure,
+    Notification,
+    TaskCompleted,
+    SessionEnd,
+}
+
+/// What makes a hook one of Claude Code's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaudeHandler {
+    pub event: ClaudeEvent,
+    /// The words of the event that its matcher selects, such as `resume`. None: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words: Option<Vec<String>>,
+    /// The settings file that it comes from. Its command has no placeholders of creel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The agents of the session that read this file themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_to: Vec<String>,
+}
+
+/// What a hook achieves that blocks: with exit code 2, or in its reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaudeBlock {
+    /// Nothing: the event cannot be blocked.
+    NoEffect,
+    /// The agent works on, with the reason.
+    SendsBack,
+    /// The prompt waits for the user.
+    NeedsUser,
+    /// The task stays completed. The agent gets the reason with its next prompt.
+    TellsAgent,
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct ClaudeEventRules {
+    pub name: &'static str,
+    pub point: HookPoint,
+    /// The words that its matcher can select. Empty: it has no matcher.
+    pub words: &'static [&'static str],
+    pub block: ClaudeBlock,
+    /// Whether plain output of a run that ended well is context for the agent.
+    pub output_is_context: bool,
+    /// The default timeout.
+    pub timeout: TimeSpan,
+    /// Whether an agent with hooks of its own has the same event. creel's gates and tasks are its
+    /// own.
+    pub agents_have_it: bool,
+}
+
+/// Why a turn failed, in Claude Code's words.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureCause {
+    AuthenticationFailed,
+    BillingError,
+    InvalidRequest,
+    RateLimit,
+    Overloaded,
+    ServerError,
+    #[default]
+    Unknown,
+}
+
+/// The words of a failed turn.
+const FAILURES: [&str; 7] = [
+    FailureCause::AuthenticationFailed.name(),
+    FailureCause::BillingError.name(),
+    FailureCause::InvalidRequest.name(),
+    FailureCause::RateLimit.name(),
+    FailureCause::Overloaded.name(),
+    FailureCause::ServerError.name(),
+    FailureCause::Unknown.name(),
+];
+
+impl FailureCause {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AuthenticationFailed => "authentication_failed",
+            Self::BillingError => "billing_error",
+            Self::InvalidRequest => "invalid_request",
+            Self::RateLimit => "rate_limit",
+            Self::Overloaded => "overloaded",
+            Self::ServerError => "server_error",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    pub(crate) fn is_unknown(&self) -> bool {
+        *self == Self::Unknown
+    }
+}
+
+impl ClaudeEvent {
+    pub const ALL: [Self; 7] = [
+        Self::SessionStart,
+        Self::UserPromptSubmit,
+        Self::Stop,
+        Self::StopFailure,
+        Self::Notification,
+        Self::TaskCompleted,
+        Self::SessionEnd,
+    ];
+
+    /// The table.
+    pub const fn rules(self) -> ClaudeEventRules {
+        let usual = ClaudeEventRules {
+            name: "",
+            point: HookPoint::Stop,
+            words: &[],
+            block: ClaudeBlock::NoEffect,
+            output_is_context: false,
+            timeout: TimeSpan::secs(600),
+            agents_have_it: true,
+        };
+        match self {
+            Self::SessionStart => ClaudeEventRules {
+                name: "SessionStart",
+                point: HookPoint::SessionStart,
+                words: &["startup", "resume"],
+                output_is_context: true,
+                ..usual
+            },
+            Self::UserPromptSubmit => ClaudeEventRules {
+                name: "UserPromptSubmit",
+                point: HookPoint::PreIteration,
+                block: ClaudeBlock::NeedsUser,
+                output_is_context: true,
+                timeout: TimeSpan::secs(30),
+                ..usual
+            },
+            Self::Stop => ClaudeEventRules {
+                name: "Stop",
+                point: HookPoint::Stop,
+                block: ClaudeBlock::SendsBack,
+                // It is a check, even if the agent runs it too.
+                agents_have_it: false,
+                ..usual
+            },
+            Self::StopFailure => ClaudeEventRules {
+                name: "StopFailure",
+                point: HookPoint::OnError,
+                words: &FAILURES,
+                ..usual
+            },
+            Self::Notification => ClaudeEventRules {
+                name: "Notification",
+                point: HookPoint::OnGate,
+                words: &["permission_prompt", "idle_prompt", "elicitation_dialog"],
+                agents_have_it: false,
+                ..usual
+            },
+            Self::TaskCompleted => ClaudeEventRules {
+                name: "TaskCompleted",
+                point: HookPoint::OnTaskComplete,
+                block: ClaudeBlock::TellsAgent,
+                agents_have_it: false,
+                ..usual
+            },
+            Self::SessionEnd => ClaudeEventRules {
+                name: "SessionEnd",
+                point: HookPoint::SessionEnd,
+                words: &["other"],
+                timeout: TimeSpan::secs(60),
+                ..usual
+            },
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        self.rules().name
+    }
+
+    pub const fn point(self) -> HookPoint {
+        self.rules().point
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|event| event.name() == name)
+    }
+}
+
+/// What creel makes of an event of Claude Code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaudeOffer {
+    Runs(ClaudeEvent),
+    /// Why creel does not run its hooks.
+    Refused(&'static str),
+    Unknown,
+}
+
+/// What creel makes of the event with this name.
+pub fn offer(event: &str) -> ClaudeOffer {
+    if let Some(event) = ClaudeEvent::named(event) {
+        return ClaudeOffer::Runs(event);
+    }
+    ClaudeOffer::Refused(match event {
+        "PreToolUse" | "PostToolUse" | "PostToolUseFailure" | "PostToolBatch"
+        | "PermissionRequest" | "PermissionDenied" => {
+            "creel does not run it; the agent does, if it reads this file"
+        }
+        "SubagentStart" | "SubagentStop" => {
+            "creel does not see the agent's subagents; a check of the work belongs to `Stop`"
+        }
+        "TaskCreated" => "creel has no hook point for new tasks; use `automation`",
+        "PreCompact" | "PostCompact" | "PreModelSwitch" | "PostModelSwitch" => {
+            "only the agent knows when it happens"
+        }
+        "WorktreeCreate" | "WorktreeRemove" => "creel makes worktrees itself; use `worktree.setup`",
+        "ConfigChange" => "creel asks you itself when a turn changes its config",
+        "Setup"
+        | "UserPromptExpansion"
+        | "MessageDisplay"
+        | "TeammateIdle"
+        | "InstructionsLoaded"
+        | "CwdChanged"
+        | "DirectoryAdded"
+        | "FileChanged"
+        | "Elicitation"
+        | "ElicitationResult" => "creel has no such event",
+        _ => return ClaudeOffer::Unknown,
+    })
+}
+
+impl ClaudeHandler {
+    pub fn new(event: ClaudeEvent) -> Self {
+        Self {
+            event,
+            words: None,
+            file: None,
+            left_to: Vec::new(),
+        }
+    }
+
+    /// Whether creel leaves it to the agent, which runs it itself.
+    pub fn is_left_to(&self, agent: &str) -> bool {
+        self.event.rules().agents_have_it && self.left_to.iter().any(|name| name == agent)
+    }
+
+    /// Whether its matcher selects the word of an occasion.
+    pub(crate) fn selects(&self, word: Option<&str>) -> bool {
+        match (&self.words, word) {
+            (None, _) | (_, None) => true,
+            (Some(words), Some(word)) => words.iter().any(|known| known == word),
+        }
+    }
+}
+
+/// The notification of a gate. None if it does not wait for the user.
+fn notification_of(gate: &GateFacts) -> Option<&'static str> {
+    (gate.state == GateState::Opened && gate.waits_for_user).then_some(match gate.about {
+        GateKind::Permission => "permission_prompt",
+        GateKind::Question => "elicitation_dialog",
+        GateKind::FinalDelivery
+        | GateKind::Delivery
+        | GateKind::RetryLimit
+        | GateKind::Escalation
+        | GateKind::Errors
+        | GateKind::BrokenHook
+        | GateKind::Budget
+        | GateKind::UsageLimit
+        | GateKind::Tampered
+        | GateKind::Submit
+        | GateKind::Merge
+        | GateKind::Proposal => "idle_prompt",
+    })
+}
+
+impl HookRules<'_> {
+    /// Whether a hook runs on this occasion. Only hooks of Claude Code select occasions.
+    pub(crate) fn starts(self, spec: &HookSpec, cause: &DispatchCause) -> bool {
+        let Some(handler) = &spec.claude else {
+            return *cause != DispatchCause::Resumed;
+        };
+        if handler.is_left_to(self.0.agent_choice().agent()) {
+            return false;
+        }
+        match (handler.event, cause, self.word(handler.event, cause)) {
+            // It closed, or the config answers it.
+            (ClaudeEvent::Notification, DispatchCause::Gate(_), None) => false,
+            (_, _, word) => handler.selects(word),
+        }
+    }
+
+    /// What a matcher of the event compares.
+    fn word(self, event: ClaudeEvent, cause: &DispatchCause) -> Option<&'static str> {
+        match event {
+            ClaudeEvent::SessionStart if *cause == DispatchCause::Resumed => Some("resume"),
+            ClaudeEvent::SessionStart => Some("startup"),
+            ClaudeEvent::StopFailure => Some(self.0.turns.last_cause.name()),
+            ClaudeEvent::Notification => match cause {
+                DispatchCause::Gate(gate) => notification_of(gate),
+                DispatchCause::Lifecycle
+                | DispatchCause::Error(_)
+                | DispatchCause::Task(_)
+                | DispatchCause::Tool(_)
+                | DispatchCause::ByHand
+                | DispatchCause::Resumed
+                | DispatchCause::Verification => None,
+            },
+            ClaudeEvent::SessionEnd => Some("other"),
+            ClaudeEvent::UserPromptSubmit | ClaudeEvent::Stop | ClaudeEvent::TaskCompleted => None,
+        }
+    }
+
+    /// The facts that only Claude Code's hooks get.
+    pub(crate) fn claude_facts(self, spec: &HookSpec, dispatch: &HookDispatch) -> HookFacts {
+        let facts = self.facts(dispatch);
+        let Some(handler) = &spec.claude else {
+            return facts;
+        };
+        let prompt =
+            (handler.event == ClaudeEvent::UserPromptSubmit).then(|| self.0.prompts().preview());
+        HookFacts {
+            claude: Some(Box::new(ClaudeFacts {
+                word: self.word(handler.event, &dispatch.cause).map(str::to_owned),
+                permission_mode: self.permission_mode().to_owned(),
+                prompt,
+            })),
+            ..facts
+        }
+    }
+
+    /// In Claude Code's words: the agent's own mode, else what creel answers.
+    fn permission_mode(self) -> &'static str {
+        let plan = self.0.plan();
+        let AgentSpec::Acp { mode, known, .. } = &plan.agent_spec else {
+            return "acceptEdits";
+        };
+        let mode = mode.as_ref().or(known.options.get("mode"));
+        let own = mode.and_then(|mode| MODES.into_iter().find(|known| known == mode));
+        own.unwrap_or(match plan.gates.permissions {
+            PermissionPolicy::Ask => "default",
+            PermissionPolicy::Allow => "bypassPermissions",
+            PermissionPolicy::Deny => "dontAsk",
+        })
+    }
+}
+
+const MODES: [&str; 6] = [
+    "default",
+    "plan",
+    "acceptEdits",
+    "auto",
+    "dontAsk",
+    "bypassPermissions",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_called_the_same_in_settings_and_in_records() {
+        for event in ClaudeEvent::ALL {
+            assert_eq!(serde_json::to_value(event).expect("a name"), event.name());
+            assert_eq!(offer(event.name()), ClaudeOffer::Runs(event));
+        }
+    }
+
+    #[test]
+    fn a_failure_is_called_the_same_in_matchers_and_in_records() {
+        for word in ClaudeEvent::StopFailure.rules().words {
+            let cause: FailureCause =
+                serde_json::from_value((*word).into()).expect("a known cause");
+            assert_eq!(cause.name(), *word);
+        }
+    }
+
+    #[test]
+    fn what_creel_cannot_run_has_a_reason() {
+        assert!(matches!(offer("PreToolUse"), ClaudeOffer::Refused(_)));
+        assert_eq!(offer("PreToolUsed"), ClaudeOffer::Unknown);
+    }
+}

@@ -1,0 +1,115 @@
+//! What a hook of Claude Code gets and how it replies: its fields, its variables, its output.
+//!
+//! Owns the translation between creel's facts and Claude Code's. Does not decide when such a hook
+//! runs or what its result means: see `crate::engine::hooks::claude`.
+//!
+//! # Invariants
+//! - A field that Claude Code has means the same here. creel's own fields are additional.
+
+use serde_json::{Map, Value, json};
+
+use super::{HookWorkspace, reply};
+use crate::{
+    engine::{
+        effect::{ClaudeFacts, HookFacts},
+        hooks::{
+            claude::ClaudeEvent,
+            verdict::{HookReply, RunEnd},
+        },
+    },
+    process::{environment::project, output::CapturedOutput},
+};
+
+const PROJECT: &str = "CLAUDE_PROJECT_DIR";
+
+/// The variables that its scripts rely on.
+pub(super) fn environment(place: &HookWorkspace) -> Vec<(String, String)> {
+    let variable = |name: &str, value: String| (name.to_owned(), value);
+    let root = project(&place.session_dir).map(|(_, root)| variable(PROJECT, root));
+    let others = [
+        variable("CLAUDECODE", "1".to_owned()),
+        variable("CLAUDE_CODE_SESSION_ID", place.session_id.clone()),
+    ];
+    root.into_iter().chain(others).collect()
+}
+
+/// An argument of a program that no shell expands.
+pub(super) fn expanded(argument: &str, place: &HookWorkspace) -> String {
+    match project(&place.session_dir) {
+        Some((_, root)) => argument.replace("${CLAUDE_PROJECT_DIR}", &root),
+        None => argument.to_owned(),
+    }
+}
+
+/// The fields of its standard input that creel's own hooks do not have.
+pub(super) fn fields(event: ClaudeEvent, facts: &HookFacts) -> Map<String, Value> {
+    let known = facts.claude.as_deref();
+    let word = known.and_then(|known| known.word.as_deref());
+    let last_message = || ("last_assistant_message", json!(facts.agent_output));
+    let of_event = match event {
+        ClaudeEvent::SessionStart => vec![("source", json!(word))],
+        ClaudeEvent::UserPromptSubmit => {
+            vec![(
+                "prompt",
+                json!(known.and_then(|known| known.prompt.as_ref())),
+            )]
+        }
+        ClaudeEvent::Stop => vec![last_message()],
+        ClaudeEvent::StopFailure => vec![
+            ("error", json!(word)),
+            ("error_details", json!(facts.error)),
+            last_message(),
+        ],
+        ClaudeEvent::Notification => vec![
+            (
+                "message",
+                json!(facts.gate.as_ref().map(|gate| &gate.reason)),
+            ),
+            ("title", json!("creel needs you")),
+            ("notification_type", json!(word)),
+        ],
+        ClaudeEvent::TaskCompleted => {
+            let task = facts.task.as_ref();
+            let subject = task.and_then(|task| task.content.lines().next());
+            vec![
+                ("task_id", json!(task.map(|task| &task.id))),
+                ("task_subject", json!(subject)),
+                ("task_description", json!(task.map(|task| &task.content))),
+            ]
+        }
+        ClaudeEvent::SessionEnd => vec![("reason", json!(word))],
+    };
+    let mode = |known: &ClaudeFacts| ("permission_mode", json!(known.permission_mode));
+    // What creel does not know is absent, as in Claude Code.
+    let present = of_event.into_iter().filter(|(_, value)| !value.is_null());
+    [("hook_event_name", json!(event.name()))]
+        .into_iter()
+        .chain(known.map(mode))
+        .chain(present)
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}
+
+/// Its reply, whatever the exit code. Where plain output is context, that is a reply too.
+pub(super) fn reply(
+    event: ClaudeEvent,
+    end: &RunEnd,
+    captured: &CapturedOutput,
+) -> Option<HookReply> {
+    let RunEnd::Exit(code) = end else {
+        return None;
+    };
+    if let Some(reply) = reply::parse(&captured.answer) {
+        return Some(HookReply {
+            suppress_output: false,
+            ..reply
+        });
+    }
+    let text = captured.stdout.trim();
+    let is_context =
+        *code == 0 && event.rules().output_is_context && !text.is_empty() && !text.starts_with('{');
+    is_context.then(|| HookReply {
+        additional_context: Some(text.to_owned()),
+        ..HookReply::default()
+    })
+}

@@ -1,0 +1,399 @@
+//! Hooks that are written for Claude Code: what they read, and what each of their answers does.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    attach::Background,
+    support::project::{Project, until},
+};
+
+const CREEL: &str = env!("CARGO_BIN_EXE_creel");
+const DONE: &str = "<promise>COMPLETE</promise>";
+
+/// Writes its input and its variables down, by the event.
+const RECORD: &str = "cat >> \"$CLAUDE_PROJECT_DIR/$1.json\"
+printf '%s|%s|%s' \"$CLAUDE_PROJECT_DIR\" \"$CLAUDECODE\" \"$CLAUDE_CODE_SESSION_ID\" > env
+";
+
+fn project(rest: &Value, turns: &Value) -> Project {
+    let mut config = json!({
+        "prompt": "GOAL", "agents": { "demo": { "script": "scenario.yaml" } }, "max_hook_retries": 2,
+        "instructions": "none",
+    });
+    if let (Some(config), Some(rest)) = (config.as_object_mut(), rest.as_object()) {
+        config.extend(rest.clone());
+    }
+    Project::with(&config.to_string())
+        .file(
+            "scenario.yaml",
+            &json!({ "turns": turns, "otherwise": { "say": DONE } }).to_string(),
+        )
+        .file("record.sh", RECORD)
+}
+
+fn group(command: &str) -> Value {
+    json!([{ "hooks": [{ "type": "command", "command": command }] }])
+}
+
+/// The inputs of the runs of an event, without creel's own fields.
+fn inputs(project: &Project, event: &str) -> Vec<Value> {
+    const OWN: [&str; 12] = [
+        "session",
+        "hook",
+        "iteration",
+        "attempt",
+        "task",
+        "agent_output",
+        "files_modified",
+        "gate",
+        "about",
+        "choices",
+        "answer_command",
+        "state",
+    ];
+    const ALSO: [&str; 4] = ["waits_for_user", "choice", "by", "validation_results"];
+    let root = project.root().to_string_lossy().into_owned();
+    let text = std::fs::read_to_string(project.root().join(format!("{event}.json")));
+    let text = text.unwrap_or_default().replace(&root, "ROOT");
+    let of_claude = |fields: Map<String, Value>| {
+        let is_own = |key: &str| OWN.contains(&key) || ALSO.contains(&key);
+        fields
+            .into_iter()
+            .filter(move |(key, _)| !is_own(key))
+            .map(|(key, value)| {
+                let value = if key == "session_id" {
+                    json!("ID")
+                } else {
+                    value
+                };
+                (key, value)
+            })
+    };
+    text.lines()
+        .map(|line| {
+            let fields: Map<String, Value> = serde_json::from_str(line).expect("an object");
+            Value::Object(of_claude(fields).collect())
+        })
+        .collect()
+}
+
+fn input(event: &str, fields: &Value) -> Value {
+    let mut all = json!({
+        "session_id": "ID", "cwd": "ROOT", "hook_event_name": event, "permission_mode": "acceptEdits",
+        "transcript_path": "ROOT/.creel/sessions/s/journal.jsonl", "stop_hook_active": false,
+    });
+    if let (Some(all), Some(fields)) = (all.as_object_mut(), fields.as_object()) {
+        all.extend(fields.clone());
+    }
+    all
+}
+
+#[test]
+fn each_event_gets_claude_codes_input_and_variables() {
+    let events = [
+        "SessionStart",
+        "UserPromptSubmit",
+        "Stop",
+        "StopFailure",
+        "TaskCompleted",
+        "SessionEnd",
+    ];
+    let hooks: Map<String, Value> = events
+        .into_iter()
+        .map(|event| (event.to_owned(), group(&format!("sh record.sh {event}"))))
+        .collect();
+    let task = format!("'{CREEL}' task add 'Write it\nwell' --id t && '{CREEL}' task done t");
+    let turns = json!([{ "fail": "401 unauthorized" }, { "run": task, "say": "Written." }]);
+    let project = project(&json!({ "session": "s", "hooks": hooks }), &turns);
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let error = project.kind("turn_failed")[0]["error"].clone();
+    assert_eq!(
+        project.kind("turn_failed")[0]["cause"],
+        "authentication_failed"
+    );
+    let expected: [(&str, Vec<Value>); 6] = [
+        ("SessionStart", vec![json!({ "source": "startup" })]),
+        ("UserPromptSubmit", vec![json!({ "prompt": "GOAL" }); 2]),
+        (
+            "Stop",
+            vec![json!({ "last_assistant_message": "Written." })],
+        ),
+        (
+            "StopFailure",
+            vec![json!({ "error": "authentication_failed", "error_details": error })],
+        ),
+        (
+            "TaskCompleted",
+            vec![
+                json!({ "task_id": "t", "task_subject": "Write it", "task_description": "Write it\nwell" }),
+            ],
+        ),
+        ("SessionEnd", vec![json!({ "reason": "other" })]),
+    ];
+    for (event, fields) in expected {
+        let expected: Vec<Value> = fields.iter().map(|fields| input(event, fields)).collect();
+        let seen = inputs(&project, event);
+        // Later iterations end the session.
+        assert_eq!(seen[..expected.len()], expected, "{event}");
+    }
+    let id = project.kind("session_started")[0]["id"].clone();
+    let root = project.root().to_string_lossy().into_owned();
+    assert_eq!(
+        project.read("env"),
+        format!("{root}|1|{}", id.as_str().expect("an id"))
+    );
+}
+
+#[test]
+fn a_gate_that_waits_for_you_is_a_notification_and_its_matcher_selects_it() {
+    let notification = json!([
+        { "matcher": "permission_prompt", "hooks": [{ "type": "command", "command": "touch asked" }] },
+        { "matcher": "idle.*", "hooks": [{ "type": "command", "command": "sh record.sh Notification" }] },
+    ]);
+    let hooks = json!({ "Notification": notification, "Stop": group("echo red >&2; exit 2") });
+    let config = json!({ "session": "s", "max_hook_retries": 0, "hooks": hooks });
+    let session = Background::start(project(&config, &json!([{ "say": "Hello." }])));
+    until("the hook has run", || {
+        !inputs(&session.project, "Notification").is_empty()
+    });
+    let reason = session.project.kind("gate_opened")[0]["reason"].clone();
+    let notified = json!({ "message": reason, "title": "creel needs you",
+        "notification_type": "idle_prompt", "reason": reason });
+    assert_eq!(
+        inputs(&session.project, "Notification"),
+        [input("Notification", &notified)]
+    );
+    assert_eq!(
+        session
+            .project
+            .creel(&["gate", "answer", "1", "abort"])
+            .code,
+        0
+    );
+    session.ends("aborted");
+    // Claude Code has no notification for a gate that closes.
+    assert_eq!(inputs(&session.project, "Notification").len(), 1);
+    assert!(!session.project.root().join("asked").exists());
+}
+
+/// What one answer at `Stop` comes to: the exit code of creel, the verdict, and the feedback.
+struct StopCase {
+    hook: &'static str,
+    code: i32,
+    verdict: &'static str,
+    feedback: Option<&'static str>,
+}
+
+const fn stop(
+    hook: &'static str,
+    code: i32,
+    verdict: &'static str,
+    feedback: Option<&'static str>,
+) -> StopCase {
+    StopCase {
+        hook,
+        code,
+        verdict,
+        feedback,
+    }
+}
+
+#[test]
+fn each_answer_at_stop_means_what_claude_code_makes_of_it_and_only_exit_0_verifies() {
+    let cases = [
+        stop("exit 0", 0, "pass", None),
+        stop("echo done", 0, "pass", None),
+        stop(r#"echo '{"decision":"approve"}'"#, 0, "pass", None),
+        stop(r#"echo '{"systemMessage":"hi"}'"#, 0, "pass", None),
+        stop("echo red >&2; exit 2", 5, "block", Some("red")),
+        stop(
+            r#"echo '{"decision":"block","reason":"red"}'"#,
+            5,
+            "block",
+            Some("red"),
+        ),
+        stop(
+            r#"echo '{"decision":"block","reason":"red"}'; exit 1"#,
+            5,
+            "block",
+            Some("red"),
+        ),
+        stop(
+            r#"echo '{"decision":"approve"}'; echo red >&2; exit 2"#,
+            5,
+            "block",
+            Some("red"),
+        ),
+        stop(
+            r#"echo '{"reason":"of JSON"}'; echo red >&2; exit 2"#,
+            5,
+            "block",
+            Some("of JSON"),
+        ),
+        stop(
+            r#"echo '{"hookSpecificOutput":{"hookEventName":"Stop","additionalContext":"go on"}}'"#,
+            5,
+            "block",
+            Some("go on"),
+        ),
+        stop("echo red >&2; exit 1", 5, "fail", None),
+        stop(r#"echo '{"decision":"approve"}'; exit 1"#, 5, "fail", None),
+        stop("exit 126", 5, "fail", None),
+        stop("kill -9 $$", 5, "fail", None),
+        stop("sleep 60", 5, "fail", None),
+        stop(
+            r#"echo '{"continue":false,"stopReason":"enough"}'"#,
+            4,
+            "fail",
+            None,
+        ),
+        stop(
+            r#"echo '{"continue":false,"stopReason":"enough"}'; exit 1"#,
+            4,
+            "fail",
+            None,
+        ),
+        stop(r#"echo '{"decision":"maybe"}'; exit 0"#, 5, "fail", None),
+    ];
+    for case in cases {
+        let hook = json!({ "type": "command", "command": case.hook, "timeout": 1 });
+        let hook = if case.hook.starts_with("sleep") {
+            hook
+        } else {
+            json!({ "type": "command", "command": case.hook })
+        };
+        let hooks = json!({ "Stop": [{ "hooks": [hook] }] });
+        let project = project(&json!({ "hooks": hooks }), &json!([]));
+        let ran = project.run();
+        assert_eq!(ran.code, case.code, "{}: {}{}", case.hook, ran.out, ran.err);
+        let verdict = &project.kind("hook_finished")[0]["verdict"];
+        assert_eq!(verdict, case.verdict, "{}", case.hook);
+        let prompts = project.prompts();
+        let feedback = prompts.iter().find(|(reason, _)| reason == "feedback");
+        assert_eq!(feedback.is_some(), case.feedback.is_some(), "{}", case.hook);
+        if let (Some((_, text)), Some(expected)) = (feedback, case.feedback) {
+            assert!(
+                text.ends_with(&format!("\n{expected}")),
+                "{}: {text}",
+                case.hook
+            );
+        }
+    }
+}
+
+#[test]
+fn plain_output_is_context_only_where_claude_code_says_so_and_only_after_exit_0() {
+    let says = |code: i32| {
+        group(&format!(
+            "echo 'told by {code}'; echo aside >&2; exit {code}"
+        ))
+    };
+    let two = |point: &str| json!({ point: [says(0)[0], says(3)[0]] });
+    for (point, is_context) in [
+        ("SessionStart", true),
+        ("UserPromptSubmit", true),
+        ("SessionEnd", false),
+    ] {
+        let project = project(&json!({ "hooks": two(point) }), &json!([]));
+        let ran = project.run();
+        assert_eq!(ran.code, 0, "{point}: {}{}", ran.out, ran.err);
+        let prompt = &project.prompts()[0].1;
+        assert_eq!(
+            prompt.contains("told by 0\n"),
+            is_context,
+            "{point}: {prompt}"
+        );
+        let is_line = |text: &str| prompt.lines().any(|line| line == text);
+        assert!(
+            !is_line("told by 3") && !is_line("aside"),
+            "{point}: {prompt}"
+        );
+    }
+}
+
+#[test]
+fn a_prompt_that_a_hook_blocks_is_not_sent() {
+    for hook in [
+        "echo no >&2; exit 2",
+        r#"echo '{"decision":"block","reason":"no"}'"#,
+    ] {
+        let hooks = json!({ "UserPromptSubmit": group(hook) });
+        let project = project(&json!({ "hooks": hooks }), &json!([]));
+        let ran = project.run();
+        assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+        assert!(project.prompts().is_empty());
+        let reason = project.kind("gate_opened")[0]["reason"].clone();
+        assert!(
+            reason
+                .as_str()
+                .is_some_and(|reason| reason.ends_with("needs you: no")),
+            "{reason}"
+        );
+    }
+}
+
+#[test]
+fn a_completed_task_that_a_hook_refuses_is_reported_to_the_agent() {
+    let hooks = json!({ "TaskCompleted": group("echo 'no tests' >&2; exit 2") });
+    let task = format!("'{CREEL}' task add Write --id t && '{CREEL}' task done t");
+    let project = project(
+        &json!({ "hooks": hooks }),
+        &json!([{ "run": task, "say": "Written." }]),
+    );
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let prompts = project.prompts();
+    assert!(
+        prompts
+            .iter()
+            .skip(1)
+            .any(|(_, text)| text.contains("no tests")),
+        "{prompts:?}"
+    );
+}
+
+#[test]
+fn a_session_that_is_resumed_tells_the_hooks_of_its_start() {
+    let start = json!([
+        { "hooks": [{ "type": "command", "command": "sh record.sh SessionStart" }] },
+        { "matcher": "startup", "hooks": [{ "type": "command", "command": "echo x >> began" }] },
+        { "matcher": "resume|compact", "hooks": [{ "type": "command", "command": "echo 'back again'" }] },
+    ]);
+    let config = json!({ "session": "s", "max_iterations": 1, "hooks": { "SessionStart": start } });
+    let project = project(&config, &json!([{ "say": "One." }, { "say": "Two." }]));
+    assert_eq!(project.run().code, 3);
+    let ran = project.creel(&["resume", "s", "--headless", "-n", "3", "--trust"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let sources: Vec<Value> = inputs(&project, "SessionStart")
+        .iter()
+        .map(|input| input["source"].clone())
+        .collect();
+    assert_eq!(sources, ["startup", "resume"]);
+    assert_eq!(project.read("began"), "x\n");
+    let prompts = project.prompts();
+    assert!(
+        prompts
+            .iter()
+            .skip(1)
+            .any(|(_, text)| text.contains("back again")),
+        "{prompts:?}"
+    );
+}
+
+#[test]
+fn arguments_are_expanded_without_a_shell_and_stop_can_stand_beside_its_lower_case_name() {
+    let hook = json!({ "type": "command", "command": "sh",
+        "args": ["${CLAUDE_PROJECT_DIR}/save.sh", "${CLAUDE_PROJECT_DIR}", "$HOME; touch pwned"] });
+    let hooks = json!({ "Stop": [{ "hooks": [hook] }], "stop": [{ "command": "touch plain" }] });
+    let project = project(&json!({ "hooks": hooks }), &json!([]))
+        .file("save.sh", "printf '[%s]' \"$@\" > saved\n");
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let root = project.root();
+    assert_eq!(
+        project.read("saved"),
+        format!("[{}][$HOME; touch pwned]", root.display())
+    );
+    assert!(root.join("plain").exists() && !root.join("pwned").exists());
+}
