@@ -302,7 +302,7 @@ fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, Hoo
         tool_event: job.hook.matcher.as_ref().and_then(|matcher| matcher.claude),
         offered,
         facts: &job.facts,
-        claude: job.hook.claude.as_ref(),
+        claude: job.hook.claude.as_deref(),
     };
     let (cwd, env, stdin) = (
         place.cwd.clone(),

@@ -180,7 +180,7 @@ pub(super) fn complete(spec: &mut HookSpec, handler: ClaudeHandler, fields: &Con
         }
         spec.on_failure = spec.on_failure.or_else(|| keys.on_failure(handler.event));
     }
-    spec.claude = Some(handler);
+    spec.claude = Some(Box::new(handler));
 }
 
 /// The keys of a handler that creel's own hooks do not have.
@@ -276,10 +276,10 @@ pub(super) fn import(
                     node: handler,
                     file: file.name,
                 };
-                let result = read
-                    .spec(report)
-                    .map(|spec| lists.add(spec, line))
-                    .unwrap_or_else(|why| ImportResult::NotRun { why });
+                let result = match read.spec(report) {
+                    Ok(spec) => lists.add(spec, line),
+                    Err(why) => ImportResult::NotRun { why },
+                };
                 all.push(ImportedHook {
                     file: file.name.to_owned(),
                     line,
@@ -372,11 +372,11 @@ impl ImportedHandler<'_> {
             on_failure: keys.on_failure(event),
             matcher: None,
             retry: RetryOptions::default(),
-            claude: Some(ClaudeHandler {
+            claude: Some(Box::new(ClaudeHandler {
                 words,
                 file: Some(self.file.to_owned()),
                 ..ClaudeHandler::new(event)
-            }),
+            })),
         })
     }
 

@@ -49,7 +49,7 @@ pub(super) fn complete(
     if let Some(node) = text {
         group(report, &mut matcher, node);
     }
-    spec.matcher = Some(matcher).filter(|matcher| *matcher != ToolMatcher::default());
+    spec.matcher = Some(matcher).filter(|matcher| **matcher != ToolMatcher::default());
 }
 
 /// Adds the condition of a matcher's text.

@@ -427,26 +427,22 @@ impl<'a> PermissionRules<'a> {
             return EngineOutput::stale(turn).then(cancel);
         };
         let hooks = self.hooks_of(&ask);
-        match self.answered_at_once(&ask).filter(|_| hooks.is_empty()) {
-            Some(option) => {
-                let answer = PermissionAnswer::Selected(option.to_owned());
-                EngineOutput::default().then(Effect::AnswerPermission {
-                    ask: ask.ask,
-                    answer,
-                })
-            }
-            None => {
-                let hooks_due = (!hooks.is_empty())
-                    .then(|| due(HookPoint::PreTool, iteration, hooks, Some(ask.ask)));
-                let asked = Event::Turn(TurnEvent::PermissionAsked {
-                    iteration,
-                    turn,
-                    ask,
-                });
-                let step = EngineOutput::record(asked);
-                hooks_due.into_iter().fold(step, EngineOutput::and)
-            }
+        if let Some(option) = self.answered_at_once(&ask).filter(|_| hooks.is_empty()) {
+            let answer = PermissionAnswer::Selected(option.to_owned());
+            return EngineOutput::default().then(Effect::AnswerPermission {
+                ask: ask.ask,
+                answer,
+            });
         }
+        let hooks_due =
+            (!hooks.is_empty()).then(|| due(HookPoint::PreTool, iteration, hooks, Some(ask.ask)));
+        let asked = Event::Turn(TurnEvent::PermissionAsked {
+            iteration,
+            turn,
+            ask,
+        });
+        let step = EngineOutput::record(asked);
+        hooks_due.into_iter().fold(step, EngineOutput::and)
     }
 
     /// The hooks that decide a request: none, if it is denied without them, or if what creel should

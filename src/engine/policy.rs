@@ -347,13 +347,13 @@ pub struct HookSpec {
     pub on_failure: Option<HookFailurePolicy>,
     /// The tool calls that it is for. None: all. Used at the points of tool calls only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub matcher: Option<ToolMatcher>,
+    pub matcher: Option<Box<ToolMatcher>>,
     /// Used by stop hooks only.
     #[serde(flatten)]
     pub retry: RetryOptions,
     /// Set if it is written for Claude Code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub claude: Option<ClaudeHandler>,
+    pub claude: Option<Box<ClaudeHandler>>,
 }
 
 impl HookSpec {

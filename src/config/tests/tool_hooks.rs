@@ -36,7 +36,7 @@ fn a_hook_names_the_calls_that_it_is_for() {
         text: Some("Edit|Write".into()),
         ..ToolMatcher::default()
     };
-    assert_eq!(matchers, [Some(first), Some(second), None]);
+    assert_eq!(matchers, [Some(first.into()), Some(second.into()), None]);
 }
 
 #[test]

@@ -118,6 +118,10 @@ impl FailureCause {
         }
     }
 
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
     pub(crate) fn is_unknown(&self) -> bool {
         *self == Self::Unknown
     }

@@ -89,9 +89,8 @@ fn usual_names(call: &ToolCall) -> &'static [&'static str] {
         ToolKind::Read => &["Read"],
         ToolKind::Edit if has(ARGUMENTS[1].1) => &["Edit"],
         ToolKind::Edit if has(ARGUMENTS[0].1) => &["Write"],
-        ToolKind::Edit => &["Edit", "Write"],
-        // Claude Code has no such tools; a hook that guards files means these, too.
-        ToolKind::Delete | ToolKind::Move => &["Edit", "Write"],
+        // Claude Code has no tools that delete or move; a hook that guards files means these, too.
+        ToolKind::Edit | ToolKind::Delete | ToolKind::Move => &["Edit", "Write"],
         ToolKind::Search => &["Grep", "Glob"],
         ToolKind::Fetch if has(&["query"]) => &["WebSearch"],
         ToolKind::Fetch => &["WebFetch"],

@@ -151,7 +151,7 @@ impl HookPoint {
                 BrokenGate::Repeated,
                 PipeTarget::Pending,
             ),
-            Self::AfterSubmit | Self::AfterMerge => (
+            Self::AfterSubmit | Self::AfterMerge | Self::PostTool => (
                 NoEffect,
                 RunTheRest,
                 BrokenHookPolicy::Warn,
@@ -167,13 +167,6 @@ impl HookPoint {
             ),
             Self::PreTool => (
                 TheStrictest,
-                RunTheRest,
-                BrokenHookPolicy::Warn,
-                BrokenGate::Never,
-                PipeTarget::Pending,
-            ),
-            Self::PostTool => (
-                NoEffect,
                 RunTheRest,
                 BrokenHookPolicy::Warn,
                 BrokenGate::Never,

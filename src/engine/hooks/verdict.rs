@@ -445,7 +445,7 @@ fn judge_claude(
 /// Whether a block of a Claude Code hook goes to the agent with its next prompt.
 pub(crate) fn claude_tells_agent(hook: &HookSpec, run: RunView<'_>) -> bool {
     let tells = |handler: &ClaudeHandler| handler.event.rules().block == ClaudeBlock::TellsAgent;
-    hook.claude.as_ref().is_some_and(tells)
+    hook.claude.as_deref().is_some_and(tells)
         && (*run.end == RunEnd::Exit(2) || run.readable().is_some_and(HookReply::refuses))
 }
 

@@ -293,7 +293,7 @@ fn no_hook_allows_a_change_to_guarded_files_or_one_that_it_cannot_see() {
 fn a_matcher_selects_the_calls_of_a_hook() {
     let script = |matcher: ToolMatcher| {
         Script::new().hook_with(HookPoint::PreTool, "guard", [blocks("no")], |spec| {
-            spec.matcher = Some(matcher);
+            spec.matcher = Some(matcher.into());
         })
     };
     let bash = ToolMatcher {
@@ -310,10 +310,10 @@ fn a_matcher_selects_the_calls_of_a_hook() {
 #[test]
 fn requests_are_answered_in_their_order_while_hooks_of_later_ones_run() {
     let script = Script::new().hook_with(HookPoint::PreTool, "guard", [blocks("no")], |spec| {
-        spec.matcher = Some(ToolMatcher {
+        spec.matcher = Some(Box::new(ToolMatcher {
             paths: vec!["first".into()],
             ..ToolMatcher::default()
-        });
+        }));
     });
     let mut world = works(script.plan(allow_all));
     asks(&mut world, edit("first"));
@@ -450,10 +450,10 @@ fn a_call_that_ended_has_its_hooks_once_and_their_output_reaches_the_next_prompt
 #[test]
 fn a_hook_for_failed_calls_does_not_see_the_others() {
     let script = Script::new().hook_with(HookPoint::PostTool, "note", [passes()], |spec| {
-        spec.matcher = Some(ToolMatcher {
+        spec.matcher = Some(Box::new(ToolMatcher {
             claude: Some(ClaudeToolEvent::PostToolUseFailure),
             ..ToolMatcher::default()
-        });
+        }));
     });
     let mut world = works(script);
     ends(&mut world, "c1", ToolStatus::Completed);
