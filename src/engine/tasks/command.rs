@@ -9,7 +9,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::engine::tasks::{refusal::TaskRefusal, task::LOWEST};
+use crate::engine::tasks::{
+    refusal::TaskRefusal,
+    task::{LOWEST, TaskDescriptionChanges},
+};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -85,18 +88,11 @@ pub struct TaskCompletion {
     pub artifacts: Vec<String>,
 }
 
-/// Changes to a task; a field that is not set stays the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskChanges {
-    pub goal: Option<String>,
-    pub deliverables: Option<Vec<String>>,
-    pub labels: Option<Vec<String>>,
-    pub priority: Option<u8>,
-    #[serde(rename = "type")]
-    pub kind: Option<String>,
-    #[serde(alias = "parentTaskId", alias = "parentId")]
-    pub parent: Option<String>,
+    #[serde(flatten)]
+    pub description: TaskDescriptionChanges,
     pub add_labels: Vec<String>,
     pub remove_labels: Vec<String>,
 }
