@@ -80,7 +80,6 @@ use crate::{
         show::ShowArgs,
         status::StatusArgs,
         stop::StopArgs,
-        target::person,
         task::TaskArgs,
         verb_outcome::VerbOutcome,
         worker::WorkerArgs,
@@ -201,7 +200,8 @@ impl Cli {
 
 impl CliCommand {
     fn perform(self) -> CliResult<VerbOutcome> {
-        self.only_for_people().map_or(Ok(()), person::require)?;
+        self.only_for_people()
+            .map_or(Ok(()), target::require_person)?;
         match self {
             Self::Run(args) => run::run(&args),
             Self::Demo(args) => demo::demo(&args),

@@ -42,9 +42,10 @@ use crate::{
     cli::{headless::ExitCleanup, launch::surface, output::say},
     process::{
         children,
-        file_passing::{receive_file, send_file},
         process_table::ProcessTable,
+        receive_file,
         run::GRACE,
+        send_file,
         signals::{ShutdownSignals, SuspendSignal},
         sweep,
     },

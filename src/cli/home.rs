@@ -9,7 +9,7 @@ use crate::{
         help,
         output::print,
         target::{
-            person,
+            self,
             project::{self, Project},
         },
         verb_outcome::{HomeRequestArgs, VerbOutcome},
@@ -27,7 +27,7 @@ pub(super) fn home(nats: Option<String>) -> CliResult<VerbOutcome> {
         return print(&help::command().render_help().to_string()).map(VerbOutcome::Done);
     }
     // The screen can start sessions.
-    person::require(UserCommand::Run)?;
+    target::require_person(UserCommand::Run)?;
     let (root, _) = project::sessions_of(&ConfigArgs::default())?;
     let has_config = paths::find(&project::here()?).is_some();
     // A config with mistakes must not hide the sessions.

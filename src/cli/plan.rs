@@ -362,11 +362,9 @@ fn queue(args: &PlanArgs, proposal: &TaskProposal, session: &str) -> CliResult {
             number
         } else {
             // Numbers, since a name can be used only once in the life of a queue.
-            let spec = TaskSpec {
-                id: String::new(),
-                labels: vec![label.clone()],
-                ..task.spec(&names)
-            };
+            let mut spec = task.spec(&names);
+            spec.id.clear();
+            spec.description.labels = vec![label.clone()];
             let number = connection.add(spec)?;
             added += 1;
             say(&format!(

@@ -23,7 +23,7 @@ use crate::{
     sessions::{
         listed_heartbeat, project_list::ProjectList, session_store::ProjectScope, stored_session,
     },
-    worktrees::repository::session_branch,
+    worktrees::session_branch,
 };
 
 /// How to list.

@@ -22,7 +22,7 @@ use crate::{
         tasks::{
             command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
             graph::TaskGraph,
-            task::{LOWEST, TaskState},
+            task::{LOWEST, TaskDescriptionChanges, TaskState},
         },
     },
     journal::{self, SessionDir},
@@ -436,29 +436,20 @@ fn done(args: TaskDoneArgs) -> CliResult {
 }
 
 fn update(args: TaskUpdateArgs) -> CliResult {
-    let TaskUpdateArgs {
-        id,
-        goal,
-        deliverables,
-        labels,
-        add_labels,
-        remove_labels,
-        priority,
-        kind,
-        parent,
-        session,
-    } = args;
     let changes = TaskChanges {
-        goal,
-        deliverables,
-        labels,
-        priority,
-        kind,
-        parent,
-        add_labels,
-        remove_labels,
+        description: TaskDescriptionChanges {
+            goal: args.goal,
+            deliverables: args.deliverables,
+            labels: args.labels,
+            priority: args.priority,
+            kind: args.kind,
+            parent: args.parent,
+        },
+        add_labels: args.add_labels,
+        remove_labels: args.remove_labels,
     };
-    change(&session, TaskCommand::Update { id, changes })
+    let id = args.id;
+    change(&args.session, TaskCommand::Update { id, changes })
 }
 
 fn list(args: &TaskListArgs) -> CliResult {

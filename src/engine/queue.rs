@@ -23,8 +23,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    SessionState, event::SessionOutcome, queue::task_spec::TaskSpec, stop::promise::Promise,
-    tasks::task::TaskState, time::UnixTime,
+    SessionState,
+    event::SessionOutcome,
+    queue::task_spec::TaskSpec,
+    stop::promise::Promise,
+    tasks::task::{TaskDescription, TaskState},
+    time::UnixTime,
 };
 
 /// How many times a task is started, in case the task itself crashes the workers.
@@ -367,7 +371,10 @@ impl QueuedTask {
             self.order.goal.trim()
         );
         TaskSpec {
-            goal,
+            description: TaskDescription {
+                goal,
+                ..self.order.description.clone()
+            },
             ..self.order.clone()
         }
         .prompt(before)
@@ -537,8 +544,11 @@ mod tests {
     fn task(state: QueuedTaskState) -> QueuedTask {
         let order = TaskSpec {
             id: "3".into(),
-            goal: "g".into(),
             dependencies: ["1".into()].into(),
+            description: TaskDescription {
+                goal: "g".into(),
+                ..TaskDescription::default()
+            },
             ..TaskSpec::default()
         };
         QueuedTask {
@@ -578,8 +588,11 @@ mod tests {
             let dependencies = on.iter().map(|on| (*on).to_owned()).collect();
             let order = TaskSpec {
                 id: id.into(),
-                goal: "g".into(),
                 dependencies,
+                description: TaskDescription {
+                    goal: "g".into(),
+                    ..TaskDescription::default()
+                },
                 ..TaskSpec::default()
             };
             QueuedTask {

@@ -30,7 +30,6 @@ pub mod file_history;
 pub mod guard;
 pub mod loop_refusal;
 pub mod loop_rules;
-pub mod open_tasks;
 pub mod preset;
 pub mod promise;
 pub mod settled;

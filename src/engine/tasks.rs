@@ -1,7 +1,7 @@
 //! Tasks, their dependencies, and the automation that runs when a task changes.
 //!
 //! Owns the graph ([`graph`]), the rules and records that change it ([`task_rules`], [`record`]),
-//! the commands of users and hooks ([`command`], [`action`]), the automation hooks that its events
+//! the commands of users and hooks ([`command`]), the automation hooks that its events
 //! trigger ([`automation`], [`builtin`]), and the workflows that those start ([`workflow`]). Does
 //! not own the `on_task_complete` hooks of the config: see [`super::hooks::side_jobs`].
 //!
@@ -10,7 +10,6 @@
 //!   Its consequences have records of their own ([`follow_up`]).
 //! - No ready task has an open dependency, and no task depends on itself, directly or indirectly.
 
-pub mod action;
 pub(crate) mod apply;
 pub mod automation;
 pub mod automation_rules;

@@ -30,9 +30,8 @@ use crate::{
     journal::{self, SessionDir, SessionsDir, session_dir::PRIVATE_FILE},
     process::{
         children::{self, ChildEntry},
-        file_passing::send_file,
         run::GRACE,
-        sweep,
+        send_file, sweep,
     },
     runtime::now,
 };

@@ -18,11 +18,10 @@ use crate::{
     present::{tables, text::plain_line},
     queue::backend::TaskLease,
     worktrees::{
-        ProjectRepository, WorktreeError,
+        ProjectRepository, WorktreeError, checked_out,
         inventory::OwnedWorktree,
         joined_branches::{TaskWork, UnfinishedWork},
         removal::BranchRemoval,
-        repository::checked_out,
     },
 };
 

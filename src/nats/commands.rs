@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! - A command has the same effect and the same reply as on the control socket.
-//! - A command does not run after its client timed out: see [`crate::protocol::deadline`]. A request
+//! - A command does not run after its client timed out: see [`check_deadline`]. A request
 //!   that was reported as not sent is not sent later.
 //! - A completion counts once, however often it is published: the session knows which tasks were
 //!   completed. One that was published while the server was unreachable is read from the stream.
@@ -43,10 +43,9 @@ use crate::{
     },
     present::{clock::time_with_seconds, refusals},
     protocol::{
-        ClientKind, LONGEST_REQUEST, ReplyData, RequestError, RequestRefusal, SessionQuery,
-        SessionReply, SessionRequest, SessionRequestError,
-        deadline::{self, DeadlineRefusal, SessionClock, TimedReply},
-        read_request, request_line,
+        ClientKind, DeadlineRefusal, LONGEST_REQUEST, ReplyData, RequestError, RequestRefusal,
+        SessionClock, SessionQuery, SessionReply, SessionRequest, SessionRequestError, TimedReply,
+        check_deadline, read_request, request_line,
     },
     runtime::{SessionHandle, now},
     socket::session_mirror::{QueryHandle, RequestOutcome, answer},
@@ -171,7 +170,7 @@ impl CommandListener {
         if meant.is_some_and(|id| id != self.id) {
             return Ok(());
         }
-        if let Err(late) = deadline::check(&asked.payload, now()) {
+        if let Err(late) = check_deadline(&asked.payload, now()) {
             return say(client, asked.reply, late.reply(), late.refusal()).await;
         }
         let read = if asked.payload.len() > LONGEST_REQUEST {

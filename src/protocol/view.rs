@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{live_message::NatsStatus, request::ItemFilter};
+use super::{NatsStatus, request::ItemFilter};
 use crate::{
     engine::{
         SessionState,

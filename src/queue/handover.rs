@@ -25,7 +25,10 @@ use crate::{
             handover::{HandoverAction, HandoverTrigger, LocalTask, due},
             task_spec::{OwnerSession, TaskSpec},
         },
-        tasks::{graph::TaskGraph, task::TaskState},
+        tasks::{
+            graph::TaskGraph,
+            task::{TaskDescription, TaskState},
+        },
     },
     nats::connection::{NatsError, ReconnectPolicy, connect},
     present::{
@@ -306,11 +309,13 @@ pub(crate) async fn finish(
 fn order(task: &TaskView, owner: OwnerSession) -> TaskSpec {
     TaskSpec {
         id: task.id.clone(),
-        goal: task.goal.clone(),
-        deliverables: task.deliverables.clone(),
-        labels: task.labels.clone(),
-        priority: task.priority,
-        kind: task.kind.clone(),
+        description: TaskDescription {
+            goal: task.goal.clone(),
+            deliverables: task.deliverables.clone(),
+            labels: task.labels.clone(),
+            priority: task.priority,
+            kind: task.kind.clone(),
+        },
         agents: task.queue.iter().flatten().cloned().collect(),
         session: Some(owner),
         ..TaskSpec::default()

@@ -23,7 +23,10 @@ use futures_core::Stream as _;
 
 use crate::{
     config::NatsConfig,
-    engine::{queue::task_spec::TaskSpec, tasks::refusal::TaskRefusal},
+    engine::{
+        queue::task_spec::TaskSpec,
+        tasks::{refusal::TaskRefusal, task::TaskDescription},
+    },
     nats::{
         connection::NatsError,
         stream::{self, NatsStream},
@@ -126,9 +129,12 @@ impl DispatchGroup {
             } = row.clone();
             let order = TaskSpec {
                 id: id.to_owned(),
-                goal: "any".to_owned(),
-                priority,
-                kind,
+                description: TaskDescription {
+                    goal: "any".to_owned(),
+                    priority,
+                    kind,
+                    ..TaskDescription::default()
+                },
                 agents,
                 ..TaskSpec::default()
             };
@@ -329,8 +335,11 @@ impl ReadyTaskStream {
             agents,
         } = row.clone();
         let order = TaskSpec {
-            priority,
-            kind,
+            description: TaskDescription {
+                priority,
+                kind,
+                ..read.description
+            },
             agents,
             ..read
         }
@@ -470,8 +479,11 @@ mod tests {
         let agents = ["codex".to_owned(), "claude".to_owned()].into();
         let order = TaskSpec {
             id: "7".into(),
-            priority: 0,
-            kind: Some("bug".into()),
+            description: TaskDescription {
+                priority: 0,
+                kind: Some("bug".into()),
+                ..TaskDescription::default()
+            },
             agents,
             ..TaskSpec::default()
         };

@@ -1,6 +1,6 @@
 //! The sessions of several projects on this machine, as they were last seen.
 //!
-//! Reads files and blocks meanwhile: see [`super::session_watcher`] for waiting.
+//! Reads files and blocks meanwhile: see [`super::SessionFeed`] for waiting.
 //!
 //! # Invariants
 //! - Only running sessions are read when they are found. Others are read when a list shows them.

@@ -21,7 +21,7 @@ use crate::{
         session_list::{self, ListedSession, ListedState},
         text::{plain, plain_line},
     },
-    worktrees::repository::session_branch,
+    worktrees::session_branch,
 };
 
 /// Journals up to this many bytes are read whole.

@@ -28,7 +28,7 @@ use crate::{
         view::{self, ItemView, JudgementView, StatusView},
     },
     runtime::{CommandRecords, SessionFollower, SessionHandle},
-    worktrees::repository::session_branch,
+    worktrees::session_branch,
 };
 
 /// How many queries can wait before senders are blocked.

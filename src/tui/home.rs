@@ -37,11 +37,10 @@ use crate::{
     present::clock::local_zone,
     runtime::clock::{session_time, sleep_until},
     sessions::{
-        SessionKey,
+        SessionFeed, SessionKey,
         removal::{self, RemovalPreview},
         session_client::{CommandError, SessionClient},
         session_store::{ProjectScope, SessionStore},
-        session_watcher::SessionFeed,
     },
 };
 

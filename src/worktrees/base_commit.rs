@@ -4,7 +4,7 @@
 //! - With a remote, the base is fetched first. If the remote does not answer, the last fetched
 //!   state counts, and a note says so.
 
-use super::repository::{ProjectRepository, WorktreeError};
+use super::{ProjectRepository, WorktreeError};
 
 /// The value of `worktree.base` for the user's current commit.
 const HERE: &str = "HEAD";

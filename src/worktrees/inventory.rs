@@ -12,9 +12,9 @@ use std::{
 };
 
 use super::{
-    FOLDER,
+    FOLDER, ProjectRepository, WorktreeError, entry_of,
     kill_repair::{is_bare, is_half_made},
-    repository::{ProjectRepository, WorktreeError, entry_of, worktree_git},
+    worktree_git,
 };
 
 /// How the reason of git's lock begins.

@@ -9,10 +9,9 @@
 use std::path::{Path, PathBuf};
 
 use super::{
+    ProjectRepository, WorktreeError, checked_out, entry_of,
     inventory::{self, UnsavedWork, in_progress, some_files},
-    repository::{
-        ProjectRepository, WorktreeError, checked_out, entry_of, worktree_git, worktree_git_output,
-    },
+    worktree_git, worktree_git_output,
 };
 
 use crate::{engine::event::SessionWorktree, git};

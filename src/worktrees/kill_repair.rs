@@ -17,9 +17,10 @@ use std::{
 };
 
 use super::{
+    ProjectRepository, WorktreeError, entry_of,
     inventory::{GOING, session_of},
     new_worktree::UNREADY,
-    repository::{ProjectRepository, WorktreeError, entry_of, worktree_git, worktree_git_output},
+    worktree_git, worktree_git_output,
 };
 
 /// How long to wait where creel cannot see which processes work there.

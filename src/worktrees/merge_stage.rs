@@ -9,13 +9,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    base_commit::BaseCommit,
-    joined_branches::unmerged,
-    kill_repair,
-    repository::{
-        ProjectRepository, WorktreeError, entry_of, git_in, git_output, worktree_git,
-        worktree_git_output,
-    },
+    ProjectRepository, WorktreeError, base_commit::BaseCommit, entry_of, git_in, git_output,
+    joined_branches::unmerged, kill_repair, worktree_git, worktree_git_output,
 };
 use crate::engine::policy::WorktreePlan;
 

@@ -8,11 +8,12 @@ use std::{
 };
 
 use super::{
-    FOLDER,
+    FOLDER, ProjectRepository, WorktreeError,
     base_commit::BaseCommit,
+    entry_of,
     inventory::{self, OwnedWorktree},
     kill_repair::wait_until_made,
-    repository::{ProjectRepository, WorktreeError, entry_of, worktree_git, worktree_git_output},
+    worktree_git, worktree_git_output,
 };
 
 use crate::{

@@ -6,9 +6,10 @@ use std::{
 };
 
 use super::{
+    ProjectRepository, WorktreeError, entry_of,
     inventory::{self, GOING, OwnedWorktree, UnsavedWork},
     kill_repair::{discard_half_made, is_half_made},
-    repository::{ProjectRepository, WorktreeError, entry_of, worktree_git_output},
+    worktree_git_output,
 };
 use crate::engine::event::SessionWorktree;
 

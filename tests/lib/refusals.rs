@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 
 /// The files with a `code()` of a refusal.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 5] = [
     "src/engine/refusal.rs",
     "src/engine/tasks/refusal.rs",
     "src/engine/stop/loop_refusal.rs",
     "src/protocol/request.rs",
     "src/protocol/reply.rs",
-    "src/protocol/deadline.rs",
 ];
 
 fn read(path: &str) -> String {

@@ -18,10 +18,9 @@ use crate::{
     worktrees::{
         PreparedWorktree, ProjectRepository, WorktreeError, WorktreeRequest,
         base_commit::BaseCommit,
-        inventory,
+        checked_out, inventory,
         new_worktree::{WorktreeName, set_up},
         removal::{BranchRemoval, RemovalOutcome},
-        repository::checked_out,
     },
 };
 

@@ -24,9 +24,8 @@ use crate::{
     },
     runtime::now,
     sessions::{
-        SessionChange, SessionKey,
+        SessionChange, SessionFeed, SessionKey,
         session_store::{ProjectScope, SessionStore},
-        session_watcher::SessionFeed,
     },
 };
 

@@ -26,7 +26,7 @@ use crate::{
         },
         tasks::{
             refusal::TaskRefusal,
-            task::{PRIORITY, TaskState},
+            task::{PRIORITY, TaskDescription, TaskState},
         },
     },
     present::tables,
@@ -297,13 +297,15 @@ fn add_alone(args: TaskAddArgs) -> CliResult {
         .and_then(|settings| refusal_of_all(settings, &args.agents, kind));
     let spec = TaskSpec {
         id: args.id.unwrap_or_default(),
-        goal: given(&args.goal)?,
-        deliverables: args.deliverables,
-        labels: args.labels,
-        priority: args.priority.unwrap_or(PRIORITY),
+        description: TaskDescription {
+            goal: given(&args.goal)?,
+            deliverables: args.deliverables,
+            labels: args.labels,
+            priority: args.priority.unwrap_or(PRIORITY),
+            kind: args.kind.clone(),
+        },
         dependencies: args.dependencies.into_iter().collect(),
         agents: who_may(args.agents, settings.as_ref(), kind),
-        kind: args.kind,
         session: None,
     };
     let mut reached = QueueConnection::open(&args.session, &QueueArgs { queue: args.queue })?;

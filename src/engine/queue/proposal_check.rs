@@ -6,9 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::engine::queue::{
-    task_proposal::{MOST_TASKS, ProposalMistake, ProposedTask, TaskProposal},
-    task_spec::TaskSpec,
+use crate::engine::{
+    queue::{
+        task_proposal::{MOST_TASKS, ProposalMistake, ProposedTask, TaskProposal},
+        task_spec::TaskSpec,
+    },
+    tasks::task::TaskDescription,
 };
 
 impl TaskProposal {
@@ -88,9 +91,12 @@ impl ProposedTask {
         let known = |on: &String| names.get(on).unwrap_or(on).clone();
         TaskSpec {
             id: self.id.clone(),
-            goal: self.goal.clone(),
-            priority: self.priority,
-            kind: self.kind.clone(),
+            description: TaskDescription {
+                goal: self.goal.clone(),
+                priority: self.priority,
+                kind: self.kind.clone(),
+                ..TaskDescription::default()
+            },
             dependencies: self.depends_on.iter().map(known).collect(),
             ..TaskSpec::default()
         }

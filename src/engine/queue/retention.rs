@@ -51,7 +51,10 @@ fn ended_at(task: &QueuedTask) -> Option<UnixTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::queue::task_spec::{OwnerSession, TaskSpec};
+    use crate::engine::{
+        queue::task_spec::{OwnerSession, TaskSpec},
+        tasks::task::TaskDescription,
+    };
 
     const HOUR: TimeSpan = TimeSpan::secs(3_600);
     const NOW: UnixTime = UnixTime(100 * 3_600_000);
@@ -63,7 +66,10 @@ mod tests {
     fn created(id: &str) -> QueuedTask {
         let order = TaskSpec {
             id: id.to_owned(),
-            goal: "Any".to_owned(),
+            description: TaskDescription {
+                goal: "Any".to_owned(),
+                ..TaskDescription::default()
+            },
             ..TaskSpec::default()
         };
         QueuedTask::new(order, hours_ago(50))

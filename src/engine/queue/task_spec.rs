@@ -3,7 +3,7 @@
 //! # Invariants
 //! - Its names are plain: they become parts of subjects, of file names and of command lines.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Deref};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::engine::{
     tasks::{
         command::{a_goal, a_priority, is_name},
         refusal::TaskRefusal,
-        task::PRIORITY,
+        task::TaskDescription,
     },
     turn::completion_note::COMPLETION_NOTE,
 };
@@ -29,19 +29,13 @@ const LONGEST: usize = 60;
 /// with a `-`.
 const OWNER: usize = 4;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskSpec {
     #[serde(alias = "task_id", alias = "taskId")]
     pub id: String,
-    #[serde(alias = "content")]
-    pub goal: String,
-    pub deliverables: Vec<String>,
-    pub labels: Vec<String>,
-    /// 0 is the highest, 4 the lowest.
-    pub priority: u8,
-    #[serde(rename = "type")]
-    pub kind: Option<String>,
+    #[serde(flatten)]
+    pub description: TaskDescription,
     /// Tasks that must be completed first.
     pub dependencies: BTreeSet<String>,
     /// The agents that can work on it. Empty: all.
@@ -57,19 +51,11 @@ pub struct OwnerSession {
     pub id: String,
 }
 
-impl Default for TaskSpec {
-    fn default() -> Self {
-        Self {
-            id: String::new(),
-            goal: String::new(),
-            deliverables: Vec::new(),
-            labels: Vec::new(),
-            priority: PRIORITY,
-            kind: None,
-            dependencies: BTreeSet::new(),
-            agents: BTreeSet::new(),
-            session: None,
-        }
+impl Deref for TaskSpec {
+    type Target = TaskDescription;
+
+    fn deref(&self) -> &TaskDescription {
+        &self.description
     }
 }
 
@@ -78,13 +64,10 @@ impl TaskSpec {
     pub fn checked(self) -> Result<Self, TaskRefusal> {
         let Self {
             id,
-            goal,
-            priority,
-            kind,
+            description,
             dependencies,
             agents,
             session,
-            ..
         } = &self;
         let named = |name: &str, what: &'static str| {
             let fits = is_name(name) && name != "-";
@@ -98,9 +81,11 @@ impl TaskSpec {
             }
         };
         named(id, "a task")?;
-        a_goal(goal)?;
-        a_priority(*priority)?;
-        kind.iter()
+        a_goal(&description.goal)?;
+        a_priority(description.priority)?;
+        description
+            .kind
+            .iter()
             .try_for_each(|kind| named(kind, "a type of tasks in the queue"))?;
         agents
             .iter()
@@ -171,7 +156,10 @@ mod tests {
     fn order(id: &str) -> TaskSpec {
         TaskSpec {
             id: id.into(),
-            goal: "Write it.".into(),
+            description: TaskDescription {
+                goal: "Write it.".into(),
+                ..TaskDescription::default()
+            },
             ..TaskSpec::default()
         }
     }
@@ -199,7 +187,10 @@ mod tests {
         }
         let typed = |kind: &str| {
             TaskSpec {
-                kind: Some(kind.into()),
+                description: TaskDescription {
+                    kind: Some(kind.into()),
+                    ..order("3").description
+                },
                 ..order("3")
             }
             .checked()
@@ -232,7 +223,10 @@ mod tests {
         assert!(after("2").is_ok() && after("*").is_err());
         assert_eq!(
             TaskSpec {
-                goal: " ".into(),
+                description: TaskDescription {
+                    goal: " ".into(),
+                    ..order("3").description
+                },
                 ..order("3")
             }
             .checked(),
@@ -244,7 +238,10 @@ mod tests {
     fn names_that_no_server_accepts_are_refused() {
         let long = |bytes| {
             TaskSpec {
-                goal: "x".repeat(bytes),
+                description: TaskDescription {
+                    goal: "x".repeat(bytes),
+                    ..order("3").description
+                },
                 ..order("3")
             }
             .checked()
@@ -292,7 +289,10 @@ mod tests {
             ..QueuedTask::new(order("1"), UnixTime(0))
         };
         let order = TaskSpec {
-            deliverables: vec!["b.rs".into()],
+            description: TaskDescription {
+                deliverables: vec!["b.rs".into()],
+                ..order("2").description
+            },
             ..order("2")
         };
         let prompt = order.prompt(&[before]);

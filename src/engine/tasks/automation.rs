@@ -30,8 +30,8 @@ use crate::engine::{
     output::EngineOutput,
     policy::{AutomationHook, HookAction, SessionPlan},
     tasks::{
-        action::{self, AutomationAction},
         builtin::BuiltinAutomation,
+        command::{AutomationAction, requested_actions},
         event::CUSTOM,
         follow_up::FollowUp,
         record::{ActionRef, HookErrorData, MOST_ACTIONS, TaskEventKind},
@@ -281,7 +281,7 @@ impl AutomationState {
             return EngineOutput::stale(run);
         };
         let hook = running.hook.clone();
-        let (answer, verdict) = match action::answered(&result) {
+        let (answer, verdict) = match requested_actions(&result) {
             Ok(actions) => (
                 Event::Automation(AutomationEvent::Decided {
                     event: job.raised.id,

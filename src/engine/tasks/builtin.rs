@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    action::{ActionType, AutomationAction},
+    command::{ActionType, AutomationAction},
     graph::TaskGraph,
     record::{TaskEventKind, TaskRecordRef},
     task::{Task, TaskState},

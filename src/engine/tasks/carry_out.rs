@@ -8,8 +8,7 @@ use serde_json::{Map, Value};
 use crate::engine::{
     event::{CUSTOM, CustomRecord, Event, TaskEvent, WorkflowEvent},
     tasks::{
-        action::{ActionType, AutomationAction},
-        command::{TaskChanges, TaskCommand, TaskCompletion, texts},
+        command::{ActionType, AutomationAction, TaskChanges, TaskCommand, TaskCompletion, texts},
         record::{
             ActionErrorData, ActionRef, ChangeOrigin, DependencySatisfied, MOST_ACTIONS, TaskRecord,
         },

@@ -5,7 +5,7 @@ use crate::engine::{
     event::Event,
     ids::{RunId, TaskEventId, WorkflowRunId},
     tasks::{
-        action::AutomationAction,
+        command::AutomationAction,
         record::{self as task, ChangeOrigin, DueHooks, TaskRecord, TaskRecordData, TaskRecordRef},
         workflow_record::{StepEnded, WorkflowOutcome, WorkflowStarted},
     },

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::engine::{
     tasks::{
         record::{TaskCreated, TaskRecordData, TaskRecordRef, TaskUpdated},
-        task::{Task, TaskState},
+        task::{Task, TaskDescription, TaskDescriptionChanges, TaskState},
     },
     time::UnixTime,
 };
@@ -171,7 +171,7 @@ impl TaskGraph {
             }),
             TaskRecordData::Deleted(_) => self.deleted(id),
             TaskRecordData::Updated(changes) => {
-                if let Some(parent) = &changes.parent {
+                if let Some(parent) = &changes.description.parent {
                     self.comes_from(id, Some(parent));
                 }
                 self.change(id, |task| update(task, changes));
@@ -215,11 +215,7 @@ impl TaskGraph {
         }
         let task = Task {
             id: id.to_owned(),
-            goal: data.goal.clone(),
-            deliverables: data.deliverables.clone(),
-            labels: data.labels.clone(),
-            priority: data.priority,
-            kind: data.kind.clone(),
+            description: data.description.clone(),
             state: data.state,
             dependencies: data.dependencies.iter().cloned().collect(),
             parent: None,
@@ -313,21 +309,23 @@ impl TaskGraph {
 }
 
 fn update(task: &mut Task, changes: &TaskUpdated) {
-    let TaskUpdated {
+    let TaskDescriptionChanges {
         goal,
         deliverables,
         labels,
         priority,
         kind,
         parent: _,
-        state,
-    } = changes.clone();
-    task.goal = goal.unwrap_or_else(|| std::mem::take(&mut task.goal));
-    task.deliverables = deliverables.unwrap_or_else(|| std::mem::take(&mut task.deliverables));
-    task.labels = labels.unwrap_or_else(|| std::mem::take(&mut task.labels));
-    task.priority = priority.unwrap_or(task.priority);
-    task.kind = kind.or_else(|| task.kind.take());
-    if let Some(state) = state {
+    } = changes.description.clone();
+    let before = task.description.clone();
+    task.description = TaskDescription {
+        goal: goal.unwrap_or(before.goal),
+        deliverables: deliverables.unwrap_or(before.deliverables),
+        labels: labels.unwrap_or(before.labels),
+        priority: priority.unwrap_or(before.priority),
+        kind: kind.or(before.kind),
+    };
+    if let Some(state) = changes.state {
         task.state = state;
         unblock(task);
     }

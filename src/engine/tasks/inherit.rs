@@ -76,11 +76,7 @@ fn created(graph: &TaskGraph, task: &Task) -> Event {
     let dependencies: Vec<String> = waited_for(graph, task).map(|on| on.id.clone()).collect();
     let is_open = |id: &String| graph.get(id).is_some_and(Task::is_open);
     let data = TaskCreated {
-        goal: task.goal.clone(),
-        deliverables: task.deliverables.clone(),
-        labels: task.labels.clone(),
-        priority: task.priority,
-        kind: task.kind.clone(),
+        description: task.description.clone(),
         queue: task.queue.clone(),
         // The parent may be recorded later: a task often waits for its own children.
         parent: task.parent.clone().filter(is_open),

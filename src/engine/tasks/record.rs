@@ -12,7 +12,7 @@ use crate::engine::{
     event::{Actor, ActorKind},
     ids::{TaskEventId, WorkflowRunId},
     stored_form::known_or_none,
-    tasks::task::{PRIORITY, TaskState},
+    tasks::task::{TaskDescription, TaskDescriptionChanges, TaskState},
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -103,15 +103,8 @@ impl ChangeOrigin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskCreated {
-    pub goal: String,
-    #[serde(default)]
-    pub deliverables: Vec<String>,
-    #[serde(default)]
-    pub labels: Vec<String>,
-    #[serde(default = "usual_priority")]
-    pub priority: u8,
-    #[serde(default, rename = "type")]
-    pub kind: Option<String>,
+    #[serde(flatten)]
+    pub description: TaskDescription,
     #[serde(default)]
     pub parent: Option<String>,
     #[serde(default)]
@@ -127,10 +120,6 @@ pub struct TaskCreated {
 )]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
-}
-
-const fn usual_priority() -> u8 {
-    PRIORITY
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,18 +156,8 @@ pub struct TaskDeleted {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskUpdated {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub goal: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub deliverables: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub labels: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<u8>,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parent: Option<String>,
+    #[serde(flatten)]
+    pub description: TaskDescriptionChanges,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<TaskState>,
 }

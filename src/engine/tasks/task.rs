@@ -1,6 +1,6 @@
 //! One task: its goal, its state, and what it waits for.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Deref};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +11,11 @@ pub const PRIORITY: u8 = 2;
 /// The lowest priority; 0 is the highest.
 pub const LOWEST: u8 = 4;
 
-/// Hooks get it as JSON in this form, and so do snapshots of the state.
+/// What a task is about, wherever the task is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Task {
-    pub id: String,
+#[serde(default)]
+pub struct TaskDescription {
+    #[serde(alias = "content")]
     pub goal: String,
     pub deliverables: Vec<String>,
     pub labels: Vec<String>,
@@ -24,6 +24,46 @@ pub struct Task {
     /// The type's name in the config.
     #[serde(rename = "type")]
     pub kind: Option<String>,
+}
+
+impl Default for TaskDescription {
+    fn default() -> Self {
+        Self {
+            goal: String::new(),
+            deliverables: Vec::new(),
+            labels: Vec::new(),
+            priority: PRIORITY,
+            kind: None,
+        }
+    }
+}
+
+/// A field that is not set stays the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskDescriptionChanges {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deliverables: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    #[serde(alias = "parentTaskId", alias = "parentId")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+}
+
+/// Hooks get it as JSON in this form, and so do snapshots of the state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Task {
+    pub id: String,
+    #[serde(flatten)]
+    pub description: TaskDescription,
     pub state: TaskState,
     /// Tasks that must be completed first.
     pub dependencies: BTreeSet<String>,
@@ -83,6 +123,14 @@ impl TaskState {
             Self::Blocked => "blocked",
             Self::Completed => "completed",
         }
+    }
+}
+
+impl Deref for Task {
+    type Target = TaskDescription;
+
+    fn deref(&self) -> &TaskDescription {
+        &self.description
     }
 }
 

@@ -18,7 +18,7 @@ use crate::engine::{
             TaskCreated, TaskDeleted, TaskRecord, TaskStarted, TaskUpdated,
         },
         refusal::TaskRefusal,
-        task::{PRIORITY, Task, TaskState},
+        task::{PRIORITY, Task, TaskDescription, TaskDescriptionChanges, TaskState},
     },
 };
 
@@ -95,50 +95,38 @@ pub(crate) fn changed(
     task: &Task,
     changes: TaskChanges,
 ) -> Result<TaskUpdated, TaskRefusal> {
-    let labels = relabelled(task, &changes);
-    let TaskChanges {
-        goal,
-        deliverables,
-        priority,
-        kind,
-        parent,
-        ..
-    } = changes;
-    if let Some(parent) = &parent {
+    let description = TaskDescriptionChanges {
+        labels: relabelled(task, &changes),
+        ..changes.description
+    };
+    if let Some(parent) = &description.parent {
         can_come_from(graph, task, parent)?;
     }
-    goal.as_deref().map(a_goal).transpose()?;
-    priority.map(a_priority).transpose()?;
-    let data = TaskUpdated {
-        goal,
-        deliverables,
-        labels,
-        priority,
-        kind,
-        parent,
-        state: None,
+    description.goal.as_deref().map(a_goal).transpose()?;
+    description.priority.map(a_priority).transpose()?;
+    let only_parent = TaskDescriptionChanges {
+        parent: description.parent.clone(),
+        ..TaskDescriptionChanges::default()
     };
-    let only_parent = TaskUpdated {
-        parent: data.parent.clone(),
-        ..TaskUpdated::default()
-    };
-    if task.queue.is_some() && data != only_parent {
+    if task.queue.is_some() && description != only_parent {
         return Err(TaskRefusal::FixedInQueue(task.id.clone()));
     }
-    if data == TaskUpdated::default() {
+    if description == TaskDescriptionChanges::default() {
         Err(TaskRefusal::NothingToChange(task.id.clone()))
     } else {
-        Ok(data)
+        Ok(TaskUpdated {
+            description,
+            state: None,
+        })
     }
 }
 
 /// The new labels. None if the changes do not mention labels.
 pub(crate) fn relabelled(task: &Task, changes: &TaskChanges) -> Option<Vec<String>> {
     let TaskChanges {
-        labels,
+        description: TaskDescriptionChanges { labels, .. },
         add_labels,
         remove_labels,
-        ..
     } = changes;
     if labels.is_none() && add_labels.is_empty() && remove_labels.is_empty() {
         return None;
@@ -366,16 +354,17 @@ impl<'a> TaskRules<'a> {
         let queue = new
             .queue
             .map(|named| self.who_may(named, new.kind.as_deref()));
+        let description = TaskDescription {
+            goal: new.goal,
+            deliverables: new.deliverables,
+            labels: each_once(new.labels),
+            priority,
+            kind: new.kind,
+        };
         if let Some(agents) = queue.clone() {
-            let (id, kind, goal) = (id.clone(), new.kind.clone(), new.goal.clone());
-            let (deliverables, labels) = (new.deliverables.clone(), new.labels.clone());
             TaskSpec {
-                id,
-                goal,
-                deliverables,
-                labels,
-                priority,
-                kind,
+                id: id.clone(),
+                description: description.clone(),
                 agents,
                 ..TaskSpec::default()
             }
@@ -383,11 +372,7 @@ impl<'a> TaskRules<'a> {
         }
         let waits = graph.open_among(&dependencies) > 0;
         let data = TaskCreated {
-            goal: new.goal,
-            deliverables: new.deliverables,
-            labels: each_once(new.labels),
-            priority,
-            kind: new.kind,
+            description,
             parent: new.parent,
             dependencies: dependencies.into_iter().collect(),
             queue,

@@ -15,7 +15,7 @@ use crate::engine::{
     session::iteration::IterationState,
     tasks::{
         SessionTasks,
-        action::{ActionType, AutomationAction},
+        command::{ActionType, AutomationAction},
         record::{ChangeOrigin, WorkflowStepRef},
         task_rules::TaskRules,
         workflow::WorkflowRun,

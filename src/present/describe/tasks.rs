@@ -7,6 +7,7 @@ use crate::engine::{
     event::WorkflowEvent,
     tasks::{
         record::{TaskRecordData, TaskRecordRef, TaskUpdated},
+        task::TaskDescriptionChanges,
         workflow_record::WorkflowOutcome,
     },
     time::TimeSpan,
@@ -52,7 +53,7 @@ pub(super) fn task(news: &TaskRecordRef<'_>) -> Described {
     let (tone, text) = match news.what {
         TaskRecordData::Created(data) => (
             EventTone::Plain,
-            format!("Task {task} added: {}", sentence(&data.goal)),
+            format!("Task {task} added: {}", sentence(&data.description.goal)),
         ),
         TaskRecordData::Started(_) => (EventTone::Plain, format!("Task {task} started")),
         TaskRecordData::Completed(data) => {
@@ -132,15 +133,15 @@ fn measured(data: &Map<String, Value>) -> String {
 }
 
 fn changed(changes: &TaskUpdated) -> String {
-    let TaskUpdated {
+    let TaskUpdated { description, state } = changes;
+    let TaskDescriptionChanges {
         goal,
         deliverables,
         labels,
         priority,
         kind,
         parent,
-        state,
-    } = changes;
+    } = description;
     let parts = [
         goal.as_ref().map(|goal| format!("goal {goal}")),
         deliverables

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use crate::engine::{
     tasks::{
-        command::{NewTask, TaskChanges},
+        command::NewTask,
         graph::TaskGraph,
-        task::{Task, TaskState},
+        task::{Task, TaskDescription, TaskDescriptionChanges, TaskState},
     },
     time::UnixTime,
 };
@@ -88,14 +88,13 @@ fn several(value: &str) -> impl Iterator<Item = String> {
 
 /// The text of an existing task, for editing.
 pub fn write(task: &Task) -> String {
-    let Task {
+    let TaskDescription {
         goal,
         deliverables,
         labels,
         priority,
         kind,
-        ..
-    } = task;
+    } = &task.description;
     let lines = |text: &str| text.trim().lines().collect::<Vec<_>>().join("\n| ");
     let line = |text: &str| text.lines().collect::<Vec<_>>().join(" ");
     let goal = lines(goal);
@@ -118,7 +117,7 @@ pub fn write(task: &Task) -> String {
 }
 
 /// The differences between two texts of a task, or what is wrong with them.
-pub fn changes(before: &str, after: &str) -> Result<TaskChanges, TaskFormError> {
+pub fn changes(before: &str, after: &str) -> Result<TaskDescriptionChanges, TaskFormError> {
     let (before, after) = (read(before)?, read(after)?);
     let fixed = [
         ("id", after.id.is_some()),
@@ -127,14 +126,13 @@ pub fn changes(before: &str, after: &str) -> Result<TaskChanges, TaskFormError> 
     if let Some((key, _)) = fixed.into_iter().find(|(_, is_given)| *is_given) {
         return Err(TaskFormError::FixedKey(key));
     }
-    Ok(TaskChanges {
+    Ok(TaskDescriptionChanges {
         goal: different(&before.goal, after.goal),
         deliverables: different(&before.deliverables, after.deliverables),
         labels: different(&before.labels, after.labels),
         priority: after.priority.filter(|_| before.priority != after.priority),
         kind: different(&before.kind, after.kind).flatten(),
         parent: after.parent,
-        ..TaskChanges::default()
     })
 }
 
@@ -293,8 +291,9 @@ mod tests {
     fn only_what_is_different_is_changed() {
         let before =
             "Parse\n| by hand\ntype: feature\npriority: 2\nlabels: \ndeliverable: parser.rs";
-        let same =
-            |text: &str| changes(before, text).map(|changes| changes == TaskChanges::default());
+        let same = |text: &str| {
+            changes(before, text).map(|changes| changes == TaskDescriptionChanges::default())
+        };
         assert_eq!(same(before), Ok(true));
         assert_eq!(
             same("Parse\n|by hand\ndeliverable: parser.rs"),
@@ -302,13 +301,13 @@ mod tests {
             "what is not named is as it was"
         );
         let after = "Parse\nlabels: core, new\npriority: 0\nparent: task_1";
-        let changed = TaskChanges {
+        let changed = TaskDescriptionChanges {
             goal: Some("Parse".into()),
             deliverables: Some(Vec::new()),
             labels: Some(vec!["core".into(), "new".into()]),
             priority: Some(0),
             parent: Some("task_1".into()),
-            ..TaskChanges::default()
+            kind: None,
         };
         assert_eq!(changes(before, after), Ok(changed));
         let why = changes(before, "Parse\nid: x")

@@ -7,7 +7,7 @@ use crate::{
         input::{GateAnswer, SessionCommand},
         tasks::{
             command::{TaskChanges, TaskCommand, TaskCompletion},
-            task::Task,
+            task::{Task, TaskDescriptionChanges},
         },
     },
     present::{
@@ -185,14 +185,17 @@ pub(super) fn add(text: &str) -> Result<SessionCommand, TaskFormError> {
 
 /// The command for the changed text of a task.
 pub(super) fn changed(id: &str, before: &str, text: &str) -> Result<SessionCommand, TaskFormError> {
-    let changes = form::changes(before, text)?;
-    if changes == TaskChanges::default() {
+    let description = form::changes(before, text)?;
+    if description == TaskDescriptionChanges::default() {
         return Err(TaskFormError::NothingChanged);
     }
     Ok(SessionCommand::Task {
         task: TaskCommand::Update {
             id: id.to_owned(),
-            changes,
+            changes: TaskChanges {
+                description,
+                ..TaskChanges::default()
+            },
         },
     })
 }
@@ -249,17 +252,13 @@ pub(super) fn search(model: &mut ScreenModel, query: &str, forward: bool) -> boo
 
 /// The text that a search looks at.
 fn words(row: TaskRow<'_>) -> String {
-    let Task {
-        id,
-        goal,
-        labels,
-        reason,
-        ..
-    } = row.task;
+    let task = row.task;
     format!(
-        "{id} {goal} {} {}",
-        labels.join(" "),
-        reason.as_deref().unwrap_or_default()
+        "{} {} {} {}",
+        task.id,
+        task.goal,
+        task.labels.join(" "),
+        task.reason.as_deref().unwrap_or_default()
     )
 }
 

@@ -8,6 +8,7 @@ use creel::engine::{
         task_spec::{OwnerSession, TaskSpec},
         worker_rules::ExistingSession,
     },
+    tasks::task::TaskDescription,
     time::UnixTime,
 };
 
@@ -18,7 +19,10 @@ fn an_existing_session_counts_only_for_its_own_task() {
     let task = QueuedTask::new(
         TaskSpec {
             id: "1".into(),
-            goal: "GOAL".into(),
+            description: TaskDescription {
+                goal: "GOAL".into(),
+                ..TaskDescription::default()
+            },
             ..TaskSpec::default()
         },
         UnixTime(1),

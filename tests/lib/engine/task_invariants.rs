@@ -10,7 +10,7 @@ use creel::engine::{
         command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
         graph::TaskGraph,
         record::{ActionRef, TaskEventKind, TaskRecordData},
-        task::TaskState,
+        task::{TaskDescriptionChanges, TaskState},
     },
 };
 use proptest::prelude::*;
@@ -61,7 +61,10 @@ fn a_command() -> impl Strategy<Value = SessionCommand> {
     let update = |(id, parent)| TaskCommand::Update {
         id,
         changes: TaskChanges {
-            parent: Some(parent),
+            description: TaskDescriptionChanges {
+                parent: Some(parent),
+                ..TaskDescriptionChanges::default()
+            },
             ..TaskChanges::default()
         },
     };

@@ -8,10 +8,11 @@ use creel::engine::{
     tasks::{
         command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
         inherit::inherit,
-        record::TaskEventKind::{
-            self, DependencySatisfied, TaskCompleted, TaskCreated, TaskDeleted,
+        record::{
+            self,
+            TaskEventKind::{self, DependencySatisfied, TaskCompleted, TaskCreated, TaskDeleted},
         },
-        task::{Task, TaskState},
+        task::{Task, TaskDescriptionChanges, TaskState},
     },
     time::{TimeSpan, UnixTime},
 };
@@ -600,8 +601,11 @@ fn the_records_of_a_task_show_its_history() {
         (TaskState::Active, None)
     );
     let changes = TaskChanges {
-        priority: Some(0),
         add_labels: vec!["x".into()],
+        description: TaskDescriptionChanges {
+            priority: Some(0),
+            ..TaskDescriptionChanges::default()
+        },
         ..TaskChanges::default()
     };
     world.command(SessionCommand::Task {
@@ -1098,4 +1102,28 @@ fn a_task_that_another_session_takes_over_stays_blocked_with_its_reason() {
         (state(&second, "b"), of(&second, "b").reason.as_deref()),
         (TaskState::Active, None)
     );
+}
+
+#[test]
+fn a_description_is_no_level_of_its_own_in_records_and_commands() {
+    let created = r#"{"goal":"g","deliverables":["d"],"labels":["l"],"priority":1,"type":"bug","parent":null,"dependencies":[],"state":"ready"}"#;
+    let read: record::TaskCreated = serde_json::from_str(created).expect("a record");
+    assert_eq!(serde_json::to_string(&read).expect("JSON"), created);
+    let short = r#"{"goal":"g","state":"ready"}"#;
+    let read: record::TaskCreated = serde_json::from_str(short).expect("an older record");
+    assert_eq!(read.description.priority, 2);
+    let read: record::TaskUpdated = serde_json::from_str(short).expect("a record");
+    assert_eq!(serde_json::to_string(&read).expect("JSON"), short);
+    let command = r#"{"goal":"g","priority":null,"parentId":"p","addLabels":["x"]}"#;
+    let expected = TaskChanges {
+        description: TaskDescriptionChanges {
+            goal: Some("g".into()),
+            parent: Some("p".into()),
+            ..TaskDescriptionChanges::default()
+        },
+        add_labels: vec!["x".into()],
+        ..TaskChanges::default()
+    };
+    let read: TaskChanges = serde_json::from_str(command).expect("a command");
+    assert_eq!(read, expected);
 }

@@ -14,7 +14,10 @@ use creel::{
     engine::{
         event::Event,
         input::SessionCommand,
-        tasks::command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
+        tasks::{
+            command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
+            task::TaskDescriptionChanges,
+        },
     },
     tui::{
         modals::Modal,
@@ -148,8 +151,11 @@ fn every_task_has_one_row_whatever_the_dependencies() {
     }
     add(&mut world, "All\nid: all");
     for n in 1..=40 {
-        let changes = creel::engine::tasks::command::TaskChanges {
-            parent: Some("all".into()),
+        let changes = TaskChanges {
+            description: TaskDescriptionChanges {
+                parent: Some("all".into()),
+                ..TaskDescriptionChanges::default()
+            },
             ..Default::default()
         };
         tell(
@@ -280,9 +286,12 @@ fn the_goal_the_priority_and_the_labels_of_a_task_are_changed() {
     screen.press("up up ctrl-e");
     screen.type_text(" by hand");
     let changes = TaskChanges {
-        goal: Some("Rewrite the parser by hand".into()),
-        priority: Some(0),
-        labels: Some(vec!["core".into(), "agent".into(), "slow".into()]),
+        description: TaskDescriptionChanges {
+            goal: Some("Rewrite the parser by hand".into()),
+            priority: Some(0),
+            labels: Some(vec!["core".into(), "agent".into(), "slow".into()]),
+            ..TaskDescriptionChanges::default()
+        },
         ..TaskChanges::default()
     };
     assert_eq!(
@@ -321,7 +330,10 @@ fn a_task_with_a_deliverable_of_several_lines_is_changed() {
         .map(String::from)
         .to_vec();
     let changes = TaskChanges {
-        deliverables: Some(deliverables),
+        description: TaskDescriptionChanges {
+            deliverables: Some(deliverables),
+            ..TaskDescriptionChanges::default()
+        },
         ..TaskChanges::default()
     };
     assert_eq!(
@@ -640,8 +652,11 @@ fn every_event_of_a_task_has_a_line_in_the_stream() {
             on: "task_2".into(),
         },
     );
-    let changes = creel::engine::tasks::command::TaskChanges {
-        priority: Some(1),
+    let changes = TaskChanges {
+        description: TaskDescriptionChanges {
+            priority: Some(1),
+            ..TaskDescriptionChanges::default()
+        },
         ..Default::default()
     };
     tell(
