@@ -244,7 +244,9 @@ impl AgentQuestion {
         let is_taken = |other: &QuestionField| {
             let title = &field.title;
             other.name != field.name
-                && (other.title.eq_ignore_ascii_case(title) || other.name == *title)
+                && [&other.title, &other.name]
+                    .iter()
+                    .any(|known| known.eq_ignore_ascii_case(title))
         };
         let is_line = field.title.trim() == field.title
             && !field.title.is_empty()
@@ -658,14 +660,14 @@ mod tests {
 
     #[test]
     fn only_a_line_that_begins_with_a_known_title_is_about_a_field() {
-        let mut page = field("page", FieldKind::Text, &[]);
+        let mut page = field("p", FieldKind::Text, &[]);
         page.title = "Page: which?".into();
         let mut short = field("short", FieldKind::Text, &[]);
         short.title = "Page".into();
         let asked = question(vec![page, short]);
         assert_eq!(
             answer(&asked, "Page: which?: see\nhttp://localhost/: b\nPage: c"),
-            Ok(json!({"page": "see\nhttp://localhost/: b", "short": "c"}))
+            Ok(json!({"p": "see\nhttp://localhost/: b", "short": "c"}))
         );
     }
 
@@ -694,7 +696,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_with_the_same_title_are_told_apart_by_their_names() {
+    fn fields_with_the_same_title_are_named_in_the_form() {
         let mut fields = ["a", "b"].map(|name| field(name, FieldKind::Text, &[]));
         for field in &mut fields {
             field.title = "Other".into();

@@ -158,14 +158,14 @@ fn fields(schema: &Value) -> Option<Vec<QuestionField>> {
     let mut fields: Vec<QuestionField> = Vec::new();
     for (name, property) in properties {
         let text = |key: &str| property[key].as_str().map(line);
-        let options = options(property).or_else(|| options(&property["items"]));
-        let kind = match (property["type"].as_str()?, &options) {
-            ("string", None) => FieldKind::Text,
-            ("string", Some(_)) => FieldKind::One,
+        let options = [options(property)?, options(&property["items"])?].concat();
+        let kind = match (property["type"].as_str()?, options.as_slice()) {
+            ("string", []) => FieldKind::Text,
+            ("string", _) => FieldKind::One,
             ("number", _) => FieldKind::Number,
             ("integer", _) => FieldKind::Integer,
             ("boolean", _) => FieldKind::Boolean,
-            ("array", Some(_)) => FieldKind::Many,
+            ("array", [_, ..]) => FieldKind::Many,
             (_, _) => return None,
         };
         let field = QuestionField {
@@ -173,7 +173,7 @@ fn fields(schema: &Value) -> Option<Vec<QuestionField>> {
             name: whole(name)?,
             description: text("description"),
             kind,
-            options: options.unwrap_or_default(),
+            options,
             required: required(name),
             default: None,
             other: None,
@@ -208,7 +208,8 @@ fn with_own_words(fields: &[QuestionField]) -> Vec<QuestionField> {
     fields
 }
 
-/// The options of a field, in any of the forms that the protocol knows.
+/// The options of a field, in any of the forms that the protocol knows. None if creel cannot offer
+/// all of them.
 fn options(of: &Value) -> Option<Vec<FieldOption>> {
     let titled = of["oneOf"].as_array().or_else(|| of["anyOf"].as_array());
     let plain = of["enum"].as_array();
@@ -220,7 +221,8 @@ fn options(of: &Value) -> Option<Vec<FieldOption>> {
             description: value["description"].as_str().map(line),
         })
     };
-    titled.or(plain)?.iter().map(option).collect()
+    let all = titled.or(plain);
+    all.into_iter().flatten().map(option).collect()
 }
 
 #[cfg(test)]

@@ -813,7 +813,6 @@ mod tests {
         let updates = reported(&[
             json!({"sessionUpdate": "model", "x": 1}),
             json!({"sessionUpdate": "silence"}),
-            json!({"sessionUpdate": "plan", "entries": 7}),
         ]);
         for update in updates {
             assert!(

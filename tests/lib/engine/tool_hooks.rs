@@ -89,8 +89,8 @@ fn decided(world: &mut World, tool: ToolCall) -> Option<PermissionAnswer> {
         .map(|(_, answer)| answer.clone())
 }
 
-fn selected(id: &str) -> Option<PermissionAnswer> {
-    Some(PermissionAnswer::Selected(id.into()))
+fn selected(id: &str) -> PermissionAnswer {
+    PermissionAnswer::Selected(id.into())
 }
 
 fn asked_user(world: &World) -> Option<&str> {
@@ -115,7 +115,7 @@ fn rule(action: PermissionPolicy) -> impl FnOnce(&mut SessionPlan) {
 #[test]
 fn a_hook_denies_what_a_rule_allows_and_the_agent_reads_why_with_the_next_prompt() {
     let mut world = guarded([blocks("no edits on Friday")], allow_all);
-    assert_eq!(decided(&mut world, edit("a.rs")), selected("no"));
+    assert_eq!(decided(&mut world, edit("a.rs")), Some(selected("no")));
     let answered = world.events.iter().find_map(|event| match event {
         Event::Gate(GateEvent::Answered { choice, by, .. }) => Some((*choice, by.by)),
         _ => None,
@@ -142,14 +142,17 @@ fn a_hook_denies_what_a_rule_allows_and_the_agent_reads_why_with_the_next_prompt
 #[test]
 fn a_hook_allows_what_you_would_be_asked_about() {
     let mut world = guarded([says(PermissionPolicy::Allow, "a test file")], |_| {});
-    assert_eq!(decided(&mut world, edit("tests/a.rs")), selected("once"));
+    assert_eq!(
+        decided(&mut world, edit("tests/a.rs")),
+        Some(selected("once"))
+    );
     assert_eq!(asked_user(&world), None);
 }
 
 #[test]
 fn a_hook_without_a_decision_leaves_the_request_to_the_rules_and_to_you() {
     let mut world = guarded([passes()], allow_all);
-    assert_eq!(decided(&mut world, edit("a.rs")), selected("once"));
+    assert_eq!(decided(&mut world, edit("a.rs")), Some(selected("once")));
     let mut world = guarded([passes()], |_| {});
     assert_eq!(decided(&mut world, edit("a.rs")), None);
     assert_eq!(
@@ -193,8 +196,8 @@ fn a_hook_that_fails_decides_nothing_and_you_are_asked_even_where_a_rule_allows(
 #[test]
 fn the_config_can_say_what_a_failure_means() {
     for (policy, answer) in [
-        (HookFailurePolicy::Ignore, selected("once")),
-        (HookFailurePolicy::Block, selected("no")),
+        (HookFailurePolicy::Ignore, Some(selected("once"))),
+        (HookFailurePolicy::Block, Some(selected("no"))),
         (HookFailurePolicy::Escalate, None),
     ] {
         let script = Script::new().plan(allow_all);
@@ -213,10 +216,10 @@ fn the_config_can_say_what_a_failure_means() {
 fn deny_beats_ask_and_ask_beats_allow() {
     use PermissionPolicy::{Allow, Ask, Deny};
     for (decisions, answer) in [
-        ([Allow, Deny], selected("no")),
-        ([Deny, Ask], selected("no")),
+        ([Allow, Deny], Some(selected("no"))),
+        ([Deny, Ask], Some(selected("no"))),
         ([Ask, Allow], None),
-        ([Allow, Allow], selected("once")),
+        ([Allow, Allow], Some(selected("once"))),
     ] {
         let [one, two] = decisions.map(|decision| says(decision, "so"));
         let script = Script::new().hook(HookPoint::PreTool, "one", [one]).hook(
@@ -236,7 +239,7 @@ fn deny_beats_ask_and_ask_beats_allow() {
 fn no_hook_allows_what_a_rule_denies_or_asks_about() {
     let allows = || [says(PermissionPolicy::Allow, "fine")];
     let mut world = guarded(allows(), rule(PermissionPolicy::Deny));
-    assert_eq!(decided(&mut world, edit("a.rs")), selected("no"));
+    assert_eq!(decided(&mut world, edit("a.rs")), Some(selected("no")));
     let ran = |world: &World| {
         world
             .events
@@ -302,9 +305,9 @@ fn a_matcher_selects_the_calls_of_a_hook() {
         ..ToolMatcher::default()
     };
     let mut world = works(script(bash).plan(allow_all));
-    assert_eq!(decided(&mut world, edit("a.rs")), selected("once"));
+    assert_eq!(decided(&mut world, edit("a.rs")), Some(selected("once")));
     let rm = call(ToolKind::Execute, "rm -rf /", &[]);
-    assert_eq!(decided(&mut world, rm), selected("no"));
+    assert_eq!(decided(&mut world, rm), Some(selected("no")));
 }
 
 #[test]
@@ -351,7 +354,7 @@ fn files_that_creel_serves_are_requests_too() {
     world.settle();
     assert_eq!(
         world.permitted.last().map(|(_, answer)| answer.clone()),
-        selected("no")
+        Some(selected("no"))
     );
 }
 
