@@ -583,7 +583,9 @@ fn somebody_meddled_with_the_end(events: &[Event]) -> bool {
             })
         )
     };
-    if events.iter().any(held_by_the_budget) {
+    // What a hook of a tool call pipes in the last of three final deliveries is kept, and not sent.
+    let is_final = |event: &&Event| matches!(event, Event::Turn(TurnEvent::PromptSent(sent)) if sent.reason == PromptReason::FinalDelivery);
+    if events.iter().any(held_by_the_budget) || events.iter().filter(is_final).count() >= 3 {
         return true;
     }
     let after = events

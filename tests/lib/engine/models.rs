@@ -181,7 +181,7 @@ fn a_recovery_keeps_the_model_of_the_retry_that_failed() {
     ];
     let script = Script::new()
         .hook(HookPoint::Stop, "tests", red)
-        .hook(HookPoint::OnError, "why", [prints("look")])
+        .piped(HookPoint::OnError, "why", [prints("look")])
         .agent(answers)
         .plan(|plan| {
             plan.max_iterations = 2;
