@@ -25,6 +25,7 @@ pub(crate) fn nearest<'a>(
     wrong: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    let written = wrong;
     let wrong = wrong.to_lowercase().replace('-', "_");
     let length = wrong.chars().count();
     let tolerated = |name: &str| name.chars().count().max(3) / 3;
@@ -40,6 +41,7 @@ pub(crate) fn nearest<'a>(
         })
         // If every letter differs, the user did not mean this name.
         .filter(|(distance, name)| *distance <= tolerated(name) && *distance < name.chars().count())
-        .min_by_key(|(distance, _)| *distance)
+        // Of two names that differ in capitals, the one that is written in the same way.
+        .min_by_key(|(distance, name)| (*distance, strsim::osa_distance(written, name)))
         .map(|(_, name)| name)
 }

@@ -109,12 +109,11 @@ pub(super) fn check(args: CheckArgs) -> CliResult<VerbOutcome> {
     if !advice.is_empty() {
         say(&config::render(&advice));
     }
-    let warnings = settings
-        .warnings
-        .iter()
-        .chain(&advice)
-        .map(|warning| warning.message.clone())
-        .collect();
+    let unseen = plan.as_ref().ok();
+    let unseen = unseen.and_then(readiness::warn_about_unseen_calls);
+    let warnings = settings.warnings.iter().chain(&advice);
+    let warnings = warnings.map(|warning| warning.message.clone());
+    let warnings = warnings.chain(unseen).collect();
     Ok(VerbOutcome::PrintCheck(Box::new(CheckReport {
         args,
         project,

@@ -133,10 +133,9 @@ async fn a_prompt_is_answered_with_all_updates_of_the_agent() {
         what: "mode".into(),
         text: "code".into()
     }));
-    assert!(
-        all.iter()
-            .any(|update| matches!(update, AgentUpdate::Noted { what, .. } if what == "tomorrow"))
-    );
+    assert!(all.iter().any(
+        |update| matches!(update, AgentUpdate::Noted { what, .. } if what == "unknown:tomorrow")
+    ));
     assert!(
         all.iter()
             .any(|update| matches!(update, AgentUpdate::Planned(entries) if entries.len() == 1))

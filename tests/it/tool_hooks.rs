@@ -46,7 +46,12 @@ fn a_hook_for_claude_code_denies_a_command_of_another_agent() {
         .iter()
         .filter_map(|record| record["text"].as_str().map(str::to_owned))
         .collect();
-    assert_eq!(said, format!("refused {DONE}"), "{}", ran.err);
+    // It reads the reason with the next prompts, and tries again.
+    assert!(
+        said.starts_with("refused ") && !said.contains("deleted"),
+        "{said} {}",
+        ran.err
+    );
     let seen = seen(&project);
     assert_eq!(
         (
@@ -93,4 +98,17 @@ fn a_hook_after_a_call_reads_how_it_ended() {
             &json!("a.rs")
         )
     );
+}
+
+#[test]
+fn a_command_agent_whose_calls_no_hook_sees_is_named_before_it_runs() {
+    let config = "prompt: GOAL\nagent: a\nagents: { a: { command: \"echo '<promise>COMPLETE</promise>'\" } }\n\
+        hooks: { pre_tool: [{ command: \"true\" }] }\n";
+    let project = Project::with(config);
+    let warning = "creel: warning: the hooks at `pre_tool` see no tool call of a: ";
+    let ran = project.run();
+    assert!(ran.err.contains(warning), "{}", ran.err);
+    let checked = project.creel(&["check", "--strict"]);
+    assert!(checked.err.contains(warning), "{}", checked.err);
+    assert_eq!(checked.code, 1);
 }

@@ -132,6 +132,31 @@ pub(crate) fn warn_about_edits(plan: &SessionPlan) {
     }
 }
 
+/// Warns if no hook at `pre_tool` sees the tool calls of an agent. Returns the warning.
+pub(crate) fn warn_about_unseen_calls(plan: &SessionPlan) -> Option<String> {
+    let hooks = plan.hooks.get(&HookPoint::PreTool)?;
+    if !hooks.iter().any(|hook| hook.enabled) {
+        return None;
+    }
+    let own = (plan.agent.as_str(), &plan.agent_spec);
+    let fallbacks = plan
+        .limits
+        .fallback
+        .iter()
+        .map(|agent| (agent.name.as_str(), &agent.spec));
+    let unseen = iter::once(own).chain(fallbacks);
+    let unseen = unseen.filter(|(_, spec)| matches!(spec, AgentSpec::Command { .. }));
+    let names: Vec<&str> = unseen.map(|(name, _)| name).collect();
+    (!names.is_empty()).then(|| {
+        let unseen = format!(
+            "the hooks at `pre_tool` see no tool call of {}: creel runs it as a command, which asks creel nothing. Use the agent over ACP, or `protect:` for files",
+            names.join(", ")
+        );
+        say(&format!("creel: warning: {unseen}"));
+        unseen
+    })
+}
+
 /// What the user can do about a check whose program is missing.
 pub(crate) const ANOTHER_CHECK: &str = "install it, or correct the name under `checks:`";
 /// The same for a session that has started, which keeps its plan.
