@@ -18,6 +18,7 @@ pub mod claude;
 pub mod claude_tools;
 pub mod dispatch;
 pub mod event;
+mod occasion;
 pub mod point;
 pub mod resolve;
 pub mod side_jobs;

@@ -16,7 +16,8 @@
 //!   answer itself.
 
 mod remembered_answers;
-pub mod rules;
+mod rules;
+pub mod tool_call;
 
 use std::collections::VecDeque;
 
@@ -44,7 +45,8 @@ use crate::engine::{
     output::EngineOutput,
     permission::{
         remembered_answers::{RememberedAnswer, covers, remembered},
-        rules::{ProjectFiles, files, first_that_fits, has_command, is_project_edit, kind},
+        rules::{ProjectFiles, first_that_fits, is_project_edit},
+        tool_call::{files, has_command, kind},
     },
     policy::{PermissionPolicy, SessionPlan},
     question::{AgentQuestion, UNATTENDED},

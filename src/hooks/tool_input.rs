@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::engine::{
     conversation::{ToolCall, ToolStatus},
     hooks::{claude_tools, tool_matcher::ClaudeToolEvent},
-    permission::rules::{input, kind},
+    permission::tool_call::{input, kind},
 };
 
 /// The fields that describe a call, under the names that Claude Code uses, too.

@@ -29,7 +29,7 @@ use crate::{
             AgentUpdate, ContextUsage, FileLocation, PermissionOption, PermissionOptionKind,
             PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage,
         },
-        permission::rules::{self, files_in},
+        permission::tool_call::{self, files_in},
         policy::{MODEL, UsageScope},
         turn::{MODELS_NOTE, SOME_MODELS_NOTE},
     },
@@ -404,7 +404,7 @@ fn take_in(call: &mut ToolCall, fields: s::ToolCallUpdateFields, meta: Option<&s
     }
     let content = fields.content.unwrap_or_default();
     // Long arguments are recorded without their end.
-    let read = files_in(&rules::input(call));
+    let read = files_in(&tool_call::input(call));
     let places = call.locations.iter().map(|place| &place.path);
     let known: Vec<String> = places.chain(&read).chain(&call.files).cloned().collect();
     let changed = content.iter().filter_map(changed_file);

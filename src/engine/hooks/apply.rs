@@ -4,11 +4,10 @@ use super::super::pending::{IncomingItem, ItemSource};
 use crate::engine::{
     event::{HookEvent, HookFinished},
     hooks::{
-        dispatch::{self, ActiveRun, DispatchCause, HookDispatch},
+        dispatch::{self, ActiveRun, DispatchCause, HookDispatch, ToolFacts},
         point::{HookPoint, PipeTarget},
         resolve::HookRef,
         side_jobs::SideJob,
-        tool_hooks::ToolFacts,
         verdict::RunEnd,
     },
     ids::PermissionId,

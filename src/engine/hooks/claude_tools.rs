@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::engine::{
     conversation::{ToolCall, ToolKind},
-    permission::rules::{COMMAND_ARGUMENTS, FILE_ARGUMENTS, arguments, files, input, kind},
+    permission::tool_call::{COMMAND_ARGUMENTS, FILE_ARGUMENTS, arguments, files, input, kind},
 };
 
 /// Claude Code's own tools, whose names say exactly what they are.

@@ -14,15 +14,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{
+        conversation::ToolCall,
         effect::{GateFacts, TaskFacts},
         event::HookFinished,
         hooks::{
             point::{AfterFailure, DecisionMode, HookPoint, PipeTarget},
             resolve::HookRef,
-            tool_hooks::ToolFacts,
             verdict::{self, RunEnd, RunJudgement, RunView, Verdict},
         },
-        ids::{ItemId, RunId},
+        ids::{ItemId, PermissionId, RunId},
         policy::{HookAction, HookSpec},
         time::TimeSpan,
     },
@@ -45,6 +45,18 @@ pub struct HookDispatch {
     pub asked: Vec<DispatchQuestion>,
     /// The pending items that the user has reviewed before they are sent with the prompt.
     pub seen: Vec<ItemId>,
+}
+
+/// A tool call, as its hooks see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolFacts {
+    pub call: ToolCall,
+    /// The request that waits for these hooks. None if nothing does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<PermissionId>,
+    /// Whether they see only a part of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shortened: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

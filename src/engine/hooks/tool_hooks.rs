@@ -19,7 +19,7 @@ use crate::engine::{
     effect::Effect,
     event::{Event, HookEvent},
     hooks::{
-        dispatch::{DispatchCause, FinishedRun, HookDispatch},
+        dispatch::{DispatchCause, FinishedRun, HookDispatch, ToolFacts},
         point::HookPoint,
         resolve::{self, HookState},
     },
@@ -39,18 +39,6 @@ pub struct ToolHooks {
     decided: Vec<ToolDecision>,
     /// The ended calls of this turn that hooks have seen.
     seen: BTreeSet<String>,
-}
-
-/// A tool call, as its hooks see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolFacts {
-    pub call: ToolCall,
-    /// The request that waits for these hooks. None if nothing does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ask: Option<PermissionId>,
-    /// Whether they see only a part of it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub shortened: bool,
 }
 
 /// What the hooks of a request decided together.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     conversation::{ToolCall, ToolKind, ToolStatus},
     hooks::{claude_tools, point::HookPoint},
-    permission::rules::{files, kind},
+    permission::tool_call::{files, kind},
 };
 
 /// All conditions must hold. An empty list, or no text, is no condition.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::engine::{
     conversation::{AgentPermissionRequest, FileLocation, ToolCall, ToolKind},
-    permission::rules::{COMMAND_ARGUMENTS, input, within},
+    permission::tool_call::{COMMAND_ARGUMENTS, input, within},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
