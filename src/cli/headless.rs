@@ -30,6 +30,9 @@ const LIVE_BACKLOG: usize = 256;
 /// forward it to each other.
 const ECHO: Duration = Duration::from_millis(500);
 
+/// How long the line of a tool call waits for its real title.
+const TITLE_WAIT: Duration = Duration::from_secs(1);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrintFormat {
     /// Lines for people.
@@ -76,7 +79,9 @@ impl SessionPrinter {
         records: RecordTail,
         news: watch::Receiver<u64>,
     ) -> io::Result<std::thread::JoinHandle<()>> {
-        let tokio = tokio::runtime::Builder::new_current_thread().build()?;
+        let tokio = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()?;
         Ok(std::thread::spawn(move || {
             if let Err(error) = tokio.block_on(self.print(records, news)) {
                 // The output can no longer be written. The session continues, and its journal has
@@ -95,9 +100,12 @@ impl SessionPrinter {
         loop {
             self.print_all(&mut records)?;
             if is_over {
-                return Ok(());
+                return put(&self.narrator.rest());
             }
             tokio::select! {
+                () = tokio::time::sleep(TITLE_WAIT), if self.narrator.holds() => {
+                    put(&self.narrator.rest())?;
+                }
                 Some(live) = self.live.recv() => put(&self.narrator.overhear(&live))?,
                 // Records that were written before the end must still be printed.
                 written = news.changed() => is_over = written.is_err(),

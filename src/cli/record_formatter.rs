@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::{
     engine::{
         SessionState,
-        conversation::{StopReason, ToolStatus},
+        conversation::{StopReason, ToolCall, ToolStatus},
         event::{Event, HookEvent, SessionEvent, TurnEvent},
         ids::RunId,
     },
@@ -40,6 +40,8 @@ pub struct RecordFormatter {
     context: EventContext,
     /// The entries of the plan when it was last printed in full.
     plan: Vec<String>,
+    /// The records of tool calls that are not printed yet: their next update has the real title.
+    held: Vec<Event>,
 }
 
 /// The live output of a run.
@@ -60,6 +62,7 @@ impl RecordFormatter {
             hook_lines: HashMap::new(),
             context: EventContext::default(),
             plan: Vec::new(),
+            held: Vec::new(),
         }
     }
 
@@ -68,28 +71,85 @@ impl RecordFormatter {
         self.context = EventContext::of(state);
     }
 
-    /// The lines for a record. Empty for records that only programs need.
+    /// The lines for a record. Empty for records that only programs need, and for tool calls that
+    /// have not begun: their line comes with their next update or before the next other line.
     pub fn tell(&mut self, record: &Record) -> String {
-        if let Event::Turn(TurnEvent::AgentSaid { text, .. }) = &record.event {
-            return self.speak(text);
-        }
+        let called = match &record.event {
+            Event::Turn(TurnEvent::AgentSaid { text, .. }) => {
+                return self.rest() + &self.speak(text);
+            }
+            Event::Turn(TurnEvent::ToolCalled { tool, .. })
+                if tool.status == ToolStatus::Pending =>
+            {
+                self.held.push(record.event.clone());
+                return String::new();
+            }
+            Event::Turn(TurnEvent::ToolUpdated { tool, .. }) => self.release(tool),
+            event => {
+                if let Event::Turn(TurnEvent::PermissionAsked { ask, .. }) = event
+                    && let Some(at) = self.held_at(&ask.tool)
+                {
+                    retitle(&mut self.held[at], &ask.tool);
+                }
+                None
+            }
+        };
         let ended = if let Event::Hook(HookEvent::Finished(finished)) = &record.event {
             Some(finished.run)
         } else {
             None
         };
+        let line = self.line(called.as_ref().unwrap_or(&record.event));
+        let held = if called.is_none() && line.is_some() {
+            self.rest()
+        } else {
+            String::new()
+        };
         let rest = ended.map(|run| self.rest_of_hook(run)).unwrap_or_default();
-        let line = self.line(&record.event);
         self.follow(&record.event);
         let Some(line) = line else {
-            return String::new();
+            return rest;
         };
-        let newline = if std::mem::take(&mut self.speaking) {
+        format!("{held}{rest}{}{line}\n", self.line_break())
+    }
+
+    /// Whether a tool call is not printed yet.
+    pub const fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// The lines of the tool calls that are not printed yet.
+    pub fn rest(&mut self) -> String {
+        let mut lines = String::new();
+        for event in std::mem::take(&mut self.held) {
+            if let Some(line) = self.line(&event) {
+                lines += &format!("{}{line}\n", self.line_break());
+            }
+        }
+        lines
+    }
+
+    /// The record of a held call as its update has it. `None` if the call is printed already, or
+    /// if the line of the update says the same.
+    fn release(&mut self, updated: &ToolCall) -> Option<Event> {
+        let mut called = self.held.remove(self.held_at(updated)?);
+        retitle(&mut called, updated);
+        (updated.status != ToolStatus::Failed).then_some(called)
+    }
+
+    fn held_at(&self, tool: &ToolCall) -> Option<usize> {
+        self.held.iter().position(|event| {
+            matches!(event, Event::Turn(TurnEvent::ToolCalled { tool: held, .. }) if held.call == tool.call)
+        })
+    }
+
+    /// Ends the line of the agent's text, if it is still open.
+    fn line_break(&mut self) -> &'static str {
+        if std::mem::take(&mut self.speaking) {
             "\n"
         } else {
             ""
-        };
-        format!("{rest}{newline}{line}\n")
+        }
     }
 
     fn follow(&mut self, event: &Event) {
@@ -152,12 +212,8 @@ impl RecordFormatter {
     }
 
     fn quoted_at_line_start(&mut self, text: &str) -> String {
-        let newline = if std::mem::take(&mut self.speaking) {
-            "\n"
-        } else {
-            ""
-        };
-        format!("{newline}{}", self.quoted(text))
+        let held = self.rest();
+        format!("{held}{}{}", self.line_break(), self.quoted(text))
     }
 
     fn speak(&mut self, text: &str) -> String {
@@ -219,6 +275,14 @@ impl RecordFormatter {
                 self.quoted(&detail.text)
             }
         }
+    }
+}
+
+/// Gives a recorded call what a later record knows of it; it has still not begun.
+fn retitle(called: &mut Event, later: &ToolCall) {
+    if let Event::Turn(TurnEvent::ToolCalled { tool, .. }) = called {
+        tool.clone_from(later);
+        tool.status = ToolStatus::Pending;
     }
 }
 

@@ -54,6 +54,7 @@ pub(super) fn show(args: &ShowArgs) -> CliResult {
     }
     let mut narrator = RecordFormatter::new(paint, HookOutputMode::Recorded);
     print_each(folder, |record| narrator.tell(record))?;
+    print(&narrator.rest())?;
     if let Ok(state) = journal::fold(&folder.journal()) {
         print_card(folder, &state, NextCommands::AfterShow);
     }

@@ -6,7 +6,10 @@
 use serde_json::Value;
 
 use super::text::{plain, plain_line, some_names};
-use crate::engine::conversation::{PlanEntry, ToolCall, ToolKind, ToolStatus};
+use crate::engine::{
+    conversation::{PlanEntry, ToolCall, ToolKind, ToolStatus},
+    permission::tool_call,
+};
 
 /// The longest title in a line, in characters.
 const TITLE: usize = 200;
@@ -14,25 +17,25 @@ const TITLE: usize = 200;
 const FILES: usize = 3;
 
 /// A symbol for the kind of a tool, if the kind is known.
-pub const fn sign(kind: Option<ToolKind>) -> Option<&'static str> {
+const fn sign(kind: ToolKind) -> Option<&'static str> {
     match kind {
-        Some(ToolKind::Read) => Some("◎"),
-        Some(ToolKind::Edit) => Some("✎"),
-        Some(ToolKind::Delete) => Some("⌫"),
-        Some(ToolKind::Move) => Some("⇢"),
-        Some(ToolKind::Search) => Some("⌕"),
-        Some(ToolKind::Execute) => Some("$"),
-        Some(ToolKind::Think) => Some("∴"),
-        Some(ToolKind::Fetch) => Some("⇣"),
-        Some(ToolKind::SwitchMode) => Some("⇄"),
-        Some(ToolKind::Other) | None => None,
+        ToolKind::Read => Some("◎"),
+        ToolKind::Edit => Some("✎"),
+        ToolKind::Delete => Some("⌫"),
+        ToolKind::Move => Some("⇢"),
+        ToolKind::Search => Some("⌕"),
+        ToolKind::Execute => Some("$"),
+        ToolKind::Think => Some("∴"),
+        ToolKind::Fetch => Some("⇣"),
+        ToolKind::SwitchMode => Some("⇄"),
+        ToolKind::Other => None,
     }
 }
 
 /// A tool call in one line: its symbol, its title, how many lines it adds and removes, and the
 /// files that the title does not name.
 pub fn line(tool: &ToolCall, project: &str) -> String {
-    let sign = sign(tool.kind)
+    let sign = sign(tool_call::kind(tool))
         .map(|sign| format!("{sign} "))
         .unwrap_or_default();
     let title = plain_line(&tool.title, TITLE);

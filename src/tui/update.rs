@@ -414,16 +414,19 @@ fn ask_to_cancel(model: &mut ScreenModel) {
     model.request(ScreenRequest::Command(SessionCommand::CancelTurn));
 }
 
-/// Opens an editor with the models that the agent offers as comments, and below them the current
-/// one, where the cursor is.
+/// Shows the models that the agent offers. If it has offered none, the name can be typed.
 fn choose_model(model: &mut ScreenModel) {
     let is_live = model.is_live();
     let Some(state) = model.session.as_ref().filter(|_| is_live) else {
         return;
     };
-    let offered = state.offered_models().map_or(&[][..], |all| &all.names);
-    let offered = offered.iter().map(|name| format!("# {name}\n"));
-    let text = offered.collect::<String>() + state.turns.model.as_deref().unwrap_or_default();
-    let editor = EditorModal::new(EditorPurpose::Model, &text);
-    model.lay_over(Modal::Editor(Box::new(editor)));
+    let current = state.turns.model.as_deref();
+    let modal = match state.offered_models().filter(|all| !all.names.is_empty()) {
+        Some(offered) => Modal::Palette(PaletteModal::models(offered, current)),
+        None => Modal::Editor(Box::new(EditorModal::new(
+            EditorPurpose::Model,
+            current.unwrap_or_default(),
+        ))),
+    };
+    model.lay_over(modal);
 }

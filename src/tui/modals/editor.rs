@@ -25,7 +25,7 @@ pub enum EditorPurpose {
     Message,
     /// Cancels the turn.
     MessageNow,
-    /// The model of the next prompts: the first line that is no comment.
+    /// The model of the next prompts.
     Model,
     /// The message that answers a gate.
     Answer(GateId),

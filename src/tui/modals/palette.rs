@@ -1,4 +1,5 @@
-//! The palette: finds a command by a few letters of its name. It begins with what is useful now.
+//! The palette: finds a command by a few letters of its name, or a model that the agent offers.
+//! Commands begin with what is useful now, models with the agent's own order.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    present::text::sentence_case,
+    engine::turn::OfferedModels,
+    present::text::{plain_line, sentence_case},
     tui::{
         keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
         memory::ScreenMemory,
@@ -29,9 +31,23 @@ use crate::{
 pub struct PaletteModal {
     query: String,
     chosen: usize,
+    list: PaletteList,
+}
+
+#[derive(Debug)]
+enum PaletteList {
     /// How useful each command is, highest first: what can be done now, then what the user used
     /// most.
-    ranks: BTreeMap<KeyAction, (usize, u32)>,
+    Commands(BTreeMap<KeyAction, (usize, u32)>),
+    Models(OfferedModels),
+}
+
+/// What `enter` chooses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PaletteChoice {
+    Command(KeyAction),
+    /// None for the model that the agent chooses itself.
+    Model(Option<String>),
 }
 
 impl PaletteModal {
@@ -48,11 +64,28 @@ impl PaletteModal {
             .iter()
             .map(|(_, action, ..)| rank(*action))
             .collect();
+        Self::of(PaletteList::Commands(ranks))
+    }
+
+    /// The models that the agent offers; the cursor is at the current one.
+    pub fn models(offered: &OfferedModels, current: Option<&str>) -> Self {
+        let mut palette = Self::of(PaletteList::Models(offered.clone()));
+        let current = PaletteChoice::Model(current.map(str::to_owned));
+        let at = palette.found().iter().position(|it| it.0 == current);
+        palette.chosen = at.unwrap_or(0);
+        palette
+    }
+
+    const fn of(list: PaletteList) -> Self {
         Self {
             query: String::new(),
             chosen: 0,
-            ranks,
+            list,
         }
+    }
+
+    pub const fn lists_models(&self) -> bool {
+        matches!(self.list, PaletteList::Models(_))
     }
 
     pub fn push(&mut self, c: char) {
@@ -74,27 +107,65 @@ impl PaletteModal {
         };
     }
 
-    pub fn chosen(&self) -> Option<KeyAction> {
-        self.found().get(self.chosen).map(|(action, ..)| *action)
+    pub fn chosen(&self) -> Option<PaletteChoice> {
+        self.found().into_iter().nth(self.chosen).map(|it| it.0)
     }
 
-    /// Selects the command in a screen row; returns whether there is one.
+    /// Selects the entry in a screen row; returns whether there is one.
     pub fn choose_at(&mut self, area: Rect, column: u16, row: u16) -> bool {
         let [_, list] = parts(Block::bordered().inner(frame(area)));
         let clicked = usize::from(row.saturating_sub(list.y)) + self.first(list);
-        let is_command = list.contains((column, row).into()) && clicked < self.found().len();
-        self.chosen = if is_command { clicked } else { self.chosen };
-        is_command
+        let is_entry = list.contains((column, row).into()) && clicked < self.found().len();
+        self.chosen = if is_entry { clicked } else { self.chosen };
+        is_entry
     }
 
-    /// The first visible command.
+    /// The first visible entry.
     fn first(&self, list: Rect) -> usize {
         self.chosen
             .saturating_sub(usize::from(list.height).saturating_sub(1))
     }
 
+    /// The entries that match the query, best first: what each chooses, and its text.
+    fn found(&self) -> Vec<(PaletteChoice, String)> {
+        match &self.list {
+            PaletteList::Commands(ranks) => self
+                .commands(ranks)
+                .into_iter()
+                .map(|(action, about)| (PaletteChoice::Command(action), sentence_case(about)))
+                .collect(),
+            PaletteList::Models(offered) => self.models_found(offered),
+        }
+    }
+
+    fn models_found(&self, offered: &OfferedModels) -> Vec<(PaletteChoice, String)> {
+        let pattern = Pattern::parse(&self.query, CaseMatching::Ignore, Normalization::Smart);
+        let mut matcher = Matcher::new(Config::DEFAULT);
+        let mut found = pattern.match_list(&offered.names, &mut matcher);
+        found.sort_by_key(|(_, score)| std::cmp::Reverse(*score));
+        let named = |name: &str| PaletteChoice::Model(Some(name.to_owned()));
+        let mut entries: Vec<_> = found
+            .into_iter()
+            .map(|(name, _)| (named(name), plain_line(name, usize::MAX)))
+            .collect();
+        let query = self.query.trim();
+        if query.is_empty() {
+            let own = "The agent's own choice".to_owned();
+            entries.push((PaletteChoice::Model(None), own));
+        } else if !offered.is_complete && !offered.names.iter().any(|name| name == query) {
+            entries.push((
+                named(query),
+                format!("Use “{query}”, which is not in the list"),
+            ));
+        }
+        entries
+    }
+
     /// The commands that match the query, best first. Keys inside dialogs are not commands.
-    fn found(&self) -> Vec<(KeyAction, &'static str, &'static str)> {
+    fn commands(
+        &self,
+        ranks: &BTreeMap<KeyAction, (usize, u32)>,
+    ) -> Vec<(KeyAction, &'static str)> {
         let all = ACTIONS.iter().filter(|(context, ..)| {
             !matches!(
                 context,
@@ -125,10 +196,10 @@ impl PaletteModal {
                 score(&parts, &format!("{name} {about}")),
             );
             if in_name.is_some() || in_words.is_some() {
-                scored.push((in_name, in_words, (*action, *name, *about)));
+                scored.push((in_name, in_words, (*action, *about)));
             }
         }
-        let rank = |action: &KeyAction| self.ranks.get(action).copied().unwrap_or_default();
+        let rank = |action: &KeyAction| ranks.get(action).copied().unwrap_or_default();
         scored.sort_by_key(|(name, whole, (action, ..))| {
             std::cmp::Reverse((*name, *whole, rank(action)))
         });
@@ -138,7 +209,11 @@ impl PaletteModal {
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let [input, list] = parts(framed(
             frame(area),
-            "Commands",
+            if self.lists_models() {
+                "Model of the next prompts"
+            } else {
+                "Commands"
+            },
             ThemeRole::Accent,
             theme,
             buffer,
@@ -156,10 +231,13 @@ impl PaletteModal {
             .skip(self.first(list))
             .take(usize::from(list.height));
         let lines: Vec<Line<'_>> = rows
-            .map(|(n, (action, _, about))| {
-                let key = keymap.key(action);
+            .map(|(n, (choice, about))| {
+                let key = match choice {
+                    PaletteChoice::Command(action) => keymap.key(action),
+                    PaletteChoice::Model(_) => String::new(),
+                };
                 let room = usize::from(list.width).saturating_sub(key.width() + 4);
-                let about = fit(&sentence_case(about), room);
+                let about = fit(&about, room);
                 let gap = " ".repeat(room.saturating_sub(about.width()) + 1);
                 let sign = if n == self.chosen { "▌" } else { " " };
                 let line = Line::from(vec![

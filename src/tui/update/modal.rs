@@ -21,6 +21,7 @@ use crate::{
             editor::{EditorModal, EditorPurpose},
             gate::GateKeyResult,
             help::HelpModal,
+            palette::PaletteChoice,
             question::LeaveChoice,
             viewer,
         },
@@ -246,19 +247,12 @@ enum EditorTextError {
     Proposal(#[from] ProposalFormError),
 }
 
-/// The first line that is no comment.
-fn chosen_model(text: &str) -> Option<String> {
-    let mut lines = text.lines().map(str::trim);
-    let chosen = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
-    chosen.map(str::to_owned)
-}
-
 /// The command for a text, by its purpose.
 fn meant(purpose: &EditorPurpose, text: String) -> Result<SessionCommand, EditorTextError> {
     Ok(match purpose {
         EditorPurpose::Message | EditorPurpose::MessageNow => SessionCommand::Message { text },
         EditorPurpose::Model => SessionCommand::SetModel {
-            model: chosen_model(&text),
+            model: Some(text.trim().to_owned()).filter(|name| !name.is_empty()),
         },
         EditorPurpose::Answer(gate) => SessionCommand::AnswerGate(GateAnswer {
             gate: *gate,
@@ -410,8 +404,14 @@ pub(super) fn on_palette_key(model: &mut ScreenModel, key: KeyEvent, reload: Rec
         KeyCode::Enter => {
             let chosen = palette.chosen();
             model.modals.pop();
-            if let Some(action) = chosen {
-                perform(model, action, reload);
+            match chosen {
+                Some(PaletteChoice::Command(action)) => perform(model, action, reload),
+                Some(PaletteChoice::Model(name)) => {
+                    model.request(ScreenRequest::Command(SessionCommand::SetModel {
+                        model: name,
+                    }))
+                }
+                None => {}
             }
         }
         KeyCode::Up => palette.step(false),

@@ -61,10 +61,17 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     let (actions, always) = match model.modals.last() {
         // A gate that has just opened accepts no keys for a moment.
         Some(Modal::Gate(gate)) if gate.armed_at > model.now => (Vec::new(), Vec::new()),
-        Some(Modal::Palette(_)) => (
+        Some(Modal::Palette(palette)) => (
             Vec::new(),
             vec![
-                literal("enter", "run"),
+                literal(
+                    "enter",
+                    if palette.lists_models() {
+                        "choose"
+                    } else {
+                        "run"
+                    },
+                ),
                 literal("↑↓", "move"),
                 literal("esc", "close"),
             ],

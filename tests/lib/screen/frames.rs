@@ -10,7 +10,11 @@ use crate::support::{
 };
 use creel::{
     config::{HintMode, ThemeName as Choice},
-    engine::{ids::ItemId, input::SessionCommand},
+    engine::{
+        conversation::{AgentUpdate, ToolCall, ToolKind},
+        ids::ItemId,
+        input::SessionCommand,
+    },
     process::playback_pace::{PlaybackMode, PlaybackPace},
     tui::{
         modals::viewer::ViewerModal,
@@ -307,6 +311,18 @@ fn a_permission_request_is_shown() {
         pressed(&world, (40, 12), "left left"),
         expect_file!["../../frames/gate-permission-40.txt"],
     );
+    let mut by_name = samples::works();
+    let write = ToolCall {
+        title: "write".into(),
+        kind: Some(ToolKind::Other),
+        input: Some("{\"path\": \"src/lib.rs\", \"content\": \"mod parser;\"}".into()),
+        ..ToolCall::default()
+    };
+    samples::asks(&mut by_name, write, samples::usual_options());
+    shows(
+        Screen::of(&by_name, SMALL).armed(),
+        expect_file!["../../frames/gate-permission-by-name-80.txt"],
+    );
     let alike = samples::permission_with(samples::options_alike());
     shows(
         pressed(&alike, SMALL, "right"),
@@ -410,6 +426,24 @@ fn the_viewer_is_shown() {
         pressed(&samples::sent_back_twice(), SMALL, "3 v"),
         expect_file!["../../frames/preview-80.txt"],
     );
+}
+
+#[test]
+fn the_models_that_the_agent_offers_are_shown() {
+    let mut world = samples::works();
+    for (what, text) in [("models", "opus\nsonnet\nhaiku"), ("model", "sonnet")] {
+        samples::agent(
+            &mut world,
+            AgentUpdate::Noted {
+                what: what.into(),
+                text: text.into(),
+            },
+        );
+    }
+    let mut screen = pressed(&world, SMALL, ":");
+    screen.type_text("model");
+    screen.press("enter");
+    shows(screen, expect_file!["../../frames/models-80.txt"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use creel::{
     cli::record_formatter::{HookOutputMode, RecordFormatter},
     engine::{
-        conversation::{AgentUpdate, ToolStatus, TurnUsage},
+        conversation::{AgentUpdate, ToolCall, ToolKind, ToolStatus, TurnUsage},
         gate::kind::{GateChoice, GateKind},
     },
     present::style::ColourMode,
@@ -18,10 +18,11 @@ use crate::support::{
 
 fn lines(world: &World) -> String {
     let mut narrator = RecordFormatter::new(ColourMode::Plain, HookOutputMode::Recorded);
-    records(world)
+    let told: String = records(world)
         .iter()
         .map(|record| narrator.tell(record))
-        .collect()
+        .collect();
+    told + &narrator.rest()
 }
 
 #[test]
@@ -38,6 +39,55 @@ fn the_agents_actions_are_printed_with_their_files() {
           ✗ $ cargo test --lib parser · failed
     "#]]
     .assert_eq(&lines(&world));
+}
+
+#[test]
+fn a_call_that_has_not_begun_is_printed_with_the_title_of_its_next_update() {
+    use ToolStatus::{Completed, Failed, InProgress, Pending};
+    let call = |id: &str, title: &str, status| ToolCall {
+        call: id.into(),
+        title: title.into(),
+        status,
+        kind: Some(ToolKind::Execute),
+        ..ToolCall::default()
+    };
+    let mut world = samples::works();
+    let mut sends = |update| samples::agent(&mut world, update);
+    sends(AgentUpdate::ToolCalled(call("a", "Terminal", Pending)));
+    sends(AgentUpdate::ToolCalled(call("b", "Terminal", Pending)));
+    sends(AgentUpdate::Thought("What next?".into()));
+    sends(AgentUpdate::ToolUpdated(call("a", "cargo test", Pending)));
+    sends(AgentUpdate::ToolUpdated(call("b", "cargo fmt", Failed)));
+    sends(AgentUpdate::ToolUpdated(call("a", "cargo test", Completed)));
+    sends(AgentUpdate::ToolCalled(call("c", "Terminal", Pending)));
+    sends(AgentUpdate::Message("I run the lints.\n".into()));
+    sends(AgentUpdate::ToolUpdated(call(
+        "c",
+        "cargo clippy",
+        InProgress,
+    )));
+    sends(AgentUpdate::ToolCalled(call("d", "Terminal", Pending)));
+    samples::asks(
+        &mut world,
+        call("d", "rm -r target", Pending),
+        samples::usual_options(),
+    );
+    samples::agent(
+        &mut world,
+        AgentUpdate::ToolCalled(call("e", "make", Pending)),
+    );
+    expect![[r#"
+        Session started · agent demo · up to 20 iterations
+        ━━ Iteration 1
+          → Prompt sent · 4 bytes: GOAL
+          ⚙ $ cargo test
+          ✗ $ cargo fmt · failed
+          ⚙ $ Terminal
+          I run the lints.
+          ⚙ $ rm -r target
+          ? Permission request: $ rm -r target
+          ⚙ $ make
+    "#]].assert_eq(&lines(&world));
 }
 
 #[test]

@@ -7,8 +7,9 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::{
     engine::{
         SessionState,
-        conversation::AgentPermissionRequest,
+        conversation::{AgentPermissionRequest, ToolKind},
         gate::{Gate, kind::GateKind},
+        permission::tool_call,
         question::AgentQuestion,
         stop::promise::Promise,
         time::TimeSpan,
@@ -74,9 +75,11 @@ fn request(
 ) -> Vec<Line<'static>> {
     let call = &ask.tool;
     // Most titles begin with what the call does.
-    let kind = call
-        .kind
-        .map(|kind| sentence_case(&kind.name().replace('_', " ")));
+    let kind = match tool_call::kind(call) {
+        ToolKind::Other => call.kind,
+        known => Some(known),
+    };
+    let kind = kind.map(|kind| sentence_case(&kind.name().replace('_', " ")));
     let kind = kind.filter(|kind| !call.title.to_lowercase().starts_with(&kind.to_lowercase()));
     let kind = kind.map(|kind| format!("{kind}: ")).unwrap_or_default();
     let mut lines = Vec::new();
