@@ -74,26 +74,25 @@ impl RecordFormatter {
     /// The lines for a record. Empty for records that only programs need, and for tool calls that
     /// have not begun: their line comes with their next update or before the next other line.
     pub fn tell(&mut self, record: &Record) -> String {
-        let called = match &record.event {
-            Event::Turn(TurnEvent::AgentSaid { text, .. }) => {
-                return self.rest() + &self.speak(text);
-            }
-            Event::Turn(TurnEvent::ToolCalled { tool, .. })
-                if tool.status == ToolStatus::Pending =>
-            {
-                self.held.push(record.event.clone());
-                return String::new();
-            }
-            Event::Turn(TurnEvent::ToolUpdated { tool, .. }) => self.release(tool),
-            event => {
-                if let Event::Turn(TurnEvent::PermissionAsked { ask, .. }) = event
-                    && let Some(at) = self.held_at(&ask.tool)
-                {
-                    retitle(&mut self.held[at], &ask.tool);
-                }
-                None
-            }
+        if let Event::Turn(TurnEvent::AgentSaid { text, .. }) = &record.event {
+            return self.rest() + &self.speak(text);
+        }
+        if let Event::Turn(TurnEvent::ToolCalled { tool, .. }) = &record.event
+            && tool.status == ToolStatus::Pending
+        {
+            self.held.push(record.event.clone());
+            return String::new();
+        }
+        let called = if let Event::Turn(TurnEvent::ToolUpdated { tool, .. }) = &record.event {
+            self.release(tool)
+        } else {
+            None
         };
+        if let Event::Turn(TurnEvent::PermissionAsked { ask, .. }) = &record.event
+            && let Some(at) = self.held_at(&ask.tool)
+        {
+            retitle(&mut self.held[at], &ask.tool);
+        }
         let ended = if let Event::Hook(HookEvent::Finished(finished)) = &record.event {
             Some(finished.run)
         } else {

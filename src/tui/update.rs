@@ -421,12 +421,12 @@ fn choose_model(model: &mut ScreenModel) {
         return;
     };
     let current = state.turns.model.as_deref();
-    let modal = match state.offered_models().filter(|all| !all.names.is_empty()) {
+    let dialog = match state.offered_models().filter(|all| !all.names.is_empty()) {
         Some(offered) => Modal::Palette(PaletteModal::models(offered, current)),
         None => Modal::Editor(Box::new(EditorModal::new(
             EditorPurpose::Model,
             current.unwrap_or_default(),
         ))),
     };
-    model.lay_over(modal);
+    model.lay_over(dialog);
 }

@@ -407,9 +407,8 @@ pub(super) fn on_palette_key(model: &mut ScreenModel, key: KeyEvent, reload: Rec
             match chosen {
                 Some(PaletteChoice::Command(action)) => perform(model, action, reload),
                 Some(PaletteChoice::Model(name)) => {
-                    model.request(ScreenRequest::Command(SessionCommand::SetModel {
-                        model: name,
-                    }))
+                    let chosen = SessionCommand::SetModel { model: name };
+                    model.request(ScreenRequest::Command(chosen));
                 }
                 None => {}
             }

@@ -87,7 +87,8 @@ fn a_call_that_has_not_begun_is_printed_with_the_title_of_its_next_update() {
           ⚙ $ rm -r target
           ? Permission request: $ rm -r target
           ⚙ $ make
-    "#]].assert_eq(&lines(&world));
+    "#]]
+    .assert_eq(&lines(&world));
 }
 
 #[test]

@@ -75,10 +75,8 @@ fn request(
 ) -> Vec<Line<'static>> {
     let call = &ask.tool;
     // Most titles begin with what the call does.
-    let kind = match tool_call::kind(call) {
-        ToolKind::Other => call.kind,
-        known => Some(known),
-    };
+    let kind = Some(tool_call::kind(call)).filter(|kind| *kind != ToolKind::Other);
+    let kind = kind.or(call.kind);
     let kind = kind.map(|kind| sentence_case(&kind.name().replace('_', " ")));
     let kind = kind.filter(|kind| !call.title.to_lowercase().starts_with(&kind.to_lowercase()));
     let kind = kind.map(|kind| format!("{kind}: ")).unwrap_or_default();
