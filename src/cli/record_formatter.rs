@@ -42,6 +42,8 @@ pub struct RecordFormatter {
     plan: Vec<String>,
     /// The records of tool calls that are not printed yet: their next update has the real title.
     held: Vec<Event>,
+    /// The tool call that failed last. Some agents report that twice.
+    failed: Option<String>,
 }
 
 /// The live output of a run.
@@ -63,6 +65,7 @@ impl RecordFormatter {
             context: EventContext::default(),
             plan: Vec::new(),
             held: Vec::new(),
+            failed: None,
         }
     }
 
@@ -84,6 +87,11 @@ impl RecordFormatter {
             return String::new();
         }
         let called = if let Event::Turn(TurnEvent::ToolUpdated { tool, .. }) = &record.event {
+            if tool.status == ToolStatus::Failed
+                && self.failed.replace(tool.call.clone()).as_ref() == Some(&tool.call)
+            {
+                return String::new();
+            }
             self.release(tool)
         } else {
             None

@@ -58,6 +58,7 @@ fn a_call_that_has_not_begun_is_printed_with_the_title_of_its_next_update() {
     sends(AgentUpdate::Thought("What next?".into()));
     sends(AgentUpdate::ToolUpdated(call("a", "cargo test", Pending)));
     sends(AgentUpdate::ToolUpdated(call("b", "cargo fmt", Failed)));
+    sends(AgentUpdate::ToolUpdated(call("b", "cargo fmt", Failed)));
     sends(AgentUpdate::ToolUpdated(call("a", "cargo test", Completed)));
     sends(AgentUpdate::ToolCalled(call("c", "Terminal", Pending)));
     sends(AgentUpdate::Message("I run the lints.\n".into()));
