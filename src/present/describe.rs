@@ -254,15 +254,22 @@ fn verify(event: &VerifyEvent) -> Option<Described> {
 
 fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
     Some(match event {
-        SessionEvent::Started(began) => Described::new(
-            "",
-            EventTone::Heading,
-            format!(
-                "Session started · agent {} · up to {}",
-                name(&began.agent),
-                counted(began.max_iterations, "iteration")
-            ),
-        ),
+        SessionEvent::Started(began) => {
+            let origin = match (&began.fork, &began.from) {
+                (Some(session), _) => format!(" · fork of {}", name(session)),
+                (None, Some(id)) => format!(" · continues conversation {}", name(id)),
+                (None, None) => String::new(),
+            };
+            Described::new(
+                "",
+                EventTone::Heading,
+                format!(
+                    "Session started · agent {} · up to {}{origin}",
+                    name(&began.agent),
+                    counted(began.max_iterations, "iteration")
+                ),
+            )
+        }
         SessionEvent::Resumed { cut, paused, .. } => {
             let again = match cut.as_slice() {
                 [] => String::new(),

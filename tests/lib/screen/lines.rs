@@ -4,6 +4,7 @@ use creel::{
     cli::record_formatter::{HookOutputMode, RecordFormatter},
     engine::{
         conversation::{AgentUpdate, ToolCall, ToolKind, ToolStatus, TurnUsage},
+        event::{Event, SessionEvent},
         gate::kind::{GateChoice, GateKind},
     },
     present::style::ColourMode,
@@ -90,6 +91,23 @@ fn a_call_that_has_not_begun_is_printed_with_the_title_of_its_next_update() {
           ⚙ $ make
     "#]]
     .assert_eq(&lines(&world));
+}
+
+#[test]
+fn a_start_names_the_conversation_that_it_continues() {
+    let mut started = records(&samples::works()).swap_remove(0);
+    let mut line = |from: Option<&str>, fork: Option<&str>| {
+        if let Event::Session(SessionEvent::Started(began)) = &mut started.event {
+            began.from = from.map(Into::into);
+            began.fork = fork.map(Into::into);
+        }
+        RecordFormatter::new(ColourMode::Plain, HookOutputMode::Recorded).tell(&started)
+    };
+    expect![[r#"
+        Session started · agent demo · up to 20 iterations · continues conversation c-1
+        Session started · agent demo · up to 20 iterations · fork of friday
+    "#]]
+    .assert_eq(&(line(Some("c-1"), None) + &line(Some("c-1"), Some("friday"))));
 }
 
 #[test]
