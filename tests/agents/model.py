@@ -154,7 +154,9 @@ def filled(schema, values):
             elif kind == "array" and isinstance(value, str):
                 value = ["bash", "-lc", value]
             elif name == "questions":
-                allowed = property.get("items", {}).get("properties", {})
+                items = property.get("items", {})
+                items = schema.get("$defs", {}).get(items.get("$ref", "").rpartition("/")[2], items)
+                allowed = items.get("properties", {})
                 value = [{key: part for key, part in one.items() if not allowed or key in allowed} for one in value]
             arguments[name] = value
         elif name == "command" and "path" in values:
