@@ -1,6 +1,6 @@
 //! The MCP server with the agent's tools, on standard input and output.
 //!
-//! Owns the protocol. A tool reaches the session over its control socket, like any other client.
+//! Owns the protocol. A tool reaches the session over its control socket, by the client that all surfaces use.
 //! The server has no state, so any number of servers can serve one session. The session can start
 //! after the server and end before it. So the server looks for it at the first call, and again when
 //! the known one has ended.
@@ -39,7 +39,7 @@ use crate::{
     present::task_view::TaskView,
     process::signals::ShutdownSignals,
     protocol::{ClientKind, ReplyData, SessionQuery, SessionRequest, SessionRequestError},
-    socket::client::SocketClient,
+    sessions::session_client::SessionClient,
 };
 
 /// The longest message, in bytes. Longer ones are skipped unread, so this is far above the limit of
@@ -199,7 +199,7 @@ const AT_ONCE: usize = 16;
 /// several servers can share it.
 const KEPT: usize = 2;
 
-struct PooledConnection(SocketClient);
+struct PooledConnection(SessionClient);
 
 impl SessionConnectionPool {
     pub fn new(find: Box<SessionFinder>) -> Self {
@@ -225,7 +225,7 @@ impl SessionConnectionPool {
         }
         let known = lock(&self.found).clone();
         if let Some(folder) = known {
-            let connected = SocketClient::connect(&folder).await;
+            let connected = SessionClient::connect(&folder, ClientKind::Mcp).await;
             if !matches!(connected, Err(SessionRequestError::NotRunning(_))) {
                 return Ok(PooledConnection(connected?));
             }
@@ -235,7 +235,7 @@ impl SessionConnectionPool {
         let folder = found
             .map_err(|panic| ToolError::Job(format!("cannot look for sessions: {panic}")))?
             .map_err(|why| no_session(&why.to_string()))?;
-        let client = SocketClient::connect(&folder).await?;
+        let client = SessionClient::connect(&folder, ClientKind::Mcp).await?;
         *lock(&self.found) = Some(folder);
         Ok(PooledConnection(client))
     }
@@ -265,18 +265,7 @@ impl PooledConnection {
         &mut self,
         request: impl Into<SessionRequest>,
     ) -> Result<Option<ReplyData>, SessionRequestError> {
-        self.0.ask(ClientKind::Mcp, request).await
-    }
-
-    /// Sends a request that takes as long as the session needs for it.
-    async fn reply_in_time(
-        &mut self,
-        request: impl Into<SessionRequest>,
-    ) -> Result<ReplyData, ToolError> {
-        self.0
-            .ask_patiently(ClientKind::Mcp, request)
-            .await?
-            .ok_or_else(other_answer)
+        self.0.request(request).await
     }
 
     async fn tasks(&mut self) -> Result<Vec<TaskView>, ToolError> {
@@ -311,9 +300,11 @@ impl From<SessionRequestError> for ToolError {
             SessionRequestError::Unreachable { .. } => Self::Job(format!(
                 "{error}\nthe session may be about to end; call this tool again"
             )),
-            SessionRequestError::Ended(_) => Self::Job(format!(
-                "{error}\nthe session may have run the request or not: check with `creel show`"
-            )),
+            SessionRequestError::Unanswered { .. } | SessionRequestError::Ended(_) => {
+                Self::Job(format!(
+                    "{error}\nthe session may have run the request or not: check with `creel show`"
+                ))
+            }
         }
     }
 }

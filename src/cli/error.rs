@@ -167,9 +167,9 @@ impl From<SessionRequestError> for CliError {
                 "{error}\n  see what happened with `creel show {name}`; if it has not ended, continue it with `creel resume \
                  {name}`"
             )),
-            SessionRequestError::Unreachable { .. } | SessionRequestError::Ended(_) => {
-                Self::usage(error.to_string())
-            }
+            SessionRequestError::Unreachable { .. }
+            | SessionRequestError::Unanswered { .. }
+            | SessionRequestError::Ended(_) => Self::usage(error.to_string()),
         }
     }
 }

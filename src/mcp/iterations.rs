@@ -386,7 +386,7 @@ pub(super) async fn judge(
     let request = SessionCommand::Loop {
         about: LoopCommand::Judge(Box::new(asked)),
     };
-    let ReplyData::Judged(judged) = line.reply_in_time(request).await? else {
+    let ReplyData::Judged(judged) = line.reply(request).await? else {
         return Err(other_answer());
     };
     Ok((*about, *judged))

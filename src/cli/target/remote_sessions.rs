@@ -16,7 +16,7 @@ use crate::{
     config::NatsConfig,
     journal::{file::JournalError, session_dir::SessionDir},
     nats::{
-        commands::NatsSessionClient,
+        commands::NatsTransport,
         connection::{
             ConnectProblem, NatsConnectionEvent as Event, NatsError, ReconnectPolicy, connect,
         },
@@ -27,6 +27,7 @@ use crate::{
     present::text::plain,
     protocol::{ClientKind, ReplyData, SessionRequest},
     runtime::now,
+    sessions::session_client::SessionClient,
 };
 
 pub(crate) struct NatsServerConnection {
@@ -206,13 +207,14 @@ impl NatsServerConnection {
     pub(crate) fn reply_to(
         &self,
         session: &SessionArgs,
-        request: &SessionRequest,
+        request: impl Into<SessionRequest>,
     ) -> CliResult<Option<ReplyData>> {
         let ChosenSession { name, id } = self.choose(session.session.as_deref())?;
-        let asking = NatsSessionClient::new(self.client.clone(), &self.nats.prefix, &name, id);
+        let nats = NatsTransport::new(self.client.clone(), &self.nats.prefix, &name, id);
+        let mut client = SessionClient::over_nats(nats, ClientKind::Cli);
         self.tokio.block_on(async {
             tokio::select! {
-                answered = asking.ask(ClientKind::Cli, request) => Ok(answered?),
+                replied = client.request(request) => Ok(replied?),
                 why = self.refused_to_send(&name) => Err(lacks_right(&why)),
             }
         })
