@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, SessionArgs},
-        error::{CliError, CliResult},
+        error::{CliError, CliResult, cannot_connect},
         output::say,
         target::{local_sessions, project::Project},
         tokio_runtime,
@@ -17,9 +17,7 @@ use crate::{
     journal::{file::JournalError, session_dir::SessionDir},
     nats::{
         commands::NatsTransport,
-        connection::{
-            ConnectProblem, NatsConnectionEvent as Event, NatsError, ReconnectPolicy, connect,
-        },
+        connection::{NatsConnectionEvent as Event, NatsError, ReconnectPolicy, connect},
         presence::{self, ListedWorker, SessionHeartbeat},
         remote_journal::RemoteJournal,
         subject::SessionSubjects,
@@ -42,12 +40,6 @@ struct ChosenSession {
     name: String,
     /// Which of the sessions of that name, if known.
     id: Option<String>,
-}
-
-impl From<NatsError> for CliError {
-    fn from(error: NatsError) -> Self {
-        Self::failed(format!("NATS: {error}"))
-    }
 }
 
 impl NatsServerConnection {
@@ -248,15 +240,6 @@ fn lacks_right(why: &str) -> CliError {
         "NATS: the server does not allow that: {why}\n  give this user the right (the manual lists what creel needs under \
          \"What a server has to allow\"), or use another user"
     ))
-}
-
-/// Why there is no connection to this server, and what to do.
-pub(crate) fn cannot_connect(nats: &NatsConfig, problem: &ConnectProblem) -> CliError {
-    let advice = problem
-        .advice
-        .map(|advice| format!("\n  {advice}"))
-        .unwrap_or_default();
-    CliError::failed(format!("{}: {}{advice}", nats.shown(), problem.reason))
 }
 
 /// The server on the command line, otherwise the one in the config.
