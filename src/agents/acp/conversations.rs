@@ -333,7 +333,7 @@ impl AcpAgent {
             return Ok(());
         }
         let request = options::request(id, self.services.book.options(), (name, value));
-        let request = request.map_err(failed)?;
+        let request = request.map_err(|error| failed(error.to_string()))?;
         // Some answer with nothing, not with all options.
         let asked = UntypedMessage::new("session/set_config_option", &request)
             .map_err(|error| failed(error.to_string()))?;
