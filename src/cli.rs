@@ -1,5 +1,4 @@
-//! The command line. Each verb is one file, with its arguments, its action and its output; those that
-//! only send a command to a session share [`steering`].
+//! The command line. Each verb is one file: its arguments, its action and its output.
 //!
 //! Owns the list of verbs. A verb that starts a session or opens the screen only prepares it, and
 //! returns what is left to do as a [`VerbOutcome`]: see [`crate::app`].
@@ -17,6 +16,7 @@ pub mod verb_outcome;
 mod agent_options;
 pub mod agents;
 pub mod attach;
+pub mod cancel;
 pub mod check;
 pub mod checkpoint;
 pub mod completions;
@@ -30,6 +30,8 @@ pub mod init;
 pub mod man;
 pub mod mcp;
 pub mod merge;
+pub mod message;
+pub mod pause;
 pub mod pending;
 pub mod plan;
 pub mod replay;
@@ -39,9 +41,12 @@ pub mod schema;
 pub mod sessions;
 pub mod show;
 pub mod status;
-pub mod steering;
+pub mod stop;
+pub mod submit;
 pub mod task;
 pub mod trust;
+pub mod unpause;
+pub mod untrust;
 pub mod worker;
 pub mod worktree;
 
@@ -62,9 +67,10 @@ use crate::{
         help::HelpArgs,
         hooks::HooksArgs,
         init::InitArgs,
-        launch::pipeline::{PipelineArgs, pipeline},
+        launch::pipeline::PipelineArgs,
         man::ManArgs,
         merge::MergeArgs,
+        message::MessageArgs,
         pending::PendingArgs,
         plan::PlanArgs,
         replay::ReplayArgs,
@@ -73,13 +79,13 @@ use crate::{
         sessions::SessionListArgs,
         show::ShowArgs,
         status::StatusArgs,
-        steering::{MessageArgs, StopArgs},
+        stop::StopArgs,
         task::TaskArgs,
         verb_outcome::VerbOutcome,
         worker::WorkerArgs,
         worktree::WorktreeArgs,
     },
-    engine::{actor::UserCommand, submit::kind::PipelineKind},
+    engine::actor::UserCommand,
 };
 
 /// The version with the commit, as `build.rs` found it.
@@ -204,7 +210,7 @@ impl CliCommand {
             Self::Attach(args) => attach::attach(args),
             Self::Replay(args) => replay::replay(&args),
             Self::Mcp(args) => Ok(mcp::mcp(args)),
-            Self::Submit(args) => pipeline(PipelineKind::Submit, &args),
+            Self::Submit(args) => submit::submit(&args),
             Self::Merge(args) => merge::merge(&args),
             Self::Init(args) => init::init(&args).map(VerbOutcome::Done),
             Self::Config(args) => config::config(&args).map(VerbOutcome::Done),
@@ -212,11 +218,11 @@ impl CliCommand {
             Self::Sessions(args) => sessions::sessions(&args).map(VerbOutcome::Done),
             Self::Show(args) => show::show(&args).map(VerbOutcome::Done),
             Self::Status(args) => status::status(&args).map(VerbOutcome::Done),
-            Self::Pause(args) => steering::pause(&args).map(VerbOutcome::Done),
-            Self::Unpause(args) => steering::unpause(&args).map(VerbOutcome::Done),
-            Self::Cancel(args) => steering::cancel(&args).map(VerbOutcome::Done),
-            Self::Stop(args) => steering::stop(&args).map(VerbOutcome::Done),
-            Self::Message(args) => steering::message(&args).map(VerbOutcome::Done),
+            Self::Pause(args) => pause::pause(&args).map(VerbOutcome::Done),
+            Self::Unpause(args) => unpause::unpause(&args).map(VerbOutcome::Done),
+            Self::Cancel(args) => cancel::cancel(&args).map(VerbOutcome::Done),
+            Self::Stop(args) => stop::stop(&args).map(VerbOutcome::Done),
+            Self::Message(args) => message::message(&args).map(VerbOutcome::Done),
             Self::Pending(args) => pending::pending(args.command).map(VerbOutcome::Done),
             Self::Gate(args) => gate::gate(args.command).map(VerbOutcome::Done),
             Self::Hooks(args) => hooks::hooks(args.command).map(VerbOutcome::Done),
@@ -226,7 +232,7 @@ impl CliCommand {
             Self::Plan(args) => plan::plan(&args).map(VerbOutcome::Done),
             Self::Worktree(args) => worktree::worktree(&args.command).map(VerbOutcome::Done),
             Self::Trust(args) => trust::trust(&args).map(VerbOutcome::Done),
-            Self::Untrust(args) => trust::untrust(&args).map(VerbOutcome::Done),
+            Self::Untrust(args) => untrust::untrust(&args).map(VerbOutcome::Done),
             Self::Schema => schema::schema().map(VerbOutcome::Done),
             Self::Completions(args) => completions::completions(&args).map(VerbOutcome::Done),
             Self::Man(args) => man::man(&args).map(VerbOutcome::Done),

@@ -1,17 +1,14 @@
-//! `creel trust` and `creel untrust`: allow this project's hooks and agents to run, and take that
-//! back.
+//! `creel trust`: allows this project's hooks and agents to run.
 
 use crate::{
     cli::{
         arguments::ConfigArgs,
-        error::{CliError, CliResult},
-        launch::trust_prompt::{
-            cannot_remember, listed, of_project, place_of_plans, refuse_supervised,
-        },
+        error::CliResult,
+        launch::trust_prompt::{cannot_remember, listed, of_project, refuse_supervised},
         output::say,
         target::project::{self, Project},
     },
-    config::{PlanRequest, paths},
+    config::PlanRequest,
 };
 
 pub(super) fn trust(args: &ConfigArgs) -> CliResult {
@@ -34,40 +31,6 @@ pub(super) fn trust(args: &ConfigArgs) -> CliResult {
     say(&format!(
         "creel: trusted {} as it is now{may_run}",
         place.display()
-    ));
-    Ok(0)
-}
-
-pub(super) fn untrust(args: &ConfigArgs) -> CliResult {
-    let here = project::here()?;
-    let named = args
-        .config
-        .clone()
-        .map(|path| here.join(path))
-        .or_else(|| paths::find(&here));
-    let Some(path) = named else {
-        return Err(CliError::usage(
-            "no config in this folder or above; name it with --config",
-        ));
-    };
-    let place = path.canonicalize().unwrap_or(path);
-    refuse_supervised()?;
-    let store = project::trust_store()?;
-    let root = paths::project_root(&place);
-    store
-        .untrust(&place_of_plans(&root))
-        .map_err(|error| cannot_remember(&error))?;
-    let had = store
-        .untrust(&place)
-        .map_err(|error| cannot_remember(&error))?;
-    say(&format!(
-        "creel: {} {}",
-        place.display(),
-        if had {
-            "is no longer trusted"
-        } else {
-            "was not trusted"
-        }
     ));
     Ok(0)
 }

@@ -1,0 +1,10 @@
+//! `creel cancel`: ends the turn and pauses the session.
+
+use crate::{
+    cli::{arguments::SessionArgs, error::CliResult, target::local_sessions::ask},
+    engine::input::SessionCommand,
+};
+
+pub(super) fn cancel(args: &SessionArgs) -> CliResult {
+    ask(args, SessionCommand::CancelTurn)
+}

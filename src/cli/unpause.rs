@@ -1,0 +1,10 @@
+//! `creel unpause`: a paused session continues.
+
+use crate::{
+    cli::{arguments::SessionArgs, error::CliResult, target::local_sessions::ask},
+    engine::input::SessionCommand,
+};
+
+pub(super) fn unpause(args: &SessionArgs) -> CliResult {
+    ask(args, SessionCommand::Unpause)
+}
