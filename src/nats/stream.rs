@@ -32,7 +32,7 @@ use super::{
     connection::NatsError,
     subject::{MESSAGE_ID, PART, SESSION, SessionSubjects},
 };
-use crate::journal::outbox::{OutboxPosition, RecordNaming};
+use crate::journal::outbox::{Outbox, OutboxPosition, RecordNaming};
 use provision::covers;
 pub use provision::{bucket, ensured_replicas, find, found, open};
 
@@ -73,6 +73,12 @@ pub struct SessionIdentity<'a> {
 }
 
 impl StoredRecords {
+    /// Continues there, and returns the records beyond that position.
+    pub fn continue_in(self, outbox: &mut Outbox) -> BTreeSet<u64> {
+        *outbox.place_mut() = self.place;
+        self.beyond
+    }
+
     /// Records that the stream has expired count as stored: the first record is sent before all
     /// others.
     fn without_the_forgotten(mut self) -> Self {
