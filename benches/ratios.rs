@@ -42,8 +42,7 @@ use creel::{
         policy::{
             AgentAccess, AgentSpec, Budget, CompletionInstructions, ContextPolicy, GatePolicies,
             HookAction, HookSpec, LimitsPlan, ModelPlan, OpenTasksPolicy, PipeOutput,
-            RetryLimitPolicy, RetryOptions, SessionPlan, SettledPolicy, StopHook, StopPlan,
-            StopPreset,
+            RetryLimitPolicy, SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset,
         },
         time::{TimeSpan, UnixTime},
     },
@@ -476,20 +475,12 @@ fn plan(
 
 fn hook_spec(name: &str, command: &str, pipe_output: bool) -> HookSpec {
     HookSpec {
-        name: name.into(),
-        action: HookAction::Command(command.into()),
-        timeout: TimeSpan::secs(60),
         pipe_output: if pipe_output {
             PipeOutput::Always
         } else {
             PipeOutput::Never
         },
-        priority: 100,
-        enabled: true,
-        on_failure: None,
-        matcher: None,
-        retry: RetryOptions::default(),
-        claude: None,
+        ..HookSpec::new(name, HookAction::Command(command.into()))
     }
 }
 

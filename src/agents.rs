@@ -109,6 +109,38 @@ impl PermissionRequest {
     }
 }
 
+/// The answer to a request that the user or the engine has not decided yet.
+#[derive(Debug)]
+struct PendingAnswer {
+    answer: oneshot::Receiver<PermissionAnswer>,
+    stop: CancellationToken,
+}
+
+impl PendingAnswer {
+    /// Passes a request on, unless its turn is over.
+    async fn ask(
+        updates: &mut dyn AgentObserver,
+        stop: &CancellationToken,
+        request: impl FnOnce(oneshot::Sender<PermissionAnswer>) -> PermissionRequest + Send,
+    ) -> Self {
+        let (sender, answer) = oneshot::channel();
+        if !stop.is_cancelled() {
+            updates.permission(request(sender)).await;
+        }
+        let stop = stop.clone();
+        Self { answer, stop }
+    }
+
+    /// Waits for the answer. The end of the turn cancels the request.
+    async fn wait(self) -> PermissionAnswer {
+        tokio::select! {
+            biased;
+            answer = self.answer => answer.unwrap_or(PermissionAnswer::Cancelled),
+            () = self.stop.cancelled() => PermissionAnswer::Cancelled,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct AgentWorkspace {
     pub cwd: PathBuf,

@@ -22,6 +22,7 @@ mod load;
 pub mod nats;
 pub mod node;
 pub mod paths;
+mod patterns;
 mod plan;
 mod resolve;
 mod schema;

@@ -7,10 +7,7 @@
 //! - Whatever a hook does, there is a result, never an error.
 //! - A hook receives only the values that its point offers, and none from an outer session.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{path::Path, time::Instant};
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -32,9 +29,9 @@ use crate::{
     process::{
         self,
         environment::{for_variable, project},
-        output::{CapturedOutput, OutputCapture},
+        output::CapturedOutput,
         programs,
-        run::{OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec, ProgramSpec},
+        run::{ProcessEnd, ProcessObserver, ProcessSpec, ProgramSpec},
     },
 };
 
@@ -44,31 +41,12 @@ pub mod reply;
 pub mod rules;
 pub mod test_suites;
 mod tool_input;
+mod workspace;
 
 use builtin::BuiltinJob;
+use workspace::OutputTee;
 
-#[derive(Debug, Clone)]
-pub struct HookWorkspace {
-    pub cwd: PathBuf,
-    /// Output goes into `outputs` inside it.
-    pub session_dir: PathBuf,
-    pub session_id: String,
-    pub journal: PathBuf,
-    /// The mark of the session's processes. Each run adds its number.
-    pub mark: String,
-}
-
-impl HookWorkspace {
-    fn output_file(&self, run: RunId) -> PathBuf {
-        self.session_dir.join(run.output_file())
-    }
-
-    /// The same as a path that agents can use. The folder of a session in a worktree is in the main
-    /// project.
-    fn output_file_from_project(&self, run: RunId) -> String {
-        process::output::path_from(&self.cwd, &self.output_file(run))
-    }
-}
+pub use workspace::HookWorkspace;
 
 pub async fn run_hook(
     job: &HookJob,
@@ -233,48 +211,6 @@ async fn run(
         end,
         captured,
         file,
-    }
-}
-
-/// Stores the output and forwards it.
-struct OutputTee<'a> {
-    capture: OutputCapture,
-    watch: &'a mut dyn ProcessObserver,
-}
-
-impl<'a> OutputTee<'a> {
-    fn new(
-        run: RunId,
-        limit: usize,
-        place: &HookWorkspace,
-        watch: &'a mut dyn ProcessObserver,
-    ) -> Self {
-        let file = (place.output_file(run), place.output_file_from_project(run));
-        Self {
-            capture: OutputCapture::new(limit, Some(file), process::output::FILE_CAP),
-            watch,
-        }
-    }
-
-    /// The output, and the file with all of it, if there is one.
-    fn finish(self, run: RunId) -> (CapturedOutput, Option<String>) {
-        let captured = self.capture.finish();
-        if let Some(note) = &captured.file_note {
-            tracing::warn!(run = run.0, "{note}");
-        }
-        let file = captured.file_written.then(|| run.output_file());
-        (captured, file)
-    }
-}
-
-impl ProcessObserver for OutputTee<'_> {
-    fn started(&mut self, group: ProcessGroup) {
-        self.watch.started(group);
-    }
-
-    fn output(&mut self, stream: OutputStream, bytes: &[u8]) {
-        self.capture.push(stream, bytes);
-        self.watch.output(stream, bytes);
     }
 }
 

@@ -1,9 +1,8 @@
 //! The MCP server with the agent's tools, on standard input and output.
 //!
-//! Owns the protocol. A tool reaches the session over its control socket, like any other client.
-//! The server has no state, so any number of servers can serve one session. The session can start
-//! after the server and end before it. So the server looks for it at the first call, and again when
-//! the known one has ended.
+//! Owns the protocol. A tool reaches the session by the client that all surfaces use. The server has
+//! no state, so any number of servers can serve one session, which can start after the server and
+//! end before it.
 //!
 //! # Invariants
 //! - No client message ends the server: wrong requests get an error, and lines that are not
@@ -13,13 +12,11 @@
 mod hooks;
 mod iterations;
 mod session;
+mod session_pool;
 mod tasks;
 mod tool;
 
-use std::{
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{io, sync::Arc};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt as _,
@@ -30,17 +27,12 @@ use rmcp::{
     service::{RequestContext, ServerInitializeError},
     transport::{async_rw::AsyncRwTransport, stdio_pipes},
 };
-use tokio::sync::{Semaphore, SemaphorePermit};
+use session_pool::{SessionConnectionPool, SessionFinder};
 use tool::McpTool;
 
-use crate::{
-    journal::SessionDir,
-    mcp::tool::ToolError,
-    present::task_view::TaskView,
-    process::signals::ShutdownSignals,
-    protocol::{ClientKind, ReplyData, SessionQuery, SessionRequest, SessionRequestError},
-    socket::client::SocketClient,
-};
+use crate::process::signals::ShutdownSignals;
+
+pub use session_pool::NoSessionError;
 
 /// The longest message, in bytes. Longer ones are skipped unread, so this is far above the limit of
 /// a call: a client that sends too much should get an error.
@@ -171,150 +163,6 @@ impl ServerHandler for McpToolServer {
         tool.call(&self.reach, request.arguments.unwrap_or_default())
             .await
             .map(Into::into)
-    }
-}
-
-/// Why there is no session for the tools. Carries the text for the agent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct NoSessionError(pub String);
-
-/// Finds the session, or says why it cannot.
-pub type SessionFinder = dyn Fn() -> Result<SessionDir, NoSessionError> + Send + Sync;
-
-pub struct SessionConnectionPool {
-    find: Box<SessionFinder>,
-    /// The session that was found last.
-    found: Mutex<Option<SessionDir>>,
-    /// Connections that no call uses at the moment.
-    idle: Mutex<Vec<PooledConnection>>,
-    /// Limits the number of concurrent calls.
-    room: Semaphore,
-}
-
-/// How many calls run at the same time. Less than the number of clients that a session accepts.
-const AT_ONCE: usize = 16;
-
-/// How many idle connections to keep. Few, since a session accepts only so many clients, and
-/// several servers can share it.
-const KEPT: usize = 2;
-
-struct PooledConnection(SocketClient);
-
-impl SessionConnectionPool {
-    pub fn new(find: Box<SessionFinder>) -> Self {
-        Self {
-            find,
-            found: Mutex::new(None),
-            idle: Mutex::new(Vec::new()),
-            room: Semaphore::new(AT_ONCE),
-        }
-    }
-
-    /// Waits until another call can run.
-    async fn room(&self) -> Option<SemaphorePermit<'_>> {
-        self.room.acquire().await.ok()
-    }
-
-    async fn line(self: &Arc<Self>) -> Result<PooledConnection, ToolError> {
-        // Drops those that the session has closed meanwhile.
-        while let Some(line) = lock(&self.idle).pop() {
-            if line.0.is_open() {
-                return Ok(line);
-            }
-        }
-        let known = lock(&self.found).clone();
-        if let Some(folder) = known {
-            let connected = SocketClient::connect(&folder).await;
-            if !matches!(connected, Err(SessionRequestError::NotRunning(_))) {
-                return Ok(PooledConnection(connected?));
-            }
-        }
-        let pool = Arc::clone(self);
-        let found = tokio::task::spawn_blocking(move || (pool.find)()).await;
-        let folder = found
-            .map_err(|panic| ToolError::Job(format!("cannot look for sessions: {panic}")))?
-            .map_err(|why| no_session(&why.to_string()))?;
-        let client = SocketClient::connect(&folder).await?;
-        *lock(&self.found) = Some(folder);
-        Ok(PooledConnection(client))
-    }
-
-    /// Returns the connection of a successful call to the pool.
-    fn keep(&self, line: PooledConnection) {
-        let mut idle = lock(&self.idle);
-        if idle.len() < KEPT {
-            idle.push(line);
-        }
-    }
-}
-
-/// Ignores poisoning: the values are consistent at any time, even after a panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl PooledConnection {
-    /// Sends a request whose answer has data.
-    async fn reply(&mut self, request: impl Into<SessionRequest>) -> Result<ReplyData, ToolError> {
-        self.ask(request).await?.ok_or_else(other_answer)
-    }
-
-    /// Sends a request, for callers that handle a refusal themselves.
-    async fn ask(
-        &mut self,
-        request: impl Into<SessionRequest>,
-    ) -> Result<Option<ReplyData>, SessionRequestError> {
-        self.0.ask(ClientKind::Mcp, request).await
-    }
-
-    /// Sends a request that takes as long as the session needs for it.
-    async fn reply_in_time(
-        &mut self,
-        request: impl Into<SessionRequest>,
-    ) -> Result<ReplyData, ToolError> {
-        self.0
-            .ask_patiently(ClientKind::Mcp, request)
-            .await?
-            .ok_or_else(other_answer)
-    }
-
-    async fn tasks(&mut self) -> Result<Vec<TaskView>, ToolError> {
-        let ReplyData::Tasks(tasks) = self.reply(SessionQuery::TaskList).await? else {
-            return Err(other_answer());
-        };
-        Ok(tasks)
-    }
-}
-
-/// The error for an answer that does not fit the request.
-fn other_answer() -> ToolError {
-    ToolError::Job(
-        "creel does not understand the session's answer; another version of creel may run this session".into(),
-    )
-}
-
-fn no_session(why: &str) -> ToolError {
-    let how = "start a session with `creel run` or continue one with `creel resume`, then call this tool again";
-    ToolError::Job(format!("{why}\n{how}"))
-}
-
-impl From<SessionRequestError> for ToolError {
-    fn from(error: SessionRequestError) -> Self {
-        match &error {
-            SessionRequestError::Refused(_) | SessionRequestError::NotSent(_) => {
-                Self::Job(error.to_string())
-            }
-            SessionRequestError::NotRunning(name) => {
-                no_session(&format!("session `{name}` is not running"))
-            }
-            SessionRequestError::Unreachable { .. } => Self::Job(format!(
-                "{error}\nthe session may be about to end; call this tool again"
-            )),
-            SessionRequestError::Ended(_) => Self::Job(format!(
-                "{error}\nthe session may have run the request or not: check with `creel show`"
-            )),
-        }
     }
 }
 

@@ -323,6 +323,7 @@ impl NatsTask {
             ..
         } = self;
         let largest = store.largest(client.server_info().max_payload)?;
+        let beyond = stored.continue_in(outbox);
         let news = query_handle.news.clone();
         let mut sender = RecordSender {
             client,
@@ -331,7 +332,7 @@ impl NatsTask {
             subjects,
             session,
             id,
-            stored,
+            beyond,
             largest,
             link,
         };

@@ -73,7 +73,7 @@ use crate::{
         HookOutputChunk,
         clock::{session_time, sleep_until},
     },
-    sessions::session_client::SessionClient,
+    sessions::session_client::SessionAddress,
     tui::{command_queue::CommandQueue, session_records::UnreadHistory},
 };
 
@@ -131,7 +131,7 @@ impl BackgroundSource {
 pub struct ScreenSource {
     pub journal: PathBuf,
     /// None for a past session.
-    pub client: Option<SessionClient>,
+    pub client: Option<SessionAddress>,
     /// The number of the last record, as a signal that the journal has more. The channel closes
     /// with the session.
     pub news: watch::Receiver<u64>,
@@ -537,8 +537,8 @@ impl Tui {
     /// What ends together with the screen, for the message to the user.
     const fn what_ends(&self) -> &'static str {
         match &self.source.client {
-            Some(SessionClient::Here(_)) => "the session has ended",
-            Some(SessionClient::Socket(_) | SessionClient::Nats(_)) | None => {
+            Some(SessionAddress::Here(_)) => "the session has ended",
+            Some(SessionAddress::Socket(_) | SessionAddress::Nats(_)) | None => {
                 "creel closed the screen"
             }
         }
@@ -546,7 +546,7 @@ impl Tui {
 
     /// Stops a session that runs in this process. Any other session continues.
     async fn stop_session(&mut self) {
-        if let Some(SessionClient::Here(handle)) = &self.source.client {
+        if let Some(SessionAddress::Here(handle)) = &self.source.client {
             let _ = handle
                 .command(
                     ActorKind::Cli,

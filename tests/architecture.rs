@@ -46,7 +46,7 @@ const ARROWS: [(&str, &str); 24] = [
         "sessions",
         "engine config journal runtime present protocol socket nats worktrees",
     ),
-    ("mcp", "engine process journal present protocol socket"),
+    ("mcp", "engine process journal present protocol sessions"),
     (
         "farm",
         "engine process config present hooks journal runtime protocol nats queue worktrees",

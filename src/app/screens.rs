@@ -13,10 +13,10 @@ use crate::{
         verb_outcome::{AttachedScreen, LocalScreen, RemoteScreen, ReplayScreen},
     },
     config::{SignChoice, UiSettings, paths},
-    nats::{commands::NatsSessionClient, remote_journal::ViewerChannels},
+    nats::{commands::NatsTransport, remote_journal::ViewerChannels},
     present::style::SignSet,
     protocol::NatsStatus,
-    sessions::session_client::{LIVE_BACKLOG, RemoteUpdates, SessionClient},
+    sessions::session_client::{LIVE_BACKLOG, RemoteUpdates, SessionAddress},
     tui::{self, ScreenExit, keymap::Keymap, request::CloseBehavior},
 };
 
@@ -35,7 +35,7 @@ fn attach_here(screen: LocalScreen, tie: CloseBehavior) -> CliResult<ScreenExit>
     } = screen;
     let source = tui::ScreenSource {
         journal: folder.journal(),
-        client: Some(SessionClient::Socket(folder.clone())),
+        client: Some(SessionAddress::Socket(folder.clone())),
         news,
         live,
         tie,
@@ -72,7 +72,7 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
         client,
         events,
     } = server;
-    let asking = NatsSessionClient::new(
+    let transport = NatsTransport::new(
         client,
         &nats.prefix,
         &folder.name,
@@ -83,7 +83,7 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
     let (link_in, link) = watch::channel(NatsStatus::Connected { behind: 0 });
     let source = tui::ScreenSource {
         journal: folder.journal(),
-        client: Some(SessionClient::Nats(Box::new(asking))),
+        client: Some(SessionAddress::Nats(Box::new(transport))),
         news,
         live,
         tie,

@@ -44,7 +44,7 @@ use crate::{
     protocol::NatsStatus,
     queue::handover::{self, HandoverPlace, TaskHandover},
     runtime::{RuntimeDirs, RuntimeError, RuntimeExit, SessionHandle, SessionRuntime},
-    sessions::{project_list::ProjectList, session_client::SessionClient},
+    sessions::{project_list::ProjectList, session_client::SessionAddress},
     socket::{
         CompanionWork, ControlSocket, SocketCompanion, address::SocketDirs,
         session_mirror::QueryHandle,
@@ -286,7 +286,7 @@ async fn on_screen(
     } else {
         CloseBehavior::Close
     };
-    let client = Some(SessionClient::Here(handle.clone()));
+    let client = Some(SessionAddress::Here(handle.clone()));
     let pace = pace.map(|pace| (PaceFile::of_session(&folder.path), pace));
     let source = tui::ScreenSource {
         journal: folder.journal(),

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use crate::{
-    cli::target::remote_sessions::cannot_connect,
-    config::{ConfigErrors, PlanError},
+    config::{ConfigErrors, NatsConfig, PlanError},
     engine::refusal::Refusal,
     farm::FarmError,
     journal::{JournalError, record::RecordError},
+    nats::connection::{ConnectProblem, NatsError},
     present::{refusals, text::counted},
     protocol::SessionRequestError,
     runtime::RuntimeError,
@@ -167,10 +167,16 @@ impl From<SessionRequestError> for CliError {
                 "{error}\n  see what happened with `creel show {name}`; if it has not ended, continue it with `creel resume \
                  {name}`"
             )),
-            SessionRequestError::Unreachable { .. } | SessionRequestError::Ended(_) => {
-                Self::usage(error.to_string())
-            }
+            SessionRequestError::Unreachable { .. }
+            | SessionRequestError::Unanswered { .. }
+            | SessionRequestError::Ended(_) => Self::usage(error.to_string()),
         }
+    }
+}
+
+impl From<NatsError> for CliError {
+    fn from(error: NatsError) -> Self {
+        Self::failed(format!("NATS: {error}"))
     }
 }
 
@@ -184,6 +190,15 @@ impl From<FarmError> for CliError {
             FarmError::CannotConnect(nats, problem) => cannot_connect(&nats, &problem),
         }
     }
+}
+
+/// Why there is no connection to this server, and what to do.
+pub(crate) fn cannot_connect(nats: &NatsConfig, problem: &ConnectProblem) -> CliError {
+    let advice = problem
+        .advice
+        .map(|advice| format!("\n  {advice}"))
+        .unwrap_or_default();
+    CliError::failed(format!("{}: {}{advice}", nats.shown(), problem.reason))
 }
 
 impl From<RuntimeError> for CliError {

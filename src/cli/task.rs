@@ -31,7 +31,7 @@ use crate::{
         task_view::{self, TaskView},
     },
     protocol::{ClientKind, ReplyData, SessionQuery, SessionRequest, SessionRequestError},
-    socket::client::ask_once,
+    sessions::session_client::request_once,
 };
 
 /// The task graph.
@@ -526,30 +526,27 @@ enum TaskLookup {
 
 /// Asks the session that is meant; one that is named need not run.
 fn known(session: &SessionArgs, request: impl Into<SessionRequest>) -> CliResult<TaskLookup> {
-    let request = request.into();
+    let replied =
+        |reply: Option<ReplyData>| reply.map(TaskLookup::Replied).ok_or_else(other_answer);
     if let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? {
-        return server
-            .reply_to(session, &request)?
-            .map(TaskLookup::Replied)
-            .ok_or_else(other_answer);
+        return replied(server.reply_to(session, request)?);
     }
     let (_, sessions) = project::sessions_of(&session.config)?;
-    let Some(folder) = local_sessions::named(session, &sessions)? else {
-        local_sessions::running_or_past(session).map_err(|error| {
+    let folder = match local_sessions::named(session, &sessions)? {
+        Some(folder) => folder,
+        None => local_sessions::running_or_past(session).map_err(|error| {
             error.with(|why| format!("{why}\n  the tasks of the queue: `creel task list --queue`"))
-        })?;
-        return reply_to(session, request)?
-            .map(TaskLookup::Replied)
-            .ok_or_else(other_answer);
+        })?,
     };
-    match ask_once(&folder, ClientKind::Cli, request) {
-        Ok(reply) => reply.map(TaskLookup::Replied).ok_or_else(other_answer),
+    match request_once(&folder, ClientKind::Cli, request) {
+        Ok(reply) => replied(reply),
         // It may have ended just now.
         Err(SessionRequestError::NotRunning(_) | SessionRequestError::Ended(_)) => {
             Ok(TaskLookup::OnRecord(Box::new(on_record(&folder)?)))
         }
         Err(
             error @ (SessionRequestError::Unreachable { .. }
+            | SessionRequestError::Unanswered { .. }
             | SessionRequestError::Refused(_)
             | SessionRequestError::NotSent(_)),
         ) => Err(error.into()),

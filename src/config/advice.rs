@@ -4,19 +4,12 @@
 //! Owns the list of tools whose exit codes and run times creel knows. A script can do anything, so
 //! nothing is said about it: a false alarm is worse than no warning.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
-
 use super::{
-    diagnostic::{Diagnostic, DiagnosticReport, SourceFile, SourceSpan, quoted},
+    diagnostic::{DiagnosticReport, SourceSpan, quoted},
     fields::ConfigFields,
-    resolve::ResolvedHook,
-    settings::Settings,
 };
 use crate::{
-    engine::{
-        hooks::point::HookPoint,
-        policy::{HookAction, HookFailurePolicy, HookSpec, StopPlan},
-    },
+    engine::policy::{HookAction, HookSpec},
     process::programs::{deciding_program, needed},
 };
 
@@ -160,39 +153,4 @@ fn about_timeout(
 pub(super) fn about_validation(report: &mut DiagnosticReport, at: SourceSpan) {
     let message = "`validation` never completes the session: the config has no rules to judge by";
     report.advise(at, message, "add `rules:`, or let `default` decide");
-}
-
-impl Settings {
-    /// What `creel check` advises about this config with these hooks and decisions, besides its
-    /// warnings.
-    pub fn advice_for(
-        &self,
-        hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>,
-        stop: &StopPlan,
-    ) -> Vec<Diagnostic> {
-        let counts =
-            |hook: &HookSpec| hook.enabled && hook.on_failure != Some(HookFailurePolicy::Ignore);
-        let has_check = hooks
-            .get(&HookPoint::Stop)
-            .into_iter()
-            .flatten()
-            .any(|hook| counts(&hook.spec))
-            || stop.rules.iter().any(|rule| rule.enabled)
-            || !self.base_plan.access.protect.is_empty();
-        let missing = (!has_check).then(|| {
-            let name = self
-                .path
-                .as_deref()
-                .unwrap_or(Path::new(""))
-                .to_string_lossy();
-            let source = Arc::new(SourceFile::new(name, ""));
-            let message = "no check: the session ends as complete without any check";
-            Diagnostic::warning(&source, None, message)
-                .hint("add your tests: `checks: [\"make test\"]`")
-        });
-        missing
-            .into_iter()
-            .chain(self.advice.iter().cloned())
-            .collect()
-    }
 }

@@ -13,13 +13,13 @@ use std::{collections::BTreeMap, env, ffi::OsStr, path::PathBuf, sync::Arc};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
+pub(super) use super::patterns::reason;
 use super::{
     diagnostic::{self, DiagnosticReport, SourceSpan, nearest, quoted},
     fields::ConfigFields,
     hooks,
     keys::{KNOWN_AGENT, WAY},
     node::{self, ConfigKey, ConfigNode, NodeKind},
-    plan,
     shape::ValueType,
     validate,
 };
@@ -275,8 +275,8 @@ pub(super) fn facts(
         mcp,
         list_tools,
         tools,
-        env: plan::texts(fields, "env"),
-        own_hooks: plan::texts(fields, "own_hooks"),
+        env: fields.texts("env"),
+        own_hooks: fields.texts("own_hooks"),
         options,
         flags,
     }
@@ -309,13 +309,6 @@ pub(super) fn flags_hint(option: &str, known: &AgentFacts) -> String {
     } else {
         format!("it has {}; add {add} for another", diagnostic::names(&has))
     }
-}
-
-/// The last line is the reason. The lines before it show the position.
-pub(super) fn reason(error: &regex::Error) -> String {
-    let text = error.to_string();
-    let last = text.lines().last().unwrap_or_default();
-    last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
 /// The first word of a command line.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::engine::{
     hooks::point::HookPoint,
-    policy::{AutomationHook, HookAction, HookSpec, PipeOutput, RetryOptions},
+    policy::{AutomationHook, HookAction, HookSpec},
     tasks::{
         builtin::{AutomationPreset, BuiltinAutomation},
         record::TaskEventKind,
@@ -38,16 +38,10 @@ pub(super) fn builtin() -> Vec<AutomationHook> {
          }| AutomationHook {
             events: events.to_vec(),
             spec: HookSpec {
-                name: name.to_owned(),
-                action: HookAction::Builtin(name.into()),
                 timeout: ConfigFields::of(&AUTOMATION_HOOK, None).duration("timeout"),
-                pipe_output: PipeOutput::Never,
                 priority,
                 enabled,
-                on_failure: None,
-                matcher: None,
-                retry: RetryOptions::default(),
-                claude: None,
+                ..HookSpec::new(name, HookAction::Builtin(name.into()))
             },
         },
     )
@@ -150,18 +144,12 @@ fn hook(
     let at = fields.given("name").map_or(node.at, |name| name.at);
     let action = action(report, fields, &name, known, at)?;
     let spec = HookSpec {
-        name,
-        action,
         timeout: fields.duration("timeout"),
-        pipe_output: PipeOutput::Never,
         priority: fields
             .maybe_int("priority")
             .unwrap_or(known.map_or(OWN_PRIORITY, |known| known.priority)),
         enabled: fields.bool("enabled"),
-        on_failure: None,
-        matcher: None,
-        retry: RetryOptions::default(),
-        claude: None,
+        ..HookSpec::new(name, action)
     };
     Some(AutomationHook {
         events: events(report, fields, known, at),

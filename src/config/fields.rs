@@ -179,6 +179,15 @@ impl<'a> ConfigFields<'a> {
         self.text(name).filter(|text| !text.trim().is_empty())
     }
 
+    /// The texts of a list.
+    pub(super) fn texts(&self, name: &str) -> Vec<String> {
+        let items = self.given(name).into_iter().flat_map(ConfigNode::items);
+        items
+            .filter_map(ConfigNode::text)
+            .map(str::to_owned)
+            .collect()
+    }
+
     /// A value that is written as records write it.
     pub(super) fn recorded<T: DeserializeOwned>(&self, name: &str) -> T {
         self.certain(name, |node| serde_json::from_value(node.to_json()).ok())

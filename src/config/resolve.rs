@@ -14,10 +14,11 @@ use std::{
     ffi::OsStr,
     iter,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use super::{
-    diagnostic::{quoted, suggest},
+    diagnostic::{Diagnostic, SourceFile, quoted, suggest},
     hooks::HookLists,
     paths,
     settings::{PlanError, Settings, TaskType, can_pass},
@@ -25,8 +26,8 @@ use super::{
 use crate::engine::{
     hooks::point::HookPoint,
     policy::{
-        AgentSpec, FallbackAgent, Gatekeeper, HookSpec, MODEL, ModelPlan, SessionPlan,
-        TypeNotAllowed,
+        AgentSpec, FallbackAgent, Gatekeeper, HookFailurePolicy, HookSpec, MODEL, ModelPlan,
+        SessionPlan, StopPlan, TypeNotAllowed,
     },
 };
 
@@ -401,6 +402,41 @@ fn given(chosen: BTreeMap<HookPoint, Vec<ResolvedHook>>) -> BTreeMap<HookPoint, 
     points
         .map(|(point, list)| (point, list.into_iter().map(|chosen| chosen.spec).collect()))
         .collect()
+}
+
+impl Settings {
+    /// What `creel check` advises about this config with these hooks and decisions, besides its
+    /// warnings.
+    pub fn advice_for(
+        &self,
+        hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>,
+        stop: &StopPlan,
+    ) -> Vec<Diagnostic> {
+        let counts =
+            |hook: &HookSpec| hook.enabled && hook.on_failure != Some(HookFailurePolicy::Ignore);
+        let has_check = hooks
+            .get(&HookPoint::Stop)
+            .into_iter()
+            .flatten()
+            .any(|hook| counts(&hook.spec))
+            || stop.rules.iter().any(|rule| rule.enabled)
+            || !self.base_plan.access.protect.is_empty();
+        let missing = (!has_check).then(|| {
+            let name = self
+                .path
+                .as_deref()
+                .unwrap_or(Path::new(""))
+                .to_string_lossy();
+            let source = Arc::new(SourceFile::new(name, ""));
+            let message = "no check: the session ends as complete without any check";
+            Diagnostic::warning(&source, None, message)
+                .hint("add your tests: `checks: [\"make test\"]`")
+        });
+        missing
+            .into_iter()
+            .chain(self.advice.iter().cloned())
+            .collect()
+    }
 }
 
 impl HookOrigin {

@@ -17,7 +17,6 @@ use regex::Regex;
 
 use super::{
     advice,
-    agents::reason,
     diagnostic::{DiagnosticReport, SourceSpan, names, quoted, suggest},
     fields::ConfigFields,
     hooks::check_placeholders,
@@ -26,6 +25,7 @@ use super::{
         STOP_COMMAND, STOP_PRESET, STOP_WHEN,
     },
     node::{ConfigNode, NodeKind},
+    patterns::reason,
     shape::MapShape,
 };
 use crate::engine::{
@@ -183,14 +183,7 @@ impl StopHookReader<'_> {
     }
 
     fn when(&mut self, when: &ConfigFields<'_>) -> StopHookCondition {
-        let texts = |key| {
-            let items = when.given(key).map(ConfigNode::items).unwrap_or_default();
-            items
-                .iter()
-                .filter_map(|node| node.text().map(str::to_owned))
-                .collect()
-        };
-        let (files, labels) = (texts("files"), texts("labels"));
+        let (files, labels) = (when.texts("files"), when.texts("labels"));
         let (from, to) = self.iterations(when.given("iteration"));
         let rules = when
             .given("rules")

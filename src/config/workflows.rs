@@ -24,8 +24,7 @@ use crate::engine::{
         template::{self, Placeholder},
     },
     policy::{
-        HookAction, HookSpec, PipeOutput, RetryOptions, StepAction, StepCondition, StepTransition,
-        Workflow, WorkflowStep,
+        HookAction, HookSpec, StepAction, StepCondition, StepTransition, Workflow, WorkflowStep,
     },
     tasks::workflow_record::FIELDS,
 };
@@ -248,16 +247,11 @@ impl WorkflowReader<'_> {
         self.check_lookalikes(report, &command, at);
         check_variables(report, &command, at);
         StepAction::Command(HookSpec {
-            name: format!("{}/{name}", self.workflow),
-            action: HookAction::Command(command),
             timeout: fields.duration("timeout"),
-            pipe_output: PipeOutput::Never,
-            priority: 100,
-            enabled: true,
-            on_failure: None,
-            matcher: None,
-            retry: RetryOptions::default(),
-            claude: None,
+            ..HookSpec::new(
+                format!("{}/{name}", self.workflow),
+                HookAction::Command(command),
+            )
         })
     }
 

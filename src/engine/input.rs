@@ -182,18 +182,6 @@ const fn after_iteration() -> StopTiming {
     StopTiming::AfterIteration
 }
 
-impl SessionCommand {
-    /// Whether the reply can take long, because rules and hooks run before it.
-    pub const fn waits_for_judgement(&self) -> bool {
-        matches!(
-            self,
-            Self::Loop {
-                about: LoopCommand::Judge(_)
-            }
-        )
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateAnswer {
     pub gate: GateId,

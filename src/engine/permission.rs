@@ -193,7 +193,10 @@ impl AgentPermissionRequest {
             let content = question.content(text.as_deref());
             return match content {
                 Ok(content) => Ok(Some(serde_json::Value::Object(content).to_string())),
-                Err(why) => Err(Refusal::BadAnswer { gate, why }),
+                Err(error) => Err(Refusal::BadAnswer {
+                    gate,
+                    why: error.to_string(),
+                }),
             };
         }
         match text {

@@ -333,6 +333,9 @@ pub struct Budget {
     pub time: Option<TimeSpan>,
 }
 
+/// The default time limit of a hook.
+const HOOK_TIMEOUT: TimeSpan = TimeSpan::secs(60);
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookSpec {
     /// Unique at its hook point.
@@ -357,6 +360,22 @@ pub struct HookSpec {
 }
 
 impl HookSpec {
+    /// A hook with the defaults of all else. It pipes nothing.
+    pub fn new(name: impl Into<String>, action: HookAction) -> Self {
+        Self {
+            name: name.into(),
+            action,
+            timeout: HOOK_TIMEOUT,
+            pipe_output: PipeOutput::Never,
+            priority: 100,
+            enabled: true,
+            on_failure: None,
+            matcher: None,
+            retry: RetryOptions::default(),
+            claude: None,
+        }
+    }
+
     /// Whether a failure at `stop` is only a warning: the config says `on_failure: ignore`.
     pub fn is_advisory(&self) -> bool {
         self.on_failure == Some(HookFailurePolicy::Ignore)

@@ -92,6 +92,21 @@ pub struct FieldOption {
     pub description: Option<String>,
 }
 
+/// Why a text is no answer. Says what would fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AnswerError {
+    #[error("`{given}` does not fit: {fitting}")]
+    DoesNotFit { given: String, fitting: String },
+    #[error("`{field}` is missing: {fitting}")]
+    Missing { field: String, fitting: String },
+    #[error("the answer is empty; {0}")]
+    Empty(String),
+    #[error("there is no field `{name}`; the fields are {fields}")]
+    NoSuchField { name: String, fields: String },
+    #[error("write each answer as `field: answer`")]
+    NoField,
+}
+
 impl AgentQuestion {
     /// The answers to choose from, with what they say, if the question is one choice. A value that
     /// looks like the number of another option is answered by its own number.
@@ -167,8 +182,8 @@ impl AgentQuestion {
         fields.chain(self.url.clone()).collect()
     }
 
-    /// The content of an answer, for the agent. The error says what would fit.
-    pub(crate) fn content(&self, text: Option<&str>) -> Result<Map<String, Value>, String> {
+    /// The content of an answer, for the agent.
+    pub(crate) fn content(&self, text: Option<&str>) -> Result<Map<String, Value>, AnswerError> {
         let text = text.map(str::trim).filter(|text| !text.is_empty());
         let mut content = Map::new();
         match text {
@@ -196,7 +211,10 @@ impl AgentQuestion {
             if let Some(default) = &field.default {
                 content.insert(field.name.clone(), default.clone());
             } else if field.required {
-                return Err(format!("`{}` is missing: {}", field.title, field.fitting()));
+                return Err(AnswerError::Missing {
+                    field: field.title.clone(),
+                    fitting: field.fitting(),
+                });
             }
         }
         if content.is_empty() {
@@ -204,10 +222,7 @@ impl AgentQuestion {
                 1 => field.fitting(),
                 _ => format!("{}: {}", field.title, field.fitting()),
             });
-            return Err(format!(
-                "the answer is empty; {}",
-                fitting.collect::<Vec<_>>().join("; ")
-            ));
+            return Err(AnswerError::Empty(fitting.collect::<Vec<_>>().join("; ")));
         }
         Ok(content)
     }
@@ -224,19 +239,19 @@ impl AgentQuestion {
         Some(others.into_iter().map(filled).collect())
     }
 
-    fn field(&self, name: &str) -> Result<&QuestionField, String> {
+    fn field(&self, name: &str) -> Result<&QuestionField, AnswerError> {
         let same = |known: &str| known.eq_ignore_ascii_case(name.trim());
         let by_name = self.fields.iter().find(|field| same(&field.name));
         let by_title = || self.fields.iter().find(|field| same(&field.title));
         by_name.or_else(by_title).ok_or_else(|| self.no_field(name))
     }
 
-    fn no_field(&self, name: &str) -> String {
+    fn no_field(&self, name: &str) -> AnswerError {
         let labels: Vec<&str> = self.fields.iter().map(|it| self.label(it)).collect();
-        format!(
-            "there is no field `{name}`; the fields are {}",
-            labels.join(", ")
-        )
+        AnswerError::NoSuchField {
+            name: name.to_owned(),
+            fields: labels.join(", "),
+        }
     }
 
     /// What a line about a field begins with: its title, if that is unique and fits into a line.
@@ -261,7 +276,7 @@ impl AgentQuestion {
 
     /// The filled lines of a form: `label: value`, where a value can go on in the next lines. A line
     /// is about a field only if it begins with a known label.
-    fn lines(&self, text: &str) -> Result<Vec<(&QuestionField, String)>, String> {
+    fn lines(&self, text: &str) -> Result<Vec<(&QuestionField, String)>, AnswerError> {
         let labels = self.fields.iter().flat_map(|field| {
             let all = [self.label(field), field.name.as_str()];
             all.map(|label| (label, field))
@@ -287,10 +302,7 @@ impl AgentQuestion {
                 (None, None) if line.trim().is_empty() => {}
                 (None, None) => {
                     let name = line.split_once(':').map(|(name, _)| name.trim());
-                    return Err(name.map_or_else(
-                        || "write each answer as `field: answer`".into(),
-                        |name| self.no_field(name),
-                    ));
+                    return Err(name.map_or(AnswerError::NoField, |name| self.no_field(name)));
                 }
             }
         }
@@ -304,8 +316,8 @@ impl QuestionField {
         &self,
         content: &mut Map<String, Value>,
         value: &Value,
-    ) -> Result<(), String> {
-        let wrong = || format!("`{}` does not fit: {}", shown(value), self.fitting());
+    ) -> Result<(), AnswerError> {
+        let wrong = || self.does_not_fit(&shown(value));
         match (self.kind, value) {
             (_, Value::Null) => {}
             (FieldKind::Text, Value::String(text)) => {
@@ -351,13 +363,20 @@ impl QuestionField {
         Some(())
     }
 
+    fn does_not_fit(&self, given: &str) -> AnswerError {
+        AnswerError::DoesNotFit {
+            given: given.to_owned(),
+            fitting: self.fitting(),
+        }
+    }
+
     /// Adds what you wrote to an answer.
-    fn fill(&self, content: &mut Map<String, Value>, text: &str) -> Result<(), String> {
+    fn fill(&self, content: &mut Map<String, Value>, text: &str) -> Result<(), AnswerError> {
         let text = text.trim();
         if text.is_empty() {
             return Ok(());
         }
-        let wrong = || format!("`{text}` does not fit: {}", self.fitting());
+        let wrong = || self.does_not_fit(text);
         let value = match self.kind {
             FieldKind::Text => Value::from(text),
             FieldKind::Integer => Value::from(text.parse::<i64>().map_err(|_| wrong())?),
@@ -556,7 +575,10 @@ mod tests {
     }
 
     fn answer(question: &AgentQuestion, text: &str) -> Result<Value, String> {
-        question.content(Some(text)).map(Value::Object)
+        question
+            .content(Some(text))
+            .map(Value::Object)
+            .map_err(|why| why.to_string())
     }
 
     #[test]

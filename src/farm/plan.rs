@@ -6,9 +6,8 @@ use crate::{
     engine::{
         hooks::point::HookPoint,
         policy::{
-            CompletionInstructions, HookAction, HookSpec, PipeOutput, ProposalPlan,
-            RetryLimitPolicy, RetryOptions, SessionPlan, StopHook, StopHookCondition, StopHookKind,
-            StopPlan,
+            CompletionInstructions, HookAction, HookSpec, ProposalPlan, RetryLimitPolicy,
+            SessionPlan, StopHook, StopHookCondition, StopHookKind, StopPlan,
         },
         queue::task_proposal::{ProposalMistake, TaskProposal},
         stop::decision::{StopAction, StopResult},
@@ -65,20 +64,16 @@ pub(crate) fn only_propose(
 ) -> io::Result<()> {
     let program = std::env::current_exe()?;
     let check = HookSpec {
-        name: "check the proposal".to_owned(),
-        action: HookAction::Exec(vec![
-            program.to_string_lossy().into_owned(),
-            "plan".to_owned(),
-            "--check".to_owned(),
-        ]),
         timeout: CHECK_TIMEOUT,
-        pipe_output: PipeOutput::Never,
         priority: 0,
-        enabled: true,
-        on_failure: None,
-        matcher: None,
-        retry: RetryOptions::default(),
-        claude: None,
+        ..HookSpec::new(
+            "check the proposal",
+            HookAction::Exec(vec![
+                program.to_string_lossy().into_owned(),
+                "plan".to_owned(),
+                "--check".to_owned(),
+            ]),
+        )
     };
     plan.proposal = match approval {
         ProposalApproval::AtGate => Some(ProposalPlan { types }),

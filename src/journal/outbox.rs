@@ -1,8 +1,8 @@
 //! The records of a journal that have not been sent to the server yet.
 //!
-//! Owns the position up to which the server has the journal, in a file beside the journal, and
-//! reading from there. Records are not copied: the journal itself is the queue. Does not send: see
-//! [`crate::nats`].
+//! Owns the one position up to which the server has the journal, its copy in a file beside the
+//! journal, and reading from there. Records are not copied: the journal itself is the queue. Does
+//! not send: see [`crate::nats`].
 //!
 //! # Invariants
 //! - One sender: the process that has the file's lock.
@@ -63,6 +63,8 @@ pub struct Outbox {
     journal: PathBuf,
     file: File,
     place: OutboxPosition,
+    /// As the file has it.
+    saved: OutboxPosition,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,16 +98,23 @@ impl Outbox {
             .read_to_string(&mut text)
             .ok()
             .and_then(|_| serde_json::from_str(&text).ok());
+        let place: OutboxPosition = place.unwrap_or_default();
         Ok(Some(Self {
             journal: folder.journal(),
             file,
-            place: place.unwrap_or_default(),
+            saved: place.clone(),
+            place,
         }))
     }
 
-    /// The last saved position.
+    /// Up to where the server has the records.
     pub fn place(&self) -> &OutboxPosition {
         &self.place
+    }
+
+    /// Changes the position. [`Self::save`] makes it survive this process.
+    pub fn place_mut(&mut self) -> &mut OutboxPosition {
+        &mut self.place
     }
 
     /// Sets the server. The sender finds out later whether that server has the same store.
@@ -113,10 +122,8 @@ impl Outbox {
         if self.is_for(server) {
             return Ok(());
         }
-        self.keep(OutboxPosition {
-            server: short(server).to_owned(),
-            ..self.place.clone()
-        })
+        short(server).clone_into(&mut self.place.server);
+        self.save()
     }
 
     pub fn is_for(&self, server: &str) -> bool {
@@ -124,21 +131,22 @@ impl Outbox {
     }
 
     /// Saves the position. It is a single write, so a kill cannot leave half of it.
-    pub fn keep(&mut self, place: OutboxPosition) -> io::Result<()> {
-        if place == self.place {
+    pub fn save(&mut self) -> io::Result<()> {
+        if self.place == self.saved {
             return Ok(());
         }
-        let text = serde_json::to_string(&place).expect("a place has no keys that are not text");
+        let text =
+            serde_json::to_string(&self.place).expect("a place has no keys that are not text");
         self.file.write_all_at(
             format!("{text:<width$}\n", width = LENGTH - 1).as_bytes(),
             0,
         )?;
-        self.place = place;
+        self.saved.clone_from(&self.place);
         Ok(())
     }
 
     /// Reads the records after this offset, which must be the end of a record.
-    pub fn letters(&self, offset: u64) -> io::Result<OutboxReader> {
+    pub fn records(&self, offset: u64) -> io::Result<OutboxReader> {
         let mut file = open::to_read(&self.journal)?;
         file.seek(SeekFrom::Start(offset))?;
         Ok(OutboxReader {
@@ -235,26 +243,26 @@ mod tests {
         let outbox = Outbox::open(&folder)
             .expect("a file")
             .expect("the lock is free");
-        let mut letters = outbox.letters(0).expect("a file");
-        let first = letters.read().expect("a file").expect("a record");
+        let mut records = outbox.records(0).expect("a file");
+        let first = records.read().expect("a file").expect("a record");
         assert_eq!(
             (first.seq, first.kind.as_str(), first.end),
             (1, "warning", line(1).len() as u64)
         );
         assert_eq!(first.line, line(1).trim_end().as_bytes());
         assert_eq!(
-            letters.read().expect("a file").map(|letter| letter.seq),
+            records.read().expect("a file").map(|record| record.seq),
             Some(2)
         );
-        assert_eq!(letters.read().expect("a file"), None);
+        assert_eq!(records.read().expect("a file"), None);
         write!(journal, "{}{}", &line(3)[20..], line(4)).expect("space");
-        let later: Vec<u64> = std::iter::from_fn(|| letters.read().expect("a file"))
-            .map(|letter| letter.seq)
+        let later: Vec<u64> = std::iter::from_fn(|| records.read().expect("a file"))
+            .map(|record| record.seq)
             .collect();
         assert_eq!(later, [3, 4]);
-        let mut again = outbox.letters(first.end).expect("a file");
+        let mut again = outbox.records(first.end).expect("a file");
         assert_eq!(
-            again.read().expect("a file").map(|letter| letter.seq),
+            again.read().expect("a file").map(|record| record.seq),
             Some(2)
         );
     }
@@ -269,17 +277,17 @@ mod tests {
         let outbox = Outbox::open(&folder)
             .expect("a file")
             .expect("the lock is free");
-        let mut letters = outbox.letters(0).expect("a file");
+        let mut records = outbox.records(0).expect("a file");
         assert_eq!(
-            letters.read().expect("a file").map(|letter| letter.seq),
+            records.read().expect("a file").map(|record| record.seq),
             Some(1)
         );
         assert_eq!(
-            letters.read().expect("a file").map(|letter| letter.seq),
+            records.read().expect("a file").map(|record| record.seq),
             Some(2)
         );
         assert_eq!(
-            letters.read().expect_err("a gap").kind(),
+            records.read().expect_err("a gap").kind(),
             io::ErrorKind::InvalidData
         );
     }
@@ -308,8 +316,11 @@ mod tests {
                 .expect("the lock is free");
             assert_eq!(*outbox.place(), OutboxPosition::default());
             assert!(Outbox::open(&folder).expect("a file").is_none());
-            outbox.keep(long).expect("space");
-            outbox.keep(short.clone()).expect("space");
+            for place in [&long, &short] {
+                outbox.place_mut().clone_from(place);
+                outbox.save().expect("space");
+            }
+            outbox.place_mut().seq = 8;
         }
         assert_eq!(
             *Outbox::open(&folder)
@@ -335,11 +346,8 @@ mod tests {
             .expect("a file")
             .expect("the lock is free");
         outbox.address("a").expect("space");
-        let place = OutboxPosition {
-            seq: 7,
-            ..outbox.place().clone()
-        };
-        outbox.keep(place.clone()).expect("space");
+        outbox.place_mut().seq = 7;
+        let place = outbox.place().clone();
         outbox.address("a").expect("space");
         assert!(outbox.is_for("a") && *outbox.place() == place);
         outbox.address("b").expect("space");

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     iterations::{IterationWorkInput, judge},
-    tool::{McpTool, ToolDescription, ToolEffect, ToolError},
+    tool::{McpTool, ToolDescription, ToolEffect},
 };
 use crate::{
     engine::{
@@ -14,7 +14,7 @@ use crate::{
         policy::StopPreset,
         stop::{agent_loop::RuleCheckMode, preset::StopHookRegistration},
     },
-    mcp::{PooledConnection, other_answer},
+    mcp::session_pool::{PooledConnection, ToolError, other_answer},
     protocol::{ReplyData, SessionQuery, view::StopHookView},
 };
 

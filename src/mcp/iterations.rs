@@ -5,7 +5,7 @@ use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::tool::{McpTool, ToolDescription, ToolEffect, ToolError};
+use super::tool::{McpTool, ToolDescription, ToolEffect};
 use crate::{
     engine::{
         input::SessionCommand,
@@ -15,7 +15,7 @@ use crate::{
             promise::Promise,
         },
     },
-    mcp::{PooledConnection, other_answer},
+    mcp::session_pool::{PooledConnection, ToolError, other_answer},
     protocol::{
         ReplyData, SessionQuery, SessionRequestError,
         view::{JudgementView, LoopView, RuleView},
@@ -386,7 +386,7 @@ pub(super) async fn judge(
     let request = SessionCommand::Loop {
         about: LoopCommand::Judge(Box::new(asked)),
     };
-    let ReplyData::Judged(judged) = line.reply_in_time(request).await? else {
+    let ReplyData::Judged(judged) = line.reply(request).await? else {
         return Err(other_answer());
     };
     Ok((*about, *judged))

@@ -5,10 +5,10 @@ use std::time::Duration;
 use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 
-use super::tool::{McpTool, ToolDescription, ToolEffect, ToolError};
+use super::tool::{McpTool, ToolDescription, ToolEffect};
 use crate::{
     engine::{input::SessionCommand, tasks::task::TaskState},
-    mcp::{PooledConnection, other_answer},
+    mcp::session_pool::{PooledConnection, ToolError, other_answer},
     present::task_view::TaskView,
     protocol::{
         ReplyData, SessionQuery,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 
-use super::tool::{McpTool, ToolDescription, ToolEffect, ToolError};
+use super::tool::{McpTool, ToolDescription, ToolEffect};
 use crate::{
     engine::{
         input::SessionCommand,
@@ -14,7 +14,7 @@ use crate::{
             task::TaskState,
         },
     },
-    mcp::{PooledConnection, other_answer},
+    mcp::session_pool::{PooledConnection, ToolError, other_answer},
     present::{
         task_view::{TaskView, state_names},
         text::some_names,

@@ -19,21 +19,13 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    mcp::{PooledConnection, SessionConnectionPool},
+    mcp::session_pool::{PooledConnection, SessionConnectionPool, ToolError},
     protocol::LONGEST_REQUEST,
 };
 
 /// The most bytes that the arguments of a call can have, as JSON: they must fit into a request of
 /// the socket.
 const MOST: usize = LONGEST_REQUEST - 1024;
-
-/// Why a call failed, as text for the agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ToolError {
-    Arguments(String),
-    /// The session refuses, or cannot be reached.
-    Job(String),
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ToolEffect {

@@ -196,7 +196,7 @@ impl CommandListener {
             self.handle.clone(),
             self.subjects.events(),
         );
-        let (lasts, actor) = (waits(&request), caller.over_nats(&self.id));
+        let (lasts, actor) = (request.waits_for_judgement(), caller.over_nats(&self.id));
         let answering = async move {
             let reply = match answer(&handle, &query_handle, actor, request).await {
                 RequestOutcome::Reply(reply) => reply,
@@ -289,11 +289,6 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
-/// Whether the reply to a request may take long.
-const fn waits(request: &SessionRequest) -> bool {
-    matches!(request, SessionRequest::Command(command) if command.waits_for_judgement())
-}
-
 /// Sends the reply, if the client asked for one.
 async fn say(
     client: &Client,
@@ -329,8 +324,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often to check that the connection still exists while waiting for an answer.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// Requests over a NATS server, to a session on any machine.
+/// [`crate::sessions::session_client`] is the client that uses it.
 #[derive(Debug, Clone)]
-pub struct NatsSessionClient {
+pub struct NatsTransport {
     client: Client,
     subjects: SessionSubjects,
     session: String,
@@ -340,7 +337,7 @@ pub struct NatsSessionClient {
     clock: Arc<Mutex<Option<SessionClock>>>,
 }
 
-impl NatsSessionClient {
+impl NatsTransport {
     pub fn new(client: Client, prefix: &str, session: &str, id: Option<String>) -> Self {
         let (subjects, session) = (SessionSubjects::new(prefix, session), session.to_owned());
         Self {
@@ -350,6 +347,10 @@ impl NatsSessionClient {
             id,
             clock: Arc::default(),
         }
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
     }
 
     /// Sends a request and waits for the answer.
@@ -389,13 +390,13 @@ impl NatsSessionClient {
         let message = Request::new()
             .payload(line.trim_end().to_owned().into())
             .headers(headers);
-        let unreachable = |cause| SessionRequestError::Unreachable {
+        let unanswered = |cause| SessionRequestError::Unanswered {
             name: self.session.clone(),
             cause,
         };
         // The client would store the request until the server is back. By then the user may not
         // want it any more.
-        if self.client.connection_state() != State::Connected {
+        if !self.is_connected() {
             return Err(SessionRequestError::NotSent(
                 "the connection to the server is lost".to_owned(),
             ));
@@ -404,7 +405,7 @@ impl NatsSessionClient {
         let answered = tokio::select! {
             answered = self.client.send_request(self.subjects.commands(), message.timeout(Some(PATIENCE))) => answered,
             () = self.disconnected() => {
-                return Err(unreachable(io::Error::other(format!(
+                return Err(unanswered(io::Error::other(format!(
                     "the connection to the server was lost before the session answered. The session may have run the \
                      command, or may still run it until {}; check with `creel show`",
                     time_with_seconds(until, &TimeZone::system())
@@ -413,7 +414,7 @@ impl NatsSessionClient {
         };
         let answer = answered.map_err(|error| match error.kind() {
             RequestErrorKind::NoResponders => SessionRequestError::NotRunning(self.session.clone()),
-            RequestErrorKind::TimedOut => unreachable(io::Error::other(format!(
+            RequestErrorKind::TimedOut => unanswered(io::Error::other(format!(
                 "no answer within {}s. If the session has not run the command yet, it will not run it any more; check \
                  with `creel show`",
                 PATIENCE.as_secs()
@@ -421,10 +422,10 @@ impl NatsSessionClient {
             RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
                 SessionRequestError::NotSent(error.to_string())
             }
-            RequestErrorKind::Other => unreachable(io::Error::other(error.to_string())),
+            RequestErrorKind::Other => unanswered(io::Error::other(error.to_string())),
         })?;
         let reply: TimedReply =
-            serde_json::from_slice(&answer.payload).map_err(|error| unreachable(error.into()))?;
+            serde_json::from_slice(&answer.payload).map_err(|error| unanswered(error.into()))?;
         if let Some(clock) = SessionClock::of(&reply, Instant::now()) {
             *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Some(clock);
         }
@@ -432,7 +433,7 @@ impl NatsSessionClient {
     }
 
     async fn disconnected(&self) {
-        while self.client.connection_state() == State::Connected {
+        while self.is_connected() {
             tokio::time::sleep(LOOK).await;
         }
     }

@@ -36,7 +36,7 @@ use crate::{
             InFlightRecord, PublishOutcome, PublishRefusal, RemainingRecords, SendWindow,
             StreamPublisher,
         },
-        stream::{NatsStream, SessionIdentity, StoredRecords},
+        stream::{NatsStream, SessionIdentity},
         subject::{
             LAST_OF_SUBJECT, MESSAGE_ID, PART, SESSION, SessionSubjects, is_plain, message_id,
         },
@@ -63,8 +63,8 @@ pub(super) struct RecordSender<'a> {
     /// The session's name.
     pub(super) session: &'a str,
     pub(super) id: &'a str,
-    /// The records that the stream has.
-    pub(super) stored: StoredRecords,
+    /// The records that the stream has beyond the outbox's position.
+    pub(super) beyond: BTreeSet<u64>,
     /// The size limit of a message, in bytes.
     pub(super) largest: usize,
     pub(super) link: &'a watch::Sender<NatsStatus>,
@@ -74,7 +74,7 @@ impl RecordSender<'_> {
     /// Sends all records, until the session has ended and the server has everything.
     pub(super) async fn run(&mut self, mut news: watch::Receiver<u64>) -> Result<(), NatsError> {
         let mut wire = StreamPublisher::open(self.client, self.store.name()).await?;
-        let mut letters = self.outbox.letters(self.stored.place.offset)?;
+        let mut unsent = self.outbox.records(self.outbox.place().offset)?;
         let mut window = SendWindow::default();
         let mut over = false;
         let mut word_due = Instant::now() + SLOW;
@@ -83,7 +83,7 @@ impl RecordSender<'_> {
                 // Mark first, read the file afterwards: a record that is written in between counts
                 // as a change.
                 news.mark_unchanged();
-                window.rest = self.fill(&mut wire, &mut letters, &mut window).await?;
+                window.rest = self.fill(&mut wire, &mut unsent, &mut window).await?;
             }
             let Some(since) = window.since() else {
                 self.caught_up(*news.borrow())?;
@@ -122,24 +122,23 @@ impl RecordSender<'_> {
     async fn fill(
         &mut self,
         wire: &mut StreamPublisher<'_>,
-        letters: &mut OutboxReader,
+        unsent: &mut OutboxReader,
         window: &mut SendWindow,
     ) -> Result<RemainingRecords, NatsError> {
         let now = Instant::now();
         while !window.is_full() {
-            let Some(letter) = letters.read()? else {
+            let Some(record) = unsent.read()? else {
                 return Ok(RemainingRecords::Nothing);
             };
-            let there =
-                letter.seq <= self.stored.place.seq || self.stored.beyond.contains(&letter.seq);
-            if there {
-                if window.is_empty() && letter.seq <= self.stored.place.seq {
-                    self.stored.place.offset = letter.end;
+            let is_before = record.seq <= self.outbox.place().seq;
+            if is_before || self.beyond.contains(&record.seq) {
+                if window.is_empty() && is_before {
+                    self.outbox.place_mut().offset = record.end;
                 }
                 continue;
             }
-            let alone = letter.seq == 1;
-            window.leave(self.send(wire, letter, now).await?);
+            let alone = record.seq == 1;
+            window.leave(self.send(wire, record, now).await?);
             if alone {
                 return Ok(RemainingRecords::AllButTheFirst);
             }
@@ -150,34 +149,34 @@ impl RecordSender<'_> {
     async fn send(
         &self,
         wire: &mut StreamPublisher<'_>,
-        letter: OutboxRecord,
+        record: OutboxRecord,
         now: Instant,
     ) -> Result<InFlightRecord, NatsError> {
-        let subject = self.subjects.event(&letter.kind);
+        let subject = self.subjects.event(&record.kind);
         let room = self.largest.saturating_sub(ENVELOPE + subject.len()).max(1);
-        let of = letter.line.len().div_ceil(room).max(1);
+        let of = record.line.len().div_ceil(room).max(1);
         let mut missing = BTreeSet::new();
         for number in 1..=of {
             let part = (of > 1).then_some(number);
             let mut headers = HeaderMap::new();
-            let names = self.stored.place.names;
+            let names = self.outbox.place().names;
             headers.insert(
                 MESSAGE_ID,
-                message_id(names, self.session, self.id, letter.seq, part).as_str(),
+                message_id(names, self.session, self.id, record.seq, part).as_str(),
             );
             headers.insert(SESSION, self.id);
             if part.is_some() {
                 headers.insert(PART, format!("{number}/{of}").as_str());
             }
-            if letter.seq == 1 && number == 1 && names == RecordNaming::Plain {
+            if record.seq == 1 && number == 1 && names == RecordNaming::Plain {
                 headers.insert(LAST_OF_SUBJECT, "0");
             }
-            let piece = letter
+            let piece = record
                 .line
-                .slice((number - 1) * room..letter.line.len().min(number * room));
+                .slice((number - 1) * room..record.line.len().min(number * room));
             missing.insert(wire.send(subject.clone(), headers, piece).await?);
         }
-        let (seq, end, bytes) = (letter.seq, letter.end, letter.line.len());
+        let (seq, end, bytes) = (record.seq, record.end, record.line.len());
         Ok(InFlightRecord {
             seq,
             end,
@@ -204,8 +203,8 @@ impl RecordSender<'_> {
         // creel has already checked which records of this session the stream has. So a duplicate
         // was either in flight at that time, or belongs to another session.
         if kept.again && !self.store.is_of(kept.at, self.id).await? {
-            self.stored.place.names = RecordNaming::WithId;
-            self.outbox.keep(self.stored.place.clone())?;
+            self.outbox.place_mut().names = RecordNaming::WithId;
+            self.outbox.save()?;
             return Err(NatsError(TAKEN.to_owned()));
         }
         window.arrived(answer.message, kept.at);
@@ -216,32 +215,32 @@ impl RecordSender<'_> {
     }
 
     fn take_off(&mut self, record: &InFlightRecord, last: u64) -> Result<(), NatsError> {
-        let StoredRecords { place, beyond } = &mut self.stored;
+        let place = self.outbox.place_mut();
         (place.seq, place.offset) = (record.seq, record.end);
-        while beyond.remove(&(place.seq + 1)) {
+        while self.beyond.remove(&(place.seq + 1)) {
             place.seq += 1;
         }
         // The next check must find the records beyond the position again.
-        if beyond.is_empty() {
+        if self.beyond.is_empty() {
             place.at = place.at.max(record.at);
         }
         // The first record is saved at once: it proves that this session owns the name.
         if record.seq == 1 || record.seq.is_multiple_of(KEPT_EVERY) {
-            self.outbox.keep(place.clone())?;
+            self.outbox.save()?;
             self.tell(last);
         }
         Ok(())
     }
 
     fn caught_up(&mut self, last: u64) -> Result<(), NatsError> {
-        self.outbox.keep(self.stored.place.clone())?;
+        self.outbox.save()?;
         self.tell(last);
         Ok(())
     }
 
     fn tell(&self, last: u64) {
         let link = NatsStatus::Connected {
-            behind: last.saturating_sub(self.stored.place.seq),
+            behind: last.saturating_sub(self.outbox.place().seq),
         };
         self.link.send_if_modified(|known| {
             let news = *known != link;
@@ -340,8 +339,8 @@ impl BacklogSender<'_> {
             return Ok(SessionBacklog::Elsewhere);
         }
         let has_more =
-            kept.store != self.store.made || outbox.letters(kept.offset)?.read()?.is_some();
-        let Some(first) = outbox.letters(0)?.read()?.filter(|_| has_more) else {
+            kept.store != self.store.made || outbox.records(kept.offset)?.read()?.is_some();
+        let Some(first) = outbox.records(0)?.read()?.filter(|_| has_more) else {
             return Ok(SessionBacklog::Nothing);
         };
         let FirstRecordHeader { session, id } = serde_json::from_slice(&first.line)?;
@@ -368,6 +367,7 @@ impl BacklogSender<'_> {
                 outbox.place(),
             )
             .await?;
+        let beyond = stored.continue_in(&mut outbox);
         let (link, _) = watch::channel(NatsStatus::Connecting { behind: 0 });
         let (_, no_news) = watch::channel(0);
         let mut sender = RecordSender {
@@ -377,7 +377,7 @@ impl BacklogSender<'_> {
             subjects: &subjects,
             session: &folder.name,
             id,
-            stored,
+            beyond,
             largest: self.largest,
             link: &link,
         };

@@ -9,20 +9,12 @@
 //! - The file is a prefix of the journal at any moment, however often the connection is lost.
 //! - Only the owner can read it, and it is removed with its viewer: see [`CopyDir`].
 
-use std::{collections::BTreeMap, fs::File, io::Write as _, pin::Pin, time::Duration};
+use std::{collections::BTreeMap, fs::File, io::Write as _, time::Duration};
 
 use async_nats::{
     Client, HeaderMap,
-    jetstream::{
-        self, Context, Message,
-        consumer::{
-            DeliverPolicy,
-            pull::{Ordered, OrderedConfig},
-        },
-        message::StreamMessage,
-    },
+    jetstream::{self, Context, Message, consumer::DeliverPolicy, message::StreamMessage},
 };
-use futures_core::Stream as _;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
@@ -36,7 +28,7 @@ use crate::{
         connection::{NatsConnectionEvent, NatsError},
         copy_dir::CopyDir,
         live_output::LiveOutputReceiver,
-        stream::{self, MessagePart, NatsStream, header, part},
+        stream::{self, MessagePart, NatsStream, OrderedMessages, header, part},
         subject::{SESSION, SessionSubjects, is_plain},
     },
     present::text::plain,
@@ -80,9 +72,6 @@ enum FollowProgress {
     More,
     TheEnd,
 }
-
-/// The messages of a stream, from one sequence number on.
-struct OrderedMessages(Ordered);
 
 impl RemoteJournal {
     /// An empty copy of the session with that id, or without an id of the last session that had
@@ -240,24 +229,13 @@ impl RemoteJournal {
     }
 
     async fn messages(&self, store: &NatsStream) -> Result<OrderedMessages, NatsError> {
-        let cannot = |error: String| NatsError(format!("cannot read the stream: {error}"));
-        let config = OrderedConfig {
-            filter_subject: self.subjects.events(),
-            deliver_policy: DeliverPolicy::ByStartSequence {
-                start_sequence: self.read.1 + 1,
-            },
-            ..OrderedConfig::default()
-        };
-        let consumer = store
-            .stream
-            .create_consumer(config)
+        let start_sequence = self.read.1 + 1;
+        store
+            .follow(
+                self.subjects.events(),
+                DeliverPolicy::ByStartSequence { start_sequence },
+            )
             .await
-            .map_err(|error| cannot(error.to_string()))?;
-        let messages = consumer
-            .messages()
-            .await
-            .map_err(|error| cannot(error.to_string()))?;
-        Ok(OrderedMessages(messages))
     }
 
     /// Writes the records that are complete with this message.
@@ -332,17 +310,6 @@ fn begins(record: &Record) -> Option<RunId> {
         Event::Hook(HookEvent::Started { run, .. })
         | Event::Stop(StopEvent::RuleStarted { run, .. }) => Some(*run),
         _ => None,
-    }
-}
-
-impl OrderedMessages {
-    async fn next(&mut self) -> Result<Message, NatsError> {
-        let next = std::future::poll_fn(|context| Pin::new(&mut self.0).poll_next(context)).await;
-        match next {
-            Some(Ok(message)) => Ok(message),
-            Some(Err(error)) => Err(NatsError(format!("cannot read the stream: {error}"))),
-            None => Err(NatsError("the connection was lost".to_owned())),
-        }
     }
 }
 

@@ -8,6 +8,7 @@ mod provision;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,6 +16,11 @@ use std::{
 use async_nats::{
     HeaderMap,
     jetstream::{
+        Message,
+        consumer::{
+            DeliverPolicy,
+            pull::{Ordered, OrderedConfig},
+        },
         message::StreamMessage,
         stream::{Config, InfoError, RawMessageError, RawMessageErrorKind, Stream},
     },
@@ -26,7 +32,7 @@ use super::{
     connection::NatsError,
     subject::{MESSAGE_ID, PART, SESSION, SessionSubjects},
 };
-use crate::journal::outbox::{OutboxPosition, RecordNaming};
+use crate::journal::outbox::{Outbox, OutboxPosition, RecordNaming};
 use provision::covers;
 pub use provision::{bucket, ensured_replicas, find, found, open};
 
@@ -67,6 +73,12 @@ pub struct SessionIdentity<'a> {
 }
 
 impl StoredRecords {
+    /// Continues there, and returns the records beyond that position.
+    pub fn continue_in(self, outbox: &mut Outbox) -> BTreeSet<u64> {
+        *outbox.place_mut() = self.place;
+        self.beyond
+    }
+
     /// Records that the stream has expired count as stored: the first record is sent before all
     /// others.
     fn without_the_forgotten(mut self) -> Self {
@@ -222,6 +234,26 @@ impl NatsStream {
         Ok(max_payload.min(limit))
     }
 
+    /// The messages of a subject in their order, also those that come later.
+    pub async fn follow(
+        &self,
+        subject: String,
+        from: DeliverPolicy,
+    ) -> Result<OrderedMessages, NatsError> {
+        let cannot = |error: String| NatsError(format!("cannot read the stream: {error}"));
+        let config = OrderedConfig {
+            filter_subject: subject,
+            deliver_policy: from,
+            ..OrderedConfig::default()
+        };
+        let consumer = self.stream.create_consumer(config).await;
+        let consumer = consumer.map_err(|error| cannot(error.to_string()))?;
+        let messages = consumer.messages().await;
+        messages
+            .map(OrderedMessages)
+            .map_err(|error| cannot(error.to_string()))
+    }
+
     /// Reads the messages after `place`.
     async fn walk(
         &self,
@@ -375,6 +407,21 @@ impl NatsStream {
                 }
                 Err(error) => return Err(NatsError(format!("cannot read the stream: {error}"))),
             }
+        }
+    }
+}
+
+/// The messages of a stream, from a place on.
+pub struct OrderedMessages(Ordered);
+
+impl OrderedMessages {
+    /// Waits for the next message. Cancel-safe: dropping the future loses none.
+    pub async fn next(&mut self) -> Result<Message, NatsError> {
+        let next = std::future::poll_fn(|context| Pin::new(&mut self.0).poll_next(context)).await;
+        match next {
+            Some(Ok(message)) => Ok(message),
+            Some(Err(error)) => Err(NatsError(format!("cannot read the stream: {error}"))),
+            None => Err(NatsError("the connection was lost".to_owned())),
         }
     }
 }

@@ -105,9 +105,12 @@ pub enum SessionRequestError {
     /// No process runs the session.
     #[error("session `{0}` is not running")]
     NotRunning(String),
-    /// A process runs the session, but it does not answer.
+    /// A process runs the session, but creel cannot connect to it: nothing was sent.
     #[error("session `{name}` is running, but creel cannot reach it: {cause}")]
     Unreachable { name: String, cause: io::Error },
+    /// The session got the request and did not answer: it may have run it.
+    #[error("session `{name}` did not answer: {cause}")]
+    Unanswered { name: String, cause: io::Error },
     #[error(transparent)]
     Refused(RefusedRequest),
     /// The request did not leave this machine.

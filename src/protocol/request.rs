@@ -22,7 +22,7 @@ use serde::{
 
 use super::caller::{CallerInfo, ClientKind};
 use crate::{
-    engine::{ids::ItemId, input::SessionCommand},
+    engine::{ids::ItemId, input::SessionCommand, stop::agent_loop::LoopCommand},
     text::nearest,
 };
 
@@ -45,6 +45,18 @@ pub enum SessionRequest {
     Query(SessionQuery),
     /// The session sends its records from now on.
     Watch(WatchRequest),
+}
+
+impl SessionRequest {
+    /// Whether the reply can take long, because rules and hooks run before it.
+    pub const fn waits_for_judgement(&self) -> bool {
+        matches!(
+            self,
+            Self::Command(SessionCommand::Loop {
+                about: LoopCommand::Judge(_)
+            })
+        )
+    }
 }
 
 impl From<SessionCommand> for SessionRequest {

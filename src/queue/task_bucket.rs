@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    pin::Pin,
     sync::Arc,
     time::Duration,
 };
@@ -13,16 +12,9 @@ use std::{
 use async_nats::{
     HeaderMap,
     jetstream::{
-        self, Context,
-        consumer::{
-            DeliverPolicy,
-            pull::{Ordered, OrderedConfig},
-        },
-        context::PublishErrorKind,
-        message::StreamMessage,
+        self, Context, consumer::DeliverPolicy, context::PublishErrorKind, message::StreamMessage,
     },
 };
-use futures_core::Stream as _;
 
 use crate::{
     config::NatsConfig,
@@ -33,7 +25,7 @@ use crate::{
     },
     nats::{
         connection::NatsError,
-        stream::{self, NatsStream},
+        stream::{self, NatsStream, OrderedMessages},
         subject::LAST_OF_SUBJECT,
     },
     queue::{
@@ -58,7 +50,7 @@ pub(super) struct TaskBucket {
 
 /// The changes of tasks: first each task as it is, then each change.
 struct QueueChanges {
-    messages: Ordered,
+    messages: OrderedMessages,
     /// The subjects that existed at the start and have not arrived. A count would not do, since
     /// tasks change meanwhile.
     missing: BTreeSet<String>,
@@ -201,33 +193,25 @@ impl TaskBucket {
 
     /// The changes of all tasks, or of the tasks of one session if `owner` is not empty.
     async fn changes(&self, owner: &str) -> Result<QueueChanges, NatsError> {
-        let cannot =
-            |error: String| NatsError(format!("cannot read the tasks of the queue: {error}"));
         let tokens = if owner.is_empty() {
             ">".to_owned()
         } else {
             format!("{owner}.>")
         };
         let filter = self.subject(&tokens);
-        let config = OrderedConfig {
-            filter_subject: filter.clone(),
-            deliver_policy: DeliverPolicy::LastPerSubject,
-            ..OrderedConfig::default()
-        };
-        let consumer = self
+        let messages = self
             .store
-            .stream
-            .create_consumer(config)
+            .follow(filter.clone(), DeliverPolicy::LastPerSubject)
             .await
-            .map_err(|error| cannot(error.to_string()))?;
-        let messages = consumer
-            .messages()
-            .await
-            .map_err(|error| cannot(error.to_string()))?;
+            .map_err(unreadable)?;
         // Read after the consumer was created, so each of these subjects will arrive.
         let missing = self.store.subjects(filter).await?;
         Ok(QueueChanges { messages, missing })
     }
+}
+
+fn unreadable(NatsError(why): NatsError) -> NatsError {
+    NatsError(format!("the tasks of the queue: {why}"))
 }
 
 impl QueueChanges {
@@ -242,21 +226,12 @@ impl QueueChanges {
     }
 
     async fn next(&mut self) -> Result<Option<TaskRevision>, NatsError> {
-        let next =
-            std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context)).await;
-        match next {
-            Some(Ok(message)) => {
-                self.missing.remove(message.subject.as_str());
-                let revision = message.info().map_or(0, |info| info.stream_sequence);
-                Ok(serde_json::from_slice(&message.payload)
-                    .ok()
-                    .map(|task| TaskRevision { task, revision }))
-            }
-            Some(Err(error)) => Err(NatsError(format!(
-                "cannot read the tasks of the queue: {error}"
-            ))),
-            None => Err(NatsError("the connection was lost".to_owned())),
-        }
+        let message = self.messages.next().await.map_err(unreadable)?;
+        self.missing.remove(message.subject.as_str());
+        let revision = message.info().map_or(0, |info| info.stream_sequence);
+        Ok(serde_json::from_slice(&message.payload)
+            .ok()
+            .map(|task| TaskRevision { task, revision }))
     }
 }
 

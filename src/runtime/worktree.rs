@@ -23,6 +23,7 @@ use std::{
 };
 
 pub use contents::DigestMemory;
+use git::{ENTRIES, OURS};
 pub use line_counts::count_lines;
 use nested::NestedFiles;
 use stat_cache::{GitAnswer, GitFiles, StatCache};
@@ -31,8 +32,6 @@ use crate::engine::{conversation::WorktreeChanges, verify::MeasuredChanges};
 
 /// Time limit for one survey.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The maximum number of files in one survey.
-const ENTRIES: usize = 20_000;
 /// Up to this many files are read on the current thread: waking another one costs more, above all
 /// on a busy machine.
 const FEW: usize = 256;
@@ -40,8 +39,6 @@ const FEW: usize = 256;
 const MOMENT: Duration = Duration::from_millis(5);
 /// The maximum number of names in a list. The rest is counted.
 pub const NAMED: usize = 500;
-/// creel's own folder, which is never reported.
-const OURS: &str = ".creel";
 
 /// If one of these differs, the file has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,9 +198,11 @@ impl WorktreeSurveyor {
             return (SnapshotContent::Files(files), None);
         }
         let place = folder.to_owned();
-        let files = off_the_loop(move || nested::walked_files(&place, ENTRIES, PATIENCE))
-            .await
-            .flatten();
+        let files =
+            tokio::task::spawn_blocking(move || nested::walked_files(&place, ENTRIES, PATIENCE))
+                .await
+                .ok()
+                .flatten();
         (
             files.map_or(SnapshotContent::Unknown, SnapshotContent::Files),
             None,
@@ -494,7 +493,9 @@ async fn stamps(folder: &Path, names: Vec<PathBuf>) -> Option<FileStamps> {
         return Some(look(folder, names));
     }
     let folder = folder.to_owned();
-    off_the_loop(move || look(&folder, names)).await
+    tokio::task::spawn_blocking(move || look(&folder, names))
+        .await
+        .ok()
 }
 
 /// Does not follow links. A folder is a nested repository, whose files have stamps of their own.
@@ -523,9 +524,4 @@ impl FileStamp {
             mode: meta.mode(),
         }
     }
-}
-
-/// Runs blocking work on another thread, so that the session's loop does not wait.
-async fn off_the_loop<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    tokio::task::spawn_blocking(work).await.ok()
 }

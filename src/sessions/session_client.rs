@@ -1,7 +1,7 @@
-//! Sends commands to a session, which runs in this process, in another one, or on another machine;
-//! and follows a session in another process.
-
-use std::io;
+//! The client of a session: sends requests to it, over its control socket or a NATS server, for the
+//! command line, the screens and the agent's tools alike; and follows a session in another process.
+//!
+//! Does not own how bytes travel: see [`crate::socket::client`] and [`crate::nats::commands`].
 
 use tokio::sync::{mpsc, watch};
 
@@ -11,15 +11,85 @@ use crate::{
         input::SessionCommand,
     },
     journal::SessionDir,
-    nats::commands::NatsSessionClient,
+    nats::commands::NatsTransport,
     present::refusals,
     protocol::{
-        ClientKind, LiveMessage, NatsStatus, ReplyData, SessionQuery, SessionRequestError,
-        caller::person,
+        ClientKind, LiveMessage, NatsStatus, ReplyData, SessionQuery, SessionRequest,
+        SessionRequestError, caller::person,
     },
     runtime::{HookOutputChunk, SessionHandle},
-    socket::client::{SessionWatch, SocketClient, WatchMessage},
+    socket::client::{SessionWatch, SocketTransport, WatchMessage},
 };
+
+/// A client of one session.
+#[derive(Debug)]
+pub struct SessionClient {
+    by: ClientKind,
+    transport: SessionTransport,
+}
+
+#[derive(Debug)]
+enum SessionTransport {
+    Socket(SocketTransport),
+    Nats(NatsTransport),
+}
+
+impl SessionClient {
+    /// Connects to the session in this folder, if it runs on this machine.
+    pub async fn connect(folder: &SessionDir, by: ClientKind) -> Result<Self, SessionRequestError> {
+        let transport = SessionTransport::Socket(SocketTransport::connect(folder).await?);
+        Ok(Self { by, transport })
+    }
+
+    pub const fn over_nats(transport: NatsTransport, by: ClientKind) -> Self {
+        let transport = SessionTransport::Nats(transport);
+        Self { by, transport }
+    }
+
+    /// Whether the session still listens, as far as creel knows.
+    pub fn is_open(&self) -> bool {
+        match &self.transport {
+            SessionTransport::Socket(socket) => socket.is_open(),
+            SessionTransport::Nats(nats) => nats.is_connected(),
+        }
+    }
+
+    /// Sends a request and waits for the reply. A refusal is an error.
+    pub async fn request(
+        &mut self,
+        request: impl Into<SessionRequest>,
+    ) -> Result<Option<ReplyData>, SessionRequestError> {
+        let request = request.into();
+        match &mut self.transport {
+            SessionTransport::Socket(socket) => socket.ask(self.by, &request).await,
+            SessionTransport::Nats(nats) => nats.ask(self.by, &request).await,
+        }
+    }
+}
+
+/// Sends one request to the session in this folder and waits for the reply. Uses one thread, since
+/// a command line must start fast.
+pub fn request_once(
+    folder: &SessionDir,
+    by: ClientKind,
+    request: impl Into<SessionRequest>,
+) -> Result<Option<ReplyData>, SessionRequestError> {
+    let tokio = single_thread(folder)?;
+    tokio.block_on(async {
+        let mut client = SessionClient::connect(folder, by).await?;
+        client.request(request).await
+    })
+}
+
+fn single_thread(folder: &SessionDir) -> Result<tokio::runtime::Runtime, SessionRequestError> {
+    let tokio = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    tokio.map_err(|cause| SessionRequestError::Unreachable {
+        name: folder.name.clone(),
+        cause,
+    })
+}
 
 /// Why a command was not confirmed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,54 +100,47 @@ pub enum CommandError {
     Unanswered(String),
 }
 
+/// Where the session of a screen is.
 #[derive(Debug, Clone)]
-pub enum SessionClient {
-    /// The session of this process, which ends with the screen.
+pub enum SessionAddress {
+    /// In this process: it ends with the screen.
     Here(SessionHandle),
-    /// A session in another process of this machine. Its folder says where its socket is.
+    /// In another process of this machine. Its folder says where its socket is.
     Socket(SessionDir),
-    /// A session on another machine.
-    Nats(Box<NatsSessionClient>),
+    /// On another machine.
+    Nats(Box<NatsTransport>),
 }
 
-impl SessionClient {
-    /// Sends a command. Fails with the session's reason if it refuses.
+impl SessionAddress {
+    /// Sends a command of the user. Fails with the session's reason if it refuses.
     pub async fn command(&self, command: SessionCommand) -> Result<(), CommandError> {
-        let asked = match self {
+        let client = match self {
             Self::Here(handle) => {
                 let done = handle.command(person(ActorKind::Tui), command).await;
                 return done.map_err(|why| CommandError::Refused(refusals::text(&why)));
             }
             // A new connection for each command: it cannot be stale, and the user does not type
             // faster.
-            Self::Socket(folder) => match SocketClient::connect(folder).await {
-                Ok(mut client) => client.ask(ClientKind::Tui, command).await,
-                Err(error) => Err(error),
-            },
-            Self::Nats(client) => client.ask(ClientKind::Tui, &command.into()).await,
+            Self::Socket(folder) => SessionClient::connect(folder, ClientKind::Tui).await,
+            Self::Nats(nats) => Ok(SessionClient::over_nats(*nats.clone(), ClientKind::Tui)),
         };
-        let Err(error) = asked else {
-            return Ok(());
+        let replied = match client {
+            Ok(mut client) => client.request(command).await,
+            Err(error) => Err(error),
         };
-        // A session that was reached and then was silent may have run the command.
-        let was_silent = match (&error, self) {
-            (SessionRequestError::Unreachable { cause, .. }, Self::Socket(_)) => {
-                cause.kind() == io::ErrorKind::TimedOut
-            }
-            (SessionRequestError::Unreachable { .. }, Self::Here(_) | Self::Nats(_)) => true,
-            (
-                SessionRequestError::NotRunning(_)
+        match replied {
+            Ok(_) => Ok(()),
+            Err(error @ SessionRequestError::Unanswered { .. }) => Err(CommandError::Unanswered(
+                format!("{error}; the session may have run it or not"),
+            )),
+            Err(
+                error @ (SessionRequestError::NotRunning(_)
+                | SessionRequestError::Unreachable { .. }
                 | SessionRequestError::Refused(_)
                 | SessionRequestError::NotSent(_)
-                | SessionRequestError::Ended(_),
-                _,
-            ) => false,
-        };
-        Err(if was_silent {
-            CommandError::Unanswered(format!("{error}; the session may have run it or not"))
-        } else {
-            CommandError::Refused(error.to_string())
-        })
+                | SessionRequestError::Ended(_)),
+            ) => Err(CommandError::Refused(error.to_string())),
+        }
     }
 }
 
@@ -104,18 +167,14 @@ impl RemoteUpdates {
     /// Follows the session in this folder, on a thread of its own. Blocks until the session has
     /// confirmed it, so it must not be called inside a tokio runtime.
     pub fn follow(folder: &SessionDir) -> Result<Self, SessionRequestError> {
-        let tokio = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        let tokio = tokio.map_err(|cause| SessionRequestError::Unreachable {
-            name: folder.name.clone(),
-            cause,
-        })?;
+        let tokio = single_thread(folder)?;
         let (status, watch) = tokio.block_on(async {
-            let mut client = SocketClient::connect(folder).await?;
-            let status = client.ask(ClientKind::Tui, SessionQuery::Status).await?;
+            let mut socket = SocketTransport::connect(folder).await?;
+            let status = socket
+                .ask(ClientKind::Tui, &SessionQuery::Status.into())
+                .await?;
             // The screen reads the journal after this point, so it misses no record.
-            Ok::<_, SessionRequestError>((status, client.watch(None).await?))
+            Ok::<_, SessionRequestError>((status, socket.watch(None).await?))
         })?;
         let nats = match status {
             Some(ReplyData::Status(status)) => status.nats,
@@ -141,8 +200,8 @@ impl RemoteUpdateSenders {
     async fn forward_all(&self, folder: &SessionDir, mut watch: SessionWatch) {
         let mut next = 0;
         while self.forward(&mut watch, &mut next).await == WatchEnd::TooEarly {
-            let again = match SocketClient::connect(folder).await {
-                Ok(client) => client.watch(Some(next)).await,
+            let again = match SocketTransport::connect(folder).await {
+                Ok(socket) => socket.watch(Some(next)).await,
                 Err(error) => Err(error),
             };
             match again {

@@ -1,4 +1,6 @@
-//! The client of the control socket: sends requests to a session in another process.
+//! Requests over the control socket, to a session in another process of this machine.
+//!
+//! Owns one connection. [`crate::sessions::session_client`] is the client that uses it.
 
 use std::{io, os::unix, time::Duration};
 
@@ -23,27 +25,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const STARTING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(10);
 
+/// A connection to the socket of a session.
 #[derive(Debug)]
-pub struct SocketClient {
+pub struct SocketTransport {
     name: String,
     stream: BufReader<UnixStream>,
 }
 
-/// Sends one request to the session in this folder and waits for the answer. Uses one thread, since
-/// a command line must start fast.
-pub fn ask_once(
-    folder: &SessionDir,
-    by: ClientKind,
-    request: impl Into<SessionRequest>,
-) -> Result<Option<ReplyData>, SessionRequestError> {
-    let tokio = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let tokio = tokio.map_err(|error| broken(&folder.name, error))?;
-    tokio.block_on(async { SocketClient::connect(folder).await?.ask(by, request).await })
-}
-
-impl SocketClient {
+impl SocketTransport {
     /// Connects to the session in this folder, if it runs. Removes the socket that a dead session
     /// left.
     pub async fn connect(folder: &SessionDir) -> Result<Self, SessionRequestError> {
@@ -85,25 +74,35 @@ impl SocketClient {
             .is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request and waits for the answer, for a judgement as long as the session needs.
     pub async fn ask(
         &mut self,
         by: ClientKind,
-        request: impl Into<SessionRequest>,
+        request: &SessionRequest,
     ) -> Result<Option<ReplyData>, SessionRequestError> {
-        match timeout(PATIENCE, self.ask_patiently(by, request)).await {
+        let patience = if request.waits_for_judgement() {
+            Duration::MAX
+        } else {
+            PATIENCE
+        };
+        match timeout(patience, self.send(by, request)).await {
             Ok(answered) => answered,
-            Err(_) => Err(broken(&self.name, io::ErrorKind::TimedOut.into())),
+            Err(_) => Err(SessionRequestError::Unanswered {
+                name: self.name.clone(),
+                cause: io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("no answer within {}s", PATIENCE.as_secs()),
+                ),
+            }),
         }
     }
 
-    /// Sends a request that takes as long as the session needs for it.
-    pub async fn ask_patiently(
+    async fn send(
         &mut self,
         by: ClientKind,
-        request: impl Into<SessionRequest>,
+        request: &SessionRequest,
     ) -> Result<Option<ReplyData>, SessionRequestError> {
-        let line = request_line(by, &request.into(), None);
+        let line = request_line(by, request, None);
         // The session answers a line that it refuses before it has read all of it. So the answer
         // counts, even if writing failed.
         let _ = self.stream.get_mut().write_all(line.as_bytes()).await;
@@ -118,7 +117,7 @@ impl SocketClient {
     /// Watches the session: all records with at least that number, and live messages.
     pub async fn watch(mut self, from: Option<u64>) -> Result<SessionWatch, SessionRequestError> {
         let request = WatchRequest { from, live: true };
-        self.ask(ClientKind::Tui, request).await?;
+        self.ask(ClientKind::Tui, &request.into()).await?;
         Ok(SessionWatch(self))
     }
 
@@ -137,18 +136,13 @@ fn asynchronous(stream: unix::net::UnixStream) -> io::Result<UnixStream> {
     UnixStream::from_std(stream)
 }
 
+/// Why a connection is of no more use.
 fn broken(session: &str, cause: io::Error) -> SessionRequestError {
     let (name, kind) = (session.to_owned(), cause.kind());
     if [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe].contains(&kind) {
         return SessionRequestError::Ended(name);
     }
-    // The system's message for a timeout does not help the user.
-    let cause = if kind == io::ErrorKind::TimedOut {
-        io::Error::new(kind, "it does not answer")
-    } else {
-        cause
-    };
-    SessionRequestError::Unreachable { name, cause }
+    SessionRequestError::Unanswered { name, cause }
 }
 
 #[derive(Debug)]
@@ -161,7 +155,7 @@ pub enum WatchMessage {
 /// The records and live messages of a session. Ends with the session, or if the client does not
 /// read for too long.
 #[derive(Debug)]
-pub struct SessionWatch(SocketClient);
+pub struct SessionWatch(SocketTransport);
 
 impl SessionWatch {
     pub async fn next(&mut self) -> Result<Option<WatchMessage>, SessionRequestError> {

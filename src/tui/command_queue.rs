@@ -16,7 +16,7 @@ use tokio::{
 use super::model::SentDrafts;
 use crate::{
     engine::input::SessionCommand,
-    sessions::session_client::{CommandError, SessionClient},
+    sessions::session_client::{CommandError, SessionAddress},
     tui::request::ScreenEvent,
 };
 
@@ -75,14 +75,14 @@ fn name(command: &SessionCommand) -> String {
 }
 
 impl CommandQueue {
-    /// Without a session client (a past session), every command is dropped.
-    pub(super) fn new(client: Option<SessionClient>) -> Self {
+    /// Without a session (a replay), every command is dropped.
+    pub(super) fn new(session: Option<SessionAddress>) -> Self {
         let (queued, to_send) = mpsc::unbounded_channel();
         let (answered, answers) = mpsc::unbounded_channel();
         let (enough, no_longer) = oneshot::channel();
         let sending = tokio::spawn(async move {
-            match client {
-                Some(client) => send_all(client, to_send, answered, no_longer).await,
+            match session {
+                Some(session) => send_all(session, to_send, answered, no_longer).await,
                 None => Vec::new(),
             }
         });
@@ -141,7 +141,7 @@ impl CommandQueue {
 
 /// Sends commands until the queue is closed or `enough` fires; returns those that did not arrive.
 async fn send_all(
-    client: SessionClient,
+    session: SessionAddress,
     mut queued: mpsc::UnboundedReceiver<Vec<SessionCommand>>,
     answered: mpsc::UnboundedSender<ScreenEvent>,
     mut enough: oneshot::Receiver<()>,
@@ -150,7 +150,7 @@ async fn send_all(
         let mut commands = commands.into_iter();
         while let Some(command) = commands.next() {
             let answer = tokio::select! {
-                answer = client.command(command.clone()) => answer,
+                answer = session.command(command.clone()) => answer,
                 _ = &mut enough => {
                     let others = std::iter::from_fn(|| queued.try_recv().ok()).flatten();
                     let unsent = commands.chain(others).map(UndeliveredCommand::Unsent);

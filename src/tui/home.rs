@@ -33,13 +33,13 @@ use crate::{
     config::{self, NatsConfig, paths},
     engine::{event::StopTiming, input::SessionCommand},
     journal::SessionDir,
-    nats::commands::NatsSessionClient,
+    nats::commands::NatsTransport,
     present::clock::local_zone,
     runtime::clock::{session_time, sleep_until},
     sessions::{
         SessionFeed, SessionKey,
         removal::{self, RemovalPreview},
-        session_client::{CommandError, SessionClient},
+        session_client::{CommandError, SessionAddress},
         session_store::{ProjectScope, SessionStore},
     },
 };
@@ -330,12 +330,11 @@ impl<'a> HomeScreen<'a> {
     fn stop(&self, key: &SessionKey, how: StopTiming) {
         let (name, session) = match (key, &self.options.source) {
             (SessionKey::There { name, id }, HomeSource::Fleet { client, nats }) => {
-                let asking =
-                    NatsSessionClient::new(client.clone(), &nats.prefix, name, Some(id.clone()));
-                (name.clone(), SessionClient::Nats(Box::new(asking)))
+                let nats = NatsTransport::new(client.clone(), &nats.prefix, name, Some(id.clone()));
+                (name.clone(), SessionAddress::Nats(Box::new(nats)))
             }
             (SessionKey::Here(_) | SessionKey::There { .. }, _) => match key.folder() {
-                Some(folder) => (folder.name.clone(), SessionClient::Socket(folder)),
+                Some(folder) => (folder.name.clone(), SessionAddress::Socket(folder)),
                 None => return,
             },
         };

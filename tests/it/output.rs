@@ -10,7 +10,7 @@ use creel::{
             verdict::{HookDecision, RunEnd, RunResult},
         },
         ids::RunId,
-        policy::{HookAction, HookSpec, PipeOutput, RetryOptions},
+        policy::{HookAction, HookSpec},
         time::TimeSpan,
     },
     hooks::{HookWorkspace, run_hook},
@@ -27,18 +27,7 @@ fn job(point: HookPoint, command: &str) -> HookJob {
     HookJob {
         run: RunId(7),
         point,
-        hook: HookSpec {
-            name: "checks".into(),
-            action: HookAction::Command(command.into()),
-            timeout: TimeSpan::secs(60),
-            pipe_output: PipeOutput::Never,
-            priority: 100,
-            enabled: true,
-            on_failure: None,
-            matcher: None,
-            retry: RetryOptions::default(),
-            claude: None,
-        },
+        hook: HookSpec::new("checks", HookAction::Command(command.into())),
         output_limit: 16 * 1024,
         facts: HookFacts {
             session: "s".into(),

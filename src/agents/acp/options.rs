@@ -99,19 +99,39 @@ pub(super) fn model(options: &[s::SessionConfigOption]) -> Option<String> {
         .map(|model| model.current)
 }
 
-/// The request that sets an option, or what the agent offers instead.
+/// Why an option cannot be set, with what the agent offers instead.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum OptionError {
+    #[error("the agent has no option `{name}`. {}", listed(.offered))]
+    NoSuchOption { name: String, offered: Vec<String> },
+    #[error("the agent's option `{name}` has no value `{value}`. It has {}", .offered.join(", "))]
+    NoSuchValue {
+        name: String,
+        value: String,
+        offered: Vec<String>,
+    },
+    #[error("creel does not know how to set the option `{0}`")]
+    UnknownKind(String),
+}
+
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "It offers no options".to_owned(),
+        names => format!("It offers {}", names.join(", ")),
+    }
+}
+
+/// The request that sets an option.
 pub(super) fn request(
     session: &s::SessionId,
     options: &[s::SessionConfigOption],
     (name, value): (&str, &str),
-) -> Result<s::SetSessionConfigOptionRequest, String> {
+) -> Result<s::SetSessionConfigOptionRequest, OptionError> {
     let Some(option) = find(options, name) else {
-        let names: Vec<String> = offered(options).into_iter().map(|all| all.name).collect();
-        let has = match names.as_slice() {
-            [] => "It offers no options".to_owned(),
-            names => format!("It offers {}", names.join(", ")),
-        };
-        return Err(format!("the agent has no option `{name}`. {has}"));
+        return Err(OptionError::NoSuchOption {
+            name: name.to_owned(),
+            offered: offered(options).into_iter().map(|all| all.name).collect(),
+        });
     };
     let value: s::SessionConfigOptionValue = match &option.kind {
         s::SessionConfigKind::Select(select) => value_id(select, value)
@@ -123,9 +143,7 @@ pub(super) fn request(
             .map_err(|_| wrong_value(name, value, &["true", "false"].map(OfferedValue::plain)))?
             .into(),
         _ => {
-            return Err(format!(
-                "creel does not know how to set the option `{name}`"
-            ));
+            return Err(OptionError::UnknownKind(name.to_owned()));
         }
     };
     let (session, id) = (session.clone(), option.id.clone());
@@ -157,12 +175,12 @@ pub(super) fn note_answer(
     }
 }
 
-fn wrong_value(name: &str, value: &str, offered: &[OfferedValue]) -> String {
-    let all: Vec<&str> = offered.iter().map(|value| value.name.as_str()).collect();
-    format!(
-        "the agent's option `{name}` has no value `{value}`. It has {}",
-        all.join(", ")
-    )
+fn wrong_value(name: &str, value: &str, offered: &[OfferedValue]) -> OptionError {
+    OptionError::NoSuchValue {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        offered: offered.iter().map(|value| value.name.clone()).collect(),
+    }
 }
 
 /// The option of this name: by its id, otherwise by what it is for, otherwise by its title.
@@ -240,7 +258,7 @@ mod tests {
         ]
     }
 
-    fn set(name: &str, value: &str) -> Result<String, String> {
+    fn set(name: &str, value: &str) -> Result<String, OptionError> {
         let request = request(&s::SessionId::new("1"), &options(), (name, value))?;
         let value = match request.value {
             s::SessionConfigOptionValue::Boolean { value } => value.to_string(),
@@ -280,22 +298,24 @@ mod tests {
 
     #[test]
     fn a_wrong_name_or_value_is_answered_with_the_right_ones() {
-        let error = set("model", "gpt-9").expect_err("a mistake");
+        let error = set("model", "gpt-9").expect_err("a mistake").to_string();
         assert_eq!(
             error,
             "the agent's option `model` has no value `gpt-9`. It has opus[1m], haiku"
         );
-        let error = set("colour", "red").expect_err("a mistake");
+        let error = set("colour", "red").expect_err("a mistake").to_string();
         assert_eq!(
             error,
             "the agent has no option `colour`. It offers model, effort, fast"
         );
-        let none = request(&s::SessionId::new("1"), &[], ("model", "opus")).expect_err("a mistake");
+        let none = request(&s::SessionId::new("1"), &[], ("model", "opus"))
+            .expect_err("a mistake")
+            .to_string();
         assert_eq!(
             none,
             "the agent has no option `model`. It offers no options"
         );
-        let error = set("fast", "maybe").expect_err("a mistake");
+        let error = set("fast", "maybe").expect_err("a mistake").to_string();
         assert_eq!(
             error,
             "the agent's option `fast` has no value `maybe`. It has true, false"

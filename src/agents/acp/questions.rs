@@ -12,11 +12,10 @@ use std::{
 use agent_client_protocol::v1::{Responder, schema as s};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::{AgentObserver, LONG_MAX, NOTE_MAX, PermissionRequest, limited},
+    agents::{AgentObserver, LONG_MAX, NOTE_MAX, PendingAnswer, PermissionRequest, limited},
     engine::{
         conversation::{AgentUpdate, PermissionAnswer, PermissionSource, ToolCall},
         question::{AgentQuestion, FieldKind, FieldOption, QuestionField, UNATTENDED},
@@ -50,31 +49,21 @@ pub(super) async fn ask(
         let _ = responder.respond(response(PermissionAnswer::Declined { unattended: false }));
         return;
     };
-    let (sender, answer) = oneshot::channel();
-    if !stop.is_cancelled() {
-        let tool = ToolCall {
-            call: call_of(request.scope()),
-            title: question.message.clone(),
-            ..ToolCall::default()
-        };
-        let source = PermissionSource::Question(Box::new(question));
-        updates
-            .permission(PermissionRequest {
-                tool,
-                options: Vec::new(),
-                source,
-                shortened: false,
-                answer: sender,
-            })
-            .await;
-    }
-    let stop = stop.clone();
+    let tool = ToolCall {
+        call: call_of(request.scope()),
+        title: question.message.clone(),
+        ..ToolCall::default()
+    };
+    let answer = PendingAnswer::ask(updates, stop, |answer| PermissionRequest {
+        tool,
+        options: Vec::new(),
+        source: PermissionSource::Question(Box::new(question)),
+        shortened: false,
+        answer,
+    });
+    let answer = answer.await;
     tokio::spawn(async move {
-        let answer = tokio::select! {
-            biased;
-            answer = answer => answer.unwrap_or(PermissionAnswer::Cancelled),
-            () = stop.cancelled() => PermissionAnswer::Cancelled,
-        };
+        let answer = answer.wait().await;
         let is_declined = matches!(answer, PermissionAnswer::Declined { .. });
         refused.fetch_or(is_declined, Ordering::Relaxed);
         // An agent that is gone needs no answer.

@@ -18,20 +18,20 @@ use agent_client_protocol::{
     Error,
     v1::{Responder, schema as s},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{AcpEvent, AcpServiceRequest, DecidedRequest};
 use super::{
     files::{GuardedProjectDir, ReplacedText, ServedFileError},
-    questions, serves,
+    questions,
     terminals::{self, AcpTerminals, TerminalEnvironment},
     translate::{self, AcpConversation, EditPlaces},
 };
 use crate::{
     agents::{
-        AgentObserver, AgentWorkspace, LONG_MAX, PermissionRequest, environment, limited,
-        mcp_tools::ToolServer,
+        AgentObserver, AgentWorkspace, LONG_MAX, PendingAnswer, PermissionRequest, environment,
+        limited, mcp_tools::ToolServer,
     },
     engine::{
         conversation::{
@@ -197,26 +197,16 @@ impl AcpServices {
             .map(|o| o.id.clone())
             .collect();
         let refused = self.refused.clone();
-        let (sender, answer) = oneshot::channel();
-        if !stop.is_cancelled() {
-            updates
-                .permission(PermissionRequest {
-                    tool,
-                    options,
-                    source,
-                    shortened,
-                    answer: sender,
-                })
-                .await;
-        }
-        let stop = stop.clone();
+        let answer = PendingAnswer::ask(updates, stop, |answer| PermissionRequest {
+            tool,
+            options,
+            source,
+            shortened,
+            answer,
+        });
+        let answer = answer.await;
         tokio::spawn(async move {
-            let answer = tokio::select! {
-                biased;
-                answer = answer => answer.unwrap_or(PermissionAnswer::Cancelled),
-                () = stop.cancelled() => PermissionAnswer::Cancelled,
-            };
-            let outcome = match answer {
+            let outcome = match answer.wait().await {
                 PermissionAnswer::Selected(id) => {
                     refused.fetch_or(noes.contains(&id), Ordering::Relaxed);
                     s::RequestPermissionOutcome::Selected(s::SelectedPermissionOutcome::new(id))
@@ -323,26 +313,16 @@ impl AcpServices {
                 return lost(wanted.fail(answer));
             }
         };
-        let (sender, answer) = oneshot::channel();
-        if !stop.is_cancelled() {
-            let (tool, options, source) = (call.clone(), own_options(), PermissionSource::Service);
-            updates
-                .permission(PermissionRequest {
-                    tool,
-                    options,
-                    source,
-                    shortened,
-                    answer: sender,
-                })
-                .await;
-        }
-        let (news, stop) = (news.clone(), stop.clone());
+        let answer = PendingAnswer::ask(updates, stop, |answer| PermissionRequest {
+            tool: call.clone(),
+            options: own_options(),
+            source: PermissionSource::Service,
+            shortened,
+            answer,
+        });
+        let (answer, news) = (answer.await, news.clone());
         tokio::spawn(async move {
-            let answer = tokio::select! {
-                biased;
-                answer = answer => answer.unwrap_or(PermissionAnswer::Cancelled),
-                () = stop.cancelled() => PermissionAnswer::Cancelled,
-            };
+            let answer = answer.wait().await;
             // An agent that is gone needs no answer.
             let _ = news
                 .send(AcpEvent::Decided(Box::new(DecidedRequest {
@@ -587,6 +567,10 @@ fn size(text: &str) -> String {
         counted(text.lines().count(), "line"),
         counted(text.len(), "byte")
     )
+}
+
+fn serves(service: ServicePolicy) -> bool {
+    service == ServicePolicy::Serve
 }
 
 /// Runs disk access on another thread, because a slow disk must not delay the session.

@@ -13,7 +13,7 @@ use crate::{
     },
     journal::{self, JournalError, SessionDir, SessionsDir},
     protocol::{ClientKind, ReplyData, SessionRequest},
-    socket::client::ask_once,
+    sessions::session_client::request_once,
     text::nearest,
 };
 
@@ -174,7 +174,7 @@ pub(crate) fn ask(session: &SessionArgs, request: impl Into<SessionRequest>) -> 
 
 /// The same, of the session in this folder.
 pub(crate) fn ask_in(folder: &SessionDir, request: impl Into<SessionRequest>) -> CliResult {
-    ask_once(folder, ClientKind::Cli, request)?;
+    request_once(folder, ClientKind::Cli, request)?;
     Ok(0)
 }
 
@@ -184,10 +184,10 @@ pub(crate) fn reply_to(
     request: impl Into<SessionRequest>,
 ) -> CliResult<Option<ReplyData>> {
     if let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? {
-        return server.reply_to(session, &request.into());
+        return server.reply_to(session, request);
     }
     let folder = running(session)?;
-    Ok(ask_once(&folder, ClientKind::Cli, request)?)
+    Ok(request_once(&folder, ClientKind::Cli, request)?)
 }
 
 /// An answer to another question than the one that was asked.

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, SessionArgs},
-        error::{CliError, CliResult},
+        error::{CliError, CliResult, cannot_connect},
         output::say,
         target::{local_sessions, project::Project},
         tokio_runtime,
@@ -16,10 +16,8 @@ use crate::{
     config::NatsConfig,
     journal::{file::JournalError, session_dir::SessionDir},
     nats::{
-        commands::NatsSessionClient,
-        connection::{
-            ConnectProblem, NatsConnectionEvent as Event, NatsError, ReconnectPolicy, connect,
-        },
+        commands::NatsTransport,
+        connection::{NatsConnectionEvent as Event, NatsError, ReconnectPolicy, connect},
         presence::{self, ListedWorker, SessionHeartbeat},
         remote_journal::RemoteJournal,
         subject::SessionSubjects,
@@ -27,6 +25,7 @@ use crate::{
     present::text::plain,
     protocol::{ClientKind, ReplyData, SessionRequest},
     runtime::now,
+    sessions::session_client::SessionClient,
 };
 
 pub(crate) struct NatsServerConnection {
@@ -41,12 +40,6 @@ struct ChosenSession {
     name: String,
     /// Which of the sessions of that name, if known.
     id: Option<String>,
-}
-
-impl From<NatsError> for CliError {
-    fn from(error: NatsError) -> Self {
-        Self::failed(format!("NATS: {error}"))
-    }
 }
 
 impl NatsServerConnection {
@@ -206,13 +199,14 @@ impl NatsServerConnection {
     pub(crate) fn reply_to(
         &self,
         session: &SessionArgs,
-        request: &SessionRequest,
+        request: impl Into<SessionRequest>,
     ) -> CliResult<Option<ReplyData>> {
         let ChosenSession { name, id } = self.choose(session.session.as_deref())?;
-        let asking = NatsSessionClient::new(self.client.clone(), &self.nats.prefix, &name, id);
+        let nats = NatsTransport::new(self.client.clone(), &self.nats.prefix, &name, id);
+        let mut client = SessionClient::over_nats(nats, ClientKind::Cli);
         self.tokio.block_on(async {
             tokio::select! {
-                answered = asking.ask(ClientKind::Cli, request) => Ok(answered?),
+                replied = client.request(request) => Ok(replied?),
                 why = self.refused_to_send(&name) => Err(lacks_right(&why)),
             }
         })
@@ -246,15 +240,6 @@ fn lacks_right(why: &str) -> CliError {
         "NATS: the server does not allow that: {why}\n  give this user the right (the manual lists what creel needs under \
          \"What a server has to allow\"), or use another user"
     ))
-}
-
-/// Why there is no connection to this server, and what to do.
-pub(crate) fn cannot_connect(nats: &NatsConfig, problem: &ConnectProblem) -> CliError {
-    let advice = problem
-        .advice
-        .map(|advice| format!("\n  {advice}"))
-        .unwrap_or_default();
-    CliError::failed(format!("{}: {}{advice}", nats.shown(), problem.reason))
 }
 
 /// The server on the command line, otherwise the one in the config.

@@ -44,16 +44,9 @@ fn a_check_is_a_stop_hook_that_blocks_and_has_ten_minutes() {
          - {{ exec: [npm, test], on_failure: ignore, retries: 2, feedback: '{{{{hook}}}}', priority: 5, enabled: false }}\n"
     ));
     let check = |name: &str, action| HookSpec {
-        name: name.to_owned(),
-        action,
         timeout: TimeSpan::secs(600),
-        pipe_output: PipeOutput::Never,
-        priority: 100,
-        enabled: true,
         on_failure: Some(HookFailurePolicy::Block),
-        matcher: None,
-        retry: RetryOptions::default(),
-        claude: None,
+        ..HookSpec::new(name, action)
     };
     let words = |words: [&str; 2]| HookAction::Exec(words.map(str::to_owned).to_vec());
     let expected = [

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     hooks::point::HookPoint,
-    policy::{AgentSpec, HookAction, HookSpec, PipeOutput, RetryOptions, SessionPlan},
+    policy::{AgentSpec, HookAction, HookSpec, SessionPlan},
     time::TimeSpan,
 };
 
@@ -155,16 +155,8 @@ impl HookSpec {
     /// A built-in hook with default settings.
     pub fn builtin(name: &str) -> Self {
         Self {
-            name: name.to_owned(),
-            action: HookAction::Builtin(name.into()),
             timeout: BUILTIN_TIMEOUT,
-            pipe_output: PipeOutput::Never,
-            priority: 100,
-            enabled: true,
-            on_failure: None,
-            matcher: None,
-            retry: RetryOptions::default(),
-            claude: None,
+            ..Self::new(name, HookAction::Builtin(name.into()))
         }
     }
 

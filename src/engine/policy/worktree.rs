@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    policy::{HookAction, HookFailurePolicy, HookSpec, PipeOutput, RetryOptions},
+    policy::{HookAction, HookFailurePolicy, HookSpec},
     time::TimeSpan,
 };
 
@@ -65,16 +65,13 @@ impl WorktreePlan {
     /// folder wastes its turns.
     pub fn setup_hooks(&self) -> Vec<HookSpec> {
         let hook = |(at, command): (usize, &String)| HookSpec {
-            name: format!("setup {}", at + 1),
-            action: HookAction::Command(command.clone()),
             timeout: SETUP_TIMEOUT,
-            pipe_output: PipeOutput::Never,
             priority: SETUP_PRIORITY,
-            enabled: true,
             on_failure: Some(HookFailurePolicy::Escalate),
-            matcher: None,
-            retry: RetryOptions::default(),
-            claude: None,
+            ..HookSpec::new(
+                format!("setup {}", at + 1),
+                HookAction::Command(command.clone()),
+            )
         };
         self.setup.iter().enumerate().map(hook).collect()
     }

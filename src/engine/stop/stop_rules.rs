@@ -17,10 +17,7 @@ use crate::engine::{
     },
     ids::RunId,
     output::EngineOutput,
-    policy::{
-        HookAction, HookSpec, PipeOutput, RetryOptions, RuleSpec, SessionPlan, StopHook,
-        StopHookKind, StopPreset,
-    },
+    policy::{HookAction, HookSpec, RuleSpec, SessionPlan, StopHook, StopHookKind, StopPreset},
     session::{iteration::IterationState, phase::Phase},
     steering::ControlState,
     stop::{
@@ -257,16 +254,8 @@ impl<'a> StopRules<'a> {
             ..self.judged_facts(about, judging)
         };
         let spec = HookSpec {
-            name: hook.name.clone(),
-            action: HookAction::Command(command.clone()),
             timeout: *timeout,
-            pipe_output: PipeOutput::Never,
-            priority: 100,
-            enabled: true,
-            on_failure: None,
-            matcher: None,
-            retry: RetryOptions::default(),
-            claude: None,
+            ..HookSpec::new(hook.name.clone(), HookAction::Command(command.clone()))
         };
         let (name, of, beside) = (
             hook.name.clone(),

@@ -6,11 +6,12 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    BuiltinError,
     git::{self, BaseBranch, UncommittedChanges},
+    job::BuiltinRun,
+    outcome::{BuiltinError, complaint, files, named, quoted, short, some},
     program::ProgramRunner,
+    rebase,
 };
-use super::{BuiltinRun, files, named, quoted, rebase, short, some};
 use crate::{
     engine::{
         effect::SubmissionFacts,
@@ -230,7 +231,7 @@ impl BranchStatus {
         }
         format!(
             "creel could not fetch {base} from {remote_name} ({}): check that `git fetch {}` works",
-            super::complaint(stderr),
+            complaint(stderr),
             quoted(remote)
         )
     }

@@ -14,10 +14,10 @@
 use serde::Deserialize;
 
 use super::{
-    BuiltinError,
+    branch_status::BranchStatus,
+    outcome::{BuiltinError, named, quoted},
     program::{ProgramCall, ProgramResult, ProgramRunner},
 };
-use super::{branch_status::BranchStatus, named, quoted};
 
 const FIELDS: &str = "number,url,state,headRefOid,baseRefName,isDraft,body,isCrossRepository,mergeable,reviewDecision,mergeCommit";
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    BuiltinError, named,
+    outcome::{BuiltinError, named},
     program::{ProgramCall, ProgramResult, ProgramRunner},
 };
 use crate::{engine::hooks::verdict::RunEnd, git::PLAIN};

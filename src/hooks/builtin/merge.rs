@@ -16,13 +16,13 @@
 use std::path::PathBuf;
 
 use super::{
-    BuiltinError, BuiltinRun, BuiltinSuccess,
     branch_status::BranchStatus,
-    files,
     forge::{self, ForgeLookup, PullRequest, PullRequestCheck, PullRequestState},
-    git, named,
+    git,
+    job::BuiltinRun,
+    outcome::{BuiltinError, BuiltinSuccess, files, named, quoted, short, some, title_line},
     program::ProgramRunner,
-    push, quoted, short, some, title_line,
+    push,
 };
 
 enum ForgeState {

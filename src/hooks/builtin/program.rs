@@ -16,8 +16,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::BuiltinError;
-use super::{complaint, named, printed_text, quoted};
+use super::outcome::{BuiltinError, complaint, named, printed_text, quoted};
 use crate::{
     engine::hooks::verdict::RunEnd,
     git::{QUIET, UNSET},

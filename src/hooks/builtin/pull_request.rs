@@ -8,15 +8,12 @@
 use std::{io::Write as _, path::PathBuf};
 
 use super::{
-    BuiltinError, BuiltinSuccess,
+    branch_status::{BranchStatus, commit_prompt},
     forge::{self, ForgeLookup, PullRequest, PullRequestState},
+    job::BuiltinRun,
+    outcome::{BuiltinError, BuiltinSuccess, named, title_line},
     program::ProgramRunner,
     push,
-};
-use super::{
-    BuiltinRun,
-    branch_status::{BranchStatus, commit_prompt},
-    named, title_line,
 };
 use crate::{
     engine::{effect::SubmissionFacts, hooks::template},

@@ -15,12 +15,13 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    BuiltinError, BuiltinRun,
     branch_status::BranchStatus,
     forge::{self, ForgeLookup, PullRequest, PullRequestCheck},
-    git, named,
+    git,
+    job::BuiltinRun,
+    outcome::{BuiltinError, complaint, named, quoted, short},
     program::{ProgramResult, ProgramRunner},
-    quoted, rebase, short,
+    rebase,
 };
 
 /// How far back to search a branch's reflog.
@@ -176,7 +177,7 @@ fn refused(status: &BranchStatus, remote: &str, ran: &ProgramResult) -> BuiltinE
 /// The reason for a rejected reference in the output of `git push --porcelain`.
 pub(super) fn rejection(stdout: &str) -> Option<String> {
     let line = stdout.lines().find(|line| line.starts_with("!\t"))?;
-    line.splitn(3, '\t').nth(2).map(super::complaint)
+    line.splitn(3, '\t').nth(2).map(complaint)
 }
 
 /// How long the forge gets to show a push and to report its first check.

@@ -25,13 +25,11 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BuiltinError, BuiltinRun, BuiltinSuccess,
     branch_status::BranchStatus,
-    files,
     git::{self, UncommittedChanges},
-    named,
+    job::BuiltinRun,
+    outcome::{BuiltinError, BuiltinSuccess, files, named, quoted, short, some},
     program::{ProgramResult, ProgramRunner},
-    quoted, short,
 };
 use crate::{process::run::ProcessGroup, text::counted};
 
@@ -139,10 +137,7 @@ async fn rebase(
 
 fn conflict(status: &BranchStatus, conflicts: &[String]) -> BuiltinError {
     let (branch, base) = (named(&status.branch), named(&status.base_name()));
-    let message = format!(
-        "{branch} conflicts with {base} in {}",
-        super::some(conflicts)
-    );
+    let message = format!("{branch} conflicts with {base} in {}", some(conflicts));
     let fetch = status.remote.as_ref().map_or_else(String::new, |remote| {
         format!(
             "Get the newest state: `git fetch {} {}`.",

@@ -4,8 +4,13 @@
 //! - It prints the change and nothing else. Without a change, it prints nothing.
 //! - The repository's settings cannot hide text: the content of a file decides whether it is text.
 
-use super::{BuiltinError, BuiltinSuccess, git, program::ProgramRunner};
-use super::{BuiltinRun, branch_status::BranchStatus, named, some};
+use super::{
+    branch_status::BranchStatus,
+    git,
+    job::BuiltinRun,
+    outcome::{BuiltinError, BuiltinSuccess, named, some},
+    program::ProgramRunner,
+};
 
 /// Bytes of a file that decide whether it is text. The same as in git.
 const LOOKED_AT: usize = 8_000;

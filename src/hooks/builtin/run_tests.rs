@@ -2,8 +2,11 @@
 //!
 //! A project with several kinds of tests sets `test_command`.
 
-use super::{BuiltinError, BuiltinSuccess, program::ProgramResult};
-use super::{BuiltinRun, named};
+use super::{
+    job::BuiltinRun,
+    outcome::{BuiltinError, BuiltinSuccess, named},
+    program::ProgramResult,
+};
 use crate::{
     engine::hooks::verdict::RunEnd,
     hooks::test_suites::{self, PYTEST},

@@ -22,7 +22,7 @@ use std::{
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
-use super::{PATIENCE, SnapshotContent, WorktreeSnapshot, off_the_loop};
+use super::{PATIENCE, SnapshotContent, WorktreeSnapshot};
 use crate::engine::conversation::{FileContent, WorktreeChanges};
 
 /// Larger files are skipped: no source file is this large.
@@ -75,7 +75,9 @@ impl DigestMemory {
         let looked = if is_little(&folder, &names) {
             Some(look(&folder, names, files))
         } else {
-            off_the_loop(move || look(&folder, names, files)).await
+            tokio::task::spawn_blocking(move || look(&folder, names, files))
+                .await
+                .ok()
         };
         let Some((mut contents, files)) = looked else {
             return;

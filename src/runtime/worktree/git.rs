@@ -16,7 +16,6 @@ use std::{
 
 use tokio::{io::AsyncReadExt as _, process::Command};
 
-use super::{ENTRIES, OURS};
 use crate::{
     git,
     process::{
@@ -25,6 +24,10 @@ use crate::{
     },
 };
 
+/// The maximum number of files in one survey.
+pub(super) const ENTRIES: usize = 20_000;
+/// creel's own folder, which is never reported.
+pub(super) const OURS: &str = ".creel";
 /// Bytes of git's output at most.
 const LIST_MAX: u64 = 64 << 20;
 /// The tree without files, to which git compares a work tree before its first commit.

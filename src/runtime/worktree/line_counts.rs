@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use super::{git::GitRepository, off_the_loop};
+use super::git::GitRepository;
 use crate::engine::{conversation::ChangedLines, session::iteration::SessionFiles};
 
 /// A session does not wait longer for its own end.
@@ -55,7 +55,7 @@ pub async fn count_lines(
             .into_iter()
             .filter(|name| wanted.contains(name))
             .collect();
-        let lines = off_the_loop(move || {
+        let lines = tokio::task::spawn_blocking(move || {
             fresh
                 .iter()
                 .map(|name| lines_of(&folder.join(name)))
@@ -63,7 +63,8 @@ pub async fn count_lines(
         });
         Some(
             lines
-                .await?
+                .await
+                .ok()?
                 .into_iter()
                 .flatten()
                 .fold(counts, |counts, added| counts.and(added, 0)),

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ENTRIES, FileStamp, FileStamps, OURS, PATIENCE, differing, git, off_the_loop, stamp};
+use super::{ENTRIES, FileStamp, FileStamps, OURS, PATIENCE, differing, git, stamp};
 
 /// How many nested repositories are surveyed: each needs a process.
 const REPOSITORIES: usize = 64;
@@ -44,11 +44,12 @@ impl NestedFiles {
                 Err(git::GitStatusError::No) => None,
             };
             let folder = folder.to_owned();
-            let (place, looked) = off_the_loop(move || {
+            let (place, looked) = tokio::task::spawn_blocking(move || {
                 let looked = look_at(&folder, &place, listed);
                 (place, looked)
             })
-            .await?;
+            .await
+            .ok()?;
             let FilesInside {
                 stamps,
                 repositories,

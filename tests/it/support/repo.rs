@@ -16,8 +16,7 @@ use creel::{
             verdict::{BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
         },
         ids::RunId,
-        policy::{HookAction, HookSpec, PipeOutput, RetryOptions},
-        time::TimeSpan,
+        policy::{HookAction, HookSpec},
     },
     hooks::{
         HookWorkspace,
@@ -380,18 +379,7 @@ pub fn job(name: &str, submission: SubmissionFacts) -> HookJob {
     HookJob {
         run: RunId(3),
         point: HookPoint::BeforeSubmit,
-        hook: HookSpec {
-            name: name.into(),
-            action: HookAction::Builtin(name.into()),
-            timeout: TimeSpan::secs(60),
-            pipe_output: PipeOutput::Never,
-            priority: 100,
-            enabled: true,
-            on_failure: None,
-            matcher: None,
-            retry: RetryOptions::default(),
-            claude: None,
-        },
+        hook: HookSpec::new(name, HookAction::Builtin(name.into())),
         output_limit: 16 * 1024,
         facts: HookFacts {
             session: "s".into(),

@@ -30,9 +30,8 @@ use creel::engine::{
     policy::{
         AgentAccess, AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy,
         GatePolicies, Gatekeeper, HookAction, HookSpec, LimitsPlan, MERGE, ModelPlan,
-        OpenTasksPolicy, PipeOutput, RetryLimitPolicy, RetryOptions, RuleCheck, RuleSpec,
-        SessionPlan, SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan,
-        StopPreset, SubmitPlan,
+        OpenTasksPolicy, PipeOutput, RetryLimitPolicy, RuleCheck, RuleSpec, SessionPlan,
+        SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset, SubmitPlan,
     },
     refusal::Refusal,
     session::event::ResumeAnswer,
@@ -279,18 +278,7 @@ pub fn plan() -> SessionPlan {
 /// A hook with defaults.
 /// A hook that runs the command of its name.
 pub fn hook_command(name: &str) -> HookSpec {
-    HookSpec {
-        name: name.into(),
-        action: HookAction::Command(name.into()),
-        timeout: TimeSpan::secs(60),
-        pipe_output: PipeOutput::Never,
-        priority: 100,
-        enabled: true,
-        on_failure: None,
-        matcher: None,
-        retry: RetryOptions::default(),
-        claude: None,
-    }
+    HookSpec::new(name, HookAction::Command(name.into()))
 }
 
 impl Script {

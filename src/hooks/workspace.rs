@@ -1,0 +1,82 @@
+//! Where a hook runs, and where its output goes.
+//!
+//! Does not run anything: see [`super::run_hook`].
+//!
+//! # Invariants
+//! - All output of a hook is forwarded as it comes; the file of it is in the session's folder.
+
+use std::path::PathBuf;
+
+use crate::{
+    engine::ids::RunId,
+    process::{
+        self,
+        output::{CapturedOutput, OutputCapture},
+        run::{OutputStream, ProcessGroup, ProcessObserver},
+    },
+};
+
+#[derive(Debug, Clone)]
+pub struct HookWorkspace {
+    pub cwd: PathBuf,
+    /// Output goes into `outputs` inside it.
+    pub session_dir: PathBuf,
+    pub session_id: String,
+    pub journal: PathBuf,
+    /// The mark of the session's processes. Each run adds its number.
+    pub mark: String,
+}
+
+impl HookWorkspace {
+    pub(super) fn output_file(&self, run: RunId) -> PathBuf {
+        self.session_dir.join(run.output_file())
+    }
+
+    /// The same as a path that agents can use. The folder of a session in a worktree is in the main
+    /// project.
+    pub(super) fn output_file_from_project(&self, run: RunId) -> String {
+        process::output::path_from(&self.cwd, &self.output_file(run))
+    }
+}
+
+/// Stores the output and forwards it.
+pub(super) struct OutputTee<'a> {
+    capture: OutputCapture,
+    watch: &'a mut dyn ProcessObserver,
+}
+
+impl<'a> OutputTee<'a> {
+    pub(super) fn new(
+        run: RunId,
+        limit: usize,
+        place: &HookWorkspace,
+        watch: &'a mut dyn ProcessObserver,
+    ) -> Self {
+        let file = (place.output_file(run), place.output_file_from_project(run));
+        Self {
+            capture: OutputCapture::new(limit, Some(file), process::output::FILE_CAP),
+            watch,
+        }
+    }
+
+    /// The output, and the file with all of it, if there is one.
+    pub(super) fn finish(self, run: RunId) -> (CapturedOutput, Option<String>) {
+        let captured = self.capture.finish();
+        if let Some(note) = &captured.file_note {
+            tracing::warn!(run = run.0, "{note}");
+        }
+        let file = captured.file_written.then(|| run.output_file());
+        (captured, file)
+    }
+}
+
+impl ProcessObserver for OutputTee<'_> {
+    fn started(&mut self, group: ProcessGroup) {
+        self.watch.started(group);
+    }
+
+    fn output(&mut self, stream: OutputStream, bytes: &[u8]) {
+        self.capture.push(stream, bytes);
+        self.watch.output(stream, bytes);
+    }
+}
