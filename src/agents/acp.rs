@@ -51,6 +51,7 @@ use crate::{
         error_pattern::ErrorPattern,
         flags::with_flags,
         mcp_tools::{self, ToolOptions, ToolServer},
+        native_hooks::NativeHooks,
         scripted::ScriptError,
     },
     engine::{
@@ -87,6 +88,8 @@ pub struct AcpAgent {
     line: String,
     /// Options that pass the session's tools, if the agent does not accept them over the protocol.
     tool_options: Option<ToolOptions>,
+    /// The hook that creel adds to the agent.
+    hooks: Option<NativeHooks>,
     /// A warning to show once, if the agent does not accept the tools at all.
     refusal: Option<&'static str>,
     mode: Option<String>,
@@ -196,12 +199,20 @@ impl AcpAgent {
         let disguise = ErrorPattern::of(known)?;
         let tool_options = ToolOptions::of(&place, known);
         let services = AcpServices::new(*files, *terminals, &place, known);
+        let hooks = NativeHooks::of(&place, known);
+        let line = match &tool_options {
+            Some(tools) => tools.added_to(command)?,
+            None => command.clone(),
+        };
+        let line = match &hooks {
+            Some(hooks) => hooks.added_to(&line)?,
+            None => line,
+        };
         Ok(Self {
             command: command.clone(),
-            line: tool_options
-                .as_ref()
-                .map_or_else(|| Ok(command.clone()), |tools| tools.added_to(command))?,
+            line,
             tool_options,
+            hooks,
             refusal: mcp_tools::refusal(&place, known),
             mode: mode.clone(),
             known: known.clone(),
@@ -318,6 +329,7 @@ impl AcpAgent {
         }
         let mut env = environment(&self.place);
         env.extend(self.tool_options.iter().flat_map(ToolOptions::variables));
+        env.extend(self.hooks.iter().flat_map(NativeHooks::variables));
         let command = with_flags(&self.known, model.as_deref(), &self.line, &mut env)
             .map_err(|error| TurnAbortReason::Failed(TurnFailure::new(error.to_string())))?;
         let spec = connection::spec(&command, &self.place, env.into_iter().collect());
@@ -453,7 +465,8 @@ impl AcpAgent {
             return Ok(Err("the agent cannot copy conversations".to_owned()));
         }
         let request = s::ForkSessionRequest::new(id.to_owned(), self.place.cwd.clone())
-            .mcp_servers(self.tools());
+            .mcp_servers(self.tools())
+            .meta(self.meta());
         (self.services.book, self.is_unsure) = (AcpConversation::default(), false);
         match self.request(request, UpdateOrigin::Replay, turn).await {
             Ok(forked) => {
@@ -471,7 +484,9 @@ impl AcpAgent {
 
     /// Opens a new conversation in the project's folder.
     async fn begin(&mut self, turn: &mut AcpTurn<'_>) -> Result<SessionId, TurnAbortReason> {
-        let request = s::NewSessionRequest::new(self.place.cwd.clone()).mcp_servers(self.tools());
+        let request = s::NewSessionRequest::new(self.place.cwd.clone())
+            .mcp_servers(self.tools())
+            .meta(self.meta());
         (self.services.book, self.is_unsure) = (AcpConversation::default(), false);
         let opened = self.request(request, UpdateOrigin::Live, turn).await;
         let opened = match opened {
@@ -481,6 +496,11 @@ impl AcpAgent {
         let id = opened.session_id;
         self.opened(&id, opened.config_options, None, turn).await?;
         Ok(id)
+    }
+
+    /// What adds creel's hook to a conversation.
+    fn meta(&self) -> Option<s::Meta> {
+        self.hooks.as_ref().and_then(NativeHooks::meta)
     }
 
     /// The session's tools, as a server that the agent starts itself.
@@ -531,12 +551,16 @@ impl AcpAgent {
         let (id, cwd) = (SessionId::new(left.id.clone()), self.place.cwd.clone());
         self.services.book = AcpConversation::new(left.tally);
         let answered = if can.session_capabilities.resume.is_some() {
-            let request = s::ResumeSessionRequest::new(id.clone(), cwd).mcp_servers(self.tools());
+            let request = s::ResumeSessionRequest::new(id.clone(), cwd)
+                .mcp_servers(self.tools())
+                .meta(self.meta());
             self.request(request, UpdateOrigin::Replay, turn)
                 .await
                 .map(|resumed| resumed.config_options)
         } else if can.load_session {
-            let request = s::LoadSessionRequest::new(id.clone(), cwd).mcp_servers(self.tools());
+            let request = s::LoadSessionRequest::new(id.clone(), cwd)
+                .mcp_servers(self.tools())
+                .meta(self.meta());
             let loaded = self
                 .request(request, UpdateOrigin::Replay, turn)
                 .await

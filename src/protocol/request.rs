@@ -266,7 +266,7 @@ mod tests {
         event::StopTiming,
         gate::kind::GateChoice,
         hooks::point::HookPoint,
-        ids::{GateId, ItemId, RunId},
+        ids::{GateId, ItemId, PermissionId, RunId},
         input::GateAnswer,
         policy::StopPreset,
         stop::{agent_loop::LoopCommand, preset::StopHookRegistration},
@@ -365,6 +365,16 @@ mod tests {
             .into(),
             SessionCommand::SetModel {
                 model: Some("opus".into()),
+            }
+            .into(),
+            SessionCommand::DecideTool {
+                ask: PermissionId::default(),
+                call: Box::default(),
+                shortened: false,
+            }
+            .into(),
+            SessionCommand::ToolEnded {
+                call: Box::default(),
             }
             .into(),
             SessionCommand::RetryNow.into(),
@@ -481,7 +491,9 @@ mod tests {
             "{unknown}"
         );
         assert!(
-            unknown.contains("The verbs are: cancel_turn, checkpoint_list, gate_answer, "),
+            unknown.contains(
+                "The verbs are: cancel_turn, checkpoint_list, decide_tool, gate_answer, "
+            ),
             "{unknown}"
         );
         assert!(why(r#"{"v":1,"do":"message"}"#).contains("missing field `text`"));

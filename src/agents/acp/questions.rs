@@ -64,6 +64,7 @@ pub(super) async fn ask(
                 options: Vec::new(),
                 source,
                 shortened: false,
+                whole: None,
                 answer: sender,
             })
             .await;
@@ -107,7 +108,9 @@ fn response(answer: PermissionAnswer) -> s::CreateElicitationResponse {
                 unattended.then(|| Map::from_iter([("creel".to_owned(), Value::from(UNATTENDED))]));
             s::CreateElicitationResponse::new(s::ElicitationAction::Decline).meta(reason)
         }
-        PermissionAnswer::Cancelled => {
+        PermissionAnswer::Refused(_)
+        | PermissionAnswer::Undecided
+        | PermissionAnswer::Cancelled => {
             s::CreateElicitationResponse::new(s::ElicitationAction::Cancel)
         }
     }

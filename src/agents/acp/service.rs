@@ -205,6 +205,7 @@ impl AcpServices {
                     options,
                     source,
                     shortened,
+                    whole: details.whole,
                     answer: sender,
                 })
                 .await;
@@ -221,9 +222,10 @@ impl AcpServices {
                     refused.fetch_or(noes.contains(&id), Ordering::Relaxed);
                     s::RequestPermissionOutcome::Selected(s::SelectedPermissionOutcome::new(id))
                 }
-                PermissionAnswer::Declined { .. } | PermissionAnswer::Cancelled => {
-                    s::RequestPermissionOutcome::Cancelled
-                }
+                PermissionAnswer::Declined { .. }
+                | PermissionAnswer::Refused(_)
+                | PermissionAnswer::Undecided
+                | PermissionAnswer::Cancelled => s::RequestPermissionOutcome::Cancelled,
             };
             // An agent that is gone needs no answer.
             let _ = responder.respond(s::RequestPermissionResponse::new(outcome));
@@ -332,6 +334,7 @@ impl AcpServices {
                     options,
                     source,
                     shortened,
+                    whole: None,
                     answer: sender,
                 })
                 .await;

@@ -60,6 +60,8 @@ pub fn permission_request(
         options,
         source: PermissionSource::Agent,
         shortened: false,
+        whole: false,
+        earlier: None,
     }
 }
 
