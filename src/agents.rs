@@ -15,6 +15,7 @@ mod failure;
 mod flags;
 pub mod kinds;
 mod mcp_tools;
+mod native_hooks;
 pub mod scripted;
 mod usage_limit;
 
@@ -27,6 +28,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +41,7 @@ use crate::{
         },
         hooks::template::TemplateError,
         ids::TurnId,
+        permission::tool_call::files_in,
         time::TimeSpan,
     },
     process::{environment::project, output, path_guard::PathGuard, run::ProcessGroup},
@@ -88,6 +91,8 @@ pub struct PermissionRequest {
     pub source: PermissionSource,
     /// Whether the title, the input or the diff was cut.
     pub shortened: bool,
+    /// The whole input, if it was cut.
+    pub whole: Option<String>,
     /// Dropped if the turn ends before there is an answer.
     pub answer: oneshot::Sender<PermissionAnswer>,
 }
@@ -104,6 +109,7 @@ impl PermissionRequest {
             options,
             source: PermissionSource::Agent,
             shortened: false,
+            whole: None,
             answer,
         }
     }
@@ -156,6 +162,8 @@ pub struct AgentWorkspace {
     pub creel: Option<PathBuf>,
     /// The names of the variables of creel that the agent gets, as patterns. None: all.
     pub variables: Option<Vec<String>>,
+    /// Whether the session has hooks of tool calls.
+    pub has_tool_hooks: bool,
 }
 
 impl AgentWorkspace {
@@ -280,6 +288,52 @@ const OUTPUT_MAX: usize = 8 << 10;
 const LONG_MAX: usize = 16 << 10;
 /// Texts that are longer together are not compared line by line.
 const COMPARE_MAX: usize = 1 << 20;
+
+/// How many bytes of each text in long arguments are kept, tried in this order.
+const TEXTS_MAX: [usize; 4] = [2 << 10, 1 << 10, 256, 64];
+
+/// The arguments of a call as they are recorded. Long texts in them are cut, so that the rest stays
+/// readable.
+fn limited_input(input: &Value) -> String {
+    fn cut(value: &Value, most: usize) -> Value {
+        match value {
+            Value::String(text) => Value::String(limited(text, most)),
+            Value::Array(values) => values.iter().map(|it| cut(it, most)).collect(),
+            Value::Object(fields) => {
+                let cut = |(key, value): (&String, &Value)| (key.clone(), cut(value, most));
+                Value::Object(fields.iter().map(cut).collect())
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        }
+    }
+    let whole = format!("{input:#}");
+    if whole.len() <= INPUT_MAX {
+        return whole;
+    }
+    let mut shorter = TEXTS_MAX
+        .into_iter()
+        .map(|most| format!("{:#}", cut(input, most)));
+    let fitting = shorter.find(|text| text.len() <= INPUT_MAX);
+    fitting.unwrap_or_else(|| limited(&whole, INPUT_MAX))
+}
+
+/// Cuts a call to the size of a record. Returns its whole input, if that was cut.
+pub(crate) fn limit_call(call: &mut ToolCall) -> Option<String> {
+    call.title = limited(&call.title, NOTE_MAX);
+    call.output = call.output.take().map(|text| limited(&text, OUTPUT_MAX));
+    let input = call.input.take()?;
+    let read: Value = serde_json::from_str(&input).unwrap_or(Value::Null);
+    let known = files_in(&read);
+    let new: Vec<String> = known
+        .into_iter()
+        .filter(|it| !call.files.contains(it))
+        .collect();
+    call.files.extend(new);
+    let kept = limited_input(&read);
+    let is_cut = serde_json::from_str::<Value>(&kept).ok().as_ref() != Some(&read);
+    call.input = Some(kept);
+    is_cut.then_some(input)
+}
 
 /// Cuts a text to its beginning and its end.
 fn limited(text: &str, most: usize) -> String {

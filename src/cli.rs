@@ -25,6 +25,7 @@ pub mod demo;
 pub mod gate;
 pub mod help;
 pub mod home;
+pub mod hook;
 pub mod hooks;
 pub mod init;
 pub mod man;
@@ -65,6 +66,7 @@ use crate::{
         error::{CliError, CliResult},
         gate::GateArgs,
         help::HelpArgs,
+        hook::HookArgs,
         hooks::HooksArgs,
         init::InitArgs,
         launch::pipeline::PipelineArgs,
@@ -169,6 +171,8 @@ pub enum CliCommand {
     Worktree(WorktreeArgs),
     /// Serve the session's tools to an agent: an MCP server on standard input and output.
     Mcp(SessionArgs),
+    /// Answer for a hook of the session's own agent: what do your hooks say about this tool call?
+    Hook(HookArgs),
     /// Submit the work of a session, or of this folder as it is.
     Submit(PipelineArgs),
     /// Merge the work when all checks have passed.
@@ -225,6 +229,7 @@ impl CliCommand {
             Self::Message(args) => message::message(&args).map(VerbOutcome::Done),
             Self::Pending(args) => pending::pending(args.command).map(VerbOutcome::Done),
             Self::Gate(args) => gate::gate(args.command).map(VerbOutcome::Done),
+            Self::Hook(args) => hook::hook(&args).map(VerbOutcome::Done),
             Self::Hooks(args) => hooks::hooks(args.command).map(VerbOutcome::Done),
             Self::Checkpoint(args) => checkpoint::checkpoint(args.command).map(VerbOutcome::Done),
             Self::Task(args) => task::task(args.command).map(VerbOutcome::Done),
@@ -266,6 +271,7 @@ impl CliCommand {
             | Self::Gate(_)
             | Self::Hooks(_)
             | Self::Mcp(_)
+            | Self::Hook(_)
             | Self::Demo(_)
             | Self::Check(_)
             | Self::Config(_)

@@ -190,7 +190,11 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
     finished.verdict = judged.verdict;
     finished.judged = Some(judged.recorded());
     let by_hand = dispatch.cause == dispatch::DispatchCause::ByHand;
+    // The agent's own hook gets the reason of a denial as its answer.
+    let is_answered =
+        judged.verdict == verdict::Verdict::Block && state.permissions().is_of_agent_hook(dispatch);
     finished.piped = !by_hand
+        && !is_answered
         && dispatch::is_piped(
             spec,
             dispatch.point,

@@ -23,13 +23,13 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    agents::{self, Agent, AgentError, AgentHistory, AgentWorkspace},
+    agents::{self, Agent, AgentError, AgentHistory, AgentWorkspace, limit_call},
     engine::{
         self, SessionState,
         conversation::ForbiddenChanges,
         effect::{Effect, ExitReason, FileComparison},
         event::{Event, SessionEvent, SessionOutcome, SessionStarted},
-        input::Input,
+        input::{Input, SessionCommand},
         output::EngineOutput,
         refusal::Refusal,
         tasks::{graph::TaskGraph, inherit::inherit},
@@ -341,7 +341,14 @@ impl SessionRuntime {
                     self.look_after_the_folder()?;
                 }
             }
-            RuntimeMessage::Command { by, command, reply } => {
+            RuntimeMessage::Command {
+                by,
+                mut command,
+                reply,
+            } => {
+                if let SessionCommand::ToolEnded { call } = &mut command {
+                    limit_call(call);
+                }
                 let taken = self.take(Input::Command { by, command })?;
                 // The next query of the client must show what the command did.
                 self.announce();
@@ -349,6 +356,26 @@ impl SessionRuntime {
                 let _ = reply.send(taken);
             }
             RuntimeMessage::Await(watcher) => self.judgements.push(watcher),
+            RuntimeMessage::DecideTool {
+                by,
+                call,
+                answer,
+                reply,
+            } => {
+                let command = self.performer.keep_call(call, answer);
+                let ask = if let SessionCommand::DecideTool { ask, .. } = &command {
+                    Some(*ask)
+                } else {
+                    None
+                };
+                let taken = self.take(Input::Command { by, command })?;
+                if taken.is_err()
+                    && let Some(ask) = ask
+                {
+                    self.performer.forget_call(ask);
+                }
+                let _ = reply.send(taken.map(drop));
+            }
         }
         Ok(())
     }
@@ -576,6 +603,7 @@ fn agent_place(state: &SessionState, folder: &SessionDir, dirs: &RuntimeDirs) ->
         goal: state.began.prompt.clone(),
         creel: std::env::current_exe().ok(),
         variables: state.plan().access.env.variables(&state.plan().agent_spec),
+        has_tool_hooks: state.plan().has_tool_hooks(),
     }
 }
 

@@ -53,6 +53,7 @@ use crate::{
         error_pattern::ErrorPattern,
         flags::with_flags,
         mcp_tools::{self, ToolOptions},
+        native_hooks::NativeHooks,
         scripted::ScriptError,
     },
     engine::{
@@ -75,6 +76,8 @@ pub struct AcpAgent {
     line: String,
     /// Options that pass the session's tools, if the agent does not accept them over the protocol.
     tool_options: Option<ToolOptions>,
+    /// The hook that creel adds to the agent.
+    hooks: Option<NativeHooks>,
     /// A warning to show once, if the agent does not accept the tools at all.
     refusal: Option<&'static str>,
     mode: Option<String>,
@@ -184,12 +187,20 @@ impl AcpAgent {
         let disguise = ErrorPattern::of(known)?;
         let tool_options = ToolOptions::of(&place, known);
         let services = AcpServices::new(*files, *terminals, &place, known);
+        let hooks = NativeHooks::of(&place, known);
+        let line = match &tool_options {
+            Some(tools) => tools.added_to(command)?,
+            None => command.clone(),
+        };
+        let line = match &hooks {
+            Some(hooks) => hooks.added_to(&line)?,
+            None => line,
+        };
         Ok(Self {
             command: command.clone(),
-            line: tool_options
-                .as_ref()
-                .map_or_else(|| Ok(command.clone()), |tools| tools.added_to(command))?,
+            line,
             tool_options,
+            hooks,
             refusal: mcp_tools::refusal(&place, known),
             mode: mode.clone(),
             known: known.clone(),
@@ -230,6 +241,7 @@ impl AcpAgent {
         }
         let mut env = environment(&self.place);
         env.extend(self.tool_options.iter().flat_map(ToolOptions::variables));
+        env.extend(self.hooks.iter().flat_map(NativeHooks::variables));
         let command = with_flags(&self.known, model.as_deref(), &self.line, &mut env)
             .map_err(|error| TurnAbortReason::Failed(TurnFailure::new(error.to_string())))?;
         let spec = connection::spec(&command, &self.place, env.into_iter().collect());

@@ -25,6 +25,7 @@ use super::{
     flags::with_flags,
     limit,
     mcp_tools::{self, ToolOptions, ToolServer},
+    native_hooks::NativeHooks,
     scripted::ScriptError,
     too_late,
 };
@@ -62,6 +63,8 @@ pub struct CommandAgent {
     disguise: Option<ErrorPattern>,
     /// Options that pass the session's tools to the agent.
     tools: Option<ToolOptions>,
+    /// The hook that creel adds to the agent.
+    hooks: Option<NativeHooks>,
     /// A warning to show once, if the agent does not accept the tools.
     refusal: Option<&'static str>,
     place: AgentWorkspace,
@@ -139,8 +142,11 @@ impl CommandAgent {
         };
         let chosen = past.first.map(|first| first.id.clone());
         let tools = ToolOptions::of(&place, known);
-        let line =
-            |written: &str, place| CommandLine::new(written, place)?.with_tools(tools.as_ref());
+        let hooks = NativeHooks::of(&place, known);
+        let line = |written: &str, place| {
+            let line = CommandLine::new(written, place)?.with_tools(tools.as_ref())?;
+            line.with_hooks(hooks.as_ref())
+        };
         let later = continue_command
             .as_deref()
             .map(|written| line(written, TurnPosition::Later));
@@ -157,6 +163,7 @@ impl CommandAgent {
             disguise: ErrorPattern::of(known)?,
             known: known.clone(),
             tools,
+            hooks,
             place,
             memory: CommandConversation::of(
                 past.conversation.map(str::to_owned).or(chosen.clone()),
@@ -213,6 +220,7 @@ impl CommandAgent {
         let tools = ToolServer::of(&self.place, &self.known);
         env.extend(tools.map(|tools| (mcp_tools::VARIABLE.to_owned(), tools.to_json())));
         env.extend(self.tools.iter().flat_map(ToolOptions::variables));
+        env.extend(self.hooks.iter().flat_map(NativeHooks::variables));
         choice
             .line
             .fill_in(&mut env, &request.text, choice.memory.name.as_deref())?;
@@ -590,6 +598,14 @@ impl CommandLine {
         let Some(tools) = tools else { return Ok(self) };
         Ok(Self {
             expanded: tools.added_to(&self.written)?,
+            ..self
+        })
+    }
+
+    fn with_hooks(self, hooks: Option<&NativeHooks>) -> Result<Self, AgentError> {
+        let Some(hooks) = hooks else { return Ok(self) };
+        Ok(Self {
+            expanded: hooks.added_to(&self.expanded)?,
             ..self
         })
     }

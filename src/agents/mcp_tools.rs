@@ -122,6 +122,8 @@ pub(super) struct ToolCallDetails {
     target: Option<(String, String)>,
     /// Whether the title, the input or the diff was cut.
     pub(super) shortened: bool,
+    /// The whole input, if anything was cut.
+    pub(super) whole: Option<String>,
 }
 
 impl ToolCallDetails {

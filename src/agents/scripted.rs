@@ -604,6 +604,7 @@ mod tests {
             goal: String::new(),
             creel: None,
             variables: None,
+            has_tool_hooks: false,
         };
         let past: Vec<String> = past.iter().map(|p| (*p).to_owned()).collect();
         ScriptedAgent::new(script, place, &past).expect("a good script")

@@ -100,6 +100,7 @@ where
         goal: String::new(),
         creel: None,
         variables: project.settings.base_plan.access.env.variables(spec),
+        has_tool_hooks: false,
     };
     let tokio = tokio_runtime::start()?;
     let answered: CliResult<_> = tokio.block_on(async {

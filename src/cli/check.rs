@@ -24,7 +24,7 @@ use crate::{
         policy::{
             AgentSpec, AutomationHook, Budget, FinalDeliveryPolicy, HookAction, HookSpec,
             OutputFormat, PermissionPolicy, PermissionRule, RuleSpec, SessionPlan, StopPlan,
-            SubmitPlan,
+            SubmitPlan, ToolHookLevel,
         },
         time::TimeSpan,
     },
@@ -501,7 +501,9 @@ fn imported(settings: &Settings, plan: Option<&SessionPlan>, paint: ColourMode) 
         let result = match &hook.result {
             ImportResult::Runs { point, hook, notes } => {
                 let agent = plan.and_then(|plan| runs_too(plan, *point, hook));
+                let seen = plan.and_then(|plan| what_holds(plan, *point));
                 match agent {
+                    None if seen.is_some() => format!("{}{notes}", seen.unwrap_or_default()),
                     Some((agent, true)) => format!("left to `{agent}`, which runs it itself"),
                     Some((agent, false)) => {
                         format!("runs at {point}{notes}; `{agent}` may run it too")
@@ -535,6 +537,48 @@ fn imports_listed(settings: &Settings, plan: Option<&SessionPlan>) -> serde_json
         listed
     };
     settings.imports.iter().map(one).collect()
+}
+
+/// What holds for an imported hook of tool calls, with the session's agent.
+fn what_holds(plan: &SessionPlan, point: HookPoint) -> Option<String> {
+    let (agent, level) = (&plan.agent, plan.agent_spec.tool_hook_level());
+    Some(match (point, level) {
+        (HookPoint::PreTool, ToolHookLevel::Native) => {
+            format!("creel runs it before every call of `{agent}`")
+        }
+        (HookPoint::PreTool, ToolHookLevel::Asks) => {
+            format!("creel runs it only before calls that `{agent}` asks about")
+        }
+        (HookPoint::PreTool, ToolHookLevel::Sees | ToolHookLevel::None) => {
+            format!("cannot block: `{agent}` does not ask creel before a call")
+        }
+        (HookPoint::PostTool, ToolHookLevel::None) => {
+            format!("not run: `{agent}` does not report its calls")
+        }
+        (
+            HookPoint::PostTool,
+            ToolHookLevel::Native | ToolHookLevel::Asks | ToolHookLevel::Sees,
+        ) => {
+            format!("creel runs it after the calls of `{agent}`")
+        }
+        (
+            HookPoint::SessionStart
+            | HookPoint::PreIteration
+            | HookPoint::Stop
+            | HookPoint::PostIteration
+            | HookPoint::OnTaskComplete
+            | HookPoint::Automation
+            | HookPoint::StopDecision
+            | HookPoint::OnError
+            | HookPoint::OnGate
+            | HookPoint::BeforeSubmit
+            | HookPoint::AfterSubmit
+            | HookPoint::BeforeMerge
+            | HookPoint::AfterMerge
+            | HookPoint::SessionEnd,
+            _,
+        ) => return None,
+    })
 }
 
 /// The session's agent, if it reads the file of an imported hook itself, and whether creel leaves

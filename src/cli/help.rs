@@ -53,6 +53,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "trust",
             "untrust",
             "mcp",
+            "hook",
             "schema",
             "completions",
             "man",

@@ -18,7 +18,7 @@ use super::{
     diagnostic::{self, DiagnosticReport, SourceSpan, nearest, quoted},
     fields::ConfigFields,
     hooks,
-    keys::{KNOWN_AGENT, WAY},
+    keys::{KNOWN_AGENT, TOOL_HOOK_SUPPORT, WAY},
     node::{self, ConfigKey, ConfigNode, NodeKind},
     shape::ValueType,
     validate,
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     engine::{
         hooks::template,
-        policy::{AgentFacts, AgentSpec, ToolPassing},
+        policy::{AgentFacts, AgentSpec, ToolHookSupport, ToolPassing},
     },
     process::programs::{self, is_executable},
 };
@@ -41,7 +41,7 @@ const CONTINUE_VARIABLES: &[&str] = &["prompt", "session", "conversation"];
 const TOOL_VARIABLES: &[&str] = &["session", "mcp_command", "mcp_args", "mcp_list", "mcp_line"];
 
 /// Keys that are valid only with some launch methods.
-const GOES_WITH: [(&str, &[&str]); 18] = [
+const GOES_WITH: [(&str, &[&str]); 19] = [
     ("continue_command", &["command"]),
     ("format", &["command"]),
     ("tty", &["command"]),
@@ -60,6 +60,7 @@ const GOES_WITH: [(&str, &[&str]); 18] = [
     ("flags", &["acp", "command"]),
     ("env", &["acp", "command"]),
     ("own_hooks", &["acp", "command"]),
+    ("tool_hooks", &["acp", "command"]),
 ];
 
 pub(super) struct AgentEntry<'a> {
@@ -277,9 +278,21 @@ pub(super) fn facts(
         tools,
         env: fields.texts("env"),
         own_hooks: fields.texts("own_hooks"),
+        tool_hooks: tool_hooks(fields),
         options,
         flags,
     }
+}
+
+fn tool_hooks(fields: &ConfigFields<'_>) -> Option<ToolHookSupport> {
+    let fields = ConfigFields::of(&TOOL_HOOK_SUPPORT, Some(fields.given("tool_hooks")?));
+    Some(ToolHookSupport {
+        level: fields.one_of("level"),
+        args: fields.some_text("args"),
+        meta: fields.some_text("meta"),
+        env: texts_of(&fields, "env"),
+        deny_only: fields.bool("deny_only"),
+    })
 }
 
 /// A map of texts. A boolean counts as its word.
@@ -497,6 +510,7 @@ impl KnownAgents {
             .unwrap_or_default();
         if !programs::is_one_command(command.line) {
             facts.flags.clear();
+            facts.tool_hooks = facts.tool_hooks.filter(|hooks| hooks.args.is_none());
             facts.tools = facts.tools.filter(|tools| *tools == ToolPassing::Refused);
         }
         facts

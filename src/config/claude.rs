@@ -24,6 +24,7 @@ use crate::{
         hooks::{
             claude::{ClaudeEvent, ClaudeHandler, ClaudeOffer, offer},
             point::HookPoint,
+            tool_matcher::{ClaudeToolEvent, ToolMatcher, check_text},
         },
         policy::{HookAction, HookFailurePolicy, HookSpec, PipeOutput, RetryOptions},
         protect::PROTECT,
@@ -97,8 +98,10 @@ impl SettingsFormat {
             ],
             Self::Gemini => &[ClaudeEvent::SessionStart, ClaudeEvent::SessionEnd],
         };
+        // Codex has taken over Claude Code's events of tool calls.
+        let tools = self == Self::Codex && ClaudeToolEvent::named(event).is_some();
         match offer(event) {
-            ClaudeOffer::Runs(event) if same.contains(&event) => ClaudeOffer::Runs(event),
+            ClaudeOffer::Runs(event) if tools || same.contains(&event) => ClaudeOffer::Runs(event),
             ClaudeOffer::Refused(why) => ClaudeOffer::Refused(why),
             ClaudeOffer::Runs(_) | ClaudeOffer::Unknown => {
                 ClaudeOffer::Refused("it does not mean the same in this agent")
@@ -212,7 +215,8 @@ impl HandlerKeys<'_> {
     /// Claude Code does not wait for it, so its result counts for nothing. creel waits, and its
     /// failure is only a warning.
     fn on_failure(&self, event: ClaudeEvent) -> Option<HookFailurePolicy> {
-        (event == ClaudeEvent::Stop && self.is_set("async") && !self.is_set("async_rewake"))
+        let is_asked = event == ClaudeEvent::Stop || event.point() == HookPoint::PreTool;
+        (is_asked && self.is_set("async") && !self.is_set("async_rewake"))
             .then_some(HookFailurePolicy::Ignore)
     }
 }
@@ -361,6 +365,28 @@ impl ImportedHandler<'_> {
             return Err(NO_COMMAND.to_owned());
         };
         let words = selected(event, self.matcher).map_err(|error| error.to_string())?;
+        let matcher = match event {
+            ClaudeEvent::Tool(event) => {
+                check_text(self.matcher).map_err(|_| MatcherError::NotRegex.to_string())?;
+                Some(Box::new(ToolMatcher {
+                    text: Some(self.matcher.to_owned()).filter(|it| !matches!(it.trim(), "" | "*")),
+                    claude: Some(event),
+                    ..ToolMatcher::default()
+                }))
+            }
+            ClaudeEvent::SessionStart
+            | ClaudeEvent::UserPromptSubmit
+            | ClaudeEvent::Stop
+            | ClaudeEvent::StopFailure
+            | ClaudeEvent::Notification
+            | ClaudeEvent::TaskCompleted
+            | ClaudeEvent::SessionEnd => None,
+        };
+        if self.node.get("if").is_some() {
+            return Err(
+                "creel has no rules for `if`; the hook would run for more calls".to_owned(),
+            );
+        }
         let keys = HandlerKeys { node: self.node };
         Ok(HookSpec {
             name: command.trim().to_owned(),
@@ -370,7 +396,7 @@ impl ImportedHandler<'_> {
             priority: PRIORITY,
             enabled: true,
             on_failure: keys.on_failure(event),
-            matcher: None,
+            matcher,
             retry: RetryOptions::default(),
             claude: Some(Box::new(ClaudeHandler {
                 words,
@@ -416,6 +442,10 @@ fn notes(spec: &HookSpec) -> &'static str {
         "; the task stays completed, and the agent gets the reason"
     } else if is_at(ClaudeEvent::UserPromptSubmit) {
         "; a block waits for you"
+    } else if is_at(ClaudeEvent::Tool(ClaudeToolEvent::PreToolUse)) {
+        "; if it fails or changes the input of a call, you are asked"
+    } else if is_at(ClaudeEvent::Tool(ClaudeToolEvent::PostToolUse)) {
+        "; the agent reads a block with the next prompt"
     } else {
         ""
     }
@@ -427,12 +457,12 @@ impl HookLists {
         let of = spec
             .claude
             .as_ref()
-            .map(|handler| (handler.event, &handler.words));
-        let point = of.map_or(HookPoint::Stop, |(event, _)| event.point());
+            .map(|handler| (handler.event, &handler.words, &spec.matcher));
+        let point = of.map_or(HookPoint::Stop, |(event, ..)| event.point());
         let list = self.hooks.entry(point).or_default();
         let is_same = |other: &&HookSpec| {
             let handler = other.claude.as_ref();
-            handler.map(|handler| (handler.event, &handler.words)) == of
+            handler.map(|handler| (handler.event, &handler.words, &other.matcher)) == of
                 && other.action == spec.action
         };
         if let Some(same) = list.iter().find(is_same) {

@@ -139,8 +139,8 @@ impl<'a> HookNodes<'a> {
         let own = self.list(point).map(|list| (HookList::At(point), list));
         let entries = self.hooks.map(ConfigNode::entries).unwrap_or_default();
         let theirs = entries.iter().filter_map(move |(key, list)| {
-            let event = ClaudeEvent::named(&key.name).map(HookList::Claude);
-            let event = event.or_else(|| ClaudeToolEvent::named(&key.name).map(HookList::Tool))?;
+            let event = ClaudeToolEvent::named(&key.name).map(HookList::Tool);
+            let event = event.or_else(|| ClaudeEvent::named(&key.name).map(HookList::Claude))?;
             (event.point() == point && is_list(list)).then_some((event, list))
         });
         own.into_iter().chain(theirs)

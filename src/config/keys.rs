@@ -265,6 +265,8 @@ const TOOLS: FieldShape = text("tools", "Options that pass the session's tools t
     agent does not accept them.");
 const OWN_HOOKS: FieldShape = texts("own_hooks", "The settings files whose hooks the agent runs \
     itself. creel leaves them to it when it imports them; only `Stop` also runs as a check.");
+const TOOL_HOOKS: FieldShape = section("tool_hooks", &TOOL_HOOK_SUPPORT, "Which tool calls of the \
+    agent hooks at `pre_tool` see, and how creel adds its own hook to the agent.").optional();
 const AGENT_ENV: FieldShape = texts("env", "The variables that the agent reads, as names or \
     beginnings with `*`. It gets them even with `env: { base: clean }`.").optional();
 const OPTIONS: FieldShape = map("options", &Either(&[SomeText, Bool]), "Values of the agent's own \
@@ -275,13 +277,26 @@ const FLAGS: FieldShape = map("flags", &SomeText, "The arguments that pass an op
 const INSTALL: FieldShape = text("install", "How to install it, in one line.");
 const LOGIN: FieldShape = text("login", "How to log in, in one line.");
 
+pub static TOOL_HOOK_SUPPORT: MapShape = shape("tool_hook_support", &[
+    one_of("level", &["native", "asks", "sees", "none"], "`native`: all, through a hook that creel \
+        adds to the agent for the session; `asks`: those that the agent asks about; `sees`: none \
+        before it runs; `none`: none at all.").required(),
+    text("args", "With `native`: the arguments that add the hook. `{{pre_tool}}`, `{{post_tool}}` \
+        and `{{post_tool_failure}}` are creel's commands as JSON text; `{{pre_tool_trust}}` and \
+        `{{post_tool_trust}}` are Codex' hashes of them."),
+    text("meta", "With `native`: the same as JSON for `_meta` of a conversation over ACP."),
+    map("env", &SomeText, "With `native`: variables with such JSON. An object that you have in \
+        the variable is extended.").optional(),
+    flag("deny_only", false, "Whether the agent accepts only denials."),
+]);
+
 /// At most one of `acp`, `command` and `script`; one, unless creel knows the agent.
 pub static AGENT: MapShape = shape("agent", &[
     ACP, AGENT_COMMAND, CONTINUE_COMMAND,
     text("script", "A file of turns that replaces the agent, relative to this file."),
     MODE, AGENT_FILES, TERMINALS, AGENT_FORMAT, TTY, ERROR_PATTERN, LIMIT_PATTERN, USAGE, MCP,
-    LIST_TOOLS, TOOLS, OPTIONS, FLAGS, AGENT_ENV, OWN_HOOKS, INSTALL,
-    LOGIN,
+    LIST_TOOLS, TOOLS, OPTIONS, FLAGS, AGENT_ENV, OWN_HOOKS,
+    TOOL_HOOKS, INSTALL, LOGIN,
     section("hooks", &HOOKS, "Replaces the hooks of a point when this agent works.").optional(),
     text("prompt_file", "A file with instructions for reviews by this agent, relative to this \
         file."),
@@ -302,7 +317,7 @@ pub static RETRY_MODEL: MapShape = shape("retry_model", &[
 pub static KNOWN_AGENT: MapShape = shape("known_agent", &[
     text("title", "The display name. Default: the name."),
     INSTALL, LOGIN, ERROR_PATTERN, LIMIT_PATTERN, USAGE, MCP, LIST_TOOLS, TOOLS, OPTIONS, FLAGS,
-    AGENT_ENV, OWN_HOOKS,
+    AGENT_ENV, OWN_HOOKS, TOOL_HOOKS,
     list("ways", &Object(&WAY), "The ways to run it. creel uses the first one whose program is \
         installed.").optional(),
 ]);
@@ -311,7 +326,7 @@ pub static KNOWN_AGENT: MapShape = shape("known_agent", &[
 pub static WAY: MapShape = shape("way", &[
     ACP, AGENT_COMMAND, CONTINUE_COMMAND, MODE, AGENT_FILES, TERMINALS, AGENT_FORMAT, TTY,
     ERROR_PATTERN, LIMIT_PATTERN, USAGE, MCP, LIST_TOOLS, TOOLS, OPTIONS, FLAGS, AGENT_ENV,
-    OWN_HOOKS, INSTALL, LOGIN,
+    OWN_HOOKS, TOOL_HOOKS, INSTALL, LOGIN,
     text("program", "The program that must be installed. Default: the first word of the command."),
     key("version", Text, "The arguments that print the program's version. Empty: it has \
         none.").or_text("--version"),

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::engine::{
     hooks::{
+        claude::{ClaudeEvent, ClaudeHandler},
         point::HookPoint,
         tool_matcher::{ClaudeToolEvent, ToolMatcher, check_text},
     },
@@ -86,6 +87,7 @@ fn read(report: &mut DiagnosticReport, matcher: &mut ToolMatcher, node: &ConfigN
 /// A hook under one of Claude Code's names gets Claude Code's input and time limit.
 pub(super) fn for_claude(spec: &mut HookSpec, event: ClaudeToolEvent, fields: &ConfigFields<'_>) {
     spec.matcher.get_or_insert_default().claude = Some(event);
+    spec.claude = Some(Box::new(ClaudeHandler::new(ClaudeEvent::Tool(event))));
     if fields.given("timeout").is_none() {
         spec.timeout = CLAUDE_TIMEOUT;
     }

@@ -153,6 +153,24 @@ pub struct AgentPermissionRequest {
     /// same and differ.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
+    /// Whether hooks get the whole input, although its record is truncated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
+    /// The request of the agent's own hook about the same call: hooks have decided it already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<PermissionId>,
+}
+
+impl AgentPermissionRequest {
+    /// Whether what hooks decide about a request counts for this one.
+    pub(crate) fn is_decided_with(&self, ask: PermissionId) -> bool {
+        ask == self.ask || Some(ask) == self.earlier
+    }
+
+    /// Whether its hooks see only a part of the call.
+    pub(crate) const fn is_cut_for_hooks(&self) -> bool {
+        self.shortened && !self.whole
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,6 +185,9 @@ pub enum PermissionSource {
     Service,
     /// A question to the user. The tool call has only its text.
     Question(Box<AgentQuestion>),
+    /// A call that the agent is about to make: it asks through the hook that creel added to it. No
+    /// decision is an answer, too.
+    Hook,
 }
 
 impl PermissionSource {
@@ -200,6 +221,10 @@ pub enum PermissionAnswer {
     Selected(String),
     /// The question gets no answer: the user declined it, or the session is unattended.
     Declined { unattended: bool },
+    /// The call that a hook of the agent asks about must not run, for this reason.
+    Refused(String),
+    /// No hook has decided that call: the agent continues by its own rules.
+    Undecided,
     /// The turn has ended, so the request gets no answer.
     Cancelled,
 }

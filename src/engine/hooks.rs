@@ -12,6 +12,7 @@
 //! - Of each kind at most one runs at a time: one hook of the lifecycle, one side job, one
 //!   `on_gate` hook, one at each point of tool calls.
 
+pub mod announced_call;
 pub(crate) mod apply;
 pub mod beside;
 pub mod claude;

@@ -5,11 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     actor::UserCommand,
-    conversation::{AgentPermissionRequest, AgentUpdate, ForbiddenChanges, TurnEnd, TurnFailure},
+    conversation::{
+        AgentPermissionRequest, AgentUpdate, ForbiddenChanges, ToolCall, TurnEnd, TurnFailure,
+    },
     event::{Actor, StopTiming, UserPresence},
     gate::kind::GateChoice,
     hooks::{point::HookPoint, verdict::RunResult},
-    ids::{GateId, ItemId, RunId, TurnId},
+    ids::{GateId, ItemId, PermissionId, RunId, TurnId},
     session::event::ResumeAnswer,
     stop::{agent_loop::LoopCommand, context::RuleCheckResult, preset::StopHookRegistration},
     submit::kind::PipelineKind,
@@ -169,6 +171,19 @@ pub enum SessionCommand {
     },
     /// Submit or merge the work, between two iterations.
     Pipeline { pipeline: PipelineKind },
+    /// Decide a call that the agent is about to make. Only the hook that creel added to the session's
+    /// own agent gives it, and the reply is `tool_decided`.
+    DecideTool {
+        /// The runtime's id for the answer.
+        #[serde(skip)]
+        ask: PermissionId,
+        call: Box<ToolCall>,
+        /// Whether the call's record is truncated.
+        #[serde(skip)]
+        shortened: bool,
+    },
+    /// A call of the agent has ended, as that hook reports.
+    ToolEnded { call: Box<ToolCall> },
     /// Send the turn that waits for a usage limit at once.
     RetryNow,
     /// Give the turn that waits for a usage limit to another agent: this one, or the next.
@@ -206,12 +221,19 @@ impl SessionCommand {
                 | Self::ClearStopHooks { .. }
                 | Self::Loop { .. }
                 | Self::CompleteSession { .. }
+                | Self::DecideTool { .. }
+                | Self::ToolEnded { .. }
         );
         if of_the_agent {
             None
         } else {
             Some(self.in_another_session())
         }
+    }
+
+    /// Whether only the session's own agent gives it, through the hook that creel added to it.
+    pub(crate) const fn is_of_agent_hook(&self) -> bool {
+        matches!(self, Self::DecideTool { .. } | Self::ToolEnded { .. })
     }
 
     /// The user command that this is for an agent or a hook of another session.
@@ -231,7 +253,9 @@ impl SessionCommand {
             Self::AnswerGate(_)
             | Self::RetryNow
             | Self::SwitchAgent { .. }
-            | Self::SetModel { .. } => UserCommand::Gate,
+            | Self::SetModel { .. }
+            | Self::DecideTool { .. }
+            | Self::ToolEnded { .. } => UserCommand::Gate,
             Self::DisableHook { .. }
             | Self::EnableHook { .. }
             | Self::RunHook { .. }

@@ -38,10 +38,11 @@ use crate::engine::{
     },
     hooks::{
         claude_tools::may_change_files,
+        dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
         tool_hooks::{ToolDecision, ToolRules, due},
     },
-    ids::{GateId, TurnId},
+    ids::{GateId, PermissionId, TurnId},
     output::EngineOutput,
     permission::{
         remembered_answers::{RememberedAnswer, covers, remembered},
@@ -65,6 +66,9 @@ pub struct PermissionState {
     editors: Vec<String>,
     /// The tool calls that were allowed in this turn.
     granted: Vec<ToolCall>,
+    /// The requests of the agent's own hook that the user allowed in this turn.
+    #[serde(default)]
+    allowed_before: Vec<PermissionId>,
     /// The questions of this turn that creel declined, because no user was there.
     pub(crate) unanswered: Vec<String>,
 }
@@ -351,12 +355,16 @@ impl PermissionState {
                 | PermissionChoice::AllowAlways
                 | PermissionChoice::AllowEdits
         ) {
+            if ask.source == PermissionSource::Hook {
+                self.allowed_before.push(ask.ask);
+            }
             self.granted.push(ask.tool);
         }
     }
 
     pub(crate) fn next_turn(&mut self) {
         self.granted.clear();
+        self.allowed_before.clear();
     }
 
     /// What the next prompt says about these questions.
@@ -368,6 +376,27 @@ impl PermissionState {
             asked.join(" and ")
         );
         (!asked.is_empty()).then_some(note)
+    }
+}
+
+/// The answers to the agent's own hook.
+#[derive(Debug, Clone, Copy)]
+pub struct HookAnswer;
+
+impl HookAnswer {
+    /// The option that allows the call.
+    pub const ALLOW: &'static str = "allow";
+
+    fn options() -> Vec<PermissionOption> {
+        let option = |id: &str, name: &str, kind| PermissionOption {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            kind,
+        };
+        vec![
+            option(Self::ALLOW, "Allow", PermissionOptionKind::AllowOnce),
+            option("deny", "Deny", PermissionOptionKind::RejectOnce),
+        ]
     }
 }
 
@@ -431,7 +460,17 @@ impl<'a> PermissionRules<'a> {
             };
             return EngineOutput::stale(turn).then(cancel);
         };
-        let hooks = self.hooks_of(&ask);
+        let earlier = self
+            .tool_rules
+            .tools
+            .asked_before(&ask.tool, &self.began.cwd);
+        let mut hooks = self.hooks_of(&ask);
+        // No hook runs twice for a call.
+        hooks.retain(|hook| !earlier.is_some_and(|(_, seen)| seen.contains(hook)));
+        let ask = Box::new(AgentPermissionRequest {
+            earlier: earlier.map(|(ask, _)| ask),
+            ..*ask
+        });
         if let Some(option) = self.answered_at_once(&ask).filter(|_| hooks.is_empty()) {
             let answer = PermissionAnswer::Selected(option.to_owned());
             return EngineOutput::default().then(Effect::AnswerPermission {
@@ -450,6 +489,104 @@ impl<'a> PermissionRules<'a> {
         hooks_due.into_iter().fold(step, EngineOutput::and)
     }
 
+    /// The agent's own hook asks about a call that the agent is about to make. The rules are not for
+    /// it: the agent asks by itself where they matter.
+    pub(crate) fn on_tool_hook(
+        self,
+        ask: PermissionId,
+        tool: ToolCall,
+        shortened: bool,
+    ) -> EngineOutput {
+        let prompt = self.phase.turn_in_flight();
+        let Some(prompt) = prompt.filter(|_| !self.steering.interrupted()) else {
+            return EngineOutput::refuse(Refusal::NoTurn);
+        };
+        let request = Box::new(AgentPermissionRequest {
+            ask,
+            tool,
+            options: HookAnswer::options(),
+            source: PermissionSource::Hook,
+            shortened,
+            whole: true,
+            earlier: None,
+        });
+        let hooks = self.tool_rules.of_request(&request);
+        if hooks.is_empty() {
+            return EngineOutput::default().then(Effect::AnswerPermission {
+                ask,
+                answer: PermissionAnswer::Undecided,
+            });
+        }
+        let (iteration, turn) = (prompt.iteration, prompt.turn);
+        let hooks_due = due(HookPoint::PreTool, iteration, hooks, Some(ask));
+        EngineOutput::record(Event::Turn(TurnEvent::PermissionAsked {
+            iteration,
+            turn,
+            ask: request,
+        }))
+        .and(hooks_due)
+    }
+
+    /// Whether these hooks decide a call about which the agent's own hook asks.
+    pub(crate) fn is_of_agent_hook(self, dispatch: &HookDispatch) -> bool {
+        let DispatchCause::Tool(facts) = &dispatch.cause else {
+            return false;
+        };
+        let is_it = |ask: &AgentPermissionRequest| {
+            ask.source == PermissionSource::Hook && Some(ask.ask) == facts.ask
+        };
+        self.requests.waiting.iter().any(is_it)
+    }
+
+    /// Answers the agent's own hook as soon as all hooks have ended, unless one of them asks the user.
+    pub(crate) fn answer_tool_hooks(self) -> EngineOutput {
+        let tools = self.tool_rules.tools;
+        let is_settled = |ask: &&AgentPermissionRequest| {
+            let action = tools.decision(ask).map(|decision| decision.action);
+            ask.source == PermissionSource::Hook
+                && !tools.is_deciding(ask)
+                && action != Some(PermissionPolicy::Ask)
+        };
+        let settled = self.requests.waiting.iter().find(is_settled);
+        let (Some(ask), Some(prompt)) = (settled, self.phase.turn_in_flight()) else {
+            return EngineOutput::default();
+        };
+        let decision = tools.decision(ask);
+        let allows = |decision: &&ToolDecision| {
+            decision.action == PermissionPolicy::Allow
+                && match self.without_hooks(ask) {
+                    Some(allow) => allow,
+                    None => self.hook_may_allow(ask),
+                }
+        };
+        let denies = |decision: &&ToolDecision| decision.action == PermissionPolicy::Deny;
+        let decision = decision.filter(|it| allows(it) || denies(it));
+        let (action, reason) = (
+            decision.map(|decision| decision.action),
+            decision.map(ToolDecision::describe),
+        );
+        let answer = match action {
+            Some(PermissionPolicy::Allow) => {
+                PermissionAnswer::Selected(HookAnswer::ALLOW.to_owned())
+            }
+            Some(PermissionPolicy::Deny) => {
+                PermissionAnswer::Refused(reason.clone().unwrap_or_default())
+            }
+            Some(PermissionPolicy::Ask) | None => PermissionAnswer::Undecided,
+        };
+        EngineOutput::record(Event::Turn(TurnEvent::ToolDecided {
+            iteration: prompt.iteration,
+            turn: prompt.turn,
+            ask: ask.ask,
+            action,
+            reason,
+        }))
+        .then(Effect::AnswerPermission {
+            ask: ask.ask,
+            answer,
+        })
+    }
+
     /// The hooks that decide a request: none, if it is denied without them, or if what creel should
     /// do now is part of a call that they have seen.
     fn hooks_of(self, ask: &AgentPermissionRequest) -> Vec<String> {
@@ -465,7 +602,9 @@ impl<'a> PermissionRules<'a> {
     /// both cases.
     pub(crate) fn answered_at_once(self, ask: &AgentPermissionRequest) -> Option<&str> {
         let allow = match &ask.source {
-            PermissionSource::Agent | PermissionSource::Question(_) => None,
+            PermissionSource::Agent | PermissionSource::Question(_) | PermissionSource::Hook => {
+                None
+            }
             PermissionSource::CreelTool => Some(true),
             PermissionSource::Service => self.served(ask),
         };
@@ -522,14 +661,14 @@ impl<'a> PermissionRules<'a> {
     pub(crate) fn open_next_request(self) -> EngineOutput {
         let tools = self.tool_rules.tools;
         let first = self.requests.waiting.front();
-        let Some(ask) = first.filter(|ask| !tools.is_deciding(ask.ask)) else {
+        let Some(ask) = first.filter(|ask| !tools.is_deciding(ask)) else {
             return EngineOutput::default();
         };
         let subject = match ask.question() {
             Some(_) => GateSubject::Question { ask: ask.ask },
             None => GateSubject::Permission { ask: ask.ask },
         };
-        let decided = tools.decision(ask.ask).map(ToolDecision::describe);
+        let decided = tools.decision(ask).map(ToolDecision::describe);
         let reason = match decided {
             Some(decided) => format!("{}; {decided}", ask.reason()),
             None => ask.reason(),
@@ -551,8 +690,15 @@ impl<'a> PermissionRules<'a> {
         if ask.question().is_some() {
             return None;
         }
-        let by_hook = self.tool_rules.tools.decision(ask.ask);
+        let by_hook = self.tool_rules.tools.decision(ask);
+        let by_user = ask
+            .earlier
+            .is_some_and(|it| self.requests.allowed_before.contains(&it));
+        if ask.source == PermissionSource::Hook {
+            return None;
+        }
         let allow = match (self.without_hooks(ask), by_hook.map(|hook| hook.action)) {
+            (None | Some(true), Some(_)) if by_user => Some(true),
             (Some(false), _) | (_, Some(PermissionPolicy::Deny)) => Some(false),
             (_, Some(PermissionPolicy::Ask)) => None,
             (None, Some(PermissionPolicy::Allow)) => self.hook_may_allow(ask).then_some(true),
@@ -564,7 +710,7 @@ impl<'a> PermissionRules<'a> {
     /// The actor of the answer that is known before the user is asked: a hook or the rules. An agent
     /// without a way to refuse has its turn cancelled, as for a rule.
     pub(crate) fn answers_for_the_user(self, ask: &AgentPermissionRequest) -> Actor {
-        let by_hook = self.tool_rules.tools.decision(ask.ask);
+        let by_hook = self.tool_rules.tools.decision(ask);
         let decides = by_hook.is_some_and(|hook| match hook.action {
             PermissionPolicy::Deny => true,
             PermissionPolicy::Allow => self.without_hooks(ask).is_none(),
@@ -600,6 +746,6 @@ impl<'a> PermissionRules<'a> {
         };
         let is_safe = !may_change_files(kind(&ask.tool))
             || (!files.is_empty() && !has_command(&ask.tool) && !files.iter().any(is_guarded));
-        !asks && !ask.shortened && is_safe
+        !asks && !ask.is_cut_for_hooks() && is_safe
     }
 }

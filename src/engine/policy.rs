@@ -668,6 +668,9 @@ pub struct AgentFacts {
     /// The settings files whose hooks it runs itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub own_hooks: Vec<String>,
+    /// How hooks see its tool calls. None: as usual for its kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_hooks: Option<ToolHookSupport>,
     /// The values of its options, such as `model`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
@@ -738,6 +741,61 @@ impl AgentFacts {
             mcp: self.mcp.or(others.mcp),
             list_tools: self.list_tools.or(others.list_tools),
             tools: self.tools.or(others.tools),
+            tool_hooks: self.tool_hooks.or(others.tool_hooks),
+        }
+    }
+}
+
+/// How hooks see the tool calls of an agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ToolHookSupport {
+    pub level: ToolHookLevel,
+    /// With `native`: what adds creel's hook to the agent's command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub args: Option<String>,
+    /// With `native`: the same as JSON for the protocol's `_meta`, sent with each conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<String>,
+    /// With `native`: variables with JSON. What the user has in one of them stays.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Whether the agent accepts no answer that allows a call.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub deny_only: bool,
+}
+
+/// Which tool calls of an agent hooks at `pre_tool` see.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolHookLevel {
+    /// All: creel adds a hook of its own to the agent.
+    Native,
+    /// Those that the agent asks about.
+    #[default]
+    Asks,
+    /// None before it runs. Hooks at `post_tool` see them afterwards.
+    Sees,
+    /// None at all.
+    None,
+}
+
+impl AgentSpec {
+    /// Which of its tool calls hooks see.
+    pub fn tool_hook_level(&self) -> ToolHookLevel {
+        let known = |usual| {
+            let known = self.facts().and_then(|known| known.tool_hooks.as_ref());
+            known.map_or(usual, |known| known.level)
+        };
+        match self {
+            Self::Acp { .. } => known(ToolHookLevel::Asks),
+            Self::Command {
+                format: OutputFormat::Text,
+                ..
+            } => known(ToolHookLevel::None),
+            Self::Command { .. } => known(ToolHookLevel::Sees),
+            Self::Scripted { .. } => ToolHookLevel::Asks,
+            Self::Outside => ToolHookLevel::None,
         }
     }
 }
@@ -770,6 +828,13 @@ pub enum OutputFormat {
 }
 
 impl SessionPlan {
+    /// Whether hooks decide about tool calls, or see their end.
+    pub fn has_tool_hooks(&self) -> bool {
+        let points = [HookPoint::PreTool, HookPoint::PostTool];
+        let mut lists = points.iter().filter_map(|point| self.hooks.get(point));
+        lists.any(|hooks| !hooks.is_empty())
+    }
+
     /// Whether creel runs no agent here: the user runs one by hand.
     pub fn is_led_from_outside(&self) -> bool {
         self.agent_spec == AgentSpec::Outside

@@ -32,6 +32,8 @@ pub enum Refusal {
         actor: ActorKind,
         command: UserCommand,
     },
+    /// Only the hook that creel added to the session's own agent asks this.
+    NotTheAgent,
     AlreadyPaused,
     NotPaused,
     AlreadyStopping,
@@ -128,6 +130,7 @@ impl Refusal {
             Self::SessionEnded(_) | Self::SessionOver => "session_ended",
             Self::SessionEnding | Self::PipelineWhileEnding(_) => "session_ending",
             Self::NotAllowed { .. } => "not_allowed",
+            Self::NotTheAgent => "not_the_agent",
             Self::AlreadyPaused => "already_paused",
             Self::NotPaused => "not_paused",
             Self::AlreadyStopping => "already_stopping",

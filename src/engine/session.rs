@@ -199,6 +199,10 @@ impl SessionState {
         if !about_tools.is_empty() {
             return about_tools;
         }
+        let about_agent_hooks = self.permissions().answer_tool_hooks();
+        if !about_agent_hooks.is_empty() {
+            return about_agent_hooks;
+        }
         let beside = self.side_rules().proceed_side();
         if !beside.is_empty() {
             return beside;

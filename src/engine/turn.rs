@@ -19,7 +19,7 @@ pub mod event;
 pub mod prompt;
 pub mod reports;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +69,9 @@ pub struct TurnState {
     /// The call that ended last.
     #[serde(default)]
     pub ended_call: Option<ToolCall>,
+    /// The calls of the current turn that ended, by id.
+    #[serde(default)]
+    pub(crate) ended_calls: BTreeSet<String>,
     /// None if the agent does not report it.
     pub context: Option<ContextUsage>,
     /// The agent's id for the conversation.
@@ -129,9 +132,14 @@ impl TurnState {
             }
             ToolStatus::Completed | ToolStatus::Failed => {
                 self.open_calls.remove(&tool.call);
+                self.ended_calls.insert(tool.call.clone());
                 self.ended_call = Some(tool.clone());
             }
         }
+    }
+
+    pub(crate) fn has_ended(&self, call: &str) -> bool {
+        self.ended_calls.contains(call)
     }
 
     /// Ends the current message: text after a tool call is a new one.

@@ -78,6 +78,8 @@ pub(super) fn fields(event: ClaudeEvent, facts: &HookFacts) -> Map<String, Value
             ]
         }
         ClaudeEvent::SessionEnd => vec![("reason", json!(word))],
+        // The call is in the fields of the point.
+        ClaudeEvent::Tool(_) => Vec::new(),
     };
     let mode = |known: &ClaudeFacts| ("permission_mode", json!(known.permission_mode));
     // What creel does not know is absent, as in Claude Code.

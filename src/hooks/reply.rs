@@ -77,7 +77,29 @@ fn read(answer: &Map<String, Value>) -> Result<HookReply, ReplyError> {
         permission: permission(specific)?,
         stops,
         ..HookReply::default()
-    })
+    }
+    .without_changes(specific))
+}
+
+impl HookReply {
+    /// creel cannot change the arguments of a call. One that a hook allows only with others is the
+    /// user's.
+    fn without_changes(self, specific: Option<&Map<String, Value>>) -> Self {
+        let of_request = specific.and_then(|specific| specific.get("decision"));
+        let changes = |all: Option<&Value>| all.is_some_and(|input| !input.is_null());
+        let is_changed = changes(specific.and_then(|it| it.get("updatedInput")))
+            || changes(of_request.and_then(|it| it.get("updatedInput")));
+        let denies = self.permission == Some(PermissionPolicy::Deny);
+        if !is_changed || denies {
+            return self;
+        }
+        let reason = "the hook changes the call's input, which creel cannot pass on";
+        Self {
+            permission: Some(PermissionPolicy::Ask),
+            reason: Some(reason.to_owned()),
+            ..self
+        }
+    }
 }
 
 fn too_long() -> String {

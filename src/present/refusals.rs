@@ -23,6 +23,9 @@ pub fn text(refusal: &Refusal) -> String {
         Refusal::NotAllowed { actor, command } => not_allowed(*actor, *command),
         Refusal::AlreadyPaused => "the session is already paused".into(),
         Refusal::NotPaused => "the session is not paused".into(),
+        Refusal::NotTheAgent => {
+            "only the session's own agent asks this, through the hook that creel added to it".into()
+        }
         Refusal::AlreadyStopping => "the session is already stopping".into(),
         Refusal::AlreadyCompleting => "the session is already completing".into(),
         Refusal::NoTurn => "no turn is running".into(),

@@ -217,6 +217,7 @@ fn turn(event: &TurnEvent) -> Option<String> {
         | TurnEvent::AgentNoted { .. }
         | TurnEvent::ConversationOpened { .. }
         | TurnEvent::PermissionAsked { .. }
+        | TurnEvent::ToolDecided { .. }
         | TurnEvent::Ended { .. } => None,
     }
 }

@@ -22,7 +22,7 @@ use super::{
     request::{LONGEST_REQUEST, RequestError, VERSION, line},
     view::{
         CheckpointView, GateView, HookView, ItemView, JudgementView, LoopView, StatusView,
-        StopHookView,
+        StopHookView, ToolDecisionView,
     },
 };
 use crate::{
@@ -156,6 +156,7 @@ pub enum ReplyData {
     Cleared(usize),
     AgentLoop(Box<LoopView>),
     Judged(Box<JudgementView>),
+    ToolDecided(ToolDecisionView),
     Checkpoints(Vec<CheckpointView>),
 }
 

@@ -48,13 +48,15 @@ pub enum SessionRequest {
 }
 
 impl SessionRequest {
-    /// Whether the reply can take long, because rules and hooks run before it.
+    /// Whether the reply can take long, because rules and hooks run before it, or you decide.
     pub const fn waits_for_judgement(&self) -> bool {
         matches!(
             self,
-            Self::Command(SessionCommand::Loop {
-                about: LoopCommand::Judge(_)
-            })
+            Self::Command(
+                SessionCommand::Loop {
+                    about: LoopCommand::Judge(_)
+                } | SessionCommand::DecideTool { .. }
+            )
         )
     }
 }
@@ -278,7 +280,7 @@ mod tests {
         event::StopTiming,
         gate::kind::GateChoice,
         hooks::point::HookPoint,
-        ids::{GateId, ItemId, RunId},
+        ids::{GateId, ItemId, PermissionId, RunId},
         input::GateAnswer,
         policy::StopPreset,
         stop::{agent_loop::LoopCommand, preset::StopHookRegistration},
@@ -377,6 +379,16 @@ mod tests {
             .into(),
             SessionCommand::SetModel {
                 model: Some("opus".into()),
+            }
+            .into(),
+            SessionCommand::DecideTool {
+                ask: PermissionId::default(),
+                call: Box::default(),
+                shortened: false,
+            }
+            .into(),
+            SessionCommand::ToolEnded {
+                call: Box::default(),
             }
             .into(),
             SessionCommand::RetryNow.into(),
@@ -493,7 +505,9 @@ mod tests {
             "{unknown}"
         );
         assert!(
-            unknown.contains("The verbs are: cancel_turn, checkpoint_list, gate_answer, "),
+            unknown.contains(
+                "The verbs are: cancel_turn, checkpoint_list, decide_tool, gate_answer, "
+            ),
             "{unknown}"
         );
         assert!(why(r#"{"v":1,"do":"message"}"#).contains("missing field `text`"));

@@ -9,7 +9,7 @@ use super::{NatsStatus, request::ItemFilter};
 use crate::{
     engine::{
         SessionState,
-        conversation::AgentPermissionRequest,
+        conversation::{AgentPermissionRequest, PermissionAnswer},
         event::{Event, SessionOutcome, StopEvent, StopTiming},
         gate::{
             Gate,
@@ -18,7 +18,7 @@ use crate::{
         hooks::{point::HookPoint, resolve::HookState},
         ids::{GateId, ItemId, RunId, TurnId},
         pending::{ItemState, PendingItem},
-        permission::OfferedAnswer,
+        permission::{HookAnswer, OfferedAnswer},
         policy::{
             AutomationHook, HookAction, HookSpec, PipeOutput, StopHook, StopHookKind, StopPlan,
         },
@@ -439,6 +439,31 @@ pub struct RuleView {
     /// What the check found.
     pub message: String,
     pub took_ms: TimeSpan,
+}
+
+/// What the session decided about a call that its agent is about to make.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolDecisionView {
+    Allow,
+    /// Why the call must not run.
+    Deny(String),
+    /// The agent continues by its own rules.
+    Undecided,
+}
+
+impl ToolDecisionView {
+    pub fn of(answer: PermissionAnswer) -> Self {
+        match answer {
+            PermissionAnswer::Selected(option) if option == HookAnswer::ALLOW => Self::Allow,
+            PermissionAnswer::Selected(_) => Self::Deny("the user does not allow it".to_owned()),
+            PermissionAnswer::Refused(reason) => Self::Deny(reason),
+            PermissionAnswer::Undecided => Self::Undecided,
+            PermissionAnswer::Declined { .. } | PermissionAnswer::Cancelled => {
+                Self::Deny("the turn has ended".to_owned())
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     engine::{
-        conversation::ForbiddenChanges,
+        conversation::{ForbiddenChanges, PermissionAnswer, ToolCall},
         effect::FileComparison,
         event::{Actor, Event, StopEvent},
         ids::RunId,
@@ -57,6 +57,13 @@ pub(super) enum RuntimeMessage {
         reply: oneshot::Sender<Result<CommandRecords, Refusal>>,
     },
     Await(JudgementWatcher),
+    /// A hook of the agent asks about a call.
+    DecideTool {
+        by: Actor,
+        call: Box<ToolCall>,
+        answer: oneshot::Sender<PermissionAnswer>,
+        reply: oneshot::Sender<Result<(), Refusal>>,
+    },
     /// What a comparison of files was for, and what it found.
     Compared(FileComparison, ForbiddenChanges),
 }
@@ -187,6 +194,27 @@ impl SessionHandle {
             }
         }
         Err(LoopRefusal::SessionOverUnjudged.into())
+    }
+
+    /// Asks the session's hooks about a call that its agent is about to make, and waits for the
+    /// answer.
+    pub async fn tool_decision(
+        &self,
+        by: impl Into<Actor>,
+        call: Box<ToolCall>,
+    ) -> Result<PermissionAnswer, Refusal> {
+        let (answer, decided) = oneshot::channel();
+        let (reply, accepted) = oneshot::channel();
+        let asked = RuntimeMessage::DecideTool {
+            by: by.into(),
+            call,
+            answer,
+            reply,
+        };
+        self.now.send(asked).map_err(|_| Refusal::SessionOver)?;
+        accepted.await.map_err(|_| Refusal::SessionOver)??;
+        // The turn can end first.
+        decided.await.map_err(|_| Refusal::NoTurn)
     }
 
     pub fn warn(&self, text: String) {

@@ -5,7 +5,7 @@
 
 use std::{
     any::Any,
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     num::NonZero,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
@@ -32,16 +32,18 @@ use super::{
 };
 
 use crate::{
-    agents::{Agent, AgentError, AgentObserver, BoxFuture, PermissionRequest, TurnRequest},
+    agents::{
+        Agent, AgentError, AgentObserver, BoxFuture, PermissionRequest, TurnRequest, limit_call,
+    },
     engine::{
         conversation::{
-            AgentPermissionRequest, AgentUpdate, ForbiddenChanges, PermissionAnswer, TurnEnd,
-            TurnFailure,
+            AgentPermissionRequest, AgentUpdate, ForbiddenChanges, PermissionAnswer, ToolCall,
+            TurnEnd, TurnFailure,
         },
         effect::{Effect, FileComparison, HookJob, ProtectBaseline, RuleJob},
         hooks::{point::HookPoint, verdict::RunResult},
         ids::{PermissionId, RunId, TurnId},
-        input::Input,
+        input::{Input, SessionCommand},
         policy::HookSpec,
         stop::context::RuleCheckResult,
         time::TimeSpan,
@@ -54,6 +56,9 @@ use crate::{
 
 /// How many chunks of output are buffered for a remote screen that is behind.
 const FAR_BACKLOG: usize = 64;
+/// Bytes of inputs that creel keeps for hooks in a turn.
+const INPUTS_MAX: usize = 64 << 20;
+
 pub(super) struct EffectPerformer {
     place: HookWorkspace,
     handle: SessionHandle,
@@ -108,6 +113,17 @@ struct PermissionWaiters(Arc<Mutex<PermissionWaiterMap>>);
 struct PermissionWaiterMap {
     last: PermissionId,
     answers: HashMap<PermissionId, oneshot::Sender<PermissionAnswer>>,
+    /// The whole inputs of calls whose records are truncated, by the id of the call, oldest first.
+    inputs: VecDeque<(String, String)>,
+}
+
+impl PermissionWaiterMap {
+    fn keep(&mut self, call: &str, input: String) {
+        self.inputs.push_back((call.to_owned(), input));
+        while self.inputs.iter().map(|(_, it)| it.len()).sum::<usize>() > INPUTS_MAX {
+            self.inputs.pop_front();
+        }
+    }
 }
 
 impl PermissionWaiters {
@@ -124,6 +140,22 @@ impl PermissionWaiters {
         if let Some(sender) = self.waiting().answers.remove(&ask) {
             let _ = sender.send(answer);
         }
+    }
+
+    fn keep_input(&self, call: &str, input: String) {
+        self.waiting().keep(call, input);
+    }
+
+    /// The whole input of a call, if its record is truncated.
+    fn input(&self, call: &str) -> Option<String> {
+        let waiting = self.waiting();
+        let mut known = waiting.inputs.iter().rev();
+        let input = known.find(|(known, _)| known == call);
+        input.map(|(_, input)| input.clone())
+    }
+
+    fn next_turn(&self) {
+        self.waiting().inputs.clear();
     }
 
     /// Ends all waiting requests without an answer, because the turn has ended.
@@ -247,6 +279,33 @@ impl EffectPerformer {
         }
     }
 
+    /// The command for a call about which a hook of the agent asks. Keeps its whole input for the
+    /// hooks.
+    pub(super) fn keep_call(
+        &self,
+        mut call: Box<ToolCall>,
+        answer: oneshot::Sender<PermissionAnswer>,
+    ) -> SessionCommand {
+        let ask = self.permissions.add(answer);
+        if call.call.is_empty() {
+            call.call = format!("hook-{ask}");
+        }
+        let whole = limit_call(&mut call);
+        let shortened = whole.is_some();
+        if let Some(whole) = whole {
+            self.permissions.keep_input(&call.call, whole);
+        }
+        SessionCommand::DecideTool {
+            ask,
+            call,
+            shortened,
+        }
+    }
+
+    pub(super) fn forget_call(&self, ask: PermissionId) {
+        self.permissions.answer(ask, PermissionAnswer::Cancelled);
+    }
+
     fn send(
         &mut self,
         request: TurnRequest,
@@ -254,6 +313,7 @@ impl EffectPerformer {
         (baseline, silence): (ProtectBaseline, TimeSpan),
     ) -> Result<(), SendError> {
         let cancel = CancellationToken::new();
+        self.permissions.next_turn();
         self.turn = Some((request.turn, cancel.clone()));
         let line = match to {
             PromptRecipient::Own => self.agent.as_ref(),
@@ -314,7 +374,12 @@ impl EffectPerformer {
         })
     }
 
-    fn run_hook(&mut self, job: HookJob) {
+    fn run_hook(&mut self, mut job: HookJob) {
+        if let Some(call) = &mut job.facts.tool
+            && let Some(whole) = self.permissions.input(&call.call)
+        {
+            call.input = Some(whole);
+        }
         self.hooks.retain(|_, task| !task.done.is_finished());
         let run = job.run;
         let cancel = CancellationToken::new();
@@ -721,14 +786,21 @@ impl AgentObserver for TurnObserver {
             options,
             source,
             shortened,
+            whole,
             answer,
         } = request;
+        let is_whole = whole.is_some();
+        if let Some(whole) = whole {
+            self.permissions.keep_input(&tool.call, whole);
+        }
         let ask = Box::new(AgentPermissionRequest {
             ask: self.permissions.add(answer),
             tool,
             options,
             source,
             shortened,
+            whole: is_whole,
+            earlier: None,
         });
         Box::pin(self.handle.tell_in_turn(Input::PermissionAsked {
             turn: self.turn,

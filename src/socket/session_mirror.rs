@@ -25,7 +25,7 @@ use crate::{
     protocol::{
         NatsStatus, ReplyData, RequestRefusal, SessionQuery, SessionReply, SessionRequest,
         WatchRequest,
-        view::{self, ItemView, JudgementView, StatusView},
+        view::{self, ItemView, JudgementView, StatusView, ToolDecisionView},
     },
     runtime::{CommandRecords, SessionFollower, SessionHandle},
     worktrees::session_branch,
@@ -268,6 +268,14 @@ pub(crate) async fn answer(
                 }),
             Err(why) => SessionReply::refused(&why.into()),
         },
+        SessionRequest::Command(SessionCommand::DecideTool { call, .. }) => {
+            match handle.tool_decision(by, call).await {
+                Ok(answer) => {
+                    SessionReply::with(ReplyData::ToolDecided(ToolDecisionView::of(answer)))
+                }
+                Err(why) => SessionReply::refused(&why.into()),
+            }
+        }
         SessionRequest::Command(command) => match handle.recorded(by, command).await {
             Ok(records) => command_reply(query_handle, &records).await,
             Err(why) => SessionReply::refused(&why.into()),

@@ -526,6 +526,7 @@ const fn kind_of(event: &Event) -> BlockKind {
             TurnEvent::AgentPlanned { .. } => BlockKind::Plan,
             TurnEvent::PermissionAsked { .. } => BlockKind::Request,
             TurnEvent::AgentUsed { .. }
+            | TurnEvent::ToolDecided { .. }
             | TurnEvent::AgentNoted { .. }
             | TurnEvent::ConversationOpened { .. }
             | TurnEvent::Ended { .. }

@@ -58,7 +58,7 @@ fn a_hook_in_two_files_runs_once_and_check_lists_every_hook() {
     for line in [
         "SessionStart echo SessionStart >> counted: runs at session_start",
         "Stop echo Stop >> counted: runs at stop",
-        "PreToolUse ./guard.sh: not run: creel does not run it; the agent does, if it reads this file",
+        "PreToolUse ./guard.sh: cannot block: `demo` does not ask creel before a call",
         "Notification true: not run: it selects nothing that happens in creel",
         "SessionEnd http: http://127.0.0.1:9: not run: creel runs only hooks of the type `command`",
         "runs at stop, once with the same hook above",
@@ -91,6 +91,27 @@ fn a_hook_that_the_agent_runs_itself_is_left_to_it_and_stop_is_still_a_check() {
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     // The agent made the file that the check changes, so the check runs a second time.
     assert_eq!(counted(&project), ["SessionStart", "Stop", "Stop"]);
+}
+
+#[test]
+fn check_says_for_each_hook_of_tool_calls_which_calls_it_sees() {
+    let listed = |agent: Value| project(&agent, &[SETTINGS]).creel(&["check"]).out;
+    let asks = listed(json!({ "acp": "true" }));
+    assert!(
+        asks.contains("creel runs it only before calls that `demo` asks about"),
+        "{asks}"
+    );
+    let native = json!({ "acp": "true", "tool_hooks": { "level": "native" } });
+    let native = listed(native);
+    assert!(
+        native.contains("creel runs it before every call of `demo`"),
+        "{native}"
+    );
+    let own = listed(json!({ "acp": "true", "own_hooks": [SETTINGS] }));
+    assert!(
+        own.contains("./guard.sh: left to `demo`, which runs it itself"),
+        "{own}"
+    );
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod blocked_output;
 mod book;
 mod book_samples;
 mod checks;
+mod claude_fixtures;
 mod claude_hooks;
 mod claude_import;
 mod contract;

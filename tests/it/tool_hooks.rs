@@ -112,3 +112,100 @@ fn a_command_agent_whose_calls_no_hook_sees_is_named_before_it_runs() {
     assert!(checked.err.contains(warning), "{}", checked.err);
     assert_eq!(checked.code, 1);
 }
+
+/// An agent that asks `creel hook` about calls, as the agents do to which creel adds it.
+const ASKS: &str = r#"ask() {
+  printf '{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_use_id":"%s","tool_input":{"command":"%s"}}' "$1" "$2" |
+    "$CREEL" hook PreToolUse $3 > "out-$1" 2> "err-$1"
+  echo $? > "code-$1"
+}
+ask 1 'rm -rf build'; ask 2 ls; ask 3 'rm -rf build' --deny-only
+echo '<promise>COMPLETE</promise>'"#;
+
+#[test]
+fn an_agent_asks_through_creel_hook_before_each_call_and_nobody_else_gets_an_answer() {
+    let creel = env!("CARGO_BIN_EXE_creel");
+    let config = format!(
+        "prompt: GOAL\nagent: a\nagents: {{ a: {{ command: \"CREEL='{creel}' sh asks.sh\", tool_hooks: {{ level: native }} }} }}\n\
+         hooks:\n  PreToolUse: [{{ matcher: Bash, hooks: [{{ type: command, command: sh guard.sh, name: guard }}] }}]\n  \
+         post_iteration: [{{ command: \"'{creel}' hook PreToolUse < in.json 2> err-hook; echo $? > code-hook\" }}]\n"
+    );
+    let project = Project::with(&config)
+        .file("asks.sh", ASKS)
+        .file("in.json", r#"{"tool_name":"Bash"}"#)
+        .file("guard.sh", &format!("echo x >> counted\n{GUARD}"));
+    let outside = project.creel(&["hook", "PreToolUse"]);
+    assert_eq!(outside.code, 2, "there is no session: {}", outside.err);
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let denied: Value = serde_json::from_str(&project.read("out-1")).expect("JSON");
+    let specific = &denied["hookSpecificOutput"];
+    assert_eq!(
+        (
+            &specific["permissionDecision"],
+            &specific["permissionDecisionReason"]
+        ),
+        (&json!("deny"), &json!("the hook `guard` denies it: no rm"))
+    );
+    let answer = |file: &str| project.read(file).trim().to_owned();
+    assert_eq!(
+        (answer("code-1"), answer("code-2"), answer("out-2")),
+        ("0".into(), "0".into(), String::new())
+    );
+    assert_eq!(
+        (answer("code-3"), answer("out-3")),
+        ("2".into(), String::new())
+    );
+    assert!(
+        answer("err-3").ends_with("denies it: no rm"),
+        "{}",
+        answer("err-3")
+    );
+    assert_eq!(answer("counted").lines().count(), 3, "once for each call");
+    assert_eq!(
+        (
+            project.kind("tool_decided").len(),
+            project.kind("gate_opened").len()
+        ),
+        (3, 0)
+    );
+    assert_eq!(answer("code-hook"), "2");
+    assert!(
+        answer("err-hook").contains("only the session's own agent"),
+        "{}",
+        answer("err-hook")
+    );
+}
+
+#[test]
+fn a_hook_gets_the_whole_of_a_long_call() {
+    let content = format!("{}SECRET{}", "a".repeat(9_000), "b".repeat(9_000));
+    let tool = json!({"toolCallId": "1", "title": "Write a.txt", "kind": "edit",
+        "rawInput": {"path": "a.txt", "content": content}});
+    let turn = json!([
+        {"ask": {"tool": tool}},
+        {"if_allowed": [{"say": "wrote "}], "else": [{"say": "refused "}]},
+        {"say": DONE},
+    ]);
+    let project = project(
+        "  pre_tool: [{ command: sh secrets.sh, name: secrets }]",
+        &turn,
+    )
+    .file(
+        "secrets.sh",
+        "case \"$(cat)\" in *SECRET*) echo 'a secret' >&2; exit 2;; esac",
+    );
+    project.run();
+    let said = project.kind("agent_said")[0]["text"].to_string();
+    assert!(said.contains("refused"), "{said}");
+    let asked = &project.kind("permission_asked")[0];
+    assert_eq!(
+        (&asked["shortened"], &asked["whole"]),
+        (&json!(true), &json!(true))
+    );
+    assert!(
+        asked["input"]
+            .as_str()
+            .is_some_and(|text| text.len() < 5_000)
+    );
+}

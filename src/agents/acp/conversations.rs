@@ -21,7 +21,10 @@ use super::{
     translate::AcpConversation,
 };
 use crate::{
-    agents::mcp_tools::{self, ToolServer},
+    agents::{
+        mcp_tools::{self, ToolServer},
+        native_hooks::NativeHooks,
+    },
     engine::{
         conversation::{AgentUpdate, ConversationMode, FirstConversation, TurnFailure},
         policy::MODEL,
@@ -119,7 +122,8 @@ impl AcpAgent {
             return Ok(Err(ConversationRefusal::CannotCopy));
         }
         let request = s::ForkSessionRequest::new(id.to_owned(), self.place.cwd.clone())
-            .mcp_servers(self.tools());
+            .mcp_servers(self.tools())
+            .meta(self.meta());
         (self.services.book, self.is_unsure) = (AcpConversation::default(), false);
         match self.request(request, UpdateOrigin::Replay, turn).await {
             Ok(forked) => {
@@ -142,7 +146,9 @@ impl AcpAgent {
         &mut self,
         turn: &mut AcpTurn<'_>,
     ) -> Result<SessionId, TurnAbortReason> {
-        let request = s::NewSessionRequest::new(self.place.cwd.clone()).mcp_servers(self.tools());
+        let request = s::NewSessionRequest::new(self.place.cwd.clone())
+            .mcp_servers(self.tools())
+            .meta(self.meta());
         (self.services.book, self.is_unsure) = (AcpConversation::default(), false);
         let opened = self.request(request, UpdateOrigin::Live, turn).await;
         let opened = match opened {
@@ -152,6 +158,11 @@ impl AcpAgent {
         let id = opened.session_id;
         self.opened(&id, opened.config_options, None, turn).await?;
         Ok(id)
+    }
+
+    /// What adds creel's hook to a conversation.
+    fn meta(&self) -> Option<s::Meta> {
+        self.hooks.as_ref().and_then(NativeHooks::meta)
     }
 
     /// The session's tools, as a server that the agent starts itself.
@@ -179,12 +190,16 @@ impl AcpAgent {
         let (id, cwd) = (SessionId::new(left.id.clone()), self.place.cwd.clone());
         self.services.book = AcpConversation::new(left.tally);
         let answered = if can.session_capabilities.resume.is_some() {
-            let request = s::ResumeSessionRequest::new(id.clone(), cwd).mcp_servers(self.tools());
+            let request = s::ResumeSessionRequest::new(id.clone(), cwd)
+                .mcp_servers(self.tools())
+                .meta(self.meta());
             self.request(request, UpdateOrigin::Replay, turn)
                 .await
                 .map(|resumed| resumed.config_options)
         } else if can.load_session {
-            let request = s::LoadSessionRequest::new(id.clone(), cwd).mcp_servers(self.tools());
+            let request = s::LoadSessionRequest::new(id.clone(), cwd)
+                .mcp_servers(self.tools())
+                .meta(self.meta());
             let loaded = self
                 .request(request, UpdateOrigin::Replay, turn)
                 .await

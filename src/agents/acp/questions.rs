@@ -59,6 +59,7 @@ pub(super) async fn ask(
         options: Vec::new(),
         source: PermissionSource::Question(Box::new(question)),
         shortened: false,
+        whole: None,
         answer,
     });
     let answer = answer.await;
@@ -96,7 +97,9 @@ fn response(answer: PermissionAnswer) -> s::CreateElicitationResponse {
                 unattended.then(|| Map::from_iter([("creel".to_owned(), Value::from(UNATTENDED))]));
             s::CreateElicitationResponse::new(s::ElicitationAction::Decline).meta(reason)
         }
-        PermissionAnswer::Cancelled => {
+        PermissionAnswer::Refused(_)
+        | PermissionAnswer::Undecided
+        | PermissionAnswer::Cancelled => {
             s::CreateElicitationResponse::new(s::ElicitationAction::Cancel)
         }
     }

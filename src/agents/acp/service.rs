@@ -202,6 +202,7 @@ impl AcpServices {
             options,
             source,
             shortened,
+            whole: details.whole,
             answer,
         });
         let answer = answer.await;
@@ -211,9 +212,10 @@ impl AcpServices {
                     refused.fetch_or(noes.contains(&id), Ordering::Relaxed);
                     s::RequestPermissionOutcome::Selected(s::SelectedPermissionOutcome::new(id))
                 }
-                PermissionAnswer::Declined { .. } | PermissionAnswer::Cancelled => {
-                    s::RequestPermissionOutcome::Cancelled
-                }
+                PermissionAnswer::Declined { .. }
+                | PermissionAnswer::Refused(_)
+                | PermissionAnswer::Undecided
+                | PermissionAnswer::Cancelled => s::RequestPermissionOutcome::Cancelled,
             };
             // An agent that is gone needs no answer.
             let _ = responder.respond(s::RequestPermissionResponse::new(outcome));
@@ -318,6 +320,7 @@ impl AcpServices {
             options: own_options(),
             source: PermissionSource::Service,
             shortened,
+            whole: None,
             answer,
         });
         let (answer, news) = (answer.await, news.clone());

@@ -21,7 +21,8 @@ use serde_json::Value;
 use super::options;
 use crate::{
     agents::{
-        INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited, mcp_tools::ToolCallDetails, unified,
+        INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited, limited_input,
+        mcp_tools::ToolCallDetails, unified,
     },
     engine::{
         budget::ConversationUsage,
@@ -35,6 +36,8 @@ use crate::{
     },
 };
 
+/// Bytes of an input that hooks get.
+const WHOLE_MAX: usize = 8 << 20;
 /// Bytes of the list of models.
 const MODELS_MAX: usize = LONG_MAX;
 /// Characters of a kind of update that creel does not know.
@@ -378,6 +381,8 @@ fn learn_details(
         details.learn_input(input);
         // The limit applies to the input as shown, which has more spaces.
         details.shortened |= format!("{input:#}").len() > INPUT_MAX;
+        let whole = details.shortened.then(|| input.to_string());
+        details.whole = whole.filter(|text| text.len() <= WHOLE_MAX);
     }
 }
 
@@ -454,7 +459,7 @@ fn arguments(call: &mut ToolCall, mut input: Value) {
             return;
         }
     }
-    call.input = Some(limited(&format!("{input:#}"), INPUT_MAX));
+    call.input = Some(limited_input(&input));
 }
 
 fn raw_text(output: &Value) -> Option<&str> {

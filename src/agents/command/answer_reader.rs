@@ -443,6 +443,7 @@ mod tests {
             goal: String::new(),
             creel: None,
             variables: None,
+            has_tool_hooks: false,
         };
         let output = TranslatedOutput::new(TurnId(1), None);
         let reader = crate::agents::command::translator(format, None)

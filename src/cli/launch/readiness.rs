@@ -23,7 +23,8 @@ use crate::{
         hooks::point::HookPoint,
         policy::{
             AgentSpec, HookAction, HookFailurePolicy, HookSpec, PermissionPolicy, PermissionRule,
-            RuleCheck, SessionPlan, StepAction, StopHook, StopHookKind, WorkflowStep,
+            RuleCheck, SessionPlan, StepAction, StopHook, StopHookKind, ToolHookLevel,
+            WorkflowStep,
         },
         session::SessionState,
     },
@@ -145,11 +146,14 @@ pub(crate) fn warn_about_unseen_calls(plan: &SessionPlan) -> Option<String> {
         .iter()
         .map(|agent| (agent.name.as_str(), &agent.spec));
     let unseen = iter::once(own).chain(fallbacks);
-    let unseen = unseen.filter(|(_, spec)| matches!(spec, AgentSpec::Command { .. }));
+    let unseen = unseen.filter(|(_, spec)| match spec.tool_hook_level() {
+        ToolHookLevel::Native | ToolHookLevel::Asks => false,
+        ToolHookLevel::Sees | ToolHookLevel::None => **spec != AgentSpec::Outside,
+    });
     let names: Vec<&str> = unseen.map(|(name, _)| name).collect();
     (!names.is_empty()).then(|| {
         let unseen = format!(
-            "the hooks at `pre_tool` see no tool call of {}: creel runs it as a command, which asks creel nothing. Use the agent over ACP, or `protect:` for files",
+            "the hooks at `pre_tool` see no tool call of {}: it asks creel nothing. Use another agent, or the same one over ACP, or `protect:` for files",
             names.join(", ")
         );
         say(&format!("creel: warning: {unseen}"));

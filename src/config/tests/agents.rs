@@ -17,7 +17,8 @@ use crate::{
         load, without_config,
     },
     engine::policy::{
-        AgentFacts, AgentSpec, OutputFormat, ServicePolicy, SessionPlan, ToolPassing, UsageScope,
+        AgentFacts, AgentSpec, OutputFormat, ServicePolicy, SessionPlan, ToolHookLevel,
+        ToolHookSupport, ToolPassing, UsageScope,
     },
 };
 
@@ -305,7 +306,7 @@ fn an_entry_that_runs_a_known_program_is_known_in_what_it_does_not_say() {
 #[test]
 fn the_keys_of_an_agent_reach_its_spec() {
     let settings = good(
-        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', usage: conversation, install: i, login: l, mcp: false, list_tools: true, tools: --x, options: { model: m, fast: true }, flags: { fast: '--fast {{value}}' }, env: ['X_*'], own_hooks: [.claude/settings.json] }\n  \
+        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', usage: conversation, install: i, login: l, mcp: false, list_tools: true, tools: --x, options: { model: m, fast: true }, flags: { fast: '--fast {{value}}' }, env: ['X_*'], own_hooks: [.claude/settings.json], tool_hooks: { level: sees } }\n  \
          b: { command: y, continue_command: z, format: gemini, tty: true }\n",
     );
     let known = AgentFacts {
@@ -318,6 +319,10 @@ fn the_keys_of_an_agent_reach_its_spec() {
         list_tools: Some(true),
         tools: Some(ToolPassing::Options("--x".into())),
         own_hooks: vec![".claude/settings.json".to_owned()],
+        tool_hooks: Some(ToolHookSupport {
+            level: ToolHookLevel::Sees,
+            ..ToolHookSupport::default()
+        }),
         env: vec!["X_*".into()],
         options: [
             ("model".to_owned(), "m".to_owned()),

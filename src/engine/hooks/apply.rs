@@ -134,7 +134,7 @@ fn tool_hooks_due(
     let mut waiting = session.requests.waiting.iter();
     let asked = waiting.find(|known| Some(known.ask) == ask);
     let seen = match asked {
-        Some(known) => Some((known.tool.clone(), known.shortened)),
+        Some(known) => Some((known.tool.clone(), known.is_cut_for_hooks())),
         None => session.turns.ended_call.clone().map(|call| (call, false)),
     };
     if let Some((call, shortened)) = seen {

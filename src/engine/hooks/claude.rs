@@ -11,7 +11,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{hooks::point::HookPoint, time::TimeSpan};
+use crate::engine::{
+    hooks::{point::HookPoint, tool_matcher::ClaudeToolEvent},
+    time::TimeSpan,
+};
 
 /// An event of Claude Code whose hooks creel runs. Records have Claude Code's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +26,9 @@ pub enum ClaudeEvent {
     Notification,
     TaskCompleted,
     SessionEnd,
+    /// One about a tool call. Its matcher is the hook's own.
+    #[serde(untagged)]
+    Tool(ClaudeToolEvent),
 }
 
 /// What makes a hook one of Claude Code's.
@@ -49,7 +55,7 @@ pub enum ClaudeBlock {
     SendsBack,
     /// The prompt waits for the user.
     NeedsUser,
-    /// The task stays completed. The agent gets the reason with its next prompt.
+    /// What happened stays. The agent gets the reason with its next prompt.
     TellsAgent,
 }
 
@@ -118,7 +124,7 @@ impl FailureCause {
 }
 
 impl ClaudeEvent {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::SessionStart,
         Self::UserPromptSubmit,
         Self::Stop,
@@ -126,6 +132,10 @@ impl ClaudeEvent {
         Self::Notification,
         Self::TaskCompleted,
         Self::SessionEnd,
+        Self::Tool(ClaudeToolEvent::PreToolUse),
+        Self::Tool(ClaudeToolEvent::PermissionRequest),
+        Self::Tool(ClaudeToolEvent::PostToolUse),
+        Self::Tool(ClaudeToolEvent::PostToolUseFailure),
     ];
 
     /// The table.
@@ -190,6 +200,12 @@ impl ClaudeEvent {
                 timeout: TimeSpan::secs(60),
                 ..usual
             },
+            Self::Tool(event) => ClaudeEventRules {
+                name: event.name(),
+                point: event.point(),
+                block: ClaudeBlock::TellsAgent,
+                ..usual
+            },
         }
     }
 
@@ -221,8 +237,7 @@ pub fn offer(event: &str) -> ClaudeOffer {
         return ClaudeOffer::Runs(event);
     }
     ClaudeOffer::Refused(match event {
-        "PreToolUse" | "PostToolUse" | "PostToolUseFailure" | "PostToolBatch"
-        | "PermissionRequest" | "PermissionDenied" => {
+        "PostToolBatch" | "PermissionDenied" => {
             "creel does not run it; the agent does, if it reads this file"
         }
         "SubagentStart" | "SubagentStop" => {
@@ -295,7 +310,7 @@ mod tests {
 
     #[test]
     fn what_creel_cannot_run_has_a_reason() {
-        assert!(matches!(offer("PreToolUse"), ClaudeOffer::Refused(_)));
+        assert!(matches!(offer("PostToolBatch"), ClaudeOffer::Refused(_)));
         assert_eq!(offer("PreToolUsed"), ClaudeOffer::Unknown);
     }
 }

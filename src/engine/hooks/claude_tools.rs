@@ -111,6 +111,9 @@ pub fn claude_input(call: &ToolCall, cwd: &str) -> Value {
     };
     if kind(call) == ToolKind::Execute {
         let command = arguments(&sent, &COMMAND_ARGUMENTS).find_map(command_line);
+        // An agent without arguments shows the command as the title.
+        let titled = || Some(call.title.clone()).filter(|title| !title.trim().is_empty());
+        let command = command.or_else(|| titled().filter(|_| sent.is_null()));
         if let Some(command) = command {
             fields.insert("command".to_owned(), Value::String(command));
         }
@@ -199,6 +202,19 @@ mod tests {
         );
         assert_eq!(claude_name(&goose), "Write");
         assert_eq!(claude_input(&goose, "/p")["content"], "x");
+    }
+
+    #[test]
+    fn a_command_without_arguments_is_in_the_title() {
+        let gemini = ToolCall {
+            kind: Some(ToolKind::Execute),
+            title: "rm -rf build".into(),
+            ..ToolCall::default()
+        };
+        assert_eq!(
+            claude_input(&gemini, "/p"),
+            json!({"command": "rm -rf build"})
+        );
     }
 
     #[test]

@@ -64,7 +64,10 @@ impl HookRules<'_> {
                 | DispatchCause::Verification => None,
             },
             ClaudeEvent::SessionEnd => Some("other"),
-            ClaudeEvent::UserPromptSubmit | ClaudeEvent::Stop | ClaudeEvent::TaskCompleted => None,
+            ClaudeEvent::UserPromptSubmit
+            | ClaudeEvent::Stop
+            | ClaudeEvent::TaskCompleted
+            | ClaudeEvent::Tool(_) => None,
         }
     }
 

@@ -8,9 +8,10 @@
 //! - A request is answered only when all of its hooks have ended. Deny beats ask, ask beats allow.
 //! - A hook that failed decides nothing: you are asked, even where a rule allows.
 //! - The hooks of a request end with its turn. No hook starts after a stop.
-//! - The hooks of a call run once, however often the agent reports its end.
+//! - The hooks of a call run once, however often the agent reports its end, and whether its own hook
+//!   asks or the agent asks as well.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,12 +20,15 @@ use crate::engine::{
     effect::Effect,
     event::{Event, HookEvent},
     hooks::{
+        claude::ClaudeHandler,
+        claude_tools::claude_input,
         dispatch::{DispatchCause, FinishedRun, HookDispatch, ToolFacts},
         point::HookPoint,
         resolve::{self, HookState},
     },
     ids::PermissionId,
     output::EngineOutput,
+    permission::tool_call::files,
     policy::{PermissionPolicy, SessionPlan},
     session::SessionState,
 };
@@ -39,6 +43,21 @@ pub struct ToolHooks {
     decided: Vec<ToolDecision>,
     /// The ended calls of this turn that hooks have seen.
     seen: BTreeSet<String>,
+    /// The calls of this turn about which the agent's own hook has asked.
+    #[serde(default)]
+    before: Vec<AnnouncedCall>,
+    /// The calls of this turn whose end the agent's own hook has reported, by id.
+    #[serde(default)]
+    reported: BTreeMap<String, ToolCall>,
+}
+
+/// A call about which the agent's own hook has asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct AnnouncedCall {
+    ask: PermissionId,
+    call: ToolCall,
+    /// The hooks that decide it.
+    hooks: Vec<String>,
 }
 
 /// What the hooks of a request decided together.
@@ -57,11 +76,6 @@ impl ToolDecision {
     /// The strictest decision of these runs. None if they decided nothing about a call that they saw
     /// completely.
     fn of(ask: PermissionId, shortened: bool, runs: &[FinishedRun]) -> Option<Self> {
-        let strictness = |action: PermissionPolicy| match action {
-            PermissionPolicy::Allow => 0,
-            PermissionPolicy::Ask => 1,
-            PermissionPolicy::Deny => 2,
-        };
         let decisions = runs.iter().rev().filter_map(|run| {
             let decides = run.judgement.decides;
             let (hook, reason) = (run.hook.clone(), run.judgement.headline.clone());
@@ -78,7 +92,15 @@ impl ToolDecision {
                 reason,
             })
         });
-        decisions.max_by_key(|decision| strictness(decision.action))
+        decisions.max_by_key(Self::strictness)
+    }
+
+    const fn strictness(&self) -> u8 {
+        match self.action {
+            PermissionPolicy::Allow => 0,
+            PermissionPolicy::Ask => 1,
+            PermissionPolicy::Deny => 2,
+        }
     }
 
     /// The decision in words, for the user.
@@ -120,17 +142,24 @@ impl ToolHooks {
     }
 
     /// Whether hooks have not decided about a request yet.
-    pub(crate) fn is_deciding(&self, ask: PermissionId) -> bool {
-        let is_it = |dispatch: &HookDispatch| matches!(&dispatch.cause, DispatchCause::Tool(facts) if facts.ask == Some(ask));
+    pub(crate) fn is_deciding(&self, ask: &AgentPermissionRequest) -> bool {
+        let is_it = |dispatch: &HookDispatch| matches!(&dispatch.cause, DispatchCause::Tool(facts) if facts.ask.is_some_and(|it| ask.is_decided_with(it)));
         self.requests.iter().any(is_it)
     }
 
-    pub(crate) fn decision(&self, ask: PermissionId) -> Option<&ToolDecision> {
-        self.decided.iter().find(|decision| decision.ask == ask)
+    /// What hooks decided about a request, and before it about the same call.
+    pub(crate) fn decision(&self, ask: &AgentPermissionRequest) -> Option<&ToolDecision> {
+        let decisions = self.decided.iter();
+        let decisions = decisions.filter(|decision| ask.is_decided_with(decision.ask));
+        decisions.max_by_key(|decision| decision.strictness())
     }
 
     pub(crate) fn begin(&mut self, point: HookPoint, facts: ToolFacts, hooks: VecDeque<String>) {
         let call = facts.call.call.clone();
+        let mut before = self.before.iter_mut();
+        if let Some(known) = before.find(|known| Some(known.ask) == facts.ask) {
+            known.hooks = hooks.iter().cloned().collect();
+        }
         let dispatch = HookDispatch {
             queue: Some(hooks),
             ..HookDispatch::reached(point, DispatchCause::Tool(Box::new(facts)))
@@ -200,7 +229,81 @@ impl ToolHooks {
 
     pub(crate) fn next_turn(&mut self) {
         self.seen.clear();
+        self.before.clear();
+        self.reported.clear();
     }
+
+    /// The agent's own hook asks about a call.
+    pub(crate) fn ask_before(&mut self, ask: &AgentPermissionRequest) {
+        let call = ToolCall {
+            diff: None,
+            output: None,
+            ..ask.tool.clone()
+        };
+        self.before.push(AnnouncedCall {
+            ask: ask.ask,
+            call,
+            hooks: Vec::new(),
+        });
+    }
+
+    /// The request of the agent's own hook about this call, if it is the same as far as both say.
+    /// Also the hooks that have seen it.
+    pub(crate) fn asked_before(
+        &self,
+        tool: &ToolCall,
+        cwd: &str,
+    ) -> Option<(PermissionId, &[String])> {
+        let is_it = |known: &&AnnouncedCall| {
+            known.call.call == tool.call && may_be_same(&known.call, tool, cwd)
+        };
+        let known = self.before.iter().rev().find(is_it)?;
+        Some((known.ask, &known.hooks))
+    }
+
+    /// The agent's own hook has reported the end of a call.
+    pub(crate) fn report(&mut self, tool: &ToolCall) {
+        self.reported.insert(tool.call.clone(), tool.clone());
+    }
+
+    pub(crate) fn reported(&self, call: &str) -> Option<&ToolCall> {
+        self.reported.get(call)
+    }
+
+    /// What the agent says about a call beyond its reported end. None if it is nothing new.
+    pub(crate) fn more_about(&self, tool: ToolCall) -> Option<ToolCall> {
+        let known = self.reported.get(&tool.call)?;
+        let more = ToolCall {
+            status: known.status,
+            output: known.output.clone(),
+            input: tool.input.or_else(|| known.input.clone()),
+            diff: tool.diff.or_else(|| known.diff.clone()),
+            ..tool
+        };
+        let adds = (&more.diff, &more.locations) != (&known.diff, &known.locations);
+        adds.then_some(more)
+    }
+}
+
+/// Whether two descriptions of a call can be about the same: what both say must be equal.
+fn may_be_same(one: &ToolCall, other: &ToolCall, cwd: &str) -> bool {
+    let command = |call: &ToolCall| {
+        let input = claude_input(call, cwd);
+        input["command"].as_str().map(str::to_owned)
+    };
+    // Not where links lead: only one of both knows.
+    let named = |call: &ToolCall| -> BTreeSet<String> {
+        let bare = ToolCall {
+            files: Vec::new(),
+            ..call.clone()
+        };
+        files(&bare, cwd).into_iter().collect()
+    };
+    let (one_runs, other_runs) = (command(one), command(other));
+    let (one_names, other_names) = (named(one), named(other));
+    let runs_same = one_runs.is_none() || other_runs.is_none() || one_runs == other_runs;
+    let names_same = one_names.is_empty() || other_names.is_empty() || one_names == other_names;
+    runs_same && names_same
 }
 
 /// Which hooks a tool call is due.
@@ -210,17 +313,20 @@ pub struct ToolRules<'a> {
     pub(crate) cwd: &'a str,
     pub(crate) hooks: &'a HookState,
     pub(crate) tools: &'a ToolHooks,
+    /// The agent that works for the session now.
+    pub(crate) agent: &'a str,
 }
 
 impl ToolRules<'_> {
     fn due(self, point: HookPoint, call: &ToolCall) -> Vec<String> {
         let mut due = resolve::due(self.plan, self.hooks, point);
         due.retain(|name| {
-            let matcher = self.plan.hook(point, name).map(|spec| &spec.matcher);
-            matcher.is_some_and(|matcher| {
-                matcher
-                    .as_ref()
-                    .is_none_or(|matcher| matcher.fits(call, self.cwd))
+            let spec = self.plan.hook(point, name);
+            let is_left = |handler: &ClaudeHandler| handler.is_left_to(self.agent);
+            spec.is_some_and(|spec| {
+                let matcher = spec.matcher.as_ref();
+                !spec.claude.as_deref().is_some_and(is_left)
+                    && matcher.is_none_or(|matcher| matcher.fits(call, self.cwd))
             })
         });
         due
@@ -229,7 +335,7 @@ impl ToolRules<'_> {
     /// The hooks that decide a request. Questions and creel's own tools are no calls to guard.
     pub(crate) fn of_request(self, ask: &AgentPermissionRequest) -> Vec<String> {
         match ask.source {
-            PermissionSource::Agent | PermissionSource::Service => {
+            PermissionSource::Agent | PermissionSource::Service | PermissionSource::Hook => {
                 self.due(HookPoint::PreTool, &ask.tool)
             }
             PermissionSource::CreelTool | PermissionSource::Question(_) => Vec::new(),

@@ -348,7 +348,17 @@ fn judge_request(hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
         decides: Some(PermissionPolicy::Deny),
         ..blocked(words)
     };
-    match (run.end, run.reply) {
+    // Claude Code reads a reply whatever the exit code is.
+    let is_replied = hook.claude.is_some() && run.readable().is_some();
+    let end = match run.end {
+        RunEnd::Exit(code) if *code != 2 && is_replied => &RunEnd::Exit(0),
+        end @ (RunEnd::Exit(_)
+        | RunEnd::Signal(_)
+        | RunEnd::TimedOut
+        | RunEnd::SpawnFailed(_)
+        | RunEnd::Cut) => end,
+    };
+    match (end, run.reply) {
         (RunEnd::Exit(2), reply) => {
             let replied = reply.filter(|reply| !reply.unreadable && reply.reason.is_some());
             denied(replied.map_or_else(

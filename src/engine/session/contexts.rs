@@ -80,6 +80,7 @@ impl SessionState {
             cwd: &self.began.cwd,
             hooks: &self.hooks,
             tools: &self.tool_hooks,
+            agent: self.agent_choice().agent(),
         }
     }
 

@@ -28,6 +28,9 @@ pub struct CommandRules<'a>(pub(crate) &'a SessionState);
 impl CommandRules<'_> {
     /// Why an agent or a hook is not allowed to give this command. None if it is.
     pub(crate) fn keeps_from(self, actor: &Actor, command: &SessionCommand) -> Option<Refusal> {
+        if command.is_of_agent_hook() {
+            return (actor.by != ActorKind::Agent).then_some(Refusal::NotTheAgent);
+        }
         let wanted = if actor.by == ActorKind::OtherSession {
             command.in_another_session()
         } else {
@@ -82,6 +85,12 @@ impl CommandRules<'_> {
                 None => EngineOutput::refuse(Refusal::NoTurn),
             },
             SessionCommand::Message { text } => self.message(by, text),
+            SessionCommand::DecideTool {
+                ask,
+                call,
+                shortened,
+            } => self.0.permissions().on_tool_hook(ask, *call, shortened),
+            SessionCommand::ToolEnded { call } => self.0.turn_rules().on_tool_ended(*call),
             SessionCommand::SkipItem { item } => self.0.pending.change_item(
                 item,
                 &[ItemState::Pending],

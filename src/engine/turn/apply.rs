@@ -2,8 +2,7 @@
 
 use crate::engine::{
     budget::ConversationUsage,
-    conversation::ConversationMode,
-    conversation::StopReason,
+    conversation::{ConversationMode, PermissionSource, StopReason},
     event::{AfterTurn, FinalDeliveryMode, IterationOutcome, PromptReason, PromptSent, TurnEvent},
     gate::proposal_rules::ProposalState,
     hooks::{
@@ -32,7 +31,12 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
         }
         TurnEvent::AgentSaid { text, .. } => session.turns.hear(text),
         TurnEvent::ToolCalled { tool, .. } => session.turns.act(tool),
-        TurnEvent::ToolUpdated { tool, .. } => session.turns.follow(tool),
+        TurnEvent::ToolUpdated { tool, by_hook, .. } => {
+            session.turns.follow(tool);
+            if *by_hook || session.tool_hooks.reported(&tool.call).is_some() {
+                session.tool_hooks.report(tool);
+            }
+        }
         // A gatekeeper has a conversation of its own.
         TurnEvent::AgentUsed { .. }
         | TurnEvent::ConversationOpened { .. }
@@ -51,7 +55,13 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             session.turns.context = None;
         }
         TurnEvent::PermissionAsked { ask, .. } => {
+            if ask.source == PermissionSource::Hook {
+                session.tool_hooks.ask_before(ask);
+            }
             session.requests.waiting.push_back((**ask).clone());
+        }
+        TurnEvent::ToolDecided { ask, .. } => {
+            session.requests.waiting.retain(|known| known.ask != *ask);
         }
         TurnEvent::Ended {
             stop_reason,
@@ -149,6 +159,7 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
     session.requests.next_turn();
     session.tool_hooks.next_turn();
     session.turns.ended_call = None;
+    session.turns.ended_calls.clear();
     session.turns.prompt.clone_from(&prompt.text);
     session.turns.open_calls.clear();
     let again = matches!(&session.phase, Phase::Due(DuePrompt::Again(before) | DuePrompt::Cancelled(before)) if prompt.text.contains(&before.text));

@@ -8,7 +8,8 @@ use crate::engine::{
         StopReason, ToolCall, TurnUsage, WorktreeChanges,
     },
     hooks::claude::FailureCause,
-    ids::{ItemId, TurnId},
+    ids::{ItemId, PermissionId, TurnId},
+    policy::PermissionPolicy,
     stored_form::known_or_none,
     time::TimeSpan,
 };
@@ -43,6 +44,9 @@ pub enum TurnEvent {
         turn: TurnId,
         #[serde(flatten)]
         tool: ToolCall,
+        /// Whether the hook that creel added to the agent reported its end.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_hook: bool,
     },
     /// The whole plan; it replaces the previous one.
     #[serde(rename = "agent_planned")]
@@ -80,6 +84,19 @@ pub enum TurnEvent {
         turn: TurnId,
         #[serde(flatten)]
         ask: Box<AgentPermissionRequest>,
+    },
+    /// What the hooks decided about a call that the agent is about to make.
+    #[serde(rename = "tool_decided")]
+    ToolDecided {
+        iteration: u32,
+        turn: TurnId,
+        ask: PermissionId,
+        /// None: the agent continues by its own rules.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        action: Option<PermissionPolicy>,
+        /// The hook that decided, and why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     #[serde(rename = "turn_ended")]
     Ended {
@@ -145,6 +162,7 @@ impl TurnEvent {
         "agent_noted",
         "conversation_opened",
         "permission_asked",
+        "tool_decided",
         "turn_ended",
         "turn_failed",
     ];

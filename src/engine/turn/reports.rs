@@ -8,6 +8,7 @@ use crate::engine::{
     hooks::tool_hooks::ToolRules,
     ids::TurnId,
     output::EngineOutput,
+    refusal::Refusal,
     session::phase::Phase,
     time::UnixTime,
     turn::{TurnState, after::AfterTurnRules},
@@ -49,6 +50,17 @@ impl TurnRules<'_> {
         let Some(iteration) = self.phase.awaited(turn) else {
             return EngineOutput::stale(turn);
         };
+        let tools = self.tool_rules.tools;
+        let update = if let AgentUpdate::ToolCalled(tool) | AgentUpdate::ToolUpdated(tool) = &update
+            && tools.reported(&tool.call).is_some()
+        {
+            match tools.more_about(tool.clone()) {
+                Some(more) => AgentUpdate::ToolUpdated(more),
+                None => return EngineOutput::default(),
+            }
+        } else {
+            update
+        };
         let ended = match &update {
             AgentUpdate::ToolCalled(tool) | AgentUpdate::ToolUpdated(tool) => {
                 self.tool_rules.of_ended_call(iteration, tool)
@@ -81,6 +93,7 @@ impl TurnRules<'_> {
                 iteration,
                 turn,
                 tool,
+                by_hook: false,
             }),
             AgentUpdate::Planned(entries) => Event::Turn(TurnEvent::AgentPlanned {
                 iteration,
@@ -106,6 +119,43 @@ impl TurnRules<'_> {
             AgentUpdate::Warned(text) => Event::warning(text),
         });
         ended.into_iter().fold(step, EngineOutput::and)
+    }
+
+    /// The hook that creel added to the agent reports the end of a call. What the agent itself reports
+    /// later adds to it, but does not repeat it.
+    pub(crate) fn on_tool_ended(self, call: ToolCall) -> EngineOutput {
+        let Some(prompt) = self.phase.turn_in_flight() else {
+            return EngineOutput::refuse(Refusal::NoTurn);
+        };
+        let (iteration, turn) = (prompt.iteration, prompt.turn);
+        let tools = self.tool_rules.tools;
+        let adds_output = |known: &&ToolCall| {
+            known.call == call.call && known.output.is_none() && call.output.is_some()
+        };
+        let ended = self.turns.ended_call.as_ref().filter(adds_output);
+        // The agent has reported it already.
+        let is_known = tools.reported(&call.call).is_some() || self.turns.has_ended(&call.call);
+        if is_known && ended.is_none() {
+            return EngineOutput::default();
+        }
+        let open = self.turns.open_calls.get(&call.call).or(ended).cloned();
+        let tool = match open {
+            Some(open) => ToolCall {
+                status: call.status,
+                output: call.output.or(open.output),
+                input: open.input.or(call.input),
+                ..open
+            },
+            None => call,
+        };
+        let hooks = self.tool_rules.of_ended_call(iteration, &tool);
+        let step = EngineOutput::record(Event::Turn(TurnEvent::ToolUpdated {
+            iteration,
+            turn,
+            tool,
+            by_hook: true,
+        }));
+        hooks.into_iter().fold(step, EngineOutput::and)
     }
 
     pub(crate) fn on_turn_ended(self, turn: TurnId, end: TurnEnd) -> EngineOutput {
@@ -234,6 +284,7 @@ impl TurnRules<'_> {
                         output,
                         ..call.clone()
                     },
+                    by_hook: false,
                 })
             })
         })

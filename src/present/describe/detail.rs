@@ -81,8 +81,13 @@ fn turn(event: &TurnEvent) -> Vec<DetailText> {
                 text,
             }]
         }
-        TurnEvent::AgentNoted { text, .. } | TurnEvent::Failed { error: text, .. } => rest(text),
+        TurnEvent::AgentNoted { text, .. }
+        | TurnEvent::Failed { error: text, .. }
+        | TurnEvent::ToolDecided {
+            reason: Some(text), ..
+        } => rest(text),
         TurnEvent::AgentUsed { .. }
+        | TurnEvent::ToolDecided { .. }
         | TurnEvent::ConversationOpened { .. }
         | TurnEvent::Ended { .. } => Vec::new(),
     }

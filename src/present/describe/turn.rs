@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use crate::{
     engine::{
         SessionState,
-        conversation::{PermissionOption, StopReason, ToolCall, ToolStatus, TurnUsage},
+        conversation::{
+            PermissionOption, PermissionSource, StopReason, ToolCall, ToolStatus, TurnUsage,
+        },
         event::{Actor, Event, GateEvent, PromptReason, PromptSent, TurnEvent},
         gate::kind::{GateChoice, GateKind, GateResponse, PermissionChoice},
         ids::{GateId, PermissionId},
-        policy::MODEL,
+        policy::{MODEL, PermissionPolicy},
         question::content_shown,
         turn::{MODELS_NOTE, SOME_MODELS_NOTE},
     },
@@ -58,6 +60,9 @@ pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
         ),
         TurnEvent::PermissionAsked { ask, .. } => {
             let text = match ask.question() {
+                None if ask.source == PermissionSource::Hook => {
+                    format!("Before a call: {}", tool_calls::line(&ask.tool, project))
+                }
                 Some(asked) => format!("Question: {}", plain_line(&asked.message, LINE)),
                 None => format!(
                     "Permission request: {}",
@@ -66,6 +71,7 @@ pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
             };
             Described::new("?", EventTone::Question, text)
         }
+        TurnEvent::ToolDecided { action, reason, .. } => decided(*action, reason.as_deref()),
         TurnEvent::Ended {
             stop_reason, spent, ..
         } => ended(*stop_reason, *spent)?,
@@ -128,6 +134,17 @@ fn prompt(sent: &PromptSent) -> Described {
         EventTone::Active,
         format!("{what} sent{agent}{model} · {size}{items}{about}"),
     )
+}
+
+/// What the hooks decided about a call that the agent is about to make.
+fn decided(action: Option<PermissionPolicy>, reason: Option<&str>) -> Described {
+    let (sign, tone, verb) = match action {
+        Some(PermissionPolicy::Allow) => ("✓", EventTone::Passed, "Allowed"),
+        Some(PermissionPolicy::Deny) => ("✗", EventTone::Warning, "Denied"),
+        Some(PermissionPolicy::Ask) | None => ("·", EventTone::Quiet, "Not decided by hooks"),
+    };
+    let reason = reason.map(|reason| format!(": {}", sentence(reason)));
+    Described::new(sign, tone, format!("{verb}{}", reason.unwrap_or_default()))
 }
 
 fn tool(call: &ToolCall, project: &str) -> Described {

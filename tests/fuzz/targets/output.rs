@@ -96,6 +96,7 @@ fn agent(format: OutputFormat) -> CommandAgent {
         goal: String::new(),
         creel: None,
         variables: None,
+        has_tool_hooks: false,
     };
     CommandAgent::new(&spec, place, AgentHistory::default()).expect("the command is plain")
 }

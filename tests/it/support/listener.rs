@@ -146,6 +146,7 @@ pub(crate) fn place(dir: &Path) -> AgentWorkspace {
         goal: "GOAL".into(),
         creel: None,
         variables: None,
+        has_tool_hooks: false,
     }
 }
 

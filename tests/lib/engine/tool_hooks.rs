@@ -2,6 +2,7 @@
 //! call that has ended.
 
 use creel::engine::{
+    self,
     conversation::{
         AgentPermissionRequest, AgentUpdate, FileLocation, PermissionAnswer, PermissionSource,
         StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd,
@@ -13,8 +14,9 @@ use creel::engine::{
         tool_matcher::{ClaudeToolEvent, ToolMatcher},
         verdict::{HookReply, RunEnd},
     },
-    input::{Input, SessionCommand},
+    input::{GateAnswer, Input, SessionCommand},
     policy::{HookFailurePolicy, PermissionPolicy, PermissionRule, SessionPlan},
+    refusal::Refusal,
 };
 
 use crate::support::{
@@ -463,4 +465,269 @@ fn a_hook_for_failed_calls_does_not_see_the_others() {
     assert_eq!(world.jobs.len(), 0);
     ends(&mut world, "c2", ToolStatus::Failed);
     assert_eq!(world.jobs.len(), 1);
+}
+
+/// The agent's own hook asks about a call, and creel's hooks run.
+fn announces(world: &mut World, call: ToolCall) {
+    world.asking.1 = world.asking.1.next();
+    let (ask, call) = (world.asking.1, Box::new(call));
+    world.input(Input::Command {
+        by: ActorKind::Agent.into(),
+        command: SessionCommand::DecideTool {
+            ask,
+            call,
+            shortened: false,
+        },
+    });
+    world.settle();
+}
+
+fn runs_all(world: &mut World) {
+    while !world.jobs.is_empty() {
+        world.finish_hook(0);
+        world.settle();
+    }
+}
+
+fn last_answer(world: &World) -> Option<PermissionAnswer> {
+    world.permitted.last().map(|(_, answer)| answer.clone())
+}
+
+fn rm() -> ToolCall {
+    let command = serde_json::json!({ "command": "rm -rf build" });
+    ToolCall {
+        call: "toolu_1".into(),
+        name: Some("Bash".into()),
+        input: Some(command.to_string()),
+        ..call(ToolKind::Execute, "rm -rf build", &[])
+    }
+}
+
+fn hook_runs(world: &World) -> usize {
+    let started = |event: &&Event| matches!(event, Event::Hook(HookEvent::Started { .. }));
+    world.events.iter().filter(started).count()
+}
+
+#[test]
+fn the_agents_own_hook_gets_the_reason_of_a_denial_at_once_and_no_prompt_repeats_it() {
+    let mut world = guarded([blocks("no rm")], allow_all);
+    announces(&mut world, rm());
+    assert_eq!(world.permitted, [], "it waits for the hook");
+    runs_all(&mut world);
+    let reason = "the hook `guard` denies it: no rm".to_owned();
+    assert_eq!(last_answer(&world), Some(PermissionAnswer::Refused(reason)));
+    let world = world.run();
+    let repeats = world.events.iter().any(|event| {
+        matches!(event, Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.text.contains("no rm"))
+    });
+    assert!(!repeats && hook_runs(&world) == 1);
+}
+
+#[test]
+fn a_call_that_no_hook_decides_continues_by_the_agents_own_rules_without_a_gate() {
+    let mut world = guarded([passes()], |_| {});
+    announces(&mut world, rm());
+    runs_all(&mut world);
+    assert_eq!(last_answer(&world), Some(PermissionAnswer::Undecided));
+    assert_eq!(asked_user(&world), None);
+    let script = Script::new().hook_with(HookPoint::PreTool, "guard", [blocks("no")], |spec| {
+        spec.matcher = Some(Box::new(ToolMatcher {
+            names: vec!["Edit".into()],
+            ..ToolMatcher::default()
+        }));
+    });
+    let mut world = works(script);
+    announces(&mut world, rm());
+    assert_eq!(last_answer(&world), Some(PermissionAnswer::Undecided));
+    let asked = |event: &Event| matches!(event, Event::Turn(TurnEvent::PermissionAsked { .. }));
+    assert!(!world.events.iter().any(asked), "no hook is for it");
+}
+
+#[test]
+fn a_hook_allows_a_call_unless_a_rule_denies_or_asks_about_it() {
+    let allows = || [says(PermissionPolicy::Allow, "fine")];
+    let announced = |change: fn(&mut SessionPlan), call: ToolCall| {
+        let mut world = guarded(allows(), change);
+        announces(&mut world, call);
+        runs_all(&mut world);
+        last_answer(&world)
+    };
+    assert_eq!(announced(|_| {}, rm()), Some(selected("allow")));
+    let asks = |plan: &mut SessionPlan| rule(PermissionPolicy::Ask)(plan);
+    assert_eq!(
+        announced(asks, edit("a.rs")),
+        Some(PermissionAnswer::Undecided)
+    );
+    let denies = |plan: &mut SessionPlan| rule(PermissionPolicy::Deny)(plan);
+    assert_eq!(
+        announced(denies, edit("a.rs")),
+        Some(PermissionAnswer::Undecided)
+    );
+    assert_eq!(
+        announced(|_| {}, edit(".git/config")),
+        Some(PermissionAnswer::Undecided)
+    );
+}
+
+#[test]
+fn a_hook_that_asks_or_fails_opens_a_gate_whose_answer_is_the_agents() {
+    for run in [says(PermissionPolicy::Ask, "look"), exits(1, "", "oops")] {
+        let mut world = guarded([run], allow_all);
+        announces(&mut world, rm());
+        runs_all(&mut world);
+        assert!(asked_user(&world).is_some() && world.permitted.is_empty());
+        let gate = world.state.gates.open.as_ref().expect("a gate").id;
+        world.command(SessionCommand::AnswerGate(GateAnswer {
+            gate,
+            choice: GateChoice::AllowOnce,
+            text: None,
+            items: None,
+        }));
+        world.settle();
+        assert_eq!(last_answer(&world), Some(selected("allow")));
+        // The agent asks as well: neither the hook nor the user is asked again.
+        asks(&mut world, rm());
+        assert_eq!(last_answer(&world), Some(selected("once")));
+        assert_eq!((hook_runs(&world), asked_user(&world)), (1, None));
+    }
+}
+
+#[test]
+fn a_call_that_was_decided_is_not_asked_about_a_second_time() {
+    let mut world = guarded([passes()], allow_all);
+    announces(&mut world, rm());
+    runs_all(&mut world);
+    asks(&mut world, rm());
+    assert_eq!(
+        (last_answer(&world), hook_runs(&world)),
+        (Some(selected("once")), 1)
+    );
+    // The same id with another command is another call.
+    let mut world = guarded([passes(), blocks("no")], allow_all);
+    announces(&mut world, rm());
+    runs_all(&mut world);
+    let other = serde_json::json!({ "command": "rm -rf /" });
+    let other = ToolCall {
+        input: Some(other.to_string()),
+        ..rm()
+    };
+    asks(&mut world, other);
+    runs_all(&mut world);
+    assert_eq!(
+        (last_answer(&world), hook_runs(&world)),
+        (Some(selected("no")), 2)
+    );
+}
+
+#[test]
+fn only_the_sessions_own_agent_may_ask_and_only_in_its_turn() {
+    let world = guarded([passes()], |_| {});
+    for by in [
+        ActorKind::Cli,
+        ActorKind::Tui,
+        ActorKind::Hook,
+        ActorKind::OtherSession,
+        ActorKind::Nats,
+        ActorKind::Mcp,
+    ] {
+        for command in [
+            SessionCommand::DecideTool {
+                ask: world.asking.1.next(),
+                call: Box::new(rm()),
+                shortened: false,
+            },
+            SessionCommand::ToolEnded {
+                call: Box::new(rm()),
+            },
+        ] {
+            let step = engine::decide(
+                &world.state,
+                world.now,
+                Input::Command {
+                    by: by.into(),
+                    command,
+                },
+            );
+            assert_eq!(step.refusal, Some(Refusal::NotTheAgent), "{by:?}");
+        }
+    }
+    let script = Script::new().hook(HookPoint::SessionStart, "prepare", [passes()]);
+    let world = World::begin(script.hook(HookPoint::PreTool, "guard", [passes()]));
+    assert!(world.turn.is_none(), "the agent has no prompt yet");
+    let command = SessionCommand::DecideTool {
+        ask: world.asking.1.next(),
+        call: Box::new(rm()),
+        shortened: false,
+    };
+    let by = ActorKind::Agent.into();
+    let step = engine::decide(&world.state, world.now, Input::Command { by, command });
+    assert_eq!(step.refusal, Some(Refusal::NoTurn));
+}
+
+#[test]
+fn an_end_that_the_agents_own_hook_reports_is_recorded_once() {
+    let script = Script::new().hook(HookPoint::PostTool, "lint", [passes()]);
+    let mut world = works(script);
+    let turn = world.turn.as_ref().expect("the agent works").0;
+    let reports = |world: &mut World, tool: ToolCall| {
+        let update = AgentUpdate::ToolUpdated(tool);
+        world.input(Input::Agent { turn, update });
+        world.settle();
+    };
+    let ends = |world: &mut World| {
+        let ended = ToolCall {
+            status: ToolStatus::Completed,
+            output: Some("gone".into()),
+            ..rm()
+        };
+        let (by, call) = (ActorKind::Agent.into(), Box::new(ended));
+        let command = SessionCommand::ToolEnded { call };
+        world.input(Input::Command { by, command });
+        world.settle();
+    };
+    reports(&mut world, rm());
+    ends(&mut world);
+    ends(&mut world);
+    let completed = ToolCall {
+        status: ToolStatus::Completed,
+        ..rm()
+    };
+    reports(&mut world, completed.clone());
+    let recorded = world.events.iter().filter(|event| {
+        matches!(event, Event::Turn(TurnEvent::ToolUpdated { tool, .. }) if tool.status == ToolStatus::Completed)
+    });
+    assert_eq!(recorded.count(), 1);
+    // A change that only the agent reports adds to it.
+    reports(
+        &mut world,
+        ToolCall {
+            diff: Some("+x".into()),
+            ..completed
+        },
+    );
+    runs_all(&mut world);
+    assert_eq!(hook_runs(&world), 1);
+    assert!(world.state.turns.open_calls.is_empty());
+    let last = world.state.turns.ended_call.as_ref().expect("a call");
+    assert_eq!(
+        (last.output.as_deref(), last.diff.as_deref()),
+        (Some("gone"), Some("+x"))
+    );
+}
+
+#[test]
+fn a_hook_that_got_the_whole_of_a_long_call_decides_it() {
+    let mut world = guarded([passes()], allow_all);
+    let turn = world.turn.as_ref().expect("the agent works").0;
+    world.asking.1 = world.asking.1.next();
+    let ask = permission_request(world.asking.1, edit("a.rs"), samples::usual_options());
+    let ask = Box::new(AgentPermissionRequest {
+        shortened: true,
+        whole: true,
+        ..ask
+    });
+    world.input(Input::PermissionAsked { turn, ask });
+    world.settle();
+    runs_all(&mut world);
+    assert_eq!(last_answer(&world), Some(selected("once")));
 }

@@ -59,6 +59,8 @@ pub fn permission_request(
         options,
         source: PermissionSource::Agent,
         shortened: false,
+        whole: false,
+        earlier: None,
     }
 }
 
