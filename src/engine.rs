@@ -63,6 +63,7 @@ pub mod time;
 pub mod turn;
 pub mod usage_limit;
 pub mod verify;
+pub mod watch;
 
 use crate::engine::{
     conversation::ToolStatus,

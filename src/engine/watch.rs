@@ -1,0 +1,3 @@
+//! Watches a pull request until it is merged: what the forge says becomes pending items.
+
+pub mod forge;

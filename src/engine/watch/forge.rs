@@ -1,0 +1,199 @@
+//! What a forge says about a pull request, as the session reads it.
+//!
+//! Owns the words. Does not read anything: see `crate::hooks::builtin::forge_watch`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::time::{TimeSpan, UnixTime};
+
+/// What creel asks a forge.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ForgeRequest {
+    /// The address of the pull request.
+    pub pull_request: String,
+    /// The commit that creel pushed last, or that the work was verified at. None before the first push.
+    pub pushed: Option<String>,
+    /// The ids of news that the session knows: their logs and authors are not read again.
+    pub known: Vec<String>,
+    /// Who may speak to the agent: see `submit.reviewers`.
+    pub reviewers: Vec<String>,
+    /// How many bytes of a check's log are read into the text of its news.
+    pub output_limit: usize,
+}
+
+/// One look at a pull request.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ForgeReading {
+    pub state: PullRequestState,
+    #[serde(default)]
+    pub is_draft: bool,
+    /// The commit of its branch.
+    pub head: String,
+    /// The branch that it goes into.
+    #[serde(default)]
+    pub base: String,
+    /// The commit that the base branch has since it was merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged: Option<String>,
+    #[serde(default)]
+    pub mergeable: Mergeable,
+    #[serde(default)]
+    pub review: ReviewDecision,
+    /// In the forge's merge queue, or to be merged by the forge when it is ready.
+    #[serde(default)]
+    pub queued: bool,
+    pub checks: Vec<ForgeCheck>,
+    /// What there is for the agent now: failed checks, open comments, a conflict, commits of others.
+    /// Known ones are listed, too; what is missing here has been resolved, deleted or repaired.
+    #[serde(default)]
+    pub news: Vec<ForgeNews>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PullRequestState {
+    #[default]
+    Open,
+    Merged,
+    /// Closed without a merge.
+    Closed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mergeable {
+    Clean,
+    /// It conflicts with the base.
+    Conflict,
+    /// The forge merges only what contains the newest base.
+    Behind,
+    /// The forge has not decided yet, or another of its rules keeps it from merging.
+    #[default]
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReviewDecision {
+    Approved,
+    ChangesRequested,
+    /// The forge asks for a review that is missing.
+    Required,
+    /// The forge asks for no review.
+    #[default]
+    NotRequired,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForgeCheck {
+    pub name: String,
+    pub result: CheckState,
+    /// Whether the forge merges only if it passed. If it names none, all of them count.
+    #[serde(default)]
+    pub required: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckState {
+    Passed,
+    Failed,
+    /// It waits or runs.
+    Pending,
+    Cancelled,
+    Skipped,
+}
+
+/// Something for the agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForgeNews {
+    #[serde(flatten)]
+    pub source: NewsSource,
+    /// Empty for news that the session knows and that cannot change.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// Whether its author may speak to the agent. True for what no person wrote.
+    #[serde(default)]
+    pub trusted: bool,
+}
+
+/// Where news comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewsSource {
+    pub origin: NewsOrigin,
+    /// The forge's own id, or for a check, a conflict and commits what makes them unique: the same
+    /// news never has another, and other news never the same.
+    pub id: String,
+    /// What it is called in lists: the check's name, or nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub title: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// The thread that creel answers in. None: below the pull request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NewsOrigin {
+    Check,
+    Review,
+    Comment,
+    Conflict,
+    /// Others pushed to the branch.
+    Commits,
+}
+
+/// Why a forge gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForgeTrouble {
+    /// A sentence for the user, with what to do.
+    pub reason: String,
+    /// The forge says when to ask again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<UnixTime>,
+}
+
+/// An answer below a comment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForgeAnswer {
+    pub pull_request: String,
+    pub source: NewsSource,
+    pub text: String,
+}
+
+/// How long one call of a forge may take.
+pub const FORGE_PATIENCE: TimeSpan = TimeSpan::secs(120);
+
+impl NewsOrigin {
+    /// The name in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Review => "review",
+            Self::Comment => "comment",
+            Self::Conflict => "conflict",
+            Self::Commits => "commits",
+        }
+    }
+
+    /// Whether a person waits for an answer.
+    pub const fn is_answered(self) -> bool {
+        matches!(self, Self::Review | Self::Comment)
+    }
+}
+
+impl ForgeReading {
+    /// The checks that decide: the required ones, or all if the forge names none.
+    pub fn counted_checks(&self) -> impl Iterator<Item = &ForgeCheck> {
+        let some_are_required = self.checks.iter().any(|check| check.required);
+        self.checks
+            .iter()
+            .filter(move |check| check.required || !some_are_required)
+    }
+}
