@@ -69,7 +69,6 @@ use crate::{
         hook::HookArgs,
         hooks::HooksArgs,
         init::InitArgs,
-        launch::pipeline::PipelineArgs,
         man::ManArgs,
         merge::MergeArgs,
         message::MessageArgs,
@@ -174,7 +173,7 @@ pub enum CliCommand {
     /// Answer for a hook of the session's own agent: what do your hooks say about this tool call?
     Hook(HookArgs),
     /// Submit the work of a session, or of this folder as it is.
-    Submit(PipelineArgs),
+    Submit(submit::SubmitArgs),
     /// Merge the work when all checks have passed.
     Merge(MergeArgs),
     /// Trust this project's hooks and agents, so that they can run.
@@ -214,7 +213,7 @@ impl CliCommand {
             Self::Attach(args) => attach::attach(args),
             Self::Replay(args) => replay::replay(&args),
             Self::Mcp(args) => Ok(mcp::mcp(args)),
-            Self::Submit(args) => submit::submit(&args),
+            Self::Submit(args) => submit::submit(args),
             Self::Merge(args) => merge::merge(&args),
             Self::Init(args) => init::init(&args).map(VerbOutcome::Done),
             Self::Config(args) => config::config(&args).map(VerbOutcome::Done),

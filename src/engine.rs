@@ -127,9 +127,20 @@ fn step(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput {
                 None => resumed,
             }
         }
-        Input::Pipeline { pipeline, presence } => {
-            state.pipeline().take_up_pipeline(pipeline, presence)
+        Input::ForgeRead {
+            pull_request,
+            result,
+        } => state.watch_rules().on_read(now, &pull_request, *result),
+        Input::NewsAnswered { answer, result } => {
+            state.watch_rules().on_answered(now, &answer, result)
         }
+        Input::Pipeline {
+            pipeline,
+            until_merged,
+            presence,
+        } => state
+            .pipeline()
+            .take_up_pipeline(pipeline, until_merged, presence),
     }
 }
 

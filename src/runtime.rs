@@ -329,6 +329,9 @@ impl SessionRuntime {
                 self.compared = Some((before, found));
             }
             RuntimeMessage::Input(mut input) => {
+                if matches!(input, Input::ForgeRead { .. } | Input::NewsAnswered { .. }) {
+                    self.performer.end_forge_call();
+                }
                 self.report_journal_damage(&mut input);
                 let something_ended = matches!(
                     input,
@@ -443,13 +446,13 @@ impl SessionRuntime {
             if is_answer && step.is_empty() {
                 continue;
             }
-            // A measurement in progress answers; asking again would change nothing.
+            // What is in progress answers; asking again would change nothing.
             let waits = step.events.is_empty()
                 && step
                     .effects
                     .iter()
-                    .all(|effect| matches!(effect, Effect::MeasureWork { .. }));
-            if step.is_empty() || (waits && self.performer.is_measuring()) {
+                    .all(|effect| self.performer.is_busy_with(effect));
+            if step.is_empty() || waits {
                 break;
             }
             if let Some(before) = step

@@ -95,6 +95,8 @@ pub static GATES: MapShape = shape("gates", &[
     one_of("questions", &["decline", "escalate"], "What happens when an agent asks you something \
         in an unattended session. `escalate`: it stops for you, with exit code 4.")
         .or_text("decline"),
+    one_of("review", &["ask", "auto"], "What happens to comments and failed checks of a pull request \
+        before the agent gets them.").or_text("auto"),
     duration_or_zero("timeout", "How long creel waits for your answer before it takes the `auto` \
         answer; 0: no limit.").or_int(0),
 ]).noun("gate");
@@ -623,6 +625,17 @@ pub static SUBMIT: MapShape = shape("submit", &[
     text("pr_command", "A command that opens a pull request instead of `gh`, for another forge."),
     text("test_command", "The command of `run_tests`. Default: the tests of the project's \
         toolchain."),
+    one_of("until", &["pull_request", "merged"], "`merged`: the session waits until the pull request \
+        is merged, and the agent gets failed checks and comments.").or_text("pull_request"),
+    integer("rounds", 0..=1_000, "How many times the agent gets news of the pull request before \
+        creel asks you.").or_int(5),
+    one_of("merge", &["ask", "auto", "never"], "Who merges when all checks passed and the reviewers \
+        approved.").or_text("ask"),
+    texts("reviewers", "Whose comments reach the agent: names, `collaborators` for everyone who may \
+        push, or `*`. Default: `collaborators`.").optional(),
+    duration("max_watch", "How long the session waits for the merge.").or_text("7d"),
+    duration("poll", "How often creel looks after a change; later ten times as seldom.")
+        .or_text("30s"),
 ]);
 
 pub static TASK_TYPE: MapShape = shape("task_type", &[

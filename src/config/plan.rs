@@ -23,7 +23,7 @@ use crate::engine::{
         AgentAccess, AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions,
         EnvPlan, GatePolicies, LimitsPlan, ModelPlan, OutagePlan, PermissionPolicy, PermissionRule,
         RetryModel, SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset, SubmitPlan,
-        WorktreePlan,
+        WatchPlan, WorktreePlan,
     },
 };
 
@@ -54,6 +54,7 @@ pub(super) fn base_plan(
             delivery: gates.one_of("delivery"),
             permissions: gates.one_of("permissions"),
             questions: gates.one_of("questions"),
+            review: gates.one_of("review"),
             timeout: gates.duration("timeout"),
         },
         automation,
@@ -180,6 +181,17 @@ fn submit(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> SubmitPlan 
         test_command: submit.some_text("test_command"),
         remediation_attempts: root.int("remediation_attempts"),
         usual: SubmitPlan::default().usual,
+        watch: WatchPlan {
+            until: submit.one_of("until"),
+            rounds: submit.int("rounds"),
+            merge: submit.one_of("merge"),
+            reviewers: match submit.given("reviewers") {
+                Some(_) => submit.texts("reviewers"),
+                None => WatchPlan::default().reviewers,
+            },
+            max_watch: submit.duration("max_watch"),
+            poll: submit.duration("poll"),
+        },
     }
 }
 

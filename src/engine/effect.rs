@@ -13,6 +13,7 @@ use crate::engine::{
     policy::{HookSpec, RuleSpec},
     time::TimeSpan,
     verify::WorkChangedBy,
+    watch::forge::{ForgeAnswer, ForgeRequest},
 };
 
 /// A request to the runtime. The result comes back as an input with the same id.
@@ -56,6 +57,11 @@ pub enum Effect {
         /// Checks whose programs creel looks for, too.
         checks: Vec<HookSpec>,
     },
+    /// Looks at a pull request. Answered by `ForgeRead`.
+    ReadForge(Box<ForgeRequest>),
+    /// Answers below a comment. Answered by `NewsAnswered`. While a call to the forge is in progress,
+    /// another changes nothing.
+    AnswerNews(Box<ForgeAnswer>),
     /// Nothing more will happen in this process.
     Leave(ExitReason),
 }

@@ -29,6 +29,7 @@ pub use crate::engine::{
     turn::event::{AfterTurn, PromptReason, PromptSent, TurnEvent},
     usage_limit::event::{LimitAction, LimitReached, UsageLimitEvent},
     verify::event::VerifyEvent,
+    watch::event::WatchEvent,
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -54,6 +55,8 @@ pub enum Event {
     Steering(SteeringEvent),
     /// Changes of the work, and the checks that run again for them.
     Verify(VerifyEvent),
+    /// The pull request that the session waits for.
+    Watch(WatchEvent),
     /// A kind of a later version.
     Unknown,
 }
@@ -75,6 +78,7 @@ impl Serialize for Event {
             Self::Pipeline(event) => event.serialize(serializer),
             Self::Steering(event) => event.serialize(serializer),
             Self::Verify(event) => event.serialize(serializer),
+            Self::Watch(event) => event.serialize(serializer),
             Self::Unknown => BTreeMap::from([("kind", "unknown")]).serialize(serializer),
         }
     }
@@ -114,6 +118,8 @@ impl Event {
             read(line).map(Self::Steering)
         } else if VerifyEvent::KINDS.contains(&kind) {
             read(line).map(Self::Verify)
+        } else if WatchEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Watch)
         } else {
             Ok(Self::Unknown)
         }
@@ -182,6 +188,7 @@ mod tests {
             kinds::<PipelineEvent>(),
             kinds::<SteeringEvent>(),
             kinds::<VerifyEvent>(),
+            kinds::<WatchEvent>(),
         ];
         assert!(all.iter().all(|kinds| kinds.len() > 1), "{all:?}");
         for kind in all.iter().flatten() {

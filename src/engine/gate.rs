@@ -129,6 +129,7 @@ impl Gate {
             // These gates open only where the config says `ask`, which means the user even in an
             // unattended session, or where a user was present. Only a user decides what is queued.
             GateKind::Delivery
+            | GateKind::Review
             | GateKind::Permission
             | GateKind::UsageLimit
             | GateKind::Proposal => None,
@@ -148,7 +149,7 @@ impl Gate {
     /// The answer of an unattended session, and after `gates.timeout`.
     fn auto(&self, plan: &SessionPlan) -> GateChoice {
         match self.kind() {
-            GateKind::FinalDelivery | GateKind::Delivery => GateChoice::Approve,
+            GateKind::FinalDelivery | GateKind::Delivery | GateKind::Review => GateChoice::Approve,
             GateKind::RetryLimit => match plan.on_limit {
                 RetryLimitPolicy::Complete => GateChoice::Ignore,
                 RetryLimitPolicy::Escalate => GateChoice::Escalate,

@@ -17,6 +17,7 @@ use crate::engine::{
     submit::kind::PipelineKind,
     tasks::command::TaskCommand,
     verify::WorkMeasurement,
+    watch::forge::{ForgeAnswer, ForgeReading, ForgeTrouble},
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +52,14 @@ pub enum Input {
     },
     /// The runtime has compared the work with its state at the last look.
     WorkMeasured(WorkMeasurement),
+    ForgeRead {
+        pull_request: String,
+        result: Box<Result<ForgeReading, ForgeTrouble>>,
+    },
+    NewsAnswered {
+        answer: Box<ForgeAnswer>,
+        result: Result<(), ForgeTrouble>,
+    },
     /// Files that agents must not change have changed since the last look, or creel could not
     /// compare them. The runtime looks before a step that asks for it: see
     /// [`super::EngineOutput::compares`].
@@ -84,6 +93,8 @@ pub enum Input {
     /// The user wants to submit or merge the work of a session that has ended.
     Pipeline {
         pipeline: PipelineKind,
+        /// Whether the session then waits until the pull request is merged, whatever the plan says.
+        until_merged: bool,
         /// Whether a user can answer this time.
         presence: UserPresence,
     },

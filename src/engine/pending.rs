@@ -15,12 +15,13 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    event::{Actor, Event, PendingEvent},
+    event::{Actor, ActorKind, Event, PendingEvent},
     gate::{Gate, kind::GateChoice},
     hooks::point::HookPoint,
     ids::{ItemId, RunId},
     output::EngineOutput,
     refusal::Refusal,
+    watch::forge::NewsSource,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,9 @@ pub struct PendingItem {
     /// Whether the user changed the text.
     pub edited: bool,
     pub state: ItemState,
+    /// Whether the forge took it back, and not the user.
+    #[serde(default)]
+    pub withdrawn: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +51,9 @@ pub struct ItemSource {
     pub point: HookPoint,
     pub hook: String,
     pub iteration: u32,
+    /// Set if it is from a forge.
+    #[serde(default)]
+    pub news: Option<Box<NewsSource>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +82,19 @@ impl ItemState {
 pub(crate) struct IncomingItem {
     pub(crate) source: ItemSource,
     pub(crate) text: String,
+    /// Whether it waits until the user restores it.
+    #[serde(default)]
+    pub(crate) skipped: bool,
+}
+
+impl IncomingItem {
+    pub(crate) const fn of_hook(source: ItemSource, text: String) -> Self {
+        Self {
+            source,
+            text,
+            skipped: false,
+        }
+    }
 }
 
 impl PendingItems {
@@ -115,12 +135,17 @@ impl PendingItems {
                 items: self.unreported.clone(),
             }));
         }
-        let IncomingItem { source, text } = self.incoming.front()?;
+        let IncomingItem {
+            source,
+            text,
+            skipped,
+        } = self.incoming.front()?;
         let ItemSource {
             run,
             point,
             hook,
             iteration,
+            news,
         } = source.clone();
         let item = self.items.last().map_or(ItemId(1), |last| last.id.next());
         Some(Event::Pending(PendingEvent::Added {
@@ -131,6 +156,8 @@ impl PendingItems {
             iteration,
             bytes: text.len(),
             text: text.clone(),
+            news,
+            skipped: *skipped,
         }))
     }
 
@@ -147,6 +174,8 @@ impl PendingItems {
                 hook,
                 iteration,
                 text,
+                news,
+                skipped,
                 ..
             } => {
                 let source = ItemSource {
@@ -154,19 +183,33 @@ impl PendingItems {
                     point: *point,
                     hook: hook.clone(),
                     iteration: *iteration,
+                    news: news.clone(),
                 };
-                let state = ItemState::Pending;
+                let state = if *skipped {
+                    ItemState::Skipped
+                } else {
+                    ItemState::Pending
+                };
                 self.added(PendingItem {
                     id: *item,
                     source,
                     text: text.clone(),
                     edited: false,
                     state,
+                    withdrawn: false,
                 });
             }
-            PendingEvent::Skipped { item, .. } => self.set_state(&[*item], ItemState::Skipped),
-            PendingEvent::Restored { item, .. } => self.set_state(&[*item], ItemState::Pending),
-            PendingEvent::Edited { item, text, .. } => self.edit(*item, text),
+            PendingEvent::Skipped { item, by } => {
+                self.set_state(&[*item], ItemState::Skipped);
+                self.withdrawn(*item, by.by == ActorKind::Policy);
+            }
+            PendingEvent::Restored { item, .. } => {
+                self.set_state(&[*item], ItemState::Pending);
+                self.withdrawn(*item, false);
+            }
+            PendingEvent::Edited { item, text, by } => {
+                self.edit(*item, text, by.by != ActorKind::Policy);
+            }
             PendingEvent::Delivered { .. } => self.reported(),
         }
     }
@@ -184,10 +227,16 @@ impl PendingItems {
         }
     }
 
-    fn edit(&mut self, id: ItemId, text: &str) {
+    fn edit(&mut self, id: ItemId, text: &str, by_user: bool) {
         if let Some(item) = self.get_mut(id) {
             text.clone_into(&mut item.text);
-            item.edited = true;
+            item.edited |= by_user;
+        }
+    }
+
+    fn withdrawn(&mut self, id: ItemId, by_forge: bool) {
+        if let Some(item) = self.get_mut(id) {
+            item.withdrawn = by_forge && item.source.news.is_some();
         }
     }
 

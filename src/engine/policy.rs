@@ -28,7 +28,10 @@ pub use rules::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleS
 pub use stop::{
     OpenTasksPolicy, SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset,
 };
-pub use submit::{BuiltinCall, BuiltinOptions, Gatekeeper, MERGE, SubmitPlan, TypeNotAllowed};
+pub use submit::{
+    BuiltinCall, BuiltinOptions, COLLABORATORS, Gatekeeper, MERGE, MergePolicy, SubmitPlan,
+    SubmitUntil, TypeNotAllowed, WatchPlan,
+};
 pub use workflow::{StepAction, StepCondition, StepTransition, Workflow, WorkflowStep};
 pub use worktree::{WORKTREE_BRANCH, WorktreePlan};
 
@@ -277,8 +280,20 @@ pub struct GatePolicies {
     /// When an agent asks something in an unattended session.
     #[serde(default, skip_serializing_if = "QuestionPolicy::is_default")]
     pub questions: QuestionPolicy,
+    /// Before news of a pull request is sent.
+    #[serde(default)]
+    pub review: ReviewPolicy,
     /// How long a gate waits before it gets the `auto` answer. Zero: no limit.
     pub timeout: TimeSpan,
+}
+
+/// Whether the user looks at news of a pull request before the agent gets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReviewPolicy {
+    Ask,
+    #[default]
+    Auto,
 }
 
 /// What happens to pending items when the loop has ended.

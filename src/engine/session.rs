@@ -155,8 +155,14 @@ impl SessionState {
         } else {
             None
         };
+        let look = if self.phase == Phase::Watching {
+            self.watch_rules().wake()
+        } else {
+            None
+        };
+        let next = wait.into_iter().chain(look).min();
         // A wait only matters if neither a pause nor a gate delays the prompt.
-        gate.map_or(wait.filter(|_| !self.steering.paused), |gate| {
+        gate.map_or(next.filter(|_| !self.steering.paused), |gate| {
             gate.deadline(self.plan())
         })
     }
@@ -255,6 +261,7 @@ impl SessionState {
             Phase::Exit(ending) => self.proceed_exit(ending, now),
             Phase::Pipeline => self.pipeline().proceed_pipeline(),
             Phase::PipelineOnly(pipeline) => self.pipeline().begin_pipeline(*pipeline),
+            Phase::Watching => self.watch_rules().proceed_watch(now),
             Phase::Delivering => self.end_rules().proceed_delivery(now, measured),
         }
     }
@@ -273,6 +280,7 @@ impl SessionState {
             | Phase::Between
             | Phase::Pipeline
             | Phase::PipelineOnly(_)
+            | Phase::Watching
             | Phase::Delivering => true,
             Phase::Exit(ending) => ending.outcome == SessionOutcome::Complete,
             Phase::Turn(_) | Phase::Escalated(_) | Phase::Ended(_) => false,

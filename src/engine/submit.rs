@@ -35,7 +35,7 @@ use crate::{
             verdict::Verdict,
         },
         output::EngineOutput,
-        policy::{HookAction, HookSpec},
+        policy::{HookAction, HookSpec, SubmitUntil},
         refusal::Refusal,
         session::{
             SessionState,
@@ -124,6 +124,18 @@ fn why(failed: &FinishedRun) -> String {
     shortened(line.trim(), 300)
 }
 
+/// How a pipeline ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PipelineEnd {
+    pub(crate) outcome: PipelineOutcome,
+    pub(crate) by: Option<Actor>,
+    pub(crate) reason: String,
+    /// How the session ends because of it. None: as it would without a submit.
+    pub(crate) session: Option<SessionOutcome>,
+    /// The merge commit.
+    pub(crate) merged: Option<String>,
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct PipelineRules<'a>(pub(crate) &'a SessionState);
 
@@ -131,6 +143,14 @@ impl<'a> PipelineRules<'a> {
     /// An actor requests a submit or a merge of a running session.
     pub(crate) fn want_pipeline(self, pipeline: PipelineKind, by: &Actor) -> EngineOutput {
         match &self.0.pipelines {
+            PipelineState { wanted: None, .. }
+                if self.0.phase == Phase::Watching && pipeline == PipelineKind::Merge =>
+            {
+                EngineOutput::record(Event::Pipeline(PipelineEvent::Requested {
+                    pipeline,
+                    by: by.clone(),
+                }))
+            }
             PipelineState {
                 pipeline_run: Some(pipeline_run),
                 ..
@@ -155,6 +175,7 @@ impl<'a> PipelineRules<'a> {
     pub(crate) fn take_up_pipeline(
         self,
         pipeline: PipelineKind,
+        until_merged: bool,
         presence: UserPresence,
     ) -> EngineOutput {
         if self.0.phase.outcome().is_none() {
@@ -163,6 +184,7 @@ impl<'a> PipelineRules<'a> {
         EngineOutput::record(Event::Pipeline(PipelineEvent::Started {
             pipeline,
             presence,
+            until_merged: self.waits_for_merge(pipeline) || until_merged,
         }))
     }
 
@@ -170,7 +192,13 @@ impl<'a> PipelineRules<'a> {
         EngineOutput::record(Event::Pipeline(PipelineEvent::Started {
             pipeline,
             presence: self.0.presence,
+            until_merged: self.waits_for_merge(pipeline),
         }))
+    }
+
+    /// Whether the plan wants the session to wait until the pull request is merged.
+    fn waits_for_merge(self, pipeline: PipelineKind) -> bool {
+        pipeline == PipelineKind::Submit && self.0.plan().submit.watch.until == SubmitUntil::Merged
     }
 
     /// A requested pipeline begins between two iterations.
@@ -249,12 +277,21 @@ impl<'a> PipelineRules<'a> {
     }
 
     pub(crate) fn all_passed(self, pipeline_run: &PipelineRun) -> EngineOutput {
+        // The hooks after a submit run once, and not after each push.
+        let is_again =
+            pipeline_run.watch.is_some() && pipeline_run.pipeline == PipelineKind::Submit;
         let announced = self.announce_steps(pipeline_run, pipeline_run.pipeline.after());
-        if announced.is_empty() {
-            self.end_pipeline(pipeline_run, PipelineOutcome::Done)
+        if announced.is_empty() || is_again {
+            self.ended_well(pipeline_run)
         } else {
             announced
         }
+    }
+
+    /// Everything has passed: the session waits for the merge, or the pipeline ends.
+    fn ended_well(self, pipeline_run: &PipelineRun) -> EngineOutput {
+        let waits = self.0.watch_rules().begin_watch(pipeline_run);
+        waits.unwrap_or_else(|| self.end_pipeline(pipeline_run, PipelineOutcome::Done))
     }
 
     /// The hooks of one of a pipeline's points have run.
@@ -267,7 +304,7 @@ impl<'a> PipelineRules<'a> {
             return EngineOutput::default();
         };
         if dispatch.point == pipeline_run.pipeline.after() {
-            return self.end_pipeline(pipeline_run, PipelineOutcome::Done);
+            return self.ended_well(pipeline_run);
         }
         let Some(failed) = self.failed_check(dispatch) else {
             // The last steps may have changed the work, too.
@@ -410,6 +447,9 @@ impl<'a> PipelineRules<'a> {
         {
             return None;
         }
+        if pipeline_run.watch.is_some() && pipeline_run.merged.is_none() {
+            return Some(self.0.watch_rules().abandon(pipeline_run));
+        }
         let outcome = match (pipeline_run.passed, &pipeline_run.left) {
             (true, _) => PipelineOutcome::Done,
             (false, Some(_)) => PipelineOutcome::Failed,
@@ -423,14 +463,6 @@ impl<'a> PipelineRules<'a> {
         pipeline_run: &PipelineRun,
         outcome: PipelineOutcome,
     ) -> EngineOutput {
-        if self.0.beside().end_waits()
-            && matches!(
-                pipeline_run.back,
-                ReturnTo::Ended(_) | ReturnTo::PipelineOnly
-            )
-        {
-            return EngineOutput::default();
-        }
         let reason = match outcome {
             PipelineOutcome::Done => pipeline_run
                 .message
@@ -449,16 +481,46 @@ impl<'a> PipelineRules<'a> {
                 }
             }
         };
+        let end = PipelineEnd {
+            outcome,
+            by: pipeline_run.left_by().cloned(),
+            reason,
+            session: None,
+            merged: pipeline_run.merged.clone(),
+        };
+        self.end_with(pipeline_run, end)
+    }
+
+    pub(crate) fn end_with(self, pipeline_run: &PipelineRun, end: PipelineEnd) -> EngineOutput {
+        if self.0.beside().end_waits()
+            && matches!(
+                pipeline_run.back,
+                ReturnTo::Ended(_) | ReturnTo::PipelineOnly
+            )
+        {
+            return EngineOutput::default();
+        }
+        let PipelineEnd {
+            outcome,
+            by,
+            reason,
+            session,
+            merged,
+        } = end;
         let step = EngineOutput::record(Event::Pipeline(PipelineEvent::Ended {
             pipeline: pipeline_run.pipeline,
             outcome,
             reason: reason.clone(),
-            by: pipeline_run.left_by().cloned(),
+            by: by.clone(),
             pull_request: pipeline_run.pull_request.clone(),
-            merged: pipeline_run.merged.clone(),
+            merged,
+            session,
         }));
         let (ended, reason) = match pipeline_run.back {
             ReturnTo::Loop | ReturnTo::End => return step,
+            ReturnTo::Ended(_) | ReturnTo::PipelineOnly if session.is_some() => {
+                (session.unwrap_or(SessionOutcome::Unverified), reason)
+            }
             ReturnTo::Ended(before) => {
                 let red = self
                     .0
@@ -477,7 +539,7 @@ impl<'a> PipelineRules<'a> {
                 red.map_or_else(as_before, |red| (SessionOutcome::Unverified, red.reason))
             }
             ReturnTo::PipelineOnly => (
-                outcome_of_pipeline(outcome, pipeline_run.left_by().map(|actor| actor.by)),
+                outcome_of_pipeline(outcome, by.map(|actor| actor.by)),
                 reason,
             ),
         };

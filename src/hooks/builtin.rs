@@ -119,3 +119,20 @@ fn with_options(submission: SubmissionFacts, action: &HookAction) -> SubmissionF
         ..submission
     }
 }
+
+pub async fn read_pull_request(
+    _: &crate::hooks::HookWorkspace,
+    _: &[(String, String)],
+    _: &crate::engine::watch::forge::ForgeRequest,
+    _: &CancellationToken,
+) -> Result<crate::engine::watch::forge::ForgeReading, crate::engine::watch::forge::ForgeTrouble> {
+    todo!()
+}
+pub async fn answer_news(
+    _: &crate::hooks::HookWorkspace,
+    _: &[(String, String)],
+    _: &crate::engine::watch::forge::ForgeAnswer,
+    _: &CancellationToken,
+) -> Result<(), crate::engine::watch::forge::ForgeTrouble> {
+    todo!()
+}

@@ -177,6 +177,7 @@ pub fn describe(event: &Event, context: &EventContext) -> Option<Described> {
         Event::Pipeline(event) => Some(stop::pipeline(event)),
         Event::Steering(event) => Some(steering(event)),
         Event::Verify(event) => verify(event),
+        Event::Watch(event) => stop::watch(event),
         Event::Unknown => None,
     }?;
     Some(Described {
@@ -396,6 +397,22 @@ fn hook_finished(finished: &HookFinished) -> Described {
 
 fn pending(event: &PendingEvent) -> Described {
     match event {
+        PendingEvent::Added {
+            item,
+            hook,
+            news: Some(_),
+            skipped,
+            ..
+        } => {
+            let (tone, what) = if *skipped {
+                let why = "who may not push: it waits until you let it through";
+                (EventTone::Warning, why)
+            } else {
+                (EventTone::Plain, "for the agent")
+            };
+            let text = format!("Item {item}: {} · {what}", name(hook));
+            Described::new("+", tone, text)
+        }
         PendingEvent::Added {
             item, hook, bytes, ..
         } => {

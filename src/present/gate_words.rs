@@ -143,6 +143,7 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
             "the iteration counts as forced, not as passed",
         ),
         (_, GateChoice::Disable) => ('t', "Turn this hook off", "for this session"),
+        (_, GateChoice::Merge) => ('m', "Merge it", "after the checks before a merge"),
         (GateKind::Submit | GateKind::Merge, GateChoice::Retry) => {
             ('r', "Run every check again", "")
         }
@@ -296,6 +297,16 @@ pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
             hook(state.agent_choice().agent())
         ),
         GateSubject::Tampered => "Files changed that agents must not change".to_owned(),
+        GateSubject::Review { items } => {
+            format!("The pull request has {}", counted(items.len(), "new item"))
+        }
+        GateSubject::Pipeline { hook: name, .. } if name.is_empty() => {
+            if gate.choices.contains(&GateChoice::Merge) {
+                "The pull request is ready to be merged".to_owned()
+            } else {
+                "The pull request still needs work".to_owned()
+            }
+        }
         GateSubject::Pipeline {
             pipeline,
             hook: name,
@@ -335,6 +346,7 @@ pub fn gate_reason(state: &SessionState, gate: &Gate, zone: &TimeZone) -> String
         // The title and the body say all of it.
         GateSubject::FinalDelivery { .. }
         | GateSubject::Delivery { .. }
+        | GateSubject::Review { .. }
         | GateSubject::Permission { .. }
         | GateSubject::Question { .. }
         | GateSubject::BrokenHook(_)

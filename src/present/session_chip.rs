@@ -42,6 +42,8 @@ use crate::{
 const QUIET: TimeSpan = TimeSpan::secs(30);
 /// The longest name of a hook in a chip, in characters.
 const NAME: usize = 40;
+/// The longest state of a pull request.
+const STATUS: usize = 120;
 
 /// The meaning of a chip, which decides its colour and whether it moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,6 +243,11 @@ pub enum CurrentActivity {
         until: UnixTime,
         then: String,
     },
+    /// The session waits for its pull request to be merged.
+    Watches {
+        checked: Option<UnixTime>,
+        status: String,
+    },
     /// The short moments in which creel itself is about to do something.
     Between(String),
 }
@@ -282,6 +289,12 @@ impl CurrentActivity {
                 .unwrap_or_default();
             return Self::Paused {
                 by: by.trim_start_matches(" · ").to_owned(),
+            };
+        }
+        if let (Phase::Watching, Some(watch)) = (&state.phase, state.pipelines.watch()) {
+            return Self::Watches {
+                checked: watch.checked,
+                status: plain_line(&watch.status(), STATUS),
             };
         }
         match (state.retry.wait, &state.limits.hold) {
@@ -373,6 +386,15 @@ impl CurrentActivity {
                     ),
                 }
             }
+            Self::Watches { checked, status } => {
+                let ago = |at: &UnixTime| format!("· checked {} ago", short_span(now.since(*at)));
+                let chip = StateChip::new("◷", "WAITING FOR REVIEW", ChipRole::Waiting)
+                    .timed(checked.as_ref().map(ago).unwrap_or_default());
+                StateChip {
+                    note: status.clone(),
+                    ..chip
+                }
+            }
             Self::Between(doing) => between(doing),
         }
     }
@@ -410,6 +432,7 @@ fn running_hook(state: &SessionState, times: &SessionTimes) -> Option<CurrentAct
         | Phase::Exit(_)
         | Phase::Pipeline
         | Phase::PipelineOnly(_)
+        | Phase::Watching
         | Phase::Delivering
         | Phase::Ended(_) => return None,
     };
@@ -560,6 +583,7 @@ fn doing_now(session: &SessionState) -> String {
             PromptReason::Recovery => "the agent recovers from an error".into(),
             PromptReason::FinalDelivery => "the agent reads the final delivery".into(),
             PromptReason::Message => "the agent answers a message".into(),
+            PromptReason::News => "the agent works on news of the pull request".into(),
             PromptReason::Remediation => repairs(session),
             PromptReason::Gatekeeper => {
                 format!(
@@ -599,6 +623,7 @@ fn doing_now(session: &SessionState) -> String {
         | Phase::Exit(_)
         | Phase::Pipeline
         | Phase::PipelineOnly(_) => "continues".into(),
+        Phase::Watching => "waits for the merge of the pull request".into(),
         Phase::Delivering => "sends pending items".into(),
         Phase::Ended(outcome) => outcome.name().into(),
     }

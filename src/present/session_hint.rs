@@ -15,6 +15,7 @@ use crate::engine::{
         ActorKind, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, LimitAction,
         PendingEvent, PipelineEvent, PromptReason, PromptSent, RetryEvent, SessionEvent,
         SessionOutcome, SteeringEvent, StopEvent, StopTiming, TurnEvent, UsageLimitEvent,
+        WatchEvent,
     },
     gate::kind::GateKind,
     hooks::{point::HookPoint, verdict::Verdict},
@@ -45,11 +46,15 @@ impl SessionHint {
             Event::Stop(event) => stop(event),
             Event::Pipeline(event) => pipeline(event),
             Event::Steering(event) => Some(steering(event)),
+            Event::Watch(WatchEvent::Started { .. }) => {
+                Some("creel waits until the pull request is merged.".into())
+            }
             // These happen beside the main line, often many at once.
             Event::Task(_)
             | Event::Automation(_)
             | Event::Workflow(_)
             | Event::Verify(_)
+            | Event::Watch(_)
             | Event::Unknown => None,
         };
         self.text = text.or_else(|| self.text.take());
@@ -236,6 +241,9 @@ fn prompt_sent(prompt: &PromptSent) -> Option<String> {
         (PromptReason::Recovery, _) => {
             "The agent gets the output of the hooks for failed turns, and tries again.".into()
         }
+        (PromptReason::News, _) => {
+            "The agent gets what checks and reviewers say about its pull request.".into()
+        }
         (PromptReason::FinalDelivery, _) => {
             "One last prompt: the agent gets what was still pending.".into()
         }
@@ -330,7 +338,8 @@ const fn gate_opened(kind: GateKind) -> &'static str {
         GateKind::UsageLimit => "The agent reached a usage limit.",
         GateKind::Tampered => "Files changed that agents must not change.",
         GateKind::Submit => "A check before the submit failed.",
-        GateKind::Merge => "A check before the merge failed.",
+        GateKind::Merge => "The pull request waits for you.",
+        GateKind::Review => "Send this news of the pull request to the agent?",
         GateKind::Proposal => "The agent has proposed tasks.",
     }
 }

@@ -412,6 +412,7 @@ fn running_words(
         CurrentActivity::RunsHook { .. } => chip.word,
         CurrentActivity::Ended { .. }
         | CurrentActivity::Works { .. }
+        | CurrentActivity::Watches { .. }
         | CurrentActivity::Paused { .. } => sentence_case(&chip.word.to_lowercase()),
         CurrentActivity::UsageLimit { .. } => format!("Usage {}", chip.word),
         CurrentActivity::Backoff { .. }

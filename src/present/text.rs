@@ -52,11 +52,19 @@ pub fn prompt_line(prompt: &PromptSent, most: usize) -> String {
             first_line(&line.unwrap_or_default(), most)
         }
         // The row already says what the prompt is.
-        PromptReason::Recovery | PromptReason::FinalDelivery | PromptReason::Message => {
+        PromptReason::Recovery
+        | PromptReason::FinalDelivery
+        | PromptReason::Message
+        | PromptReason::News => {
             let is_opening = |line: &str| {
-                ["[Recovery]: ", "[Final delivery]: ", "[Message]: from "]
-                    .iter()
-                    .any(|opening| line.starts_with(opening))
+                [
+                    "[Recovery]: ",
+                    "[Final delivery]: ",
+                    "[Message]: from ",
+                    "[News of the pull request]: ",
+                ]
+                .iter()
+                .any(|opening| line.starts_with(opening))
             };
             let content = prompt
                 .text

@@ -49,8 +49,9 @@ use crate::{
         time::TimeSpan,
         turn::SILENCE,
         verify::{MissingCheck, WorkChangedBy, WorkMeasurement},
+        watch::forge::{ForgeAnswer, ForgeRequest, ForgeTrouble},
     },
-    hooks::{self, HookWorkspace},
+    hooks::{self, HookWorkspace, builtin},
     process::run::{OutputStream, ProcessGroup, ProcessObserver},
 };
 
@@ -80,6 +81,8 @@ pub(super) struct EffectPerformer {
     measuring: Option<JoinHandle<()>>,
     /// The comparison of files in progress.
     comparing: Option<JoinHandle<()>>,
+    /// The call to the forge in progress.
+    forge: Option<HookTaskHandle>,
     activity: SessionActivity,
     turn: Option<(TurnId, CancellationToken)>,
     /// Limits how many rules are checked at once.
@@ -207,6 +210,7 @@ impl EffectPerformer {
             files,
             measuring: None,
             comparing: None,
+            forge: None,
             activity,
             turn: None,
             cores: Arc::new(Semaphore::new(
@@ -274,6 +278,8 @@ impl EffectPerformer {
             }
             Effect::AnswerPermission { ask, answer } => self.permissions.answer(ask, answer),
             Effect::MeasureWork { by, checks } => self.measure(by, checks),
+            Effect::ReadForge(request) => self.read_forge(*request),
+            Effect::AnswerNews(answer) => self.answer_news(*answer),
             // The loop handles this one.
             Effect::Leave(_) => {}
         }
@@ -432,10 +438,17 @@ impl EffectPerformer {
         self.comparing = None;
     }
 
-    /// Whether a measurement of the work is in progress, so that the engine only has to wait for
-    /// it.
-    pub(super) fn is_measuring(&self) -> bool {
-        self.measuring.is_some()
+    /// Whether the same is in progress, so that the engine only has to wait for it.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the engine asks for any other effect once"
+    )]
+    pub(super) fn is_busy_with(&self, effect: &Effect) -> bool {
+        match effect {
+            Effect::MeasureWork { .. } => self.measuring.is_some(),
+            Effect::ReadForge(_) | Effect::AnswerNews(_) => self.forge.is_some(),
+            _ => false,
+        }
     }
 
     /// The answer has arrived. The task that sent it may run a moment longer, and the engine can
@@ -445,7 +458,7 @@ impl EffectPerformer {
     }
 
     fn measure(&mut self, by: WorkChangedBy, checks: Vec<HookSpec>) {
-        if self.is_measuring() {
+        if self.measuring.is_some() {
             return;
         }
         let (work, handle, cwd) = (
@@ -471,6 +484,49 @@ impl EffectPerformer {
                 missing: missing.collect(),
             }));
         }));
+    }
+
+    pub(super) fn end_forge_call(&mut self) {
+        self.forge = None;
+    }
+
+    fn read_forge(&mut self, request: ForgeRequest) {
+        self.ask_forge(|place, cancel| async move {
+            let read = caught(builtin::read_pull_request(&place, &[], &request, &cancel)).await;
+            Input::ForgeRead {
+                pull_request: request.pull_request,
+                result: Box::new(
+                    read.unwrap_or_else(|panic| Err(ForgeTrouble::bug(&panic.to_string()))),
+                ),
+            }
+        });
+    }
+
+    fn answer_news(&mut self, answer: ForgeAnswer) {
+        self.ask_forge(|place, cancel| async move {
+            let posted = caught(builtin::answer_news(&place, &[], &answer, &cancel)).await;
+            Input::NewsAnswered {
+                answer: Box::new(answer),
+                result: posted.unwrap_or_else(|panic| Err(ForgeTrouble::bug(&panic.to_string()))),
+            }
+        });
+    }
+
+    /// Calls the forge, unless a call is in progress.
+    fn ask_forge<F>(&mut self, call: impl FnOnce(HookWorkspace, CancellationToken) -> F)
+    where
+        F: Future<Output = Input> + Send + 'static,
+    {
+        if self.forge.is_some() {
+            return;
+        }
+        let cancel = CancellationToken::new();
+        let (handle, calling) = (
+            self.handle.clone(),
+            call(self.place.clone(), cancel.clone()),
+        );
+        let done = tokio::spawn(async move { handle.tell(calling.await) });
+        self.forge = Some(HookTaskHandle { cancel, done });
     }
 
     /// Checks rules in parallel, at most one per core.
@@ -516,7 +572,7 @@ impl EffectPerformer {
 
     /// Ends everything that still runs, and waits for it.
     pub(super) async fn shut_down(&mut self) {
-        for task in self.hooks.values() {
+        for task in self.hooks.values().chain(&self.forge) {
             task.cancel.cancel();
         }
         if let Some((_, cancel)) = self.turn.take() {

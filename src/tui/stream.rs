@@ -545,6 +545,7 @@ const fn kind_of(event: &Event) -> BlockKind {
         | Event::Pipeline(_)
         | Event::Steering(_)
         | Event::Verify(_)
+        | Event::Watch(_)
         | Event::Unknown => BlockKind::Note,
     }
 }

@@ -21,4 +21,5 @@ mod tampering;
 mod task_invariants;
 mod tasks;
 mod tool_hooks;
+pub(crate) mod watch;
 pub(crate) mod workflows;

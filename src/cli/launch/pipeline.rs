@@ -29,7 +29,7 @@ use crate::{
         effect::SubmissionFacts,
         hooks::point::HookPoint,
         input::{Input, SessionCommand},
-        policy::{SessionPlan, SubmitPlan},
+        policy::{SessionPlan, SubmitPlan, SubmitUntil},
         submit::kind::PipelineKind,
         tasks::graph::TaskGraph,
     },
@@ -58,6 +58,9 @@ pub struct PipelineArgs {
     /// Trust the commands, and remember this.
     #[arg(long)]
     pub trust: bool,
+    /// Whether to wait until the pull request is merged.
+    #[arg(skip)]
+    pub until_merged: bool,
 }
 
 /// Submits or merges the named or running session, otherwise the work tree.
@@ -78,6 +81,13 @@ pub(in crate::cli) fn pipeline(
         None => Some(local_sessions::running(&session)?),
     };
     match folder {
+        Some(folder) if journal::running(&folder).is_some() && args.until_merged => {
+            Err(CliError::usage(format!(
+                "the session `{}` runs: submit with `--until merged` when it has ended, or set `submit.until: merged` in \
+                 the config before the next run",
+                folder.name
+            )))
+        }
         Some(folder) if journal::running(&folder).is_some() => {
             let code = local_sessions::ask_in(&folder, SessionCommand::Pipeline { pipeline })?;
             say(&format!(
@@ -114,6 +124,7 @@ fn of_session(
     let surface = SessionSurface::chosen(args.output, DetachArgs::default(), ui);
     let input = Input::Pipeline {
         pipeline,
+        until_merged: args.until_merged,
         presence: surface.presence(),
     };
     let (exit_code, sweep) = (ExitCodeSource::Pipeline(pipeline), SweepScope::Session);
@@ -139,7 +150,10 @@ fn of_work_tree(pipeline: PipelineKind, args: &PipelineArgs) -> CliResult<VerbOu
         task_type: args.task_type.as_deref(),
         ..PlanRequest::default()
     };
-    let plan = project.settings.plan(wanted)?;
+    let mut plan = project.settings.plan(wanted)?;
+    if args.until_merged {
+        plan.submit.watch.until = SubmitUntil::Merged;
+    }
     let would_run = trust_prompt::of_project(&project, &plan);
     let (place, asked) = (project.config_place(), TrustFlag::given(args.trust));
     trust_prompt::require(&place, &project.settings.documents, &would_run, asked)?;

@@ -50,6 +50,7 @@ impl GateRules<'_> {
             .and_then(|again| again.answer.as_ref());
         if let (Some(ResumeAnswer { choice, text }), GateSubject::Pipeline { .. }) =
             (given, &gate.subject)
+            && gate.choices.contains(choice)
         {
             let answer = GateAnswer {
                 gate: gate.id,

@@ -211,7 +211,13 @@ fn leave_at_gate(session: &mut SessionState, gate: Gate) {
 /// open.
 fn delivery_answered(session: &mut SessionState, gate: &Gate) {
     let items = gate.subject.items();
-    if gate.kind() == GateKind::FinalDelivery {
+    if let Some(watch) = session
+        .pipelines
+        .watch_mut()
+        .filter(|_| gate.kind() == GateKind::Review)
+    {
+        watch.seen = items.to_vec();
+    } else if gate.kind() == GateKind::FinalDelivery {
         let approved = session
             .pending
             .waiting_ids()

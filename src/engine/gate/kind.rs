@@ -14,6 +14,8 @@ pub enum GateKind {
     FinalDelivery,
     /// The next iteration's prompt would carry pending items.
     Delivery,
+    /// There is news of the pull request for the agent.
+    Review,
     /// A stop hook still blocks, and its retries are used up.
     RetryLimit,
     /// A stop decision or a hook needs the user.
@@ -66,6 +68,8 @@ pub enum GateChoice {
     Wait,
     /// Let another agent work.
     Switch,
+    /// Merge the pull request.
+    Merge,
     /// The session is complete.
     Complete,
     /// End as escalated. Only the policy gives this answer.
@@ -95,9 +99,10 @@ pub enum GateChoice {
 }
 
 impl GateKind {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::FinalDelivery,
         Self::Delivery,
+        Self::Review,
         Self::RetryLimit,
         Self::Escalation,
         Self::Errors,
@@ -117,6 +122,7 @@ impl GateKind {
         match self {
             Self::FinalDelivery => "final_delivery",
             Self::Delivery => "delivery",
+            Self::Review => "review",
             Self::RetryLimit => "retry_limit",
             Self::Escalation => "escalation",
             Self::Errors => "errors",
@@ -160,6 +166,7 @@ impl GateChoice {
             Self::Retry => "retry",
             Self::Wait => "wait",
             Self::Switch => "switch",
+            Self::Merge => "merge",
             Self::Complete => "complete",
             Self::Escalate => "escalate",
             Self::Fail => "fail",
@@ -271,6 +278,8 @@ pub enum PipelineAnswer {
     Send,
     /// Continue without the check that failed.
     Skip,
+    /// Merge the pull request that the session waits for.
+    Merge,
     Leave,
 }
 
@@ -296,7 +305,7 @@ impl GateKind {
         const ESCALATE: (GateChoice, GateResponse) =
             (Choice::Escalate, Means::End(SessionOutcome::Escalated));
         match self {
-            Self::FinalDelivery | Self::Delivery => &[
+            Self::FinalDelivery | Self::Delivery | Self::Review => &[
                 (Choice::Approve, Means::Delivery(DeliveryAnswer::Approve)),
                 (Choice::Skip, Means::Delivery(DeliveryAnswer::Skip)),
             ],
@@ -402,8 +411,9 @@ impl GateKind {
                 (Choice::Skip, Means::Pipeline(PipelineAnswer::Skip)),
                 (Choice::Leave, Means::Pipeline(PipelineAnswer::Leave)),
             ],
-            // Nothing merges past a check that failed.
+            // Nothing merges past a check that failed; `merge` is offered when all are green.
             Self::Merge => &[
+                (Choice::Merge, Means::Pipeline(PipelineAnswer::Merge)),
                 (Choice::Retry, Means::Pipeline(PipelineAnswer::Retry)),
                 (Choice::Send, Means::Pipeline(PipelineAnswer::Send)),
                 (Choice::Leave, Means::Pipeline(PipelineAnswer::Leave)),
@@ -421,8 +431,8 @@ impl GateKind {
     /// offers.
     pub fn choices(self) -> Vec<GateChoice> {
         let all = self.answers().iter().map(|(choice, _)| *choice);
-        all.filter(|choice| !matches!(choice, GateChoice::Escalate | GateChoice::Fail))
-            .collect()
+        let by_rule = [GateChoice::Escalate, GateChoice::Fail, GateChoice::Merge];
+        all.filter(|choice| !by_rule.contains(choice)).collect()
     }
 
     /// What a choice means at such a gate. None if it accepts no such choice.

@@ -20,6 +20,8 @@ pub enum GateSubject {
     FinalDelivery { items: Vec<ItemId> },
     /// The next prompt is about to carry these items.
     Delivery { items: Vec<ItemId> },
+    /// The agent would get this news of the pull request.
+    Review { items: Vec<ItemId> },
     /// This stop hook still blocks, and its retries are used up.
     RetryLimit { hook: String },
     /// A hook failed and wants the user to look. None: a stop decision or a loop of the agent does.
@@ -81,6 +83,7 @@ impl GateSubject {
         match self {
             Self::FinalDelivery { .. } => GateKind::FinalDelivery,
             Self::Delivery { .. } => GateKind::Delivery,
+            Self::Review { .. } => GateKind::Review,
             Self::RetryLimit { .. } => GateKind::RetryLimit,
             Self::Escalation { .. } => GateKind::Escalation,
             Self::Errors => GateKind::Errors,
@@ -111,6 +114,7 @@ impl GateSubject {
             }
             Self::FinalDelivery { .. }
             | Self::Delivery { .. }
+            | Self::Review { .. }
             | Self::Errors
             | Self::Permission { .. }
             | Self::Question { .. }
@@ -150,7 +154,9 @@ impl GateSubject {
 
     /// The pending items that the gate is about.
     pub fn items(&self) -> &[ItemId] {
-        if let Self::FinalDelivery { items } | Self::Delivery { items } = self {
+        if let Self::FinalDelivery { items } | Self::Delivery { items } | Self::Review { items } =
+            self
+        {
             items
         } else {
             &[]
@@ -214,6 +220,9 @@ impl GateSubject {
                 items: data.items.to_vec(),
             },
             GateKind::Delivery => Self::Delivery {
+                items: data.items.to_vec(),
+            },
+            GateKind::Review => Self::Review {
                 items: data.items.to_vec(),
             },
             GateKind::RetryLimit => Self::RetryLimit { hook: hook() },

@@ -87,8 +87,9 @@ pub(crate) fn queue_stop_hook_output(session: &mut SessionState) {
             point: HookPoint::Stop,
             hook: done.hook.clone(),
             iteration,
+            news: None,
         };
-        session.pending.catch(IncomingItem { source, text });
+        session.pending.catch(IncomingItem::of_hook(source, text));
     }
 }
 
@@ -255,7 +256,8 @@ pub(crate) fn hook_finished(session: &mut SessionState, finished: &HookFinished)
             point,
             hook: finished.hook.clone(),
             iteration: finished.iteration,
+            news: None,
         };
-        session.pending.catch(IncomingItem { source, text });
+        session.pending.catch(IncomingItem::of_hook(source, text));
     }
 }

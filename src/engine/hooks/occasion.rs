@@ -18,6 +18,7 @@ fn notification_of(gate: &GateFacts) -> Option<&'static str> {
         GateKind::Question => "elicitation_dialog",
         GateKind::FinalDelivery
         | GateKind::Delivery
+        | GateKind::Review
         | GateKind::RetryLimit
         | GateKind::Escalation
         | GateKind::Errors

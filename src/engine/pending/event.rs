@@ -6,6 +6,7 @@ use crate::engine::{
     actor::Actor,
     hooks::point::HookPoint,
     ids::{ItemId, RunId},
+    watch::forge::NewsSource,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,6 +21,12 @@ pub enum PendingEvent {
         iteration: u32,
         bytes: usize,
         text: String,
+        /// Set if it is from a forge.
+        #[serde(flatten)]
+        news: Option<Box<NewsSource>>,
+        /// Whether it waits until the user restores it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        skipped: bool,
     },
     #[serde(rename = "pending_skipped")]
     Skipped {

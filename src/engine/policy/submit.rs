@@ -34,6 +34,58 @@ pub struct SubmitPlan {
     pub remediation_attempts: u32,
     /// The default hooks of points that the config does not mention.
     pub usual: BTreeMap<HookPoint, Vec<HookSpec>>,
+    #[serde(flatten)]
+    pub watch: WatchPlan,
+}
+
+/// How far a submit goes, and what happens on the way to the merge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WatchPlan {
+    pub until: SubmitUntil,
+    /// How many times the agent gets news before the user is asked.
+    pub rounds: u32,
+    /// What happens when everything is green and approved.
+    pub merge: MergePolicy,
+    /// Whose words reach the agent: names, `collaborators` for all who may push, or `*`.
+    pub reviewers: Vec<String>,
+    /// How long the session waits for the merge.
+    pub max_watch: TimeSpan,
+    /// How often creel looks after a change; later ten times as seldom.
+    pub poll: TimeSpan,
+}
+
+impl Default for WatchPlan {
+    fn default() -> Self {
+        Self {
+            until: SubmitUntil::PullRequest,
+            rounds: 5,
+            merge: MergePolicy::Ask,
+            reviewers: vec![COLLABORATORS.to_owned()],
+            max_watch: TimeSpan::secs(7 * 24 * 3_600),
+            poll: TimeSpan::secs(30),
+        }
+    }
+}
+
+/// Stands for everyone who may push to the repository.
+pub const COLLABORATORS: &str = "collaborators";
+
+/// Where a submit ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SubmitUntil {
+    PullRequest,
+    Merged,
+}
+
+/// Who merges a pull request that is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MergePolicy {
+    Ask,
+    Auto,
+    Never,
 }
 
 impl Default for SubmitPlan {
@@ -45,6 +97,7 @@ impl Default for SubmitPlan {
             pr_command: None,
             test_command: None,
             remediation_attempts: 1,
+            watch: WatchPlan::default(),
             usual: BTreeMap::from([
                 (
                     HookPoint::BeforeSubmit,

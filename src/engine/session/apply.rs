@@ -34,6 +34,7 @@ use crate::engine::{
     turn::apply::{apply_turn, leave_turn},
     usage_limit::apply::apply_usage_limit,
     verify::apply::apply_verify,
+    watch::apply::apply_watch,
 };
 
 impl SessionState {
@@ -61,6 +62,7 @@ fn store(session: &mut SessionState, at: UnixTime, event: &Event) {
         Event::Pipeline(event) => apply_pipeline(session, at, event),
         Event::Steering(event) => apply_steering(session, event),
         Event::Verify(event) => apply_verify(session, event),
+        Event::Watch(event) => apply_watch(session, at, event),
         Event::Unknown => {}
     }
 }
@@ -269,6 +271,7 @@ pub(crate) fn phase_to_resume(session: &SessionState) -> Option<Box<Phase>> {
         | Phase::Exit(_)
         | Phase::Pipeline
         | Phase::PipelineOnly(_)
+        | Phase::Watching
         | Phase::Delivering
         | Phase::Ended(_) => None,
     }

@@ -22,6 +22,7 @@ use crate::engine::{
     turn::{OfferedModels, after::AfterTurnRules, prompt::PromptRules, reports::TurnRules},
     usage_limit::AgentChoice,
     verify::rules::VerifyRules,
+    watch::WatchRules,
 };
 
 impl SessionState {
@@ -207,6 +208,10 @@ impl SessionState {
 
     pub const fn pipeline(&self) -> PipelineRules<'_> {
         PipelineRules(self)
+    }
+
+    pub const fn watch_rules(&self) -> WatchRules<'_> {
+        WatchRules(self)
     }
 
     pub const fn end_rules(&self) -> EndRules<'_> {

@@ -36,6 +36,8 @@ pub enum Phase {
     Pipeline,
     /// The session exists only for this pipeline.
     PipelineOnly(PipelineKind),
+    /// The session waits for its pull request to be merged.
+    Watching,
     /// Pending items are sent, then the session ends.
     Delivering,
     Ended(SessionOutcome),
@@ -182,6 +184,7 @@ impl Phase {
             | Self::Exit(_)
             | Self::Pipeline
             | Self::PipelineOnly(_)
+            | Self::Watching
             | Self::Delivering
             | Self::Ended(_) => false,
         }

@@ -438,12 +438,9 @@ fn submit_waits(session: &SessionState) -> bool {
         .ending
         .as_ref()
         .is_some_and(|ending| ending.outcome == SessionOutcome::Escalated);
-    over && escalated
-        && session
-            .pipelines
-            .last
-            .as_deref()
-            .is_some_and(FinishedPipeline::waits_for_a_person)
+    let waits =
+        |last: &FinishedPipeline| last.left_open || (escalated && last.waits_for_a_person());
+    over && session.pipelines.last.as_deref().is_some_and(waits)
 }
 
 fn continue_at(session: &mut SessionState, next: AfterResume, cut: Option<PromptSent>) {

@@ -2,13 +2,16 @@
 
 use super::outcome_of_pipeline;
 use crate::engine::{
-    event::{Actor, HookFinished, PipelineEvent, SessionOutcome, UserPresence},
+    event::{Actor, ActorKind, HookFinished, PipelineEvent, SessionOutcome, UserPresence},
     gate::{Gate, kind::PipelineAnswer},
     hooks::{
         point::HookPoint,
         verdict::{BuiltinOutcome, BuiltinStatus, Verdict},
     },
-    session::{SessionState, phase::Phase},
+    session::{
+        SessionState,
+        phase::{LoopEnd, Phase},
+    },
     submit::{
         kind::{PipelineKind, PipelineOutcome},
         state::{FinishedPipeline, PipelineRun, PipelineState, PipelineStepState, ReturnTo},
@@ -20,9 +23,11 @@ use crate::engine::{
 pub(crate) fn apply_pipeline(session: &mut SessionState, at: UnixTime, event: &PipelineEvent) {
     match event {
         PipelineEvent::Requested { pipeline, .. } => session.pipelines.wanted = Some(*pipeline),
-        PipelineEvent::Started { pipeline, presence } => {
-            pipeline_started(session, *pipeline, *presence);
-        }
+        PipelineEvent::Started {
+            pipeline,
+            presence,
+            until_merged,
+        } => pipeline_started(session, *pipeline, *presence, *until_merged),
         PipelineEvent::RemediationCounted { used, text, .. } => {
             remediation_counted(session, *used, text.clone());
         }
@@ -38,12 +43,38 @@ pub(crate) fn apply_pipeline(session: &mut SessionState, at: UnixTime, event: &P
         }
         PipelineEvent::Reviewed { review, .. } => session.pipelines.reviewed(review),
         PipelineEvent::Ended {
-            outcome, reason, ..
-        } => pipeline_ended(session, *outcome, reason),
+            outcome,
+            reason,
+            by,
+            merged,
+            session: ends,
+            ..
+        } => {
+            let by = by.as_ref().map(|actor| actor.by);
+            pipeline_ended(session, *outcome, reason, by, merged.as_ref(), *ends);
+        }
     }
 }
 
-fn pipeline_started(session: &mut SessionState, pipeline: PipelineKind, presence: UserPresence) {
+fn pipeline_started(
+    session: &mut SessionState,
+    pipeline: PipelineKind,
+    presence: UserPresence,
+    until_merged: bool,
+) {
+    // What the session waits for is ready: the merge belongs to the same submit.
+    if let Some(run) = session
+        .pipelines
+        .pipeline_run
+        .as_mut()
+        .filter(|run| run.watch.is_some())
+    {
+        run.pipeline = pipeline;
+        run.steps.clear();
+        session.pipelines.wanted = None;
+        session.phase = Phase::Pipeline;
+        return;
+    }
     let back = match &session.phase {
         Phase::Delivering => ReturnTo::End,
         Phase::Ended(outcome) => ReturnTo::Ended(*outcome),
@@ -56,6 +87,7 @@ fn pipeline_started(session: &mut SessionState, pipeline: PipelineKind, presence
         | Phase::Between
         | Phase::Escalated(_)
         | Phase::Exit(_)
+        | Phase::Watching
         | Phase::Pipeline => ReturnTo::Loop,
     };
     if let ReturnTo::Ended(_) = back {
@@ -81,6 +113,7 @@ fn pipeline_started(session: &mut SessionState, pipeline: PipelineKind, presence
     session.pipelines.pipeline_run = Some(Box::new(PipelineRun {
         used,
         unheard,
+        until_merged,
         ..PipelineRun::new(pipeline, back)
     }));
     session.phase = Phase::Pipeline;
@@ -104,6 +137,7 @@ pub(crate) fn pipeline_answered(
     by: &Actor,
     gate: &Gate,
 ) {
+    let rounds = session.plan().submit.watch.rounds;
     let Some(pipeline_run) = &mut session.pipelines.pipeline_run else {
         return;
     };
@@ -111,6 +145,9 @@ pub(crate) fn pipeline_answered(
     pipeline_run.unheard &= answer == PipelineAnswer::Leave;
     match answer {
         PipelineAnswer::Send => {
+            if let Some(watch) = &mut pipeline_run.watch {
+                watch.limit = watch.limit.max(watch.rounds + 1);
+            }
             (pipeline_run.repaired, pipeline_run.unheard) = (true, true);
             session.phase = Phase::Due(DuePrompt::Message);
         }
@@ -132,6 +169,12 @@ pub(crate) fn pipeline_answered(
             pipeline_run.left = Some((by.clone(), gate.reason.clone()));
             session.phase = Phase::Pipeline;
         }
+        PipelineAnswer::Merge => session.pipelines.wanted = Some(PipelineKind::Merge),
+        PipelineAnswer::Retry if session.phase == Phase::Watching => {
+            if let Some(watch) = session.pipelines.watch_mut() {
+                watch.limit = watch.rounds + rounds;
+            }
+        }
         PipelineAnswer::Retry => {
             session.verify.forget_the_work();
             session.phase = Phase::Pipeline;
@@ -139,19 +182,26 @@ pub(crate) fn pipeline_answered(
     }
 }
 
-fn pipeline_ended(session: &mut SessionState, outcome: PipelineOutcome, reason: &str) {
+fn pipeline_ended(
+    session: &mut SessionState,
+    outcome: PipelineOutcome,
+    reason: &str,
+    by: Option<ActorKind>,
+    merged: Option<&String>,
+    ends: Option<SessionOutcome>,
+) {
     let Some(pipeline_run) = session.pipelines.pipeline_run.take() else {
         return;
     };
     session.verify.pass = None;
-    let left = pipeline_run.left_by().map(|actor| actor.by);
+    let left = pipeline_run.left_by().map(|actor| actor.by).or(by);
     let PipelineRun {
         pipeline,
         pull_request,
-        merged,
         steps,
         back,
         unheard,
+        watch,
         ..
     } = *pipeline_run;
     let reason = reason.to_owned();
@@ -161,16 +211,28 @@ fn pipeline_ended(session: &mut SessionState, outcome: PipelineOutcome, reason: 
         by: left,
         reason,
         pull_request,
-        merged,
+        merged: merged.cloned(),
         steps,
         unheard,
+        left_open: watch.is_some()
+            && matches!(
+                ends,
+                Some(SessionOutcome::Cancelled | SessionOutcome::Escalated)
+            ),
     };
     session.pipelines.again = None;
-    if let (ReturnTo::End, true, Some(ending)) =
-        (back, finished.waits_for_a_person(), &mut session.ending)
+    let escalates = finished
+        .waits_for_a_person()
+        .then_some(SessionOutcome::Escalated);
+    if let (ReturnTo::End, Some(outcome), Some(ending)) =
+        (back, ends.or(escalates), &mut session.ending)
     {
-        ending.before = Some(Box::new(ending.clone()));
-        ending.outcome = SessionOutcome::Escalated;
+        let before = LoopEnd {
+            interrupted: false,
+            ..ending.clone()
+        };
+        ending.before = Some(Box::new(before));
+        ending.outcome = outcome;
         ending.reason.clone_from(&finished.reason);
     }
     session.pipelines.last = Some(Box::new(finished));
@@ -181,7 +243,9 @@ fn pipeline_ended(session: &mut SessionState, outcome: PipelineOutcome, reason: 
         ReturnTo::Loop => Phase::Between,
         ReturnTo::End => Phase::Delivering,
         ReturnTo::Ended(before) => Phase::Ended(before),
-        ReturnTo::PipelineOnly => Phase::Ended(outcome_of_pipeline(outcome, left)),
+        ReturnTo::PipelineOnly => {
+            Phase::Ended(ends.unwrap_or_else(|| outcome_of_pipeline(outcome, left)))
+        }
     };
 }
 
@@ -219,6 +283,9 @@ impl PipelineRun {
             reviews: std::collections::BTreeMap::new(),
             reviewed: None,
             review: None,
+            pushed: None,
+            until_merged: false,
+            watch: None,
             back,
         }
     }
@@ -282,6 +349,9 @@ impl PipelineState {
             .clone()
             .or(pipeline_run.pull_request.take());
         pipeline_run.merged = outcome.merged.clone().or(pipeline_run.merged.take());
+        if outcome.pull_request.is_some() {
+            pipeline_run.pushed = outcome.read.clone().or(pipeline_run.pushed.take());
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     actor::Actor,
     ids::RunId,
-    session::event::UserPresence,
+    session::event::{SessionOutcome, UserPresence},
     submit::kind::{GatekeeperReview, PipelineKind, PipelineOutcome},
 };
 
@@ -22,6 +22,9 @@ pub enum PipelineEvent {
     Started {
         pipeline: PipelineKind,
         presence: UserPresence,
+        /// Whether the session then waits until the pull request is merged.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        until_merged: bool,
     },
     /// A check failed, and the agent is asked to repair it.
     #[serde(rename = "remediation_counted")]
@@ -63,6 +66,9 @@ pub enum PipelineEvent {
         pull_request: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         merged: Option<String>,
+        /// How the session ends because of it. None: as it would without a submit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<SessionOutcome>,
     },
 }
 

@@ -14,6 +14,7 @@ use crate::engine::{
     session::event::ResumeAnswer,
     submit::kind::{GatekeeperReview, PipelineKind, PipelineOutcome},
     time::UnixTime,
+    watch::Watch,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -71,6 +72,15 @@ pub struct PipelineRun {
     pub reviewed: Option<String>,
     /// The review in progress.
     pub review: Option<Box<ReviewRun>>,
+    /// The commit that was pushed.
+    #[serde(default)]
+    pub pushed: Option<String>,
+    /// Whether the session then waits until the pull request is merged.
+    #[serde(default)]
+    pub until_merged: bool,
+    /// The pull request that the session waits for.
+    #[serde(default)]
+    pub watch: Option<Box<Watch>>,
     /// Where the session continues afterwards.
     pub back: ReturnTo,
 }
@@ -121,6 +131,9 @@ pub struct FinishedPipeline {
     /// Whether a question of the agent may have ended it.
     #[serde(default)]
     pub unheard: bool,
+    /// Whether it was left while its pull request could still be merged.
+    #[serde(default)]
+    pub left_open: bool,
 }
 
 impl PipelineRun {
@@ -132,6 +145,15 @@ impl PipelineRun {
 impl PipelineState {
     pub fn is_open(&self) -> bool {
         self.pipeline_run.is_some()
+    }
+
+    /// The pull request that the session waits for.
+    pub fn watch(&self) -> Option<&Watch> {
+        self.pipeline_run.as_deref()?.watch.as_deref()
+    }
+
+    pub(crate) fn watch_mut(&mut self) -> Option<&mut Watch> {
+        self.pipeline_run.as_deref_mut()?.watch.as_deref_mut()
     }
 }
 
@@ -266,7 +288,8 @@ impl FinishedPipeline {
             PipelineKind::Submit => GateKind::Submit,
             PipelineKind::Merge => GateKind::Merge,
         };
-        kind.choices()
+        let merge = self.left_open.then_some(GateChoice::Merge);
+        merge.into_iter().chain(kind.choices()).collect()
     }
 }
 

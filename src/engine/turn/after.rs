@@ -115,6 +115,7 @@ impl AfterTurnRules<'_> {
             | PromptReason::Feedback
             | PromptReason::FinalDelivery
             | PromptReason::Message
+            | PromptReason::News
             | PromptReason::Remediation => AfterTurn::OnError,
         }
     }

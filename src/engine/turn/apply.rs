@@ -19,6 +19,7 @@ use crate::engine::{
     time::{TimeSpan, UnixTime},
     turn::{DuePrompt, MODELS_NOTE, OfferedModels, REFUSED, SILENCE, SOME_MODELS_NOTE},
     usage_limit::without_handover,
+    watch::apply::news_sent,
 };
 
 pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnEvent) {
@@ -188,6 +189,10 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
         | PromptReason::Recovery
         | PromptReason::Remediation
         | PromptReason::Gatekeeper => {}
+        PromptReason::News => {
+            session.retry.reset();
+            news_sent(session, again);
+        }
     }
     session.phase = Phase::Turn(Box::new(prompt.clone()));
 }

@@ -207,6 +207,8 @@ pub enum PromptReason {
     Message,
     /// A submit hook blocked.
     Remediation,
+    /// News of the pull request.
+    News,
     /// A review is due.
     Gatekeeper,
 }

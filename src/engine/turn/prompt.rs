@@ -143,6 +143,16 @@ impl PromptRules<'_> {
         reason: PromptReason,
         more: Option<&str>,
     ) -> EngineOutput {
+        self.send_with(reason, more, Vec::new())
+    }
+
+    /// A prompt with the messages that wait, and these items.
+    pub(crate) fn send_with(
+        self,
+        reason: PromptReason,
+        more: Option<&str>,
+        items: Vec<ItemId>,
+    ) -> EngineOutput {
         let parts = self
             .messages_with_origin()
             .into_iter()
@@ -150,6 +160,7 @@ impl PromptRules<'_> {
         let text = parts.collect::<Vec<_>>().join("\n\n");
         self.send(PromptSent {
             messages: self.0.steering.messages.len(),
+            items,
             ..self.prompt(reason, text)
         })
     }
@@ -292,6 +303,7 @@ impl PromptRules<'_> {
                 | PromptReason::Recovery
                 | PromptReason::FinalDelivery
                 | PromptReason::Message
+                | PromptReason::News
                 | PromptReason::Remediation
                 | PromptReason::Gatekeeper => self.with_background(cut.reason, prompt.text),
             };
@@ -318,6 +330,7 @@ impl PromptRules<'_> {
                 PromptReason::Iteration
                 | PromptReason::FinalDelivery
                 | PromptReason::Message
+                | PromptReason::News
                 | PromptReason::Remediation
                 | PromptReason::Gatekeeper => 0,
             })

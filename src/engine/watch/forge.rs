@@ -4,7 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::time::{TimeSpan, UnixTime};
+use crate::{
+    engine::time::{TimeSpan, UnixTime},
+    text::{counted, some_names},
+};
 
 /// What creel asks a forge.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -159,6 +162,15 @@ pub struct ForgeTrouble {
     pub until: Option<UnixTime>,
 }
 
+impl ForgeTrouble {
+    pub(crate) fn bug(panic: &str) -> Self {
+        Self {
+            reason: format!("a bug in creel: {panic}"),
+            until: None,
+        }
+    }
+}
+
 /// An answer below a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForgeAnswer {
@@ -195,5 +207,56 @@ impl ForgeReading {
         self.checks
             .iter()
             .filter(move |check| check.required || !some_are_required)
+    }
+
+    /// In a few words.
+    pub fn status(&self) -> String {
+        match self.state {
+            PullRequestState::Merged => return "merged".to_owned(),
+            PullRequestState::Closed => return "closed without a merge".to_owned(),
+            PullRequestState::Open => {}
+        }
+        if self.queued {
+            return "in the merge queue".to_owned();
+        }
+        let of = |state| {
+            self.counted_checks()
+                .filter(|check| check.result == state)
+                .map(|check| check.name.clone())
+                .collect::<Vec<_>>()
+        };
+        let (failed, pending, cancelled) = (
+            of(CheckState::Failed),
+            of(CheckState::Pending),
+            of(CheckState::Cancelled),
+        );
+        let checks = if !failed.is_empty() {
+            format!("failed: {}", some_names(&failed, 3))
+        } else if !pending.is_empty() {
+            format!("{} running", counted(pending.len(), "check"))
+        } else if !cancelled.is_empty() {
+            format!("cancelled: {}", some_names(&cancelled, 3))
+        } else if self.checks.is_empty() {
+            "no checks".to_owned()
+        } else {
+            "checks passed".to_owned()
+        };
+        let review = match self.review {
+            ReviewDecision::Approved => "approved",
+            ReviewDecision::ChangesRequested => "changes requested",
+            ReviewDecision::Required => "review missing",
+            ReviewDecision::NotRequired => "",
+        };
+        let mergeable = match self.mergeable {
+            Mergeable::Clean | Mergeable::Unknown => "",
+            Mergeable::Conflict => "conflicts with its base",
+            Mergeable::Behind => "behind its base",
+        };
+        let draft = if self.is_draft { "a draft" } else { "" };
+        [checks.as_str(), review, mergeable, draft]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }

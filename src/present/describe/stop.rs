@@ -5,6 +5,7 @@ use crate::{
         event::{PipelineEvent, StopDecided, StopEvent},
         stop::{checkpoint::Checkpoint, decision::StopAction, preset::IN_PROGRESS},
         submit::kind::{PipelineKind, PipelineOutcome, ReviewVerdict},
+        watch::event::WatchEvent,
     },
     present::{
         clock::brief_span,
@@ -12,6 +13,7 @@ use crate::{
         policies::action,
         text::{counted, plain, readable_size},
     },
+    text::shortened,
 };
 
 pub(super) fn stop(event: &StopEvent) -> Option<Described> {
@@ -208,6 +210,38 @@ pub(super) fn pipeline(event: &PipelineEvent) -> Described {
             pull_request.as_deref(),
         ),
     }
+}
+
+/// What the forge said, if it is something new.
+pub(super) fn watch(event: &WatchEvent) -> Option<Described> {
+    Some(match event {
+        WatchEvent::Started { pull_request, .. } => {
+            let text = format!("Waiting for {}", plain(pull_request));
+            Described::new("◷", EventTone::Plain, text)
+        }
+        WatchEvent::Read(read) if read.changed => {
+            let (url, status) = (plain(&read.pull_request), read.reading.status());
+            Described::new("·", EventTone::Quiet, format!("{url}: {}", plain(&status)))
+        }
+        WatchEvent::Read(_) => return None,
+        WatchEvent::Failed { reason, .. } => {
+            let text = format!("The forge did not answer: {}", sentence(reason));
+            Described::new("!", EventTone::Warning, text)
+        }
+        WatchEvent::Answered {
+            error: Some(error), ..
+        } => {
+            let text = format!("creel could not answer a comment: {}", sentence(error));
+            Described::new("!", EventTone::Warning, text)
+        }
+        WatchEvent::Answered { commit, .. } => {
+            let with = commit.as_deref().map_or_else(
+                || "without a change".to_owned(),
+                |commit| format!("with {}", shortened(commit, 10)),
+            );
+            Described::new("✓", EventTone::Quiet, format!("Answered a comment {with}"))
+        }
+    })
 }
 
 /// How a submit or a merge ended, in one word.

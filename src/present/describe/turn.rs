@@ -99,6 +99,7 @@ pub const fn prompt_name(reason: PromptReason) -> &'static str {
         PromptReason::Message => "Message",
         PromptReason::Remediation => "Repair prompt",
         PromptReason::Gatekeeper => "Review prompt",
+        PromptReason::News => "News of the pull request",
     }
 }
 
@@ -127,6 +128,7 @@ fn prompt(sent: &PromptSent) -> Described {
         | PromptReason::FinalDelivery
         | PromptReason::Message
         | PromptReason::Remediation
+        | PromptReason::News
         | PromptReason::Gatekeeper => format!(": {}", prompt_line(sent, super::NAME)),
     };
     Described::new(

@@ -17,7 +17,7 @@ use creel::engine::{
     effect::{Effect, ExitReason, HookJob, RuleJob},
     event::{
         ActorKind, Event, GateEvent, HookEvent, HookFinished, PendingEvent, PipelineEvent,
-        RetryEvent, SessionEvent, SessionStarted, StopEvent, TurnEvent, UserPresence,
+        RetryEvent, SessionEvent, SessionStarted, StopEvent, TurnEvent, UserPresence, WatchEvent,
     },
     gate::kind::{GateChoice, GateKind},
     hooks::{
@@ -44,6 +44,7 @@ use creel::engine::{
     },
     time::{TimeSpan, UnixTime},
     verify::{MeasuredChanges, WorkChangedBy, WorkMeasurement},
+    watch::forge::{ForgeReading, ForgeTrouble},
 };
 use proptest::test_runner::Config as ProptestConfig;
 
@@ -234,6 +235,8 @@ pub struct Script {
     pub unrest: usize,
     /// How many turns change a file before the rest changes nothing. None: creel cannot tell.
     pub works: Option<u32>,
+    /// What the forge says at each look; the last answer repeats.
+    pub forge: Vec<Result<ForgeReading, ForgeTrouble>>,
 }
 
 pub fn plan() -> SessionPlan {
@@ -297,6 +300,7 @@ impl Script {
             from: None,
             unrest: 0,
             works: None,
+            forge: Vec::new(),
         }
     }
 
@@ -463,6 +467,10 @@ pub struct World {
     pub permitted: Vec<(PermissionId, PermissionAnswer)>,
     /// The work that the engine wants to compare.
     pub measured: Option<WorkChangedBy>,
+    /// The call to the forge in progress.
+    pub forge_call: Option<Effect>,
+    /// What creel answered on the forge: the id of the news, and the text.
+    pub forge_answers: Vec<(String, String)>,
     pub left: Option<ExitReason>,
     pub refused: Vec<Refusal>,
 }
@@ -513,6 +521,8 @@ impl World {
             asking: (Vec::new(), PermissionId::default()),
             permitted: Vec::new(),
             measured: None,
+            forge_call: None,
+            forge_answers: Vec::new(),
             left: None,
             refused: Vec::new(),
         }
@@ -534,7 +544,13 @@ impl World {
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             let step = engine::decide(&self.state, self.now, Input::Proceed);
-            if step.is_empty() || self.left.is_some() {
+            // A call in progress answers, as in the runtime.
+            let asks_forge =
+                |effect: &Effect| matches!(effect, Effect::ReadForge(_) | Effect::AnswerNews(_));
+            let waits = self.forge_call.is_some()
+                && step.events.is_empty()
+                && step.effects.iter().all(asks_forge);
+            if step.is_empty() || waits || self.left.is_some() {
                 is_restored_from_its_stored_form(&self.state);
                 return;
             }
@@ -592,9 +608,46 @@ impl World {
                 }
                 Effect::CancelTurn(_) => self.turn_cancelled = true,
                 Effect::AnswerPermission { ask, answer } => self.permitted.push((ask, answer)),
+                Effect::ReadForge(_) | Effect::AnswerNews(_) => {
+                    self.forge_call.get_or_insert(effect);
+                }
                 Effect::Leave(leave) => self.left = Some(leave),
             }
         }
+    }
+
+    /// Answers the call to the forge.
+    fn finish_forge_call(&mut self) {
+        let looks = self
+            .events
+            .iter()
+            .filter(|event| {
+                matches!(
+                    event,
+                    Event::Watch(WatchEvent::Read(_) | WatchEvent::Failed { .. })
+                )
+            })
+            .count();
+        let said = &self.script.forge;
+        let input = match self.forge_call.take() {
+            Some(Effect::ReadForge(request)) => Input::ForgeRead {
+                pull_request: request.pull_request,
+                result: Box::new(said[looks.min(said.len() - 1)].clone()),
+            },
+            Some(Effect::AnswerNews(answer)) => {
+                let given = (answer.source.id.clone(), answer.text.clone());
+                // As the forge does it: an answer that is there already is not given again.
+                if self.forge_answers.iter().all(|(id, _)| *id != given.0) {
+                    self.forge_answers.push(given);
+                }
+                Input::NewsAnswered {
+                    answer,
+                    result: Ok(()),
+                }
+            }
+            other => panic!("not a call to the forge: {other:?}"),
+        };
+        self.input(input);
     }
 
     /// Answers the hook that has waited longest (or the `nth`).
@@ -855,6 +908,8 @@ impl World {
             self.finish_check(0);
         } else if self.turn.is_some() && self.state.gates.open.is_none() {
             self.finish_turn();
+        } else if self.forge_call.is_some() {
+            self.finish_forge_call();
         } else if let Some(at) = self.state.next_wake() {
             self.now = self.now.max(at);
             self.settle();
@@ -921,6 +976,7 @@ fn line(event: &Event) -> Option<String> {
             format!("iteration {iteration} {outcome:?}").to_lowercase()
         }
         Event::Hook(HookEvent::Finished(done)) => finished(done),
+        Event::Watch(WatchEvent::Read(read)) => format!("  forge: {}", read.reading.status()),
         Event::Pending(PendingEvent::Added { item, text, .. }) => {
             format!("  held {item} {}", quoted(text))
         }

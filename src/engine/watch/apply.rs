@@ -1,0 +1,123 @@
+//! Stores the events of a watched pull request.
+
+use crate::engine::{
+    event::WatchEvent,
+    hooks::point::HookPoint,
+    ids::RunId,
+    pending::{IncomingItem, ItemSource},
+    session::{SessionState, phase::Phase},
+    submit::kind::PipelineKind,
+    time::UnixTime,
+    watch::{
+        Watch,
+        event::ForgeRead,
+        forge::{ForgeNews, ForgeReading, NewsSource},
+    },
+};
+
+pub(crate) fn apply_watch(session: &mut SessionState, at: UnixTime, event: &WatchEvent) {
+    match event {
+        WatchEvent::Started { pull_request, head } => {
+            started(session, at, pull_request, head.as_ref());
+        }
+        WatchEvent::Read(read) => forge_read(session, at, read),
+        WatchEvent::Failed { reason, next, .. } => {
+            if let Some(watch) = session.pipelines.watch_mut() {
+                watch.trouble = Some(reason.clone());
+                watch.next = *next;
+            }
+        }
+        WatchEvent::Answered { id, error, .. } => {
+            if let Some(watch) = session.pipelines.watch_mut() {
+                let tries = watch.answers.entry(id.clone()).or_default();
+                *tries = if error.is_some() {
+                    *tries + 1
+                } else {
+                    u32::MAX
+                };
+            }
+        }
+    }
+}
+
+fn started(session: &mut SessionState, at: UnixTime, pull_request: &str, head: Option<&String>) {
+    let rounds = session.plan().submit.watch.rounds;
+    let Some(run) = &mut session.pipelines.pipeline_run else {
+        return;
+    };
+    let mut watch = run.watch.take().unwrap_or_else(|| {
+        Box::new(Watch {
+            began: at,
+            limit: rounds,
+            ..Watch::default()
+        })
+    });
+    pull_request.clone_into(&mut watch.pull_request);
+    watch.head_before = watch.head.take();
+    watch.head = head.cloned();
+    watch.changed = at;
+    watch.next = at;
+    run.watch = Some(watch);
+    // The next push is a submit, also after a merge that was not possible.
+    run.pipeline = PipelineKind::Submit;
+    run.passed = true;
+    (run.used, run.unheard) = (0, false);
+    session.phase = Phase::Watching;
+}
+
+/// The agent gets news: the hooks of a submit follow its turn.
+pub(crate) fn news_sent(session: &mut SessionState, again: bool) {
+    if let Some(run) = &mut session.pipelines.pipeline_run {
+        (run.repaired, run.unheard, run.passed, run.used) = (true, true, false, 0);
+        if let Some(watch) = run.watch.as_mut().filter(|_| !again) {
+            watch.rounds += 1;
+        }
+    }
+}
+
+fn forge_read(session: &mut SessionState, at: UnixTime, read: &ForgeRead) {
+    let iteration = session.iterations.current;
+    let Some(watch) = session.pipelines.watch_mut() else {
+        return;
+    };
+    watch.checked = Some(at);
+    watch.next = read.next;
+    watch.trouble = None;
+    if read.changed {
+        watch.changed = at;
+    }
+    watch.reading = Some(ForgeReading {
+        news: Vec::new(),
+        ..read.reading.clone()
+    });
+    for ForgeNews {
+        source,
+        text,
+        trusted,
+    } in &read.reading.news
+    {
+        session.pending.catch(IncomingItem {
+            source: ItemSource {
+                run: RunId::default(),
+                point: HookPoint::AfterSubmit,
+                hook: source.label(),
+                iteration,
+                news: Some(Box::new(source.clone())),
+            },
+            text: text.clone(),
+            skipped: !trusted,
+        });
+    }
+}
+
+impl NewsSource {
+    /// What it is called in lists.
+    pub fn label(&self) -> String {
+        let by = self.author.as_deref().map(|author| format!(" by {author}"));
+        let what = match self.title.as_str() {
+            "" => self.origin.name(),
+            title => title,
+        };
+        format!("{what}{}", by.unwrap_or_default())
+    }
+}
