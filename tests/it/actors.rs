@@ -229,6 +229,7 @@ const VERBS: [(&str, &str, Verdict); 62] = [
     ("merge", "--queue", Never("merge the work")),
     ("trust", "", Never("cannot decide what creel trusts")),
     ("untrust", "", Never("cannot decide what creel trusts")),
+    ("hook", "PreToolUse", May),
     ("schema", "", May),
 ];
 
