@@ -48,7 +48,8 @@ pub mod task;
 pub mod trust;
 pub mod unpause;
 pub mod untrust;
-pub mod worker;
+pub mod watch;
+mod worker;
 pub mod worktree;
 
 use clap::{Parser, Subcommand};
@@ -174,6 +175,8 @@ pub enum CliCommand {
     Hook(HookArgs),
     /// Submit the work of a session, or of this folder as it is.
     Submit(submit::SubmitArgs),
+    /// Follow a pull request until it is merged: the agent gets what checks and reviewers say.
+    Watch(watch::WatchArgs),
     /// Merge the work when all checks have passed.
     Merge(MergeArgs),
     /// Trust this project's hooks and agents, so that they can run.
@@ -214,6 +217,7 @@ impl CliCommand {
             Self::Replay(args) => replay::replay(&args),
             Self::Mcp(args) => Ok(mcp::mcp(args)),
             Self::Submit(args) => submit::submit(args),
+            Self::Watch(args) => watch::watch(args),
             Self::Merge(args) => merge::merge(&args),
             Self::Init(args) => init::init(&args).map(VerbOutcome::Done),
             Self::Config(args) => config::config(&args).map(VerbOutcome::Done),
@@ -253,7 +257,7 @@ impl CliCommand {
             Self::Plan(args) => (!args.check).then_some(UserCommand::Run),
             Self::Worker(_) => Some(UserCommand::Worker),
             Self::Init(_) => Some(UserCommand::Init),
-            Self::Submit(_) => Some(UserCommand::Submit),
+            Self::Submit(_) | Self::Watch(_) => Some(UserCommand::Submit),
             Self::Merge(_) => Some(UserCommand::Merge),
             Self::Task(args) => args.command.changes_queue().then_some(UserCommand::Task),
             Self::Worktree(args) => args.command.removes().then_some(UserCommand::Worktree),

@@ -55,6 +55,13 @@ pub async fn run_hook(
     cancel: &CancellationToken,
 ) -> RunResult {
     let started = Instant::now();
+    if let Some(submission) = &job.facts.submission
+        && submission.opens_request
+        && !job.hook.opens_request()
+        && let Some(why) = builtin::nothing_to_submit(place, submission).await
+    {
+        return RunResult::nothing_to_do(why);
+    }
     let built_in = match &job.hook.action {
         HookAction::Command(_) | HookAction::Exec(_) => None,
         HookAction::Builtin(call) => Some(call.name.as_str()),
@@ -74,6 +81,18 @@ pub async fn run_hook(
         )
         .await;
     }
+    let with_work;
+    let job = match &job.facts.submission {
+        Some(submission) => {
+            let mut job = job.clone();
+            job.facts
+                .values
+                .extend(builtin::facts_of_the_work(place, submission).await);
+            with_work = job;
+            &with_work
+        }
+        None => job,
+    };
     let process = match hook_process(job, place) {
         Ok(process) => process,
         Err(error) => return RunResult::not_started(error.to_string()),
@@ -405,12 +424,24 @@ impl HookCommandContext<'_> {
         let by_point = by_point
             .into_iter()
             .filter_map(|(key, value)| Some((key, value?)));
+        let about_work = facts.submission.iter().flat_map(|_| {
+            let offered = self
+                .facts
+                .values
+                .iter()
+                .filter(|(name, _)| self.offered.contains(&&**name));
+            offered.map(|(name, value)| (&**name, json!(value)))
+        });
         let about_gate = facts.gate.iter().flat_map(|gate| gate_fields(gate));
         let about_tool = facts.tool.iter().flat_map(|call| match self.tool_event {
             Some(event) => tool_input::claude_fields(event, call, &shown(&place.cwd)),
             None => tool_input::fields(call),
         });
-        for (key, value) in by_point.chain(about_gate).chain(about_tool) {
+        for (key, value) in by_point
+            .chain(about_work)
+            .chain(about_gate)
+            .chain(about_tool)
+        {
             fields[key] = value;
         }
         if let (Value::Object(fields), Some(Value::Object(context))) = (&mut fields, &facts.context)

@@ -42,7 +42,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("Tasks", &["plan", "task", "worker", "worktree"]),
-    ("Share", &["submit", "merge"]),
+    ("Share", &["submit", "watch", "merge"]),
     (
         "Set up",
         &[

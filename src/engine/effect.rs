@@ -174,6 +174,13 @@ pub struct SubmissionFacts {
     pub reviewed: Option<String>,
     /// Whether the agent was asked to repair something since the pipeline began.
     pub repaired: bool,
+    /// The agent that did the work.
+    pub agent: String,
+    /// The URL of the pull request, once there is one.
+    pub pull_request: Option<String>,
+    /// Whether a later hook of the point opens a pull request: then the point has nothing to do if
+    /// there is nothing to submit.
+    pub opens_request: bool,
 }
 
 /// A gate, as hooks see it.

@@ -40,7 +40,8 @@ use crate::{
 use job::BuiltinRun;
 use outcome::reported;
 
-pub use crate::hooks::builtin::branch_status::{can_submit, refuse_on_base};
+pub(in crate::hooks) use crate::hooks::builtin::branch_status::nothing_to_submit;
+pub use crate::hooks::builtin::branch_status::{can_submit, facts_of_the_work, refuse_on_base};
 pub use crate::hooks::builtin::merge::forge_of;
 pub use job::BuiltinJob;
 pub use rebase::recover;

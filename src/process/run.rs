@@ -64,6 +64,12 @@ const OURS: &[&str] = &[
     "CREEL_PROMPT",
     "CREEL_CONVERSATION",
     "CREEL_MCP",
+    "CREEL_BRANCH",
+    "CREEL_BASE",
+    "CREEL_COMMIT",
+    "CREEL_AGENT",
+    "CREEL_TASK_TYPE",
+    "CREEL_PULL_REQUEST",
 ];
 
 #[derive(Debug, Clone)]

@@ -29,6 +29,7 @@ use crate::{
         },
         tasks::builtin::BuiltinAutomation,
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
+        watch::forge::NewsSource,
     },
     present::{gate_words::GateFigures, policies, session_chip::doing},
 };
@@ -155,6 +156,9 @@ pub struct ItemView {
     /// The hook point of the run that printed it.
     pub point: HookPoint,
     pub hook: String,
+    /// Set if it is from a forge.
+    #[serde(flatten)]
+    pub news: Option<Box<NewsSource>>,
     pub run: RunId,
     pub iteration: u32,
     /// Whether the user changed it.
@@ -286,6 +290,7 @@ impl ItemView {
             state: item.state,
             point: item.source.point,
             hook: item.source.hook.clone(),
+            news: item.source.news.clone(),
             run: item.source.run,
             iteration: item.source.iteration,
             edited: item.edited,

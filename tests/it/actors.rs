@@ -225,6 +225,7 @@ const VERBS: [(&str, &str, Verdict); 62] = [
     ("worktree prune", "", Never("remove worktrees")),
     ("mcp", "-s s", May),
     ("submit", "s", Never("submit the work")),
+    ("watch", "1", Never("submit the work")),
     ("merge", "s", Never("merge the work")),
     ("merge", "--queue", Never("merge the work")),
     ("trust", "", Never("cannot decide what creel trusts")),

@@ -52,7 +52,8 @@ fn case(kind: GateKind) -> GateCase {
         GateKind::FinalDelivery => GateCase {
             config: TWO_HELD, title: "Finished. 2 items", number: 2, label: "End without sending", choice: "skip", ..DEFAULT
         },
-        GateKind::Delivery => GateCase {
+        // News of a pull request is shown and answered like any other items.
+        GateKind::Delivery | GateKind::Review => GateCase {
             config: PIPES, title: "1 item has not been sent", number: 2, label: "Continue without sending", choice: "skip",
             ..DEFAULT
         },

@@ -191,6 +191,8 @@ fn described(effect: &Effect) -> String {
         Effect::MeasureWork { .. } => "look at the work".into(),
         Effect::CancelTurn(turn) => format!("cancel turn {turn}"),
         Effect::AnswerPermission { ask, .. } => format!("answer request {ask}"),
+        Effect::ReadForge(_) => "look at the pull request".into(),
+        Effect::AnswerNews(_) => "answer a comment".into(),
         Effect::Leave(ExitReason::Ended) => "leave: ended".into(),
         Effect::Leave(ExitReason::NeedsUser) => "leave: needs the user".into(),
     }

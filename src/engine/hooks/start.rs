@@ -12,7 +12,7 @@ use crate::engine::{
         resolve::{self, HookRef},
     },
     output::EngineOutput,
-    policy::HookAction,
+    policy::{HookAction, HookSpec},
     question::AgentQuestion,
     session::SessionState,
     submit::{kind::PipelineKind, review::CHANGE_LIMIT, title},
@@ -102,7 +102,24 @@ impl<'a> HookRules<'a> {
                 .pipeline_run
                 .as_ref()
                 .is_some_and(|pipeline_run| pipeline_run.repaired),
+            agent: self.0.agent_choice().agent().to_owned(),
+            pull_request: self.pull_request(),
+            opens_request: point == HookPoint::BeforeSubmit
+                && self
+                    .0
+                    .plan()
+                    .hooks_or_usual(point)
+                    .iter()
+                    .any(HookSpec::opens_request),
         }))
+    }
+
+    /// The pull request of the work, of this pipeline or the one before.
+    fn pull_request(self) -> Option<String> {
+        let pipelines = &self.0.pipelines;
+        let now = pipelines.pipeline_run.as_deref();
+        let before = || pipelines.last.as_deref()?.pull_request.clone();
+        now.and_then(|run| run.pull_request.clone()).or_else(before)
     }
 
     /// The facts about the open gate.

@@ -136,10 +136,40 @@ pub const fn offered(point: HookPoint) -> &'static [&'static str] {
         HookPoint::OnTaskComplete | HookPoint::Automation => {
             &["session", "iteration", "task_id", "task_content"]
         }
-        HookPoint::BeforeSubmit | HookPoint::BeforeMerge => {
-            &["session", "task_id", "task_content", "attempt"]
-        }
-        HookPoint::AfterSubmit | HookPoint::AfterMerge => &["session", "task_id", "task_content"],
+        HookPoint::BeforeSubmit => &[
+            "session",
+            "task_id",
+            "task_content",
+            "attempt",
+            "branch",
+            "base",
+            "commit",
+            "agent",
+            "task_type",
+        ],
+        HookPoint::BeforeMerge => &[
+            "session",
+            "task_id",
+            "task_content",
+            "attempt",
+            "branch",
+            "base",
+            "commit",
+            "agent",
+            "task_type",
+            "pull_request",
+        ],
+        HookPoint::AfterSubmit | HookPoint::AfterMerge => &[
+            "session",
+            "task_id",
+            "task_content",
+            "branch",
+            "base",
+            "commit",
+            "agent",
+            "task_type",
+            "pull_request",
+        ],
     }
 }
 

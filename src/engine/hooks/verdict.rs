@@ -166,6 +166,23 @@ impl RunResult {
             outcome: None,
         }
     }
+
+    /// The hook was not needed.
+    pub fn nothing_to_do(why: String) -> Self {
+        let outcome = BuiltinOutcome {
+            status: BuiltinStatus::Skip,
+            message: why,
+            remediation: None,
+            pull_request: None,
+            merged: None,
+            read: None,
+        };
+        Self {
+            end: RunEnd::Exit(0),
+            outcome: Some(outcome),
+            ..Self::not_started(String::new())
+        }
+    }
 }
 
 impl RunEnd {

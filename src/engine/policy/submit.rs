@@ -218,6 +218,11 @@ impl HookSpec {
         matches!(&self.action, HookAction::Builtin(call) if call.name == MERGE)
     }
 
+    /// Whether it opens a pull request.
+    pub fn opens_request(&self) -> bool {
+        matches!(&self.action, HookAction::Builtin(call) if call.name == "create_pr")
+    }
+
     /// The merge itself, after all other hooks.
     pub fn merge() -> Self {
         Self {

@@ -100,7 +100,7 @@ fn forge_read(session: &mut SessionState, at: UnixTime, read: &ForgeRead) {
             source: ItemSource {
                 run: RunId::default(),
                 point: HookPoint::AfterSubmit,
-                hook: source.label(),
+                hook: source.label(*trusted),
                 iteration,
                 news: Some(Box::new(source.clone())),
             },
@@ -111,13 +111,19 @@ fn forge_read(session: &mut SessionState, at: UnixTime, read: &ForgeRead) {
 }
 
 impl NewsSource {
-    /// What it is called in lists.
-    pub fn label(&self) -> String {
-        let by = self.author.as_deref().map(|author| format!(" by {author}"));
+    /// What it is called in lists: `comment by alice, src/a.rs:3`.
+    fn label(&self, trusted: bool) -> String {
         let what = match self.title.as_str() {
             "" => self.origin.name(),
             title => title,
         };
-        format!("{what}{}", by.unwrap_or_default())
+        let by = self.author.as_deref().map(|author| format!(" by {author}"));
+        let stranger = if trusted { "" } else { " (may not push)" };
+        let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
+        let place = self.path.as_deref().map(|path| format!(", {path}{line}"));
+        [by.as_deref(), Some(stranger), place.as_deref()]
+            .into_iter()
+            .flatten()
+            .fold(what.to_owned(), |label, part| label + part)
     }
 }

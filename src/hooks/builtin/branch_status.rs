@@ -16,8 +16,9 @@ use crate::{
     engine::{
         effect::SubmissionFacts,
         hooks::point::HookPoint,
-        policy::{HookAction, HookSpec, SessionPlan},
+        policy::{HookSpec, SessionPlan},
     },
+    hooks::workspace::HookWorkspace,
     text::counted,
 };
 
@@ -41,13 +42,12 @@ pub struct SubmitObstacle(String);
 /// Whether the hooks before a submit have what they need. Opening a pull request takes a remote,
 /// and a program for it.
 pub async fn can_submit(folder: &Path, plan: &SessionPlan) -> bool {
-    let opens_a_request = |hook: &HookSpec| matches!(&hook.action, HookAction::Builtin(call) if call.name == "create_pr");
     let enabled = || {
         plan.hooks_or_usual(HookPoint::BeforeSubmit)
             .iter()
             .filter(|hook| hook.enabled)
     };
-    if !enabled().any(opens_a_request) {
+    if !enabled().any(HookSpec::opens_request) {
         return enabled().next().is_some();
     }
     let runner = rebase::runner_in(folder);
@@ -72,6 +72,56 @@ pub async fn refuse_on_base(
         .on_its_own_branch(session)
         .err()
         .map(|halt| SubmitObstacle(halt.message))
+}
+
+/// What a command at a submit or a merge can name. Without a branch in git, only what the session
+/// knows.
+pub async fn facts_of_the_work(
+    place: &HookWorkspace,
+    submission: &SubmissionFacts,
+) -> Vec<(String, String)> {
+    let runner = rebase::runner_in(&place.cwd);
+    let status = BranchStatus::silently(&runner, submission).await.ok();
+    let status = status.map(|status| {
+        [
+            ("branch", status.branch),
+            ("base", status.base),
+            ("commit", status.head),
+        ]
+    });
+    let known = [
+        ("agent", Some(submission.agent.clone())),
+        ("task_type", submission.task_type.clone()),
+        ("pull_request", submission.pull_request.clone()),
+    ];
+    let known = known
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)));
+    status
+        .into_iter()
+        .flatten()
+        .chain(known)
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// Why there is nothing to submit, as far as this repository knows. None if there is something, or
+/// if creel cannot tell.
+pub(in crate::hooks) async fn nothing_to_submit(
+    place: &HookWorkspace,
+    submission: &SubmissionFacts,
+) -> Option<String> {
+    let runner = rebase::runner_in(&place.cwd);
+    let status = BranchStatus::silently(&runner, submission).await.ok()?;
+    let base = runner.commit(&status.base_ref()).await.ok()??;
+    let is_clean = runner.changes().await.ok()?.is_empty();
+    let nothing = is_clean && runner.ahead(&base, &status.head).await.ok()? == 0;
+    nothing.then(|| {
+        format!(
+            "nothing to submit: {} has all of the work",
+            named(&status.base_name())
+        )
+    })
 }
 
 impl BranchStatus {

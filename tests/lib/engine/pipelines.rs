@@ -312,6 +312,7 @@ fn an_ended_session_can_be_submitted_and_keeps_its_outcome() {
     world.left = None;
     world.input(Input::Pipeline {
         pipeline: PipelineKind::Submit,
+        until_merged: false,
         presence: script.presence,
     });
     let world = world.run();
@@ -1168,6 +1169,7 @@ fn interrupting_the_submit_of_an_ended_session_keeps_its_outcome() {
     world.left = None;
     world.input(Input::Pipeline {
         pipeline: PipelineKind::Submit,
+        until_merged: false,
         presence: script.presence,
     });
     world.command(SessionCommand::Stop {

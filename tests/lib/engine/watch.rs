@@ -9,7 +9,7 @@ use creel::engine::{
     },
     input::SessionCommand,
     pending::ItemState,
-    policy::{MERGE, MergePolicy, ReviewPolicy, SubmitUntil, WatchPlan},
+    policy::{HookFailurePolicy, MERGE, MergePolicy, ReviewPolicy, SubmitUntil, WatchPlan},
     time::{TimeSpan, UnixTime},
     watch::forge::{
         CheckState, ForgeCheck, ForgeNews, ForgeReading, ForgeTrouble, Mergeable, NewsOrigin,
@@ -49,7 +49,7 @@ fn check(name: &str, result: CheckState) -> ForgeCheck {
 }
 
 /// Open, green, and without a review.
-fn green(head: &str) -> ForgeReading {
+pub(crate) fn green(head: &str) -> ForgeReading {
     ForgeReading {
         head: head.into(),
         base: "main".into(),
@@ -85,7 +85,7 @@ fn news(origin: NewsOrigin, id: &str, text: &str) -> ForgeNews {
 }
 
 /// With a comment of somebody who may push, and a review that is missing.
-fn commented(head: &str, id: &str, text: &str) -> ForgeReading {
+pub(crate) fn commented(head: &str, id: &str, text: &str) -> ForgeReading {
     ForgeReading {
         review: ReviewDecision::Required,
         news: vec![news(NewsOrigin::Comment, id, text)],
@@ -94,7 +94,7 @@ fn commented(head: &str, id: &str, text: &str) -> ForgeReading {
 }
 
 /// Submits to commit c1, then c2, and so on, and follows the pull request.
-fn watches(forge: impl IntoIterator<Item = ForgeReading>) -> Script {
+pub(crate) fn watches(forge: impl IntoIterator<Item = ForgeReading>) -> Script {
     let forge = forge.into_iter().map(Ok).collect();
     let script = Script::new()
         .submits()
@@ -108,7 +108,7 @@ fn watches(forge: impl IntoIterator<Item = ForgeReading>) -> Script {
         .agent([DONE, Answer::Says("Renamed.")])
         .plan(|plan| {
             plan.hooks.get_mut(&HookPoint::Stop).expect("a check")[0].on_failure =
-                creel::engine::policy::OnFailure::Block;
+                Some(HookFailurePolicy::Block);
             plan.submit.watch = WatchPlan {
                 until: SubmitUntil::Merged,
                 merge: MergePolicy::Auto,

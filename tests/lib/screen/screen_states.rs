@@ -130,6 +130,13 @@ fn running_states() -> Vec<ShownState> {
             ChipRole::Waiting,
         ),
         state("paused", samples::paused(), 0, "⏸ PAUSED", ChipRole::Paused),
+        state(
+            "watching",
+            samples::watching(),
+            20_000,
+            "◷ WAITING FOR REVIEW · checked 20s ago",
+            ChipRole::Waiting,
+        ),
     ]
 }
 
@@ -146,6 +153,7 @@ fn gates() -> Vec<ShownState> {
             samples::delivery(),
             "◆ NEEDS YOU: delivery",
         ),
+        GateKind::Review => ("gate-review", samples::news(), "◆ NEEDS YOU: review"),
         GateKind::RetryLimit => (
             "gate-retry-limit",
             samples::retry_limit(),

@@ -10,14 +10,17 @@ use creel::engine::{
     hooks::point::HookPoint,
     input::{GateAnswer, Input, SessionCommand},
     policy::{
-        BackoffPolicy, Budget, DeliveryPolicy, HookFailurePolicy, ProposalPlan, UsageLimitPolicy,
+        BackoffPolicy, Budget, DeliveryPolicy, HookFailurePolicy, ProposalPlan, ReviewPolicy,
+        UsageLimitPolicy,
     },
     question::{AgentQuestion, FieldKind, FieldOption, QuestionField},
     submit::kind::PipelineKind,
     time::TimeSpan,
+    watch::forge::{ForgeReading, ReviewDecision},
 };
 
 use super::world::*;
+use crate::engine::watch::{commented, green, watches};
 
 const REPORT: &str = "# The parser\n\nI rewrote `parse` in two steps:\n\n- the **lexer** gives tokens with their places, so that every message can name the line and the column\n- the parser reads them\n\n```rust\nfn parse(text: &str) -> Result<Tree, Error> {\n\tlexer(text).collect()\n}\n```\nThe tests come next.";
 const RED: &str = "test parser::empty ... FAILED\ntest parser::nested ... FAILED\n\n2 failed; 31 passed\nThe empty text is no error.";
@@ -252,6 +255,28 @@ pub fn delivery() -> World {
             .plan(|plan| plan.gates.delivery = DeliveryPolicy::Ask)
             .attended(&[(GateKind::Delivery, GateChoice::Approve)]),
     )
+}
+
+/// A pull request has news, and the user wants to see it first.
+pub fn news() -> World {
+    let comment = commented("c1", "1", "alice on src/parser.rs:3: rename `x`.");
+    at_gate(
+        watches([comment])
+            .plan(|plan| plan.gates.review = ReviewPolicy::Ask)
+            .attended(&[(GateKind::Review, GateChoice::Approve)]),
+    )
+}
+
+/// The session waits until its pull request is merged.
+pub fn watching() -> World {
+    let waiting = ForgeReading {
+        review: ReviewDecision::Required,
+        ..green("c1")
+    };
+    until(World::begin(watches([waiting])), |world| {
+        let watch = world.state.pipelines.watch();
+        watch.is_some_and(|watch| watch.checked.is_some())
+    })
 }
 
 /// A stop hook has blocked up to the limit, and said the same twice.

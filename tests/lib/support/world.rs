@@ -942,6 +942,7 @@ impl World {
 
     fn resume_with(mut self, answer: Option<ResumeAnswer>) -> Self {
         let presence = self.script.presence;
+        self.left = None;
         self.input(Input::Resume {
             presence,
             max_iterations: None,
