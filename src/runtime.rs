@@ -32,7 +32,7 @@ use crate::{
         input::{Input, SessionCommand},
         output::EngineOutput,
         refusal::Refusal,
-        tasks::{graph::TaskGraph, inherit::inherit},
+        tasks::{graph::TaskGraph, task_rules::inherit},
         verify::WorkMeasurement,
     },
     hooks::{HookWorkspace, builtin::can_submit},

@@ -773,7 +773,7 @@ const FIXED_TEXTS: [(&str, &str, &str); 10] = [
         "another text names the only rule",
     ),
     (
-        "engine/tasks/refusal.rs",
+        "engine/tasks/command.rs",
         "{open} tasks",
         "another text says `a task`",
     ),

@@ -21,8 +21,7 @@ use crate::{
         queue::QueueRequest,
         tasks::{
             command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
-            graph::TaskGraph,
-            task::{LOWEST, TaskDescriptionChanges, TaskState},
+            graph::{LOWEST, TaskDescriptionChanges, TaskGraph, TaskState},
         },
     },
     journal::{self, SessionDir},

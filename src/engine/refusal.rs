@@ -13,9 +13,9 @@ use crate::engine::{
     gate::kind::GateChoice,
     ids::{GateId, ItemId, RunId},
     queue::task_proposal::ProposalMistake,
-    stop::loop_refusal::LoopRefusal,
+    stop::agent_loop::LoopRefusal,
     submit::kind::PipelineKind,
-    tasks::refusal::TaskRefusal,
+    tasks::command::TaskRefusal,
 };
 
 /// Why the session refuses a command.

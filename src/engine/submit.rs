@@ -41,7 +41,7 @@ use crate::{
             SessionState,
             phase::{Phase, STOPPED},
         },
-        stop::{promise::Promise, settled::agent_words},
+        stop::{context::Promise, settled::agent_words},
         submit::{
             kind::{PipelineKind, PipelineOutcome},
             state::{PipelineRun, PipelineState, PipelineStepState, ReturnTo},

@@ -202,7 +202,7 @@ impl TurnState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::stop::promise::Promise;
+    use crate::engine::stop::context::Promise;
 
     /// What is promised in a message that comes piece by piece.
     fn promised(message: &str) -> Vec<Promise> {

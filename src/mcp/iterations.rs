@@ -11,8 +11,7 @@ use crate::{
         input::SessionCommand,
         stop::{
             agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
-            context::AgentDraft,
-            promise::Promise,
+            context::{AgentDraft, Promise},
         },
     },
     mcp::session_pool::{PooledConnection, ToolError, other_answer},

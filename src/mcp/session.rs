@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tool::{McpTool, ToolDescription, ToolEffect};
 use crate::{
-    engine::{input::SessionCommand, tasks::task::TaskState},
+    engine::{input::SessionCommand, tasks::graph::TaskState},
     mcp::session_pool::{PooledConnection, ToolError, other_answer},
     present::task_view::TaskView,
     protocol::{

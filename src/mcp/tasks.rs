@@ -11,7 +11,7 @@ use crate::{
         input::SessionCommand,
         tasks::{
             command::{NewTask, TaskCommand, TaskCompletion},
-            task::TaskState,
+            graph::TaskState,
         },
     },
     mcp::session_pool::{PooledConnection, ToolError, other_answer},

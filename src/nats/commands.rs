@@ -30,10 +30,7 @@ use crate::{
         event::ActorKind,
         input::SessionCommand,
         refusal::Refusal,
-        tasks::{
-            command::{TaskCommand, TaskCompletion},
-            refusal::TaskRefusal,
-        },
+        tasks::command::{TaskCommand, TaskCompletion, TaskRefusal},
         time::{TimeSpan, UnixTime},
     },
     nats::{

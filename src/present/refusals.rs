@@ -7,7 +7,7 @@ use crate::{
         gate::kind::GateChoice,
         ids::{GateId, ItemId},
         refusal::{ByHandObstacle, Refusal},
-        stop::{loop_refusal::LoopRefusal, promise::Promise},
+        stop::{agent_loop::LoopRefusal, context::Promise},
         submit::kind::PipelineKind,
     },
     text::counted,

@@ -5,9 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     tasks::{
-        graph::TaskGraph,
-        refusal::TaskRefusal,
-        task::{Task, TaskState},
+        command::TaskRefusal,
+        graph::{Task, TaskGraph, TaskState},
     },
     time::UnixTime,
 };

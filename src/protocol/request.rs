@@ -283,7 +283,7 @@ mod tests {
         ids::{GateId, ItemId, PermissionId, RunId},
         input::GateAnswer,
         policy::StopPreset,
-        stop::{agent_loop::LoopCommand, preset::StopHookRegistration},
+        stop::{agent_loop::LoopCommand, chain::StopHookRegistration},
         submit::kind::PipelineKind,
         tasks::command::TaskCommand,
     };

@@ -24,9 +24,7 @@ use crate::{
         },
         question::AgentQuestion,
         queue::task_proposal::ProposedTask,
-        stop::{
-            agent_loop::AgentLoop, checkpoint::Checkpoint, decision::StopAction, promise::Promise,
-        },
+        stop::{agent_loop::AgentLoop, context::Promise, decision::StopAction, event::Checkpoint},
         tasks::builtin::BuiltinAutomation,
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
     },

@@ -12,10 +12,7 @@ use crate::{
         ids::RunId,
         input::{Input, SessionCommand},
         refusal::Refusal,
-        stop::{
-            agent_loop::{EvaluationRequest, LoopCommand},
-            loop_refusal::LoopRefusal,
-        },
+        stop::agent_loop::{EvaluationRequest, LoopCommand, LoopRefusal},
     },
     journal::Record,
     process::run::OutputStream,

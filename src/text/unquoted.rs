@@ -2,7 +2,7 @@
 //! gatekeepers.
 //!
 //! Owns which parts of a message count. Does not know what a tag means: see
-//! `engine::stop::promise` and `engine::submit::review`.
+//! `engine::stop::context` and `engine::submit::review`.
 //!
 //! # Invariants
 //! - A tag in a fenced block, in inline code, in a quotation, in the middle of a line, or repeated

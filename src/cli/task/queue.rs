@@ -25,8 +25,8 @@ use crate::{
             QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, task_spec::TaskSpec,
         },
         tasks::{
-            refusal::TaskRefusal,
-            task::{PRIORITY, TaskDescription, TaskState},
+            command::TaskRefusal,
+            graph::{PRIORITY, TaskDescription, TaskState},
         },
     },
     present::tables,

@@ -16,7 +16,7 @@ use crate::engine::{
     question::AgentQuestion,
     session::SessionState,
     submit::{kind::PipelineKind, review::CHANGE_LIMIT, title},
-    tasks::task::Task,
+    tasks::graph::Task,
 };
 
 /// Announces and starts hooks.

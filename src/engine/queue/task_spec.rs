@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     queue::QueuedTask,
     tasks::{
-        command::{a_goal, a_priority, is_name},
-        refusal::TaskRefusal,
-        task::TaskDescription,
+        command::{TaskRefusal, a_goal, a_priority, is_name},
+        graph::TaskDescription,
     },
     turn::completion_note::COMPLETION_NOTE,
 };
@@ -151,7 +150,7 @@ impl TaskSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{queue::QueuedTaskState, stop::promise::Promise, time::UnixTime};
+    use crate::engine::{queue::QueuedTaskState, stop::context::Promise, time::UnixTime};
 
     fn order(id: &str) -> TaskSpec {
         TaskSpec {

@@ -8,11 +8,13 @@ use serde_json::{Map, Value};
 use crate::engine::{
     event::{CUSTOM, CustomRecord, Event, TaskEvent, WorkflowEvent},
     tasks::{
-        command::{ActionType, AutomationAction, TaskChanges, TaskCommand, TaskCompletion, texts},
+        command::{
+            ActionType, AutomationAction, TaskChanges, TaskCommand, TaskCompletion, TaskRefusal,
+            texts,
+        },
         record::{
             ActionErrorData, ActionRef, ChangeOrigin, DependencySatisfied, MOST_ACTIONS, TaskRecord,
         },
-        refusal::TaskRefusal,
         task_rules::TaskRules,
         workflow_record::WorkflowStarted,
     },

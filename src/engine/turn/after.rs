@@ -13,7 +13,7 @@ use crate::engine::{
         phase::{LoopEnd, Phase},
     },
     steering::ControlState,
-    stop::promise::Promise,
+    stop::context::Promise,
     submit::state::PipelineState,
     turn::TurnState,
 };

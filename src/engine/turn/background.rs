@@ -9,7 +9,7 @@
 
 use crate::{
     engine::{
-        conversation::ConversationMode, event::PromptReason, stop::promise::Promise,
+        conversation::ConversationMode, event::PromptReason, stop::context::Promise,
         turn::prompt::PromptRules,
     },
     text::{shortened, some_names},

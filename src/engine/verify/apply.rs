@@ -13,7 +13,7 @@ use crate::engine::{
         SessionState,
         phase::{Phase, VerificationPass},
     },
-    stop::evaluation::StopEvaluation,
+    stop::agent_loop::StopEvaluation,
     verify::{
         CheckAcceptance, CheckKind, CheckRef, CheckRun, WorkChangedBy, event::AfterPass,
         state::VerificationState,

@@ -3,7 +3,7 @@
 use crate::{
     engine::{
         event::{PipelineEvent, StopDecided, StopEvent},
-        stop::{checkpoint::Checkpoint, decision::StopAction, preset::IN_PROGRESS},
+        stop::{chain::IN_PROGRESS, decision::StopAction, event::Checkpoint},
         submit::kind::{PipelineKind, PipelineOutcome, ReviewVerdict},
     },
     present::{

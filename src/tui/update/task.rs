@@ -7,7 +7,7 @@ use crate::{
         input::{GateAnswer, SessionCommand},
         tasks::{
             command::{TaskChanges, TaskCommand, TaskCompletion},
-            task::{Task, TaskDescriptionChanges},
+            graph::{Task, TaskDescriptionChanges},
         },
     },
     present::{

@@ -11,7 +11,7 @@ use crate::{
         gate::{Gate, kind::GateKind},
         permission::tool_call,
         question::AgentQuestion,
-        stop::promise::Promise,
+        stop::context::Promise,
         time::TimeSpan,
     },
     present::{
