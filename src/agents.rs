@@ -44,7 +44,7 @@ use crate::{
         permission::tool_call::files_in,
         time::TimeSpan,
     },
-    process::{environment::project, output, path_guard::PathGuard, run::ProcessGroup},
+    process::{output, path_guard::PathGuard, project_variable, run::ProcessGroup},
     text::unified_diff,
 };
 
@@ -235,7 +235,7 @@ fn environment(place: &AgentWorkspace) -> BTreeMap<String, String> {
     let session = ("CREEL_SESSION".to_owned(), place.session.clone());
     [session]
         .into_iter()
-        .chain(project(&place.session_dir))
+        .chain(project_variable(&place.session_dir))
         .collect()
 }
 

@@ -17,9 +17,8 @@ use crate::{
     cli::{
         Cli,
         demo::DemoSession,
-        error::{CliError, CliResult},
+        error::{CliError, CliResult, say},
         help,
-        output::say,
         verb_outcome::VerbOutcome,
     },
     config::paths,

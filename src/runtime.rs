@@ -12,7 +12,6 @@ pub mod clock;
 pub mod handle;
 mod other_agents;
 mod perform;
-pub mod session_processes;
 mod turn_watch;
 pub mod worktree;
 mod worktree_watcher;
@@ -39,8 +38,8 @@ use crate::{
     journal::{Journal, JournalDamage, JournalError, Record, RecordTail, SessionDir},
     process::{path_guard::PathGuard, process_table, sweep},
     runtime::{
+        handle::SessionProcesses,
         other_agents::{FallbackAgents, GatekeeperAgents, WorkingFallback},
-        session_processes::SessionProcesses,
     },
 };
 

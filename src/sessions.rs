@@ -9,7 +9,6 @@
 
 mod folder_watch;
 pub mod project_list;
-pub mod removal;
 pub mod session_client;
 pub mod session_store;
 pub mod stored_session;

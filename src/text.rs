@@ -5,15 +5,14 @@
 mod comparable;
 mod diff;
 mod headline;
-mod omitted;
 mod plain;
 mod unquoted;
 mod wording;
 
+pub use comparable::{OmittedOutput, is_shortened, printed_lines};
 pub use comparable::{comparable_text, same_text};
 pub use diff::{LineChange, diff_groups, line_changes, unified_diff, whole_lines};
 pub use headline::{looks_like_failure, telling_line};
-pub use omitted::{OmittedOutput, is_shortened, printed_lines};
 pub use plain::{CarriageReturnMode, PlainTextFilter, plain_text};
 pub(crate) use unquoted::{LetterCase, UnquotedText, fence_after, open_fence};
 pub use wording::{

@@ -768,7 +768,7 @@ const FIXED_TEXTS: [(&str, &str, &str); 10] = [
         "another text says `a turn`",
     ),
     (
-        "engine/session/summary.rs",
+        "engine/session.rs",
         "{} rules",
         "another text names the only rule",
     ),

@@ -40,8 +40,7 @@ use crate::{
         time::TimeSpan,
     },
     process::{
-        environment::VARIABLE_MAX,
-        pty,
+        VARIABLE_MAX, pty,
         run::{self, OutputStream, ProcessEnd, ProcessObserver as _, ProcessSpec},
     },
     text::{CarriageReturnMode, PlainTextFilter},
@@ -50,7 +49,6 @@ use answer_reader::{AnswerReader, JsonStreamSummary, OutputDecoder, OutputSummar
 use answer_stream::AnswerReceiver;
 use translate::{
     ReportedUsage, StreamOutcome, StreamTranslator, TranslatedOutput, claude, codex, gemini,
-    opencode,
 };
 
 pub struct CommandAgent {
@@ -664,6 +662,6 @@ fn translator(
         OutputFormat::Claude => Some(Box::new(claude::ClaudeTranslator::new(before))),
         OutputFormat::Codex => Some(Box::new(codex::CodexTranslator::new(before))),
         OutputFormat::Gemini => Some(Box::<gemini::GeminiTranslator>::default()),
-        OutputFormat::Opencode => Some(Box::<opencode::OpencodeTranslator>::default()),
+        OutputFormat::Opencode => Some(Box::<gemini::OpencodeTranslator>::default()),
     }
 }

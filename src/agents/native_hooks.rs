@@ -18,7 +18,7 @@ use crate::{
         },
         policy::{AgentFacts, ToolHookLevel, ToolHookSupport},
     },
-    process::environment::project,
+    process::project_variable,
     text::shell_word,
 };
 
@@ -105,7 +105,7 @@ fn command_line(
     deny_only: bool,
 ) -> String {
     let session = format!("CREEL_SESSION={}", shell_word(&place.session));
-    let root = project(&place.session_dir);
+    let root = project_variable(&place.session_dir);
     let root = root.map(|(name, root)| format!(" {name}={}", shell_word(&root)));
     let (root, creel, event) = (root.unwrap_or_default(), shell_word(creel), event.name());
     let deny_only = if deny_only { " --deny-only" } else { "" };

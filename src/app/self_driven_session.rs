@@ -20,15 +20,14 @@ use crate::{
     },
     cli::{
         arguments::SessionArgs,
-        error::{CliError, CliResult},
+        error::{self, CliError, CliResult},
         headless::{self, ExitCleanup},
         launch::{
-            session_names::{SessionNameLock, dated, first_free},
+            shared_folder::{SessionNameLock, dated, first_free},
             trust_prompt,
         },
         mcp::SelfDrivenSpec,
-        target::{local_sessions, project},
-        tokio_runtime,
+        target::{self, local_sessions},
         verb_outcome::ToolServerRequest,
     },
     engine::{
@@ -68,7 +67,7 @@ impl SelfDrivenSession {
         let first = start_session::began(&root, plan, String::new(), UserPresence::Unattended);
         let dirs = RuntimeDirs {
             cwd: root,
-            rescue: project::state_dir()?.join("rescued"),
+            rescue: target::state_dir()?.join("rescued"),
         };
         let (tell, decided) = mpsc::channel();
         let thread = {
@@ -162,7 +161,7 @@ fn live(
     tell: &Sender<CliResult<SelfDrivenHandle>>,
 ) {
     children::adopt_orphans();
-    let tokio = match tokio_runtime::start() {
+    let tokio = match error::start_tokio() {
         Ok(tokio) => tokio,
         Err(failure) => return drop(tell.send(Err(failure))),
     };

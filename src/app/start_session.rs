@@ -19,7 +19,7 @@ use crate::{
     cli::{
         error::CliResult,
         launch::{session_end::ExitCodeSource, surface::SessionSurface, trust_prompt},
-        target::project,
+        target,
         verb_outcome::{FolderRetention, NewSession, ResumedSession, SweepScope},
     },
     config::trust::plan_document,
@@ -30,7 +30,7 @@ use crate::{
     },
     journal::{self, Journal, OpenedJournal, SessionDir, SessionsDir},
     process::process_table::ControlGroup,
-    runtime::{SessionRuntime, now, session_processes::SessionProcesses},
+    runtime::{SessionRuntime, handle::SessionProcesses, now},
 };
 
 /// The first event of a session.
@@ -236,7 +236,7 @@ impl DeadSession {
         }
         let opened = Journal::open(&folder).ok()?;
         let plan = [plan_document(&opened.state.began.plan)];
-        let trusted = project::trust_store().is_ok_and(|store| {
+        let trusted = target::trust_store().is_ok_and(|store| {
             store.trusts(&trust_prompt::place_of_plans(folder.project()), &plan)
         });
         trusted.then_some(Self { folder, opened })

@@ -7,10 +7,9 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, SessionArgs, session_name},
-        error::{CliError, CliResult},
+        error::{CliError, CliResult, say},
         launch::session_end::{self, NextCommands},
-        output::say,
-        target::{local_sessions, project::Project, remote_sessions::NatsServerConnection},
+        target::{Project, local_sessions, remote_sessions::NatsServerConnection},
         verb_outcome::{AttachedScreen, LocalScreen, RemoteScreen, VerbOutcome},
     },
     config::Settings,

@@ -6,8 +6,7 @@ use clap::{Args, Subcommand};
 use crate::{
     cli::{
         arguments::SessionArgs,
-        error::{CliError, CliResult},
-        output::{json, print, say, warn_of},
+        error::{CliError, CliResult, json, print, say, warn_of},
         target::local_sessions,
     },
     journal::{self, SessionDir},

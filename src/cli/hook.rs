@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     cli::{
         arguments::SessionArgs,
-        error::{CliError, CliResult},
-        output::{print, say},
+        error::{CliError, CliResult, print, say},
         target::local_sessions,
     },
     engine::{

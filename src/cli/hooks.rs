@@ -5,11 +5,10 @@ use clap::{Args, Subcommand};
 use crate::{
     cli::{
         arguments::{ArgumentError, SessionArgs},
-        error::CliResult,
-        output::{LINE, json, print, refusal_as_json, say, warn_of},
+        error::{CliResult, LINE, json, print, refusal_as_json, say, warn_of},
         target::{
+            self, Project,
             local_sessions::{self, ask, other_answer, reply_to},
-            project::{self, Project},
             remote_sessions,
         },
     },
@@ -112,7 +111,7 @@ pub(super) fn hooks(command: HooksCommand) -> CliResult {
 
 /// The hooks of the session; with none running and none named, those of the config.
 fn known(session: &SessionArgs) -> CliResult<Vec<HookView>> {
-    let (_, sessions) = project::sessions_of(&session.config)?;
+    let (_, sessions) = target::sessions_of(&session.config)?;
     let here = session.nats.url.is_none();
     if here
         && local_sessions::named(session, &sessions)?.is_none()

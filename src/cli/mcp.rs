@@ -8,10 +8,9 @@ use std::{io::IsTerminal as _, path::PathBuf};
 use crate::{
     cli::{
         arguments::{ConfigArgs, SessionArgs},
-        error::CliResult,
+        error::{CliResult, say},
         launch::trust_prompt,
-        output::say,
-        target::{local_sessions, project::Project},
+        target::{Project, local_sessions},
         verb_outcome::{ToolServerRequest, VerbOutcome},
     },
     config::Settings,

@@ -7,8 +7,7 @@ use clap::{Args, Subcommand};
 use crate::{
     cli::{
         arguments::{SessionArgs, item},
-        error::{CliError, CliResult},
-        output::{LINE, json, print, refusal_as_json, say},
+        error::{CliError, CliResult, LINE, json, print, refusal_as_json, say},
         target::{
             local_sessions::{self, ask, given, other_answer, reply_to},
             remote_sessions,

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::{ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name},
-        error::{CliError, CliResult},
+        error::{CliError, CliResult, say},
         gate,
         launch::{
             readiness,
@@ -15,10 +15,9 @@ use crate::{
             trust_prompt::{self, TrustFlag},
             worktree,
         },
-        output::say,
         target::{
+            self, Project,
             local_sessions::{self, given},
-            project::{self, Project},
             remote_sessions::on_command_line,
         },
         verb_outcome::{ResumedSession, SweepScope, VerbOutcome},
@@ -87,7 +86,7 @@ impl ResumeArgs {
 }
 
 pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
-    let (root, sessions) = project::sessions_of(&args.config)?;
+    let (root, sessions) = target::sessions_of(&args.config)?;
     let folder = match &args.session {
         Some(name) => sessions.folder(name),
         None => latest_unfinished(&sessions, args.max_iterations)?,

@@ -5,9 +5,8 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::SessionArgs,
-        error::CliResult,
+        error::{CliResult, LINE, json, print, refusal_as_json},
         gate,
-        output::{LINE, json, print, refusal_as_json},
         target::local_sessions::{other_answer, reply_to},
     },
     present::{

@@ -8,11 +8,10 @@ use clap::{ArgGroup, Args, Subcommand};
 use crate::{
     cli::{
         arguments::{ArgumentError, SessionArgs, queue_name},
-        error::{CliError, CliResult},
-        output::{json, print, refusal_as_json, say, warn_of},
+        error::{CliError, CliResult, json, print, refusal_as_json, say, warn_of},
         target::{
+            self,
             local_sessions::{self, ask, given, other_answer, reply_to},
-            project,
             remote_sessions::NatsServerConnection,
         },
     },
@@ -530,7 +529,7 @@ fn known(session: &SessionArgs, request: impl Into<SessionRequest>) -> CliResult
     if let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? {
         return replied(server.reply_to(session, request)?);
     }
-    let (_, sessions) = project::sessions_of(&session.config)?;
+    let (_, sessions) = target::sessions_of(&session.config)?;
     let folder = match local_sessions::named(session, &sessions)? {
         Some(folder) => folder,
         None => local_sessions::running_or_past(session).map_err(|error| {

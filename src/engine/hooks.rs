@@ -14,12 +14,10 @@
 
 pub mod announced_call;
 pub(crate) mod apply;
-pub mod beside;
 pub mod claude;
 pub mod claude_tools;
 pub mod dispatch;
 pub mod event;
-mod occasion;
 pub mod point;
 pub mod resolve;
 pub mod side_jobs;

@@ -1,14 +1,14 @@
 //! Stop decisions: whether the session is complete, continues, or needs the user.
 //!
-//! Owns the evaluation of an iteration ([`stop_rules`], [`agent_loop::StopEvaluation`]). creel checks the rules,
-//! then evaluates the stop hooks in order: the first that completes or escalates decides, otherwise
-//! the last verdict counts ([`chain`]). Their input is the agent's [`context`]: its promises,
-//! the results of the rules, and the changes. Presets answer immediately, commands when they have
-//! run. Then an iteration that [`settled`] can complete the
-//! session, and a [`guard`] can turn continue into escalate.
+//! Owns the evaluation of an iteration ([`stop_rules`], [`agent_loop::StopEvaluation`]). creel
+//! checks the rules, then evaluates the stop hooks in order: the first that completes or escalates
+//! decides, otherwise the last verdict counts ([`chain`]). Their input is the agent's [`context`]:
+//! its promises, the results of the rules, and the changes. Presets answer immediately, commands
+//! when they have run. Then an iteration that [`settled`] can complete the session, and a [`guard`]
+//! can turn continue into escalate.
 //!
-//! The agent can register hooks and drive a loop of its own over a task
-//! ([`agent_loop`], [`loop_rules`]), which is evaluated in the same way.
+//! The agent can register hooks and drive a loop of its own over a task ([`agent_loop`],
+//! [`loop_rules`]), which is evaluated in the same way.
 //!
 //! Does not own the hooks of the point `stop`, which check each turn: see [`super::hooks`] and
 //! [`super::retry`].

@@ -1,6 +1,6 @@
 //! Turns: what a prompt contains, and what is recorded of the agent's work until the turn ends.
 //!
-//! Owns the text of every prompt ([`prompt`], `background`, [`completion_note`]), the agent's
+//! Owns the text of every prompt ([`prompt`], `background`, [`background`]), the agent's
 //! updates ([`reports`]), and the end of the agent's last message, where promises are. Does not
 //! decide which prompt is due ([`super::session`]), which agent gets it ([`super::usage_limit`]),
 //! or whether the work is complete ([`super::stop`]).
@@ -13,8 +13,7 @@
 
 pub mod after;
 pub(crate) mod apply;
-mod background;
-pub mod completion_note;
+pub mod background;
 pub mod event;
 pub mod prompt;
 pub mod reports;

@@ -14,7 +14,7 @@ use crate::{
         policy::StopPreset,
         stop::{agent_loop::RuleCheckMode, chain::StopHookRegistration},
     },
-    mcp::session_pool::{PooledConnection, ToolError, other_answer},
+    mcp::session::{PooledConnection, ToolError, other_answer},
     protocol::{ReplyData, SessionQuery, view::StopHookView},
 };
 

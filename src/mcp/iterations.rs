@@ -14,7 +14,7 @@ use crate::{
             context::{AgentDraft, Promise},
         },
     },
-    mcp::session_pool::{PooledConnection, ToolError, other_answer},
+    mcp::session::{PooledConnection, ToolError, other_answer},
     protocol::{
         ReplyData, SessionQuery, SessionRequestError,
         view::{JudgementView, LoopView, RuleView},

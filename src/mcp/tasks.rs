@@ -14,7 +14,7 @@ use crate::{
             graph::TaskState,
         },
     },
-    mcp::session_pool::{PooledConnection, ToolError, other_answer},
+    mcp::session::{PooledConnection, ToolError, other_answer},
     present::{
         task_view::{TaskView, state_names},
         text::some_names,

@@ -38,7 +38,7 @@ use crate::{
         stream::{NatsStream, header},
         subject::{SESSION, SessionSubjects},
     },
-    present::{clock::time_with_seconds, refusals},
+    present::{refusals, text::time_with_seconds},
     protocol::{
         ClientKind, DeadlineRefusal, LONGEST_REQUEST, ReplyData, RequestError, RequestRefusal,
         SessionClock, SessionQuery, SessionReply, SessionRequest, SessionRequestError, TimedReply,

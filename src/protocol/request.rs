@@ -20,7 +20,7 @@ use serde::{
     de::{DeserializeOwned, value::MapDeserializer},
 };
 
-use super::caller::{CallerInfo, ClientKind};
+use super::process_origin::{CallerInfo, ClientKind};
 use crate::{
     engine::{ids::ItemId, input::SessionCommand, stop::agent_loop::LoopCommand},
     text::nearest,

@@ -11,9 +11,8 @@ use crate::{
     cli::{
         agent_options::ask,
         agents::INTERRUPTED,
-        error::{CliError, CliResult},
-        output::print,
-        target::{local_sessions, project::Project},
+        error::{CliError, CliResult, print},
+        target::{Project, local_sessions},
     },
     engine::{
         conversation::FirstConversation,
@@ -22,9 +21,8 @@ use crate::{
     },
     journal::{self, SessionDir},
     present::{
-        clock::local_zone,
         tables::columns,
-        text::{plain, plain_line},
+        text::{local_zone, plain, plain_line},
     },
 };
 

@@ -8,20 +8,15 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::{ConfigArgs, DetachArgs, OutputArgs, SessionArgs, session_name},
-        error::{CliError, CliResult},
+        error::{self, CliError, CliResult, say},
         launch::{
             session_end::ExitCodeSource,
-            session_names::{SessionNameLock, dated, first_free},
+            shared_folder::{SessionNameLock, dated, first_free},
             surface::SessionSurface,
             trust_prompt::{self, TrustFlag},
             worktree,
         },
-        output::say,
-        target::{
-            local_sessions,
-            project::{self, Project},
-        },
-        tokio_runtime,
+        target::{self, Project, local_sessions},
         verb_outcome::{FolderRetention, NewSession, ResumedSession, SweepScope, VerbOutcome},
     },
     config::{PlanRequest, Settings},
@@ -65,7 +60,7 @@ pub(in crate::cli) fn pipeline(
     pipeline: PipelineKind,
     args: &PipelineArgs,
 ) -> CliResult<VerbOutcome> {
-    let (_, sessions) = project::sessions_of(&args.config)?;
+    let (_, sessions) = target::sessions_of(&args.config)?;
     let session = SessionArgs {
         session: args.session.clone(),
         config: args.config.clone(),
@@ -191,7 +186,7 @@ fn refuse_on_base(
         ..SubmissionFacts::default()
     };
     let refused =
-        tokio_runtime::start()?.block_on(builtin::refuse_on_base(root, &submission, session));
+        error::start_tokio()?.block_on(builtin::refuse_on_base(root, &submission, session));
     refused.map_or(Ok(()), |why| {
         Err(CliError::failed(format!(
             "{why}, then run `creel merge` again"

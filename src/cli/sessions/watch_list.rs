@@ -8,19 +8,16 @@ use std::{
 
 use crate::{
     cli::{
-        error::{CliError, CliResult},
-        output::put,
+        error::{self, CliError, CliResult, put},
         sessions::SessionListArgs,
         target::remote_sessions::NatsServerConnection,
-        tokio_runtime,
     },
     engine::time::UnixTime,
     nats::presence::SessionHeartbeat,
     present::{
-        clock::{local_zone, time_with_seconds},
         session_list::{ListedSession, ListedState, SessionGroup, coarse_age, short_path},
         style::{ColourMode, TextRole},
-        text::plain,
+        text::{local_zone, plain, time_with_seconds},
     },
     runtime::now,
     sessions::{
@@ -35,7 +32,7 @@ const ENDED: usize = 10;
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 pub(super) fn watch(scope: ProjectScope, args: &SessionListArgs) -> CliResult {
-    let tokio = tokio_runtime::start()?;
+    let tokio = error::start_tokio()?;
     let columns = if args.all {
         ListColumns::WithProject
     } else {

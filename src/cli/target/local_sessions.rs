@@ -9,7 +9,7 @@ use crate::{
     cli::{
         arguments::{ConfigArgs, SessionArgs},
         error::{CliError, CliResult},
-        target::{project, remote_sessions::NatsServerConnection},
+        target::{self, remote_sessions::NatsServerConnection},
     },
     journal::{self, JournalError, SessionDir, SessionsDir},
     protocol::{ClientKind, ReplyData, SessionRequest},
@@ -19,14 +19,14 @@ use crate::{
 
 /// A session that appears to run. Connecting to it shows whether it does.
 pub(crate) fn running(args: &SessionArgs) -> CliResult<SessionDir> {
-    let (root, _) = project::sessions_of(&args.config)?;
+    let (root, _) = target::sessions_of(&args.config)?;
     running_if_any(args)?
         .ok_or_else(|| none_running(&root, "list the past sessions with `creel sessions`"))
 }
 
 /// The same; nothing, if none is named and none runs.
 pub(crate) fn running_if_any(args: &SessionArgs) -> CliResult<Option<SessionDir>> {
-    let (_, sessions) = project::sessions_of(&args.config)?;
+    let (_, sessions) = target::sessions_of(&args.config)?;
     match named(args, &sessions)? {
         Some(folder) => Ok(Some(folder)),
         None => the_only(&sessions),
@@ -35,7 +35,7 @@ pub(crate) fn running_if_any(args: &SessionArgs) -> CliResult<Option<SessionDir>
 
 /// The session that is named, running or not; otherwise the only one that runs.
 pub(crate) fn named_or_running(args: &SessionArgs) -> CliResult<SessionDir> {
-    let (_, sessions) = project::sessions_of(&args.config)?;
+    let (_, sessions) = target::sessions_of(&args.config)?;
     match named(args, &sessions)? {
         Some(folder) => Ok(folder),
         None => running_or_past(args),
@@ -44,7 +44,7 @@ pub(crate) fn named_or_running(args: &SessionArgs) -> CliResult<SessionDir> {
 
 /// The only session that runs, for a command that can also tell about a past one.
 pub(crate) fn running_or_past(args: &SessionArgs) -> CliResult<SessionDir> {
-    let (root, _) = project::sessions_of(&args.config)?;
+    let (root, _) = target::sessions_of(&args.config)?;
     let advice = "name a past session with `--session NAME`; `creel sessions` lists them";
     running_if_any(args)?.ok_or_else(|| none_running(&root, advice))
 }
@@ -86,7 +86,7 @@ fn own(config: &ConfigArgs, here: &SessionsDir) -> Option<SessionDir> {
 /// The session of this name; without a name the one whose agent or hook asks, otherwise the one
 /// that changed last.
 pub(crate) fn called_or_latest(name: Option<&str>, config: &ConfigArgs) -> CliResult<SessionDir> {
-    let (root, sessions) = project::sessions_of(config)?;
+    let (root, sessions) = target::sessions_of(config)?;
     if let Some(name) = name {
         return called(name, config, &sessions);
     }

@@ -9,15 +9,15 @@ use std::{
 use crate::{
     cli::{
         arguments::SessionArgs,
-        error::{CliError, CliResult},
-        output::{json, print, say},
+        error::{self, CliError, CliResult, json, print, say},
         target::{
+            Project,
             local_sessions::{given, reply_to},
-            project::{Project, name_queue, sessions_of},
+            name_queue,
             remote_sessions::NatsServerConnection,
+            sessions_of,
         },
         task::{QueueArgs, TaskAddArgs, TaskListArgs, TaskShowArgs, add_to_session},
-        tokio_runtime,
     },
     config::{PlanError, PlanRequest, Settings},
     engine::{
@@ -101,7 +101,7 @@ impl QueueConnection {
             let queue = TaskQueue::of_project(&root, LEASE)?;
             say_notice(&queue);
             return Ok(Self {
-                place: ConnectedPlace::Project(tokio_runtime::start()?),
+                place: ConnectedPlace::Project(error::start_tokio()?),
                 queue,
             });
         };

@@ -13,7 +13,7 @@ use crate::engine::{
         command::{TaskRefusal, a_goal, a_priority, is_name},
         graph::TaskDescription,
     },
-    turn::completion_note::COMPLETION_NOTE,
+    turn::background::COMPLETION_NOTE,
 };
 
 /// The largest description in bytes, as JSON. Together with the result it must fit into one message

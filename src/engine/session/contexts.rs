@@ -8,7 +8,9 @@
 use crate::engine::{
     budget::BudgetCheck,
     gate::{answer::GateRules, proposal_rules::ProposalRules},
-    hooks::{beside::BesideWork, side_rules::SideRules, start::HookRules, tool_hooks::ToolRules},
+    hooks::{
+        side_jobs::BesideWork, side_rules::SideRules, start::HookRules, tool_hooks::ToolRules,
+    },
     permission::PermissionRules,
     protect::ProtectRules,
     retry::feedback::RetryRules,

@@ -5,8 +5,8 @@
 //! hooks are those of the session.
 //!
 //! Also owns why a command about such a loop is refused, and a [`StopEvaluation`]: creel checks the
-//! rules, then evaluates the stop hooks, then decides. An evaluation works the same for an iteration
-//! of the session and for one of an agent's loop; only the context differs.
+//! rules, then evaluates the stop hooks, then decides. An evaluation works the same for an
+//! iteration of the session and for one of an agent's loop; only the context differs.
 //!
 //! # Invariants
 //! - A task has at most one open loop, and a loop at most one evaluation in progress.

@@ -1,9 +1,9 @@
 //! The input of stop hooks: the agent's message, its promises, its changes, and the results of the
 //! rules.
 //!
-//! A promise (`<promise>COMPLETE</promise>` and others) counts at the beginning or the end of a line
-//! of the agent's last message. In code, in quotations, or repeated from the prompt it is ignored:
-//! see [`crate::text`].
+//! A promise (`<promise>COMPLETE</promise>` and others) counts at the beginning or the end of a
+//! line of the agent's last message. In code, in quotations, or repeated from the prompt it is
+//! ignored: see [`crate::text`].
 
 use std::fmt;
 

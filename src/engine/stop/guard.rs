@@ -1,7 +1,7 @@
 //! Guards: they turn continue into escalate if the loop makes no progress.
 //!
-//! Also owns the contents of the project's files in the latest iterations, which show the files that
-//! the agent keeps rewriting.
+//! Also owns the contents of the project's files in the latest iterations, which show the files
+//! that the agent keeps rewriting.
 //!
 //! # Invariants
 //! - A guard never ends a session. It does not override a hook that completed or escalated, and it

@@ -16,8 +16,8 @@
 //!   carried out twice.
 //! - A hook that fails produces one `hook_error` and does not affect the other hooks.
 //! - The session neither delivers nor ends while automation work is left.
-//! - Follow-ups are due from the change until they are recorded, so a kill in between neither loses nor
-//!   repeats one.
+//! - Follow-ups are due from the change until they are recorded, so a kill in between neither loses
+//!   nor repeats one.
 
 use std::collections::{BTreeMap, VecDeque};
 

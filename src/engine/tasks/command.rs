@@ -1,8 +1,8 @@
 //! Commands to the task graph, by users, programs and agents, and the actions that automation hooks
 //! request.
 //!
-//! Also owns why creel refuses to add or change a task. The texts are here because the session records them: an action of a hook that is refused becomes
-//! an `action_error`.
+//! Also owns why creel refuses to add or change a task. The texts are here because the session
+//! records them: an action of a hook that is refused becomes an `action_error`.
 //!
 //! # Invariants
 //! - A command becomes one record or is refused; it is never carried out partly.

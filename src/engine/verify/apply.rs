@@ -15,7 +15,7 @@ use crate::engine::{
     },
     stop::agent_loop::StopEvaluation,
     verify::{
-        CheckAcceptance, CheckKind, CheckRef, CheckRun, WorkChangedBy, event::AfterPass,
+        AfterPass, CheckAcceptance, CheckKind, CheckRef, CheckRun, WorkChangedBy,
         state::VerificationState,
     },
 };

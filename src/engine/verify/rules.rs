@@ -21,8 +21,8 @@ use crate::{
         steering::ControlState,
         stop::context::RuleOutcome,
         verify::{
-            CheckAcceptance, CheckKind, CheckRef, MeasuredChanges, PASSES, PassFeedback, REWRITES,
-            WorkChangedBy, WorkMeasurement, event::AfterPass, state::VerificationState,
+            AfterPass, CheckAcceptance, CheckKind, CheckRef, MeasuredChanges, PASSES, PassFeedback,
+            REWRITES, WorkChangedBy, WorkMeasurement, state::VerificationState,
         },
     },
     text::{counted, first_line, listed, some_names},

@@ -7,10 +7,9 @@ use crate::{
         submit::kind::{PipelineKind, PipelineOutcome, ReviewVerdict},
     },
     present::{
-        clock::brief_span,
         describe::{Described, EventTone, name, sentence},
         policies::action,
-        text::{counted, plain, readable_size},
+        text::{brief_span, counted, plain, readable_size},
     },
 };
 

@@ -8,9 +8,8 @@ use crate::{
         policy::PipeOutput,
     },
     present::{
-        clock::time_of_day,
         hook_stats, policies,
-        text::{plain, plain_line, readable_size},
+        text::{plain, plain_line, readable_size, time_of_day},
     },
     tui::{
         diff::OutputComparison,

@@ -11,7 +11,7 @@ use crate::{
         },
     },
     present::{
-        proposals::{ProposalFormError, as_yaml, read_form, with_mistakes},
+        task_view::{ProposalFormError, as_yaml, read_form, with_mistakes},
         text::plain,
     },
     tui::{

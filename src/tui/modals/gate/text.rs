@@ -15,9 +15,8 @@ use crate::{
         time::TimeSpan,
     },
     present::{
-        clock::brief_span,
-        proposals::{TreeRow, tree_rows},
-        text::{grouped, plain, sentence_case},
+        task_view::{TreeRow, tree_rows},
+        text::{brief_span, grouped, plain, sentence_case},
         tool_calls, usage,
     },
     tui::{
