@@ -49,10 +49,10 @@ use crate::{
             exchange::{AcpExchange, AcpRequestError, UpdateOrigin, is_hung_up, words},
         },
         error_pattern::ErrorPattern,
-        flags::with_flags,
         mcp_tools::{self, ToolOptions},
         native_hooks::NativeHooks,
         scripted::ScriptError,
+        with_flags,
     },
     engine::{
         budget::ConversationUsage,

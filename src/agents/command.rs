@@ -22,12 +22,11 @@ use super::{
     environment,
     error_pattern::ErrorPattern,
     failure::{self, FailureKind},
-    flags::with_flags,
     limit,
     mcp_tools::{self, ToolOptions, ToolServer},
     native_hooks::NativeHooks,
     scripted::ScriptError,
-    too_late,
+    too_late, with_flags,
 };
 use crate::{
     engine::{

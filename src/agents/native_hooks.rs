@@ -9,7 +9,7 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{AgentWorkspace, flags::with_options};
+use super::{AgentWorkspace, with_options};
 use crate::{
     engine::{
         hooks::{

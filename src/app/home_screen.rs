@@ -24,8 +24,9 @@ use crate::{
     config::{UiSettings, paths},
     farm::worker::ScreenedWorker,
     sessions::{
-        SessionKey, project_list::ProjectList, session_client::RemoteUpdates,
-        session_store::ProjectScope,
+        SessionKey,
+        session_client::RemoteUpdates,
+        session_store::{ProjectList, ProjectScope},
     },
     tui::{
         ScreenExit,

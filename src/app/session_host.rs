@@ -42,7 +42,7 @@ use crate::{
     protocol::NatsStatus,
     queue::handover::{self, HandoverPlace, TaskHandover},
     runtime::{RuntimeDirs, RuntimeError, RuntimeExit, SessionHandle, SessionRuntime},
-    sessions::{project_list::ProjectList, session_client::SessionAddress},
+    sessions::{session_client::SessionAddress, session_store::ProjectList},
     socket::{
         CompanionWork, ControlSocket, SocketCompanion, address::SocketDirs,
         session_mirror::QueryHandle,

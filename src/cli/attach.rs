@@ -9,7 +9,7 @@ use crate::{
         arguments::{ConfigArgs, NatsArgs, SessionArgs, session_name},
         error::{CliError, CliResult, say},
         launch::session_end::{self, NextCommands},
-        target::{Project, local_sessions, remote_sessions::NatsServerConnection},
+        target::{self, Project, remote_sessions::NatsServerConnection},
         verb_outcome::{AttachedScreen, LocalScreen, RemoteScreen, VerbOutcome},
     },
     config::Settings,
@@ -45,7 +45,7 @@ pub(super) fn attach(args: AttachArgs) -> CliResult<VerbOutcome> {
             RemoteScreen { copy, server, ui },
         ))));
     }
-    let folder = local_sessions::running(&SessionArgs {
+    let folder = target::running(&SessionArgs {
         session: args.session,
         config: args.config,
         nats: args.nats,

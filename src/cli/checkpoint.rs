@@ -7,7 +7,7 @@ use crate::{
     cli::{
         arguments::SessionArgs,
         error::{CliError, CliResult, json, print, say, warn_of},
-        target::local_sessions,
+        target,
     },
     journal::{self, SessionDir},
     present::text::plain_line,
@@ -85,7 +85,7 @@ pub(super) fn checkpoint(command: CheckpointCommand) -> CliResult {
 }
 
 fn kept(session: &SessionArgs) -> CliResult<(SessionDir, Vec<CheckpointView>)> {
-    let folder = local_sessions::named_or_running(session)?;
+    let folder = target::named_or_running(session)?;
     let (state, disorder) = journal::fold_checked(&folder.journal())?;
     warn_of(disorder.as_ref());
     Ok((folder, view::checkpoints(&state)))

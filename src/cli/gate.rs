@@ -6,7 +6,7 @@ use crate::{
     cli::{
         arguments::{ArgumentError, SessionArgs, item},
         error::{CliResult, LINE, json, print, refusal_as_json, say},
-        target::local_sessions::{ask, given, other_answer, reply_to},
+        target::{ask, given, other_answer, reply_to},
     },
     engine::{
         gate::kind::GateChoice,

@@ -16,7 +16,7 @@ use crate::{
         arguments::{ConfigArgs, NatsArgs, QueueSourceArgs, SessionArgs, session_name},
         error::{CliError, CliResult, json, print, say},
         launch::shared_folder::{dated, first_free},
-        target::{self, Project, local_sessions},
+        target::{self, Project},
         task::{QueueArgs, queue::QueueConnection},
     },
     engine::queue::{
@@ -392,7 +392,7 @@ fn proposal_of(
     let (_, sessions) = target::sessions_of(config)?;
     let folder = sessions.folder(session);
     if !folder.exists() {
-        return Err(local_sessions::missing(&folder));
+        return Err(target::missing(&folder));
     }
     Ok(proposals::proposal_of(&folder, types)?)
 }

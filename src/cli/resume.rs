@@ -15,11 +15,7 @@ use crate::{
             trust_prompt::{self, TrustFlag},
             worktree,
         },
-        target::{
-            self, Project,
-            local_sessions::{self, given},
-            remote_sessions::on_command_line,
-        },
+        target::{self, Project, given, remote_sessions::on_command_line},
         verb_outcome::{ResumedSession, SweepScope, VerbOutcome},
     },
     config::Settings,
@@ -92,7 +88,7 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
         None => latest_unfinished(&sessions, args.max_iterations)?,
     };
     if !folder.exists() {
-        return Err(local_sessions::missing(&folder));
+        return Err(target::missing(&folder));
     }
     let answer = args.answer()?;
     let opened = Journal::open(&folder)?;

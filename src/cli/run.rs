@@ -15,7 +15,7 @@ use super::{
         worktree,
     },
     plan::types,
-    target::{Project, local_sessions, remote_sessions::on_command_line},
+    target::{self, Project, remote_sessions::on_command_line},
     task,
     verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
 };
@@ -259,7 +259,7 @@ fn tasks_of(sessions: &SessionsDir, name: &str) -> CliResult<TaskGraph> {
     if folder.exists() {
         task::on_record(&folder)
     } else {
-        Err(local_sessions::missing(&folder))
+        Err(target::missing(&folder))
     }
 }
 

@@ -20,7 +20,9 @@ use crate::{
     present::session_list::{ListedSession, SessionGroup},
     runtime::now,
     sessions::{
-        listed_heartbeat, project_list::ProjectList, session_store::ProjectScope, stored_session,
+        listed_heartbeat,
+        session_store::{ProjectList, ProjectScope},
+        stored_session,
     },
     worktrees::session_branch,
 };

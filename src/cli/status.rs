@@ -7,7 +7,7 @@ use crate::{
         arguments::SessionArgs,
         error::{CliResult, LINE, json, print, refusal_as_json},
         gate,
-        target::local_sessions::{other_answer, reply_to},
+        target::{other_answer, reply_to},
     },
     present::{
         text::{counted, plain, plain_line},

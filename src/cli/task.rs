@@ -9,11 +9,7 @@ use crate::{
     cli::{
         arguments::{ArgumentError, SessionArgs, queue_name},
         error::{CliError, CliResult, json, print, refusal_as_json, say, warn_of},
-        target::{
-            self,
-            local_sessions::{self, ask, given, other_answer, reply_to},
-            remote_sessions::NatsServerConnection,
-        },
+        target::{self, ask, given, other_answer, remote_sessions::NatsServerConnection, reply_to},
     },
     engine::{
         input::SessionCommand,
@@ -530,9 +526,9 @@ fn known(session: &SessionArgs, request: impl Into<SessionRequest>) -> CliResult
         return replied(server.reply_to(session, request)?);
     }
     let (_, sessions) = target::sessions_of(&session.config)?;
-    let folder = match local_sessions::named(session, &sessions)? {
+    let folder = match target::named(session, &sessions)? {
         Some(folder) => folder,
-        None => local_sessions::running_or_past(session).map_err(|error| {
+        None => target::running_or_past(session).map_err(|error| {
             error.with(|why| format!("{why}\n  the tasks of the queue: `creel task list --queue`"))
         })?,
     };

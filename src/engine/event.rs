@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer, de::DeserializeOwned};
 pub use crate::engine::{
     actor::{Actor, ActorKind},
     gate::event::{GateEvent, GateGrants},
-    hooks::event::{HookEvent, HookFinished},
+    hooks::{HookEvent, HookFinished},
     pending::event::PendingEvent,
     retry::RetryEvent,
     session::event::{

@@ -32,9 +32,9 @@ use crate::engine::{
     event::{SessionOutcome, SessionStarted, UserPresence},
     gate::{SessionGates, notices::GateHooks, proposal_rules::ProposalState, subject::GateSubject},
     hooks::{
+        HookState,
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
-        resolve::HookState,
         side_jobs::SideJobs,
         tool_hooks::ToolHooks,
     },

@@ -14,7 +14,6 @@ pub(crate) mod apply;
 pub mod automation;
 pub mod automation_rules;
 pub mod builtin;
-pub mod carry_out;
 pub mod command;
 pub(crate) mod due;
 pub mod event;

@@ -15,7 +15,7 @@ use crate::{
             Gate,
             kind::{GateChoice, GateKind},
         },
-        hooks::{point::HookPoint, resolve::HookState},
+        hooks::{HookState, point::HookPoint},
         ids::{GateId, ItemId, RunId, TurnId},
         pending::{ItemState, PendingItem},
         permission::{HookAnswer, OfferedAnswer},

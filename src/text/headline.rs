@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 
 use regex::{Regex, RegexSet};
 
-use super::{plain::plain_text, wording::shortened};
+use super::{plain::plain_text, shortened};
 
 /// In characters.
 const LINE_MAX: usize = 300;

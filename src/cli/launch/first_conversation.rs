@@ -12,7 +12,7 @@ use crate::{
         agent_options::ask,
         agents::INTERRUPTED,
         error::{CliError, CliResult, print},
-        target::{Project, local_sessions},
+        target::{self, Project},
     },
     engine::{
         conversation::FirstConversation,
@@ -40,7 +40,7 @@ pub(in crate::cli) fn of_session(
 ) -> CliResult<FirstConversation> {
     let name = &folder.name;
     if !folder.exists() {
-        return Err(local_sessions::missing(folder));
+        return Err(target::missing(folder));
     }
     if journal::running(folder).is_some() {
         return Err(CliError::usage(format!(

@@ -16,7 +16,7 @@ use crate::{
             trust_prompt::{self, TrustFlag},
             worktree,
         },
-        target::{self, Project, local_sessions},
+        target::{self, Project},
         verb_outcome::{FolderRetention, NewSession, ResumedSession, SweepScope, VerbOutcome},
     },
     config::{PlanRequest, Settings},
@@ -66,15 +66,15 @@ pub(in crate::cli) fn pipeline(
         config: args.config.clone(),
         ..SessionArgs::default()
     };
-    let named = local_sessions::named(&session, &sessions)?;
+    let named = target::named(&session, &sessions)?;
     let folder = match named {
         Some(folder) => Some(folder),
-        None if local_sessions::all_running(&sessions)?.is_empty() => None,
-        None => Some(local_sessions::running(&session)?),
+        None if target::all_running(&sessions)?.is_empty() => None,
+        None => Some(target::running(&session)?),
     };
     match folder {
         Some(folder) if journal::running(&folder).is_some() => {
-            let code = local_sessions::ask_in(&folder, SessionCommand::Pipeline { pipeline })?;
+            let code = target::ask_in(&folder, SessionCommand::Pipeline { pipeline })?;
             say(&format!(
                 "creel: session `{}` starts the {} after this iteration",
                 folder.name,

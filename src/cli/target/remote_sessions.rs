@@ -9,7 +9,7 @@ use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, SessionArgs},
         error::{self, CliError, CliResult, cannot_connect, say},
-        target::{Project, local_sessions},
+        target::{self, Project},
     },
     config::NatsConfig,
     journal::{file::JournalError, session_dir::SessionDir},
@@ -302,7 +302,7 @@ impl RecordedSession {
             .map(|server| server.mirror(session))
             .transpose()?;
         let folder = match &copy {
-            None => local_sessions::called_or_latest(session, config)?,
+            None => target::called_or_latest(session, config)?,
             Some(copy) if copy.folder().exists() => copy.folder().clone(),
             Some(copy) => return Err(JournalError::Missing(copy.folder().name.clone()).into()),
         };

@@ -11,10 +11,7 @@ use crate::{
         arguments::SessionArgs,
         error::{self, CliError, CliResult, json, print, say},
         target::{
-            Project,
-            local_sessions::{given, reply_to},
-            name_queue,
-            remote_sessions::NatsServerConnection,
+            Project, given, name_queue, remote_sessions::NatsServerConnection, reply_to,
             sessions_of,
         },
         task::{QueueArgs, TaskAddArgs, TaskListArgs, TaskShowArgs, add_to_session},

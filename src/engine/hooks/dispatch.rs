@@ -18,8 +18,8 @@ use crate::{
         effect::{GateFacts, TaskFacts},
         event::HookFinished,
         hooks::{
+            HookRef,
             point::{AfterFailure, DecisionMode, HookPoint, PipeTarget},
-            resolve::HookRef,
             verdict::{self, RunEnd, RunJudgement, RunView, Verdict},
         },
         ids::{ItemId, PermissionId, RunId},

@@ -2,12 +2,11 @@
 //! runs by hand.
 //!
 //! They run one at a time, in the order of the requests. Owns the queue and the failures that the
-//! user has to see. [`super::side_rules`] starts the hooks.
+//! user has to see. [`super::start`] starts the hooks.
 //!
 //! [`BesideWork`] says whether any work beside the main line is in progress, and what has to wait
 //! for it. It covers hooks of completed tasks, of tool calls and of gates, hooks run by hand,
-//! automation, workflows and evaluations of agent loops. Starts none of them: see
-//! [`super::side_rules`].
+//! automation, workflows and evaluations of agent loops. Starts none of them: see [`super::start`].
 //!
 //! # Invariants
 //! - A hook that cannot run here is never added to a dispatch: every dispatch ends.
@@ -32,9 +31,9 @@ use crate::engine::{
         subject::GateSubject,
     },
     hooks::{
+        HookRef,
         dispatch::{DispatchCause, HookDispatch, is_broken_again, needs_a_person},
         point::HookPoint,
-        resolve::HookRef,
         tool_hooks::ToolHooks,
         verdict::{RunEnd, RunJudgement},
     },

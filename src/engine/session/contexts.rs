@@ -9,7 +9,9 @@ use crate::engine::{
     budget::BudgetCheck,
     gate::{answer::GateRules, proposal_rules::ProposalRules},
     hooks::{
-        side_jobs::BesideWork, side_rules::SideRules, start::HookRules, tool_hooks::ToolRules,
+        side_jobs::BesideWork,
+        start::{HookRules, SideRules},
+        tool_hooks::ToolRules,
     },
     permission::PermissionRules,
     protect::ProtectRules,
@@ -21,7 +23,7 @@ use crate::engine::{
     tasks::{
         automation_rules::AutomationRules, task_rules::TaskRules, workflow_rules::WorkflowRules,
     },
-    turn::{OfferedModels, after::AfterTurnRules, prompt::PromptRules, reports::TurnRules},
+    turn::{AfterTurnRules, OfferedModels, prompt::PromptRules, reports::TurnRules},
     usage_limit::AgentChoice,
     verify::rules::VerifyRules,
 };

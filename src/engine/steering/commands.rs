@@ -8,7 +8,7 @@ use crate::engine::{
         Actor, Event, HookEvent, PendingEvent, SteeringEvent, StopEvent, StopTiming,
         UsageLimitEvent,
     },
-    hooks::{dispatch::HookDispatch, point::HookPoint, resolve::HookRef},
+    hooks::{HookRef, dispatch::HookDispatch, point::HookPoint},
     ids::RunId,
     input::SessionCommand,
     output::EngineOutput,

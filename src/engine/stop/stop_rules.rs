@@ -11,8 +11,8 @@ use crate::engine::{
     effect::{Effect, HookFacts, HookJob, RuleJob, TaskFacts},
     event::{Event, HookEvent, HookFinished, StopDecided, StopEvent},
     hooks::{
+        HookState,
         point::HookPoint,
-        resolve::HookState,
         verdict::{RunEnd, RunResult, Verdict},
     },
     ids::RunId,

@@ -6,11 +6,7 @@ use crate::{
     engine::{
         effect::Effect,
         event::{CheckOutcome, CheckRunResult, Event, SessionOutcome, VerifyEvent},
-        hooks::{
-            dispatch::HookFeedback,
-            point::HookPoint,
-            resolve::{HookRef, HookState, due_or_disabled},
-        },
+        hooks::{HookRef, HookState, dispatch::HookFeedback, due_or_disabled, point::HookPoint},
         output::EngineOutput,
         policy::SessionPlan,
         protect::{PROTECT, UnsettledChanges},

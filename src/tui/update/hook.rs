@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{
-        hooks::{point::HookPoint, resolve::HookRef},
+        hooks::{HookRef, point::HookPoint},
         ids::RunId,
         input::SessionCommand,
         policy::PipeOutput,
