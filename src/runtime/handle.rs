@@ -162,8 +162,8 @@ impl SessionHandle {
                 command,
                 reply,
             })
-            .map_err(|_| Refusal::SessionOver)?;
-        answer.await.map_err(|_| Refusal::SessionOver)?
+            .map_err(|_| Refusal::SessionEnded(None))?;
+        answer.await.map_err(|_| Refusal::SessionEnded(None))?
     }
 
     /// Asks for a judgement and waits for it. The last of the returned records is the decision.
@@ -221,8 +221,10 @@ impl SessionHandle {
             answer,
             reply,
         };
-        self.now.send(asked).map_err(|_| Refusal::SessionOver)?;
-        accepted.await.map_err(|_| Refusal::SessionOver)??;
+        self.now
+            .send(asked)
+            .map_err(|_| Refusal::SessionEnded(None))?;
+        accepted.await.map_err(|_| Refusal::SessionEnded(None))??;
         // The turn can end first.
         decided.await.map_err(|_| Refusal::NoTurn)
     }

@@ -247,7 +247,7 @@ impl QueryHandle {
         let asked = self.questions.send(MirrorQuery { question, reply }).await;
         match (asked, answer.await) {
             (Ok(()), Ok(reply)) => reply,
-            (Err(_), _) | (_, Err(_)) => SessionReply::refused(&Refusal::SessionOver.into()),
+            (Err(_), _) | (_, Err(_)) => SessionReply::refused(&Refusal::SessionEnded(None).into()),
         }
     }
 }

@@ -55,7 +55,7 @@ impl CommandRules<'_> {
         now: UnixTime,
     ) -> EngineOutput {
         if let Some(outcome) = self.0.phase.outcome() {
-            return EngineOutput::refuse(Refusal::SessionEnded(outcome));
+            return EngineOutput::refuse(Refusal::SessionEnded(Some(outcome)));
         }
         if let Some(why) = self.keeps_from(by, &command) {
             return EngineOutput::refuse(why);
