@@ -222,12 +222,7 @@ pub(super) fn table(listed: &[&ListedSession], columns: ListColumns) -> String {
         );
         plain(&line).replace('\n', " ") + "\n"
     });
-    let paint = ColourMode::for_stream(&std::io::stdout());
-    format!(
-        "{}\n{}",
-        paint.paint(TextRole::Faint, head),
-        lines.collect::<String>()
-    )
+    under_head(&head, lines)
 }
 
 fn iteration(listed: &ListedSession) -> String {
@@ -236,6 +231,12 @@ fn iteration(listed: &ListedSession) -> String {
     } else {
         format!("{}/{}", listed.iteration, listed.max_iterations)
     }
+}
+
+fn under_head(head: &str, lines: impl Iterator<Item = String>) -> String {
+    let paint = ColourMode::for_stream(&std::io::stdout());
+    let lines: String = lines.collect();
+    format!("{}\n{lines}", paint.paint(TextRole::Faint, head))
 }
 
 /// What a session does, or how it ended. Without the headings of the home screen, the line itself
@@ -294,12 +295,7 @@ pub(super) fn fleet_table(heartbeats: &[&(ListedSession, SessionHeartbeat)]) -> 
         );
         plain(&line).replace('\n', " ") + "\n"
     });
-    let paint = ColourMode::for_stream(&std::io::stdout());
-    format!(
-        "{}\n{}",
-        paint.paint(TextRole::Faint, head),
-        lines.collect::<String>()
-    )
+    under_head(&head, lines)
 }
 
 /// What a session on another machine does. The number of a gate is what `creel gate answer` needs.
