@@ -24,7 +24,7 @@ use creel::{
         policy::StopPreset,
         stop::{
             agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
-            preset::StopHookRegistration,
+            chain::StopHookRegistration,
         },
         tasks::command::{NewTask, TaskCommand},
         time::UnixTime,

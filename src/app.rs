@@ -4,7 +4,6 @@
 mod home_screen;
 mod process_pair;
 mod screens;
-mod self_driven_session;
 mod session_host;
 mod start_session;
 
@@ -17,9 +16,8 @@ use crate::{
     cli::{
         Cli,
         demo::DemoSession,
-        error::{CliError, CliResult},
+        error::{CliError, CliResult, say},
         help,
-        output::say,
         verb_outcome::VerbOutcome,
     },
     config::paths,
@@ -140,7 +138,7 @@ fn carry_out(outcome: VerbOutcome, parent: Option<&ParentProcess>) -> CliResult 
         VerbOutcome::Attach(screen) => screens::attach(screen, CloseBehavior::Loose).map(|_| 0),
         VerbOutcome::Home(home) => home_screen::show(*home),
         VerbOutcome::Replay(screen) => screens::replay(&screen).map(|_| 0),
-        VerbOutcome::ServeTools(request) => self_driven_session::serve(request),
+        VerbOutcome::ServeTools(request) => start_session::serve(request),
         VerbOutcome::PrintCheck(report) => report.print(&screens::keymap_mistakes()),
     }
 }

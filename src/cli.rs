@@ -7,10 +7,8 @@ pub mod arguments;
 pub mod error;
 pub mod headless;
 pub mod launch;
-pub mod output;
 pub mod record_formatter;
 pub mod target;
-pub mod tokio_runtime;
 pub mod verb_outcome;
 
 mod agent_options;

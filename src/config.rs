@@ -9,7 +9,6 @@
 //! - One table ([`keys`]) contains every key. The validation, the defaults and the JSON schema
 //!   follow from it.
 
-mod advice;
 pub mod agents;
 mod automation;
 mod claude;
@@ -22,18 +21,14 @@ mod load;
 pub mod nats;
 pub mod node;
 pub mod paths;
-mod patterns;
 mod plan;
 mod resolve;
-mod schema;
 mod settings;
 pub mod shape;
 mod stop;
-mod tool_hooks;
 pub mod trust;
 mod validate;
 mod workflows;
-mod yaml_quotes;
 
 #[cfg(test)]
 mod tests;
@@ -46,10 +41,10 @@ pub use diagnostic::{Diagnostic, Severity};
 pub use fields::{BadDuration, duration_of};
 pub use nats::NatsConfig;
 pub use resolve::{HookOrigin, PlanRequest, ResolvedHook};
-pub use schema::json_schema;
 pub use settings::{
     ConfigDocument, HintMode, MotionMode, PlanError, Settings, SignChoice, ThemeName, UiSettings,
 };
+pub use shape::json_schema;
 
 /// The maximum number of messages to show.
 const SHOWN: usize = 50;

@@ -7,7 +7,6 @@ pub mod child_session;
 pub mod job_slots;
 pub mod merge_queue;
 pub mod plan;
-pub mod screened_worker;
 pub mod task_branch;
 pub mod task_end;
 pub mod worker;

@@ -27,10 +27,9 @@ use crate::{
         time::TimeSpan,
     },
     process::{
-        self,
-        environment::{for_variable, project},
+        self, for_variable,
         output::CapturedOutput,
-        programs,
+        programs, project_variable,
         run::{ProcessEnd, ProcessObserver, ProcessSpec, ProgramSpec},
     },
 };
@@ -40,7 +39,6 @@ mod claude;
 pub mod reply;
 pub mod rules;
 pub mod test_suites;
-mod tool_input;
 mod workspace;
 
 use builtin::BuiltinJob;
@@ -380,7 +378,7 @@ impl HookCommandContext<'_> {
         let is_claudes = self.claude.is_some() || self.tool_event.is_some();
         let own = is_claudes.then(|| claude::environment(place));
         fields
-            .chain(project(&place.session_dir))
+            .chain(project_variable(&place.session_dir))
             .chain(own.into_iter().flatten())
             .collect()
     }
@@ -434,8 +432,8 @@ impl HookCommandContext<'_> {
         });
         let about_gate = facts.gate.iter().flat_map(|gate| gate_fields(gate));
         let about_tool = facts.tool.iter().flat_map(|call| match self.tool_event {
-            Some(event) => tool_input::claude_fields(event, call, &shown(&place.cwd)),
-            None => tool_input::fields(call),
+            Some(event) => claude::claude_fields(event, call, &shown(&place.cwd)),
+            None => claude::call_fields(call),
         });
         for (key, value) in by_point
             .chain(about_work)
@@ -479,7 +477,7 @@ fn value(facts: &HookFacts, name: &str) -> Option<String> {
         "task_content" => facts.task.as_ref().map(|t| t.content.clone()),
         "error" => facts.error.clone(),
         _ => match (&facts.tool, &facts.gate) {
-            (Some(call), _) => tool_input::value(call, name),
+            (Some(call), _) => claude::call_value(call, name),
             (None, Some(gate)) => gate_value(gate, name),
             (None, None) => None,
         },

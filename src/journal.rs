@@ -8,7 +8,6 @@ pub mod record;
 pub mod session_dir;
 mod session_index;
 mod snapshot;
-mod snapshot_writer;
 pub mod tail;
 
 pub use crate::journal::session_dir::{SessionDir, SessionsDir};

@@ -12,7 +12,6 @@
 mod hooks;
 mod iterations;
 mod session;
-mod session_pool;
 mod tasks;
 mod tool;
 
@@ -27,12 +26,12 @@ use rmcp::{
     service::{RequestContext, ServerInitializeError},
     transport::{async_rw::AsyncRwTransport, stdio_pipes},
 };
-use session_pool::{SessionConnectionPool, SessionFinder};
+use session::{SessionConnectionPool, SessionFinder};
 use tool::McpTool;
 
 use crate::process::signals::ShutdownSignals;
 
-pub use session_pool::NoSessionError;
+pub use session::NoSessionError;
 
 /// The longest message, in bytes. Longer ones are skipped unread, so this is far above the limit of
 /// a call: a client that sends too much should get an error.

@@ -12,7 +12,6 @@
 
 pub mod commands;
 pub mod connection;
-mod copy_dir;
 mod live_output;
 pub mod presence;
 mod record_sender;

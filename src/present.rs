@@ -2,13 +2,11 @@
 //!
 //! Owns texts, tables and styles. Decides nothing, and uses only the values that it is given.
 
-pub mod clock;
 pub mod describe;
 pub mod end_card;
 pub mod gate_words;
 pub mod hook_stats;
 pub mod policies;
-pub mod proposals;
 pub mod refusals;
 pub mod session_chip;
 pub mod session_hint;

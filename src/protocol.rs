@@ -3,13 +3,12 @@
 //! Owns the words: requests, replies, live messages, views of a session, and the identity of a caller. Sends
 //! nothing: see [`crate::socket`] and [`crate::nats`].
 
-pub mod caller;
 pub mod process_origin;
 mod reply;
 mod request;
 pub mod view;
 
-pub use caller::{CallerInfo, ClientKind};
+pub use process_origin::{CallerInfo, ClientKind};
 pub use reply::{
     DeadlineRefusal, ReplyData, RequestRefusal, SessionClock, SessionReply, SessionRequestError,
     TimedReply, check_deadline,

@@ -34,7 +34,7 @@ use crate::{
         queue::{
             QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, task_spec::TaskSpec,
         },
-        tasks::refusal::TaskRefusal,
+        tasks::command::TaskRefusal,
         time::UnixTime,
     },
     nats::{

@@ -12,7 +12,6 @@ pub mod clock;
 pub mod handle;
 mod other_agents;
 mod perform;
-pub mod session_processes;
 mod turn_watch;
 pub mod worktree;
 mod worktree_watcher;
@@ -32,15 +31,15 @@ use crate::{
         input::{Input, SessionCommand},
         output::EngineOutput,
         refusal::Refusal,
-        tasks::{graph::TaskGraph, inherit::inherit},
+        tasks::{graph::TaskGraph, task_rules::inherit},
         verify::WorkMeasurement,
     },
     hooks::{HookWorkspace, builtin::can_submit},
     journal::{Journal, JournalDamage, JournalError, Record, RecordTail, SessionDir},
     process::{path_guard::PathGuard, process_table, sweep},
     runtime::{
+        handle::SessionProcesses,
         other_agents::{FallbackAgents, GatekeeperAgents, WorkingFallback},
-        session_processes::SessionProcesses,
     },
 };
 

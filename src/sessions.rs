@@ -8,8 +8,6 @@
 //! - Reading happens beside the receiver, so a long journal does not delay a key.
 
 mod folder_watch;
-pub mod project_list;
-pub mod removal;
 pub mod session_client;
 pub mod session_store;
 pub mod stored_session;

@@ -14,7 +14,6 @@
 pub mod address;
 pub mod client;
 mod connection;
-pub mod running_output;
 pub(super) mod session_mirror;
 
 use std::{io, pin::Pin, sync::Arc, time::Duration};

@@ -63,7 +63,10 @@ use crate::{
         input::SessionCommand,
     },
     journal::{RecordSpan, RecordTail},
-    present::{clock::local_zone, style::SignSet, text::plain},
+    present::{
+        style::SignSet,
+        text::{local_zone, plain},
+    },
     process::{
         editor::EditorFile,
         playback_pace::{PaceFile, PlaybackPace},

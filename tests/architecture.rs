@@ -768,12 +768,12 @@ const FIXED_TEXTS: [(&str, &str, &str); 10] = [
         "another text says `a turn`",
     ),
     (
-        "engine/session/summary.rs",
+        "engine/session.rs",
         "{} rules",
         "another text names the only rule",
     ),
     (
-        "engine/tasks/refusal.rs",
+        "engine/tasks/command.rs",
         "{open} tasks",
         "another text says `a task`",
     ),

@@ -3,7 +3,7 @@
 //! Owns its process: how it starts, how a request to it fails, and how it ends.
 //!
 //! - [`turn`] leads a turn; [`conversations`] opens and sets what it is part of, as [`options`] reads
-//!   it; [`failure_messages`] words what went wrong.
+//!   it; [`exchange`] words what went wrong.
 //! - [`offer`] asks an agent that gets no prompt what it offers.
 //! - [`connection`] and [`exchange`] pass messages; [`translate`] says what they mean.
 //! - [`service`], [`files`], [`terminals`] and [`questions`] are what creel does for the agent.
@@ -14,7 +14,6 @@
 mod connection;
 mod conversations;
 mod exchange;
-mod failure_messages;
 mod files;
 mod offer;
 mod options;
@@ -47,14 +46,13 @@ use crate::{
     agents::{
         acp::{
             connection::AcpConnection,
-            exchange::{AcpExchange, AcpRequestError, UpdateOrigin},
-            failure_messages::{is_hung_up, words},
+            exchange::{AcpExchange, AcpRequestError, UpdateOrigin, is_hung_up, words},
         },
         error_pattern::ErrorPattern,
-        flags::with_flags,
         mcp_tools::{self, ToolOptions},
         native_hooks::NativeHooks,
         scripted::ScriptError,
+        with_flags,
     },
     engine::{
         budget::ConversationUsage,

@@ -22,12 +22,11 @@ use super::{
     environment,
     error_pattern::ErrorPattern,
     failure::{self, FailureKind},
-    flags::with_flags,
     limit,
     mcp_tools::{self, ToolOptions, ToolServer},
     native_hooks::NativeHooks,
     scripted::ScriptError,
-    too_late,
+    too_late, with_flags,
 };
 use crate::{
     engine::{
@@ -40,8 +39,7 @@ use crate::{
         time::TimeSpan,
     },
     process::{
-        environment::VARIABLE_MAX,
-        pty,
+        VARIABLE_MAX, pty,
         run::{self, OutputStream, ProcessEnd, ProcessObserver as _, ProcessSpec},
     },
     text::{CarriageReturnMode, PlainTextFilter},
@@ -50,7 +48,6 @@ use answer_reader::{AnswerReader, JsonStreamSummary, OutputDecoder, OutputSummar
 use answer_stream::AnswerReceiver;
 use translate::{
     ReportedUsage, StreamOutcome, StreamTranslator, TranslatedOutput, claude, codex, gemini,
-    opencode,
 };
 
 pub struct CommandAgent {
@@ -664,6 +661,6 @@ fn translator(
         OutputFormat::Claude => Some(Box::new(claude::ClaudeTranslator::new(before))),
         OutputFormat::Codex => Some(Box::new(codex::CodexTranslator::new(before))),
         OutputFormat::Gemini => Some(Box::<gemini::GeminiTranslator>::default()),
-        OutputFormat::Opencode => Some(Box::<opencode::OpencodeTranslator>::default()),
+        OutputFormat::Opencode => Some(Box::<gemini::OpencodeTranslator>::default()),
     }
 }

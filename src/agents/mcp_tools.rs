@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{AgentWorkspace, NOTE_MAX, flags::with_options, limited};
+use super::{AgentWorkspace, NOTE_MAX, limited, with_options};
 use crate::engine::{
     conversation::{ToolCall, ToolKind},
     creel_tools::{CreelTool, TOOLS},

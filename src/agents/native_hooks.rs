@@ -9,7 +9,7 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{AgentWorkspace, flags::with_options};
+use super::{AgentWorkspace, with_options};
 use crate::{
     engine::{
         hooks::{
@@ -18,7 +18,7 @@ use crate::{
         },
         policy::{AgentFacts, ToolHookLevel, ToolHookSupport},
     },
-    process::environment::project,
+    process::project_variable,
     text::shell_word,
 };
 
@@ -105,7 +105,7 @@ fn command_line(
     deny_only: bool,
 ) -> String {
     let session = format!("CREEL_SESSION={}", shell_word(&place.session));
-    let root = project(&place.session_dir);
+    let root = project_variable(&place.session_dir);
     let root = root.map(|(name, root)| format!(" {name}={}", shell_word(&root)));
     let (root, creel, event) = (root.unwrap_or_default(), shell_word(creel), event.name());
     let deny_only = if deny_only { " --deny-only" } else { "" };

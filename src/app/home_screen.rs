@@ -14,20 +14,19 @@ use crate::{
     app::screens,
     cli::{
         arguments::{ConfigArgs, NatsArgs},
-        error::{CliError, CliResult},
-        output::say,
+        error::{self, CliError, CliResult, say},
         target::{
-            project,
+            self,
             remote_sessions::{NatsServerConnection, RecordedSession},
         },
-        tokio_runtime,
         verb_outcome::{AttachedScreen, HomeRequestArgs, LocalScreen, RemoteScreen, ReplayScreen},
     },
     config::{UiSettings, paths},
-    farm::screened_worker::ScreenedWorker,
+    farm::worker::ScreenedWorker,
     sessions::{
-        SessionKey, project_list::ProjectList, session_client::RemoteUpdates,
-        session_store::ProjectScope,
+        SessionKey,
+        session_client::RemoteUpdates,
+        session_store::{ProjectList, ProjectScope},
     },
     tui::{
         ScreenExit,
@@ -72,10 +71,10 @@ pub(super) fn show(args: HomeRequestArgs) -> CliResult {
         let list = if worker.is_some() {
             None
         } else {
-            Some(ProjectList::of(&project::state_dir()?))
+            Some(ProjectList::of(&target::state_dir()?))
         };
         (
-            tokio_runtime::start()?,
+            error::start_tokio()?,
             HomeSource::Machine(ProjectScope {
                 projects: vec![root.clone()],
                 list,

@@ -39,7 +39,7 @@ use tokio::{
 };
 
 use crate::{
-    cli::{headless::ExitCleanup, launch::surface, output::say},
+    cli::{error::say, headless::ExitCleanup, launch::surface},
     process::{
         children,
         process_table::ProcessTable,

@@ -7,9 +7,8 @@ use tokio::sync::{mpsc, watch};
 use crate::{
     cli::{
         attach,
-        error::{CliError, CliResult},
+        error::{self, CliError, CliResult},
         target::remote_sessions::NatsServerConnection,
-        tokio_runtime,
         verb_outcome::{AttachedScreen, LocalScreen, RemoteScreen, ReplayScreen},
     },
     config::{SignChoice, UiSettings, paths},
@@ -42,7 +41,7 @@ fn attach_here(screen: LocalScreen, tie: CloseBehavior) -> CliResult<ScreenExit>
         pace: None,
         nats,
     };
-    let tokio = tokio_runtime::start()?;
+    let tokio = error::start_tokio()?;
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     // A task that still waits for the session must not delay the exit.
     tokio.shutdown_background();
@@ -125,7 +124,7 @@ pub(super) fn replay(screen: &ReplayScreen) -> CliResult<ScreenExit> {
         pace: None,
         nats: None,
     };
-    let shown = tokio_runtime::start()?.block_on(tui::run(source, screen_options(screen.ui)));
+    let shown = error::start_tokio()?.block_on(tui::run(source, screen_options(screen.ui)));
     shown.map_err(|error| CliError::failed(format!("the screen failed: {error}")))
 }
 

@@ -12,16 +12,14 @@ use tokio::sync::{mpsc, watch};
 use crate::{
     app::{process_pair::ParentProcess, screens, start_session::DeadSessions},
     cli::{
-        error::{CliError, CliResult},
+        error::{self, CliError, CliResult, say},
         headless::{self, ExitCleanup, PrintFormat, SessionPrinter},
         launch::{
             session_end::{self, ExitCodeSource, NextCommands},
             surface::{self, SessionSurface},
             worktree,
         },
-        output::say,
-        target::project,
-        tokio_runtime,
+        target,
         verb_outcome::FolderRetention,
     },
     config::{NatsConfig, paths},
@@ -44,7 +42,7 @@ use crate::{
     protocol::NatsStatus,
     queue::handover::{self, HandoverPlace, TaskHandover},
     runtime::{RuntimeDirs, RuntimeError, RuntimeExit, SessionHandle, SessionRuntime},
-    sessions::{project_list::ProjectList, session_client::SessionAddress},
+    sessions::{session_client::SessionAddress, session_store::ProjectList},
     socket::{
         CompanionWork, ControlSocket, SocketCompanion, address::SocketDirs,
         session_mirror::QueryHandle,
@@ -89,10 +87,10 @@ pub(super) fn supervise(
     let elsewhere = session_end::elsewhere(folder.project());
     let dirs = RuntimeDirs {
         cwd: root,
-        rescue: project::state_dir()?.join("rescued"),
+        rescue: target::state_dir()?.join("rescued"),
     };
     children::adopt_orphans();
-    let tokio = tokio_runtime::start()?;
+    let tokio = error::start_tokio()?;
     let left = tokio.block_on(async {
         children::keep_reaping();
         survive_file_limits().map_err(no_signals)?;
@@ -368,7 +366,7 @@ impl ControlEndpoints {
     ) -> Self {
         let nats = nats.map(|mut nats| {
             // A session without tasks for the queue needs no name for it.
-            let _ = project::name_queue(&mut nats, None, folder.project());
+            let _ = target::name_queue(&mut nats, None, folder.project());
             nats
         });
         let (owner, warned) = (

@@ -8,11 +8,9 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::{
     agents::INTERRUPTED,
-    error::{CliError, CliResult},
+    error::{self, CliError, CliResult, json, print, say},
     launch::trust_prompt::{self, TrustFlag},
-    output::{json, print, say},
-    target::project::Project,
-    tokio_runtime,
+    target::Project,
 };
 use crate::{
     agents::{
@@ -102,7 +100,7 @@ where
         variables: project.settings.base_plan.access.env.variables(spec),
         has_tool_hooks: false,
     };
-    let tokio = tokio_runtime::start()?;
+    let tokio = error::start_tokio()?;
     let answered: CliResult<_> = tokio.block_on(async {
         let mut signals = ShutdownSignals::listen()
             .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))?;

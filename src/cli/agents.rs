@@ -23,10 +23,8 @@ use unicode_width::UnicodeWidthStr as _;
 use super::{
     agent_options,
     arguments::ConfigArgs,
-    error::{CliError, CliResult},
-    output::{print, say},
-    target::project::Project,
-    tokio_runtime,
+    error::{self, CliError, CliResult, print, say},
+    target::Project,
 };
 use crate::{
     config::{
@@ -444,7 +442,7 @@ pub(in crate::cli) fn ask_all(
     if questions.is_empty() {
         return Ok(Some(BTreeMap::new()));
     }
-    let tokio = tokio_runtime::start()?;
+    let tokio = error::start_tokio()?;
     let answers = tokio.block_on(async {
         let mut signals = ShutdownSignals::listen()?;
         let cancel = CancellationToken::new();

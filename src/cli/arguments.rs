@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::engine::{hooks::point::HookPoint, ids::ItemId, tasks::task::TaskState};
+use crate::engine::{hooks::point::HookPoint, ids::ItemId, tasks::graph::TaskState};
 
 /// Which session.
 #[derive(Debug, Default, Args)]

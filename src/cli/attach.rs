@@ -7,10 +7,9 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, SessionArgs, session_name},
-        error::{CliError, CliResult},
+        error::{CliError, CliResult, say},
         launch::session_end::{self, NextCommands},
-        output::say,
-        target::{local_sessions, project::Project, remote_sessions::NatsServerConnection},
+        target::{self, Project, remote_sessions::NatsServerConnection},
         verb_outcome::{AttachedScreen, LocalScreen, RemoteScreen, VerbOutcome},
     },
     config::Settings,
@@ -46,7 +45,7 @@ pub(super) fn attach(args: AttachArgs) -> CliResult<VerbOutcome> {
             RemoteScreen { copy, server, ui },
         ))));
     }
-    let folder = local_sessions::running(&SessionArgs {
+    let folder = target::running(&SessionArgs {
         session: args.session,
         config: args.config,
         nats: args.nats,

@@ -1,7 +1,7 @@
 //! `creel cancel`: ends the turn and pauses the session.
 
 use crate::{
-    cli::{arguments::SessionArgs, error::CliResult, target::local_sessions::ask},
+    cli::{arguments::SessionArgs, error::CliResult, target::ask},
     engine::input::SessionCommand,
 };
 

@@ -9,10 +9,9 @@ use crate::{
     cli::{
         agents::INTERRUPTED,
         arguments::ConfigArgs,
-        error::CliResult,
+        error::{CliResult, print, say},
         launch::readiness,
-        output::{print, say},
-        target::project::Project,
+        target::Project,
         verb_outcome::VerbOutcome,
     },
     config::{

@@ -6,9 +6,8 @@ use clap::{Args, Subcommand};
 use crate::{
     cli::{
         arguments::SessionArgs,
-        error::{CliError, CliResult},
-        output::{json, print, say, warn_of},
-        target::local_sessions,
+        error::{CliError, CliResult, json, print, say, warn_of},
+        target,
     },
     journal::{self, SessionDir},
     present::text::plain_line,
@@ -86,7 +85,7 @@ pub(super) fn checkpoint(command: CheckpointCommand) -> CliResult {
 }
 
 fn kept(session: &SessionArgs) -> CliResult<(SessionDir, Vec<CheckpointView>)> {
-    let folder = local_sessions::named_or_running(session)?;
+    let folder = target::named_or_running(session)?;
     let (state, disorder) = journal::fold_checked(&folder.journal())?;
     warn_of(disorder.as_ref());
     Ok((folder, view::checkpoints(&state)))

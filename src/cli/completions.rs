@@ -2,7 +2,10 @@
 
 use clap::{Args, CommandFactory as _};
 
-use crate::cli::{Cli, error::CliResult, output::print};
+use crate::cli::{
+    Cli,
+    error::{CliResult, print},
+};
 
 /// For which shell.
 #[derive(Debug, Args)]

@@ -5,9 +5,8 @@ use clap::{Args, Subcommand};
 use crate::{
     cli::{
         arguments::ConfigArgs,
-        error::{CliError, CliResult},
-        output::print,
-        target::project,
+        error::{CliError, CliResult, print},
+        target,
     },
     config::paths,
 };
@@ -36,7 +35,7 @@ pub(super) fn config(args: &ConfigCommandArgs) -> CliResult {
     match &args.verb {
         ConfigCommand::Example => print(EXAMPLE),
         ConfigCommand::Path(args) => {
-            let here = project::here()?;
+            let here = target::here()?;
             let named = args
                 .config
                 .as_ref()

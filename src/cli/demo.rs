@@ -11,9 +11,8 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::{DetachArgs, OutputArgs},
-        error::{CliError, CliResult},
+        error::{CliError, CliResult, say},
         launch::surface::SessionSurface,
-        output::say,
         verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
     },
     config::{self, HintMode, UiSettings},

@@ -5,9 +5,8 @@ use clap::{Args, Subcommand};
 use crate::{
     cli::{
         arguments::{ArgumentError, SessionArgs, item},
-        error::CliResult,
-        output::{LINE, json, print, refusal_as_json, say},
-        target::local_sessions::{ask, given, other_answer, reply_to},
+        error::{CliResult, LINE, json, print, refusal_as_json, say},
+        target::{ask, given, other_answer, reply_to},
     },
     engine::{
         gate::kind::GateChoice,
@@ -17,7 +16,7 @@ use crate::{
     },
     present::{
         gate_words::{ChoiceWording, GateFigures, choice_words},
-        proposals::tree_lines,
+        task_view::tree_lines,
         text::{plain, plain_line},
     },
     protocol::{ReplyData, SessionQuery, view::GateView},

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::{
     cli::{
-        output::put,
+        error::put,
         record_formatter::{HookOutputMode, RecordFormatter},
     },
     engine::{
@@ -20,7 +20,7 @@ use crate::{
     journal::RecordTail,
     present::style::ColourMode,
     process::signals::ShutdownSignals,
-    runtime::{HookOutputChunk, SessionHandle, session_processes::SessionProcesses},
+    runtime::{HookOutputChunk, SessionHandle, handle::SessionProcesses},
     socket::address::SocketLocation,
 };
 

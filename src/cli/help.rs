@@ -8,8 +8,7 @@ use clap::{Args, Command, CommandFactory as _, builder::Styles};
 use crate::{
     cli::{
         Cli,
-        error::{CliError, CliResult},
-        output::print,
+        error::{CliError, CliResult, print},
     },
     present::style::ColourMode,
     text::nearest,

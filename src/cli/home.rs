@@ -5,13 +5,9 @@ use std::io::IsTerminal as _;
 use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs},
-        error::{CliError, CliResult},
+        error::{CliError, CliResult, print},
         help,
-        output::print,
-        target::{
-            self,
-            project::{self, Project},
-        },
+        target::{self, Project},
         verb_outcome::{HomeRequestArgs, VerbOutcome},
     },
     config::{Settings, paths},
@@ -28,8 +24,8 @@ pub(super) fn home(nats: Option<String>) -> CliResult<VerbOutcome> {
     }
     // The screen can start sessions.
     target::require_person(UserCommand::Run)?;
-    let (root, _) = project::sessions_of(&ConfigArgs::default())?;
-    let has_config = paths::find(&project::here()?).is_some();
+    let (root, _) = target::sessions_of(&ConfigArgs::default())?;
+    let has_config = paths::find(&target::here()?).is_some();
     // A config with mistakes must not hide the sessions.
     let ui = Project::load(&ConfigArgs::default())
         .map_or(Settings::default().ui, |project| project.settings.ui);

@@ -14,9 +14,8 @@ use serde_json::{Value, json};
 use crate::{
     cli::{
         arguments::SessionArgs,
-        error::{CliError, CliResult},
-        output::{print, say},
-        target::local_sessions,
+        error::{CliError, CliResult, print, say},
+        target,
     },
     engine::{
         conversation::ToolCall,
@@ -103,7 +102,7 @@ fn call(event: ClaudeToolEvent) -> CliResult<ToolCall> {
 }
 
 fn ask(args: &HookArgs, call: ToolCall) -> CliResult<Option<ToolDecisionView>> {
-    let folder = local_sessions::running(&args.session)?;
+    let folder = target::running(&args.session)?;
     let call = Box::new(call);
     let command = match args.event {
         ClaudeToolEvent::PreToolUse | ClaudeToolEvent::PermissionRequest => {

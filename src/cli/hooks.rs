@@ -5,16 +5,11 @@ use clap::{Args, Subcommand};
 use crate::{
     cli::{
         arguments::{ArgumentError, SessionArgs},
-        error::CliResult,
-        output::{LINE, json, print, refusal_as_json, say, warn_of},
-        target::{
-            local_sessions::{self, ask, other_answer, reply_to},
-            project::{self, Project},
-            remote_sessions,
-        },
+        error::{CliResult, LINE, json, print, refusal_as_json, say, warn_of},
+        target::{self, Project, ask, other_answer, remote_sessions, reply_to},
     },
     engine::{
-        hooks::{point::HookPoint, resolve::HookState},
+        hooks::{HookState, point::HookPoint},
         input::SessionCommand,
     },
     journal,
@@ -112,11 +107,11 @@ pub(super) fn hooks(command: HooksCommand) -> CliResult {
 
 /// The hooks of the session; with none running and none named, those of the config.
 fn known(session: &SessionArgs) -> CliResult<Vec<HookView>> {
-    let (_, sessions) = project::sessions_of(&session.config)?;
+    let (_, sessions) = target::sessions_of(&session.config)?;
     let here = session.nats.url.is_none();
     if here
-        && local_sessions::named(session, &sessions)?.is_none()
-        && local_sessions::all_running(&sessions)?.is_empty()
+        && target::named(session, &sessions)?.is_none()
+        && target::all_running(&sessions)?.is_empty()
     {
         let project = Project::load_existing(&session.config)?;
         let base = &project.settings.base_plan;
@@ -173,7 +168,7 @@ pub(super) fn stats(session: &SessionArgs, as_json: bool) -> CliResult {
     let copy = remote_sessions::copy(session)?;
     let folder = match &copy {
         Some(copy) => copy.folder().clone(),
-        None => local_sessions::named_or_running(session)?,
+        None => target::named_or_running(session)?,
     };
     let mut tallies = HookTallies::default();
     let disorder = journal::read(&folder.journal(), |record| tallies.take(&record.event))?;

@@ -4,7 +4,6 @@ pub mod first_conversation;
 pub mod pipeline;
 pub mod readiness;
 pub mod session_end;
-pub mod session_names;
 pub mod shared_folder;
 pub mod surface;
 pub mod trust_prompt;

@@ -8,9 +8,8 @@ use std::{
 use clap::{Arg, Args, Command};
 
 use super::{
-    error::{CliError, CliResult},
+    error::{CliError, CliResult, print, say},
     help,
-    output::{print, say},
 };
 use crate::config::paths::in_words;
 

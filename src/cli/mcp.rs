@@ -8,10 +8,9 @@ use std::{io::IsTerminal as _, path::PathBuf};
 use crate::{
     cli::{
         arguments::{ConfigArgs, SessionArgs},
-        error::CliResult,
+        error::{CliResult, say},
         launch::trust_prompt,
-        output::say,
-        target::{local_sessions, project::Project},
+        target::{self, Project},
         verb_outcome::{ToolServerRequest, VerbOutcome},
     },
     config::Settings,
@@ -24,7 +23,7 @@ pub(super) fn mcp(session: SessionArgs) -> VerbOutcome {
             "creel: an agent starts this command: it speaks the Model Context Protocol on standard input and output",
         );
     }
-    let has_none = local_sessions::running_if_any(&session).is_ok_and(|found| found.is_none());
+    let has_none = target::running_if_any(&session).is_ok_and(|found| found.is_none());
     let note = if has_none {
         restriction(&session)
     } else {

@@ -7,13 +7,12 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, SessionArgs},
-        error::CliResult,
+        error::{CliResult, put, say},
         launch::{
             pipeline::{PipelineArgs, pipeline},
             trust_prompt::{self, TrustFlag},
         },
-        output::{put, say},
-        target::project::Project,
+        target::Project,
         task::{QueueArgs, queue::QueueConnection},
         verb_outcome::VerbOutcome,
     },

@@ -6,7 +6,7 @@ use crate::{
     cli::{
         arguments::SessionArgs,
         error::CliResult,
-        target::local_sessions::{ask, given},
+        target::{ask, given},
     },
     engine::input::SessionCommand,
 };

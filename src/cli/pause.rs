@@ -1,7 +1,7 @@
 //! `creel pause`: no further prompt for now.
 
 use crate::{
-    cli::{arguments::SessionArgs, error::CliResult, target::local_sessions::ask},
+    cli::{arguments::SessionArgs, error::CliResult, target::ask},
     engine::input::SessionCommand,
 };
 

@@ -7,12 +7,8 @@ use clap::{Args, Subcommand};
 use crate::{
     cli::{
         arguments::{SessionArgs, item},
-        error::{CliError, CliResult},
-        output::{LINE, json, print, refusal_as_json, say},
-        target::{
-            local_sessions::{self, ask, given, other_answer, reply_to},
-            remote_sessions,
-        },
+        error::{CliError, CliResult, LINE, json, print, refusal_as_json, say},
+        target::{self, ask, given, other_answer, remote_sessions, reply_to},
     },
     engine::{
         event::{Event, PendingEvent},
@@ -198,7 +194,7 @@ fn whole(session: &SessionArgs, item: ItemId) -> CliResult<ItemView> {
         let copy = remote_sessions::copy(session)?;
         view.text = match &copy {
             Some(copy) => on_record(copy.folder(), item)?,
-            None => on_record(&local_sessions::running(session)?, item)?,
+            None => on_record(&target::running(session)?, item)?,
         };
     }
     Ok(*view)

@@ -14,13 +14,9 @@ use clap::{Args, builder::NonEmptyStringValueParser};
 use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, QueueSourceArgs, SessionArgs, session_name},
-        error::{CliError, CliResult},
-        launch::session_names::{dated, first_free},
-        output::{json, print, say},
-        target::{
-            local_sessions,
-            project::{self, Project},
-        },
+        error::{CliError, CliResult, json, print, say},
+        launch::shared_folder::{dated, first_free},
+        target::{self, Project},
         task::{QueueArgs, queue::QueueConnection},
     },
     engine::queue::{
@@ -29,7 +25,7 @@ use crate::{
     },
     farm::plan::{self as proposals, ProposalVerdict, SessionProposal, prompt},
     present::{
-        proposals::{as_yaml, read_form, tree, with_mistakes},
+        task_view::{as_yaml, read_form, tree, with_mistakes},
         text::plain_line,
     },
     process::{children::output_of, editor::EditorFile},
@@ -226,7 +222,7 @@ fn propose(
 
 /// Runs the session of the agent. Returns its name, or its exit code if it did not complete.
 fn run_session(args: &PlanArgs, prompt: &str) -> CliResult<Result<String, u8>> {
-    let (_, sessions) = project::sessions_of(&args.queue.config)?;
+    let (_, sessions) = target::sessions_of(&args.queue.config)?;
     let name = first_free(&sessions, &dated("plan")).name;
     let cannot = |error: &dyn std::fmt::Display| {
         CliError::failed(format!("cannot start the agent's session: {error}"))
@@ -393,10 +389,10 @@ fn proposal_of(
     session: &str,
     types: &BTreeSet<String>,
 ) -> CliResult<SessionProposal> {
-    let (_, sessions) = project::sessions_of(config)?;
+    let (_, sessions) = target::sessions_of(config)?;
     let folder = sessions.folder(session);
     if !folder.exists() {
-        return Err(local_sessions::missing(&folder));
+        return Err(target::missing(&folder));
     }
     Ok(proposals::proposal_of(&folder, types)?)
 }

@@ -7,9 +7,8 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, session_name},
-        error::{CliError, CliResult},
-        output::warn_of,
-        target::{project::Project, remote_sessions::RecordedSession},
+        error::{CliError, CliResult, warn_of},
+        target::{Project, remote_sessions::RecordedSession},
         verb_outcome::{ReplayScreen, VerbOutcome},
     },
     config::Settings,

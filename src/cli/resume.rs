@@ -5,7 +5,7 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::{ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name},
-        error::{CliError, CliResult},
+        error::{CliError, CliResult, say},
         gate,
         launch::{
             readiness,
@@ -15,12 +15,7 @@ use crate::{
             trust_prompt::{self, TrustFlag},
             worktree,
         },
-        output::say,
-        target::{
-            local_sessions::{self, given},
-            project::{self, Project},
-            remote_sessions::on_command_line,
-        },
+        target::{self, Project, given, remote_sessions::on_command_line},
         verb_outcome::{ResumedSession, SweepScope, VerbOutcome},
     },
     config::Settings,
@@ -87,13 +82,13 @@ impl ResumeArgs {
 }
 
 pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
-    let (root, sessions) = project::sessions_of(&args.config)?;
+    let (root, sessions) = target::sessions_of(&args.config)?;
     let folder = match &args.session {
         Some(name) => sessions.folder(name),
         None => latest_unfinished(&sessions, args.max_iterations)?,
     };
     if !folder.exists() {
-        return Err(local_sessions::missing(&folder));
+        return Err(target::missing(&folder));
     }
     let answer = args.answer()?;
     let opened = Journal::open(&folder)?;

@@ -9,14 +9,13 @@ use super::{
     error::{CliError, CliResult},
     launch::{
         first_conversation, readiness,
-        session_names::{SessionNameLock, dated_name, first_free},
-        shared_folder::{FolderRequest, FolderUse},
+        shared_folder::{FolderRequest, FolderUse, SessionNameLock, dated_name, first_free},
         surface::{self, SessionSurface},
         trust_prompt::{self, TrustFlag},
         worktree,
     },
     plan::types,
-    target::{local_sessions, project::Project, remote_sessions::on_command_line},
+    target::{self, Project, remote_sessions::on_command_line},
     task,
     verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
 };
@@ -260,7 +259,7 @@ fn tasks_of(sessions: &SessionsDir, name: &str) -> CliResult<TaskGraph> {
     if folder.exists() {
         task::on_record(&folder)
     } else {
-        Err(local_sessions::missing(&folder))
+        Err(target::missing(&folder))
     }
 }
 

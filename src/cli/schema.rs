@@ -1,7 +1,7 @@
 //! `creel schema`: the JSON Schema of the config.
 
 use crate::{
-    cli::{error::CliResult, output::print},
+    cli::error::{CliResult, print},
     config,
 };
 

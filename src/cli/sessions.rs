@@ -11,17 +11,18 @@ use serde_json::json;
 use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs},
-        error::{CliError, CliResult},
-        output::{self, print, say},
+        error::{self, CliError, CliResult, print, say},
         sessions::watch_list::{ListColumns, fleet_table, table},
-        target::{project, remote_sessions::NatsServerConnection},
+        target::{self, remote_sessions::NatsServerConnection},
     },
     engine::{SessionState, time::UnixTime},
     journal::{self, JournalError, SessionDir, SessionsDir, record::rfc3339},
     present::session_list::{ListedSession, SessionGroup},
     runtime::now,
     sessions::{
-        listed_heartbeat, project_list::ProjectList, session_store::ProjectScope, stored_session,
+        listed_heartbeat,
+        session_store::{ProjectList, ProjectScope},
+        stored_session,
     },
     worktrees::session_branch,
 };
@@ -121,9 +122,9 @@ pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
 
 /// The project of the command, and which projects to look at.
 fn scope(args: &SessionListArgs) -> CliResult<(std::path::PathBuf, ProjectScope)> {
-    let (root, _) = project::sessions_of(&args.config)?;
+    let (root, _) = target::sessions_of(&args.config)?;
     let list = if args.all {
-        Some(ProjectList::of(&project::state_dir()?))
+        Some(ProjectList::of(&target::state_dir()?))
     } else {
         None
     };
@@ -157,7 +158,7 @@ fn elsewhere(server: &NatsServerConnection, args: &SessionListArgs) -> CliResult
     heartbeats.retain(|(listed, _)| args.filter.matches(listed));
     heartbeats.sort_by(|(one, _), (other, _)| one.order(other));
     if args.json {
-        return output::json(
+        return error::json(
             &heartbeats
                 .into_iter()
                 .map(|(_, heartbeat)| heartbeat)

@@ -7,9 +7,8 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, session_name},
-        error::CliResult,
+        error::{CliResult, print, warn_of},
         launch::session_end::{NextCommands, print_card},
-        output::{print, warn_of},
         record_formatter::{HookOutputMode, RecordFormatter},
         target::remote_sessions::RecordedSession,
     },

@@ -5,10 +5,9 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::SessionArgs,
-        error::CliResult,
+        error::{CliResult, LINE, json, print, refusal_as_json},
         gate,
-        output::{LINE, json, print, refusal_as_json},
-        target::local_sessions::{other_answer, reply_to},
+        target::{other_answer, reply_to},
     },
     present::{
         text::{counted, plain, plain_line},
@@ -63,18 +62,18 @@ fn lines(status: &StatusView) -> String {
             usage::resumes(limit.until, clock::wall_clock())
         );
     }
-    if status.retries > 0 {
+    if status.counts.retries > 0 {
         text += &format!(
             "retries    {} of at most {}\n",
-            status.retries, status.max_retries
+            status.counts.retries, status.counts.max_retries
         );
     }
-    if status.errors > 0 {
-        text += &format!("errors     {} in a row\n", status.errors);
+    if status.counts.errors > 0 {
+        text += &format!("errors     {} in a row\n", status.counts.errors);
     }
-    text += &format!("pending    {}\n", counted(status.pending, "item"));
-    if status.messages > 0 {
-        text += &format!("messages   {} for the agent\n", status.messages);
+    text += &format!("pending    {}\n", counted(status.counts.pending, "item"));
+    if status.counts.messages > 0 {
+        text += &format!("messages   {} for the agent\n", status.counts.messages);
     }
     if let Some(gate) = &status.gate {
         text += &format!(

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::{
-    cli::{arguments::SessionArgs, error::CliResult, target::local_sessions::ask},
+    cli::{arguments::SessionArgs, error::CliResult, target::ask},
     engine::{event::StopTiming, input::SessionCommand},
 };
 

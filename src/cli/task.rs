@@ -8,21 +8,15 @@ use clap::{ArgGroup, Args, Subcommand};
 use crate::{
     cli::{
         arguments::{ArgumentError, SessionArgs, queue_name},
-        error::{CliError, CliResult},
-        output::{json, print, refusal_as_json, say, warn_of},
-        target::{
-            local_sessions::{self, ask, given, other_answer, reply_to},
-            project,
-            remote_sessions::NatsServerConnection,
-        },
+        error::{CliError, CliResult, json, print, refusal_as_json, say, warn_of},
+        target::{self, ask, given, other_answer, remote_sessions::NatsServerConnection, reply_to},
     },
     engine::{
         input::SessionCommand,
         queue::QueueRequest,
         tasks::{
             command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
-            graph::TaskGraph,
-            task::{LOWEST, TaskDescriptionChanges, TaskState},
+            graph::{LOWEST, TaskDescriptionChanges, TaskGraph, TaskState},
         },
     },
     journal::{self, SessionDir},
@@ -531,10 +525,10 @@ fn known(session: &SessionArgs, request: impl Into<SessionRequest>) -> CliResult
     if let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? {
         return replied(server.reply_to(session, request)?);
     }
-    let (_, sessions) = project::sessions_of(&session.config)?;
-    let folder = match local_sessions::named(session, &sessions)? {
+    let (_, sessions) = target::sessions_of(&session.config)?;
+    let folder = match target::named(session, &sessions)? {
         Some(folder) => folder,
-        None => local_sessions::running_or_past(session).map_err(|error| {
+        None => target::running_or_past(session).map_err(|error| {
             error.with(|why| format!("{why}\n  the tasks of the queue: `creel task list --queue`"))
         })?,
     };

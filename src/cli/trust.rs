@@ -3,10 +3,9 @@
 use crate::{
     cli::{
         arguments::ConfigArgs,
-        error::CliResult,
+        error::{CliResult, say},
         launch::trust_prompt::{cannot_remember, listed, of_project, refuse_supervised},
-        output::say,
-        target::project::{self, Project},
+        target::{self, Project},
     },
     config::PlanRequest,
 };
@@ -15,7 +14,7 @@ pub(super) fn trust(args: &ConfigArgs) -> CliResult {
     let project = Project::load_existing(args)?;
     let place = project.config_place();
     refuse_supervised()?;
-    project::trust_store()?
+    target::trust_store()?
         .trust(&place, &project.settings.documents)
         .map_err(|error| cannot_remember(&error))?;
     // A config with a mistake can be trusted, too; `creel check` reports the mistake.

@@ -1,7 +1,7 @@
 //! `creel unpause`: a paused session continues.
 
 use crate::{
-    cli::{arguments::SessionArgs, error::CliResult, target::local_sessions::ask},
+    cli::{arguments::SessionArgs, error::CliResult, target::ask},
     engine::input::SessionCommand,
 };
 

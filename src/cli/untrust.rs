@@ -3,16 +3,15 @@
 use crate::{
     cli::{
         arguments::ConfigArgs,
-        error::{CliError, CliResult},
+        error::{CliError, CliResult, say},
         launch::trust_prompt::{cannot_remember, place_of_plans, refuse_supervised},
-        output::say,
-        target::project,
+        target,
     },
     config::paths,
 };
 
 pub(super) fn untrust(args: &ConfigArgs) -> CliResult {
-    let here = project::here()?;
+    let here = target::here()?;
     let named = args
         .config
         .clone()
@@ -25,7 +24,7 @@ pub(super) fn untrust(args: &ConfigArgs) -> CliResult {
     };
     let place = path.canonicalize().unwrap_or(path);
     refuse_supervised()?;
-    let store = project::trust_store()?;
+    let store = target::trust_store()?;
     let root = paths::project_root(&place);
     store
         .untrust(&place_of_plans(&root))

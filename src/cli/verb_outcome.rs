@@ -9,7 +9,7 @@ use crate::{
         check::CheckReport,
         demo::DemoSession,
         launch::{
-            session_end::ExitCodeSource, session_names::SessionNameLock, surface::SessionSurface,
+            session_end::ExitCodeSource, shared_folder::SessionNameLock, surface::SessionSurface,
         },
         target::remote_sessions::{NatsServerConnection, RecordedSession},
     },
@@ -18,7 +18,7 @@ use crate::{
         conversation::FirstConversation, input::Input, policy::SessionPlan,
         submit::kind::PipelineKind, tasks::graph::TaskGraph,
     },
-    farm::screened_worker::ScreenedWorker,
+    farm::worker::ScreenedWorker,
     journal::{OpenedJournal, SessionDir},
     nats::remote_journal::RemoteJournal,
     sessions::session_client::RemoteUpdates,

@@ -12,14 +12,12 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::{NatsArgs, QueueSourceArgs},
-        error::{CliError, CliResult},
+        error::{self, CliError, CliResult, LINE, say},
         launch::trust_prompt::{self, TrustFlag},
-        output::{self, LINE, say},
         target::{
-            project::{Project, here, name_queue},
+            Project, here, name_queue,
             remote_sessions::{NatsServerConnection, on_command_line},
         },
-        tokio_runtime,
         verb_outcome::{HomeRequestArgs, VerbOutcome},
     },
     config::{BadDuration, NatsConfig, duration_of},
@@ -30,13 +28,15 @@ use crate::{
     farm::{
         FarmError,
         job_slots::{self, JobSlots},
-        screened_worker::{ScreenedWorker, end_with_screen},
-        worker::{Eligibility, WorkerCrew, WorkerIdentity, WorkerOptions, WorkerSite},
+        worker::{
+            Eligibility, ScreenedWorker, WorkerCrew, WorkerIdentity, WorkerOptions, WorkerSite,
+            end_with_screen,
+        },
     },
     nats::presence::ListedWorker,
     present::{session_list::short_path, tables::columns, text::plain_line},
     process::children,
-    protocol::caller::host,
+    protocol::process_origin::host,
     runtime::now,
     worktrees::{ProjectRepository, WorktreeError},
 };
@@ -163,7 +163,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
         opened: tokio::sync::Notify::new(),
     };
     children::adopt_orphans();
-    let tokio = tokio_runtime::start()?;
+    let tokio = error::start_tokio()?;
     let code = tokio.block_on(async {
         children::keep_reaping();
         // The server is reachable, or this is where the worker says that it is not.
@@ -253,7 +253,7 @@ fn say_waiting(args: &WorkerArgs, crew: &WorkerCrew<'_>) {
 
 fn report_json(task: &QueuedTask) -> Result<(), FarmError> {
     let line = serde_json::to_string(task).map_err(|error| FarmError::Failed(error.to_string()))?;
-    output::print(&(line + "\n"))
+    error::print(&(line + "\n"))
         .map(drop)
         .map_err(|error| FarmError::Failed(error.into_message()))
 }
@@ -316,13 +316,13 @@ fn list_workers(args: &WorkerArgs) -> CliResult {
     };
     let workers = server.workers()?;
     if args.json {
-        return output::json(&workers);
+        return error::json(&workers);
     }
     if workers.is_empty() {
         say("creel: no worker is running; start one with `creel worker`");
         return Ok(0);
     }
-    output::print(&worker_table(&workers))
+    error::print(&worker_table(&workers))
 }
 
 /// The workers of a server as a table.

@@ -12,9 +12,8 @@ use serde::Serialize;
 use crate::{
     cli::{
         arguments::{ConfigArgs, worktree_name},
-        error::{CliError, CliResult},
-        output::{json, print, say},
-        target::project,
+        error::{CliError, CliResult, json, print, say},
+        target,
     },
     journal::{self, SessionsDir},
     present::{
@@ -124,7 +123,7 @@ struct ListedWorktree {
 
 impl ProjectWorktrees {
     fn of(config: &ConfigArgs) -> CliResult<Self> {
-        let (root, sessions) = project::sessions_of(config)?;
+        let (root, sessions) = target::sessions_of(config)?;
         Ok(Self {
             repository: ProjectRepository::of(&root)?,
             sessions,

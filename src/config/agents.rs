@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, env, ffi::OsStr, path::PathBuf, sync::Arc};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-pub(super) use super::patterns::reason;
+pub(super) use super::fields::reason;
 use super::{
     diagnostic::{self, DiagnosticReport, SourceSpan, nearest, quoted},
     fields::ConfigFields,

@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use super::{
-    advice, claude,
+    claude,
     diagnostic::{DiagnosticReport, SourceSpan, names, nearest, quoted},
     fields::ConfigFields,
     keys::{
@@ -18,7 +18,7 @@ use super::{
     },
     node::{ConfigNode, NodeKind, is_spelling},
     shape::MapShape,
-    tool_hooks,
+    validate,
 };
 use crate::{
     engine::{
@@ -311,7 +311,7 @@ fn group(
         return;
     }
     if let Some(matcher) = matcher
-        && !tool_hooks::is_about_tools(list.point())
+        && !claude::is_about_tools(list.point())
         && matcher.text().is_some_and(|text| !matches!(text, "" | "*"))
     {
         let message = "this matcher has no effect: the hooks of a point run every time".to_owned();
@@ -321,10 +321,10 @@ fn group(
     for item in handlers {
         found.extend(command(report, list, item));
     }
-    if let Some(matcher) = matcher.filter(|_| tool_hooks::is_about_tools(list.point())) {
+    if let Some(matcher) = matcher.filter(|_| claude::is_about_tools(list.point())) {
         for placed in &mut found[first..] {
             let own = placed.spec.matcher.get_or_insert_default();
-            tool_hooks::group(report, own, matcher);
+            claude::group(report, own, matcher);
         }
     }
 }
@@ -603,17 +603,17 @@ fn process_hook(
     spec.pipe_output = fields.recorded("pipe_output");
     spec.retry = retry_options(report, list.point(), fields);
     if list.has_matchers() {
-        tool_hooks::complete(report, list.point(), &mut spec, fields);
+        claude::complete_matcher(report, list.point(), &mut spec, fields);
     }
     match list {
         HookList::Claude(event) => {
             claude::complete(&mut spec, ClaudeHandler::new(event), fields);
             if event == ClaudeEvent::Stop {
-                advice::about_stop_hook(report, &spec, fields, at);
+                validate::about_stop_hook(report, &spec, fields, at);
             }
         }
-        HookList::Tool(event) => tool_hooks::for_claude(&mut spec, event, fields),
-        HookList::At(HookPoint::Stop) => advice::about_stop_hook(report, &spec, fields, at),
+        HookList::Tool(event) => claude::for_claude(&mut spec, event, fields),
+        HookList::At(HookPoint::Stop) => validate::about_stop_hook(report, &spec, fields, at),
         HookList::At(HookPoint::OnGate) => check_gate_hook(report, &spec, fields),
         HookList::At(HookPoint::SessionEnd) => {
             check_piped(

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-pub(super) use super::patterns::{one_or_more, pattern};
+pub(super) use super::fields::{one_or_more, pattern};
 use super::{
     diagnostic::{DiagnosticReport, quoted},
     fields::{ConfigFields, as_name},

@@ -16,17 +16,16 @@ use std::{collections::BTreeMap, path::Path};
 use regex::Regex;
 
 use super::{
-    advice,
     diagnostic::{DiagnosticReport, SourceSpan, names, quoted, suggest},
-    fields::ConfigFields,
+    fields::{ConfigFields, reason},
     hooks::check_placeholders,
     keys::{
         COMMAND_RULE, COVERAGE_RULE, FILES_RULE, PATTERN_RULE, STOP_ACTION, STOP_ALL, STOP_ANY,
         STOP_COMMAND, STOP_PRESET, STOP_WHEN,
     },
     node::{ConfigNode, NodeKind},
-    patterns::reason,
     shape::MapShape,
+    validate,
 };
 use crate::engine::{
     hooks::{point::HookPoint, template},
@@ -119,7 +118,7 @@ impl StopHookReader<'_> {
             && hook.judge == StopHookKind::Preset(StopPreset::Validation)
             && self.rules.is_empty()
         {
-            advice::about_validation(self.report, node.at);
+            validate::about_validation(self.report, node.at);
         }
         hook
     }
@@ -331,7 +330,7 @@ fn command(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<R
     let exit = either(report, fields, "expected_exit", "expected_exit_code");
     let (written, command) = (fields.given("command")?, fields.some_text("command")?);
     check_placeholders(report, "a rule", OFFERED, &command, written.at);
-    advice::about_rule(report, &command, fields, written.at);
+    validate::about_rule(report, &command, fields, written.at);
     let expected_exit = exit.map_or_else(
         || fields.int("expected_exit"),
         |(name, _)| fields.maybe_int(name).unwrap_or(0),

@@ -2,8 +2,8 @@
 //!
 //! Which hooks a change to a task makes due, what an answer grants, and how a resumed session
 //! continues depend on rules. The record contains the result, so that a later version with other
-//! rules reads the same state back. The end of a turn ([`super::turn::after`]) and the judgement of
-//! a run ([`super::hooks::verdict`]) are recorded in the same way.
+//! rules reads the same state back. The end of a turn ([`super::turn::AfterTurnRules`]) and the
+//! judgement of a run ([`super::hooks::verdict`]) are recorded in the same way.
 
 use crate::engine::{
     event::{Event, GateEvent, PipelineEvent, RetryEvent, SessionEvent, StopEvent, TurnEvent},

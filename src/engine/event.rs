@@ -15,20 +15,20 @@ use serde::{Serialize, Serializer, de::DeserializeOwned};
 pub use crate::engine::{
     actor::{Actor, ActorKind},
     gate::event::{GateEvent, GateGrants},
-    hooks::event::{HookEvent, HookFinished},
+    hooks::{HookEvent, HookFinished},
     pending::event::PendingEvent,
-    retry::event::RetryEvent,
+    retry::RetryEvent,
     session::event::{
         CheckOutcome, CheckRunResult, FinalDeliveryMode, IterationOutcome, SessionEvent,
         SessionOutcome, SessionStarted, SessionWorktree, UserPresence,
     },
-    steering::event::{SteeringEvent, StopTiming},
+    steering::{SteeringEvent, StopTiming},
     stop::event::{StopDecided, StopEvent},
     submit::event::PipelineEvent,
     tasks::event::{AutomationEvent, CUSTOM, CustomRecord, TaskEvent, WorkflowEvent},
     turn::event::{AfterTurn, PromptReason, PromptSent, TurnEvent},
     usage_limit::event::{LimitAction, LimitReached, UsageLimitEvent},
-    verify::event::VerifyEvent,
+    verify::VerifyEvent,
     watch::event::WatchEvent,
 };
 

@@ -13,7 +13,7 @@ use crate::engine::{
     hooks::{point::HookPoint, verdict::RunResult},
     ids::{GateId, ItemId, PermissionId, RunId, TurnId},
     session::event::ResumeAnswer,
-    stop::{agent_loop::LoopCommand, context::RuleCheckResult, preset::StopHookRegistration},
+    stop::{agent_loop::LoopCommand, chain::StopHookRegistration, context::RuleCheckResult},
     submit::kind::PipelineKind,
     tasks::command::TaskCommand,
     verify::WorkMeasurement,

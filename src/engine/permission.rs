@@ -15,7 +15,6 @@
 //!   then decide itself which requests to skip, and creel would not see them. creel remembers the
 //!   answer itself.
 
-mod remembered_answers;
 mod rules;
 pub mod tool_call;
 
@@ -45,8 +44,9 @@ use crate::engine::{
     ids::{GateId, PermissionId, TurnId},
     output::EngineOutput,
     permission::{
-        remembered_answers::{RememberedAnswer, covers, remembered},
-        rules::{ProjectFiles, first_that_fits, is_project_edit},
+        rules::{
+            ProjectFiles, RememberedAnswer, covers, first_that_fits, is_project_edit, remembered,
+        },
         tool_call::{files, has_command, kind},
     },
     policy::{PermissionPolicy, SessionPlan},

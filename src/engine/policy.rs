@@ -4,11 +4,9 @@
 //! it began with, even if the config has changed since.
 
 mod limits;
-mod rules;
 mod stop;
 mod submit;
 mod workflow;
-mod worktree;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +22,7 @@ use super::{
 };
 use crate::text::command_line;
 pub use limits::{FallbackAgent, LimitsPlan, OutagePlan, UsageLimitPolicy};
-pub use rules::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleSpec};
+pub use stop::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleSpec};
 pub use stop::{
     OpenTasksPolicy, SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset,
 };
@@ -32,8 +30,8 @@ pub use submit::{
     BuiltinCall, BuiltinOptions, COLLABORATORS, Gatekeeper, MERGE, MergePolicy, SubmitPlan,
     SubmitUntil, TypeNotAllowed, WatchPlan,
 };
+pub use submit::{WORKTREE_BRANCH, WorktreePlan};
 pub use workflow::{StepAction, StepCondition, StepTransition, Workflow, WorkflowStep};
-pub use worktree::{WORKTREE_BRANCH, WorktreePlan};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionPlan {

@@ -23,9 +23,9 @@ use crate::{
         event::{Event, SessionOutcome, VerifyEvent},
         gate::{SessionGates, subject::GateSubject},
         hooks::{
+            HookRef, HookState,
             dispatch::{HookDispatch, HookFeedback},
             point::HookPoint,
-            resolve::{HookRef, HookState},
         },
         output::EngineOutput,
         session::phase::{LoopEnd, Phase},

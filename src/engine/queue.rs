@@ -26,8 +26,8 @@ use crate::engine::{
     SessionState,
     event::SessionOutcome,
     queue::task_spec::TaskSpec,
-    stop::promise::Promise,
-    tasks::task::{TaskDescription, TaskState},
+    stop::context::Promise,
+    tasks::graph::{TaskDescription, TaskState},
     time::UnixTime,
 };
 

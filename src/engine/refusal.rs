@@ -13,9 +13,9 @@ use crate::engine::{
     gate::kind::GateChoice,
     ids::{GateId, ItemId, RunId},
     queue::task_proposal::ProposalMistake,
-    stop::loop_refusal::LoopRefusal,
+    stop::agent_loop::LoopRefusal,
     submit::kind::PipelineKind,
-    tasks::refusal::TaskRefusal,
+    tasks::command::TaskRefusal,
 };
 
 /// Why the session refuses a command.
@@ -23,9 +23,8 @@ use crate::engine::{
 pub enum Refusal {
     /// The session waits for no answer with this ticket.
     StaleTicket(String),
-    SessionEnded(SessionOutcome),
-    /// The process that runs the session has left its loop.
-    SessionOver,
+    /// `None`: the process that runs the session has left its loop, however that ended.
+    SessionEnded(Option<SessionOutcome>),
     SessionEnding,
     /// An agent or a hook gave a command of the user.
     NotAllowed {
@@ -127,7 +126,7 @@ impl Refusal {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::StaleTicket(_) => "stale_ticket",
-            Self::SessionEnded(_) | Self::SessionOver => "session_ended",
+            Self::SessionEnded(_) => "session_ended",
             Self::SessionEnding | Self::PipelineWhileEnding(_) => "session_ending",
             Self::NotAllowed { .. } => "not_allowed",
             Self::NotTheAgent => "not_the_agent",

@@ -1,8 +1,8 @@
 //! Retries of blocked turns, failed turns in a row, and the waits between attempts.
 //!
-//! Owns the counters, the waits, and the feedback to the agent ([`feedback`]). Does not run the
-//! stop hooks that block ([`super::hooks`]). A turn that reached a usage limit is not a retry
-//! ([`super::usage_limit`]).
+//! Owns the counters, the waits, their events, and the feedback to the agent ([`feedback`]). Does
+//! not run the stop hooks that block ([`super::hooks`]). A turn that reached a usage limit is not a
+//! retry ([`super::usage_limit`]).
 //!
 //! # Invariants
 //! - `used` never passes the limit unless the user granted more.
@@ -10,7 +10,6 @@
 //! - The length of a wait is recorded when it begins, so a crash neither shortens nor repeats it.
 
 pub(crate) mod apply;
-pub mod event;
 pub mod feedback;
 
 use std::collections::BTreeMap;
@@ -19,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     gate::event::GateGrants,
+    hooks::dispatch::HookFeedback,
     policy::BackoffPolicy,
-    retry::event::RecordedFeedback,
     time::{TimeSpan, UnixTime},
 };
 
@@ -156,6 +155,57 @@ pub struct HookRetries {
     pub granted: u32,
     /// Its last output, if its feedback is a template.
     pub output: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind")]
+pub enum RetryEvent {
+    #[serde(rename = "retry_counted")]
+    Counted {
+        used: u32,
+        limit: u32,
+        hook: String,
+        reason: String,
+        no_progress: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        feedback: Option<Box<RecordedFeedback>>,
+    },
+    #[serde(rename = "retry_limit_reached")]
+    LimitReached { used: u32, limit: u32, hook: String },
+    #[serde(rename = "backoff_started")]
+    BackoffStarted { wait_ms: TimeSpan, until: UnixTime },
+}
+
+/// The feedback that the agent gets next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedFeedback {
+    pub text: String,
+    /// The text without templates, if it is different. Comparing it shows whether anything changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usual: Option<String>,
+    /// All hooks that blocked.
+    pub blocked: Vec<String>,
+    /// The output of hooks with a template, which `{{changed}}` is compared with, by hook.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outputs: BTreeMap<String, String>,
+}
+
+impl From<HookFeedback> for RecordedFeedback {
+    fn from(feedback: HookFeedback) -> Self {
+        let outputs = feedback.own.into_iter().map(|own| (own.hook, own.output));
+        Self {
+            usual: (feedback.usual != feedback.text).then_some(feedback.usual),
+            text: feedback.text,
+            blocked: feedback.blocked,
+            outputs: outputs.collect(),
+        }
+    }
+}
+
+impl RetryEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] =
+        &["retry_counted", "retry_limit_reached", "backoff_started"];
 }
 
 #[cfg(test)]

@@ -23,7 +23,6 @@ pub mod iteration;
 pub mod lifecycle;
 pub mod phase;
 pub mod recovery;
-pub mod summary;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,9 +32,9 @@ use crate::engine::{
     event::{SessionOutcome, SessionStarted, UserPresence},
     gate::{SessionGates, notices::GateHooks, proposal_rules::ProposalState, subject::GateSubject},
     hooks::{
+        HookState,
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
-        resolve::HookState,
         side_jobs::SideJobs,
         tool_hooks::ToolHooks,
     },
@@ -318,5 +317,34 @@ impl SessionState {
             SessionOutcome::Cancelled,
             phase::STOPPED,
         ))
+    }
+}
+
+impl SessionOutcome {
+    /// The name in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Forced => "forced",
+            Self::Unverified => "unverified",
+            Self::Limit => "limit",
+            Self::Escalated => "escalated",
+            Self::Aborted => "aborted",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl SessionState {
+    /// What an agent that drives itself has to mend before it can complete the session. None while
+    /// the checks run, and if none of them is red.
+    pub fn completion_refused(&self) -> Option<&str> {
+        let decided = self.plan().is_led_from_outside() && !self.commands().is_being_completed();
+        self.verify
+            .feedback
+            .as_ref()
+            .filter(|_| decided)
+            .map(|feedback| feedback.text.as_str())
     }
 }

@@ -1,9 +1,9 @@
 //! Steering: the commands to a running session, and what is still in effect of them.
 //!
-//! Owns the pause, the stop, the messages that wait for the agent, and the meaning of each command
-//! ([`commands`]). Passes a command to the machine that it is about, and does not own that
-//! machine's rules. The endpoints determine the actor; [`super::actor`] lists the commands that
-//! only the user can give.
+//! Owns the pause, the stop, the messages that wait for the agent, their events, and the meaning of
+//! each command ([`commands`]). Passes a command to the machine that it is about, and does not own
+//! that machine's rules. The endpoints determine the actor; [`super::actor`] lists the commands
+//! that only the user can give.
 //!
 //! # Invariants
 //! - A command that is refused changes nothing.
@@ -12,7 +12,6 @@
 
 pub(crate) mod apply;
 pub mod commands;
-pub mod event;
 
 use std::collections::BTreeMap;
 
@@ -20,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{
-        event::{Actor, ActorKind, Event, StopTiming},
+        event::{Actor, ActorKind, Event},
         ids::TurnId,
         policy::SessionPlan,
         session::iteration::IterationState,
@@ -153,4 +152,64 @@ impl ControlState {
             ))
         })
     }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind")]
+pub enum SteeringEvent {
+    #[serde(rename = "paused")]
+    Paused {
+        #[serde(flatten)]
+        by: Actor,
+        /// The turn whose cancellation paused the session, if any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<TurnId>,
+    },
+    #[serde(rename = "unpaused")]
+    Unpaused {
+        #[serde(flatten)]
+        by: Actor,
+    },
+    #[serde(rename = "message_queued")]
+    MessageQueued {
+        #[serde(flatten)]
+        by: Actor,
+        text: String,
+    },
+    #[serde(rename = "model_chosen")]
+    ModelChosen {
+        #[serde(flatten)]
+        by: Actor,
+        /// None: as planned.
+        model: Option<String>,
+        /// The fallback that it is for. None: the session's own agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
+    },
+    #[serde(rename = "stop_requested")]
+    StopRequested {
+        #[serde(flatten)]
+        by: Actor,
+        how: StopTiming,
+    },
+}
+
+impl SteeringEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] = &[
+        "paused",
+        "unpaused",
+        "message_queued",
+        "model_chosen",
+        "stop_requested",
+    ];
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopTiming {
+    /// When this iteration is completed; pending items are still sent.
+    AfterIteration,
+    /// Immediately: the turn is cancelled and nothing more is sent.
+    Now,
 }

@@ -1,14 +1,14 @@
 //! Stop decisions: whether the session is complete, continues, or needs the user.
 //!
-//! Owns the evaluation of an iteration ([`stop_rules`], [`evaluation`]). creel checks the rules,
-//! then evaluates the stop hooks in order: the first that completes or escalates decides, otherwise
-//! the last verdict counts ([`chain`]). Their input is the agent's [`context`]: its promises
-//! ([`promise`]), the results of the rules, and the changes. Presets answer immediately
-//! ([`preset`]), commands when they have run. Then an iteration that [`settled`] can complete the
-//! session, and a [`guard`] can turn continue into escalate.
+//! Owns the evaluation of an iteration ([`stop_rules`], [`agent_loop::StopEvaluation`]). creel
+//! checks the rules, then evaluates the stop hooks in order: the first that completes or escalates
+//! decides, otherwise the last verdict counts ([`chain`]). Their input is the agent's [`context`]:
+//! its promises, the results of the rules, and the changes. Presets answer immediately, commands
+//! when they have run. Then an iteration that [`settled`] can complete the session, and a [`guard`]
+//! can turn continue into escalate.
 //!
-//! The agent can register hooks ([`preset`]) and drive a loop of its own over a task
-//! ([`agent_loop`], [`loop_rules`]), which is evaluated in the same way.
+//! The agent can register hooks and drive a loop of its own over a task ([`agent_loop`],
+//! [`loop_rules`]), which is evaluated in the same way.
 //!
 //! Does not own the hooks of the point `stop`, which check each turn: see [`super::hooks`] and
 //! [`super::retry`].
@@ -16,22 +16,16 @@
 //! # Invariants
 //! - A session is complete only if a hook, a settled iteration or the user decided so.
 //! - Agents can only make a decision about the session stricter.
-//! - Data that hooks save ([`checkpoint`]) is kept, whatever the decision.
+//! - Data that hooks save ([`event::Checkpoint`]) is kept, whatever the decision.
 
 pub mod agent_loop;
 pub(crate) mod apply;
 pub mod chain;
-pub mod checkpoint;
 pub mod context;
 pub mod decision;
-pub mod evaluation;
 pub mod event;
-pub mod file_history;
 pub mod guard;
-pub mod loop_refusal;
 pub mod loop_rules;
-pub mod preset;
-pub mod promise;
 pub mod settled;
 pub mod stop_rules;
 
@@ -42,13 +36,12 @@ use crate::engine::{
     output::EngineOutput,
     refusal::Refusal,
     stop::{
-        agent_loop::{AgentLoop, EvaluationRequest},
-        checkpoint::TimedCheckpoint,
+        agent_loop::{AgentLoop, EvaluationRequest, LoopRefusal},
+        chain::RegisteredStopHook,
         context::RuleOutcome,
         decision::StopAction,
+        event::TimedCheckpoint,
         guard::GuardState,
-        loop_refusal::LoopRefusal,
-        preset::RegisteredStopHook,
     },
     time::UnixTime,
 };

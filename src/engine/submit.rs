@@ -29,9 +29,9 @@ use crate::{
         },
         gate::{kind::GateChoice, subject::GateSubject},
         hooks::{
+            self,
             dispatch::{FinishedRun, HookDispatch},
             point::HookPoint,
-            resolve,
             verdict::Verdict,
         },
         output::EngineOutput,
@@ -41,7 +41,7 @@ use crate::{
             SessionState,
             phase::{Phase, STOPPED},
         },
-        stop::{promise::Promise, settled::agent_words},
+        stop::{context::Promise, settled::agent_words},
         submit::{
             kind::{PipelineKind, PipelineOutcome},
             state::{PipelineRun, PipelineState, PipelineStepState, ReturnTo},
@@ -260,7 +260,7 @@ impl<'a> PipelineRules<'a> {
         pipeline_run: &PipelineRun,
         point: HookPoint,
     ) -> EngineOutput {
-        let mut hooks = resolve::due(self.0.plan(), &self.0.hooks, point);
+        let mut hooks = hooks::due(self.0.plan(), &self.0.hooks, point);
         hooks.retain(|hook| !pipeline_run.skipped.contains(hook));
         if hooks.is_empty() {
             return EngineOutput::default();

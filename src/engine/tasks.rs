@@ -7,23 +7,18 @@
 //!
 //! # Invariants
 //! - One command or action is one record, so that no prefix of a journal contains half of a change.
-//!   Its consequences have records of their own ([`follow_up`]).
+//!   Its consequences have records of their own ([`automation`]).
 //! - No ready task has an open dependency, and no task depends on itself, directly or indirectly.
 
 pub(crate) mod apply;
 pub mod automation;
 pub mod automation_rules;
 pub mod builtin;
-pub mod carry_out;
 pub mod command;
 pub(crate) mod due;
 pub mod event;
-pub mod follow_up;
 pub mod graph;
-pub mod inherit;
 pub mod record;
-pub mod refusal;
-pub mod task;
 pub mod task_rules;
 pub mod workflow;
 pub mod workflow_record;
@@ -34,7 +29,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::tasks::{
-    automation::AutomationState, graph::TaskGraph, task::TaskState, workflow::WorkflowState,
+    automation::AutomationState,
+    graph::{TaskGraph, TaskState},
+    workflow::WorkflowState,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -371,14 +371,7 @@ impl<'a> AgentChoice<'a> {
         let from = self.limits.stand_in.clone().filter(|_| own_was_limited)?;
         let to = self.next_agent(now).unwrap_or(&self.plan.agent).to_owned();
         let reason = format!("`{from}` failed: {}", first_line(error, ERROR_SHOWN));
-        let until = Some(now.after(AGENT_PAUSE));
-        Some(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
-            from,
-            to,
-            reason,
-            until,
-            by: None,
-        }))
+        Some(switched(from, to, reason, now))
     }
 
     /// The fallback takes the turn after one in which the agent said nothing for too long.
@@ -388,14 +381,7 @@ impl<'a> AgentChoice<'a> {
             "`{from}` sent nothing for {} and did not end its turn",
             self.plan.limits.silence
         );
-        let until = Some(now.after(AGENT_PAUSE));
-        Some(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
-            from,
-            to,
-            reason,
-            until,
-            by: None,
-        }))
+        Some(switched(from, to, reason, now))
     }
 
     pub(crate) fn limit_gate(self, now: UnixTime) -> Option<EngineOutput> {
@@ -556,4 +542,15 @@ impl<'a> AgentChoice<'a> {
         text += HANDOVER_END;
         Some(text)
     }
+}
+
+/// The agent `to` takes over, and `from` is not used for a while.
+fn switched(from: String, to: String, reason: String, now: UnixTime) -> Event {
+    Event::UsageLimit(UsageLimitEvent::AgentSwitched {
+        from,
+        to,
+        reason,
+        until: Some(now.after(AGENT_PAUSE)),
+        by: None,
+    })
 }

@@ -3,6 +3,9 @@
 //! Owns the translation between creel's facts and Claude Code's. Does not decide when such a hook
 //! runs or what its result means: see `crate::engine::hooks::claude`.
 //!
+//! Also owns the standard input of hooks at the points of tool calls, which has the names that
+//! Claude Code uses.
+//!
 //! # Invariants
 //! - A field that Claude Code has means the same here. creel's own fields are additional.
 
@@ -11,13 +14,17 @@ use serde_json::{Map, Value, json};
 use super::{HookWorkspace, reply};
 use crate::{
     engine::{
+        conversation::{ToolCall, ToolStatus},
         effect::{ClaudeFacts, HookFacts},
         hooks::{
             claude::ClaudeEvent,
+            claude_tools,
+            tool_matcher::ClaudeToolEvent,
             verdict::{HookReply, RunEnd},
         },
+        permission::tool_call::{input, kind},
     },
-    process::{environment::project, output::CapturedOutput},
+    process::{output::CapturedOutput, project_variable},
 };
 
 const PROJECT: &str = "CLAUDE_PROJECT_DIR";
@@ -25,7 +32,7 @@ const PROJECT: &str = "CLAUDE_PROJECT_DIR";
 /// The variables that its scripts rely on.
 pub(super) fn environment(place: &HookWorkspace) -> Vec<(String, String)> {
     let variable = |name: &str, value: String| (name.to_owned(), value);
-    let root = project(&place.session_dir).map(|(_, root)| variable(PROJECT, root));
+    let root = project_variable(&place.session_dir).map(|(_, root)| variable(PROJECT, root));
     let others = [
         variable("CLAUDECODE", "1".to_owned()),
         variable("CLAUDE_CODE_SESSION_ID", place.session_id.clone()),
@@ -35,7 +42,7 @@ pub(super) fn environment(place: &HookWorkspace) -> Vec<(String, String)> {
 
 /// An argument of a program that no shell expands.
 pub(super) fn expanded(argument: &str, place: &HookWorkspace) -> String {
-    match project(&place.session_dir) {
+    match project_variable(&place.session_dir) {
         Some((_, root)) => argument.replace("${CLAUDE_PROJECT_DIR}", &root),
         None => argument.to_owned(),
     }
@@ -114,4 +121,74 @@ pub(super) fn reply(
         additional_context: Some(text.to_owned()),
         ..HookReply::default()
     })
+}
+
+/// The fields that describe a call, under the names that Claude Code uses, too.
+pub(super) fn call_fields(call: &ToolCall) -> Vec<(&'static str, Value)> {
+    let arguments = match (&call.input, input(call)) {
+        // What is no JSON is text.
+        (Some(text), Value::Null) => Value::String(text.clone()),
+        (_, read) => read,
+    };
+    let mut fields = vec![
+        ("tool_name", json!(tool_name(call))),
+        ("tool_input", arguments),
+        ("tool_use_id", json!(call.call)),
+        ("tool_kind", json!(kind(call))),
+        ("tool_title", json!(call.title)),
+        ("locations", json!(call.locations)),
+    ];
+    if let Some(diff) = &call.diff {
+        fields.push(("diff", json!(diff)));
+    }
+    if has_ended(call) {
+        fields.push(("status", json!(call.status)));
+        fields.push(("tool_response", json!(call.output)));
+    }
+    fields
+}
+
+/// The same for a hook that is written for an event of Claude Code.
+pub(super) fn claude_fields(
+    event: ClaudeToolEvent,
+    call: &ToolCall,
+    cwd: &str,
+) -> Vec<(&'static str, Value)> {
+    let mut fields = vec![
+        ("hook_event_name", json!(event.name())),
+        ("permission_mode", json!("default")),
+        ("tool_name", json!(claude_tools::claude_name(call))),
+        ("tool_input", claude_tools::claude_input(call, cwd)),
+        ("tool_use_id", json!(call.call)),
+    ];
+    match event {
+        ClaudeToolEvent::PreToolUse | ClaudeToolEvent::PermissionRequest => {}
+        ClaudeToolEvent::PostToolUse => fields.push(("tool_response", json!(call.output))),
+        ClaudeToolEvent::PostToolUseFailure => fields.push(("error", json!(call.output))),
+    }
+    fields
+}
+
+fn has_ended(call: &ToolCall) -> bool {
+    match call.status {
+        ToolStatus::Completed | ToolStatus::Failed => true,
+        ToolStatus::Pending | ToolStatus::InProgress => false,
+    }
+}
+
+/// The agent's own name of the tool, or else Claude Code's.
+pub(super) fn tool_name(call: &ToolCall) -> String {
+    call.name
+        .clone()
+        .unwrap_or_else(|| claude_tools::claude_name(call))
+}
+
+pub(super) fn call_value(call: &ToolCall, name: &str) -> Option<String> {
+    let status = || json!(call.status).as_str().map(str::to_owned);
+    match name {
+        "tool" => Some(tool_name(call)),
+        "tool_kind" => Some(kind(call).name().to_owned()),
+        "status" => status(),
+        _ => None,
+    }
 }

@@ -26,8 +26,7 @@ use super::{
     fold::{AnsweredPrompts, FoldedJournal, JournalPosition, fold_whole},
     open,
     record::{Record, RecordError, VERSION},
-    snapshot::SnapshotMark,
-    snapshot_writer::SnapshotWriter,
+    snapshot::{SnapshotMark, SnapshotWriter},
     tail::RecordTail,
 };
 use crate::{

@@ -12,9 +12,9 @@ use crate::{
     engine::{
         input::SessionCommand,
         policy::StopPreset,
-        stop::{agent_loop::RuleCheckMode, preset::StopHookRegistration},
+        stop::{agent_loop::RuleCheckMode, chain::StopHookRegistration},
     },
-    mcp::session_pool::{PooledConnection, ToolError, other_answer},
+    mcp::session::{PooledConnection, ToolError, other_answer},
     protocol::{ReplyData, SessionQuery, view::StopHookView},
 };
 

@@ -11,11 +11,10 @@ use crate::{
         input::SessionCommand,
         stop::{
             agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
-            context::AgentDraft,
-            promise::Promise,
+            context::{AgentDraft, Promise},
         },
     },
-    mcp::session_pool::{PooledConnection, ToolError, other_answer},
+    mcp::session::{PooledConnection, ToolError, other_answer},
     protocol::{
         ReplyData, SessionQuery, SessionRequestError,
         view::{JudgementView, LoopView, RuleView},

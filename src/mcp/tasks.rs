@@ -11,10 +11,10 @@ use crate::{
         input::SessionCommand,
         tasks::{
             command::{NewTask, TaskCommand, TaskCompletion},
-            task::TaskState,
+            graph::TaskState,
         },
     },
-    mcp::session_pool::{PooledConnection, ToolError, other_answer},
+    mcp::session::{PooledConnection, ToolError, other_answer},
     present::{
         task_view::{TaskView, state_names},
         text::some_names,

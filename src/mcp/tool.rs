@@ -19,7 +19,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    mcp::session_pool::{PooledConnection, SessionConnectionPool, ToolError},
+    mcp::session::{PooledConnection, SessionConnectionPool, ToolError},
     protocol::LONGEST_REQUEST,
 };
 

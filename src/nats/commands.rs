@@ -30,10 +30,7 @@ use crate::{
         event::ActorKind,
         input::SessionCommand,
         refusal::Refusal,
-        tasks::{
-            command::{TaskCommand, TaskCompletion},
-            refusal::TaskRefusal,
-        },
+        tasks::command::{TaskCommand, TaskCompletion, TaskRefusal},
         time::{TimeSpan, UnixTime},
     },
     nats::{
@@ -41,7 +38,7 @@ use crate::{
         stream::{NatsStream, header},
         subject::{SESSION, SessionSubjects},
     },
-    present::{clock::time_with_seconds, refusals},
+    present::{refusals, text::time_with_seconds},
     protocol::{
         ClientKind, DeadlineRefusal, LONGEST_REQUEST, ReplyData, RequestError, RequestRefusal,
         SessionClock, SessionQuery, SessionReply, SessionRequest, SessionRequestError, TimedReply,

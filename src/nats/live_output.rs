@@ -37,10 +37,7 @@ use crate::{
         read_request, request_line,
     },
     runtime::HookOutputChunk,
-    socket::{
-        running_output::{self, SHOWN},
-        session_mirror::QueryHandle,
-    },
+    socket::session_mirror::{self, QueryHandle, SHOWN},
 };
 
 /// How often a viewer reports that it watches: before the session stops publishing.
@@ -266,7 +263,7 @@ impl LiveOutputPublisher<'_> {
             return;
         };
         for run in status.running {
-            let (printed, end) = running_output::end(&self.folder.join(run.output_file()));
+            let (printed, end) = session_mirror::end(&self.folder.join(run.output_file()));
             let at = printed.saturating_sub(end.len() as u64);
             // The file contains both streams, so this calls all of it standard output.
             waiting.begin_with(HookOutputChunk {

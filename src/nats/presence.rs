@@ -28,7 +28,7 @@ use crate::{
     },
     protocol::{
         ReplyData, SessionQuery,
-        caller::{host, user},
+        process_origin::{host, user},
         view::StatusView,
     },
     runtime::now,

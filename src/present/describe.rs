@@ -18,10 +18,12 @@ pub use stop::pipeline_result;
 pub use turn::prompt_name;
 
 use super::{
-    clock::{brief_span, short_span},
     gate_words::{answer_origin, answer_words},
     session_chip::outcome_words,
-    text::{counted, listed, plain_line, plural, readable_size, sentence_case, some_names},
+    text::{
+        brief_span, counted, listed, plain_line, plural, readable_size, sentence_case, short_span,
+        some_names,
+    },
 };
 use crate::{
     engine::{
@@ -34,7 +36,7 @@ use crate::{
         gate::{event::GateGrants, kind::GateKind},
         hooks::verdict::{RunEnd, Verdict},
         ids::{GateId, ItemId},
-        verify::{WorkChangedBy, event::AfterPass},
+        verify::{AfterPass, WorkChangedBy},
     },
     present::{
         describe::turn::TurnPermissions,

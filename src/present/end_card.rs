@@ -6,10 +6,9 @@
 use std::collections::BTreeSet;
 
 use super::{
-    clock::short_span,
     hook_stats::HookTallies,
     session_chip::outcome_words,
-    text::{counted, plain, plain_line, sentence_case, some_names},
+    text::{counted, plain, plain_line, sentence_case, short_span, some_names},
 };
 use crate::{
     engine::{

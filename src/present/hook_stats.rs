@@ -9,8 +9,8 @@ use super::text::plain_line;
 use crate::engine::{
     event::{Event, HookEvent, HookFinished, RetryEvent, StopDecided, StopEvent},
     hooks::{
+        HookRef,
         point::HookPoint,
-        resolve::HookRef,
         verdict::{RunEnd, Verdict},
     },
     stop::decision::StopAction,

@@ -7,7 +7,7 @@ use crate::{
         gate::kind::GateChoice,
         ids::{GateId, ItemId},
         refusal::{ByHandObstacle, Refusal},
-        stop::{loop_refusal::LoopRefusal, promise::Promise},
+        stop::{agent_loop::LoopRefusal, context::Promise},
         submit::kind::PipelineKind,
     },
     text::counted,
@@ -17,8 +17,10 @@ use crate::{
 pub fn text(refusal: &Refusal) -> String {
     match refusal {
         Refusal::StaleTicket(ticket) => format!("the session does not wait for an answer with ticket {ticket}"),
-        Refusal::SessionEnded(outcome) => format!("the session has ended ({})", outcome_name(*outcome)),
-        Refusal::SessionOver => "the session has ended".into(),
+        Refusal::SessionEnded(Some(outcome)) => {
+            format!("the session has ended ({})", outcome_name(*outcome))
+        }
+        Refusal::SessionEnded(None) => "the session has ended".into(),
         Refusal::SessionEnding => "the session is ending and will not prompt the agent again".into(),
         Refusal::NotAllowed { actor, command } => not_allowed(*actor, *command),
         Refusal::AlreadyPaused => "the session is already paused".into(),

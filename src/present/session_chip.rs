@@ -31,9 +31,8 @@ use crate::{
         turn::SILENCE,
     },
     present::{
-        clock::{against, running_clock, short_span, time_of_day},
         gate_words::answer_origin,
-        text::plain_line,
+        text::{against, plain_line, running_clock, short_span, time_of_day},
         usage,
     },
 };

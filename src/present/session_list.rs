@@ -13,11 +13,10 @@ use std::cmp::Ordering;
 use jiff::tz::TimeZone;
 
 use super::{
-    clock::running_clock,
     end_card::outcome_sentence,
     gate_words,
     session_chip::{ChipRole, CurrentActivity, SessionTimes, outcome_words},
-    text::{counted, plain, plain_line, sentence_case},
+    text::{counted, plain, plain_line, running_clock, sentence_case},
 };
 use crate::{
     engine::{
@@ -26,7 +25,7 @@ use crate::{
         gate::kind::GateKind,
         time::{TimeSpan, UnixTime},
     },
-    present::clock::local_zone,
+    present::text::local_zone,
 };
 
 /// The longest reason in a list, in characters.

@@ -11,10 +11,7 @@ use crate::{
         time::{TimeSpan, UnixTime},
         usage_limit::UsageLimitWait,
     },
-    present::{
-        clock::{local_zone, short_span},
-        text::{counted, plain},
-    },
+    present::text::{counted, local_zone, plain, short_span},
 };
 
 /// Tokens and money, as far as the agent reported them.

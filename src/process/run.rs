@@ -38,7 +38,7 @@ use super::{
     children::{self, ChildEntry},
     sweep::{self, MARK},
 };
-use crate::process::{environment::own_group, pty};
+use crate::process::{own_group, pty};
 use streams::{LARGE_BUFFER, ProcessInput, ProcessOutput, input_for, write};
 
 /// An absolute path: a search on `PATH` costs a failed call per folder, and a project must not

@@ -20,7 +20,7 @@ use serde::{
     de::{DeserializeOwned, value::MapDeserializer},
 };
 
-use super::caller::{CallerInfo, ClientKind};
+use super::process_origin::{CallerInfo, ClientKind};
 use crate::{
     engine::{ids::ItemId, input::SessionCommand, stop::agent_loop::LoopCommand},
     text::nearest,
@@ -283,7 +283,7 @@ mod tests {
         ids::{GateId, ItemId, PermissionId, RunId},
         input::GateAnswer,
         policy::StopPreset,
-        stop::{agent_loop::LoopCommand, preset::StopHookRegistration},
+        stop::{agent_loop::LoopCommand, chain::StopHookRegistration},
         submit::kind::PipelineKind,
         tasks::command::TaskCommand,
     };

@@ -15,7 +15,7 @@ use crate::{
             Gate,
             kind::{GateChoice, GateKind},
         },
-        hooks::{point::HookPoint, resolve::HookState},
+        hooks::{HookState, point::HookPoint},
         ids::{GateId, ItemId, RunId, TurnId},
         pending::{ItemState, PendingItem},
         permission::{HookAnswer, OfferedAnswer},
@@ -24,9 +24,7 @@ use crate::{
         },
         question::AgentQuestion,
         queue::task_proposal::ProposedTask,
-        stop::{
-            agent_loop::AgentLoop, checkpoint::Checkpoint, decision::StopAction, promise::Promise,
-        },
+        stop::{agent_loop::AgentLoop, context::Promise, decision::StopAction, event::Checkpoint},
         tasks::builtin::BuiltinAutomation,
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
         watch::forge::NewsSource,
@@ -45,15 +43,8 @@ pub struct StatusView {
     pub max_iterations: u32,
     /// The turn that is in flight.
     pub turn: Option<TurnId>,
-    /// The retries since the last new message.
-    pub retries: u32,
-    pub max_retries: u32,
-    /// The number of failed turns in a row.
-    pub errors: u32,
-    /// The number of items that go with the next prompt.
-    pub pending: usize,
-    /// The number of messages that wait for the agent.
-    pub messages: usize,
+    #[serde(flatten)]
+    pub counts: StatusCounts,
     /// Whether no further prompt is sent.
     pub paused: bool,
     /// Set if the session was asked to stop.
@@ -92,6 +83,20 @@ pub struct StatusView {
     /// `None` if the session has no NATS server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nats: Option<NatsStatus>,
+}
+
+/// What has gone wrong lately, and what waits for the agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusCounts {
+    /// The retries since the last new message.
+    pub retries: u32,
+    pub max_retries: u32,
+    /// The number of failed turns in a row.
+    pub errors: u32,
+    /// The number of items that go with the next prompt.
+    pub pending: usize,
+    /// The number of messages that wait for the agent.
+    pub messages: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,11 +200,13 @@ impl StatusView {
             iteration: state.iterations.current,
             max_iterations: state.max_iterations(),
             turn: state.phase.turn_in_flight().map(|prompt| prompt.turn),
-            retries: state.retry.used,
-            max_retries: state.retries().retry_limit(),
-            errors: state.retry.errors,
-            pending: state.pending.waiting().count(),
-            messages: state.steering.messages.len(),
+            counts: StatusCounts {
+                retries: state.retry.used,
+                max_retries: state.retries().retry_limit(),
+                errors: state.retry.errors,
+                pending: state.pending.waiting().count(),
+                messages: state.steering.messages.len(),
+            },
             paused: state.steering.paused,
             stopping: state.steering.stop,
             gate: gates(state).into_iter().next(),

@@ -25,10 +25,7 @@ use crate::{
             handover::{HandoverAction, HandoverTrigger, LocalTask, due},
             task_spec::{OwnerSession, TaskSpec},
         },
-        tasks::{
-            graph::TaskGraph,
-            task::{TaskDescription, TaskState},
-        },
+        tasks::graph::{TaskDescription, TaskGraph, TaskState},
     },
     nats::connection::{NatsError, ReconnectPolicy, connect},
     present::{

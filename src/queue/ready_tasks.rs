@@ -25,7 +25,7 @@ use crate::{
     config::NatsConfig,
     engine::{
         queue::task_spec::TaskSpec,
-        tasks::{refusal::TaskRefusal, task::TaskDescription},
+        tasks::{command::TaskRefusal, graph::TaskDescription},
     },
     nats::{
         connection::NatsError,

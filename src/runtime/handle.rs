@@ -1,24 +1,34 @@
-//! How other tasks reach a session that runs in this process.
+//! How other tasks reach a session that runs in this process, and the processes of that session:
+//! creel ends them so that none is left running.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     engine::{
+        SessionState,
         conversation::{ForbiddenChanges, PermissionAnswer, ToolCall},
         effect::FileComparison,
         event::{Actor, Event, StopEvent},
         ids::RunId,
         input::{Input, SessionCommand},
         refusal::Refusal,
-        stop::{
-            agent_loop::{EvaluationRequest, LoopCommand},
-            loop_refusal::LoopRefusal,
-        },
+        stop::agent_loop::{EvaluationRequest, LoopCommand, LoopRefusal},
     },
-    journal::Record,
-    process::run::OutputStream,
+    journal::{Record, SessionDir},
+    process::{
+        children,
+        process_table::ControlGroup,
+        run::{OutputStream, ProcessGroup},
+        sweep::{ProcessSweep, SweepReach},
+    },
 };
 
 /// How many messages of agents and hooks are queued before the sender has to wait for the journal.
@@ -152,8 +162,8 @@ impl SessionHandle {
                 command,
                 reply,
             })
-            .map_err(|_| Refusal::SessionOver)?;
-        answer.await.map_err(|_| Refusal::SessionOver)?
+            .map_err(|_| Refusal::SessionEnded(None))?;
+        answer.await.map_err(|_| Refusal::SessionEnded(None))?
     }
 
     /// Asks for a judgement and waits for it. The last of the returned records is the decision.
@@ -211,8 +221,10 @@ impl SessionHandle {
             answer,
             reply,
         };
-        self.now.send(asked).map_err(|_| Refusal::SessionOver)?;
-        accepted.await.map_err(|_| Refusal::SessionOver)??;
+        self.now
+            .send(asked)
+            .map_err(|_| Refusal::SessionEnded(None))?;
+        accepted.await.map_err(|_| Refusal::SessionEnded(None))??;
         // The turn can end first.
         decided.await.map_err(|_| Refusal::NoTurn)
     }
@@ -256,6 +268,97 @@ impl RuntimeInbox {
                 message
             }
         }
+    }
+}
+
+/// How long processes get to end after a polite signal.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct SessionProcesses {
+    mark: Arc<str>,
+    starter: ProcessStarter,
+    groups: Arc<Mutex<Vec<ProcessGroup>>>,
+    /// The control group of a session whose creel was killed.
+    control_group: Option<ControlGroup>,
+    killed: Arc<AtomicBool>,
+}
+
+/// Which creel started the processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProcessStarter {
+    ThisCreel,
+    /// One that was killed. Its processes belong to another parent now.
+    EarlierCreel,
+}
+
+impl SessionProcesses {
+    pub(super) fn new(mark: &str) -> Self {
+        let starter = ProcessStarter::ThisCreel;
+        Self {
+            mark: mark.into(),
+            starter,
+            groups: Arc::default(),
+            control_group: None,
+            killed: Arc::default(),
+        }
+    }
+
+    /// The processes that an earlier creel started and perhaps left running.
+    pub fn left_behind(state: &SessionState, folder: &SessionDir) -> Self {
+        let groups = state.processes.iter().map(|(pid, start)| ProcessGroup {
+            pid: *pid,
+            start: (*start > 0).then_some(*start),
+        });
+        Self {
+            mark: state.began.id.as_str().into(),
+            starter: ProcessStarter::EarlierCreel,
+            groups: Arc::new(Mutex::new(groups.collect())),
+            control_group: ControlGroup::noted(&state.began.id, &folder.control_group_file()),
+            killed: Arc::default(),
+        }
+    }
+
+    pub(super) fn add(&self, group: ProcessGroup) {
+        self.groups
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(group);
+    }
+
+    fn groups(&self) -> Vec<ProcessGroup> {
+        self.groups
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn were_killed(&self) -> bool {
+        self.killed.load(Ordering::SeqCst)
+    }
+
+    /// Asks all processes to end, kills the ones that do not, and returns how many there were.
+    pub async fn end_all(&self) -> usize {
+        // Usually there are none left, and the kernel knows it at once. Searching all processes
+        // takes milliseconds.
+        if self.starter == ProcessStarter::ThisCreel && children::are_all_gone() {
+            return 0;
+        }
+        let groups = self.groups();
+        let sweep = ProcessSweep::new(&self.mark, &groups, SweepReach::WithOrphans);
+        sweep
+            .with_control_group(self.control_group.as_ref())
+            .end(GRACE)
+            .await
+    }
+
+    /// Kills all processes at once and prevents new ones. The session does not record the work that
+    /// this interrupts as ended.
+    pub fn kill_now(&self) -> usize {
+        self.killed.store(true, Ordering::SeqCst);
+        children::refuse_new(&self.mark);
+        ProcessSweep::new(&self.mark, &self.groups(), SweepReach::WithOrphans).kill()
     }
 }
 

@@ -24,9 +24,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    handle::{HookOutputChunk, SessionHandle},
+    handle::{HookOutputChunk, SessionHandle, SessionProcesses},
     other_agents::{FallbackAgents, GatekeeperAgents},
-    session_processes::SessionProcesses,
     turn_watch::{SharedFileWatch, TurnWatch},
     worktree_watcher::{SessionActivity, SharedWorkMemory, WorkMemory, WorktreeWatcher},
 };

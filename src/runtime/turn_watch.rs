@@ -162,7 +162,7 @@ impl FileWatch {
             self.protected.baseline.clone_from(&self.protected.seen);
         }
         if interrupted {
-            found.tampered.extend(self.recall().err());
+            found.tampered.extend(self.recall());
         }
         if found.is_empty() {
             self.save();
@@ -263,17 +263,18 @@ impl FileWatch {
 
     /// Takes the baseline of a turn that an earlier process began from the session's folder. If it
     /// cannot, it returns the file.
-    fn recall(&mut self) -> Result<(), String> {
-        let text = self
-            .read_baseline()
-            .ok_or_else(|| self.about_baseline("missing"))?;
-        let kept: SavedBaseline =
-            serde_json::from_str(&text).map_err(|_| self.about_baseline("damaged"))?;
+    fn recall(&mut self) -> Option<String> {
+        let Some(text) = self.read_baseline() else {
+            return Some(self.about_baseline("missing"));
+        };
+        let Ok(kept) = serde_json::from_str::<SavedBaseline>(&text) else {
+            return Some(self.about_baseline("damaged"));
+        };
         if let Some(watched) = &mut self.watched.baseline {
             watched.put_back(&self.guard.without_config(watched), &kept.git);
         }
         self.protected.baseline = kept.protected;
-        Ok(())
+        None
     }
 
     fn read_baseline(&self) -> Option<String> {

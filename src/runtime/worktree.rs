@@ -10,8 +10,6 @@
 
 mod contents;
 mod git;
-mod line_counts;
-mod nested;
 mod stat_cache;
 
 use std::{
@@ -23,9 +21,9 @@ use std::{
 };
 
 pub use contents::DigestMemory;
+use contents::NestedFiles;
+pub use contents::count_lines;
 use git::{ENTRIES, OURS};
-pub use line_counts::count_lines;
-use nested::NestedFiles;
 use stat_cache::{GitAnswer, GitFiles, StatCache};
 
 use crate::engine::{conversation::WorktreeChanges, verify::MeasuredChanges};
@@ -194,12 +192,12 @@ impl WorktreeSurveyor {
                 Err(git::GitStatusError::No) => {}
             }
         }
-        if let Some(files) = nested::walked_files(folder, FEW, MOMENT) {
+        if let Some(files) = contents::walked_files(folder, FEW, MOMENT) {
             return (SnapshotContent::Files(files), None);
         }
         let place = folder.to_owned();
         let files =
-            tokio::task::spawn_blocking(move || nested::walked_files(&place, ENTRIES, PATIENCE))
+            tokio::task::spawn_blocking(move || contents::walked_files(&place, ENTRIES, PATIENCE))
                 .await
                 .ok()
                 .flatten();

@@ -15,7 +15,7 @@ use crate::{
     present::refusals,
     protocol::{
         ClientKind, LiveMessage, NatsStatus, ReplyData, SessionQuery, SessionRequest,
-        SessionRequestError, caller::person,
+        SessionRequestError, process_origin::person,
     },
     runtime::{HookOutputChunk, SessionHandle},
     socket::client::{SessionWatch, SocketTransport, WatchMessage},

@@ -1,8 +1,8 @@
 //! Finds tags that an agent writes in its own words: used for promises and for verdicts of
 //! gatekeepers.
 //!
-//! Owns which parts of a message count. Does not know what a tag means: see
-//! `engine::stop::promise` and `engine::submit::review`.
+//! Owns which parts of a message count. Does not know what a tag means: see `engine::stop::context`
+//! and `engine::submit::review`.
 //!
 //! # Invariants
 //! - A tag in a fenced block, in inline code, in a quotation, in the middle of a line, or repeated

@@ -34,13 +34,13 @@ use crate::{
     engine::{event::StopTiming, input::SessionCommand},
     journal::SessionDir,
     nats::commands::NatsTransport,
-    present::clock::local_zone,
+    present::text::local_zone,
     runtime::clock::{session_time, sleep_until},
     sessions::{
         SessionFeed, SessionKey,
-        removal::{self, RemovalPreview},
         session_client::{CommandError, SessionAddress},
         session_store::{ProjectScope, SessionStore},
+        stored_session::{self, RemovalPreview},
     },
 };
 
@@ -309,7 +309,7 @@ impl<'a> HomeScreen<'a> {
                 }
             }
             HomeRequest::Remove(folder) => {
-                self.in_background(move || match removal::remove(&folder) {
+                self.in_background(move || match stored_session::remove(&folder) {
                     Ok(()) => {
                         HomeEvent::Toast(ThemeRole::Good, format!("{} is removed", folder.name))
                     }

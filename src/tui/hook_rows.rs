@@ -9,7 +9,7 @@ use super::runs::{HookRuns, RunEntry, RunList, RunSubject};
 use crate::{
     engine::{
         SessionState,
-        hooks::{point::HookPoint, resolve::HookRef},
+        hooks::{HookRef, point::HookPoint},
         policy::{HookSpec, RuleSpec, StopHook},
     },
     present::text::plain_line,

@@ -31,7 +31,7 @@ use crate::{
         gate::Gate,
         ids::{GateId, ItemId},
         input::SessionCommand,
-        tasks::{graph::TaskGraph, task::Task},
+        tasks::graph::{Task, TaskGraph},
         time::UnixTime,
     },
     journal::{Record, RecordSpan},

@@ -19,7 +19,7 @@ use crate::{
     },
     journal::Record,
     present::text::{first_line, plain, plain_line},
-    socket::running_output::SHOWN,
+    socket::session_mirror::SHOWN,
     text::{is_shortened, same_text, telling_line},
     tui::{ansi::only_colours, theme::ThemeRole},
 };

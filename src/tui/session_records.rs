@@ -9,7 +9,7 @@ use crate::{
     engine::SessionState,
     journal::{self, RecordSpan, record::Record},
     runtime::{HookOutputChunk, clock::session_time},
-    socket::running_output::end,
+    socket::session_mirror::end,
     tui::{
         Tui,
         model::{ScreenMode, ScreenModel, Toast},

@@ -10,7 +10,6 @@
 //! - The live end of a very long answer is the last block, and is removed before the next record is
 //!   applied.
 
-mod live_answer;
 mod movement;
 mod rows;
 
@@ -30,14 +29,11 @@ use crate::{
     },
     journal::{Record, RecordSpan},
     present::{
-        clock::brief_span,
         describe::{Described, DetailText, EventContext, EventTone, describe, details},
+        text::brief_span,
     },
     tui::{
-        stream::{
-            live_answer::LiveAnswerTail,
-            rows::{BlockRows, size},
-        },
+        stream::rows::{BlockRows, LiveAnswerTail, size},
         theme::{ScreenTheme, ThemeRole},
     },
 };

@@ -11,10 +11,7 @@ pub mod form;
 
 use std::{cell::OnceCell, cmp::Reverse, collections::HashMap};
 
-use crate::engine::tasks::{
-    graph::TaskGraph,
-    task::{Task, TaskState},
-};
+use crate::engine::tasks::graph::{Task, TaskGraph, TaskState};
 
 #[derive(Debug, Default)]
 pub struct TaskBoard {

@@ -3,22 +3,13 @@
 
 mod hook;
 mod modal;
-mod mouse;
 mod pane;
 mod task;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use hook::{on_hook_key, open_attempt};
-use modal::{
-    edited_outside, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_question_key,
-    on_quit_key, on_search_key, on_viewer_key,
+use crossterm::event::{
+    KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
-use mouse::on_mouse;
-use pane::{
-    focus, focus_by, leave, on_pending_key, on_replay_key, on_scroll_key, on_stream_key, quit,
-    steer, write,
-};
-use task::on_task_key;
+use ratatui::layout::Rect;
 
 use super::{
     keymap::{KeyAction, KeyContext},
@@ -38,15 +29,26 @@ use crate::{
     engine::{event::StopTiming, input::SessionCommand, submit::kind::PipelineKind},
     process::playback_pace::{PlaybackMode, PlaybackPace},
     tui::{
-        keymap::{GateKey, GlobalKey, RetryKey},
-        modals::question::cancel_question,
+        keymap::{GateKey, GlobalKey, HookKey, PendingKey, RetryKey, ScrollKey, TaskKey},
+        modals::{question::cancel_question, viewer},
         model::has_room,
+        panes::ClickedRow,
         request::{ScreenEvent, ScreenRequest},
         runs::GateRun,
         terminal::TerminalFocus,
         view::footer,
     },
 };
+use hook::{on_hook_key, open_attempt};
+use modal::{
+    answer_leave, answer_question, edited_outside, on_editor_key, on_gate, on_gate_key,
+    on_help_key, on_palette_key, on_question_key, on_quit_key, on_search_key, on_viewer_key,
+};
+use pane::{
+    focus, focus_by, leave, on_pending_key, on_replay_key, on_scroll_key, on_stream, on_stream_key,
+    open_row, quit, steer, wheel, write,
+};
+use task::on_task_key;
 
 /// Applies an event and returns the requests that follow.
 pub fn update(
@@ -429,4 +431,127 @@ fn choose_model(model: &mut ScreenModel) {
         ))),
     };
     model.lay_over(dialog);
+}
+
+/// How many rows one step of the wheel moves.
+const WHEEL: usize = 3;
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the terminal library's enum grows"
+)]
+fn on_mouse(model: &mut ScreenModel, mouse: MouseEvent, reload: RecordLoader<'_>) {
+    match mouse.kind {
+        MouseEventKind::ScrollUp => on_wheel(model, mouse, false, reload),
+        MouseEventKind::ScrollDown => on_wheel(model, mouse, true, reload),
+        MouseEventKind::Down(MouseButton::Left) => {
+            click(model, mouse.column, mouse.row, reload);
+        }
+        MouseEventKind::Drag(MouseButton::Left) if model.panes.drags => {
+            if let Some(split) = view::split_at(model, mouse.column) {
+                model.memory.split = split;
+            }
+        }
+        MouseEventKind::Up(MouseButton::Left) if std::mem::take(&mut model.panes.drags) => {
+            model.request(ScreenRequest::Remember);
+        }
+        _ => {}
+    }
+}
+
+fn on_wheel(model: &mut ScreenModel, mouse: MouseEvent, down: bool, reload: RecordLoader<'_>) {
+    let key = if down { ScrollKey::Down } else { ScrollKey::Up };
+    let room = viewer::room(model.size);
+    for _ in 0..WHEEL {
+        match model.modals.last_mut() {
+            Some(Modal::Viewer(viewer)) => viewer.key(key.into(), room),
+            Some(Modal::Help(help)) => help.key(key.into(), 1),
+            Some(Modal::Gate(gate)) => gate.wheel(down),
+            Some(_) => {}
+            None => {
+                if let Some(pane) = view::pane_at(model, mouse.column, mouse.row) {
+                    model.panes.focus = pane;
+                }
+                wheel(model, down, reload);
+            }
+        }
+    }
+}
+
+fn click(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_>) {
+    let now = model.now;
+    let on_line = view::is_split_line(model, column, row);
+    if view::hides_hint(model, column, row) {
+        return model.switch_hint();
+    }
+    if let Some(key) = view::key_at(model, column, row) {
+        model.toast = None;
+        return on_key(model, key, reload);
+    }
+    let area = Rect {
+        x: 0,
+        y: 0,
+        width: model.size.0,
+        height: model.size.1,
+    };
+    match model.modals.last_mut() {
+        Some(Modal::Gate(gate)) => {
+            let asked = gate.click(column, row, now);
+            on_gate(model, asked);
+        }
+        Some(Modal::Palette(palette)) => {
+            let is_command = palette.choose_at(area, column, row);
+            if is_command {
+                on_key(model, KeyEvent::from(KeyCode::Enter), reload);
+            }
+        }
+        Some(Modal::Quit(question)) => {
+            let chosen = question.choice_at(area, column, row);
+            if let Some(chosen) = chosen {
+                answer_leave(model, chosen + 1);
+            }
+        }
+        Some(Modal::Remove(question) | Modal::Cancel(question)) => {
+            let chosen = question.choice_at(area, column, row);
+            if let Some(chosen) = chosen {
+                answer_question(model, chosen + 1);
+            }
+        }
+        Some(_) => {}
+        None if on_line => {
+            model.panes.drags = true;
+        }
+        None => click_pane(model, column, row, reload),
+    }
+}
+
+/// A click moves the cursor. On a row of the stream, and on the row that is selected already, it
+/// does what enter does.
+fn click_pane(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_>) {
+    let Some(pane) = view::pane_at(model, column, row) else {
+        return;
+    };
+    let was_there = model.panes.focus == pane;
+    let hit = view::choose_at(model, pane, row);
+    model.panes.focus = pane;
+    match (hit, pane) {
+        (
+            ClickedRow::Nothing | ClickedRow::Chosen,
+            Pane::Hooks | Pane::Pending | Pane::Retries | Pane::Tasks,
+        )
+        | (ClickedRow::Nothing, Pane::Stream) => {}
+        (ClickedRow::Chosen | ClickedRow::Again, Pane::Stream) => {
+            let place = model.frame.cursor;
+            let Some(place) = place else {
+                return;
+            };
+            on_stream(model, reload, |stream, view| stream.point_at(place, view));
+            open_row(model, reload);
+        }
+        (ClickedRow::Again, _) if !was_there => {}
+        (ClickedRow::Again, Pane::Hooks) => perform(model, HookKey::Open.into(), reload),
+        (ClickedRow::Again, Pane::Pending) => perform(model, PendingKey::Open.into(), reload),
+        (ClickedRow::Again, Pane::Retries) => perform(model, RetryKey::Open.into(), reload),
+        (ClickedRow::Again, Pane::Tasks) => perform(model, TaskKey::Open.into(), reload),
+    }
 }

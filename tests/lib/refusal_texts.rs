@@ -4,7 +4,7 @@ use creel::{
     engine::{
         ids::{GateId, ItemId},
         refusal::{ByHandObstacle, Refusal},
-        stop::{decision::StopAction, loop_refusal::LoopRefusal},
+        stop::{agent_loop::LoopRefusal, decision::StopAction},
         submit::kind::PipelineKind,
     },
     present::refusals::text,

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 /// The files with a `code()` of a refusal.
 const SOURCES: [&str; 5] = [
     "src/engine/refusal.rs",
-    "src/engine/tasks/refusal.rs",
-    "src/engine/stop/loop_refusal.rs",
+    "src/engine/tasks/command.rs",
+    "src/engine/stop/agent_loop.rs",
     "src/protocol/request.rs",
     "src/protocol/reply.rs",
 ];

@@ -15,8 +15,7 @@ use agent_client_protocol::{
 
 use super::{
     AcpAgent, AcpTurn, ResumableConversation, RunningAcpAgent, TurnAbortReason,
-    exchange::{AcpExchange, AcpRequestError, UpdateOrigin},
-    failure_messages::{self, is_hung_up, words},
+    exchange::{self, AcpExchange, AcpRequestError, UpdateOrigin, is_hung_up, words},
     options,
     translate::AcpConversation,
 };
@@ -383,9 +382,7 @@ impl AcpAgent {
             Ok(_) => Ok(()),
             Err(AcpRequestError::Answered(error)) if !is_hung_up(&error) => {
                 self.forget();
-                Err(TurnAbortReason::Failed(failure_messages::wrong_mode(
-                    &mode, &error,
-                )))
+                Err(TurnAbortReason::Failed(exchange::wrong_mode(&mode, &error)))
             }
             Err(broken) => Err(self.fail(broken, "could not change its mode").await),
         }

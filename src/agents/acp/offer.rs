@@ -10,8 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     AcpAgent, AcpTurn, ResumableConversation, RunningAcpAgent, TurnAbortReason,
-    exchange::{AcpRequestError, UpdateOrigin},
-    failure_messages::{is_hung_up, words},
+    exchange::{AcpRequestError, UpdateOrigin, is_hung_up, words},
     options::{self, OfferedOption},
 };
 use crate::{

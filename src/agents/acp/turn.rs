@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     AcpAgent, AcpTurn, TurnAbortReason,
-    exchange::{AcpAnswer, AcpExchange, AcpRequestError, UpdateOrigin},
-    failure_messages, translate,
+    exchange::{self, AcpAnswer, AcpExchange, AcpRequestError, UpdateOrigin},
+    translate,
 };
 use crate::{
     agents::{
@@ -156,7 +156,7 @@ impl AcpAgent {
             };
         };
         let silent = !stage.answer.anything && !stage.has_calls();
-        let complaints = failure_messages::newer(&complained, stage.link.complaints());
+        let complaints = exchange::newer(&complained, stage.link.complaints());
         stage.link.cancel(&conversation);
         stage.unask();
         let patience = Instant::now() + CANCEL_GRACE;
@@ -169,7 +169,7 @@ impl AcpAgent {
         match stop {
             TurnAbortReason::TooLate => {
                 let late = if silent {
-                    failure_messages::not_a_word(request.timeout)
+                    exchange::not_a_word(request.timeout)
                 } else {
                     too_late(request.timeout)
                 };

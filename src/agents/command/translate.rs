@@ -12,7 +12,6 @@
 pub(super) mod claude;
 pub(super) mod codex;
 pub(super) mod gemini;
-pub(super) mod opencode;
 #[cfg(test)]
 mod tests;
 mod tools;

@@ -11,9 +11,8 @@ use crate::{
     cli::{
         agent_options::ask,
         agents::INTERRUPTED,
-        error::{CliError, CliResult},
-        output::print,
-        target::{local_sessions, project::Project},
+        error::{CliError, CliResult, print},
+        target::{self, Project},
     },
     engine::{
         conversation::FirstConversation,
@@ -22,9 +21,8 @@ use crate::{
     },
     journal::{self, SessionDir},
     present::{
-        clock::local_zone,
         tables::columns,
-        text::{plain, plain_line},
+        text::{local_zone, plain, plain_line},
     },
 };
 
@@ -42,7 +40,7 @@ pub(in crate::cli) fn of_session(
 ) -> CliResult<FirstConversation> {
     let name = &folder.name;
     if !folder.exists() {
-        return Err(local_sessions::missing(folder));
+        return Err(target::missing(folder));
     }
     if journal::running(folder).is_some() {
         return Err(CliError::usage(format!(

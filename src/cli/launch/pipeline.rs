@@ -8,20 +8,15 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::{ConfigArgs, DetachArgs, OutputArgs, SessionArgs, session_name},
-        error::{CliError, CliResult},
+        error::{self, CliError, CliResult, say},
         launch::{
             session_end::ExitCodeSource,
-            session_names::{SessionNameLock, dated, first_free},
+            shared_folder::{SessionNameLock, dated, first_free},
             surface::SessionSurface,
             trust_prompt::{self, TrustFlag},
             worktree,
         },
-        output::say,
-        target::{
-            local_sessions,
-            project::{self, Project},
-        },
-        tokio_runtime,
+        target::{self, Project},
         verb_outcome::{FolderRetention, NewSession, ResumedSession, SweepScope, VerbOutcome},
     },
     config::{PlanRequest, Settings},
@@ -68,17 +63,17 @@ pub(in crate::cli) fn pipeline(
     pipeline: PipelineKind,
     args: &PipelineArgs,
 ) -> CliResult<VerbOutcome> {
-    let (_, sessions) = project::sessions_of(&args.config)?;
+    let (_, sessions) = target::sessions_of(&args.config)?;
     let session = SessionArgs {
         session: args.session.clone(),
         config: args.config.clone(),
         ..SessionArgs::default()
     };
-    let named = local_sessions::named(&session, &sessions)?;
+    let named = target::named(&session, &sessions)?;
     let folder = match named {
         Some(folder) => Some(folder),
-        None if local_sessions::all_running(&sessions)?.is_empty() => None,
-        None => Some(local_sessions::running(&session)?),
+        None if target::all_running(&sessions)?.is_empty() => None,
+        None => Some(target::running(&session)?),
     };
     match folder {
         Some(folder) if journal::running(&folder).is_some() && args.until_merged => {
@@ -89,7 +84,7 @@ pub(in crate::cli) fn pipeline(
             )))
         }
         Some(folder) if journal::running(&folder).is_some() => {
-            let code = local_sessions::ask_in(&folder, SessionCommand::Pipeline { pipeline })?;
+            let code = target::ask_in(&folder, SessionCommand::Pipeline { pipeline })?;
             say(&format!(
                 "creel: session `{}` starts the {} after this iteration",
                 folder.name,
@@ -205,7 +200,7 @@ fn refuse_on_base(
         ..SubmissionFacts::default()
     };
     let refused =
-        tokio_runtime::start()?.block_on(builtin::refuse_on_base(root, &submission, session));
+        error::start_tokio()?.block_on(builtin::refuse_on_base(root, &submission, session));
     refused.map_or(Ok(()), |why| {
         Err(CliError::failed(format!(
             "{why}, then run `creel merge` again"

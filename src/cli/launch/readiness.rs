@@ -13,9 +13,8 @@ use std::{borrow::Cow, ffi::OsString, fmt::Write as _, iter, path::Path};
 use crate::{
     cli::{
         agents::{self, VersionAnswer, VersionQuery, question},
-        error::{CliError, CliResult},
-        output::say,
-        target::project::Project,
+        error::{CliError, CliResult, say},
+        target::Project,
     },
     config::{PlanError, Settings},
     engine::{

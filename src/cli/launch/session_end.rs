@@ -5,9 +5,9 @@ use std::{fs, io, path::Path};
 use crate::{
     cli::{
         arguments::ConfigArgs,
-        output::{put, say},
+        error::{put, say},
         record_formatter::{HookOutputMode, RecordFormatter},
-        target::project,
+        target,
     },
     engine::{
         SessionState,
@@ -164,7 +164,7 @@ fn is_continued(state: &SessionState) -> bool {
 
 /// How to name the project in a hint. Empty if the current folder is in it.
 pub(crate) fn elsewhere(root: &Path) -> String {
-    let here = project::sessions_of(&ConfigArgs::default()).is_ok_and(|(here, _)| here == root);
+    let here = target::sessions_of(&ConfigArgs::default()).is_ok_and(|(here, _)| here == root);
     if here {
         String::new()
     } else {

@@ -16,10 +16,9 @@ use std::{
 use crate::{
     cli::{
         arguments::{DetachArgs, OutputArgs},
-        error::{CliError, CliResult},
+        error::{CliError, CliResult, print, say},
         headless::PrintFormat,
-        output::{print, say},
-        target::project,
+        target,
     },
     config::UiSettings,
     engine::event::UserPresence,
@@ -75,7 +74,7 @@ pub(crate) fn start_detached(folder: &SessionDir, more: &[&str], input: &str) ->
 
 /// The log for messages of background sessions, which have no terminal.
 pub(crate) fn detached_log() -> CliResult<File> {
-    let folder = project::state_dir()?.join("log");
+    let folder = target::state_dir()?.join("log");
     let path = folder.join("background.log");
     let open = |()| {
         OpenOptions::new()

@@ -10,9 +10,8 @@ use std::{
 use crate::{
     agents,
     cli::{
-        error::{CliError, CliResult},
-        output::say,
-        target::project::{self, Project},
+        error::{CliError, CliResult, say},
+        target::{self, Project},
     },
     config::{
         ConfigDocument, NatsConfig, PlanRequest,
@@ -46,7 +45,7 @@ pub(crate) fn is_allowed(
     if commands.is_empty() {
         return Ok(true);
     }
-    let store = project::trust_store()?;
+    let store = target::trust_store()?;
     Ok(store.trusts(place, documents)
         || origin_place(place).is_some_and(|origin| store.trusts(&origin, documents)))
 }
@@ -97,7 +96,7 @@ fn ensure(
         return Ok(());
     }
     refuse_supervised()?;
-    let store = project::trust_store()?;
+    let store = target::trust_store()?;
     if asked == TrustFlag::Unsaid && !a_person_agrees(subject, place, commands)? {
         return Err(CliError::usage("not trusted; nothing has run"));
     }
@@ -167,7 +166,7 @@ pub(crate) fn place_of_plans(root: &Path) -> PathBuf {
 /// Trusts the plan for a later resume, which also asks for trust since a journal can come with a
 /// clone. The user has just allowed it.
 pub(crate) fn remember_plan(root: &Path, plan: &SessionPlan) -> CliResult<()> {
-    project::trust_store()?
+    target::trust_store()?
         .trust(&place_of_plans(root), &[plan_document(plan)])
         .map_err(|error| CliError::failed(format!("cannot store what you trust: {error}")))
 }

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     cli::{
-        error::{CliError, CliResult},
-        output::say,
-        target::project::Project,
+        error::{CliError, CliResult, say},
+        target::Project,
     },
     engine::{
         SessionState,

@@ -8,19 +8,16 @@ use std::{
 
 use crate::{
     cli::{
-        error::{CliError, CliResult},
-        output::put,
+        error::{self, CliError, CliResult, put},
         sessions::SessionListArgs,
         target::remote_sessions::NatsServerConnection,
-        tokio_runtime,
     },
     engine::time::UnixTime,
     nats::presence::SessionHeartbeat,
     present::{
-        clock::{local_zone, time_with_seconds},
         session_list::{ListedSession, ListedState, SessionGroup, coarse_age, short_path},
         style::{ColourMode, TextRole},
-        text::plain,
+        text::{local_zone, plain, time_with_seconds},
     },
     runtime::now,
     sessions::{
@@ -35,7 +32,7 @@ const ENDED: usize = 10;
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 pub(super) fn watch(scope: ProjectScope, args: &SessionListArgs) -> CliResult {
-    let tokio = tokio_runtime::start()?;
+    let tokio = error::start_tokio()?;
     let columns = if args.all {
         ListColumns::WithProject
     } else {
@@ -225,12 +222,7 @@ pub(super) fn table(listed: &[&ListedSession], columns: ListColumns) -> String {
         );
         plain(&line).replace('\n', " ") + "\n"
     });
-    let paint = ColourMode::for_stream(&std::io::stdout());
-    format!(
-        "{}\n{}",
-        paint.paint(TextRole::Faint, head),
-        lines.collect::<String>()
-    )
+    under_head(&head, lines)
 }
 
 fn iteration(listed: &ListedSession) -> String {
@@ -239,6 +231,12 @@ fn iteration(listed: &ListedSession) -> String {
     } else {
         format!("{}/{}", listed.iteration, listed.max_iterations)
     }
+}
+
+fn under_head(head: &str, lines: impl Iterator<Item = String>) -> String {
+    let paint = ColourMode::for_stream(&std::io::stdout());
+    let lines: String = lines.collect();
+    format!("{}\n{lines}", paint.paint(TextRole::Faint, head))
 }
 
 /// What a session does, or how it ended. Without the headings of the home screen, the line itself
@@ -297,12 +295,7 @@ pub(super) fn fleet_table(heartbeats: &[&(ListedSession, SessionHeartbeat)]) -> 
         );
         plain(&line).replace('\n', " ") + "\n"
     });
-    let paint = ColourMode::for_stream(&std::io::stdout());
-    format!(
-        "{}\n{}",
-        paint.paint(TextRole::Faint, head),
-        lines.collect::<String>()
-    )
+    under_head(&head, lines)
 }
 
 /// What a session on another machine does. The number of a gate is what `creel gate answer` needs.

@@ -8,10 +8,8 @@ use tokio::sync::mpsc;
 use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, SessionArgs},
-        error::{CliError, CliResult, cannot_connect},
-        output::say,
-        target::{local_sessions, project::Project},
-        tokio_runtime,
+        error::{self, CliError, CliResult, cannot_connect, say},
+        target::{self, Project},
     },
     config::NatsConfig,
     journal::{file::JournalError, session_dir::SessionDir},
@@ -79,7 +77,7 @@ impl NatsServerConnection {
     }
 
     fn reach(nats: NatsConfig) -> CliResult<Self> {
-        let tokio = tokio_runtime::start()?;
+        let tokio = error::start_tokio()?;
         let connected = tokio.block_on(connect(&nats, ReconnectPolicy::ByItself));
         let (client, events) = connected.map_err(|problem| cannot_connect(&nats, &problem))?;
         Ok(Self {
@@ -304,7 +302,7 @@ impl RecordedSession {
             .map(|server| server.mirror(session))
             .transpose()?;
         let folder = match &copy {
-            None => local_sessions::called_or_latest(session, config)?,
+            None => target::called_or_latest(session, config)?,
             Some(copy) if copy.folder().exists() => copy.folder().clone(),
             Some(copy) => return Err(JournalError::Missing(copy.folder().name.clone()).into()),
         };

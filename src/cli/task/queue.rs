@@ -9,15 +9,12 @@ use std::{
 use crate::{
     cli::{
         arguments::SessionArgs,
-        error::{CliError, CliResult},
-        output::{json, print, say},
+        error::{self, CliError, CliResult, json, print, say},
         target::{
-            local_sessions::{given, reply_to},
-            project::{Project, name_queue, sessions_of},
-            remote_sessions::NatsServerConnection,
+            Project, given, name_queue, remote_sessions::NatsServerConnection, reply_to,
+            sessions_of,
         },
         task::{QueueArgs, TaskAddArgs, TaskListArgs, TaskShowArgs, add_to_session},
-        tokio_runtime,
     },
     config::{PlanError, PlanRequest, Settings},
     engine::{
@@ -25,8 +22,8 @@ use crate::{
             QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, task_spec::TaskSpec,
         },
         tasks::{
-            refusal::TaskRefusal,
-            task::{PRIORITY, TaskDescription, TaskState},
+            command::TaskRefusal,
+            graph::{PRIORITY, TaskDescription, TaskState},
         },
     },
     present::tables,
@@ -101,7 +98,7 @@ impl QueueConnection {
             let queue = TaskQueue::of_project(&root, LEASE)?;
             say_notice(&queue);
             return Ok(Self {
-                place: ConnectedPlace::Project(tokio_runtime::start()?),
+                place: ConnectedPlace::Project(error::start_tokio()?),
                 queue,
             });
         };

@@ -4,9 +4,9 @@ use super::super::pending::{IncomingItem, ItemSource};
 use crate::engine::{
     event::{HookEvent, HookFinished},
     hooks::{
+        HookRef,
         dispatch::{self, ActiveRun, DispatchCause, HookDispatch, ToolFacts},
         point::{HookPoint, PipeTarget},
-        resolve::HookRef,
         side_jobs::SideJob,
         verdict::RunEnd,
     },

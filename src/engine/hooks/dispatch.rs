@@ -18,8 +18,8 @@ use crate::{
         effect::{GateFacts, TaskFacts},
         event::HookFinished,
         hooks::{
+            HookRef,
             point::{AfterFailure, DecisionMode, HookPoint, PipeTarget},
-            resolve::HookRef,
             verdict::{self, RunEnd, RunJudgement, RunView, Verdict},
         },
         ids::{ItemId, PermissionId, RunId},
@@ -538,24 +538,10 @@ fn seconds(span: TimeSpan) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{
-        hooks::verdict::{HookDecision, HookReply},
-        policy::{PipeOutput, RetryOptions},
-    };
+    use crate::engine::hooks::verdict::{HookDecision, HookReply};
 
     fn check(name: &str) -> HookSpec {
-        HookSpec {
-            name: name.into(),
-            action: HookAction::Command("sh test.sh".into()),
-            timeout: TimeSpan::secs(600),
-            pipe_output: PipeOutput::Never,
-            priority: 100,
-            enabled: true,
-            on_failure: None,
-            matcher: None,
-            retry: RetryOptions::default(),
-            claude: None,
-        }
+        HookSpec::new(name, HookAction::Command("sh test.sh".into()))
     }
 
     fn ended(end: RunEnd) -> HookFinished {

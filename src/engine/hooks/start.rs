@@ -1,22 +1,32 @@
 //! Starts hooks with the facts that their point offers, and opens the gates for broken and
-//! escalating ones.
+//! escalating ones. Also decides on which occasions a hook of Claude Code runs, and what it learns
+//! about them. The same for side jobs and `on_gate` hooks.
 
 use crate::engine::{
     conversation::AgentPermissionRequest,
-    effect::{Effect, GateFacts, GateState, HookFacts, HookJob, SubmissionFacts, TaskFacts},
+    effect::{
+        ClaudeFacts, Effect, GateFacts, GateState, HookFacts, HookJob, SubmissionFacts, TaskFacts,
+    },
     event::{Event, HookEvent, UserPresence},
-    gate::{Gate, subject::GateSubject},
+    gate::{
+        Gate,
+        kind::GateKind,
+        notices::{GateHooks, GateNotice},
+        subject::GateSubject,
+    },
     hooks::{
+        self, HookRef,
+        claude::ClaudeEvent,
         dispatch::{DispatchCause, DispatchQuestion, FinishedRun, HookDispatch},
         point::{BrokenGate, HookPoint},
-        resolve::{self, HookRef},
+        side_jobs::{SideJob, TaskHookFailure, cut_off},
     },
     output::EngineOutput,
-    policy::{HookAction, HookSpec},
+    policy::{AgentSpec, HookAction, HookSpec, PermissionPolicy},
     question::AgentQuestion,
     session::SessionState,
     submit::{kind::PipelineKind, review::CHANGE_LIMIT, title},
-    tasks::task::Task,
+    tasks::graph::Task,
 };
 
 /// Announces and starts hooks.
@@ -164,7 +174,7 @@ impl<'a> HookRules<'a> {
 
     /// The names of the hooks that run when a point is reached now, in order.
     pub(crate) fn due(self, point: HookPoint, cause: &DispatchCause) -> Vec<String> {
-        let mut hooks = resolve::due(self.0.plan(), &self.0.hooks, point);
+        let mut hooks = hooks::due(self.0.plan(), &self.0.hooks, point);
         hooks.retain(|name| {
             let spec = self.0.plan().hook(point, name);
             spec.is_none_or(|spec| self.starts(spec, cause))
@@ -291,5 +301,257 @@ impl<'a> HookRules<'a> {
                 reason(),
             )
         })
+    }
+}
+
+/// The notification of a gate. None if it does not wait for the user.
+fn notification_of(gate: &GateFacts) -> Option<&'static str> {
+    (gate.state == GateState::Opened && gate.waits_for_user).then_some(match gate.about {
+        GateKind::Permission => "permission_prompt",
+        GateKind::Question => "elicitation_dialog",
+        GateKind::FinalDelivery
+        | GateKind::Delivery
+        | GateKind::Review
+        | GateKind::RetryLimit
+        | GateKind::Escalation
+        | GateKind::Errors
+        | GateKind::BrokenHook
+        | GateKind::Budget
+        | GateKind::UsageLimit
+        | GateKind::Tampered
+        | GateKind::Submit
+        | GateKind::Merge
+        | GateKind::Proposal => "idle_prompt",
+    })
+}
+
+impl HookRules<'_> {
+    /// Whether a hook runs on this occasion. Only hooks of Claude Code select occasions.
+    pub(crate) fn starts(self, spec: &HookSpec, cause: &DispatchCause) -> bool {
+        let Some(handler) = &spec.claude else {
+            return *cause != DispatchCause::Resumed;
+        };
+        if handler.is_left_to(self.0.agent_choice().agent()) {
+            return false;
+        }
+        match (handler.event, cause, self.word(handler.event, cause)) {
+            // It closed, or the config answers it.
+            (ClaudeEvent::Notification, DispatchCause::Gate(_), None) => false,
+            (_, _, word) => handler.selects(word),
+        }
+    }
+
+    /// What a matcher of the event compares.
+    fn word(self, event: ClaudeEvent, cause: &DispatchCause) -> Option<&'static str> {
+        match event {
+            ClaudeEvent::SessionStart if *cause == DispatchCause::Resumed => Some("resume"),
+            ClaudeEvent::SessionStart => Some("startup"),
+            ClaudeEvent::StopFailure => Some(self.0.turns.last_cause.name()),
+            ClaudeEvent::Notification => match cause {
+                DispatchCause::Gate(gate) => notification_of(gate),
+                DispatchCause::Lifecycle
+                | DispatchCause::Error(_)
+                | DispatchCause::Task(_)
+                | DispatchCause::Tool(_)
+                | DispatchCause::ByHand
+                | DispatchCause::Resumed
+                | DispatchCause::Verification => None,
+            },
+            ClaudeEvent::SessionEnd => Some("other"),
+            ClaudeEvent::UserPromptSubmit
+            | ClaudeEvent::Stop
+            | ClaudeEvent::TaskCompleted
+            | ClaudeEvent::Tool(_) => None,
+        }
+    }
+
+    /// The facts that only Claude Code's hooks get.
+    pub(crate) fn claude_facts(self, spec: &HookSpec, dispatch: &HookDispatch) -> HookFacts {
+        let facts = self.facts(dispatch);
+        let Some(handler) = &spec.claude else {
+            return facts;
+        };
+        let prompt =
+            (handler.event == ClaudeEvent::UserPromptSubmit).then(|| self.0.prompts().preview());
+        HookFacts {
+            claude: Some(Box::new(ClaudeFacts {
+                word: self.word(handler.event, &dispatch.cause).map(str::to_owned),
+                permission_mode: self.permission_mode().to_owned(),
+                prompt,
+            })),
+            ..facts
+        }
+    }
+
+    /// In Claude Code's words: the agent's own mode, else what creel answers.
+    fn permission_mode(self) -> &'static str {
+        let plan = self.0.plan();
+        let AgentSpec::Acp { mode, known, .. } = &plan.agent_spec else {
+            return "acceptEdits";
+        };
+        let mode = mode.as_ref().or(known.options.get("mode"));
+        let own = mode.and_then(|mode| MODES.into_iter().find(|known| known == mode));
+        own.unwrap_or(match plan.gates.permissions {
+            PermissionPolicy::Ask => "default",
+            PermissionPolicy::Allow => "bypassPermissions",
+            PermissionPolicy::Deny => "dontAsk",
+        })
+    }
+}
+
+const MODES: [&str; 6] = [
+    "default",
+    "plan",
+    "acceptEdits",
+    "auto",
+    "dontAsk",
+    "bypassPermissions",
+];
+
+#[derive(Debug, Clone, Copy)]
+pub struct SideRules<'a>(pub(crate) &'a SessionState);
+
+impl SideRules<'_> {
+    /// The gate for the escalation of an agent loop, if no stop evaluation follows that could
+    /// handle it: the turn failed, or the session's loop has ended.
+    pub(crate) fn take_up_a_loop(self) -> Option<EngineOutput> {
+        let (_, _, reason) = self.0.stop.escalated.as_ref()?;
+        Some(
+            self.0
+                .gates
+                .open_gate(GateSubject::Escalation { failed: None }, reason.clone()),
+        )
+    }
+
+    pub(crate) fn proceed_gate_hooks(self) -> EngineOutput {
+        let GateHooks {
+            waiting, dispatch, ..
+        } = &self.0.gate_hooks;
+        match (dispatch, waiting.front()) {
+            (Some(dispatch), _) if dispatch.running.is_none() => {
+                dispatch.next().map_or_else(EngineOutput::default, |hook| {
+                    self.0.hook_rules().start_hook(dispatch, hook)
+                })
+            }
+            (None, Some(notice)) => {
+                let (hooks, by_hand) = match notice {
+                    GateNotice::Changed(facts) => {
+                        let cause = DispatchCause::Gate(facts.clone());
+                        let rules = self.0.hook_rules();
+                        (rules.due(HookPoint::OnGate, &cause), false)
+                    }
+                    GateNotice::ByHand(wanted) => {
+                        let known = self.0.plan().hook(HookPoint::OnGate, wanted);
+                        (
+                            known.map(|spec| spec.name.clone()).into_iter().collect(),
+                            true,
+                        )
+                    }
+                };
+                let iteration =
+                    (self.0.iterations.current > 0).then_some(self.0.iterations.current);
+                EngineOutput::record(Event::Hook(HookEvent::Due {
+                    point: HookPoint::OnGate,
+                    iteration,
+                    hooks,
+                    task: None,
+                    by_hand,
+                    ask: None,
+                }))
+            }
+            (Some(_) | None, _) => EngineOutput::default(),
+        }
+    }
+
+    /// The gate for a failed task hook.
+    pub(crate) fn ask_about_failure(self) -> Option<EngineOutput> {
+        let hook_of =
+            |failure: &TaskHookFailure| HookRef::new(HookPoint::OnTaskComplete, &failure.hook);
+        let matters = |failure: &TaskHookFailure| {
+            let is_still_broken = || {
+                self.0.presence == UserPresence::Attended
+                    && self.0.hooks.is_broken_again(&hook_of(failure))
+            };
+            failure.broken_for.is_none() || is_still_broken()
+        };
+        let mut waiting = self
+            .0
+            .side
+            .failures
+            .iter()
+            .filter(|failure| !self.0.hooks.is_off(&hook_of(failure)));
+        let failure = waiting.find(|failure| matters(failure))?;
+        Some(
+            self.0
+                .gates
+                .open_gate(failure.subject(), failure.reason.clone()),
+        )
+    }
+
+    pub(crate) fn proceed_side(self) -> EngineOutput {
+        if self.0.beside().task_hooks_wait() {
+            return EngineOutput::default();
+        }
+        match (&self.0.side.dispatch, self.0.side.queue.front()) {
+            (Some(dispatch), _) if dispatch.running.is_none() => {
+                dispatch.next().map_or_else(EngineOutput::default, |hook| {
+                    self.0.hook_rules().start_hook(dispatch, hook)
+                })
+            }
+            (None, Some(job)) => {
+                // Recorded even if no hook is left: the record removes the job from the queue.
+                let (point, hooks, task) = match job {
+                    SideJob::Task { task, depth } if self.0.side.is_cut(*depth) => {
+                        return EngineOutput::record(Event::warning(cut_off(&task.id, *depth)))
+                            .and(Event::Hook(HookEvent::Due {
+                                point: HookPoint::OnTaskComplete,
+                                iteration: Some(self.0.iterations.current),
+                                hooks: Vec::new(),
+                                task: Some(task.id.clone()),
+                                by_hand: false,
+                                ask: None,
+                            }));
+                    }
+                    SideJob::Task { task, .. } => {
+                        let point = HookPoint::OnTaskComplete;
+                        (
+                            point,
+                            hooks::due(self.0.plan(), &self.0.hooks, point),
+                            Some(task.id.clone()),
+                        )
+                    }
+                    SideJob::Again(task, again) => {
+                        let point = HookPoint::OnTaskComplete;
+                        let mut hooks = hooks::due(self.0.plan(), &self.0.hooks, point);
+                        hooks.retain(|hook| hook == again);
+                        (point, hooks, Some(task.id.clone()))
+                    }
+                    SideJob::Resumed(hook) => {
+                        let point = HookPoint::SessionStart;
+                        let mut hooks = self.0.hook_rules().due(point, &DispatchCause::Resumed);
+                        hooks.retain(|due| due == hook);
+                        (point, hooks, None)
+                    }
+                    SideJob::ByHand(HookRef { point, hook }) => {
+                        let runs = self.0.beside().runs_beside(*point, hook);
+                        (
+                            *point,
+                            runs.then(|| hook.clone()).into_iter().collect(),
+                            None,
+                        )
+                    }
+                };
+                let (iteration, by_hand) = (Some(self.0.iterations.current), task.is_none());
+                EngineOutput::record(Event::Hook(HookEvent::Due {
+                    point,
+                    iteration,
+                    hooks,
+                    task,
+                    by_hand,
+                    ask: None,
+                }))
+            }
+            (Some(_) | None, _) => EngineOutput::default(),
+        }
     }
 }

@@ -20,11 +20,11 @@ use crate::engine::{
     effect::Effect,
     event::{Event, HookEvent},
     hooks::{
+        self, HookState,
         claude::ClaudeHandler,
         claude_tools::claude_input,
         dispatch::{DispatchCause, FinishedRun, HookDispatch, ToolFacts},
         point::HookPoint,
-        resolve::{self, HookState},
     },
     ids::PermissionId,
     output::EngineOutput,
@@ -319,7 +319,7 @@ pub struct ToolRules<'a> {
 
 impl ToolRules<'_> {
     fn due(self, point: HookPoint, call: &ToolCall) -> Vec<String> {
-        let mut due = resolve::due(self.plan, self.hooks, point);
+        let mut due = hooks::due(self.plan, self.hooks, point);
         due.retain(|name| {
             let spec = self.plan.hook(point, name);
             let is_left = |handler: &ClaudeHandler| handler.is_left_to(self.agent);

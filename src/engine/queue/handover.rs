@@ -10,7 +10,7 @@ use crate::engine::{
     queue::{QueueRequest, QueuedTask, QueuedTaskState},
     tasks::{
         command::{TaskCommand, TaskCompletion},
-        task::TaskState,
+        graph::TaskState,
     },
 };
 

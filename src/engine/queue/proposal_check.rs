@@ -11,7 +11,7 @@ use crate::engine::{
         task_proposal::{MOST_TASKS, ProposalMistake, ProposedTask, TaskProposal},
         task_spec::TaskSpec,
     },
-    tasks::task::TaskDescription,
+    tasks::graph::TaskDescription,
 };
 
 impl TaskProposal {

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::engine::{
         queue::task_spec::{OwnerSession, TaskSpec},
-        tasks::task::TaskDescription,
+        tasks::graph::TaskDescription,
     };
 
     const HOUR: TimeSpan = TimeSpan::secs(3_600);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::tasks::task::PRIORITY;
+use crate::engine::tasks::graph::PRIORITY;
 
 /// The most tasks of a proposal.
 pub(super) const MOST_TASKS: usize = 100;

@@ -10,11 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     queue::QueuedTask,
     tasks::{
-        command::{a_goal, a_priority, is_name},
-        refusal::TaskRefusal,
-        task::TaskDescription,
+        command::{TaskRefusal, a_goal, a_priority, is_name},
+        graph::TaskDescription,
     },
-    turn::completion_note::COMPLETION_NOTE,
+    turn::background::COMPLETION_NOTE,
 };
 
 /// The largest description in bytes, as JSON. Together with the result it must fit into one message
@@ -151,7 +150,7 @@ impl TaskSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{queue::QueuedTaskState, stop::promise::Promise, time::UnixTime};
+    use crate::engine::{queue::QueuedTaskState, stop::context::Promise, time::UnixTime};
 
     fn order(id: &str) -> TaskSpec {
         TaskSpec {

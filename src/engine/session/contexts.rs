@@ -8,7 +8,11 @@
 use crate::engine::{
     budget::BudgetCheck,
     gate::{answer::GateRules, proposal_rules::ProposalRules},
-    hooks::{beside::BesideWork, side_rules::SideRules, start::HookRules, tool_hooks::ToolRules},
+    hooks::{
+        side_jobs::BesideWork,
+        start::{HookRules, SideRules},
+        tool_hooks::ToolRules,
+    },
     permission::PermissionRules,
     protect::ProtectRules,
     retry::feedback::RetryRules,
@@ -19,7 +23,7 @@ use crate::engine::{
     tasks::{
         automation_rules::AutomationRules, task_rules::TaskRules, workflow_rules::WorkflowRules,
     },
-    turn::{OfferedModels, after::AfterTurnRules, prompt::PromptRules, reports::TurnRules},
+    turn::{AfterTurnRules, OfferedModels, prompt::PromptRules, reports::TurnRules},
     usage_limit::AgentChoice,
     verify::rules::VerifyRules,
     watch::WatchRules,

@@ -12,7 +12,7 @@ use crate::engine::{
     hooks::{dispatch::HookDispatch, point::HookPoint, verdict::Verdict},
     output::EngineOutput,
     policy::SessionPlan,
-    stop::{agent_loop::AgentLoop, evaluation::StopEvaluation},
+    stop::agent_loop::{AgentLoop, StopEvaluation},
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

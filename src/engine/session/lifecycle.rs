@@ -20,7 +20,7 @@ use crate::{
             SessionState,
             phase::{LoopEnd, STOPPED},
         },
-        stop::evaluation::StopEvaluation,
+        stop::agent_loop::StopEvaluation,
         submit::kind::PipelineKind,
         time::UnixTime,
         turn::DuePrompt,

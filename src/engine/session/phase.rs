@@ -10,7 +10,7 @@ use crate::engine::{
         point::HookPoint,
     },
     ids::{ItemId, TurnId},
-    stop::evaluation::StopEvaluation,
+    stop::agent_loop::StopEvaluation,
     submit::{kind::PipelineKind, state::PipelineRun},
     turn::DuePrompt,
 };

@@ -8,7 +8,7 @@ use crate::engine::{
         Actor, Event, HookEvent, PendingEvent, SteeringEvent, StopEvent, StopTiming,
         UsageLimitEvent,
     },
-    hooks::{dispatch::HookDispatch, point::HookPoint, resolve::HookRef},
+    hooks::{HookRef, dispatch::HookDispatch, point::HookPoint},
     ids::RunId,
     input::SessionCommand,
     output::EngineOutput,
@@ -55,7 +55,7 @@ impl CommandRules<'_> {
         now: UnixTime,
     ) -> EngineOutput {
         if let Some(outcome) = self.0.phase.outcome() {
-            return EngineOutput::refuse(Refusal::SessionEnded(outcome));
+            return EngineOutput::refuse(Refusal::SessionEnded(Some(outcome)));
         }
         if let Some(why) = self.keeps_from(by, &command) {
             return EngineOutput::refuse(why);

@@ -1,12 +1,11 @@
 //! Applies the events of stop decisions to the state.
 
 use super::{
-    checkpoint::TimedCheckpoint,
     context::RuleOutcome,
-    file_history::ChangedFiles,
-    guard::{GuardState, IterationFacts},
+    event::TimedCheckpoint,
+    guard::{ChangedFiles, GuardState, IterationFacts},
 };
-use crate::engine::stop::preset::RegisteredStopHook;
+use crate::engine::stop::chain::RegisteredStopHook;
 use crate::engine::{
     conversation::WorktreeChanges,
     event::{CheckRunResult, HookFinished, SessionOutcome, StopDecided, StopEvent},
@@ -17,9 +16,8 @@ use crate::engine::{
         phase::{LoopEnd, Phase},
     },
     stop::{
-        agent_loop::{AgentLoop, LoopGuards},
+        agent_loop::{AgentLoop, LoopGuards, StopEvaluation},
         decision::{StopAction, StopResult},
-        evaluation::StopEvaluation,
     },
     time::UnixTime,
     verify::{CheckKind, CheckRef},

@@ -21,15 +21,15 @@ use crate::{
         policy::{OpenTasksPolicy, SettledPolicy},
         session::iteration::StopHookSummary,
         stop::{
+            agent_loop::StopEvaluation,
             chain::StopVerdict,
+            context::Promise,
             decision::{StopAction, StopResult},
-            evaluation::StopEvaluation,
-            promise::Promise,
             stop_rules::StopRules,
         },
         tasks::{
             SessionTasks,
-            task::{Task, TaskState},
+            graph::{Task, TaskState},
         },
         time::UnixTime,
     },

@@ -2,7 +2,7 @@
 //! decision.
 //!
 //! The same steps evaluate the session's own iteration and one of an agent loop. [`super::chain`]
-//! merges the verdicts, [`super::evaluation`] is the state in between.
+//! merges the verdicts, [`super::agent_loop`] is the state in between.
 
 use serde_json::{Value, json};
 
@@ -11,8 +11,8 @@ use crate::engine::{
     effect::{Effect, HookFacts, HookJob, RuleJob, TaskFacts},
     event::{Event, HookEvent, HookFinished, StopDecided, StopEvent},
     hooks::{
+        HookState,
         point::HookPoint,
-        resolve::HookState,
         verdict::{RunEnd, RunResult, Verdict},
     },
     ids::RunId,
@@ -22,20 +22,18 @@ use crate::engine::{
     steering::ControlState,
     stop::{
         StopState,
-        agent_loop::AgentLoop,
+        agent_loop::{AgentLoop, StopEvaluation},
         chain::{self, NextStep, StopHookInput, VerdictWeight},
-        checkpoint::NewCheckpoint,
-        context::{AgentContext, CompletionPromise, RuleCheckResult, RuleOutcome},
+        context::{AgentContext, CompletionPromise, Promise, RuleCheckResult, RuleOutcome},
         decision::{StopAction, StopResult},
-        evaluation::StopEvaluation,
-        file_history::ChangedFiles,
-        guard::{GuardState, GuardStreaks, IterationFacts},
+        event::NewCheckpoint,
+        guard::{ChangedFiles, GuardState, GuardStreaks, IterationFacts},
         loop_rules::LoopRules,
-        promise::Promise,
         settled::{NOTHING_DONE, SETTLED, agent_words},
     },
     tasks::{
-        SessionTasks, command::TaskCommand, record::ChangeOrigin, task::Task, task_rules::TaskRules,
+        SessionTasks, command::TaskCommand, graph::Task, record::ChangeOrigin,
+        task_rules::TaskRules,
     },
     time::UnixTime,
     turn::TurnState,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{follow_up::waiting_for, record::TaskRecordData};
+use super::{automation::waiting_for, record::TaskRecordData};
 use crate::engine::{
     event::{ActorKind, TaskEvent, WorkflowEvent},
     ids::{RunId, WorkflowRunId},

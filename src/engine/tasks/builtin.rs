@@ -4,9 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     command::{ActionType, AutomationAction},
-    graph::TaskGraph,
+    graph::{Task, TaskGraph, TaskState},
     record::{TaskEventKind, TaskRecordRef},
-    task::{Task, TaskState},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use crate::engine::{
     event::{ActorKind, TaskEvent},
-    hooks::{point::HookPoint, resolve},
+    hooks::{self, point::HookPoint},
     session::SessionState,
     tasks::record::{ChangeOrigin, DueHooks, TaskRecordData},
 };
@@ -16,7 +16,7 @@ pub(crate) fn due_hooks(session: &SessionState, event: &TaskEvent) -> DueHooks {
         depth: follows.unwrap_or_else(|| depth_of(session, news.origin)),
         automation: news.what.kind().is_some_and(has_listener),
         on_complete: completed
-            && !resolve::due(session.plan(), &session.hooks, HookPoint::OnTaskComplete).is_empty(),
+            && !hooks::due(session.plan(), &session.hooks, HookPoint::OnTaskComplete).is_empty(),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::engine::{
     event::{Actor, ActorKind},
     ids::{TaskEventId, WorkflowRunId},
     stored_form::known_or_none,
-    tasks::task::{TaskDescription, TaskDescriptionChanges, TaskState},
+    tasks::graph::{TaskDescription, TaskDescriptionChanges, TaskState},
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,14 @@
-//! Which changes to the task graph are allowed, and the record that each one becomes.
+//! Which changes to the task graph are allowed, and the record that each one becomes; also for the
+//! open tasks that a session copies from another one.
+//!
+//! # Invariants
+//! - A task is recorded after its dependencies, so that every edge in a prefix of the journal leads
+//!   to an existing task.
 
 use std::collections::BTreeSet;
 
 use crate::engine::{
-    event::{Actor, Event, TaskEvent},
+    event::{Actor, ActorKind, Event, TaskEvent},
     hooks::side_jobs::SideJobs,
     output::EngineOutput,
     policy::SessionPlan,
@@ -11,14 +16,15 @@ use crate::engine::{
     steering::ControlState,
     tasks::{
         SessionTasks,
-        command::{NewTask, TaskChanges, TaskCommand, TaskCompletion, a_goal, a_priority, is_name},
-        graph::TaskGraph,
+        command::{
+            NewTask, TaskChanges, TaskCommand, TaskCompletion, TaskRefusal, a_goal, a_priority,
+            is_name,
+        },
+        graph::{PRIORITY, Task, TaskDescription, TaskDescriptionChanges, TaskGraph, TaskState},
         record::{
             ChangeOrigin, EdgeAdded, EdgeRemoved, EdgeType, TaskBlocked, TaskCompleted,
             TaskCreated, TaskDeleted, TaskRecord, TaskStarted, TaskUpdated,
         },
-        refusal::TaskRefusal,
-        task::{PRIORITY, Task, TaskDescription, TaskDescriptionChanges, TaskState},
     },
 };
 
@@ -435,5 +441,99 @@ impl<'a> TaskRules<'a> {
             data,
             origin,
         }))))
+    }
+}
+
+/// Copies the open tasks of a graph under their ids. No copy is active. A blocked task stays
+/// blocked, with its reason.
+pub fn inherit(graph: &TaskGraph) -> EngineOutput {
+    let of_task = |task| [Some(created(graph, task)), blocked(task)];
+    let events = in_order(graph)
+        .into_iter()
+        .flat_map(of_task)
+        .flatten()
+        .collect();
+    EngineOutput {
+        events,
+        ..EngineOutput::default()
+    }
+}
+
+/// The open tasks, dependencies first, and otherwise in the order in which they were added.
+fn in_order(graph: &TaskGraph) -> Vec<&Task> {
+    let mut ordered = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let mut next: Vec<(&Task, GraphVisit)> = open(graph)
+        .rev()
+        .map(|task| (task, GraphVisit::Before))
+        .collect();
+    // An explicit stack instead of recursion: a chain of tasks can be longer than the call stack
+    // allows.
+    while let Some((task, visit)) = next.pop() {
+        match visit {
+            GraphVisit::Before if seen.insert(&task.id) => {
+                next.push((task, GraphVisit::After));
+                next.extend(waited_for(graph, task).map(|on| (on, GraphVisit::Before)));
+            }
+            GraphVisit::Before => {}
+            GraphVisit::After => ordered.push(task),
+        }
+    }
+    ordered
+}
+
+/// Whether a task's dependencies have been visited.
+enum GraphVisit {
+    Before,
+    After,
+}
+
+fn open(graph: &TaskGraph) -> impl DoubleEndedIterator<Item = &Task> {
+    graph.tasks().into_iter().filter(|task| task.is_open())
+}
+
+/// The open dependencies of a task.
+fn waited_for<'a>(graph: &'a TaskGraph, task: &'a Task) -> impl Iterator<Item = &'a Task> {
+    task.dependencies
+        .iter()
+        .filter_map(|on| graph.get(on))
+        .filter(|on| on.is_open())
+}
+
+fn created(graph: &TaskGraph, task: &Task) -> Event {
+    let dependencies: Vec<String> = waited_for(graph, task).map(|on| on.id.clone()).collect();
+    let is_open = |id: &String| graph.get(id).is_some_and(Task::is_open);
+    let data = TaskCreated {
+        description: task.description.clone(),
+        queue: task.queue.clone(),
+        // The parent may be recorded later: a task often waits for its own children.
+        parent: task.parent.clone().filter(is_open),
+        state: if dependencies.is_empty() {
+            TaskState::Ready
+        } else {
+            TaskState::Created
+        },
+        dependencies,
+    };
+    Event::Task(TaskEvent::Created(Box::new(record(task, data))))
+}
+
+fn blocked(task: &Task) -> Option<Event> {
+    if task.state != TaskState::Blocked {
+        return None;
+    }
+    let reason = task.reason.clone().unwrap_or_default();
+    let data = TaskBlocked {
+        reason,
+        required_knowledge: task.required_knowledge.clone(),
+    };
+    Some(Event::Task(TaskEvent::Blocked(record(task, data))))
+}
+
+fn record<D>(task: &Task, data: D) -> TaskRecord<D> {
+    TaskRecord {
+        task: task.id.clone(),
+        data,
+        origin: ChangeOrigin::by(ActorKind::Cli.into()),
     }
 }

@@ -6,8 +6,8 @@ use crate::engine::{
     effect::{Effect, HookFacts, HookJob, TaskFacts},
     event::{Event, WorkflowEvent},
     hooks::{
+        HookState,
         point::HookPoint,
-        resolve::HookState,
         template::{Placeholder, placeholders},
     },
     output::EngineOutput,

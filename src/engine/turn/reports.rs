@@ -11,7 +11,7 @@ use crate::engine::{
     refusal::Refusal,
     session::phase::Phase,
     time::UnixTime,
-    turn::{TurnState, after::AfterTurnRules},
+    turn::{AfterTurnRules, TurnState},
     usage_limit::{AgentChoice, Obstructed},
 };
 

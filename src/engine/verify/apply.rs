@@ -13,9 +13,9 @@ use crate::engine::{
         SessionState,
         phase::{Phase, VerificationPass},
     },
-    stop::evaluation::StopEvaluation,
+    stop::agent_loop::StopEvaluation,
     verify::{
-        CheckAcceptance, CheckKind, CheckRef, CheckRun, WorkChangedBy, event::AfterPass,
+        AfterPass, CheckAcceptance, CheckKind, CheckRef, CheckRun, WorkChangedBy,
         state::VerificationState,
     },
 };

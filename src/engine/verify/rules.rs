@@ -6,11 +6,7 @@ use crate::{
     engine::{
         effect::Effect,
         event::{CheckOutcome, CheckRunResult, Event, SessionOutcome, VerifyEvent},
-        hooks::{
-            dispatch::HookFeedback,
-            point::HookPoint,
-            resolve::{HookRef, HookState, due_or_disabled},
-        },
+        hooks::{HookRef, HookState, dispatch::HookFeedback, due_or_disabled, point::HookPoint},
         output::EngineOutput,
         policy::SessionPlan,
         protect::{PROTECT, UnsettledChanges},
@@ -21,8 +17,8 @@ use crate::{
         steering::ControlState,
         stop::context::RuleOutcome,
         verify::{
-            CheckAcceptance, CheckKind, CheckRef, MeasuredChanges, PASSES, PassFeedback, REWRITES,
-            WorkChangedBy, WorkMeasurement, event::AfterPass, state::VerificationState,
+            AfterPass, CheckAcceptance, CheckKind, CheckRef, MeasuredChanges, PASSES, PassFeedback,
+            REWRITES, WorkChangedBy, WorkMeasurement, state::VerificationState,
         },
     },
     text::{counted, first_line, listed, some_names},

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     engine::{effect::SubmissionFacts, hooks::template},
-    process::{environment::for_variable, output::create},
+    process::{for_variable, output::create},
     text::counted,
 };
 

@@ -5,7 +5,7 @@ use crate::{
         conversation::ToolCall,
         event::{Event, GateEvent, HookEvent, HookFinished, SessionEvent, TurnEvent},
     },
-    present::{describe::SENTENCE, proposals::tree, tool_calls},
+    present::{describe::SENTENCE, task_view::tree, tool_calls},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]

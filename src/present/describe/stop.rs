@@ -3,15 +3,14 @@
 use crate::{
     engine::{
         event::{PipelineEvent, StopDecided, StopEvent},
-        stop::{checkpoint::Checkpoint, decision::StopAction, preset::IN_PROGRESS},
+        stop::{chain::IN_PROGRESS, decision::StopAction, event::Checkpoint},
         submit::kind::{PipelineKind, PipelineOutcome, ReviewVerdict},
         watch::event::WatchEvent,
     },
     present::{
-        clock::brief_span,
         describe::{Described, EventTone, name, sentence},
         policies::action,
-        text::{counted, plain, readable_size},
+        text::{brief_span, counted, plain, readable_size},
     },
     text::shortened,
 };

@@ -6,8 +6,8 @@ use super::{Described, EventTone, brief_span, name, sentence};
 use crate::engine::{
     event::WorkflowEvent,
     tasks::{
+        graph::TaskDescriptionChanges,
         record::{TaskRecordData, TaskRecordRef, TaskUpdated},
-        task::TaskDescriptionChanges,
         workflow_record::WorkflowOutcome,
     },
     time::TimeSpan,

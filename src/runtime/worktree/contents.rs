@@ -4,26 +4,44 @@
 //! Owns the digests of earlier contents, which are needed to recognise an append. Does not choose
 //! the files: the [`WorktreeSnapshot`] names them.
 //!
+//! Also counts the lines that a session added and removed, for the card at its end, and looks into
+//! repositories inside the project's repository: clones, submodules, other work trees. Git reports
+//! such a repository as a single entry, whatever changes in it. So creel compares its files one by
+//! one.
+//!
 //! # Invariants
 //! - It reads regular files only, never through a link, and a limited amount of each file and in
 //!   total.
 //! - A file that is too large is skipped, never half read.
+//! - Lines are counted once, at the end of a session: a turn costs nothing more. Only files that
+//!   the session changed count. Where git cannot say what changed, there are no counts.
+//! - An agent can write the settings of a nested repository. So git only lists names there. It runs
+//!   no program and fetches nothing that those settings name.
+//! - If there is too much to look at, the whole survey is unknown. A change is never missed.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
     fmt::Write as _,
-    fs,
+    fs::{self, File},
     io::{self, Read as _},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
-use super::{PATIENCE, SnapshotContent, WorktreeSnapshot};
-use crate::engine::conversation::{FileContent, WorktreeChanges};
+use super::{
+    ENTRIES, FileStamp, FileStamps, OURS, PATIENCE, SnapshotContent, WorktreeSnapshot, differing,
+    git::{self, GitRepository},
+    stamp,
+};
+use crate::engine::{
+    conversation::{ChangedLines, FileContent, WorktreeChanges},
+    session::iteration::SessionFiles,
+};
 
 /// Larger files are skipped: no source file is this large.
 const FILE_MAX: u64 = 4 << 20;
@@ -215,6 +233,247 @@ fn short(hasher: Sha256) -> String {
     digest
 }
 
+/// A session does not wait longer for its own end.
+const COUNT_PATIENCE: Duration = Duration::from_secs(2);
+/// New files of more bytes count as files without lines.
+const LARGEST: u64 = 4 << 20;
+/// Git looks at as many bytes to tell text from other content.
+const SNIFFED: usize = 8_000;
+
+/// The lines that differ from the commit before the session's first turn, in the files that its
+/// turns changed.
+pub async fn count_lines(
+    folder: &Path,
+    mark: &str,
+    changed: &SessionFiles,
+) -> Option<ChangedLines> {
+    let since = changed
+        .since()
+        .filter(|since| since.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    let repository = GitRepository::around(folder, mark)?;
+    let mut wanted: BTreeSet<PathBuf> = changed.names()?.map(PathBuf::from).collect();
+    let counted = async {
+        let output = repository.lines_since(since).await.ok()?;
+        let mut counts = ChangedLines::default();
+        for (name, added, removed) in output.split(|byte| *byte == 0).filter_map(numbers) {
+            if wanted.remove(name) {
+                counts = counts.and(added, removed);
+            }
+        }
+        if wanted.is_empty() {
+            return Some(counts);
+        }
+        // The others are new, or as they were.
+        let untracked = repository.untracked().await.ok()?;
+        let folder = folder.to_owned();
+        let fresh: Vec<PathBuf> = untracked
+            .into_iter()
+            .filter(|name| wanted.contains(name))
+            .collect();
+        let lines = tokio::task::spawn_blocking(move || {
+            fresh
+                .iter()
+                .map(|name| lines_of(&folder.join(name)))
+                .collect::<Vec<_>>()
+        });
+        Some(
+            lines
+                .await
+                .ok()?
+                .into_iter()
+                .flatten()
+                .fold(counts, |counts, added| counts.and(added, 0)),
+        )
+    };
+    tokio::time::timeout(COUNT_PATIENCE, counted).await.ok()?
+}
+
+/// An entry of `git diff --numstat`. Files that are not text have `-` instead of numbers.
+fn numbers(entry: &[u8]) -> Option<(&Path, usize, usize)> {
+    let mut fields = entry.splitn(3, |byte| *byte == b'\t');
+    let mut number = || {
+        std::str::from_utf8(fields.next()?)
+            .ok()
+            .map(|field| field.parse().unwrap_or(0))
+    };
+    let (added, removed) = (number()?, number()?);
+    Some((Path::new(OsStr::from_bytes(fields.next()?)), added, removed))
+}
+
+/// The lines of a new file, as git counts them. None if there is no such file.
+fn lines_of(path: &Path) -> Option<usize> {
+    let meta = fs::symlink_metadata(path)
+        .ok()
+        .filter(fs::Metadata::is_file)?;
+    let mut content = Vec::new();
+    if meta.len() <= LARGEST {
+        File::open(path)
+            .ok()?
+            .take(LARGEST)
+            .read_to_end(&mut content)
+            .ok()?;
+    }
+    let is_text = !content.iter().take(SNIFFED).any(|byte| *byte == 0);
+    // What follows the last line break is a line only if there is something.
+    let parts = content.split(|byte| *byte == b'\n').count();
+    let has_open_end = content.last().is_some_and(|last| *last != b'\n');
+    Some(if is_text {
+        parts - usize::from(!has_open_end)
+    } else {
+        0
+    })
+}
+
+/// How many nested repositories are surveyed: each needs a process.
+const REPOSITORIES: usize = 64;
+
+/// The files of each nested repository, by the repository's path. All paths are relative to the
+/// project's folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct NestedFiles(BTreeMap<PathBuf, FileStamps>);
+
+impl NestedFiles {
+    /// Surveys these repositories and those inside them. None if there is too much to look at.
+    pub(super) async fn look(
+        repository: &git::GitRepository,
+        folder: &Path,
+        mut found: Vec<PathBuf>,
+    ) -> Option<Self> {
+        let mut seen = Self::default();
+        let mut files = 0;
+        while let Some(place) = found.pop() {
+            if seen.0.len() >= REPOSITORIES {
+                return None;
+            }
+            let listed = match repository.files_of_nested(&place).await {
+                Ok(names) => Some(names),
+                Err(git::GitStatusError::TooMuch) => return None,
+                Err(git::GitStatusError::No) => None,
+            };
+            let folder = folder.to_owned();
+            let (place, looked) = tokio::task::spawn_blocking(move || {
+                let looked = look_at(&folder, &place, listed);
+                (place, looked)
+            })
+            .await
+            .ok()?;
+            let FilesInside {
+                stamps,
+                repositories,
+            } = looked?;
+            files += stamps.len();
+            if files > ENTRIES {
+                return None;
+            }
+            found.extend(repositories);
+            seen.0.insert(place, stamps);
+        }
+        Some(seen)
+    }
+
+    /// The files that changed since an earlier survey. A repository that only one of the surveys
+    /// contains is listed itself.
+    pub(super) fn changed_since(&self, earlier: &Self) -> BTreeSet<PathBuf> {
+        let mut changed = BTreeSet::new();
+        for place in self.0.keys().chain(earlier.0.keys()) {
+            match (self.0.get(place), earlier.0.get(place)) {
+                (Some(now), Some(before)) => changed.extend(differing(now, before).cloned()),
+                (Some(_), None) | (None, _) => drop(changed.insert(place.clone())),
+            }
+        }
+        changed
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn contains(&self, name: &Path) -> bool {
+        self.0.keys().any(|place| name.starts_with(place))
+    }
+}
+
+struct FilesInside {
+    stamps: FileStamps,
+    repositories: Vec<PathBuf>,
+}
+
+/// Stamps the files that git listed, or all files if git could not read the repository.
+fn look_at(folder: &Path, place: &Path, listed: Option<Vec<PathBuf>>) -> Option<FilesInside> {
+    let Some(listed) = listed else {
+        let files = walked_files(&folder.join(place), ENTRIES, PATIENCE)?;
+        let stamps = files
+            .into_iter()
+            .map(|(name, stamp)| (place.join(name), stamp))
+            .collect();
+        return Some(FilesInside {
+            stamps,
+            repositories: Vec::new(),
+        });
+    };
+    let names: BTreeSet<PathBuf> = listed.into_iter().map(|name| place.join(name)).collect();
+    let (repositories, files) = names.into_iter().partition(|name: &PathBuf| {
+        let path = folder.join(name);
+        !path.is_symlink() && path.is_dir()
+    });
+    let stamps = Vec::into_iter(files)
+        .map(|name: PathBuf| (name.clone(), stamp(&folder.join(name))))
+        .collect();
+    Some(FilesInside {
+        stamps,
+        repositories,
+    })
+}
+
+/// Folders of tools, caches and build output, which are skipped.
+const PASSED_OVER: [&str; 16] = [
+    OURS,
+    ".git",
+    ".hg",
+    ".svn",
+    ".jj",
+    "target",
+    "node_modules",
+    ".venv",
+    "venv",
+    "__pycache__",
+    ".tox",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".gradle",
+    ".next",
+];
+
+/// All files, or None if there are more entries than `most` or it lasts longer than `patience`.
+/// Does not follow links.
+pub(super) fn walked_files(root: &Path, most: usize, patience: Duration) -> Option<FileStamps> {
+    let deadline = Instant::now() + patience;
+    let mut found = FileStamps::new();
+    let mut entries = 0;
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        // A folder that was deleted or that creel cannot read counts as empty.
+        let Ok(inside) = fs::read_dir(root.join(&folder)) else {
+            continue;
+        };
+        for entry in inside.flatten() {
+            entries += 1;
+            if entries > most || Instant::now() > deadline {
+                return None;
+            }
+            let name = entry.file_name();
+            let Ok(meta) = entry.metadata() else { continue };
+            if !meta.is_dir() {
+                found.insert(folder.join(name), Some(FileStamp::of(&meta)));
+            } else if !PASSED_OVER.iter().any(|passed| name == *passed) {
+                folders.push(folder.join(name));
+            }
+        }
+    }
+    Some(found)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -273,5 +532,57 @@ mod tests {
             (&third["log"], &third["code"]),
             (&first["log"], &first["code"])
         );
+    }
+}
+
+#[cfg(test)]
+mod line_counts_tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_has_two_numbers_and_a_name_with_any_character() {
+        assert_eq!(
+            numbers(b"3\t0\ta\tb\nc"),
+            Some((Path::new("a\tb\nc"), 3, 0))
+        );
+        assert_eq!(
+            numbers(b"-\t-\tlogo.png"),
+            Some((Path::new("logo.png"), 0, 0))
+        );
+        assert_eq!(numbers(b""), None);
+        assert_eq!(numbers(b"3\t0"), None);
+    }
+
+    #[test]
+    fn a_new_file_has_the_lines_that_git_counts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let lines = |content: &[u8]| {
+            let path = folder.path().join("a");
+            fs::write(&path, content).expect("written");
+            lines_of(&path)
+        };
+        assert_eq!(lines(b""), Some(0));
+        assert_eq!(lines(b"a\nb\n"), Some(2));
+        assert_eq!(lines(b"a\nb"), Some(2));
+        assert_eq!(lines(b"a\0\nb\n"), Some(0));
+        assert_eq!(lines_of(&folder.path().join("gone")), None);
+        assert_eq!(lines_of(folder.path()), None);
+    }
+}
+
+#[cfg(test)]
+mod nested_tests {
+    use super::*;
+
+    #[test]
+    fn with_too_many_entries_no_list_is_returned() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["a", "b", "c"] {
+            fs::write(folder.path().join(name), name).expect("a file");
+        }
+        let found = |most| {
+            walked_files(folder.path(), most, Duration::from_mins(1)).map(|found| found.len())
+        };
+        assert_eq!((found(3), found(2)), (Some(3), None));
     }
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     engine::event::StopTiming,
     present::session_list::SessionGroup,
-    sessions::{SessionChange, removal::RemovalPreview},
+    sessions::{SessionChange, stored_session::RemovalPreview},
     tui::{
         keymap::{GlobalKey, HomeKey, KeyAction, KeyContext, ScrollKey},
         modals::{

@@ -13,7 +13,10 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::{
     engine::{
         input::SessionCommand,
-        tasks::{command::TaskCommand, graph::TaskGraph, task::Task},
+        tasks::{
+            command::TaskCommand,
+            graph::{Task, TaskGraph},
+        },
     },
     present::text::{plain, plain_line},
     tui::{

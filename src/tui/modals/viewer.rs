@@ -17,10 +17,7 @@ use ratatui::{
 
 use crate::{
     engine::{ids::RunId, time::UnixTime},
-    present::{
-        clock::running_clock,
-        text::{grouped, plain, readable_size},
-    },
+    present::text::{grouped, plain, readable_size, running_clock},
     tui::{
         ansi::{coloured_lines, only_colours},
         diff::{OutputComparison, sign_role},

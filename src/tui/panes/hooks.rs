@@ -18,9 +18,8 @@ use crate::{
         session::phase::Phase,
     },
     present::{
-        clock::{against, brief_span},
         hook_stats::DecisionCounts,
-        text::{first_line, plain},
+        text::{against, brief_span, first_line, plain},
     },
     tui::{
         ansi::coloured_lines,

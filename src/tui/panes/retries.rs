@@ -11,9 +11,8 @@ use super::with_cursor;
 use crate::{
     engine::{SessionState, event::UserPresence},
     present::{
-        clock::time_of_day,
         session_chip::next_attempt,
-        text::{plain, plain_line},
+        text::{plain, plain_line, time_of_day},
     },
     tui::{
         model::{Pane, ScreenModel},

@@ -8,10 +8,7 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    engine::tasks::{
-        graph::TaskGraph,
-        task::{Task, TaskState},
-    },
+    engine::tasks::graph::{Task, TaskGraph, TaskState},
     present::text::{plain, plain_line},
     tui::{
         keymap::TaskKey,

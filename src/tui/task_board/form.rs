@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 use crate::engine::{
     tasks::{
         command::NewTask,
-        graph::TaskGraph,
-        task::{Task, TaskDescription, TaskDescriptionChanges, TaskState},
+        graph::{Task, TaskDescription, TaskDescriptionChanges, TaskGraph, TaskState},
     },
     time::UnixTime,
 };

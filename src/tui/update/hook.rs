@@ -2,15 +2,14 @@
 
 use crate::{
     engine::{
-        hooks::{point::HookPoint, resolve::HookRef},
+        hooks::{HookRef, point::HookPoint},
         ids::RunId,
         input::SessionCommand,
         policy::PipeOutput,
     },
     present::{
-        clock::time_of_day,
         hook_stats, policies,
-        text::{plain, plain_line, readable_size},
+        text::{plain, plain_line, readable_size, time_of_day},
     },
     tui::{
         diff::OutputComparison,

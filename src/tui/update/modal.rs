@@ -13,7 +13,7 @@ use crate::{
         ids::ItemId,
         input::{GateAnswer, SessionCommand},
     },
-    present::{proposals::ProposalFormError, text::readable_size},
+    present::{task_view::ProposalFormError, text::readable_size},
     tui::{
         keymap::{GateKey, GlobalKey, KeyAction, KeyContext, ScrollKey, ViewerKey},
         modals::{

@@ -7,11 +7,11 @@ use crate::{
         input::{GateAnswer, SessionCommand},
         tasks::{
             command::{TaskChanges, TaskCommand, TaskCompletion},
-            task::{Task, TaskDescriptionChanges},
+            graph::{Task, TaskDescriptionChanges},
         },
     },
     present::{
-        proposals::{ProposalFormError, as_yaml, read_form, with_mistakes},
+        task_view::{ProposalFormError, as_yaml, read_form, with_mistakes},
         text::plain,
     },
     tui::{

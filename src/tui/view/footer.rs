@@ -12,7 +12,7 @@ use crate::{
     engine::{
         SessionState,
         pending::ItemState,
-        tasks::task::{Task, TaskState},
+        tasks::graph::{Task, TaskState},
     },
     present::text::plain,
     process::playback_pace::PlaybackMode,

@@ -7,8 +7,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::{
     engine::{SessionState, hooks::verdict::Verdict},
     present::{
-        clock::{against, brief_span},
-        text::{plain, plain_line, some_names},
+        text::{against, brief_span, plain, plain_line, some_names},
         usage,
     },
     tui::{

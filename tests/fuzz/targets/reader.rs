@@ -1,7 +1,7 @@
 //! An agent's message, searched for promises and verdicts.
 
 use creel::engine::{
-    stop::promise::Promise,
+    stop::context::Promise,
     submit::{kind::ReviewVerdict, review},
 };
 

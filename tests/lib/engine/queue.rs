@@ -8,7 +8,7 @@ use creel::engine::{
         task_spec::{OwnerSession, TaskSpec},
         worker_rules::ExistingSession,
     },
-    tasks::task::TaskDescription,
+    tasks::graph::TaskDescription,
     time::UnixTime,
 };
 

@@ -18,18 +18,14 @@ use creel::engine::{
     },
     refusal::Refusal,
     stop::{
-        agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
-        chain::holds,
-        context::AgentContext,
+        agent_loop::{EvaluationRequest, LoopCommand, LoopRefusal, RuleCheckMode},
+        chain::{RegisteredStopHook, StopHookRegistration, holds},
+        context::{AgentContext, Promise},
         decision::{StopAction, StopResult},
-        loop_refusal::LoopRefusal,
-        preset::{RegisteredStopHook, StopHookRegistration},
-        promise::Promise,
     },
     tasks::{
-        command::{NewTask, TaskCommand},
-        refusal::TaskRefusal,
-        task::TaskState,
+        command::{NewTask, TaskCommand, TaskRefusal},
+        graph::TaskState,
     },
     time::{TimeSpan, UnixTime},
 };

@@ -8,9 +8,8 @@ use creel::engine::{
     input::SessionCommand,
     tasks::{
         command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
-        graph::TaskGraph,
+        graph::{TaskDescriptionChanges, TaskGraph, TaskState},
         record::{ActionRef, TaskEventKind, TaskRecordData},
-        task::{TaskDescriptionChanges, TaskState},
     },
 };
 use proptest::prelude::*;

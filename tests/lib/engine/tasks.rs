@@ -7,12 +7,12 @@ use creel::engine::{
     refusal::{ByHandObstacle, Refusal},
     tasks::{
         command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
-        inherit::inherit,
+        graph::{Task, TaskDescriptionChanges, TaskState},
         record::{
             self,
             TaskEventKind::{self, DependencySatisfied, TaskCompleted, TaskCreated, TaskDeleted},
         },
-        task::{Task, TaskDescriptionChanges, TaskState},
+        task_rules::inherit,
     },
     time::{TimeSpan, UnixTime},
 };

@@ -9,8 +9,8 @@ use creel::engine::{
     },
     tasks::{
         command::{NewTask, TaskCommand},
+        graph::TaskState,
         record::TaskEventKind,
-        task::TaskState,
     },
 };
 use serde_json::{Value, json};

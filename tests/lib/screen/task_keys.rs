@@ -16,7 +16,7 @@ use creel::{
         input::SessionCommand,
         tasks::{
             command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
-            task::TaskDescriptionChanges,
+            graph::TaskDescriptionChanges,
         },
     },
     tui::{

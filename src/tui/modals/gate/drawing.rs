@@ -15,10 +15,7 @@ use crate::{
         gate::{Gate, kind::GateKind},
         ids::ItemId,
     },
-    present::{
-        clock::{time_of_day, time_with_seconds},
-        text::{plain_line, readable_size},
-    },
+    present::text::{plain_line, readable_size, time_of_day, time_with_seconds},
     tui::{
         keymap::GateKey,
         modals::frame::{first_that_fits, framed, keys_that_fit},

@@ -17,8 +17,8 @@ use super::{GateModal, answers, drawing, text};
 use crate::{
     engine::ids::ItemId,
     present::{
-        clock::time_of_day,
         gate_words::{GateFigures, gate_reason, gate_title},
+        text::time_of_day,
     },
     tui::{
         ansi::PrintedRows,

@@ -11,13 +11,12 @@ use crate::{
         gate::{Gate, kind::GateKind},
         permission::tool_call,
         question::AgentQuestion,
-        stop::promise::Promise,
+        stop::context::Promise,
         time::TimeSpan,
     },
     present::{
-        clock::brief_span,
-        proposals::{TreeRow, tree_rows},
-        text::{grouped, plain, sentence_case},
+        task_view::{TreeRow, tree_rows},
+        text::{brief_span, grouped, plain, sentence_case},
         tool_calls, usage,
     },
     tui::{
