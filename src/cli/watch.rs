@@ -5,10 +5,9 @@ use clap::Args;
 use crate::{
     cli::{
         arguments::{ConfigArgs, OutputArgs},
-        error::{CliError, CliResult},
+        error::{CliError, CliResult, start_tokio},
         launch::pipeline::{PipelineArgs, pipeline},
-        target::project::Project,
-        tokio_runtime,
+        target::Project,
         verb_outcome::VerbOutcome,
     },
     engine::submit::kind::PipelineKind,
@@ -36,7 +35,7 @@ pub struct WatchArgs {
 pub(super) fn watch(args: WatchArgs) -> CliResult<VerbOutcome> {
     let project = Project::load_existing(&args.config)?;
     let place = builtin::pull_request_here(&project.root, &args.pull_request);
-    if let Err(why) = tokio_runtime::start()?.block_on(place) {
+    if let Err(why) = start_tokio()?.block_on(place) {
         return Err(CliError::failed(why.to_string()));
     }
     let args = PipelineArgs {

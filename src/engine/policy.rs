@@ -279,7 +279,7 @@ pub struct GatePolicies {
     #[serde(default, skip_serializing_if = "QuestionPolicy::is_default")]
     pub questions: QuestionPolicy,
     /// Before news of a pull request is sent.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "ReviewPolicy::is_default")]
     pub review: ReviewPolicy,
     /// How long a gate waits before it gets the `auto` answer. Zero: no limit.
     pub timeout: TimeSpan,
@@ -292,6 +292,13 @@ pub enum ReviewPolicy {
     Ask,
     #[default]
     Auto,
+}
+
+impl ReviewPolicy {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What happens to pending items when the loop has ended.

@@ -514,7 +514,7 @@ impl<'a> PipelineRules<'a> {
             by: by.clone(),
             pull_request: pipeline_run.pull_request.clone(),
             merged,
-            session,
+            ends: session,
         }));
         let (ended, reason) = match pipeline_run.back {
             ReturnTo::Loop | ReturnTo::End => return step,

@@ -35,7 +35,7 @@ pub struct SubmitPlan {
     pub remediation_attempts: u32,
     /// The default hooks of points that the config does not mention.
     pub usual: BTreeMap<HookPoint, Vec<HookSpec>>,
-    #[serde(flatten)]
+    #[serde(skip_serializing_if = "WatchPlan::is_default")]
     pub watch: WatchPlan,
 }
 
@@ -54,6 +54,12 @@ pub struct WatchPlan {
     pub max_watch: TimeSpan,
     /// How often creel looks after a change; later ten times as seldom.
     pub poll: TimeSpan,
+}
+
+impl WatchPlan {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Default for WatchPlan {

@@ -47,7 +47,7 @@ pub(crate) fn apply_pipeline(session: &mut SessionState, at: UnixTime, event: &P
             reason,
             by,
             merged,
-            session: ends,
+            ends,
             ..
         } => {
             let by = by.as_ref().map(|actor| actor.by);

@@ -68,7 +68,7 @@ pub enum PipelineEvent {
         merged: Option<String>,
         /// How the session ends because of it. None: as it would without a submit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        session: Option<SessionOutcome>,
+        ends: Option<SessionOutcome>,
     },
 }
 

@@ -112,6 +112,7 @@ pub(crate) fn watches(forge: impl IntoIterator<Item = ForgeReading>) -> Script {
             plan.submit.watch = WatchPlan {
                 until: SubmitUntil::Merged,
                 merge: MergePolicy::Auto,
+                max_watch: TimeSpan::secs(6 * 3_600),
                 ..WatchPlan::default()
             };
         });
@@ -373,6 +374,8 @@ fn after_the_last_round_creel_asks_and_the_policy_leaves_it() {
 #[test]
 fn a_ready_pull_request_is_merged_on_the_users_word() {
     let script = watches([green("c1")]).plan(|plan| plan.submit.watch.merge = MergePolicy::Ask);
+    let mut script = script;
+    script.hooks.insert("create_pr".into(), vec![pushes("c1")]);
     let attended = script
         .clone()
         .attended(&[(GateKind::Merge, GateChoice::Merge)]);
