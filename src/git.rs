@@ -53,6 +53,8 @@ pub const QUIET: &[(&str, &str)] = &[
     ("SSH_ASKPASS_REQUIRE", "force"),
     ("GH_PROMPT_DISABLED", "1"),
     ("GH_NO_UPDATE_NOTIFIER", "1"),
+    ("NO_PROMPT", "true"),
+    ("GLAB_CHECK_UPDATE", "false"),
     ("NO_COLOR", "1"),
 ];
 

@@ -12,6 +12,7 @@
 
 mod branch_status;
 mod forge;
+mod forge_watch;
 mod git;
 mod job;
 mod merge;
@@ -42,7 +43,9 @@ use outcome::reported;
 
 pub(in crate::hooks) use crate::hooks::builtin::branch_status::nothing_to_submit;
 pub use crate::hooks::builtin::branch_status::{can_submit, facts_of_the_work, refuse_on_base};
-pub use crate::hooks::builtin::merge::forge_of;
+pub use crate::hooks::builtin::forge::forge_of;
+pub use crate::hooks::builtin::forge_watch::{answer_news, read_pull_request};
+pub use crate::hooks::builtin::pull_request::pull_request_here;
 pub use job::BuiltinJob;
 pub use rebase::recover;
 
@@ -119,21 +122,4 @@ fn with_options(submission: SubmissionFacts, action: &HookAction) -> SubmissionF
         remote: remote.or(submission.remote),
         ..submission
     }
-}
-
-pub async fn read_pull_request(
-    _: &crate::hooks::HookWorkspace,
-    _: &[(String, String)],
-    _: &crate::engine::watch::forge::ForgeRequest,
-    _: &CancellationToken,
-) -> Result<crate::engine::watch::forge::ForgeReading, crate::engine::watch::forge::ForgeTrouble> {
-    todo!()
-}
-pub async fn answer_news(
-    _: &crate::hooks::HookWorkspace,
-    _: &[(String, String)],
-    _: &crate::engine::watch::forge::ForgeAnswer,
-    _: &CancellationToken,
-) -> Result<(), crate::engine::watch::forge::ForgeTrouble> {
-    todo!()
 }

@@ -31,6 +31,7 @@ mod errors;
 mod exec_hooks;
 mod farm_kills;
 mod first_conversation;
+mod forge_watch;
 mod formats;
 mod gate_hooks;
 mod git;

@@ -1,5 +1,6 @@
 //! What several tests need: waiting for a condition, folders, observers.
 
+pub mod forge;
 pub mod git_project;
 pub mod http;
 #[path = "../lib/support/journals.rs"]
@@ -161,14 +162,19 @@ pub(crate) fn fresh_mark() -> String {
     mark(&format!("fresh-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// The program of `tests/acp-agent`, which cargo puts beside this test's folder.
+/// The program of `tests/acp-agent`.
 pub(crate) fn acp_agent() -> PathBuf {
+    example("acp-agent")
+}
+
+/// A program that cargo puts beside this test's folder.
+pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");
     let built = test
         .parent()
         .and_then(Path::parent)
         .expect("a test lies in target/debug/deps");
-    let program = built.join("examples").join("acp-agent");
+    let program = built.join("examples").join(name);
     assert!(
         program.exists(),
         "{} is missing: `cargo test` builds it, `cargo test --test it` only together with `--examples`",

@@ -37,7 +37,7 @@ pub(super) struct BranchStatus {
 /// Why the work cannot be submitted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct SubmitObstacle(String);
+pub struct SubmitObstacle(pub(super) String);
 
 /// Whether the hooks before a submit have what they need. Opening a pull request takes a remote,
 /// and a program for it.
@@ -51,7 +51,8 @@ pub async fn can_submit(folder: &Path, plan: &SessionPlan) -> bool {
         return enabled().next().is_some();
     }
     let runner = rebase::runner_in(folder);
-    let has_program = plan.submit.pr_command.is_some() || runner.finds("gh");
+    let has_program =
+        plan.submit.pr_command.is_some() || runner.finds("gh") || runner.finds("glab");
     has_program
         && runner
             .git_says(&["remote"])
@@ -359,7 +360,7 @@ async fn followed(runner: &ProgramRunner) -> Result<Option<String>, BuiltinError
 }
 
 /// The remote to use. None if the repository has none.
-async fn remote(
+pub(super) async fn remote(
     runner: &ProgramRunner,
     wanted: Option<&str>,
 ) -> Result<Option<String>, BuiltinError> {

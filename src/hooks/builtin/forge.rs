@@ -1,7 +1,7 @@
-//! Pull requests through `gh`.
+//! Pull requests through `gh`, and merge requests through `glab`.
 //!
-//! Owns the calls of `gh` and the meaning of its answers. Does not decide when to create or merge a
-//! pull request.
+//! Owns the calls of both and the meaning of their answers. Does not decide when to create or merge
+//! a pull request, and does not watch one: see [`super::forge_watch`].
 //!
 //! It finds a pull request by its branch in a list, not with `gh pr view BRANCH`: that would treat
 //! the branch `12` as the number of a pull request, and also find those of forks whose branch has
@@ -15,16 +15,135 @@ use serde::Deserialize;
 
 use super::{
     branch_status::BranchStatus,
+    forge_watch::ForgeClient,
     outcome::{BuiltinError, named, quoted},
     program::{ProgramCall, ProgramResult, ProgramRunner},
 };
+use crate::engine::watch::forge::CheckState;
 
 const FIELDS: &str = "number,url,state,headRefOid,baseRefName,isDraft,body,isCrossRepository,mergeable,reviewDecision,mergeCommit";
+
+/// A forge whose program creel uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Forge {
+    #[default]
+    GitHub,
+    GitLab,
+}
+
+/// Parts of the URLs of known forges. A forge with any other name counts as a plain git server.
+const FORGES: [&str; 9] = [
+    "github",
+    "gitlab",
+    "bitbucket",
+    "codeberg",
+    "gitea",
+    "forgejo",
+    "sr.ht",
+    "dev.azure.com",
+    "visualstudio.com",
+];
+
+/// Whether a remote is a folder on this machine.
+pub(super) fn is_a_folder(url: &str) -> bool {
+    url.starts_with("file://") || url.starts_with(['/', '.'])
+}
+
+/// The forge of a URL, by its name. None for a folder or a plain git server.
+pub fn forge_of(url: &str) -> Option<&'static str> {
+    FORGES
+        .into_iter()
+        .find(|forge| url.contains(forge) && !is_a_folder(url))
+}
+
+impl Forge {
+    /// The ones that a URL can belong to. The name of a host of your own says nothing: then the
+    /// programs know whether it is theirs.
+    pub(super) fn candidates(url: &str) -> &'static [Self] {
+        match forge_of(url) {
+            Some("github") => &[Self::GitHub],
+            Some("gitlab") => &[Self::GitLab],
+            Some(_) | None => &[Self::GitHub, Self::GitLab],
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::GitHub => "GitHub",
+            Self::GitLab => "GitLab",
+        }
+    }
+
+    pub(super) fn program(self) -> &'static str {
+        match self {
+            Self::GitHub => "gh",
+            Self::GitLab => "glab",
+        }
+    }
+
+    /// What the program calls a pull request.
+    fn noun(self) -> &'static str {
+        match self {
+            Self::GitHub => "pr",
+            Self::GitLab => "mr",
+        }
+    }
+
+    pub(super) fn not_found(self) -> String {
+        let program = self.program();
+        format!(
+            "`{program}` is not on PATH: install the {} CLI and log in with `{program} auth login`",
+            self.name()
+        )
+    }
+
+    /// `gh pr VERB …`
+    pub(super) fn call(self, verb: &str, args: &[&str]) -> ProgramCall {
+        let mut all = vec![self.noun(), verb];
+        all.extend(args);
+        ProgramCall::new(self.program(), &all)
+    }
+
+    /// Why `gh pr VERB` failed, and what to do.
+    pub(super) fn error(self, verb: &str, ran: &ProgramResult) -> BuiltinError {
+        let program = self.program();
+        let advice = match () {
+            () if ran.code == 4
+                || ran.stderr.contains("auth login")
+                || ran.stderr.contains("401") =>
+            {
+                format!("log in with `{program} auth login`")
+            }
+            () if ran.stderr.contains("unknown flag") => {
+                format!("this `{program}` is too old: update it")
+            }
+            () => "try it by hand".to_owned(),
+        };
+        BuiltinError::failed(format!(
+            "`{program} {} {verb}` failed (exit {}): {}; {advice}",
+            self.noun(),
+            ran.code,
+            ran.complaint()
+        ))
+    }
+
+    fn read<T: for<'a> Deserialize<'a>>(self, verb: &str, text: &str) -> Result<T, BuiltinError> {
+        let program = self.program();
+        serde_json::from_str(text).map_err(|error| {
+            BuiltinError::failed(format!(
+                "creel does not understand the answer of `{program} {} {verb}` ({error}): update `{program}`",
+                self.noun()
+            ))
+        })
+    }
+}
 
 /// A pull request in the JSON of `gh`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PullRequest {
+    #[serde(skip)]
+    pub(super) forge: Forge,
     pub(super) number: u64,
     pub(super) url: String,
     pub(super) state: PullRequestState,
@@ -79,21 +198,71 @@ impl PullRequestCheck {
     }
 
     pub(super) fn failed(&self) -> bool {
-        matches!(self.bucket.as_str(), "fail" | "cancel")
+        self.bucket == "fail"
+    }
+
+    pub(super) fn was_cancelled(&self) -> bool {
+        self.bucket == "cancel"
+    }
+}
+
+/// A merge request in the JSON of `glab`.
+#[derive(Debug, Clone, Deserialize)]
+struct MergeRequest {
+    iid: u64,
+    web_url: String,
+    state: String,
+    #[serde(default)]
+    sha: String,
+    target_branch: String,
+    #[serde(default)]
+    draft: bool,
+    description: Option<String>,
+    source_project_id: Option<u64>,
+    target_project_id: Option<u64>,
+    #[serde(default)]
+    has_conflicts: bool,
+    detailed_merge_status: Option<String>,
+    merge_commit_sha: Option<String>,
+}
+
+impl From<MergeRequest> for PullRequest {
+    fn from(given: MergeRequest) -> Self {
+        let commit = given.merge_commit_sha.filter(|commit| !commit.is_empty());
+        let objected = given.detailed_merge_status.as_deref() == Some("requested_changes");
+        Self {
+            forge: Forge::GitLab,
+            number: given.iid,
+            url: given.web_url,
+            state: match given.state.as_str() {
+                "merged" => PullRequestState::Merged,
+                "closed" => PullRequestState::Closed,
+                _ => PullRequestState::Open,
+            },
+            head: given.sha,
+            base: Some(given.target_branch),
+            is_draft: given.draft,
+            body: given.description.unwrap_or_default(),
+            is_cross_repository: given.source_project_id != given.target_project_id,
+            mergeable: if given.has_conflicts {
+                "CONFLICTING"
+            } else {
+                ""
+            }
+            .to_owned(),
+            review_decision: objected.then(|| "CHANGES_REQUESTED".to_owned()),
+            merge_commit: commit.map(|oid| MergeCommit { oid }),
+        }
     }
 }
 
 pub(super) enum ForgeLookup {
-    /// The pull request of the branch, if any.
-    Known(Option<Box<PullRequest>>),
-    /// The repository is in no forge that `gh` knows.
+    /// The forge, and the pull request of the branch, if any.
+    Known(Forge, Option<Box<PullRequest>>),
+    /// The repository is in no forge that the programs know.
     NoForge,
     /// The request failed.
-    Failed(ProgramResult),
-}
-
-pub(super) fn call(args: &[&str]) -> ProgramCall {
-    ProgramCall::new("gh", args)
+    Failed(Forge, ProgramResult),
 }
 
 impl ProgramRunner {
@@ -103,25 +272,69 @@ impl ProgramRunner {
         &self,
         status: &BranchStatus,
     ) -> Result<ForgeLookup, BuiltinError> {
-        let (head, fields) = (
-            format!("--head={}", status.branch),
-            format!("--json={FIELDS}"),
+        let mut failed = None;
+        for forge in Forge::candidates(&self.url_of(status).await?) {
+            if !self.finds(forge.program()) {
+                continue;
+            }
+            match self.pull_request_on(*forge, status).await? {
+                ForgeLookup::NoForge => {}
+                ForgeLookup::Failed(forge, ran) => {
+                    failed.get_or_insert(ForgeLookup::Failed(forge, ran));
+                }
+                known @ ForgeLookup::Known(..) => return Ok(known),
+            }
+        }
+        Ok(failed.unwrap_or(ForgeLookup::NoForge))
+    }
+
+    /// The address of the remote that the work goes to.
+    pub(super) async fn url_of(&self, status: &BranchStatus) -> Result<String, BuiltinError> {
+        let Some(remote) = &status.remote else {
+            return Ok(String::new());
+        };
+        let ran = self.git(&["remote", "get-url", remote]).await?;
+        Ok(ran.answer().to_owned())
+    }
+
+    async fn pull_request_on(
+        &self,
+        forge: Forge,
+        status: &BranchStatus,
+    ) -> Result<ForgeLookup, BuiltinError> {
+        let branch = &status.branch;
+        let (head, source) = (
+            format!("--head={branch}"),
+            format!("--source-branch={branch}"),
         );
-        let ran = self
-            .run(
-                &call(&["pr", "list", &head, "--state=all", "--limit=50", &fields]),
-                None,
-            )
-            .await?;
+        let fields = format!("--json={FIELDS}");
+        let call = match forge {
+            Forge::GitHub => forge.call("list", &[&head, "--state=all", "--limit=50", &fields]),
+            Forge::GitLab => forge.call(
+                "list",
+                &[&source, "--all", "--per-page=50", "--output=json"],
+            ),
+        };
+        let ran = self.run(&call, None).await?;
         if !ran.ok() {
-            let strange = ["known GitHub host", "no git remotes found"];
+            let strange = [
+                "known GitHub host",
+                "known GitLab host",
+                "no git remotes found",
+            ];
             return Ok(if strange.iter().any(|words| ran.stderr.contains(words)) {
                 ForgeLookup::NoForge
             } else {
-                ForgeLookup::Failed(ran)
+                ForgeLookup::Failed(forge, ran)
             });
         }
-        let all: Vec<PullRequest> = read(&ran.stdout, "gh pr list")?;
+        let all: Vec<PullRequest> = match forge {
+            Forge::GitHub => forge.read("list", &ran.stdout)?,
+            Forge::GitLab => {
+                let found: Option<Vec<MergeRequest>> = forge.read("list", &ran.stdout)?;
+                found.into_iter().flatten().map(PullRequest::from).collect()
+            }
+        };
         let own = || all.iter().filter(|pull| !pull.is_cross_repository);
         let open = || own().filter(|pull| pull.state == PullRequestState::Open);
         let fits = |pull: &&PullRequest| pull.goes_to(&status.base);
@@ -129,54 +342,86 @@ impl ProgramRunner {
         match (open().find(fits), open().next()) {
             (None, Some(other)) => Err(elsewhere(status, other)),
             (found, _) => Ok(ForgeLookup::Known(
+                forge,
                 found.or_else(ended).cloned().map(Box::new),
             )),
         }
     }
 
-    pub(super) async fn look_at(&self, number: u64) -> Result<PullRequest, BuiltinError> {
-        let fields = format!("--json={FIELDS}");
+    pub(super) async fn look_at(&self, pull: &PullRequest) -> Result<PullRequest, BuiltinError> {
+        let (forge, number) = (pull.forge, pull.number.to_string());
+        let fields = match forge {
+            Forge::GitHub => format!("--json={FIELDS}"),
+            Forge::GitLab => "--output=json".to_owned(),
+        };
         let ran = self
-            .run(&call(&["pr", "view", &number.to_string(), &fields]), None)
+            .run(&forge.call("view", &[&number, &fields]), None)
             .await?;
-        if ran.ok() {
-            read(&ran.stdout, "gh pr view")
-        } else {
-            Err(gh_error("gh pr view", &ran))
+        if !ran.ok() {
+            return Err(forge.error("view", &ran));
+        }
+        match forge {
+            Forge::GitHub => forge.read("view", &ran.stdout),
+            Forge::GitLab => Ok(forge.read::<MergeRequest>("view", &ran.stdout)?.into()),
         }
     }
 
     /// The checks of a pull request. An empty list is valid; no answer is an error.
-    pub(super) async fn checks(&self, number: u64) -> Result<Vec<PullRequestCheck>, BuiltinError> {
+    pub(super) async fn checks(
+        &self,
+        pull: &PullRequest,
+    ) -> Result<Vec<PullRequestCheck>, BuiltinError> {
+        if pull.forge == Forge::GitLab {
+            return self.pipeline(pull).await;
+        }
         let ran = self
             .run(
-                &call(&[
-                    "pr",
+                &pull.forge.call(
                     "checks",
-                    &number.to_string(),
-                    "--json=name,bucket,link",
-                ]),
+                    &[&pull.number.to_string(), "--json=name,bucket,link"],
+                ),
                 None,
             )
             .await?;
         if ran.stdout.trim_start().starts_with('[') {
             // The list is more precise than the exit code.
-            return read(&ran.stdout, "gh pr checks");
+            return pull.forge.read("checks", &ran.stdout);
         }
         if ran.stderr.contains("no checks reported") {
             return Ok(Vec::new());
         }
-        Err(gh_error("gh pr checks", &ran))
+        Err(pull.forge.error("checks", &ran))
+    }
+
+    /// The jobs of the head's pipeline, in the words of `gh`.
+    async fn pipeline(&self, pull: &PullRequest) -> Result<Vec<PullRequestCheck>, BuiltinError> {
+        let failed = |trouble: crate::engine::watch::forge::ForgeTrouble| {
+            BuiltinError::failed(trouble.reason)
+        };
+        let client = ForgeClient::with(self.clone(), &pull.url).map_err(failed)?;
+        let found = client.look().await.map_err(failed)?;
+        let checks = found.reading.checks.into_iter().zip(found.runs);
+        Ok(checks
+            .map(|(check, run)| PullRequestCheck {
+                name: check.name,
+                bucket: match check.result {
+                    CheckState::Passed => "pass",
+                    _ if !check.required => "skipping",
+                    CheckState::Failed => "fail",
+                    CheckState::Pending => "pending",
+                    CheckState::Cancelled => "cancel",
+                    CheckState::Skipped => "skipping",
+                }
+                .to_owned(),
+                link: run.link,
+            })
+            .collect())
     }
 
     /// The repository's default merge method.
     pub(super) async fn merge_method(&self) -> Result<&'static str, BuiltinError> {
-        let ran = self
-            .run(
-                &call(&["repo", "view", "--json=viewerDefaultMergeMethod"]),
-                None,
-            )
-            .await?;
+        let call = ProgramCall::new("gh", &["repo", "view", "--json=viewerDefaultMergeMethod"]);
+        let ran = self.run(&call, None).await?;
         let output: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
         Ok(match output["viewerDefaultMergeMethod"].as_str() {
             Some("SQUASH") => "--squash",
@@ -199,34 +444,15 @@ fn elsewhere(status: &BranchStatus, pull: &PullRequest) -> BuiltinError {
         named(pull.base.as_deref().unwrap_or_default()),
         named(&status.base),
     );
-    BuiltinError::failed(format!(
-        "{} goes to {to} and the work to {base}: set `base_branch`, or change it with `gh pr edit {} --base {}`",
-        pull.url,
-        pull.number,
-        quoted(&status.base)
-    ))
-}
-
-/// Why `gh` failed, and what to do.
-pub(super) fn gh_error(what: &str, ran: &ProgramResult) -> BuiltinError {
-    let advice = match () {
-        () if ran.code == 4 || ran.stderr.contains("auth login") => "log in with `gh auth login`",
-        () if ran.stderr.contains("unknown flag") => "this `gh` is too old: update it",
-        () => "try it by hand",
+    let change = match pull.forge {
+        Forge::GitHub => format!("gh pr edit {} --base", pull.number),
+        Forge::GitLab => format!("glab mr update {} --target-branch", pull.number),
     };
     BuiltinError::failed(format!(
-        "`{what}` failed (exit {}): {}; {advice}",
-        ran.code,
-        ran.complaint()
+        "{} goes to {to} and the work to {base}: set `base_branch`, or change it with `{change} {}`",
+        pull.url,
+        quoted(&status.base)
     ))
-}
-
-fn read<T: for<'a> Deserialize<'a>>(text: &str, what: &str) -> Result<T, BuiltinError> {
-    serde_json::from_str(text).map_err(|error| {
-        BuiltinError::failed(format!(
-            "creel does not understand the answer of `{what}` ({error}): update `gh`"
-        ))
-    })
 }
 
 /// The last URL in a text.

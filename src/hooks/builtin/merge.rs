@@ -17,7 +17,9 @@ use std::path::PathBuf;
 
 use super::{
     branch_status::BranchStatus,
-    forge::{self, ForgeLookup, PullRequest, PullRequestCheck, PullRequestState},
+    forge::{
+        Forge, ForgeLookup, PullRequest, PullRequestCheck, PullRequestState, forge_of, is_a_folder,
+    },
     git,
     job::BuiltinRun,
     outcome::{BuiltinError, BuiltinSuccess, files, named, quoted, short, some, title_line},
@@ -65,69 +67,46 @@ async fn on_forge(
     let Some(remote) = &status.remote else {
         return Ok(ForgeState::NoForge);
     };
-    let url = runner
-        .git(&["remote", "get-url", remote])
-        .await?
-        .answer()
-        .to_owned();
+    let url = runner.url_of(status).await?;
+    let candidates = Forge::candidates(&url);
     // A pull request there could have checks that creel cannot see.
     let unseen = |why: &str| {
         let remote = named(remote);
-        match forge_of(&url) {
-            Some(GITHUB) => Err(BuiltinError::failed(format!(
-                "{remote} is on GitHub, and {why}"
+        match (candidates, forge_of(&url)) {
+            ([forge], _) => Err(BuiltinError::failed(format!(
+                "{remote} is on {}, and `{}`{why}",
+                forge.name(),
+                forge.program()
             ))),
-            Some(forge) => Err(BuiltinError::failed(format!(
+            (_, Some(forge)) => Err(BuiltinError::failed(format!(
                 "{remote} is on a forge ({forge}) whose requests creel cannot see: submit first, then merge the \
                 request there"
             ))),
-            None => Ok(ForgeState::NoForge),
+            (_, None) => Ok(ForgeState::NoForge),
         }
     };
-    if !runner.finds("gh") {
-        return unseen("`gh`, which shows its checks, is not on PATH: install it");
+    if !candidates.iter().any(|forge| runner.finds(forge.program())) {
+        return unseen(", which shows its checks, is not on PATH: install it");
     }
     match runner.pull_request(status).await? {
-        ForgeLookup::Known(Some(pull)) => Ok(ForgeState::PullRequest(pull)),
-        // `gh` answers for any remote that it knows. If the work goes to a folder, `gh` means
+        ForgeLookup::Known(_, Some(pull)) => Ok(ForgeState::PullRequest(pull)),
+        // The program answers for any remote that it knows. If the work goes to a folder, it means
         // another remote.
-        ForgeLookup::Known(None) if is_a_folder(&url) && has_a_remote_elsewhere(runner).await? => {
+        ForgeLookup::Known(_, None)
+            if is_a_folder(&url) && has_a_remote_elsewhere(runner).await? =>
+        {
             Ok(ForgeState::NoForge)
         }
-        ForgeLookup::Known(None) => Ok(ForgeState::Unsubmitted),
+        ForgeLookup::Known(..) => Ok(ForgeState::Unsubmitted),
         ForgeLookup::NoForge => {
-            unseen("`gh` does not know that host and sees no checks: log in with `gh auth login`")
+            let program = candidates.first().map_or("gh", |forge| forge.program());
+            unseen(&format!(
+                " does not know that host and sees no checks: log in with `{program} auth login`"
+            ))
         }
-        ForgeLookup::Failed(_) if is_a_folder(&url) => Ok(ForgeState::NoForge),
-        ForgeLookup::Failed(ran) => Err(forge::gh_error("gh pr list", &ran)),
+        ForgeLookup::Failed(..) if is_a_folder(&url) => Ok(ForgeState::NoForge),
+        ForgeLookup::Failed(forge, ran) => Err(forge.error("list", &ran)),
     }
-}
-
-/// The forge that `gh` supports.
-const GITHUB: &str = "github";
-/// Parts of the URLs of known forges. A forge with any other name counts as a plain git server.
-const FORGES: [&str; 9] = [
-    GITHUB,
-    "gitlab",
-    "bitbucket",
-    "codeberg",
-    "gitea",
-    "forgejo",
-    "sr.ht",
-    "dev.azure.com",
-    "visualstudio.com",
-];
-
-/// Whether a remote is a folder on this machine.
-fn is_a_folder(url: &str) -> bool {
-    url.starts_with("file://") || url.starts_with(['/', '.'])
-}
-
-/// The forge of a URL, by its name. None for a folder or a plain git server.
-pub fn forge_of(url: &str) -> Option<&'static str> {
-    FORGES
-        .into_iter()
-        .find(|forge| url.contains(forge) && !is_a_folder(url))
 }
 
 async fn has_a_remote_elsewhere(runner: &ProgramRunner) -> Result<bool, BuiltinError> {
@@ -161,26 +140,46 @@ async fn by_forge(
         push::bring_repair(worker, status, &pull).await?
     };
     refuse(status, &pull)?;
-    let checks = worker.runner.checks(pull.number).await?;
+    let checks = worker.runner.checks(&pull).await?;
     judge(&pull, &checks)?;
-    let (number, method) = (pull.number.to_string(), worker.runner.merge_method().await?);
-    let commit = format!("--match-head-commit={}", status.head);
-    let ran = worker
-        .show(&forge::call(&["pr", "merge", &number, method, &commit]))
-        .await?;
+    let number = pull.number.to_string();
+    let call = match pull.forge {
+        Forge::GitHub => {
+            let method = worker.runner.merge_method().await?;
+            let commit = format!("--match-head-commit={}", status.head);
+            pull.forge.call("merge", &[&number, method, &commit])
+        }
+        Forge::GitLab => {
+            let commit = format!("--sha={}", status.head);
+            pull.forge.call("merge", &[&number, &commit, "--yes"])
+        }
+    };
+    let ran = worker.show(&call).await?;
     if !ran.ok() {
-        return Err(
-            forge::gh_error("gh pr merge", &ran).and(&format!("{} is not merged", pull.url))
-        );
+        return Err(pull
+            .forge
+            .error("merge", &ran)
+            .and(&format!("{} is not merged", pull.url)));
     }
-    let now = worker.runner.look_at(pull.number).await?;
+    let now = worker.runner.look_at(&pull).await?;
     match now.state {
         PullRequestState::Merged => Ok(merged(
             &now,
             BuiltinSuccess::success(format!("merged {}", now.url)),
         )),
-        PullRequestState::Open | PullRequestState::Closed => Err(BuiltinError::failed(format!(
-            "{} was accepted for merging but is not merged yet (a merge queue?): run this again when it is",
+        PullRequestState::Open => {
+            let done = BuiltinSuccess::success(format!(
+                "{} is in the merge queue: {} merges it when it is its turn",
+                now.url,
+                now.forge.name()
+            ));
+            Ok(BuiltinSuccess {
+                pull_request: Some(now.url),
+                ..done
+            })
+        }
+        PullRequestState::Closed => Err(BuiltinError::failed(format!(
+            "{} was closed without merging: reopen it if you still want to merge it",
             now.url
         ))),
     }
@@ -199,9 +198,12 @@ fn merged(pull: &PullRequest, done: BuiltinSuccess) -> BuiltinSuccess {
 fn refuse(status: &BranchStatus, pull: &PullRequest) -> Result<(), BuiltinError> {
     let url = &pull.url;
     if pull.is_draft {
+        let ready = match pull.forge {
+            Forge::GitHub => format!("gh pr ready {}", pull.number),
+            Forge::GitLab => format!("glab mr update {} --ready", pull.number),
+        };
         return Err(BuiltinError::failed(format!(
-            "{url} is a draft: mark it as ready with `gh pr ready {}`",
-            pull.number
+            "{url} is a draft: mark it as ready with `{ready}`"
         )));
     }
     if pull.review_decision.as_deref() == Some("CHANGES_REQUESTED") {
@@ -235,22 +237,43 @@ fn judge(pull: &PullRequest, checks: &[PullRequestCheck]) -> Result<(), BuiltinE
             .iter()
             .map(|check| format!("- {} {}\n", named(&check.name), quoted(&check.link)))
             .collect();
-        return Err(BuiltinError::failed(format!("{} is not merged: these checks failed: {}", pull.url, names(&failed)))
-            .repaired_by(format!(
-                "The pull request {} cannot be merged, because these checks failed:\n{list}\
-                 Find out why (`gh pr checks {}`, `gh run view --log-failed`), repair it, test it here, and commit. Do not \
+        return Err(BuiltinError::failed(format!(
+            "{} is not merged: these checks failed: {}",
+            pull.url,
+            names(&failed)
+        ))
+        .repaired_by(format!(
+            "The pull request {} cannot be merged, because these checks failed:\n{list}\
+                 Find out why ({}), repair it, test it here, and commit. Do not \
                  push, do not merge, and do not remove or weaken checks.",
-                pull.url, pull.number
-            )));
+            pull.url,
+            match pull.forge {
+                Forge::GitHub =>
+                    format!("`gh pr checks {}`, `gh run view --log-failed`", pull.number),
+                Forge::GitLab => "`glab ci status`, `glab ci trace JOB`".to_owned(),
+            }
+        )));
     }
     if checks.iter().all(PullRequestCheck::passed) {
         return Ok(());
     }
-    let waiting: Vec<&PullRequestCheck> = checks.iter().filter(|check| !check.passed()).collect();
+    let waiting: Vec<String> = checks
+        .iter()
+        .filter(|check| !check.passed())
+        .map(|check| {
+            let note = if check.was_cancelled() {
+                " (cancelled)"
+            } else {
+                ""
+            };
+            format!("{}{note}", named(&check.name))
+        })
+        .collect();
     Err(BuiltinError::failed(format!(
-        "{} is not merged: these checks have not ended: {}; run this again when they have",
+        "{} is not merged yet: it waits for these checks, which have not ended: {}; run this again when they have \
+         passed",
         pull.url,
-        names(&waiting)
+        waiting.join(", ")
     )))
 }
 

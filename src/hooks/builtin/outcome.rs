@@ -21,7 +21,7 @@ pub(super) struct BuiltinSuccess {
     pub(super) message: String,
     pub(super) pull_request: Option<String>,
     pub(super) merged: Option<String>,
-    /// Set if the hook only read this commit.
+    /// The commit that the hook read, or that the remote has now.
     pub(super) read: Option<String>,
 }
 

@@ -5,15 +5,19 @@
 //! - Text that people wrote into a pull request stays: only the part between creel's two marks is
 //!   replaced.
 
-use std::{io::Write as _, path::PathBuf};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use super::{
-    branch_status::{BranchStatus, commit_prompt},
-    forge::{self, ForgeLookup, PullRequest, PullRequestState},
+    branch_status::{BranchStatus, SubmitObstacle, commit_prompt},
+    forge::{self, Forge, ForgeLookup, PullRequest, PullRequestState},
+    forge_watch::inert,
     job::BuiltinRun,
     outcome::{BuiltinError, BuiltinSuccess, named, title_line},
-    program::ProgramRunner,
-    push,
+    program::{ProgramCall, ProgramRunner},
+    push, rebase,
 };
 use crate::{
     engine::{effect::SubmissionFacts, hooks::template},
@@ -64,32 +68,39 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
         .filter(|line| !line.trim().is_empty())
     {
         Some(line) => by_command(worker, &status, &remote, &text, &line).await?,
-        None => by_gh(worker, &status, &remote, &text).await?,
+        None => by_forge(worker, &status, &remote, &text).await?,
     };
     Ok(if done.skipped {
         done
     } else {
         BuiltinSuccess {
             message: format!("{}; {work}", done.message),
+            read: Some(status.head),
             ..done
         }
     })
 }
 
-async fn by_gh(
+async fn by_forge(
     worker: &mut BuiltinRun<'_>,
     status: &BranchStatus,
     remote: &str,
     text: &PullRequestText,
 ) -> Result<BuiltinSuccess, BuiltinError> {
-    if !worker.runner.finds("gh") {
-        return Err(BuiltinError::failed(
-            "`gh` is not on PATH: install the GitHub CLI and log in with `gh auth login`, or set `pr_command` to the \
-             command of another forge",
-        ));
+    let url = worker.runner.url_of(status).await?;
+    let candidates = Forge::candidates(&url);
+    if let Some(forge) = candidates.first()
+        && !candidates
+            .iter()
+            .any(|forge| worker.runner.finds(forge.program()))
+    {
+        return Err(BuiltinError::failed(format!(
+            "{}, or set `pr_command` to the command of another forge",
+            forge.not_found()
+        )));
     }
     // Check before anything is pushed, so that a missing login is reported first.
-    let there = existing(&worker.runner, status, remote).await?;
+    let (forge, there) = existing(&worker.runner, status, remote).await?;
     if let Some(pull) = there
         .as_ref()
         .filter(|pull| pull.state == PullRequestState::Merged)
@@ -97,6 +108,7 @@ async fn by_gh(
         let done = BuiltinSuccess::skip(format!("{} is already merged", pull.url));
         return Ok(BuiltinSuccess {
             pull_request: Some(pull.url.clone()),
+            read: Some(pull.head.clone()),
             ..done
         });
     }
@@ -104,49 +116,101 @@ async fn by_gh(
     if let Some(pull) = there.filter(|pull| pull.state == PullRequestState::Open) {
         return update(worker, text, &pull, &pushed).await;
     }
-    let file = write(worker, &text.marked())?;
-    let (title, file) = (
-        format!("--title={}", text.title),
-        format!("--body-file={}", file.display()),
-    );
-    let (to, from) = (
-        format!("--base={}", status.base),
-        format!("--head={}", status.branch),
-    );
     let ran = worker
-        .show(&forge::call(&["pr", "create", &title, &file, &to, &from]))
+        .show(&create_call(worker, forge, status, text)?)
         .await?;
     if ran.ok() {
         let url = forge::address(&ran.stdout);
-        let shown = url
-            .as_deref()
-            .unwrap_or("a pull request, but `gh` did not report its address");
+        let shown = url.clone().unwrap_or_else(|| {
+            format!(
+                "a pull request, but `{}` did not report its address",
+                forge.program()
+            )
+        });
         return Ok(BuiltinSuccess {
-            pull_request: url.clone(),
+            pull_request: url,
             ..BuiltinSuccess::success(format!("{pushed}; opened {shown}"))
         });
     }
     // Another process can have created one in the meantime.
-    match existing(&worker.runner, status, remote).await? {
+    match existing(&worker.runner, status, remote).await?.1 {
         Some(pull) if pull.state == PullRequestState::Open => {
             update(worker, text, &pull, &pushed).await
         }
-        Some(_) | None => Err(forge::gh_error("gh pr create", &ran).and(&pushed)),
+        Some(_) | None => Err(forge.error("create", &ran).and(&pushed)),
     }
+}
+
+fn create_call(
+    worker: &BuiltinRun<'_>,
+    forge: Forge,
+    status: &BranchStatus,
+    text: &PullRequestText,
+) -> Result<ProgramCall, BuiltinError> {
+    let title = format!("--title={}", text.title);
+    let (to, from) = (&status.base, &status.branch);
+    Ok(match forge {
+        Forge::GitHub => {
+            let file = format!("--body-file={}", write(worker, &text.marked())?.display());
+            let (to, from) = (format!("--base={to}"), format!("--head={from}"));
+            forge.call("create", &[&title, &file, &to, &from])
+        }
+        Forge::GitLab => {
+            let body = format!("--description={}", inert(&text.marked()));
+            let (to, from) = (
+                format!("--target-branch={to}"),
+                format!("--source-branch={from}"),
+            );
+            forge.call("create", &[&title, &body, &to, &from, "--yes"])
+        }
+    })
 }
 
 async fn existing(
     runner: &ProgramRunner,
     status: &BranchStatus,
     remote: &str,
-) -> Result<Option<Box<PullRequest>>, BuiltinError> {
+) -> Result<(Forge, Option<Box<PullRequest>>), BuiltinError> {
     match runner.pull_request(status).await? {
-        ForgeLookup::Known(pull) => Ok(pull),
-        ForgeLookup::Failed(ran) => Err(forge::gh_error("gh pr list", &ran)),
+        ForgeLookup::Known(forge, pull) => Ok((forge, pull)),
+        ForgeLookup::Failed(forge, ran) => Err(forge.error("list", &ran)),
         ForgeLookup::NoForge => Err(BuiltinError::failed(format!(
-            "{} is not on a forge that `gh` knows: set `pr_command` to the command of its forge, or remove `create_pr` \
-             from the config",
+            "{} is not on a forge that `gh` or `glab` knows: log in there, set `pr_command` to the command of its forge, or \
+             remove `create_pr` from the config",
             named(remote)
+        ))),
+    }
+}
+
+/// The address of a pull request, given by its number or its address, if it is the open one of the
+/// branch that is checked out here.
+pub async fn pull_request_here(folder: &Path, wanted: &str) -> Result<String, SubmitObstacle> {
+    let runner = rebase::runner_in(folder);
+    let obstacle = |error: BuiltinError| SubmitObstacle(error.message);
+    let status = BranchStatus::silently(&runner, &SubmissionFacts::default())
+        .await
+        .map_err(obstacle)?;
+    let remote = status.remote.clone().unwrap_or_default();
+    let (forge, found) = existing(&runner, &status, &remote)
+        .await
+        .map_err(obstacle)?;
+    let is_open = |pull: &PullRequest| pull.state == PullRequestState::Open;
+    let is_it = |pull: &PullRequest| {
+        let number = wanted.trim_start_matches(['#', '!']);
+        pull.number.to_string() == number || pull.url == wanted.trim_end_matches('/')
+    };
+    let branch = named(&status.branch);
+    match found.filter(|pull| is_open(pull)) {
+        Some(pull) if is_it(&pull) => Ok(pull.url),
+        Some(pull) => Err(SubmitObstacle(format!(
+            "the branch here, {branch}, has the pull request {}, not {}: switch to the branch of that one",
+            pull.url,
+            named(wanted)
+        ))),
+        None => Err(SubmitObstacle(format!(
+            "the branch here, {branch}, has no open pull request on {}: switch to the branch of {}",
+            forge.name(),
+            named(wanted)
         ))),
     }
 }
@@ -157,19 +221,27 @@ async fn update(
     pull: &PullRequest,
     pushed: &str,
 ) -> Result<BuiltinSuccess, BuiltinError> {
-    let body = replaced(&pull.body, &text.marked());
+    let number = pull.number.to_string();
+    let ours = match pull.forge {
+        Forge::GitHub => text.marked(),
+        Forge::GitLab => inert(&text.marked()),
+    };
+    let body = replaced(&pull.body, &ours);
     if body != pull.body {
-        let file = format!("--body-file={}", write(worker, &body)?.display());
-        let ran = worker
-            .show(&forge::call(&[
-                "pr",
+        let (verb, option) = match pull.forge {
+            Forge::GitHub => (
                 "edit",
-                &pull.number.to_string(),
-                &file,
-            ]))
+                format!("--body-file={}", write(worker, &body)?.display()),
+            ),
+            Forge::GitLab => ("update", format!("--description={body}")),
+        };
+        let ran = worker
+            .show(&pull.forge.call(verb, &[&number, &option]))
             .await?;
         if !ran.ok() {
-            return Err(forge::gh_error("gh pr edit", &ran)
+            return Err(pull
+                .forge
+                .error(verb, &ran)
                 .and(&format!("{pushed}; the pull request is {}", pull.url)));
         }
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     branch_status::BranchStatus,
-    forge::{self, ForgeLookup, PullRequest, PullRequestCheck},
+    forge::{ForgeLookup, PullRequest, PullRequestCheck},
     git,
     job::BuiltinRun,
     outcome::{BuiltinError, complaint, named, quoted, short},
@@ -199,7 +199,7 @@ pub(super) async fn bring_repair(
             short(&status.head)
         )));
     };
-    let checks_before = worker.runner.checks(pull.number).await?.len();
+    let checks_before = worker.runner.checks(pull).await?.len();
     let pushed = push(worker, status, remote).await?;
     if !reviewed && pull.review_decision.as_deref() == Some("APPROVED") {
         return Err(BuiltinError::failed(format!(
@@ -226,7 +226,7 @@ async fn wait_for_checks(
         let is_late = pushed_at.elapsed() > NOTICED;
         match shown(runner, status, before).await? {
             Some(pull) => {
-                let checks = runner.checks(pull.number).await?;
+                let checks = runner.checks(&pull).await?;
                 let has_begun = !checks.is_empty() || checks_before == 0;
                 if has_begun && have_ended(&checks) {
                     return Ok(pull);
@@ -258,11 +258,11 @@ async fn shown(
     before: &PullRequest,
 ) -> Result<Option<PullRequest>, BuiltinError> {
     match runner.pull_request(status).await? {
-        ForgeLookup::Known(Some(pull)) => {
+        ForgeLookup::Known(_, Some(pull)) => {
             Ok((pull.number == before.number && pull.head == status.head).then_some(*pull))
         }
-        ForgeLookup::Known(None) | ForgeLookup::NoForge => Ok(None),
-        ForgeLookup::Failed(ran) => Err(forge::gh_error("gh pr list", &ran)),
+        ForgeLookup::Known(_, None) | ForgeLookup::NoForge => Ok(None),
+        ForgeLookup::Failed(forge, ran) => Err(forge.error("list", &ran)),
     }
 }
 

@@ -67,8 +67,8 @@ async fn nothing_is_merged_past_a_check() {
         ),
         (
             r#"echo '[{"name":"unit","bucket":"cancel"}]'; exit 1"#,
-            "these checks failed: `unit`",
-            true,
+            "waits for these checks, which have not ended: `unit` (cancelled)",
+            false,
         ),
         (
             r#"echo '[{"name":"unit","bucket":"pass"},{"name":"e2e","bucket":"pending"}]'; exit 8"#,
@@ -250,10 +250,15 @@ async fn a_merge_that_waits_in_a_queue_is_not_called_merged() {
     let repo = with_pull_request(&serde_json::json!({}), GREEN);
     let open = format!(r#"{{"number":7,"url":"{URL}","state":"OPEN"}}"#);
     repo.gh_answers("pr-view", &format!("echo '{open}'"));
+    let result = repo.run("merge_pr").await;
+    let outcome = success(&result);
     assert!(
-        failure(&repo.run("merge_pr").await)
-            .0
-            .contains("is not merged yet")
+        outcome.message.contains("is in the merge queue"),
+        "{outcome:?}"
+    );
+    assert_eq!(
+        (outcome.pull_request.as_deref(), &outcome.merged),
+        (Some(URL), &None)
     );
 }
 
@@ -304,16 +309,22 @@ async fn without_gh_a_remote_on_github_is_not_pushed_to() {
 
 #[tokio::test]
 async fn a_remote_on_another_forge_is_not_pushed_to() {
-    let mut repo = Repo::new();
-    repo.bare_path();
-    repo.commit("b.txt", "b\n", "add b");
-    repo.git(&["remote", "set-url", "origin", "git@gitlab.com:a/b.git"]);
-    let result = repo.run("merge_pr").await;
-    assert!(
-        failure(&result).0.contains("a forge (gitlab)"),
-        "{result:?}"
-    );
-    assert!(failure(&result).0.contains("submit first"), "{result:?}");
+    let cases = [
+        (
+            "git@gitlab.com:a/b.git",
+            "`glab`, which shows its checks, is not on PATH: install it",
+        ),
+        ("git@codeberg.org:a/b.git", "a forge (codeberg)"),
+        ("git@codeberg.org:a/b.git", "submit first"),
+    ];
+    for (remote, expected) in cases {
+        let mut repo = Repo::new();
+        repo.bare_path();
+        repo.commit("b.txt", "b\n", "add b");
+        repo.git(&["remote", "set-url", "origin", remote]);
+        let result = repo.run("merge_pr").await;
+        assert!(failure(&result).0.contains(expected), "{result:?}");
+    }
 }
 
 #[tokio::test]
