@@ -570,6 +570,8 @@ impl Story {
             | Effect::CancelHook(_)
             | Effect::CancelTurn(_)
             | Effect::AnswerPermission { .. }
+            | Effect::ReadForge(_)
+            | Effect::AnswerNews(_)
             | Effect::Leave(_) => {}
         }
     }

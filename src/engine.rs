@@ -18,7 +18,7 @@
 //! they depend on most of it, for example [`gate::answer::GateRules`]. Its `apply` stores what an
 //! event says.
 //!
-//! - The main line: [`session`], [`turn`], [`hooks`], [`stop`], [`submit`].
+//! - The main line: [`session`], [`turn`], [`hooks`], [`stop`], [`submit`], [`watch`].
 //! - What goes into the next prompt, and when it is sent: [`pending`], [`retry`], [`usage_limit`],
 //!   [`steering`].
 //! - Where the user decides: [`gate`]. [`permission`], [`protect`] and [`budget`] open gates too;

@@ -31,9 +31,9 @@
 //! | --- | --- | --- |
 //! | [`engine::session`] | the phase of the session, its iterations, and what is due next | [`engine::session::event`] |
 //! | [`engine::turn`] | prompts, the agent's updates, and what the end of a turn means | [`engine::turn::event`] |
-//! | [`engine::hooks`] | hook points, the order of runs, and verdicts | [`engine::hooks::event`] |
+//! | [`engine::hooks`] | hook points, the order of runs, and verdicts | [`engine::hooks::HookEvent`] |
 //! | [`engine::pending`] | hook output that has not been sent to the agent yet | [`engine::pending::event`] |
-//! | [`engine::retry`] | how often a blocked turn was sent back, and the waits between | [`engine::retry::event`] |
+//! | [`engine::retry`] | how often a blocked turn was sent back, and the waits between | [`engine::retry::RetryEvent`] |
 //! | [`engine::usage_limit`] | the wait for a reset, and the agent that takes over | [`engine::usage_limit::event`] |
 //! | [`engine::gate`] | decisions that the session waits for, and their unattended answers | [`engine::gate::event`] |
 //! | [`engine::stop`] | whether the work is complete: rules, stop hooks, guards, loops of the agent | [`engine::stop::event`] |
@@ -41,7 +41,7 @@
 //! | [`engine::tasks::automation`] | hooks that answer task events, and the actions still to do | [`engine::tasks::event`] |
 //! | [`engine::tasks::workflow`] | named steps in the background | [`engine::tasks::event`] |
 //! | [`engine::submit`] | submitting and merging: checks, repairs, reviews | [`engine::submit::event`] |
-//! | [`engine::steering`] | pause, stop, messages, and the meaning of every command | [`engine::steering::event`] |
+//! | [`engine::steering`] | pause, stop, messages, and the meaning of every command | [`engine::steering::SteeringEvent`] |
 //!
 //! Machines that react to the events of others:
 //!

@@ -277,9 +277,9 @@ impl<'a> PipelineRules<'a> {
     }
 
     pub(crate) fn all_passed(self, pipeline_run: &PipelineRun) -> EngineOutput {
-        // The hooks after a submit run once, and not after each push.
-        let is_again =
-            pipeline_run.watch.is_some() && pipeline_run.pipeline == PipelineKind::Submit;
+        // The hooks after a submit run once, and not after each push; those after a merge not while
+        // the forge's queue has it.
+        let is_again = pipeline_run.watch.is_some() && pipeline_run.merged.is_none();
         let announced = self.announce_steps(pipeline_run, pipeline_run.pipeline.after());
         if announced.is_empty() || is_again {
             self.ended_well(pipeline_run)

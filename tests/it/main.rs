@@ -89,6 +89,7 @@ mod test_agent;
 mod tool_hooks;
 mod tool_options;
 mod toolchains;
+mod until_merged;
 mod verified;
 mod worktree;
 mod worktrees;

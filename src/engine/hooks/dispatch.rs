@@ -541,7 +541,10 @@ mod tests {
     use crate::engine::hooks::verdict::{HookDecision, HookReply};
 
     fn check(name: &str) -> HookSpec {
-        HookSpec::new(name, HookAction::Command("sh test.sh".into()))
+        HookSpec {
+            timeout: TimeSpan::secs(600),
+            ..HookSpec::new(name, HookAction::Command("sh test.sh".into()))
+        }
     }
 
     fn ended(end: RunEnd) -> HookFinished {
