@@ -15,7 +15,7 @@
 //!   then decide itself which requests to skip, and creel would not see them. creel remembers the
 //!   answer itself.
 
-mod remembered_answers;
+pub(crate) mod remembered_answers;
 mod rules;
 pub mod tool_call;
 
