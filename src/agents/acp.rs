@@ -237,6 +237,12 @@ impl AcpAgent {
         if let Some(refusal) = self.refusal.take() {
             turn.warn(refusal).await;
         }
+        if let Some(hooks) = &self.hooks {
+            let prepared = hooks
+                .prepare()
+                .map_err(|error| TurnFailure::new(error.to_string()));
+            prepared.map_err(TurnAbortReason::Failed)?;
+        }
         let mut env = environment(&self.place);
         env.extend(self.tool_options.iter().flat_map(ToolOptions::variables));
         env.extend(self.hooks.iter().flat_map(NativeHooks::variables));

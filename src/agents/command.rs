@@ -213,6 +213,10 @@ impl CommandAgent {
         choice: &TurnCommand<'_>,
         request: &TurnRequest,
     ) -> Result<ProcessSpec, TurnFailure> {
+        if let Some(hooks) = &self.hooks {
+            let prepared = hooks.prepare();
+            prepared.map_err(|error| TurnFailure::new(error.to_string()))?;
+        }
         let mut env = environment(&self.place);
         let tools = ToolServer::of(&self.place, &self.known);
         env.extend(tools.map(|tools| (mcp_tools::VARIABLE.to_owned(), tools.to_json())));

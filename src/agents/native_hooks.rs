@@ -5,6 +5,10 @@
 //!
 //! # Invariants
 //! - No file of the user changes. Whatever keeps creel's command from running denies the call.
+//! - Files for the agent are written again before each start, and not through a link: an earlier
+//!   turn may have changed them.
+
+use std::{fs, io, io::Write as _, path::PathBuf};
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -18,19 +22,37 @@ use crate::{
         },
         policy::{AgentFacts, ToolHookLevel, ToolHookSupport},
     },
-    process::project_variable,
+    process::{output::create, project_variable},
     text::shell_word,
 };
 
 /// How long agents wait for an answer, in seconds: the user may have to give it.
 const PATIENCE: u32 = 604_800;
 
+/// The folder of the files for the agent, in the session's folder.
+const FOLDER: &str = "agent-hooks";
+
 /// How one agent gets creel's hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NativeHooks {
     support: ToolHookSupport,
-    /// What each placeholder stands for, as JSON.
-    values: [(&'static str, String); 5],
+    /// What each placeholder stands for: a command as JSON, or the folder of the files.
+    values: [(&'static str, String); 6],
+    folder: PathBuf,
+    /// The agent's own settings: as they are called, and where they are.
+    settings: Vec<(String, PathBuf)>,
+}
+
+/// Why an agent cannot start with creel's hook.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NativeHookError {
+    #[error(
+        "`{file}` turns the hooks of the agent off (`{key}`), creel's too, so your hooks would see no call. Remove \
+         `{key}` there, or the hooks at `pre_tool` and `post_tool`"
+    )]
+    TurnedOff { file: String, key: String },
+    #[error("creel could not write its hook for the agent into the session's folder: {0}")]
+    NotWritten(#[from] io::Error),
 }
 
 impl NativeHooks {
@@ -46,6 +68,8 @@ impl NativeHooks {
         );
         let failure = line(ClaudeToolEvent::PostToolUseFailure);
         let text = |text: String| Value::String(text).to_string();
+        let folder = place.session_dir.join(FOLDER);
+        let hooks_dir = folder.to_str()?.to_owned();
         is_native.then(|| Self {
             support: support.clone(),
             values: [
@@ -54,7 +78,14 @@ impl NativeHooks {
                 ("pre_tool", text(pre)),
                 ("post_tool", text(post)),
                 ("post_tool_failure", text(failure)),
+                ("hooks_dir", hooks_dir),
             ],
+            folder,
+            settings: known
+                .own_hooks
+                .iter()
+                .map(|name| (name.clone(), placed(place, name)))
+                .collect(),
         })
     }
 
@@ -82,6 +113,28 @@ impl NativeHooks {
         used.chain(own)
     }
 
+    /// Prepares what the agent reads when it starts.
+    pub(super) fn prepare(&self) -> Result<(), NativeHookError> {
+        for (name, path) in &self.settings {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let key = self.support.disabled_by.iter().find(|key| sets(&text, key));
+            if let Some(key) = key {
+                let (file, key) = (name.clone(), key.clone());
+                return Err(NativeHookError::TurnedOff { file, key });
+            }
+        }
+        let is_link = fs::symlink_metadata(&self.folder).is_ok_and(|it| it.is_symlink());
+        if is_link {
+            return Err(io::Error::other("the folder is a link").into());
+        }
+        for (name, text) in &self.support.files {
+            let filled = self.filled(text).ok_or(io::ErrorKind::InvalidData);
+            let text = Value::Object(filled.map_err(io::Error::from)?).to_string();
+            create(&self.folder.join(name))?.write_all(text.as_bytes())?;
+        }
+        Ok(())
+    }
+
     /// What the agent gets with each conversation.
     pub(super) fn meta(&self) -> Option<Map<String, Value>> {
         self.filled(self.support.meta.as_ref()?)
@@ -93,6 +146,23 @@ impl NativeHooks {
         };
         let filled = self.values.iter().fold(text.to_owned(), fill);
         serde_json::from_str(&filled).ok()
+    }
+}
+
+/// Where one of the agent's settings files is.
+fn placed(place: &AgentWorkspace, name: &str) -> PathBuf {
+    let home = || std::env::var_os("HOME").map(PathBuf::from);
+    match name.strip_prefix("~/").zip(home()) {
+        Some((below, home)) => home.join(below),
+        None => place.cwd.join(name),
+    }
+}
+
+/// Whether settings set a key to true, or may do so.
+fn sets(settings: &str, key: &str) -> bool {
+    match serde_json::from_str::<Value>(settings) {
+        Ok(settings) => settings[key] == true,
+        Err(_) => settings.contains(key),
     }
 }
 

@@ -103,7 +103,7 @@ fn call(event: ClaudeToolEvent) -> CliResult<ToolCall> {
 
 fn ask(args: &HookArgs, call: ToolCall) -> CliResult<Option<ToolDecisionView>> {
     let folder = target::running(&args.session)?;
-    let call = Box::new(call);
+    let mut call = Box::new(call);
     let command = match args.event {
         ClaudeToolEvent::PreToolUse | ClaudeToolEvent::PermissionRequest => {
             SessionCommand::DecideTool {
@@ -113,6 +113,10 @@ fn ask(args: &HookArgs, call: ToolCall) -> CliResult<Option<ToolDecisionView>> {
             }
         }
         ClaudeToolEvent::PostToolUse | ClaudeToolEvent::PostToolUseFailure => {
+            if call.call.is_empty() {
+                // Each call is another one, though the agent does not say which.
+                call.call = format!("hook-{}", std::process::id());
+            }
             SessionCommand::ToolEnded { call }
         }
     };

@@ -290,6 +290,8 @@ fn tool_hooks(fields: &ConfigFields<'_>) -> Option<ToolHookSupport> {
         level: fields.one_of("level"),
         args: fields.some_text("args"),
         meta: fields.some_text("meta"),
+        disabled_by: fields.texts("disabled_by"),
+        files: texts_of(&fields, "files"),
         env: texts_of(&fields, "env"),
         deny_only: fields.bool("deny_only"),
     })

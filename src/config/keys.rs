@@ -287,8 +287,12 @@ pub static TOOL_HOOK_SUPPORT: MapShape = shape("tool_hook_support", &[
         and `{{post_tool_failure}}` are creel's commands as JSON text; `{{pre_tool_trust}}` and \
         `{{post_tool_trust}}` are Codex' hashes of them."),
     text("meta", "With `native`: the same as JSON for `_meta` of a conversation over ACP."),
+    map("files", &SomeText, "With `native`: files with such JSON, by name. creel writes them into \
+        the session's folder before the agent starts; in `args`, `{{hooks_dir}}` is where.").optional(),
     map("env", &SomeText, "With `native`: variables with such JSON. An object that you have in \
         the variable is extended.").optional(),
+    texts("disabled_by", "With `native`: keys of the files in `own_hooks` that turn the agent's hooks \
+        off, creel's too. If one is true, the agent does not start.").optional(),
     flag("deny_only", false, "Whether the agent accepts only denials."),
 ]);
 

@@ -15,7 +15,7 @@
 //!   then decide itself which requests to skip, and creel would not see them. creel remembers the
 //!   answer itself.
 
-mod rules;
+pub(crate) mod rules;
 pub mod tool_call;
 
 use std::collections::VecDeque;

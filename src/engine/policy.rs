@@ -777,6 +777,13 @@ pub struct ToolHookSupport {
     /// With `native`: the same as JSON for the protocol's `_meta`, sent with each conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<String>,
+    /// With `native`: keys that keep the agent from running creel's hook, if one of `own_hooks` sets
+    /// them to true.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disabled_by: Vec<String>,
+    /// With `native`: files with JSON that creel writes into the session's folder, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
     /// With `native`: variables with JSON. What the user has in one of them stays.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,

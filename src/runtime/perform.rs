@@ -40,7 +40,7 @@ use crate::{
             TurnEnd, TurnFailure,
         },
         effect::{Effect, FileComparison, HookJob, ProtectBaseline, RuleJob},
-        hooks::{point::HookPoint, verdict::RunResult},
+        hooks::{point::HookPoint, tool_hooks::unnamed, verdict::RunResult},
         ids::{PermissionId, RunId, TurnId},
         input::{Input, SessionCommand},
         policy::HookSpec,
@@ -293,7 +293,7 @@ impl EffectPerformer {
     ) -> SessionCommand {
         let ask = self.permissions.add(answer);
         if call.call.is_empty() {
-            call.call = format!("hook-{ask}");
+            call.call = unnamed(ask);
         }
         let whole = limit_call(&mut call);
         let shortened = whole.is_some();

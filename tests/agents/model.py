@@ -35,9 +35,9 @@ def shell(command):
     return {"use": "shell", "values": {"command": command}, "command": command}
 
 
-def use(name, **values):
+def use(name, server="creel", **values):
     """A tool whose name ends with these words."""
-    return {"use": name, "values": values}
+    return {"use": name, "server": server, "values": values}
 
 
 def ask(question, *labels):
@@ -76,6 +76,7 @@ class Model:
     def __init__(self, rules, project, has_tools=True):
         self.rules, self.project, self.requests, self.has_tools, self.lock = rules, project, [], has_tools, threading.Lock()
         self.refuses = True  # whether rules with a failure fail
+        self.calls = []  # the names of the tools that it has called, but for those that search tools
         self.server = Server(("127.0.0.1", 0), handler(self))
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -124,9 +125,9 @@ class Model:
         elif wanted == "write":
             return self.resolved({"use": "shell", "values": {}, "command": action["command"]}, request, tools)
         elif search and any(kind == "call" and text == search for kind, text in request.items):
-            names = [f"mcp__creel__{wanted}"]  # a known name can be called, though it is not offered
+            names = [f"mcp__{action['server']}__{wanted}"]  # a known name can be called, though it is not offered
         elif search:
-            names, values = [search], {"query": f"select:mcp__creel__{wanted}" if search == "ToolSearch" else wanted}
+            names, values = [search], {"query": f"select:mcp__{action['server']}__{wanted}" if search == "ToolSearch" else wanted}
         else:
             return say(f"I have no tool `{wanted}`. <promise>COMPLETE</promise>")
         return {"call": names[0], "arguments": filled(tools.get(names[0]), values)}
@@ -410,6 +411,8 @@ def handler(model):
                 done = {**done, "namespace": request.tools[done["call"]]["namespace"]}
             with model.lock:
                 number = len(model.requests)
+                if "call" in done and done["call"] not in NAMES["search"]:
+                    model.calls.append(done["call"])
             whole, events = written(request.model, done, f"{number:04}")
             if not (body.get("stream") or "streamGenerateContent" in path):
                 return self.send(200, whole)

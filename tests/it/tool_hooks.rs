@@ -177,6 +177,65 @@ fn an_agent_asks_through_creel_hook_before_each_call_and_nobody_else_gets_an_ans
     );
 }
 
+/// A command agent that gets creel's hook in a file.
+fn with_files(rest: &str) -> Project {
+    let config = format!(
+        "prompt: GOAL\nagent: a\nmax_consecutive_errors: 1\nagents: {{ a: {{ command: 'sh agent.sh', tool_hooks: {{ level: native, \
+         args: '--plugin-dir {{{{hooks_dir}}}}', files: {{ hooks.json: '{{\"run\": {{{{pre_tool}}}}}}' }} }} }} }}\n\
+         hooks:\n  pre_tool: [{{ command: 'true' }}]\n{rest}"
+    );
+    Project::with(&config).file(
+        "agent.sh",
+        "cp \"$2/hooks.json\" got.json && echo '<promise>COMPLETE</promise>'",
+    )
+}
+
+#[test]
+fn an_agent_gets_creels_hook_in_a_file_of_the_session() {
+    let project = with_files("");
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let got: Value = serde_json::from_str(&project.read("got.json")).expect("JSON");
+    let line = got["run"].as_str().unwrap_or_default();
+    assert!(line.contains(" hook PreToolUse || "), "{line}");
+}
+
+#[test]
+fn an_agent_whose_settings_turn_hooks_off_does_not_start() {
+    let config = "prompt: GOAL\nagent: a\nmax_consecutive_errors: 1\nagents: { a: { command: 'touch began', own_hooks: [own.json], \
+        tool_hooks: { level: native, disabled_by: [off] } } }\nhooks: { pre_tool: [{ command: 'true' }] }\n";
+    for (settings, starts) in [
+        (r#"{"off": false}"#, true),
+        (r#"{"off": true}"#, false),
+        (r#"{"off": true, // a comment"#, false),
+    ] {
+        let project = Project::with(config).file("own.json", settings);
+        project.run();
+        assert_eq!(project.root().join("began").exists(), starts, "{settings}");
+        if !starts {
+            let failed = project.kind("turn_failed")[0]["error"].to_string();
+            assert!(failed.contains("`own.json` turns the hooks"), "{failed}");
+        }
+    }
+}
+
+#[test]
+fn no_link_leads_creels_files_for_an_agent_elsewhere() {
+    let project = with_files(
+        "  session_start: [{ command: 'mkdir elsewhere; ln -s ../../../elsewhere .creel/sessions/s/agent-hooks' }]\n",
+    );
+    let ran = project.run();
+    assert_ne!(ran.code, 0, "{}", ran.err);
+    let failed = &project.kind("turn_failed")[0]["error"];
+    assert!(
+        failed
+            .as_str()
+            .is_some_and(|why| why.contains("the folder is a link")),
+        "{failed}"
+    );
+    assert!(!project.root().join("elsewhere/hooks.json").exists());
+}
+
 #[test]
 fn a_hook_gets_the_whole_of_a_long_call() {
     let content = format!("{}SECRET{}", "a".repeat(9_000), "b".repeat(9_000));

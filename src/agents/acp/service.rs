@@ -506,6 +506,7 @@ impl AcpServices {
             locations: std::iter::once(FileLocation { path, line })
                 .chain(linked)
                 .collect(),
+            served: true,
             ..ToolCall::default()
         }
     }

@@ -120,6 +120,7 @@ impl AcpTerminals {
             title: limited(&readable(&request.command, &request.args), NOTE_MAX),
             status: ToolStatus::InProgress,
             kind: Some(ToolKind::Execute),
+            served: true,
             ..ToolCall::default()
         };
         let wanted = request
@@ -231,6 +232,7 @@ pub(super) fn described(request: &s::CreateTerminalRequest) -> (ToolCall, bool) 
         title: limited(&line, NOTE_MAX),
         kind: Some(ToolKind::Execute),
         input: Some(limited(&input, INPUT_MAX)),
+        served: true,
         ..ToolCall::default()
     };
     (call, shortened)

@@ -165,6 +165,10 @@ fn gate_answered(
                 .phase
                 .gatekeeper_works()
                 .then(|| session.requests.unanswered.clone());
+            if let Some(ask) = session.requests.waiting.front() {
+                let is_denied = choice.denies();
+                session.tool_hooks.answered(&ask.tool.call, is_denied);
+            }
             session.requests.answered(choice, &agent, by);
             if let Some(of_session) = of_session {
                 session.requests.unanswered = of_session;

@@ -251,6 +251,15 @@ pub enum PermissionChoice {
     Cancel,
 }
 
+impl PermissionChoice {
+    pub(crate) const fn denies(self) -> bool {
+        match self {
+            Self::RejectOnce | Self::RejectAlways => true,
+            Self::AllowOnce | Self::AllowAlways | Self::AllowEdits | Self::Cancel => false,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BudgetAnswer {
     /// The same budget again.

@@ -8,8 +8,9 @@
 //! - A request is answered only when all of its hooks have ended. Deny beats ask, ask beats allow.
 //! - A hook that failed decides nothing: you are asked, even where a rule allows.
 //! - The hooks of a request end with its turn. No hook starts after a stop.
-//! - The hooks of a call run once, however often the agent reports its end, and whether its own hook
-//!   asks or the agent asks as well.
+//! - The hooks of a call run once, however often the agent reports its end, whether its own hook
+//!   asks or the agent asks as well, and whether creel does a part of it for the agent. None runs
+//!   after a call that was denied.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,7 +29,7 @@ use crate::engine::{
     },
     ids::PermissionId,
     output::EngineOutput,
-    permission::tool_call::files,
+    permission::tool_call::{files, input},
     policy::{PermissionPolicy, SessionPlan},
     session::SessionState,
 };
@@ -43,6 +44,9 @@ pub struct ToolHooks {
     decided: Vec<ToolDecision>,
     /// The ended calls of this turn that hooks have seen.
     seen: BTreeSet<String>,
+    /// The calls of this turn that were denied, by id.
+    #[serde(default)]
+    denied: BTreeSet<String>,
     /// The calls of this turn about which the agent's own hook has asked.
     #[serde(default)]
     before: Vec<AnnouncedCall>,
@@ -58,6 +62,11 @@ struct AnnouncedCall {
     call: ToolCall,
     /// The hooks that decide it.
     hooks: Vec<String>,
+}
+
+/// The id of a call about which the agent's own hook asks without one.
+pub fn unnamed(ask: PermissionId) -> String {
+    format!("hook-{ask}")
 }
 
 /// What the hooks of a request decided together.
@@ -230,7 +239,17 @@ impl ToolHooks {
     pub(crate) fn next_turn(&mut self) {
         self.seen.clear();
         self.before.clear();
+        self.denied.clear();
         self.reported.clear();
+    }
+
+    /// A call was answered: denied, or not.
+    pub(crate) fn answered(&mut self, call: &str, is_denied: bool) {
+        if is_denied {
+            self.denied.insert(call.to_owned());
+        } else {
+            self.denied.remove(call);
+        }
     }
 
     /// The agent's own hook asks about a call.
@@ -255,7 +274,11 @@ impl ToolHooks {
         cwd: &str,
     ) -> Option<(PermissionId, &[String])> {
         let is_it = |known: &&AnnouncedCall| {
-            known.call.call == tool.call && may_be_same(&known.call, tool, cwd)
+            if known.call.call == unnamed(known.ask) {
+                is_same(&known.call, tool, cwd)
+            } else {
+                known.call.call == tool.call && may_be_same(&known.call, tool, cwd)
+            }
         };
         let known = self.before.iter().rev().find(is_it)?;
         Some((known.ask, &known.hooks))
@@ -287,23 +310,34 @@ impl ToolHooks {
 
 /// Whether two descriptions of a call can be about the same: what both say must be equal.
 fn may_be_same(one: &ToolCall, other: &ToolCall, cwd: &str) -> bool {
-    let command = |call: &ToolCall| {
-        let input = claude_input(call, cwd);
-        input["command"].as_str().map(str::to_owned)
-    };
-    // Not where links lead: only one of both knows.
-    let named = |call: &ToolCall| -> BTreeSet<String> {
-        let bare = ToolCall {
-            files: Vec::new(),
-            ..call.clone()
-        };
-        files(&bare, cwd).into_iter().collect()
-    };
-    let (one_runs, other_runs) = (command(one), command(other));
-    let (one_names, other_names) = (named(one), named(other));
+    let (one_runs, other_runs) = (command_of(one, cwd), command_of(other, cwd));
+    let (one_names, other_names) = (named_by(one, cwd), named_by(other, cwd));
     let runs_same = one_runs.is_none() || other_runs.is_none() || one_runs == other_runs;
     let names_same = one_names.is_empty() || other_names.is_empty() || one_names == other_names;
     runs_same && names_same
+}
+
+/// Whether two descriptions of a call, one of which has no id, are about the same: both must say it.
+fn is_same(one: &ToolCall, other: &ToolCall, cwd: &str) -> bool {
+    let (runs, names) = (command_of(one, cwd), named_by(one, cwd));
+    let says_same = runs.is_some() || !names.is_empty();
+    let arguments = input(one);
+    let does_same = says_same && runs == command_of(other, cwd) && names == named_by(other, cwd);
+    does_same || (!arguments.is_null() && arguments == input(other))
+}
+
+fn command_of(call: &ToolCall, cwd: &str) -> Option<String> {
+    let input = claude_input(call, cwd);
+    input["command"].as_str().map(str::to_owned)
+}
+
+/// The files of a call, but not where links lead: only one of two descriptions knows.
+fn named_by(call: &ToolCall, cwd: &str) -> BTreeSet<String> {
+    let bare = ToolCall {
+        files: Vec::new(),
+        ..call.clone()
+    };
+    files(&bare, cwd).into_iter().collect()
 }
 
 /// Which hooks a tool call is due.
@@ -348,7 +382,8 @@ impl ToolRules<'_> {
             ToolStatus::Completed | ToolStatus::Failed => true,
             ToolStatus::Pending | ToolStatus::InProgress => false,
         };
-        let is_new = has_ended && !self.tools.seen.contains(&call.call);
+        let is_denied = self.tools.denied.contains(&call.call);
+        let is_new = has_ended && !is_denied && !self.tools.seen.contains(&call.call);
         let hooks = is_new.then(|| self.due(HookPoint::PostTool, call))?;
         (!hooks.is_empty()).then(|| due(HookPoint::PostTool, iteration, hooks, None))
     }

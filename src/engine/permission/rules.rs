@@ -209,6 +209,16 @@ pub(crate) fn covers(granted: &ToolCall, wanted: &ToolCall, cwd: &str) -> bool {
     }
 }
 
+/// Whether what creel does for the agent is a part of a call that the agent reports. Agents put a
+/// shell, or a change of the folder, in front of a command.
+pub(crate) fn is_part_of(served: &ToolCall, call: &ToolCall, cwd: &str) -> bool {
+    let commands = named_commands(call);
+    let mut endings = commands.iter().map(|command| format!(" {command}"));
+    covers(call, served, cwd)
+        || (served.kind == Some(ToolKind::Execute)
+            && endings.any(|ending| served.title.ends_with(&ending)))
+}
+
 /// The files of a request: its locations, and every argument, because agents choose the arguments'
 /// names freely.
 fn named_files(call: &ToolCall, cwd: &str) -> Vec<String> {

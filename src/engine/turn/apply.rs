@@ -10,7 +10,7 @@ use crate::engine::{
         point::HookPoint,
     },
     pending::ItemState,
-    policy::MODEL,
+    policy::{MODEL, PermissionPolicy},
     protect::apply::{forbidden_changes, unseen_changes},
     retry::RetryWait,
     session::{SessionState, phase::Phase},
@@ -61,7 +61,12 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             }
             session.requests.waiting.push_back((**ask).clone());
         }
-        TurnEvent::ToolDecided { ask, .. } => {
+        TurnEvent::ToolDecided { ask, action, .. } => {
+            let mut waiting = session.requests.waiting.iter();
+            if let Some(known) = waiting.find(|known| known.ask == *ask) {
+                let is_denied = *action == Some(PermissionPolicy::Deny);
+                session.tool_hooks.answered(&known.tool.call, is_denied);
+            }
             session.requests.waiting.retain(|known| known.ask != *ask);
         }
         TurnEvent::Ended {

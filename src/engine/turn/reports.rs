@@ -8,6 +8,7 @@ use crate::engine::{
     hooks::tool_hooks::ToolRules,
     ids::TurnId,
     output::EngineOutput,
+    permission::rules::is_part_of,
     refusal::Refusal,
     session::phase::Phase,
     time::UnixTime,
@@ -63,7 +64,8 @@ impl TurnRules<'_> {
         };
         let ended = match &update {
             AgentUpdate::ToolCalled(tool) | AgentUpdate::ToolUpdated(tool) => {
-                self.tool_rules.of_ended_call(iteration, tool)
+                let due = self.tool_rules.of_ended_call(iteration, tool);
+                due.filter(|_| !self.is_part_of_a_call(tool))
             }
             AgentUpdate::Message(_)
             | AgentUpdate::Thought(_)
@@ -119,6 +121,13 @@ impl TurnRules<'_> {
             AgentUpdate::Warned(text) => Event::warning(text),
         });
         ended.into_iter().fold(step, EngineOutput::and)
+    }
+
+    /// Whether creel did it for a call that is still open: the hooks after it run when that call ends.
+    fn is_part_of_a_call(self, tool: &ToolCall) -> bool {
+        let mut open = self.turns.open_calls.values();
+        let cwd = self.tool_rules.cwd;
+        tool.served && open.any(|call| !call.served && is_part_of(tool, call, cwd))
     }
 
     /// The hook that creel added to the agent reports the end of a call. What the agent itself reports

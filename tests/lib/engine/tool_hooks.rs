@@ -11,6 +11,7 @@ use creel::engine::{
     gate::kind::{GateChoice, GateKind},
     hooks::{
         point::HookPoint,
+        tool_hooks::unnamed,
         tool_matcher::{ClaudeToolEvent, ToolMatcher},
         verdict::{HookReply, RunEnd},
     },
@@ -452,6 +453,78 @@ fn a_call_that_ended_has_its_hooks_once_and_their_output_reaches_the_next_prompt
     assert_eq!(prompt.expect("a prompt").matches("3 warnings").count(), 2);
 }
 
+/// The agent works with a hook after calls, and reports these.
+fn reported(calls: &[ToolCall]) -> World {
+    let mut world = works(Script::new().hook(HookPoint::PostTool, "note", [passes()]));
+    let turn = world.turn.as_ref().expect("the agent works").0;
+    for call in calls {
+        let update = AgentUpdate::ToolUpdated(call.clone());
+        world.input(Input::Agent { turn, update });
+        world.settle();
+        runs_all(&mut world);
+    }
+    world
+}
+
+#[test]
+fn what_creel_does_as_a_part_of_a_call_has_no_hooks_of_its_own() {
+    let agents = |status| ToolCall {
+        status,
+        input: Some(serde_json::json!({ "command": "touch a" }).to_string()),
+        ..call(ToolKind::Execute, "shell", &[])
+    };
+    let served = |title: &str| ToolCall {
+        call: "terminal-1".into(),
+        status: ToolStatus::Completed,
+        served: true,
+        ..call(ToolKind::Execute, title, &[])
+    };
+    let (begun, ended) = (
+        agents(ToolStatus::InProgress),
+        agents(ToolStatus::Completed),
+    );
+    for line in [
+        "touch a",
+        "/bin/bash -c touch a",
+        "/bin/bash -c cd '/p' && touch a",
+    ] {
+        let world = reported(&[begun.clone(), served(line), ended.clone()]);
+        assert_eq!(hook_runs(&world), 1, "{line}");
+    }
+    let world = reported(&[begun.clone(), served("touch b"), ended]);
+    assert_eq!(hook_runs(&world), 2, "it is not a part of the call");
+    assert_eq!(hook_runs(&reported(&[served("touch a")])), 1);
+    let other = ToolCall {
+        served: false,
+        ..served("touch a")
+    };
+    assert_eq!(hook_runs(&reported(&[begun, other])), 1, "another call");
+}
+
+#[test]
+fn a_call_that_was_denied_has_no_hooks_after_it() {
+    let denied = |decide: fn(&mut World)| {
+        let script = Script::new()
+            .hook(HookPoint::PreTool, "guard", [blocks("no")])
+            .hook(HookPoint::PostTool, "note", [passes()]);
+        let mut world = works(script);
+        decide(&mut world);
+        runs_all(&mut world);
+        let turn = world.turn.as_ref().expect("the agent works").0;
+        let tool = ToolCall {
+            status: ToolStatus::Failed,
+            ..rm()
+        };
+        let update = AgentUpdate::ToolUpdated(tool);
+        world.input(Input::Agent { turn, update });
+        world.settle();
+        runs_all(&mut world);
+        hook_runs(&world)
+    };
+    assert_eq!(denied(|world| asks(world, rm())), 1);
+    assert_eq!(denied(|world| announces(world, rm())), 1);
+}
+
 #[test]
 fn a_hook_for_failed_calls_does_not_see_the_others() {
     let script = Script::new().hook_with(HookPoint::PostTool, "note", [passes()], |spec| {
@@ -617,6 +690,27 @@ fn a_call_that_was_decided_is_not_asked_about_a_second_time() {
         (last_answer(&world), hook_runs(&world)),
         (Some(selected("no")), 2)
     );
+}
+
+#[test]
+fn a_call_without_an_id_is_recognized_by_what_it_does() {
+    let runs = |asked: ToolCall| {
+        let mut world = guarded([passes(), passes()], allow_all);
+        let call = unnamed(world.asking.1.next());
+        announces(&mut world, ToolCall { call, ..rm() });
+        runs_all(&mut world);
+        asks(&mut world, asked);
+        runs_all(&mut world);
+        hook_runs(&world)
+    };
+    assert_eq!(runs(rm()), 1);
+    let other = serde_json::json!({ "command": "rm -rf /" });
+    let other = ToolCall {
+        input: Some(other.to_string()),
+        ..rm()
+    };
+    assert_eq!(runs(other), 2, "another command");
+    assert_eq!(runs(edit("a.rs")), 2, "it may be another call");
 }
 
 #[test]
