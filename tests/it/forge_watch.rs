@@ -573,7 +573,7 @@ async fn own_commits_whose_push_was_not_recorded_are_no_news() {
 }
 
 #[tokio::test]
-async fn another_branch_or_repository_is_a_trouble() {
+async fn another_branch_or_repository_is_an_error() {
     let site = Site::on(FakeForge::github);
     site.repo.git(&["switch", "--quiet", "main"]);
     let trouble = site.trouble().await;
@@ -623,7 +623,7 @@ async fn drafts_queues_and_old_bases_are_read() {
 }
 
 #[tokio::test]
-async fn each_trouble_says_what_to_do() {
+async fn each_error_says_what_to_do() {
     for site in Site::both() {
         site.forge.logged_out();
         let reason = site.trouble().await.reason;
@@ -675,7 +675,7 @@ async fn each_trouble_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_limit_while_authors_are_asked_about_is_a_trouble_and_not_a_stranger() {
+async fn a_limit_while_authors_are_asked_about_is_an_error_and_not_a_stranger() {
     let site = Site::on(FakeForge::github);
     site.forge.may("alice", "write");
     site.forge.comment("alice", "please");

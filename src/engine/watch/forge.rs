@@ -18,7 +18,7 @@ pub struct ForgeRequest {
     pub pushed: Option<String>,
     /// The ids of news that the session knows: their logs and authors are not read again.
     pub known: Vec<String>,
-    /// Who may speak to the agent: see `submit.reviewers`.
+    /// The authors that may speak to the agent: see `submit.reviewers`.
     pub reviewers: Vec<String>,
     /// How many bytes of a check's log are read into the text of its news.
     pub output_limit: usize,

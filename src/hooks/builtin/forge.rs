@@ -19,7 +19,7 @@ use super::{
     outcome::{BuiltinError, named, quoted},
     program::{ProgramCall, ProgramResult, ProgramRunner},
 };
-use crate::engine::watch::forge::CheckState;
+use crate::engine::watch::forge::{CheckState, ForgeTrouble};
 
 const FIELDS: &str = "number,url,state,headRefOid,baseRefName,isDraft,body,isCrossRepository,mergeable,reviewDecision,mergeCommit";
 
@@ -146,7 +146,7 @@ pub(super) struct PullRequest {
     pub(super) forge: Forge,
     pub(super) number: u64,
     pub(super) url: String,
-    pub(super) state: PullRequestState,
+    pub(super) state: SubmittedState,
     /// The commit to merge.
     #[serde(default, rename = "headRefOid")]
     pub(super) head: String,
@@ -171,7 +171,7 @@ pub(super) struct PullRequest {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub(super) enum PullRequestState {
+pub(super) enum SubmittedState {
     Open,
     Merged,
     /// Closed without a merge.
@@ -208,7 +208,7 @@ impl PullRequestCheck {
 
 /// A merge request in the JSON of `glab`.
 #[derive(Debug, Clone, Deserialize)]
-struct MergeRequest {
+struct GlabMergeRequest {
     iid: u64,
     web_url: String,
     state: String,
@@ -226,8 +226,8 @@ struct MergeRequest {
     merge_commit_sha: Option<String>,
 }
 
-impl From<MergeRequest> for PullRequest {
-    fn from(given: MergeRequest) -> Self {
+impl From<GlabMergeRequest> for PullRequest {
+    fn from(given: GlabMergeRequest) -> Self {
         let commit = given.merge_commit_sha.filter(|commit| !commit.is_empty());
         let objected = given.detailed_merge_status.as_deref() == Some("requested_changes");
         Self {
@@ -235,9 +235,9 @@ impl From<MergeRequest> for PullRequest {
             number: given.iid,
             url: given.web_url,
             state: match given.state.as_str() {
-                "merged" => PullRequestState::Merged,
-                "closed" => PullRequestState::Closed,
-                _ => PullRequestState::Open,
+                "merged" => SubmittedState::Merged,
+                "closed" => SubmittedState::Closed,
+                _ => SubmittedState::Open,
             },
             head: given.sha,
             base: Some(given.target_branch),
@@ -331,12 +331,12 @@ impl ProgramRunner {
         let all: Vec<PullRequest> = match forge {
             Forge::GitHub => forge.read("list", &ran.stdout)?,
             Forge::GitLab => {
-                let found: Option<Vec<MergeRequest>> = forge.read("list", &ran.stdout)?;
+                let found: Option<Vec<GlabMergeRequest>> = forge.read("list", &ran.stdout)?;
                 found.into_iter().flatten().map(PullRequest::from).collect()
             }
         };
         let own = || all.iter().filter(|pull| !pull.is_cross_repository);
-        let open = || own().filter(|pull| pull.state == PullRequestState::Open);
+        let open = || own().filter(|pull| pull.state == SubmittedState::Open);
         let fits = |pull: &&PullRequest| pull.goes_to(&status.base);
         let ended = || own().filter(fits).find(|pull| pull.head == status.head);
         match (open().find(fits), open().next()) {
@@ -362,7 +362,7 @@ impl ProgramRunner {
         }
         match forge {
             Forge::GitHub => forge.read("view", &ran.stdout),
-            Forge::GitLab => Ok(forge.read::<MergeRequest>("view", &ran.stdout)?.into()),
+            Forge::GitLab => Ok(forge.read::<GlabMergeRequest>("view", &ran.stdout)?.into()),
         }
     }
 
@@ -395,9 +395,7 @@ impl ProgramRunner {
 
     /// The jobs of the head's pipeline, in the words of `gh`.
     async fn pipeline(&self, pull: &PullRequest) -> Result<Vec<PullRequestCheck>, BuiltinError> {
-        let failed = |trouble: crate::engine::watch::forge::ForgeTrouble| {
-            BuiltinError::failed(trouble.reason)
-        };
+        let failed = |error: ForgeTrouble| BuiltinError::failed(error.reason);
         let client = ForgeClient::with(self.clone(), &pull.url).map_err(failed)?;
         let found = client.look().await.map_err(failed)?;
         let checks = found.reading.checks.into_iter().zip(found.runs);

@@ -34,9 +34,9 @@ use crate::{
 };
 pub(super) use client::ForgeClient;
 
-/// Everyone may speak to the agent.
+/// All authors may speak to the agent.
 const EVERYONE: &str = "*";
-/// Those who may push to the repository may speak to the agent.
+/// The accounts that may push to the repository may speak to the agent.
 const COLLABORATORS: &str = "collaborators";
 /// The last line of creel's own comments begins with this.
 const MARK: &str = "<!-- creel: ";
@@ -54,13 +54,13 @@ pub(super) struct WatchedPullRequest {
     /// Its branch is in another repository.
     is_foreign: bool,
     /// In the order of the reading's checks.
-    pub(super) runs: Vec<CheckRun>,
+    pub(super) runs: Vec<ForgeCheckRun>,
     comments: Vec<ForgeComment>,
 }
 
 /// What the forge says about the run of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct CheckRun {
+pub(super) struct ForgeCheckRun {
     id: String,
     pub(super) link: String,
     /// What the forge or the check says about it in a few words.
@@ -83,7 +83,7 @@ struct ForgeComment {
     body: String,
     /// What the author did, for a sentence: "requests changes".
     deed: &'static str,
-    /// Who began the thread, if it was another.
+    /// The first author of the thread, if it was another one.
     begun_by: Option<String>,
     path: Option<String>,
     line: Option<u32>,
@@ -137,7 +137,7 @@ pub async fn answer_news(
     let mark = mark_of(&answer.source.id);
     let has = |is: &dyn Fn(&ForgeComment) -> bool| pull.comments.iter().any(is);
     let is_answered = has(&|comment| last_line(&comment.body) == mark);
-    // Nobody waits for an answer to a comment that was deleted.
+    // A comment that was deleted needs no answer.
     if is_answered || !has(&|comment| comment.id == answer.source.id) {
         return Ok(());
     }
@@ -166,7 +166,7 @@ pub(super) fn inert(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n").replace('\0', "")
 }
 
-pub(super) fn trouble(reason: impl Into<String>) -> ForgeTrouble {
+pub(super) fn forge_error(reason: impl Into<String>) -> ForgeTrouble {
     ForgeTrouble {
         reason: reason.into(),
         until: None,
@@ -175,7 +175,7 @@ pub(super) fn trouble(reason: impl Into<String>) -> ForgeTrouble {
 
 /// An error of git as one of the forge.
 fn of_git(error: BuiltinError) -> ForgeTrouble {
-    trouble(error.message)
+    forge_error(error.message)
 }
 
 /// Fails unless this folder has the pull request's branch. Returns the remote.
@@ -185,7 +185,7 @@ async fn own_branch(
 ) -> Result<String, ForgeTrouble> {
     let url = &client.address.url;
     if pull.is_foreign {
-        return Err(trouble(format!(
+        return Err(forge_error(format!(
             "the branch of {url} is in another repository, and creel pushes only to its own: watch it in a clone of that one"
         )));
     }
@@ -194,7 +194,7 @@ async fn own_branch(
         let place = here.map_or("no branch is".to_owned(), |here| {
             format!("{} is", named(&here))
         });
-        return Err(trouble(format!(
+        return Err(forge_error(format!(
             "{url} is about the branch {}, but {place} checked out here: `git switch {}`",
             named(&pull.branch),
             quoted(&pull.branch)
@@ -203,7 +203,7 @@ async fn own_branch(
     let remote = branch_status::remote(&client.runner, None)
         .await
         .map_err(of_git)?;
-    remote.ok_or_else(|| trouble("the repository has no remote: `git remote add origin URL`"))
+    remote.ok_or_else(|| forge_error("the repository has no remote: `git remote add origin URL`"))
 }
 
 /// One look at an open pull request.
@@ -250,7 +250,7 @@ impl Look<'_> {
     async fn failed_check(
         &self,
         check: &ForgeCheck,
-        run: &CheckRun,
+        run: &ForgeCheckRun,
     ) -> Result<String, ForgeTrouble> {
         let about = format!(
             "Commit {} of {}. The run: {}",
@@ -373,7 +373,7 @@ fn source(origin: NewsOrigin, id: String) -> NewsSource {
 }
 
 impl ForgeComment {
-    /// Who, where and what. The words of the author are quoted.
+    /// The author, the place and the words, which are quoted.
     fn text(&self) -> String {
         let name = |name: &Option<String>| {
             name.as_ref()
@@ -391,14 +391,14 @@ impl ForgeComment {
             Some(_) => format!(" in the thread of {}", name(&self.begun_by)),
             None => String::new(),
         };
-        let said = plain_text(self.body.trim());
-        let said: String = said.lines().map(|line| format!("\n> {line}")).collect();
+        let words = plain_text(self.body.trim());
+        let words: String = words.lines().map(|line| format!("\n> {line}")).collect();
         format!(
-            "{} {}{place}{thread} ({}){}\n{said}",
+            "{} {}{place}{thread} ({}){}\n{words}",
             name(&self.author),
             self.deed,
             visible(&self.link),
-            if said.is_empty() { "." } else { ":" },
+            if words.is_empty() { "." } else { ":" },
         )
     }
 }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use super::{
     branch_status::BranchStatus,
     forge::{
-        Forge, ForgeLookup, PullRequest, PullRequestCheck, PullRequestState, forge_of, is_a_folder,
+        Forge, ForgeLookup, PullRequest, PullRequestCheck, SubmittedState, forge_of, is_a_folder,
     },
     git,
     job::BuiltinRun,
@@ -122,13 +122,13 @@ async fn by_forge(
     status: &BranchStatus,
     pull: PullRequest,
 ) -> Result<BuiltinSuccess, BuiltinError> {
-    if pull.state == PullRequestState::Merged {
+    if pull.state == SubmittedState::Merged {
         return Ok(merged(
             &pull,
             BuiltinSuccess::skip(format!("{} is already merged", pull.url)),
         ));
     }
-    if pull.state == PullRequestState::Closed {
+    if pull.state == SubmittedState::Closed {
         return Err(BuiltinError::failed(format!(
             "{} was closed without merging: reopen it if you still want to merge it",
             pull.url
@@ -163,11 +163,11 @@ async fn by_forge(
     }
     let now = worker.runner.look_at(&pull).await?;
     match now.state {
-        PullRequestState::Merged => Ok(merged(
+        SubmittedState::Merged => Ok(merged(
             &now,
             BuiltinSuccess::success(format!("merged {}", now.url)),
         )),
-        PullRequestState::Open => {
+        SubmittedState::Open => {
             let done = BuiltinSuccess::success(format!(
                 "{} is in the merge queue: {} merges it when it is its turn",
                 now.url,
@@ -178,7 +178,7 @@ async fn by_forge(
                 ..done
             })
         }
-        PullRequestState::Closed => Err(BuiltinError::failed(format!(
+        SubmittedState::Closed => Err(BuiltinError::failed(format!(
             "{} was closed without merging: reopen it if you still want to merge it",
             now.url
         ))),

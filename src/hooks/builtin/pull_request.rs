@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     branch_status::{BranchStatus, SubmitObstacle, commit_prompt},
-    forge::{self, Forge, ForgeLookup, PullRequest, PullRequestState},
+    forge::{self, Forge, ForgeLookup, PullRequest, SubmittedState},
     forge_watch::inert,
     job::BuiltinRun,
     outcome::{BuiltinError, BuiltinSuccess, named, title_line},
@@ -103,7 +103,7 @@ async fn by_forge(
     let (forge, there) = existing(&worker.runner, status, remote).await?;
     if let Some(pull) = there
         .as_ref()
-        .filter(|pull| pull.state == PullRequestState::Merged)
+        .filter(|pull| pull.state == SubmittedState::Merged)
     {
         let done = BuiltinSuccess::skip(format!("{} is already merged", pull.url));
         return Ok(BuiltinSuccess {
@@ -113,7 +113,7 @@ async fn by_forge(
         });
     }
     let pushed = push::push(worker, status, remote).await?;
-    if let Some(pull) = there.filter(|pull| pull.state == PullRequestState::Open) {
+    if let Some(pull) = there.filter(|pull| pull.state == SubmittedState::Open) {
         return update(worker, text, &pull, &pushed).await;
     }
     let ran = worker
@@ -134,7 +134,7 @@ async fn by_forge(
     }
     // Another process can have created one in the meantime.
     match existing(&worker.runner, status, remote).await?.1 {
-        Some(pull) if pull.state == PullRequestState::Open => {
+        Some(pull) if pull.state == SubmittedState::Open => {
             update(worker, text, &pull, &pushed).await
         }
         Some(_) | None => Err(forge.error("create", &ran).and(&pushed)),
@@ -194,7 +194,7 @@ pub async fn pull_request_here(folder: &Path, wanted: &str) -> Result<String, Su
     let (forge, found) = existing(&runner, &status, &remote)
         .await
         .map_err(obstacle)?;
-    let is_open = |pull: &PullRequest| pull.state == PullRequestState::Open;
+    let is_open = |pull: &PullRequest| pull.state == SubmittedState::Open;
     let is_it = |pull: &PullRequest| {
         let number = wanted.trim_start_matches(['#', '!']);
         pull.number.to_string() == number || pull.url == wanted.trim_end_matches('/')

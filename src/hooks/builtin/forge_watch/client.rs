@@ -14,7 +14,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{WatchedPullRequest, github, gitlab, trouble};
+use super::{WatchedPullRequest, forge_error, github, gitlab};
 use crate::{
     engine::{
         hooks::verdict::RunEnd,
@@ -162,14 +162,14 @@ impl ForgeClient {
         url: &str,
     ) -> Result<Self, ForgeTrouble> {
         let Some(address) = PullRequestAddress::parse(url) else {
-            return Err(trouble(format!(
+            return Err(forge_error(format!(
                 "creel watches pull requests of GitHub (`https://HOST/OWNER/NAME/pull/1`) and merge requests of GitLab \
                  (`https://HOST/GROUP/NAME/-/merge_requests/1`), and {} is neither",
                 named(url)
             )));
         };
         if !runner.finds(address.forge.program()) {
-            return Err(trouble(address.forge.not_found()));
+            return Err(forge_error(address.forge.not_found()));
         }
         Ok(Self { runner, address })
     }
@@ -218,7 +218,7 @@ impl ForgeClient {
                         .iter()
                         .all(|(list, _)| join(&earlier, &mut page, list));
                 if !is_joined {
-                    return Err(trouble(
+                    return Err(forge_error(
                         "the pull request changed while creel read it; creel asks again",
                     ));
                 }
@@ -228,7 +228,7 @@ impl ForgeClient {
             }
             whole = Some(page);
         }
-        Err(trouble(format!(
+        Err(forge_error(format!(
             "{} has more checks and comments than creel reads: close it and open a new one",
             self.address.url
         )))
@@ -305,15 +305,15 @@ impl ForgeClient {
         let ran = self.runner.run(&call, Some(&mut answer)).await;
         let ran = ran.map_err(|error| match error.end {
             RunEnd::TimedOut => self.unreachable("it did not answer in time"),
-            RunEnd::Cut => trouble("creel was asked to stop"),
-            RunEnd::SpawnFailed(_) => trouble(self.address.forge.not_found()),
-            RunEnd::Exit(_) | RunEnd::Signal(_) => trouble(error.message),
+            RunEnd::Cut => forge_error("creel was asked to stop"),
+            RunEnd::SpawnFailed(_) => forge_error(self.address.forge.not_found()),
+            RunEnd::Exit(_) | RunEnd::Signal(_) => forge_error(error.message),
         })?;
         Ok((ran, answer.bytes.bytes()))
     }
 
     fn unreachable(&self, why: &str) -> ForgeTrouble {
-        trouble(format!(
+        forge_error(format!(
             "{} cannot be reached ({why}): check your connection; creel asks again",
             self.address.host
         ))
@@ -321,7 +321,7 @@ impl ForgeClient {
 
     /// The answer makes no sense.
     pub(super) fn strange(&self, why: &str) -> ForgeTrouble {
-        trouble(format!(
+        forge_error(format!(
             "creel does not understand what {} says about {} ({why}): update `{}`",
             self.address.host,
             self.address.url,
@@ -332,35 +332,37 @@ impl ForgeClient {
     /// Why a call failed, and what to do.
     pub(super) fn why(&self, failure: &ApiFailure) -> ForgeTrouble {
         let (program, host) = (self.address.forge.program(), &self.address.host);
-        let said = failure.ran.complaint();
+        let complaint = failure.ran.complaint();
         if failure.is_limited() {
             return ForgeTrouble {
                 reason: format!(
-                    "the rate limit of {host} is reached ({said}): creel waits until it is reset"
+                    "the rate limit of {host} is reached ({complaint}): creel waits until it is reset"
                 ),
                 until: Some(failure.until(now())),
             };
         }
         if failure.is_logged_out() {
-            return trouble(format!(
-                "`{program}` is not logged in to {host} ({said}): log in with `{program} auth login --hostname={}`",
+            return forge_error(format!(
+                "`{program}` is not logged in to {host} ({complaint}): log in with `{program} auth login --hostname={}`",
                 quoted(host)
             ));
         }
         if failure.is_passing() {
-            return self.unreachable(&said);
+            return self.unreachable(&complaint);
         }
         if failure.says(&["could not resolve to", "http 404", "not found"]) {
-            return trouble(format!(
-                "{} does not exist, or your login at {host} may not see it ({said}): check the address",
+            return forge_error(format!(
+                "{} does not exist, or your login at {host} may not see it ({complaint}): check the address",
                 self.address.url
             ));
         }
         if failure.says(&["unknown flag", "unknown command"]) {
-            return trouble(format!("this `{program}` is too old ({said}): update it"));
+            return forge_error(format!(
+                "this `{program}` is too old ({complaint}): update it"
+            ));
         }
-        trouble(format!(
-            "`{program} api` failed (exit {}): {said}; try `{program} api --hostname={} user`",
+        forge_error(format!(
+            "`{program} api` failed (exit {}): {complaint}; try `{program} api --hostname={} user`",
             failure.ran.code,
             quoted(host)
         ))
@@ -381,8 +383,8 @@ pub(super) struct ApiFailure {
 
 impl ApiFailure {
     fn says(&self, words: &[&str]) -> bool {
-        let said = self.ran.stderr.to_lowercase();
-        words.iter().any(|word| said.contains(word))
+        let complaint = self.ran.stderr.to_lowercase();
+        words.iter().any(|word| complaint.contains(word))
     }
 
     fn header(&self, name: &str) -> Option<i64> {

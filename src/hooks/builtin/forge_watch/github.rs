@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    CheckRun, ForgeComment, WatchedPullRequest,
+    ForgeCheckRun, ForgeComment, WatchedPullRequest,
     client::{ForgeClient, Nodes, is_account},
-    trouble,
+    forge_error,
 };
 use crate::engine::watch::forge::{
     CheckState, ForgeCheck, ForgeReading, ForgeTrouble, Mergeable, NewsOrigin, PullRequestState,
@@ -133,17 +133,17 @@ enum CheckContext {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CheckSuite {
-    workflow_run: Option<WorkflowRun>,
+    workflow_run: Option<ActionsRun>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-struct WorkflowRun {
+struct ActionsRun {
     event: String,
-    workflow: Workflow,
+    workflow: ActionsWorkflow,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-struct Workflow {
+struct ActionsWorkflow {
     name: String,
 }
 
@@ -200,7 +200,7 @@ pub(super) async fn read(client: &ForgeClient) -> Result<WatchedPullRequest, For
     let found: GitHubPullRequest = client
         .whole(QUERY, &fields, root, &LISTS, &["/headRefOid"])
         .await?;
-    found.understood().map_err(trouble)
+    found.understood().map_err(forge_error)
 }
 
 /// Whether an account may push to the repository. It may not if GitHub does not say.
@@ -418,7 +418,7 @@ impl CheckContext {
         (at.is_none(), at.as_deref())
     }
 
-    fn read(&self) -> (ForgeCheck, CheckRun) {
+    fn read(&self) -> (ForgeCheck, ForgeCheckRun) {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         match self {
             Self::CheckRun {
@@ -450,7 +450,7 @@ impl CheckContext {
                 let summary = format!("{}\n{}", text(title), text(summary));
                 (
                     check,
-                    CheckRun {
+                    ForgeCheckRun {
                         id: id.clone(),
                         job: job(&link),
                         link,
@@ -478,7 +478,7 @@ impl CheckContext {
                 };
                 (
                     check,
-                    CheckRun {
+                    ForgeCheckRun {
                         id: id.clone(),
                         job: None,
                         link: text(target_url),

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 
 use super::{
-    CheckRun, ForgeComment, WatchedPullRequest,
+    ForgeCheckRun, ForgeComment, WatchedPullRequest,
     client::{ForgeClient, Nodes},
-    trouble,
+    forge_error,
 };
 use crate::engine::watch::forge::{
     CheckState, ForgeCheck, ForgeReading, ForgeTrouble, Mergeable, NewsOrigin, PullRequestState,
@@ -43,7 +43,7 @@ const REQUESTED: &str = "requested changes";
     clippy::struct_excessive_bools,
     reason = "they are independent in GitLab's answer, too"
 )]
-pub(super) struct MergeRequest {
+pub(super) struct GitLabMergeRequest {
     id: String,
     web_url: String,
     state: String,
@@ -149,14 +149,15 @@ pub(super) async fn read(client: &ForgeClient) -> Result<WatchedPullRequest, For
         "/project/mergeRequest",
         ["/diffHeadSha", "/headPipeline/id"],
     );
-    let found: Option<MergeRequest> = client.whole(QUERY, &fields, root, &LISTS, &fixed).await?;
+    let found: Option<GitLabMergeRequest> =
+        client.whole(QUERY, &fields, root, &LISTS, &fixed).await?;
     let Some(found) = found else {
-        return Err(trouble(format!(
+        return Err(forge_error(format!(
             "{} does not exist, or your login may not see it: check the address, and `glab auth status`",
             client.address.url
         )));
     };
-    found.understood().map_err(trouble)
+    found.understood().map_err(forge_error)
 }
 
 pub(super) async fn comment(
@@ -173,7 +174,7 @@ pub(super) async fn comment(
     let answer = client.graphql(COMMENT, &fields).await?;
     let refusals = answer["createNote"]["errors"].as_array();
     match refusals.and_then(|refusals| refusals.first()) {
-        Some(refusal) => Err(trouble(format!(
+        Some(refusal) => Err(forge_error(format!(
             "GitLab refused the answer at {}: {refusal}",
             client.address.url
         ))),
@@ -181,7 +182,7 @@ pub(super) async fn comment(
     }
 }
 
-impl MergeRequest {
+impl GitLabMergeRequest {
     fn jobs(&self) -> &[Job] {
         let jobs = self
             .head_pipeline
@@ -243,7 +244,7 @@ impl MergeRequest {
         })
     }
 
-    /// Who requests changes.
+    /// The reviewers that request changes.
     fn objectors(&self) -> impl Iterator<Item = &str> {
         let objects = |reviewer: &&Reviewer| {
             let review = reviewer.merge_request_interaction.as_ref();
@@ -274,7 +275,7 @@ impl MergeRequest {
         }
     }
 
-    fn checks(&self) -> Vec<(ForgeCheck, CheckRun)> {
+    fn checks(&self) -> Vec<(ForgeCheck, ForgeCheckRun)> {
         let host = self
             .web_url
             .split('/')
@@ -285,7 +286,7 @@ impl MergeRequest {
         let Some(pipeline) = &self.head_pipeline else {
             return all;
         };
-        let has_failed = |(check, _): &(ForgeCheck, CheckRun)| {
+        let has_failed = |(check, _): &(ForgeCheck, ForgeCheckRun)| {
             check.required && check.result == CheckState::Failed
         };
         let result = state_of(&pipeline.status, false);
@@ -297,7 +298,7 @@ impl MergeRequest {
                     result,
                     required: true,
                 },
-                CheckRun {
+                ForgeCheckRun {
                     id: pipeline.id.clone(),
                     link: pipeline
                         .path
@@ -389,7 +390,7 @@ impl Note {
 }
 
 impl Job {
-    fn read(&self, host: &str) -> (ForgeCheck, CheckRun) {
+    fn read(&self, host: &str) -> (ForgeCheck, ForgeCheckRun) {
         let check = ForgeCheck {
             name: self.name.clone().unwrap_or_default(),
             result: state_of(
@@ -402,7 +403,7 @@ impl Job {
             .id
             .rsplit_once("Ci::Build/")
             .and_then(|(_, number)| number.parse().ok());
-        let run = CheckRun {
+        let run = ForgeCheckRun {
             id: self.id.clone(),
             link: self
                 .web_path

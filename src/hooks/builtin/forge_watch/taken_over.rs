@@ -5,7 +5,7 @@
 //! # Invariants
 //! - The branch here moves only forward, and only if git finds no change in the way.
 
-use super::{Look, of_git, source, trouble};
+use super::{Look, forge_error, of_git, source};
 use crate::{
     engine::watch::forge::{ForgeNews, ForgeTrouble, NewsOrigin},
     hooks::builtin::{
@@ -68,7 +68,7 @@ async fn fetch(look: &Look<'_>, head: &str) -> Result<(), ForgeTrouble> {
         .await
         .map_err(of_git)?;
     if !ran.ok() {
-        return Err(trouble(format!(
+        return Err(forge_error(format!(
             "creel could not fetch {} from {on} ({}): check that `git fetch {}` works",
             named(branch),
             ran.complaint(),
@@ -77,7 +77,7 @@ async fn fetch(look: &Look<'_>, head: &str) -> Result<(), ForgeTrouble> {
     }
     match runner.commit(head).await.map_err(of_git)? {
         Some(_) => Ok(()),
-        None => Err(trouble(format!(
+        None => Err(forge_error(format!(
             "{} is at {}, which {on} does not have: is this a clone of that repository?",
             look.client.address.url,
             short(head)
@@ -131,7 +131,7 @@ async fn taken_from(
         .map(|(before, _)| before.to_owned()))
 }
 
-/// Who committed what, and what the agent has to do about it.
+/// The authors with their commits, and what the agent has to do about them.
 async fn text(look: &Look<'_>, before: &str, is_here: bool) -> Result<String, BuiltinError> {
     let (runner, head) = (&look.client.runner, &look.pull.reading.head);
     let range = format!("{before}..{head}");
@@ -156,7 +156,7 @@ async fn text(look: &Look<'_>, before: &str, is_here: bool) -> Result<String, Bu
     let (branch, url) = (named(&look.pull.branch), &look.client.address.url);
     let first = format!("Others pushed {what} to the branch {branch} of {url}:\n{list}");
     let then = if is_here {
-        "They are in this folder now: creel moved the branch forward. Look at them (`git show COMMIT`) before you go on, \
+        "They are in this folder now: creel moved the branch forward. Look at them (`git show COMMIT`) before you continue, \
          and keep what they do."
             .to_owned()
     } else {

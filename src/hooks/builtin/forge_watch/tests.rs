@@ -7,7 +7,7 @@ use super::{
     WatchedPullRequest,
     client::{ApiFailure, PullRequestAddress, is_account},
     github::GitHubPullRequest,
-    gitlab::MergeRequest,
+    gitlab::GitLabMergeRequest,
     inert, last_line, mark_of,
 };
 use crate::{
@@ -216,7 +216,7 @@ fn gitlab(change: impl FnOnce(&mut Value)) -> Result<WatchedPullRequest, String>
         "approvedBy": { "nodes": [] }, "reviewers": { "nodes": [] }, "headPipeline": null, "discussions": page(json!([])),
     });
     change(&mut found);
-    let found = MergeRequest::deserialize(&found).map_err(|error| error.to_string())?;
+    let found = GitLabMergeRequest::deserialize(&found).map_err(|error| error.to_string())?;
     found.understood()
 }
 
@@ -429,8 +429,8 @@ fn an_address_says_which_forge_it_is_on_any_host() {
 #[test]
 fn a_rate_limit_lasts_as_long_as_the_forge_says() {
     let now = UnixTime(1_000_000_000);
-    let ends = |headers: &str, said: &str| {
-        ApiFailure::of(headers, said)
+    let ends = |headers: &str, complaint: &str| {
+        ApiFailure::of(headers, complaint)
             .ends(now)
             .map(|at| (at.0 - now.0) / 1000)
     };
@@ -467,8 +467,8 @@ fn a_rate_limit_lasts_as_long_as_the_forge_says() {
             None,
         ),
     ];
-    for (headers, said, expected) in cases {
-        assert_eq!(ends(headers, said), expected, "{headers} {said}");
+    for (headers, complaint, expected) in cases {
+        assert_eq!(ends(headers, complaint), expected, "{headers} {complaint}");
     }
 }
 
