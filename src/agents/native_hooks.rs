@@ -69,7 +69,7 @@ impl NativeHooks {
         let failure = line(ClaudeToolEvent::PostToolUseFailure);
         let text = |text: String| Value::String(text).to_string();
         let folder = place.session_dir.join(FOLDER);
-        let hooks_dir = folder.to_str()?.to_owned();
+        let hooks_dir = folder.to_string_lossy().into_owned();
         is_native.then(|| Self {
             support: support.clone(),
             values: [
@@ -122,6 +122,9 @@ impl NativeHooks {
                 let (file, key) = (name.clone(), key.clone());
                 return Err(NativeHookError::TurnedOff { file, key });
             }
+        }
+        if !self.support.files.is_empty() && self.folder.to_str().is_none() {
+            return Err(io::Error::other("its path is not UTF-8").into());
         }
         let is_link = fs::symlink_metadata(&self.folder).is_ok_and(|it| it.is_symlink());
         if is_link {
