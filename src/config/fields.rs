@@ -76,13 +76,29 @@ fn from_text(text: &str) -> Result<TimeSpan, DurationError> {
     {
         return from_seconds(seconds);
     }
-    let signed = text
-        .parse::<jiff::SignedDuration>()
-        .map_err(|_| DurationError::Unreadable)?;
+    let (days, rest) = days_of(text).unwrap_or((0, text));
+    let signed = if rest.is_empty() {
+        jiff::SignedDuration::ZERO
+    } else {
+        rest.parse().map_err(|_| DurationError::Unreadable)?
+    };
     if signed.is_negative() {
         return Err(DurationError::Negative);
     }
-    bounded(signed.unsigned_abs())
+    let days = Duration::from_hours(u64::from(days) * 24);
+    bounded(signed.unsigned_abs().saturating_add(days))
+}
+
+/// The days at the beginning of a text, `7d` or `2 days 6h`, and the rest. A day has 24 hours.
+fn days_of(text: &str) -> Option<(u32, &str)> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, rest) = text.split_at(digits);
+    let rest = rest.trim_start();
+    let unit = rest
+        .find(|c: char| !c.is_ascii_alphabetic())
+        .unwrap_or(rest.len());
+    matches!(&rest[..unit], "d" | "day" | "days").then_some(())?;
+    Some((number.parse().ok()?, rest[unit..].trim_start()))
 }
 
 /// A duration below the resolution is rounded up, because zero has a different meaning.

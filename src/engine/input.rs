@@ -17,7 +17,7 @@ use crate::engine::{
     submit::kind::PipelineKind,
     tasks::command::TaskCommand,
     verify::WorkMeasurement,
-    watch::forge::{ForgeAnswer, ForgeReading, ForgeTrouble},
+    watch::forge::{ForgeAnswer, ForgeFailure, ForgeReading},
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -54,11 +54,11 @@ pub enum Input {
     WorkMeasured(WorkMeasurement),
     ForgeRead {
         pull_request: String,
-        result: Box<Result<ForgeReading, ForgeTrouble>>,
+        result: Box<Result<ForgeReading, ForgeFailure>>,
     },
     NewsAnswered {
         answer: Box<ForgeAnswer>,
-        result: Result<(), ForgeTrouble>,
+        result: Result<(), ForgeFailure>,
     },
     /// Files that agents must not change have changed since the last look, or creel could not
     /// compare them. The runtime looks before a step that asks for it: see

@@ -128,6 +128,12 @@ impl PendingItems {
         self.waiting().map(|item| item.id).collect()
     }
 
+    /// The same without news of a pull request.
+    pub(crate) fn waiting_output(&self) -> Vec<ItemId> {
+        let output = self.waiting().filter(|item| item.source.news.is_none());
+        output.map(|item| item.id).collect()
+    }
+
     /// The next event to record about pending items, if any.
     pub(crate) fn due(&self) -> Option<Event> {
         if !self.unreported.is_empty() {

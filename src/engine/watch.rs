@@ -41,7 +41,7 @@ use crate::{
         watch::{
             event::ForgeRead,
             forge::{
-                CheckState, ForgeAnswer, ForgeReading, ForgeRequest, ForgeTrouble, Mergeable,
+                CheckState, ForgeAnswer, ForgeFailure, ForgeReading, ForgeRequest, Mergeable,
                 NewsOrigin, PullRequestState, ReviewDecision,
             },
         },
@@ -78,7 +78,7 @@ pub struct Watch {
     /// What the forge said last, without the news.
     pub reading: Option<ForgeReading>,
     /// Why it did not answer the last time.
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
     /// The commit that was verified and pushed.
     pub head: Option<String>,
     /// The same before the last round.
@@ -100,8 +100,8 @@ pub struct WatchRules<'a>(pub(crate) &'a SessionState);
 impl Watch {
     /// What it waits for, in a few words.
     pub fn status(&self) -> String {
-        match (&self.trouble, &self.reading) {
-            (Some(trouble), _) => trouble.clone(),
+        match (&self.problem, &self.reading) {
+            (Some(problem), _) => problem.clone(),
             (None, Some(reading)) => reading.status(),
             (None, None) => "not looked at yet".to_owned(),
         }
@@ -136,7 +136,7 @@ impl Watch {
         );
         let open = reading.state == PullRequestState::Open && !reading.is_draft && !reading.queued;
         let clean = reading.mergeable == Mergeable::Clean;
-        self.trouble.is_none()
+        self.problem.is_none()
             && self.is_current(reading)
             && green
             && noticed
@@ -361,7 +361,7 @@ impl<'a> WatchRules<'a> {
         self,
         now: UnixTime,
         pull_request: &str,
-        result: Result<ForgeReading, ForgeTrouble>,
+        result: Result<ForgeReading, ForgeFailure>,
     ) -> EngineOutput {
         let known = self
             .watch()
@@ -372,7 +372,7 @@ impl<'a> WatchRules<'a> {
         let every = self.0.plan().submit.watch.poll;
         let mut reading = match result {
             Ok(reading) => reading,
-            Err(trouble) => return Self::failed(watch, now, every, trouble),
+            Err(problem) => return Self::failed(watch, now, every, problem),
         };
         let current = watch.is_current(&reading);
         // What a check says about an earlier commit is settled by the push.
@@ -447,9 +447,9 @@ impl<'a> WatchRules<'a> {
         watch: &Watch,
         now: UnixTime,
         every: TimeSpan,
-        trouble: ForgeTrouble,
+        problem: ForgeFailure,
     ) -> EngineOutput {
-        let ForgeTrouble { reason, until } = trouble;
+        let ForgeFailure { reason, until } = problem;
         let next = watch.next_look(now, false, every);
         let next = until.map_or(next, |until| until.max(next));
         let pull_request = watch.pull_request.clone();
@@ -465,7 +465,7 @@ impl<'a> WatchRules<'a> {
         self,
         now: UnixTime,
         answer: &ForgeAnswer,
-        result: Result<(), ForgeTrouble>,
+        result: Result<(), ForgeFailure>,
     ) -> EngineOutput {
         let Some((_, watch)) = self.watch() else {
             return EngineOutput::default();
@@ -475,14 +475,14 @@ impl<'a> WatchRules<'a> {
             .head
             .clone()
             .filter(|_| watch.head != watch.head_before);
-        let error = result.as_ref().err().map(|trouble| trouble.reason.clone());
+        let error = result.as_ref().err().map(|problem| problem.reason.clone());
         let answered =
             EngineOutput::record(Event::Watch(WatchEvent::Answered { id, commit, error }));
         match result {
             Ok(()) => answered,
-            Err(trouble) => {
+            Err(problem) => {
                 let every = self.0.plan().submit.watch.poll;
-                let failed = Self::failed(watch, now, every, trouble);
+                let failed = Self::failed(watch, now, every, problem);
                 failed.events.into_iter().fold(answered, EngineOutput::and)
             }
         }

@@ -41,8 +41,6 @@ use crate::{
 const QUIET: TimeSpan = TimeSpan::secs(30);
 /// The longest name of a hook in a chip, in characters.
 const NAME: usize = 40;
-/// The longest state of a pull request.
-const STATUS: usize = 120;
 
 /// The meaning of a chip, which decides its colour and whether it moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,7 +243,8 @@ pub enum CurrentActivity {
     /// The session waits for its pull request to be merged.
     Watches {
         checked: Option<UnixTime>,
-        status: String,
+        /// Why the forge did not answer the last time. Empty if it did.
+        problem: String,
     },
     /// The short moments in which creel itself is about to do something.
     Between(String),
@@ -293,7 +292,10 @@ impl CurrentActivity {
         if let (Phase::Watching, Some(watch)) = (&state.phase, state.pipelines.watch()) {
             return Self::Watches {
                 checked: watch.checked,
-                status: plain_line(&watch.status(), STATUS),
+                problem: watch
+                    .problem
+                    .as_deref()
+                    .map_or_else(String::new, |why| plain_line(why, NAME)),
             };
         }
         match (state.retry.wait, &state.limits.hold) {
@@ -385,12 +387,12 @@ impl CurrentActivity {
                     ),
                 }
             }
-            Self::Watches { checked, status } => {
+            Self::Watches { checked, problem } => {
                 let ago = |at: &UnixTime| format!("· checked {} ago", short_span(now.since(*at)));
                 let chip = StateChip::new("◷", "WAITING FOR REVIEW", ChipRole::Waiting)
                     .timed(checked.as_ref().map(ago).unwrap_or_default());
                 StateChip {
-                    note: status.clone(),
+                    note: problem.clone(),
                     ..chip
                 }
             }

@@ -48,7 +48,7 @@ use crate::{
         time::TimeSpan,
         turn::SILENCE,
         verify::{MissingCheck, WorkChangedBy, WorkMeasurement},
-        watch::forge::{ForgeAnswer, ForgeRequest, ForgeTrouble},
+        watch::forge::{ForgeAnswer, ForgeFailure, ForgeRequest},
     },
     hooks::{self, HookWorkspace, builtin},
     process::run::{OutputStream, ProcessGroup, ProcessObserver},
@@ -495,7 +495,7 @@ impl EffectPerformer {
             Input::ForgeRead {
                 pull_request: request.pull_request,
                 result: Box::new(
-                    read.unwrap_or_else(|panic| Err(ForgeTrouble::bug(&panic.to_string()))),
+                    read.unwrap_or_else(|panic| Err(ForgeFailure::bug(&panic.to_string()))),
                 ),
             }
         });
@@ -506,7 +506,7 @@ impl EffectPerformer {
             let posted = caught(builtin::answer_news(&place, &[], &answer, &cancel)).await;
             Input::NewsAnswered {
                 answer: Box::new(answer),
-                result: posted.unwrap_or_else(|panic| Err(ForgeTrouble::bug(&panic.to_string()))),
+                result: posted.unwrap_or_else(|panic| Err(ForgeFailure::bug(&panic.to_string()))),
             }
         });
     }

@@ -235,7 +235,7 @@ fn id(kind: &str, number: u64) -> String {
 
 fn whole(world: &World, call: &Call) -> Value {
     let pull = world.pull.as_ref().expect("a pull request");
-    let page = |all: Vec<Value>, cursor: &str| call.page(all, cursor, world.page);
+    let page = |all: &[Value], cursor: &str| call.page(all, cursor, world.page);
     let conflicts = pull.state == "OPEN" && world.conflicts();
     let status = match () {
         () if pull.state != "OPEN" => "UNKNOWN",
@@ -259,7 +259,7 @@ fn whole(world: &World, call: &Call) -> Value {
     let rollup = if contexts.is_empty() {
         Value::Null
     } else {
-        json!({ "contexts": page(contexts, "checks") })
+        json!({ "contexts": page(&contexts, "checks") })
     };
     let remarks = |all: &[Remark], kind: &str| {
         all.iter()
@@ -295,9 +295,9 @@ fn whole(world: &World, call: &Call) -> Value {
         "mergeStateStatus": status, "reviewDecision": decision(world), "isInMergeQueue": pull.is_queued,
         "autoMergeRequest": null,
         "commits": { "nodes": [{ "commit": { "oid": pull.head, "statusCheckRollup": rollup } }] },
-        "reviewThreads": page(threads.collect(), "threads"),
-        "reviews": page(reviews.collect(), "reviews"),
-        "comments": page(remarks(&pull.comments, "IC"), "comments"),
+        "reviewThreads": page(&threads.collect::<Vec<_>>(), "threads"),
+        "reviews": page(&reviews.collect::<Vec<_>>(), "reviews"),
+        "comments": page(&remarks(&pull.comments, "IC"), "comments"),
     })
 }
 
@@ -331,7 +331,7 @@ fn context(world: &World, check: &Check) -> Value {
 
 fn remark(world: &World, remark: &Remark, kind: &str) -> Value {
     let login = remark.author.trim_end_matches("[bot]");
-    let typename = if world.bots.iter().any(|bot| *bot == remark.author) {
+    let typename = if world.bots.contains(&remark.author) {
         "Bot"
     } else {
         "User"

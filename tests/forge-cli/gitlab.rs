@@ -44,7 +44,8 @@ pub fn answer(world: &mut World, call: &Call) -> Option<Reply> {
         ["mr", verb, number] if is_it(world, number) => match *verb {
             "view" => Reply::ok(format!("{}\n", shown(world))),
             "update" => {
-                world.pull().body = call.option("description").to_owned();
+                call.option("description")
+                    .clone_into(&mut world.pull().body);
                 Reply::ok(format!(
                     "- Updating merge request !{number}\n✓ updated description\n{}\n",
                     world.url()
@@ -191,7 +192,7 @@ fn whole(world: &World, call: &Call) -> Value {
         json!({
             "id": gid("Ci::Pipeline", 5), "status": if failed { "FAILED" } else { "SUCCESS" },
             "path": format!("/{}/-/pipelines/5", world.project), "failureReason": null,
-            "jobs": call.page(jobs, "jobs", world.page),
+            "jobs": call.page(&jobs, "jobs", world.page),
         })
     });
     let mut discussions: Vec<Value> = Vec::new();
@@ -209,7 +210,7 @@ fn whole(world: &World, call: &Call) -> Value {
             review.id,
             false,
             false,
-            vec![system],
+            &[system],
         ));
         if !review.body.is_empty() {
             let mut said = note(world, review);
@@ -219,7 +220,7 @@ fn whole(world: &World, call: &Call) -> Value {
                 100_000 + review.id,
                 false,
                 false,
-                vec![said],
+                &[said],
             ));
         }
     }
@@ -234,17 +235,17 @@ fn whole(world: &World, call: &Call) -> Value {
             thread.id,
             true,
             thread.is_resolved,
-            notes.collect(),
+            &notes.collect::<Vec<_>>(),
         ));
     }
     for comment in &pull.comments {
-        let notes = vec![note(world, comment)];
+        let notes = [note(world, comment)];
         discussions.push(discussion(
             "IndividualNoteDiscussion",
             comment.id,
             false,
             false,
-            notes,
+            &notes,
         ));
     }
     let decisions = world.decisions();
@@ -271,17 +272,11 @@ fn whole(world: &World, call: &Call) -> Value {
         "conflicts": pull.state == "OPEN" && world.conflicts(), "shouldBeRebased": world.is_behind(),
         "detailedMergeStatus": status(world), "autoMergeEnabled": pull.is_queued,
         "approvedBy": { "nodes": approvers }, "reviewers": { "nodes": reviewers }, "headPipeline": pipeline,
-        "discussions": call.page(discussions, "discussions", world.page),
+        "discussions": call.page(&discussions, "discussions", world.page),
     })
 }
 
-fn discussion(
-    kind: &str,
-    number: u64,
-    resolvable: bool,
-    resolved: bool,
-    notes: Vec<Value>,
-) -> Value {
+fn discussion(kind: &str, number: u64, resolvable: bool, resolved: bool, notes: &[Value]) -> Value {
     json!({
         "replyId": gid(kind, number), "resolvable": resolvable, "resolved": resolved,
         "notes": { "nodes": notes, "pageInfo": { "hasNextPage": false } },

@@ -16,7 +16,7 @@ mod world;
 use std::{
     collections::BTreeMap,
     fs::{self, OpenOptions},
-    io::Write as _,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -138,7 +138,7 @@ impl Call {
     }
 
     /// The whole text of a page, with the cursor that follows it.
-    fn page(&self, all: Vec<Value>, cursor: &str, size: usize) -> Value {
+    fn page(&self, all: &[Value], cursor: &str, size: usize) -> Value {
         let from: usize = self.field(cursor).parse().unwrap_or(0);
         let to = all.len().min(from + size);
         let nodes = all.get(from..to).unwrap_or_default().to_vec();
@@ -155,8 +155,9 @@ fn main() -> ExitCode {
     count(&folder, &args);
     let call = Call::parse(&args);
     let reply = World::change(&folder, |world| answer(world, &program, &call));
-    print!("{}", reply.out);
-    eprint!("{}", reply.err);
+    let printed = io::stdout().write_all(reply.out.as_bytes());
+    let complained = io::stderr().write_all(reply.err.as_bytes());
+    printed.and(complained).expect("open streams");
     ExitCode::from(reply.code)
 }
 

@@ -100,7 +100,7 @@ pub struct Remark {
     pub id: u64,
     pub author: String,
     pub body: String,
-    /// Of a review: APPROVED, CHANGES_REQUESTED, COMMENTED, DISMISSED.
+    /// Of a review: `APPROVED`, `CHANGES_REQUESTED`, `COMMENTED`, `DISMISSED`.
     pub state: String,
     pub is_minimized: bool,
 }
@@ -207,7 +207,7 @@ impl World {
         self.git(&["update-ref", &target, &commit, &base])
             .ok_or("Base branch was modified")?;
         let pull = self.pull();
-        pull.state = "MERGED".to_owned();
+        "MERGED".clone_into(&mut pull.state);
         pull.is_queued = false;
         pull.merged = Some(commit);
         Ok(())
@@ -243,7 +243,7 @@ impl World {
             && parents.split(' ').nth(1) == Some(&tip)
         {
             let pull = self.pull();
-            pull.state = "MERGED".to_owned();
+            "MERGED".clone_into(&mut pull.state);
             pull.merged = Some(commit.to_owned());
         }
     }

@@ -6,7 +6,7 @@ use creel::{
     engine::{
         time::UnixTime,
         watch::forge::{
-            CheckState, ForgeAnswer, ForgeNews, ForgeReading, ForgeRequest, ForgeTrouble,
+            CheckState, ForgeAnswer, ForgeFailure, ForgeNews, ForgeReading, ForgeRequest,
             Mergeable, NewsOrigin, PullRequestState, ReviewDecision,
         },
     },
@@ -71,7 +71,7 @@ impl Site {
         }
     }
 
-    async fn try_look(&self, request: &ForgeRequest) -> Result<ForgeReading, ForgeTrouble> {
+    async fn try_look(&self, request: &ForgeRequest) -> Result<ForgeReading, ForgeFailure> {
         let cancel = CancellationToken::new();
         read_pull_request(&self.place(), &self.repo.env(), request, &cancel).await
     }
@@ -80,11 +80,11 @@ impl Site {
         self.try_look(&self.request()).await.expect("a reading")
     }
 
-    async fn trouble(&self) -> ForgeTrouble {
-        self.try_look(&self.request()).await.expect_err("a trouble")
+    async fn problem(&self) -> ForgeFailure {
+        self.try_look(&self.request()).await.expect_err("a failure")
     }
 
-    async fn answer(&self, news: &ForgeNews, text: &str) -> Result<(), ForgeTrouble> {
+    async fn answer(&self, news: &ForgeNews, text: &str) -> Result<(), ForgeFailure> {
         let answer = ForgeAnswer {
             pull_request: self.url.clone(),
             source: news.source.clone(),
@@ -576,17 +576,17 @@ async fn own_commits_whose_push_was_not_recorded_are_no_news() {
 async fn another_branch_or_repository_is_an_error() {
     let site = Site::on(FakeForge::github);
     site.repo.git(&["switch", "--quiet", "main"]);
-    let trouble = site.trouble().await;
+    let problem = site.problem().await;
     assert!(
-        trouble
+        problem
             .reason
             .ends_with("`main` is checked out here: `git switch work`"),
-        "{trouble:?}"
+        "{problem:?}"
     );
     site.repo.git(&["switch", "--quiet", "work"]);
     site.forge.foreign();
     assert!(
-        site.trouble()
+        site.problem()
             .await
             .reason
             .contains("in another repository")
@@ -626,22 +626,22 @@ async fn drafts_queues_and_old_bases_are_read() {
 async fn each_error_says_what_to_do() {
     for site in Site::both() {
         site.forge.logged_out();
-        let reason = site.trouble().await.reason;
+        let reason = site.problem().await.reason;
         assert!(
             reason.contains("auth login --hostname=") && reason.contains("is not logged in"),
             "{reason}"
         );
         site.forge.unreachable();
-        let reason = site.trouble().await.reason;
+        let reason = site.problem().await.reason;
         assert!(
             reason.contains("cannot be reached") && reason.contains("check your connection"),
             "{reason}"
         );
         for limit in [FakeForge::rate_limit, FakeForge::secondary_rate_limit] {
             limit(&site.forge, 900);
-            let trouble = site.trouble().await;
-            assert!(trouble.reason.contains("rate limit"), "{trouble:?}");
-            let until = trouble.until.expect("a time").0 - now().0;
+            let problem = site.problem().await;
+            assert!(problem.reason.contains("rate limit"), "{problem:?}");
+            let until = problem.until.expect("a time").0 - now().0;
             assert!((880_000..=901_000).contains(&until), "{until}");
         }
         site.forge.recovers();
@@ -650,24 +650,24 @@ async fn each_error_says_what_to_do() {
             pull_request: site.url.replace('7', "8"),
             ..site.request()
         };
-        let trouble = site.try_look(&missing).await.expect_err("a trouble");
+        let problem = site.try_look(&missing).await.expect_err("a failure");
         assert!(
-            trouble.reason.contains("does not exist")
-                && trouble.reason.contains("check the address"),
-            "{trouble:?}"
+            problem.reason.contains("does not exist")
+                && problem.reason.contains("check the address"),
+            "{problem:?}"
         );
         let elsewhere = ForgeRequest {
             pull_request: "https://bitbucket.org/acme/app/pull-requests/7".into(),
             ..site.request()
         };
-        let trouble = site.try_look(&elsewhere).await.expect_err("a trouble");
-        assert!(trouble.reason.ends_with("is neither"), "{trouble:?}");
+        let problem = site.try_look(&elsewhere).await.expect_err("a failure");
+        assert!(problem.reason.ends_with("is neither"), "{problem:?}");
     }
     let mut site = Site::on(FakeForge::github);
     fs::remove_file(site.repo.at("bin/gh")).expect("a program");
     site.repo.bare_path();
     assert!(
-        site.trouble()
+        site.problem()
             .await
             .reason
             .contains("`gh` is not on PATH: install")
@@ -687,8 +687,8 @@ async fn a_limit_while_authors_are_asked_about_is_an_error_and_not_a_stranger() 
         1,
     );
     fs::write(site.repo.at("bin/gh"), limited).expect("a program");
-    let trouble = site.trouble().await;
-    assert!(trouble.until.is_some(), "{trouble:?}");
+    let problem = site.problem().await;
+    assert!(problem.until.is_some(), "{problem:?}");
     fs::write(site.repo.at("bin/gh"), real).expect("a program");
     assert!(site.look().await.news[0].trusted);
 }

@@ -206,8 +206,9 @@ impl EndRules<'_> {
             .ending
             .as_ref()
             .is_some_and(|ending| ending.deliveries < FINAL_DELIVERIES);
+        // News of a pull request has a way of its own: see [`crate::engine::watch`].
         let waiting = if delivers {
-            self.0.pending.waiting_ids()
+            self.0.pending.waiting_output()
         } else {
             Vec::new()
         };

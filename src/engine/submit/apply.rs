@@ -236,6 +236,7 @@ fn pipeline_ended(
         ending.reason.clone_from(&finished.reason);
     }
     session.pipelines.last = Some(Box::new(finished));
+    session.pipelines.left_watch = watch.or(session.pipelines.left_watch.take());
     if matches!(session.phase, Phase::Exit(_)) {
         return;
     }

@@ -26,6 +26,9 @@ pub struct PipelineState {
     /// Whether the end of this loop was followed by a submit.
     pub followed: bool,
     pub last: Option<Box<FinishedPipeline>>,
+    /// The pull request that the session does not wait for any more.
+    #[serde(default)]
+    pub left_watch: Option<Box<Watch>>,
     /// Set by `resume`, for the pipeline that starts again.
     #[serde(default)]
     pub again: Option<PipelineAgain>,

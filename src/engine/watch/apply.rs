@@ -23,7 +23,7 @@ pub(crate) fn apply_watch(session: &mut SessionState, at: UnixTime, event: &Watc
         WatchEvent::Read(read) => forge_read(session, at, read),
         WatchEvent::Failed { reason, next, .. } => {
             if let Some(watch) = session.pipelines.watch_mut() {
-                watch.trouble = Some(reason.clone());
+                watch.problem = Some(reason.clone());
                 watch.next = *next;
             }
         }
@@ -42,16 +42,22 @@ pub(crate) fn apply_watch(session: &mut SessionState, at: UnixTime, event: &Watc
 
 fn started(session: &mut SessionState, at: UnixTime, pull_request: &str, head: Option<&String>) {
     let rounds = session.plan().submit.watch.rounds;
+    let left = session.pipelines.left_watch.take();
+    let left = left.filter(|watch| watch.pull_request == pull_request);
     let Some(run) = &mut session.pipelines.pipeline_run else {
         return;
     };
-    let mut watch = run.watch.take().unwrap_or_else(|| {
-        Box::new(Watch {
-            began: at,
-            limit: rounds,
-            ..Watch::default()
-        })
-    });
+    let begun = || {
+        let mut watch = left.unwrap_or_else(|| {
+            Box::new(Watch {
+                limit: rounds,
+                ..Watch::default()
+            })
+        });
+        watch.began = at;
+        watch
+    };
+    let mut watch = run.watch.take().unwrap_or_else(begun);
     pull_request.clone_into(&mut watch.pull_request);
     watch.head_before = watch.head.take();
     watch.head = head.cloned();
@@ -82,7 +88,7 @@ fn forge_read(session: &mut SessionState, at: UnixTime, read: &ForgeRead) {
     };
     watch.checked = Some(at);
     watch.next = read.next;
-    watch.trouble = None;
+    watch.problem = None;
     if read.changed {
         watch.changed = at;
     }

@@ -154,7 +154,7 @@ pub enum NewsOrigin {
 
 /// Why a forge gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ForgeTrouble {
+pub struct ForgeFailure {
     /// A sentence for the user, with what to do.
     pub reason: String,
     /// The forge says when to ask again.
@@ -162,7 +162,7 @@ pub struct ForgeTrouble {
     pub until: Option<UnixTime>,
 }
 
-impl ForgeTrouble {
+impl ForgeFailure {
     pub(crate) fn bug(panic: &str) -> Self {
         Self {
             reason: format!("a bug in creel: {panic}"),

@@ -19,7 +19,7 @@ use super::{
     outcome::{BuiltinError, named, quoted},
     program::{ProgramCall, ProgramResult, ProgramRunner},
 };
-use crate::engine::watch::forge::{CheckState, ForgeTrouble};
+use crate::engine::watch::forge::{CheckState, ForgeFailure};
 
 const FIELDS: &str = "number,url,state,headRefOid,baseRefName,isDraft,body,isCrossRepository,mergeable,reviewDecision,mergeCommit";
 
@@ -395,7 +395,7 @@ impl ProgramRunner {
 
     /// The jobs of the head's pipeline, in the words of `gh`.
     async fn pipeline(&self, pull: &PullRequest) -> Result<Vec<PullRequestCheck>, BuiltinError> {
-        let failed = |error: ForgeTrouble| BuiltinError::failed(error.reason);
+        let failed = |error: ForgeFailure| BuiltinError::failed(error.reason);
         let client = ForgeClient::with(self.clone(), &pull.url).map_err(failed)?;
         let found = client.look().await.map_err(failed)?;
         let checks = found.reading.checks.into_iter().zip(found.runs);

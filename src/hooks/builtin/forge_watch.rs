@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     engine::watch::forge::{
-        CheckState, ForgeAnswer, ForgeCheck, ForgeNews, ForgeReading, ForgeRequest, ForgeTrouble,
+        CheckState, ForgeAnswer, ForgeCheck, ForgeFailure, ForgeNews, ForgeReading, ForgeRequest,
         Mergeable, NewsOrigin, NewsSource, PullRequestState,
     },
     hooks::workspace::HookWorkspace,
@@ -97,7 +97,7 @@ pub async fn read_pull_request(
     env: &[(String, String)],
     request: &ForgeRequest,
     cancel: &CancellationToken,
-) -> Result<ForgeReading, ForgeTrouble> {
+) -> Result<ForgeReading, ForgeFailure> {
     let client = ForgeClient::new(place, env, &request.pull_request, cancel)?;
     let pull = client.look().await?;
     let mut reading = pull.reading.clone();
@@ -131,7 +131,7 @@ pub async fn answer_news(
     env: &[(String, String)],
     answer: &ForgeAnswer,
     cancel: &CancellationToken,
-) -> Result<(), ForgeTrouble> {
+) -> Result<(), ForgeFailure> {
     let client = ForgeClient::new(place, env, &answer.pull_request, cancel)?;
     let pull = client.look().await?;
     let mark = mark_of(&answer.source.id);
@@ -166,15 +166,15 @@ pub(super) fn inert(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n").replace('\0', "")
 }
 
-pub(super) fn forge_error(reason: impl Into<String>) -> ForgeTrouble {
-    ForgeTrouble {
+pub(super) fn forge_error(reason: impl Into<String>) -> ForgeFailure {
+    ForgeFailure {
         reason: reason.into(),
         until: None,
     }
 }
 
 /// An error of git as one of the forge.
-fn of_git(error: BuiltinError) -> ForgeTrouble {
+fn of_git(error: BuiltinError) -> ForgeFailure {
     forge_error(error.message)
 }
 
@@ -182,7 +182,7 @@ fn of_git(error: BuiltinError) -> ForgeTrouble {
 async fn own_branch(
     client: &ForgeClient,
     pull: &WatchedPullRequest,
-) -> Result<String, ForgeTrouble> {
+) -> Result<String, ForgeFailure> {
     let url = &client.address.url;
     if pull.is_foreign {
         return Err(forge_error(format!(
@@ -220,7 +220,7 @@ impl Look<'_> {
         self.request.known.iter().any(|known| known == id)
     }
 
-    async fn failed_checks(&self) -> Result<Vec<ForgeNews>, ForgeTrouble> {
+    async fn failed_checks(&self) -> Result<Vec<ForgeNews>, ForgeFailure> {
         let reading = &self.pull.reading;
         let counted: Vec<&ForgeCheck> = reading.counted_checks().collect();
         let mut news = Vec::new();
@@ -251,7 +251,7 @@ impl Look<'_> {
         &self,
         check: &ForgeCheck,
         run: &ForgeCheckRun,
-    ) -> Result<String, ForgeTrouble> {
+    ) -> Result<String, ForgeFailure> {
         let about = format!(
             "Commit {} of {}. The run: {}",
             short(&self.pull.reading.head),
@@ -285,7 +285,7 @@ impl Look<'_> {
         })
     }
 
-    async fn comments(&self) -> Result<Vec<ForgeNews>, ForgeTrouble> {
+    async fn comments(&self) -> Result<Vec<ForgeNews>, ForgeFailure> {
         let open = self.pull.comments.iter().filter(|comment| comment.is_open);
         let mut authors: Vec<(&str, bool)> = Vec::new();
         let mut news = Vec::new();

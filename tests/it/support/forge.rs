@@ -190,7 +190,7 @@ impl FakeForge {
         self.change(|world| {
             each_remark(world, &mut |remark| {
                 if remark.id == comment {
-                    remark.body = body.to_owned();
+                    body.clone_into(&mut remark.body);
                 }
             });
         });
@@ -215,7 +215,7 @@ impl FakeForge {
         self.review(author, "CHANGES_REQUESTED", body)
     }
 
-    /// APPROVED, CHANGES_REQUESTED or COMMENTED.
+    /// `APPROVED`, `CHANGES_REQUESTED` or `COMMENTED`.
     pub fn review(&self, author: &str, state: &str, body: &str) -> ForgeId {
         self.change(|world| {
             let review = world::Remark {
@@ -231,7 +231,7 @@ impl FakeForge {
         self.change(|world| {
             let mut reviews = world.pull().reviews.iter_mut();
             let review = reviews.find(|known| known.id == review).expect("a review");
-            review.state = "DISMISSED".to_owned();
+            "DISMISSED".clone_into(&mut review.state);
         });
     }
 
@@ -248,7 +248,7 @@ impl FakeForge {
     }
 
     pub fn close(&self) {
-        self.change(|world| world.pull().state = "CLOSED".to_owned());
+        self.change(|world| "CLOSED".clone_into(&mut world.pull().state));
     }
 
     /// A person merges.

@@ -12,7 +12,7 @@ use creel::engine::{
     policy::{HookFailurePolicy, MERGE, MergePolicy, ReviewPolicy, SubmitUntil, WatchPlan},
     time::{TimeSpan, UnixTime},
     watch::forge::{
-        CheckState, ForgeCheck, ForgeNews, ForgeReading, ForgeTrouble, Mergeable, NewsOrigin,
+        CheckState, ForgeCheck, ForgeFailure, ForgeNews, ForgeReading, Mergeable, NewsOrigin,
         NewsSource, PullRequestState, ReviewDecision,
     },
 };
@@ -452,7 +452,7 @@ fn a_forge_that_does_not_answer_is_asked_again_when_it_says() {
     let until = UnixTime(7_200_000);
     script.forge.insert(
         0,
-        Err(ForgeTrouble {
+        Err(ForgeFailure {
             reason: "the rate limit is used up".into(),
             until: Some(until),
         }),

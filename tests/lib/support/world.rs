@@ -44,7 +44,7 @@ use creel::engine::{
     },
     time::{TimeSpan, UnixTime},
     verify::{MeasuredChanges, WorkChangedBy, WorkMeasurement},
-    watch::forge::{ForgeReading, ForgeTrouble},
+    watch::forge::{ForgeFailure, ForgeReading},
 };
 use proptest::test_runner::Config as ProptestConfig;
 
@@ -236,7 +236,7 @@ pub struct Script {
     /// How many turns change a file before the rest changes nothing. None: creel cannot tell.
     pub works: Option<u32>,
     /// What the forge says at each look; the last answer repeats.
-    pub forge: Vec<Result<ForgeReading, ForgeTrouble>>,
+    pub forge: Vec<Result<ForgeReading, ForgeFailure>>,
 }
 
 pub fn plan() -> SessionPlan {

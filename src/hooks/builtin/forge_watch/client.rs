@@ -19,7 +19,7 @@ use crate::{
     engine::{
         hooks::verdict::RunEnd,
         time::{TimeSpan, UnixTime},
-        watch::forge::{FORGE_PATIENCE, ForgeTrouble},
+        watch::forge::{FORGE_PATIENCE, ForgeFailure},
     },
     hooks::{
         builtin::{
@@ -144,7 +144,7 @@ impl ForgeClient {
         env: &[(String, String)],
         url: &str,
         cancel: &CancellationToken,
-    ) -> Result<Self, ForgeTrouble> {
+    ) -> Result<Self, ForgeFailure> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let call = NEXT.fetch_add(1, Ordering::Relaxed);
         let runner = ProgramRunner {
@@ -160,7 +160,7 @@ impl ForgeClient {
     pub(in crate::hooks::builtin) fn with(
         runner: ProgramRunner,
         url: &str,
-    ) -> Result<Self, ForgeTrouble> {
+    ) -> Result<Self, ForgeFailure> {
         let Some(address) = PullRequestAddress::parse(url) else {
             return Err(forge_error(format!(
                 "creel watches pull requests of GitHub (`https://HOST/OWNER/NAME/pull/1`) and merge requests of GitLab \
@@ -175,7 +175,7 @@ impl ForgeClient {
     }
 
     /// Reads the whole pull request.
-    pub(in crate::hooks::builtin) async fn look(&self) -> Result<WatchedPullRequest, ForgeTrouble> {
+    pub(in crate::hooks::builtin) async fn look(&self) -> Result<WatchedPullRequest, ForgeFailure> {
         match self.address.forge {
             Forge::GitHub => github::read(self).await,
             Forge::GitLab => gitlab::read(self).await,
@@ -191,7 +191,7 @@ impl ForgeClient {
         root: &str,
         lists: &[(&'static str, &'static str)],
         fixed: &[&str],
-    ) -> Result<T, ForgeTrouble> {
+    ) -> Result<T, ForgeFailure> {
         let mut whole: Option<Value> = None;
         let mut cursors = BTreeMap::new();
         for _ in 0..PAGES {
@@ -239,7 +239,7 @@ impl ForgeClient {
         &self,
         query: &str,
         fields: &[String],
-    ) -> Result<Value, ForgeTrouble> {
+    ) -> Result<Value, ForgeFailure> {
         let query = format!("--raw-field=query={query}");
         let mut args = vec!["graphql", query.as_str()];
         args.extend(fields.iter().map(String::as_str));
@@ -253,7 +253,7 @@ impl ForgeClient {
     pub(super) async fn api(
         &self,
         args: &[&str],
-    ) -> Result<Result<String, ApiFailure>, ForgeTrouble> {
+    ) -> Result<Result<String, ApiFailure>, ForgeFailure> {
         let mut all = vec!["--include"];
         all.extend(args);
         let (ran, bytes) = self.call(&all).await?;
@@ -270,7 +270,7 @@ impl ForgeClient {
     }
 
     /// The log of a job, without terminal sequences. The inner error is why there is none.
-    pub(super) async fn log(&self, job: u64) -> Result<Result<String, String>, ForgeTrouble> {
+    pub(super) async fn log(&self, job: u64) -> Result<Result<String, String>, ForgeFailure> {
         let path = match self.address.forge {
             Forge::GitHub => format!("repos/{}/actions/jobs/{job}/logs", self.address.project),
             Forge::GitLab => {
@@ -294,7 +294,7 @@ impl ForgeClient {
         Ok(Err(failure.ran.complaint()))
     }
 
-    async fn call(&self, args: &[&str]) -> Result<(ProgramResult, Vec<u8>), ForgeTrouble> {
+    async fn call(&self, args: &[&str]) -> Result<(ProgramResult, Vec<u8>), ForgeFailure> {
         let host = format!("--hostname={}", self.address.host);
         let mut all = vec!["api", host.as_str()];
         all.extend(args);
@@ -312,7 +312,7 @@ impl ForgeClient {
         Ok((ran, answer.bytes.bytes()))
     }
 
-    fn unreachable(&self, why: &str) -> ForgeTrouble {
+    fn unreachable(&self, why: &str) -> ForgeFailure {
         forge_error(format!(
             "{} cannot be reached ({why}): check your connection; creel asks again",
             self.address.host
@@ -320,7 +320,7 @@ impl ForgeClient {
     }
 
     /// The answer makes no sense.
-    pub(super) fn strange(&self, why: &str) -> ForgeTrouble {
+    pub(super) fn strange(&self, why: &str) -> ForgeFailure {
         forge_error(format!(
             "creel does not understand what {} says about {} ({why}): update `{}`",
             self.address.host,
@@ -330,11 +330,11 @@ impl ForgeClient {
     }
 
     /// Why a call failed, and what to do.
-    pub(super) fn why(&self, failure: &ApiFailure) -> ForgeTrouble {
+    pub(super) fn why(&self, failure: &ApiFailure) -> ForgeFailure {
         let (program, host) = (self.address.forge.program(), &self.address.host);
         let complaint = failure.ran.complaint();
         if failure.is_limited() {
-            return ForgeTrouble {
+            return ForgeFailure {
                 reason: format!(
                     "the rate limit of {host} is reached ({complaint}): creel waits until it is reset"
                 ),

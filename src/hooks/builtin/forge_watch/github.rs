@@ -14,7 +14,7 @@ use super::{
     forge_error,
 };
 use crate::engine::watch::forge::{
-    CheckState, ForgeCheck, ForgeReading, ForgeTrouble, Mergeable, NewsOrigin, PullRequestState,
+    CheckState, ForgeCheck, ForgeFailure, ForgeReading, Mergeable, NewsOrigin, PullRequestState,
     ReviewDecision,
 };
 
@@ -189,7 +189,7 @@ impl Author {
     }
 }
 
-pub(super) async fn read(client: &ForgeClient) -> Result<WatchedPullRequest, ForgeTrouble> {
+pub(super) async fn read(client: &ForgeClient) -> Result<WatchedPullRequest, ForgeFailure> {
     let (owner, name) = client.address.project.split_once('/').unwrap_or_default();
     let fields = [
         format!("--raw-field=owner={owner}"),
@@ -204,7 +204,7 @@ pub(super) async fn read(client: &ForgeClient) -> Result<WatchedPullRequest, For
 }
 
 /// Whether an account may push to the repository. It may not if GitHub does not say.
-pub(super) async fn may_push(client: &ForgeClient, author: &str) -> Result<bool, ForgeTrouble> {
+pub(super) async fn may_push(client: &ForgeClient, author: &str) -> Result<bool, ForgeFailure> {
     if !is_account(author) {
         return Ok(false);
     }
@@ -230,7 +230,7 @@ pub(super) async fn comment(
     pull: &str,
     thread: Option<&str>,
     body: &str,
-) -> Result<(), ForgeTrouble> {
+) -> Result<(), ForgeFailure> {
     let (query, name, id) = match thread {
         Some(thread) => (REPLY, "thread", thread),
         None => (COMMENT, "subject", pull),

@@ -8,7 +8,7 @@ use super::{
     forge_error,
 };
 use crate::engine::watch::forge::{
-    CheckState, ForgeCheck, ForgeReading, ForgeTrouble, Mergeable, NewsOrigin, PullRequestState,
+    CheckState, ForgeCheck, ForgeFailure, ForgeReading, Mergeable, NewsOrigin, PullRequestState,
     ReviewDecision,
 };
 
@@ -140,7 +140,7 @@ struct Position {
     old_line: Option<u32>,
 }
 
-pub(super) async fn read(client: &ForgeClient) -> Result<WatchedPullRequest, ForgeTrouble> {
+pub(super) async fn read(client: &ForgeClient) -> Result<WatchedPullRequest, ForgeFailure> {
     let fields = [
         format!("--raw-field=project={}", client.address.project),
         format!("--raw-field=number={}", client.address.number),
@@ -165,7 +165,7 @@ pub(super) async fn comment(
     pull: &str,
     thread: Option<&str>,
     body: &str,
-) -> Result<(), ForgeTrouble> {
+) -> Result<(), ForgeFailure> {
     let mut fields = vec![
         format!("--raw-field=subject={pull}"),
         format!("--raw-field=body={body}"),

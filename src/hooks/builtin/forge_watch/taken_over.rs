@@ -7,7 +7,7 @@
 
 use super::{Look, forge_error, of_git, source};
 use crate::{
-    engine::watch::forge::{ForgeNews, ForgeTrouble, NewsOrigin},
+    engine::watch::forge::{ForgeFailure, ForgeNews, NewsOrigin},
     hooks::builtin::{
         git,
         outcome::{BuiltinError, named, quoted, short, visible},
@@ -22,7 +22,7 @@ const ACTION: &str = "merge by creel of commits of others";
 const LISTED: (usize, usize) = (20, 10);
 
 /// News about the newest commits of others, unless they are part of the work.
-pub(super) async fn commits_of_others(look: &Look<'_>) -> Result<Option<ForgeNews>, ForgeTrouble> {
+pub(super) async fn commits_of_others(look: &Look<'_>) -> Result<Option<ForgeNews>, ForgeFailure> {
     let head = &look.pull.reading.head;
     if look.request.pushed.as_ref() == Some(head) {
         return Ok(None);
@@ -59,7 +59,7 @@ pub(super) async fn commits_of_others(look: &Look<'_>) -> Result<Option<ForgeNew
     Ok(Some(news(text)))
 }
 
-async fn fetch(look: &Look<'_>, head: &str) -> Result<(), ForgeTrouble> {
+async fn fetch(look: &Look<'_>, head: &str) -> Result<(), ForgeFailure> {
     let (runner, branch) = (&look.client.runner, &look.pull.branch);
     let (remote, on) = (look.remote, named(look.remote));
     let refspec = format!("+refs/heads/{branch}:refs/remotes/{remote}/{branch}");
