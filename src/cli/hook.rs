@@ -111,6 +111,8 @@ fn ask(args: &HookArgs, call: ToolCall) -> CliResult<Option<ToolDecisionView>> {
                 ask: PermissionId::default(),
                 call,
                 shortened: false,
+                whole: false,
+                digest: None,
             }
         }
         ClaudeToolEvent::PostToolUse | ClaudeToolEvent::PostToolUseFailure => {

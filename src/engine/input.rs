@@ -181,6 +181,12 @@ pub enum SessionCommand {
         /// Whether the call's record is truncated.
         #[serde(skip)]
         shortened: bool,
+        /// Whether hooks get the whole input nevertheless.
+        #[serde(skip)]
+        whole: bool,
+        /// The fingerprint of the whole input.
+        #[serde(skip)]
+        digest: Option<String>,
     },
     /// A call of the agent has ended, as that hook reports.
     ToolEnded { call: Box<ToolCall> },

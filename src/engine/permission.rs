@@ -387,7 +387,7 @@ impl HookAnswer {
     /// The option that allows the call.
     pub const ALLOW: &'static str = "allow";
 
-    fn options() -> Vec<PermissionOption> {
+    pub(crate) fn options() -> Vec<PermissionOption> {
         let option = |id: &str, name: &str, kind| PermissionOption {
             id: id.to_owned(),
             name: name.to_owned(),
@@ -460,12 +460,9 @@ impl<'a> PermissionRules<'a> {
             };
             return EngineOutput::stale(turn).then(cancel);
         };
-        let earlier = self
-            .tool_rules
-            .tools
-            .asked_before(&ask.tool, &self.began.cwd);
+        let earlier = self.tool_rules.tools.asked_before(&ask, &self.began.cwd);
         let mut hooks = self.hooks_of(&ask);
-        // No hook runs twice for a call.
+        // No hook runs twice for a call that it has seen whole.
         hooks.retain(|hook| !earlier.is_some_and(|(_, seen)| seen.contains(hook)));
         let ask = Box::new(AgentPermissionRequest {
             earlier: earlier.map(|(ask, _)| ask),
@@ -491,25 +488,12 @@ impl<'a> PermissionRules<'a> {
 
     /// The agent's own hook asks about a call that the agent is about to make. The rules are not for
     /// it: the agent asks by itself where they matter.
-    pub(crate) fn on_tool_hook(
-        self,
-        ask: PermissionId,
-        tool: ToolCall,
-        shortened: bool,
-    ) -> EngineOutput {
+    pub(crate) fn on_tool_hook(self, request: Box<AgentPermissionRequest>) -> EngineOutput {
+        let ask = request.ask;
         let prompt = self.phase.turn_in_flight();
         let Some(prompt) = prompt.filter(|_| !self.steering.interrupted()) else {
             return EngineOutput::refuse(Refusal::NoTurn);
         };
-        let request = Box::new(AgentPermissionRequest {
-            ask,
-            tool,
-            options: HookAnswer::options(),
-            source: PermissionSource::Hook,
-            shortened,
-            whole: true,
-            earlier: None,
-        });
         let hooks = self.tool_rules.of_request(&request);
         if hooks.is_empty() {
             return EngineOutput::default().then(Effect::AnswerPermission {
@@ -690,17 +674,22 @@ impl<'a> PermissionRules<'a> {
         if ask.question().is_some() {
             return None;
         }
-        let by_hook = self.tool_rules.tools.decision(ask);
-        let by_user = ask
-            .earlier
-            .is_some_and(|it| self.requests.allowed_before.contains(&it));
         if ask.source == PermissionSource::Hook {
             return None;
         }
+        let by_user = ask
+            .earlier
+            .is_some_and(|it| self.requests.allowed_before.contains(&it));
+        let tools = self.tool_rules.tools;
+        let by_hook = if by_user {
+            tools.decision_besides_answered(ask)
+        } else {
+            tools.decision(ask)
+        };
         let allow = match (self.without_hooks(ask), by_hook.map(|hook| hook.action)) {
-            (None | Some(true), Some(_)) if by_user => Some(true),
             (Some(false), _) | (_, Some(PermissionPolicy::Deny)) => Some(false),
             (_, Some(PermissionPolicy::Ask)) => None,
+            (None | Some(true), _) if by_user => Some(true),
             (None, Some(PermissionPolicy::Allow)) => self.hook_may_allow(ask).then_some(true),
             (decided, Some(PermissionPolicy::Allow) | None) => decided,
         };

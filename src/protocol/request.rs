@@ -385,6 +385,8 @@ mod tests {
                 ask: PermissionId::default(),
                 call: Box::default(),
                 shortened: false,
+                whole: false,
+                digest: None,
             }
             .into(),
             SessionCommand::ToolEnded {

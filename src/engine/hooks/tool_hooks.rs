@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::engine::{
     conversation::{AgentPermissionRequest, PermissionSource, ToolCall, ToolStatus},
@@ -21,14 +22,13 @@ use crate::engine::{
     event::{Event, HookEvent},
     hooks::{
         claude::ClaudeHandler,
-        claude_tools::claude_input,
         dispatch::{DispatchCause, FinishedRun, HookDispatch, ToolFacts},
         point::HookPoint,
         resolve::{self, HookState},
     },
     ids::PermissionId,
     output::EngineOutput,
-    permission::tool_call::files,
+    permission::tool_call::{files, kind},
     policy::{PermissionPolicy, SessionPlan},
     session::SessionState,
 };
@@ -56,8 +56,49 @@ pub struct ToolHooks {
 struct AnnouncedCall {
     ask: PermissionId,
     call: ToolCall,
+    /// Whether the call here is truncated.
+    #[serde(default)]
+    shortened: bool,
+    #[serde(default)]
+    digest: Option<String>,
     /// The hooks that decide it.
     hooks: Vec<String>,
+}
+
+impl AnnouncedCall {
+    /// Whether its hooks saw all that hooks of this request would see: the same tool with the same
+    /// whole input, and no other file. What one of both does not say is not the same.
+    fn is_same(&self, ask: &AgentPermissionRequest, cwd: &str) -> bool {
+        let (one, other) = (&self.call, &ask.tool);
+        // Not where links lead: only one of both knows.
+        let named = |call: &ToolCall| -> BTreeSet<String> {
+            let bare = ToolCall {
+                files: Vec::new(),
+                ..call.clone()
+            };
+            files(&bare, cwd).into_iter().collect()
+        };
+        one.call == other.call
+            && one.name.is_some()
+            && one.name == other.name
+            && kind(one) == kind(other)
+            && self.has_input_of(ask)
+            && named(other).is_subset(&named(one))
+    }
+
+    fn has_input_of(&self, ask: &AgentPermissionRequest) -> bool {
+        let read = |call: &ToolCall| {
+            let text = call.input.as_deref()?;
+            let read: Option<Value> = serde_json::from_str(text).ok();
+            read.filter(|read| read.as_object().is_some_and(|fields| !fields.is_empty()))
+        };
+        let (one, other) = (read(&self.call), read(&ask.tool));
+        if self.shortened || ask.shortened {
+            one.is_some() && self.digest.is_some() && self.digest == ask.digest
+        } else {
+            one.is_some() && one == other
+        }
+    }
 }
 
 /// What the hooks of a request decided together.
@@ -154,6 +195,19 @@ impl ToolHooks {
         decisions.max_by_key(|decision| decision.strictness())
     }
 
+    /// The same without the questions about that call before, which the user has answered.
+    pub(crate) fn decision_besides_answered(
+        &self,
+        ask: &AgentPermissionRequest,
+    ) -> Option<&ToolDecision> {
+        let is_open = |it: &&ToolDecision| {
+            it.ask == ask.ask
+                || (Some(it.ask) == ask.earlier && it.action != PermissionPolicy::Ask)
+        };
+        let decisions = self.decided.iter().filter(is_open);
+        decisions.max_by_key(|decision| decision.strictness())
+    }
+
     pub(crate) fn begin(&mut self, point: HookPoint, facts: ToolFacts, hooks: VecDeque<String>) {
         let call = facts.call.call.clone();
         let mut before = self.before.iter_mut();
@@ -243,21 +297,20 @@ impl ToolHooks {
         self.before.push(AnnouncedCall {
             ask: ask.ask,
             call,
+            shortened: ask.shortened,
+            digest: ask.digest.clone(),
             hooks: Vec::new(),
         });
     }
 
-    /// The request of the agent's own hook about this call, if it is the same as far as both say.
-    /// Also the hooks that have seen it.
+    /// The request of the agent's own hook about this call, and the hooks that have seen it.
     pub(crate) fn asked_before(
         &self,
-        tool: &ToolCall,
+        ask: &AgentPermissionRequest,
         cwd: &str,
     ) -> Option<(PermissionId, &[String])> {
-        let is_it = |known: &&AnnouncedCall| {
-            known.call.call == tool.call && may_be_same(&known.call, tool, cwd)
-        };
-        let known = self.before.iter().rev().find(is_it)?;
+        let mut before = self.before.iter().rev();
+        let known = before.find(|known| known.is_same(ask, cwd))?;
         Some((known.ask, &known.hooks))
     }
 
@@ -283,27 +336,6 @@ impl ToolHooks {
         let adds = (&more.diff, &more.locations) != (&known.diff, &known.locations);
         adds.then_some(more)
     }
-}
-
-/// Whether two descriptions of a call can be about the same: what both say must be equal.
-fn may_be_same(one: &ToolCall, other: &ToolCall, cwd: &str) -> bool {
-    let command = |call: &ToolCall| {
-        let input = claude_input(call, cwd);
-        input["command"].as_str().map(str::to_owned)
-    };
-    // Not where links lead: only one of both knows.
-    let named = |call: &ToolCall| -> BTreeSet<String> {
-        let bare = ToolCall {
-            files: Vec::new(),
-            ..call.clone()
-        };
-        files(&bare, cwd).into_iter().collect()
-    };
-    let (one_runs, other_runs) = (command(one), command(other));
-    let (one_names, other_names) = (named(one), named(other));
-    let runs_same = one_runs.is_none() || other_runs.is_none() || one_runs == other_runs;
-    let names_same = one_names.is_empty() || other_names.is_empty() || one_names == other_names;
-    runs_same && names_same
 }
 
 /// Which hooks a tool call is due.

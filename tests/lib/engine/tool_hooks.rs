@@ -15,7 +15,10 @@ use creel::engine::{
         verdict::{HookReply, RunEnd},
     },
     input::{GateAnswer, Input, SessionCommand},
-    policy::{HookFailurePolicy, PermissionPolicy, PermissionRule, SessionPlan},
+    policy::{
+        AgentFacts, AgentSpec, HookFailurePolicy, PermissionPolicy, PermissionRule, ServicePolicy,
+        SessionPlan, ToolHookLevel, ToolHookSupport,
+    },
     refusal::Refusal,
 };
 
@@ -37,9 +40,28 @@ fn guarded(runs: impl Into<Vec<Ran>>, change: impl FnOnce(&mut SessionPlan)) -> 
 
 fn works(script: Script) -> World {
     let script = script
+        .plan(native)
         .agent([Answer::Says("Working."), DONE])
         .attended(&[(GateKind::Permission, GateChoice::AllowOnce)]);
     until(World::begin(script), |world| world.turn.is_some())
+}
+
+/// creel adds its own hook to the agent.
+fn native(plan: &mut SessionPlan) {
+    let level = ToolHookLevel::Native;
+    plan.agent_spec = AgentSpec::Acp {
+        command: "agent".into(),
+        mode: None,
+        files: ServicePolicy::default(),
+        terminals: ServicePolicy::default(),
+        known: AgentFacts {
+            tool_hooks: Some(ToolHookSupport {
+                level,
+                ..ToolHookSupport::default()
+            }),
+            ..AgentFacts::default()
+        },
+    };
 }
 
 fn call(kind: ToolKind, title: &str, files: &[&str]) -> ToolCall {
@@ -477,6 +499,8 @@ fn announces(world: &mut World, call: ToolCall) {
             ask,
             call,
             shortened: false,
+            whole: true,
+            digest: None,
         },
     });
     world.settle();
@@ -635,6 +659,8 @@ fn only_the_sessions_own_agent_may_ask_and_only_in_its_turn() {
                 ask: world.asking.1.next(),
                 call: Box::new(rm()),
                 shortened: false,
+                whole: true,
+                digest: None,
             },
             SessionCommand::ToolEnded {
                 call: Box::new(rm()),
@@ -652,12 +678,15 @@ fn only_the_sessions_own_agent_may_ask_and_only_in_its_turn() {
         }
     }
     let script = Script::new().hook(HookPoint::SessionStart, "prepare", [passes()]);
-    let world = World::begin(script.hook(HookPoint::PreTool, "guard", [passes()]));
+    let script = script.hook(HookPoint::PreTool, "guard", [passes()]);
+    let world = World::begin(script.plan(native));
     assert!(world.turn.is_none(), "the agent has no prompt yet");
     let command = SessionCommand::DecideTool {
         ask: world.asking.1.next(),
         call: Box::new(rm()),
         shortened: false,
+        whole: true,
+        digest: None,
     };
     let by = ActorKind::Agent.into();
     let step = engine::decide(&world.state, world.now, Input::Command { by, command });
@@ -730,4 +759,139 @@ fn a_hook_that_got_the_whole_of_a_long_call_decides_it() {
     world.settle();
     runs_all(&mut world);
     assert_eq!(last_answer(&world), Some(selected("once")));
+}
+
+/// The call of [`rm`], announced in another way.
+fn other_than_rm() -> [ToolCall; 6] {
+    let input = |input: serde_json::Value| Some(input.to_string());
+    let read = ToolCall {
+        name: Some("Read".into()),
+        kind: Some(ToolKind::Read),
+        input: input(serde_json::json!({})),
+        ..rm()
+    };
+    [
+        read,
+        ToolCall {
+            kind: Some(ToolKind::Read),
+            ..rm()
+        },
+        ToolCall {
+            name: Some("Read".into()),
+            ..rm()
+        },
+        ToolCall {
+            input: None,
+            ..rm()
+        },
+        ToolCall {
+            input: input(serde_json::json!({})),
+            ..rm()
+        },
+        ToolCall {
+            input: input(serde_json::json!({ "command": "rm -rf build", "run_in_background": true })),
+            ..rm()
+        },
+    ]
+}
+
+#[test]
+fn a_hook_runs_again_unless_it_saw_the_same_tool_with_the_same_whole_input() {
+    for announced in other_than_rm() {
+        let mut world = guarded([passes(), blocks("no rm")], allow_all);
+        announces(&mut world, announced.clone());
+        runs_all(&mut world);
+        asks(&mut world, rm());
+        runs_all(&mut world);
+        assert_eq!(
+            (last_answer(&world), hook_runs(&world)),
+            (Some(selected("no")), 2),
+            "{announced:?}"
+        );
+    }
+    // A request without arguments says nothing that could be the same.
+    let mut world = guarded([passes(), blocks("no")], allow_all);
+    let silent = ToolCall {
+        input: None,
+        ..rm()
+    };
+    announces(&mut world, silent.clone());
+    runs_all(&mut world);
+    asks(&mut world, silent);
+    runs_all(&mut world);
+    assert_eq!(last_answer(&world), Some(selected("no")));
+}
+
+#[test]
+fn what_the_user_allowed_is_only_the_call_that_was_shown() {
+    for announced in other_than_rm() {
+        let asks_first = [says(PermissionPolicy::Ask, "look"), passes()];
+        let mut world = guarded(asks_first, |_| {});
+        announces(&mut world, announced.clone());
+        runs_all(&mut world);
+        allows(&mut world);
+        asks(&mut world, rm());
+        runs_all(&mut world);
+        assert!(asked_user(&world).is_some(), "{announced:?}");
+    }
+}
+
+fn allows(world: &mut World) {
+    let gate = world.state.gates.open.as_ref().expect("a gate").id;
+    world.command(SessionCommand::AnswerGate(GateAnswer {
+        gate,
+        choice: GateChoice::AllowOnce,
+        text: None,
+        items: None,
+    }));
+    world.settle();
+}
+
+#[test]
+fn a_hook_denies_a_call_that_the_user_allowed_when_another_hook_asked() {
+    let late = |decision: Ran| {
+        let script = Script::new()
+            .hook(HookPoint::PreTool, "asker", [says(PermissionPolicy::Ask, "look")])
+            .hook(HookPoint::PreTool, "secrets", [decision]);
+        let mut world = works(script.plan(allow_all));
+        let (point, hook) = (Some(HookPoint::PreTool), "secrets".to_owned());
+        world.command(SessionCommand::DisableHook {
+            point,
+            hook: hook.clone(),
+        });
+        announces(&mut world, rm());
+        runs_all(&mut world);
+        allows(&mut world);
+        world.command(SessionCommand::EnableHook { point, hook });
+        asks(&mut world, rm());
+        runs_all(&mut world);
+        world
+    };
+    let denied = late(blocks("a secret"));
+    assert_eq!(last_answer(&denied), Some(selected("no")));
+    let asked = late(says(PermissionPolicy::Ask, "look here, too"));
+    assert!(asked_user(&asked).is_some());
+    assert_eq!(last_answer(&late(passes())), Some(selected("once")));
+}
+
+#[test]
+fn an_agent_without_creels_hook_cannot_announce_calls() {
+    let script = Script::new().hook(HookPoint::PreTool, "guard", [passes()]);
+    let world = until(World::begin(script), |world| world.turn.is_some());
+    for command in [
+        SessionCommand::DecideTool {
+            ask: world.asking.1.next(),
+            call: Box::new(rm()),
+            shortened: false,
+            whole: true,
+            digest: None,
+        },
+        SessionCommand::ToolEnded {
+            call: Box::new(rm()),
+        },
+    ] {
+        let by = ActorKind::Agent.into();
+        let step = engine::decide(&world.state, world.now, Input::Command { by, command });
+        assert_eq!(step.refusal, Some(Refusal::NotTheAgent));
+    }
 }
