@@ -242,6 +242,15 @@ pub enum ToolStatus {
     Failed,
 }
 
+impl ToolStatus {
+    pub const fn has_ended(self) -> bool {
+        match self {
+            Self::Completed | Self::Failed => true,
+            Self::Pending | Self::InProgress => false,
+        }
+    }
+}
+
 /// Changes to the project's files during a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -30,7 +30,9 @@ use crate::engine::{
         PermissionSource, ToolCall, ToolKind,
     },
     effect::Effect,
-    event::{Actor, ActorKind, Event, SessionStarted, TurnEvent, UserPresence},
+    event::{
+        Actor, ActorKind, Event, GateEvent, PromptSent, SessionStarted, TurnEvent, UserPresence,
+    },
     gate::{
         Gate, SessionGates,
         kind::{GateChoice, GateKind, PermissionChoice},
@@ -69,6 +71,9 @@ pub struct PermissionState {
     /// The requests of the agent's own hook that the user allowed in this turn.
     #[serde(default)]
     allowed_before: Vec<PermissionId>,
+    /// Whether the turn was cancelled: nothing that the agent still asks is answered.
+    #[serde(default)]
+    is_cancelled: bool,
     /// The questions of this turn that creel declined, because no user was there.
     pub(crate) unanswered: Vec<String>,
 }
@@ -362,7 +367,14 @@ impl PermissionState {
         }
     }
 
+    /// The turn was cancelled.
+    pub(crate) fn cancel(&mut self) {
+        self.waiting.clear();
+        self.is_cancelled = true;
+    }
+
     pub(crate) fn next_turn(&mut self) {
+        self.is_cancelled = false;
         self.granted.clear();
         self.allowed_before.clear();
     }
@@ -399,6 +411,9 @@ impl HookAnswer {
         ]
     }
 }
+
+/// Why a call is denied whose hook was killed.
+const GONE: &str = "the agent's hook ended before it had an answer";
 
 /// Whether an answer was given without a person.
 fn is_unattended(by: &Actor) -> bool {
@@ -452,7 +467,7 @@ impl<'a> PermissionRules<'a> {
         let Some(iteration) = self
             .phase
             .awaited(turn)
-            .filter(|_| !self.steering.interrupted())
+            .filter(|_| !self.steering.interrupted() && !self.requests.is_cancelled)
         else {
             let cancel = Effect::AnswerPermission {
                 ask: ask.ask,
@@ -494,6 +509,10 @@ impl<'a> PermissionRules<'a> {
         let Some(prompt) = prompt.filter(|_| !self.steering.interrupted()) else {
             return EngineOutput::refuse(Refusal::NoTurn);
         };
+        if self.requests.is_cancelled {
+            let answer = PermissionAnswer::Cancelled;
+            return EngineOutput::default().then(Effect::AnswerPermission { ask, answer });
+        }
         let hooks = self.tool_rules.of_request(&request);
         if hooks.is_empty() {
             return EngineOutput::default().then(Effect::AnswerPermission {
@@ -509,6 +528,58 @@ impl<'a> PermissionRules<'a> {
             ask: request,
         }))
         .and(hooks_due)
+    }
+
+    /// The turn is being cancelled: no request is answered, and no hook of one continues.
+    pub(crate) fn cancel_calls(self, prompt: &PromptSent, step: EngineOutput) -> EngineOutput {
+        if !self.plan.has_tool_hooks() || self.requests.is_cancelled {
+            return step;
+        }
+        let answers = self.requests.waiting.iter().map(|waiting| {
+            let (ask, answer) = (waiting.ask, PermissionAnswer::Cancelled);
+            Effect::AnswerPermission { ask, answer }
+        });
+        let cancelling = step.and(Event::Turn(TurnEvent::Cancelling {
+            iteration: prompt.iteration,
+            turn: prompt.turn,
+        }));
+        let hooks = self.tool_rules.cancel_requests();
+        answers.chain(hooks).fold(cancelling, EngineOutput::then)
+    }
+
+    /// The agent's own hook no longer waits for an answer about a call: its process is gone. Nothing
+    /// is decided about the call, and its gate closes.
+    pub(crate) fn on_tool_hook_gone(self, ask: PermissionId) -> EngineOutput {
+        let waits = self
+            .requests
+            .waiting
+            .iter()
+            .any(|waiting| waiting.ask == ask && waiting.source == PermissionSource::Hook);
+        let Some(prompt) = self.phase.turn_in_flight().filter(|_| waits) else {
+            return EngineOutput::default();
+        };
+        let gate = self.gates.open.as_ref();
+        let gate = gate.filter(|gate| gate.subject.ask() == Some(ask));
+        let closed = gate.map_or_else(EngineOutput::default, |gate| {
+            EngineOutput::record(Event::Gate(GateEvent::Answered {
+                gate: gate.id,
+                choice: GateChoice::RejectOnce,
+                by: POLICY,
+                option: None,
+                grants: None,
+            }))
+        });
+        let gone = closed.and(Event::Turn(TurnEvent::ToolDecided {
+            iteration: prompt.iteration,
+            turn: prompt.turn,
+            ask,
+            action: Some(PermissionPolicy::Deny),
+            reason: Some(GONE.to_owned()),
+        }));
+        let answer = PermissionAnswer::Cancelled;
+        let gone = gone.then(Effect::AnswerPermission { ask, answer });
+        let hooks = self.tool_rules.cancel_request(ask);
+        hooks.fold(gone, EngineOutput::then)
     }
 
     /// Whether these hooks decide a call about which the agent's own hook asks.

@@ -320,7 +320,7 @@ impl EffectPerformer {
         &self,
         mut call: Box<ToolCall>,
         answer: oneshot::Sender<PermissionAnswer>,
-    ) -> SessionCommand {
+    ) -> (PermissionId, SessionCommand) {
         let ask = self.permissions.add(answer);
         if call.call.is_empty() {
             call.call = format!("hook-{ask}");
@@ -329,13 +329,15 @@ impl EffectPerformer {
         let long = limit_call(&mut call);
         let shortened = long.is_some();
         let whole = long.is_none_or(|text| self.permissions.keep_input(ask, &call, text));
-        SessionCommand::DecideTool {
+        let command = SessionCommand::DecideTool {
             ask,
             call,
+            arguments: None,
             shortened,
             whole,
             digest,
-        }
+        };
+        (ask, command)
     }
 
     pub(super) fn forget_call(&self, ask: PermissionId) {
@@ -684,7 +686,9 @@ fn input_digest(input: &str) -> String {
         Err(_) => input.to_owned(),
     };
     let digest = Sha256::digest(text.as_bytes());
-    digest.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+    digest
+        .iter()
+        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
 /// A panic in an agent fails its turn, not the session.

@@ -8,8 +8,9 @@
 //! - A request is answered only when all of its hooks have ended. Deny beats ask, ask beats allow.
 //! - A hook that failed decides nothing: you are asked, even where a rule allows.
 //! - The hooks of a request end with its turn. No hook starts after a stop.
-//! - The hooks of a call run once, however often the agent reports its end, and whether its own hook
-//!   asks or the agent asks as well.
+//! - The hooks of a call run once, however often the agent reports its end; again only if the agent
+//!   itself reports another end than its hook did.
+//! - A hook is skipped at a second request only if it saw the same tool with the same whole input.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::engine::{
-    conversation::{AgentPermissionRequest, PermissionSource, ToolCall, ToolStatus},
+    conversation::{AgentPermissionRequest, PermissionSource, ToolCall},
     effect::Effect,
     event::{Event, HookEvent},
     hooks::{
@@ -201,8 +202,7 @@ impl ToolHooks {
         ask: &AgentPermissionRequest,
     ) -> Option<&ToolDecision> {
         let is_open = |it: &&ToolDecision| {
-            it.ask == ask.ask
-                || (Some(it.ask) == ask.earlier && it.action != PermissionPolicy::Ask)
+            it.ask == ask.ask || (Some(it.ask) == ask.earlier && it.action != PermissionPolicy::Ask)
         };
         let decisions = self.decided.iter().filter(is_open);
         decisions.max_by_key(|decision| decision.strictness())
@@ -266,6 +266,19 @@ impl ToolHooks {
         self.settle();
     }
 
+    /// One request is gone, or answered before its hooks have ended: they decide nothing any more.
+    pub(crate) fn forget_request(&mut self, ask: PermissionId) {
+        for dispatch in &mut self.requests {
+            if let DispatchCause::Tool(facts) = &mut dispatch.cause
+                && facts.ask == Some(ask)
+            {
+                facts.ask = None;
+                dispatch.queue = Some(VecDeque::new());
+            }
+        }
+        self.settle();
+    }
+
     /// The session stops at once: no further hook starts.
     pub(crate) fn stop(&mut self) {
         self.forget_requests();
@@ -323,17 +336,22 @@ impl ToolHooks {
         self.reported.get(call)
     }
 
-    /// What the agent says about a call beyond its reported end. None if it is nothing new.
+    /// What the agent says about a call beyond the end that its hook reported, or against it: the
+    /// agent itself is right. None if it is nothing new.
     pub(crate) fn more_about(&self, tool: ToolCall) -> Option<ToolCall> {
         let known = self.reported.get(&tool.call)?;
+        let ends = tool.status.has_ended();
+        let same_end = !ends || tool.status == known.status;
+        let own_output = tool.output.clone().filter(|_| ends);
         let more = ToolCall {
-            status: known.status,
-            output: known.output.clone(),
+            status: if ends { tool.status } else { known.status },
+            output: own_output.or_else(|| known.output.clone().filter(|_| same_end)),
             input: tool.input.or_else(|| known.input.clone()),
             diff: tool.diff.or_else(|| known.diff.clone()),
             ..tool
         };
-        let adds = (&more.diff, &more.locations) != (&known.diff, &known.locations);
+        let said = |call: &ToolCall| (call.status, call.output.clone(), call.diff.clone());
+        let adds = said(&more) != said(known) || more.locations != known.locations;
         adds.then_some(more)
     }
 }
@@ -376,11 +394,9 @@ impl ToolRules<'_> {
 
     /// The record that starts the hooks of a call that the agent reports as ended.
     pub(crate) fn of_ended_call(self, iteration: u32, call: &ToolCall) -> Option<Event> {
-        let has_ended = match call.status {
-            ToolStatus::Completed | ToolStatus::Failed => true,
-            ToolStatus::Pending | ToolStatus::InProgress => false,
-        };
-        let is_new = has_ended && !self.tools.seen.contains(&call.call);
+        let reported = self.tools.reported(&call.call);
+        let corrects = reported.is_some_and(|known| known.status != call.status);
+        let is_new = call.status.has_ended() && (corrects || !self.tools.seen.contains(&call.call));
         let hooks = is_new.then(|| self.due(HookPoint::PostTool, call))?;
         (!hooks.is_empty()).then(|| due(HookPoint::PostTool, iteration, hooks, None))
     }
@@ -395,6 +411,15 @@ impl ToolRules<'_> {
         next.map_or_else(EngineOutput::default, |(dispatch, hook)| {
             session.hook_rules().start_hook(dispatch, hook)
         })
+    }
+
+    /// Ends the hooks of a request that is gone.
+    pub(crate) fn cancel_request(self, ask: PermissionId) -> impl Iterator<Item = Effect> {
+        let running = self.tools.queue(HookPoint::PreTool).iter();
+        let its = running.filter(move |dispatch| {
+            matches!(&dispatch.cause, DispatchCause::Tool(facts) if facts.ask == Some(ask))
+        });
+        its.filter_map(|dispatch| Some(Effect::CancelHook(dispatch.running.as_ref()?.run)))
     }
 
     /// Ends the hooks of requests that are gone.

@@ -80,17 +80,21 @@ impl CommandRules<'_> {
             }
             SessionCommand::Stop { how } => self.stop(by, how),
             SessionCommand::CancelTurn => match self.0.phase.turn_in_flight() {
-                Some(prompt) => self
-                    .0
-                    .gate_rules()
-                    .hold_cancelled(by, prompt, self.0.gates.unasked(by))
-                    .then(Effect::CancelTurn(prompt.turn)),
+                Some(prompt) => {
+                    let step = self.0.gates.unasked(by);
+                    let step = self.0.permissions().cancel_calls(prompt, step);
+                    self.0
+                        .gate_rules()
+                        .hold_cancelled(by, prompt, step)
+                        .then(Effect::CancelTurn(prompt.turn))
+                }
                 None => EngineOutput::refuse(Refusal::NoTurn),
             },
             SessionCommand::Message { text } => self.message(by, text),
             SessionCommand::DecideTool {
                 ask,
                 call,
+                arguments: _,
                 shortened,
                 whole,
                 digest,

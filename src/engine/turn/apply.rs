@@ -62,6 +62,11 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
         }
         TurnEvent::ToolDecided { ask, .. } => {
             session.requests.waiting.retain(|known| known.ask != *ask);
+            session.tool_hooks.forget_request(*ask);
+        }
+        TurnEvent::Cancelling { .. } => {
+            session.requests.cancel();
+            session.tool_hooks.forget_requests();
         }
         TurnEvent::Ended {
             stop_reason,

@@ -498,6 +498,7 @@ fn announces(world: &mut World, call: ToolCall) {
         command: SessionCommand::DecideTool {
             ask,
             call,
+            arguments: None,
             shortened: false,
             whole: true,
             digest: None,
@@ -658,6 +659,7 @@ fn only_the_sessions_own_agent_may_ask_and_only_in_its_turn() {
             SessionCommand::DecideTool {
                 ask: world.asking.1.next(),
                 call: Box::new(rm()),
+                arguments: None,
                 shortened: false,
                 whole: true,
                 digest: None,
@@ -684,6 +686,7 @@ fn only_the_sessions_own_agent_may_ask_and_only_in_its_turn() {
     let command = SessionCommand::DecideTool {
         ask: world.asking.1.next(),
         call: Box::new(rm()),
+        arguments: None,
         shortened: false,
         whole: true,
         digest: None,
@@ -789,7 +792,9 @@ fn other_than_rm() -> [ToolCall; 6] {
             ..rm()
         },
         ToolCall {
-            input: input(serde_json::json!({ "command": "rm -rf build", "run_in_background": true })),
+            input: input(
+                serde_json::json!({ "command": "rm -rf build", "run_in_background": true }),
+            ),
             ..rm()
         },
     ]
@@ -851,7 +856,11 @@ fn allows(world: &mut World) {
 fn a_hook_denies_a_call_that_the_user_allowed_when_another_hook_asked() {
     let late = |decision: Ran| {
         let script = Script::new()
-            .hook(HookPoint::PreTool, "asker", [says(PermissionPolicy::Ask, "look")])
+            .hook(
+                HookPoint::PreTool,
+                "asker",
+                [says(PermissionPolicy::Ask, "look")],
+            )
             .hook(HookPoint::PreTool, "secrets", [decision]);
         let mut world = works(script.plan(allow_all));
         let (point, hook) = (Some(HookPoint::PreTool), "secrets".to_owned());
@@ -882,6 +891,7 @@ fn an_agent_without_creels_hook_cannot_announce_calls() {
         SessionCommand::DecideTool {
             ask: world.asking.1.next(),
             call: Box::new(rm()),
+            arguments: None,
             shortened: false,
             whole: true,
             digest: None,
@@ -894,4 +904,165 @@ fn an_agent_without_creels_hook_cannot_announce_calls() {
         let step = engine::decide(&world.state, world.now, Input::Command { by, command });
         assert_eq!(step.refusal, Some(Refusal::NotTheAgent));
     }
+}
+
+/// The agent reports a call over its protocol.
+fn reports(world: &mut World, tool: ToolCall) {
+    let turn = world.turn.as_ref().expect("the agent works").0;
+    let update = AgentUpdate::ToolUpdated(tool);
+    world.input(Input::Agent { turn, update });
+    world.settle();
+}
+
+/// The agent's own hook, or a process that pretends to be it, reports the end of a call.
+fn hook_ends(world: &mut World, call: ToolCall) {
+    let (by, call) = (ActorKind::Agent.into(), Box::new(call));
+    let command = SessionCommand::ToolEnded { call };
+    world.input(Input::Command { by, command });
+    world.settle();
+}
+
+fn ended(status: ToolStatus, output: &str) -> ToolCall {
+    ToolCall {
+        status,
+        output: Some(output.into()),
+        ..rm()
+    }
+}
+
+fn recorded_ends(world: &World) -> Vec<(ToolStatus, Option<&str>)> {
+    let ends = world.events.iter().filter_map(|event| match event {
+        Event::Turn(TurnEvent::ToolUpdated { tool, .. }) if tool.status != ToolStatus::Pending => {
+            Some((tool.status, tool.output.as_deref()))
+        }
+        _ => None,
+    });
+    ends.collect()
+}
+
+#[test]
+fn what_the_agent_reports_about_a_call_beats_what_its_hook_reported() {
+    let script = Script::new().hook(HookPoint::PostTool, "lint", [passes(), passes()]);
+    let mut world = works(script);
+    reports(&mut world, rm());
+    hook_ends(
+        &mut world,
+        ended(ToolStatus::Completed, "all 40 tests passed"),
+    );
+    let failed = ended(ToolStatus::Failed, "exit 1");
+    reports(&mut world, failed.clone());
+    reports(&mut world, failed);
+    runs_all(&mut world);
+    assert_eq!(
+        recorded_ends(&world),
+        [
+            (ToolStatus::Completed, Some("all 40 tests passed")),
+            (ToolStatus::Failed, Some("exit 1"))
+        ]
+    );
+    assert_eq!(hook_runs(&world), 2, "the hooks see how it really ended");
+    // Without a reason of its own, the output of the hook's report is not its reason.
+    let mut world = works(Script::new());
+    reports(&mut world, rm());
+    hook_ends(&mut world, ended(ToolStatus::Completed, "all fine"));
+    let silent = ToolCall {
+        status: ToolStatus::Failed,
+        ..rm()
+    };
+    reports(&mut world, silent.clone());
+    assert_eq!(
+        recorded_ends(&world).last(),
+        Some(&(ToolStatus::Failed, None))
+    );
+    // The other way round, the hook only adds an output.
+    let mut world = works(Script::new());
+    reports(&mut world, rm());
+    reports(&mut world, silent);
+    hook_ends(&mut world, ended(ToolStatus::Completed, "all fine"));
+    assert_eq!(
+        recorded_ends(&world).last(),
+        Some(&(ToolStatus::Failed, Some("all fine")))
+    );
+}
+
+#[test]
+fn the_end_of_a_call_that_the_agent_never_began_is_not_recorded() {
+    let script = Script::new().hook(HookPoint::PostTool, "lint", [passes()]);
+    let mut world = works(script);
+    hook_ends(&mut world, ended(ToolStatus::Completed, "released"));
+    assert_eq!((recorded_ends(&world).len(), hook_runs(&world)), (0, 0));
+}
+
+#[test]
+fn after_a_cancellation_no_call_is_let_through_and_no_hook_starts() {
+    let mut world = guarded([passes(), passes(), passes()], allow_all);
+    announces(&mut world, rm());
+    announces(
+        &mut world,
+        ToolCall {
+            call: "toolu_2".into(),
+            ..rm()
+        },
+    );
+    assert_eq!((world.jobs.len(), world.permitted.len()), (1, 0));
+    world.command(SessionCommand::CancelTurn);
+    world.settle();
+    let cancelled = |world: &World| {
+        let mut answers = world.permitted.iter().map(|(_, answer)| answer);
+        answers.all(|answer| *answer == PermissionAnswer::Cancelled)
+    };
+    assert!(world.permitted.len() == 2 && cancelled(&world));
+    announces(&mut world, rm());
+    asks(&mut world, rm());
+    runs_all(&mut world);
+    assert!(
+        world.permitted.len() == 4 && cancelled(&world),
+        "{:?}",
+        world.permitted
+    );
+    assert_eq!(hook_runs(&world), 1);
+}
+
+#[test]
+fn a_call_that_waits_for_the_user_is_answered_when_the_turn_is_cancelled() {
+    let mut world = guarded([says(PermissionPolicy::Ask, "look")], allow_all);
+    announces(&mut world, rm());
+    runs_all(&mut world);
+    assert!(asked_user(&world).is_some());
+    world.command(SessionCommand::CancelTurn);
+    world.settle();
+    assert_eq!(last_answer(&world), Some(PermissionAnswer::Cancelled));
+    assert_eq!(asked_user(&world), None);
+}
+
+#[test]
+fn a_call_whose_hook_was_killed_leaves_its_gate_and_the_next_one_is_asked_about() {
+    let look = || says(PermissionPolicy::Ask, "look");
+    let mut world = guarded([look(), look()], allow_all);
+    announces(&mut world, rm());
+    let first = world.asking.1;
+    let second = ToolCall {
+        call: "toolu_2".into(),
+        ..rm()
+    };
+    announces(&mut world, second);
+    runs_all(&mut world);
+    let gate = world.state.gates.open.as_ref().expect("a gate").id;
+    world.input(Input::ToolHookGone(first));
+    world.settle();
+    let next = world.state.gates.open.as_ref().expect("a gate");
+    assert!(next.id != gate && next.subject.ask() == Some(world.asking.1));
+    // While its hooks run, they end with it.
+    let mut world = guarded([passes(), passes()], allow_all);
+    announces(&mut world, rm());
+    world.input(Input::ToolHookGone(world.asking.1));
+    world.settle();
+    runs_all(&mut world);
+    assert!(asked_user(&world).is_none() && world.state.requests.waiting.is_empty());
+    // It is answered, so nothing is left to withdraw.
+    announces(&mut world, rm());
+    runs_all(&mut world);
+    let records = world.events.len();
+    world.input(Input::ToolHookGone(world.asking.1));
+    assert_eq!(world.events.len(), records);
 }
