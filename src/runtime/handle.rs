@@ -213,12 +213,12 @@ impl SessionHandle {
         };
         self.now.send(asked).map_err(|_| Refusal::SessionOver)?;
         let ask = accepted.await.map_err(|_| Refusal::SessionOver)??;
-        let mut asker = WaitingAsker {
+        let mut withdrawal = WaitingAsker {
             ask: Some(ask),
             session: self,
         };
         let answer = decided.await;
-        asker.ask = None;
+        withdrawal.ask = None;
         // The turn can end first.
         answer.map_err(|_| Refusal::NoTurn)
     }

@@ -406,7 +406,7 @@ async fn gone(reader: &mut BufReader<OwnedReadHalf>) {
 /// Waits until the client has closed its side, and takes none of what it still sends.
 async fn hung_up(reader: &mut BufReader<OwnedReadHalf>) {
     if reader.fill_buf().await.is_ok_and(|sent| !sent.is_empty()) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -133,17 +133,12 @@ fn tool_hooks_due(
 ) {
     let mut waiting = session.requests.waiting.iter();
     let asked = waiting.find(|known| Some(known.ask) == ask);
-    let seen = match asked {
-        Some(known) => {
-            let shortened = known.is_cut_for_hooks();
-            let whole = known.shortened && known.whole;
-            Some((known.tool.clone(), shortened, whole))
-        }
-        None => {
-            let ended = session.turns.ended_call.clone();
-            ended.map(|call| (call, false, false))
-        }
-    };
+    let asked = asked.map(|known| {
+        let whole = known.shortened && known.whole;
+        (known.tool.clone(), known.is_cut_for_hooks(), whole)
+    });
+    let ended = || session.turns.ended_call.clone();
+    let seen = asked.or_else(|| ended().map(|call| (call, false, false)));
     if let Some((call, shortened, whole)) = seen {
         let facts = ToolFacts {
             call,

@@ -350,8 +350,8 @@ impl ToolHooks {
             diff: tool.diff.or_else(|| known.diff.clone()),
             ..tool
         };
-        let said = |call: &ToolCall| (call.status, call.output.clone(), call.diff.clone());
-        let adds = said(&more) != said(known) || more.locations != known.locations;
+        let facts_of = |call: &ToolCall| (call.status, call.output.clone(), call.diff.clone());
+        let adds = facts_of(&more) != facts_of(known) || more.locations != known.locations;
         adds.then_some(more)
     }
 }
