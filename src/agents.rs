@@ -204,6 +204,8 @@ pub enum AgentError {
         "the agent's script is not valid: {0}\n  correct the file that `script:` names under `agents:`"
     )]
     Script(#[from] scripted::ScriptError),
+    #[error(transparent)]
+    Hook(#[from] native_hooks::NativeHookError),
 }
 
 /// What an agent did in this session before this process started.

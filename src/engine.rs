@@ -102,6 +102,7 @@ fn step(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput {
         Input::RuleChecked { run, result } => state.stop_rules().on_rule_checked(run, *result),
         Input::Agent { turn, update } => state.turn_rules().on_agent(turn, update),
         Input::PermissionAsked { turn, ask } => state.permissions().on_permission_asked(turn, ask),
+        Input::ToolHookGone(ask) => state.permissions().on_tool_hook_gone(ask),
         Input::TurnEnded { turn, end } => state.turn_rules().on_turn_ended(turn, end),
         Input::TurnFailed { turn, failure } => {
             state.turn_rules().on_turn_failed(turn, failure, now)

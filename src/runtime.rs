@@ -364,19 +364,14 @@ impl SessionRuntime {
                 answer,
                 reply,
             } => {
-                let command = self.performer.keep_call(call, answer);
-                let ask = if let SessionCommand::DecideTool { ask, .. } = &command {
-                    Some(*ask)
-                } else {
-                    None
-                };
+                let (ask, command) = self.performer.keep_call(call, answer);
                 let taken = self.take(Input::Command { by, command })?;
-                if taken.is_err()
-                    && let Some(ask) = ask
-                {
+                if taken.is_err() {
                     self.performer.forget_call(ask);
                 }
-                let _ = reply.send(taken.map(drop));
+                if reply.send(taken.map(|_| ask)).is_err() {
+                    let _ = self.take(Input::ToolHookGone(ask))?;
+                }
             }
         }
         Ok(())

@@ -42,6 +42,9 @@ pub const MOST_CLIENTS: usize = 128;
 /// How many of them can watch. A watcher is never idle, and there must always be room for a
 /// command.
 pub const MOST_WATCHERS: usize = 112;
+/// How many calls of the agent can wait for an answer. The rest of the room is for the user's
+/// commands.
+pub const MOST_CALLS: usize = 32;
 /// How long watchers have to read the last records of a session that has ended.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long to wait when the system cannot accept another client.
@@ -90,6 +93,7 @@ impl ControlSocket {
             nats,
             session,
             watches,
+            calls: Arc::new(Semaphore::new(MOST_CALLS)),
         };
         let server = SocketServer {
             listener,
@@ -196,7 +200,7 @@ impl ConnectedClients {
     async fn welcome(&mut self, mut stream: UnixStream, context: &ClientContext) {
         let peer = stream.peer_cred().ok();
         let ours = peer.is_some_and(|peer| peer.uid() == geteuid().as_raw());
-        let process = self
+        let peer_process = self
             .peers
             .of_process(peer.and_then(|peer| peer.pid()), &context.session);
         let why = if !ours {
@@ -205,7 +209,7 @@ impl ConnectedClients {
             let idle = IdleSince::now();
             let task = self.running.spawn(connection::serve(
                 stream,
-                process,
+                peer_process,
                 context.clone(),
                 idle.clone(),
             ));

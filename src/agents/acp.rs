@@ -185,7 +185,7 @@ impl AcpAgent {
         let disguise = ErrorPattern::of(known)?;
         let tool_options = ToolOptions::of(&place, known);
         let services = AcpServices::new(*files, *terminals, &place, known);
-        let hooks = NativeHooks::of(&place, known);
+        let hooks = NativeHooks::of(&place, known)?;
         let line = match &tool_options {
             Some(tools) => tools.added_to(command)?,
             None => command.clone(),

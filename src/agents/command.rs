@@ -139,7 +139,7 @@ impl CommandAgent {
         };
         let chosen = past.first.map(|first| first.id.clone());
         let tools = ToolOptions::of(&place, known);
-        let hooks = NativeHooks::of(&place, known);
+        let hooks = NativeHooks::of(&place, known)?;
         let line = |written: &str, place| {
             let line = CommandLine::new(written, place)?.with_tools(tools.as_ref())?;
             line.with_hooks(hooks.as_ref())

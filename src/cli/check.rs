@@ -108,11 +108,13 @@ pub(super) fn check(args: CheckArgs) -> CliResult<VerbOutcome> {
     if !advice.is_empty() {
         say(&config::render(&advice));
     }
-    let unseen = plan.as_ref().ok();
-    let unseen = unseen.and_then(readiness::warn_about_unseen_calls);
+    let unseen = plan.as_ref().ok().map(|plan| {
+        let known = &project.settings.known;
+        readiness::warn_about_unseen_calls(plan, known)
+    });
     let warnings = settings.warnings.iter().chain(&advice);
     let warnings = warnings.map(|warning| warning.message.clone());
-    let warnings = warnings.chain(unseen).collect();
+    let warnings = warnings.chain(unseen.into_iter().flatten()).collect();
     Ok(VerbOutcome::PrintCheck(Box::new(CheckReport {
         args,
         project,

@@ -30,6 +30,9 @@ use crate::{
 /// The exit code with which a hook denies a call, for every agent, if it also says why.
 const DENIED: u8 = 2;
 
+/// How many bytes of a title are sent.
+const TITLE_MAX: usize = 8 << 10;
+
 /// What an agent asks.
 #[derive(Debug, Args)]
 pub struct HookArgs {
@@ -106,10 +109,18 @@ fn ask(args: &HookArgs, call: ToolCall) -> CliResult<Option<ToolDecisionView>> {
     let mut call = Box::new(call);
     let command = match args.event {
         ClaudeToolEvent::PreToolUse | ClaudeToolEvent::PermissionRequest => {
+            let input = call.input.take();
+            let arguments = input.and_then(|text| serde_json::from_str(&text).ok());
+            // The session keeps no more of it, and a command is its own title.
+            call.title
+                .truncate(call.title.floor_char_boundary(TITLE_MAX));
             SessionCommand::DecideTool {
                 ask: PermissionId::default(),
                 call,
+                arguments,
                 shortened: false,
+                whole: false,
+                digest: None,
             }
         }
         ClaudeToolEvent::PostToolUse | ClaudeToolEvent::PostToolUseFailure => {

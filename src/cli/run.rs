@@ -204,7 +204,7 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         worktree::join(&project.root, prepared.as_ref(), &args.join, remote).map_err(of_task)?;
     trust_prompt::remember_plan(&project.root, &plan)?;
     let surface = SessionSurface::chosen(args.output, args.detach, project.settings.ui);
-    readiness::warn_about_unseen_calls(&plan);
+    readiness::warn_about_unseen_calls(&plan, &project.settings.known);
     if surface.presence() == UserPresence::Unattended && args.order.is_none() {
         readiness::warn_about_edits(&plan);
     }

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     engine::{
         hooks::template,
-        policy::{AgentFacts, AgentSpec, ToolHookSupport, ToolPassing},
+        policy::{AgentFacts, AgentSpec, ToolHookLevel, ToolHookSupport, ToolPassing},
     },
     process::programs::{self, is_executable},
 };
@@ -278,15 +278,16 @@ pub(super) fn facts(
         tools,
         env: fields.texts("env"),
         own_hooks: fields.texts("own_hooks"),
-        tool_hooks: tool_hooks(fields),
+        tool_hooks: tool_hooks(report, fields),
         options,
         flags,
     }
 }
 
-fn tool_hooks(fields: &ConfigFields<'_>) -> Option<ToolHookSupport> {
-    let fields = ConfigFields::of(&TOOL_HOOK_SUPPORT, Some(fields.given("tool_hooks")?));
-    Some(ToolHookSupport {
+fn tool_hooks(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<ToolHookSupport> {
+    let node = fields.given("tool_hooks")?;
+    let fields = ConfigFields::of(&TOOL_HOOK_SUPPORT, Some(node));
+    let support = ToolHookSupport {
         level: fields.one_of("level"),
         args: fields.some_text("args"),
         meta: fields.some_text("meta"),
@@ -294,7 +295,23 @@ fn tool_hooks(fields: &ConfigFields<'_>) -> Option<ToolHookSupport> {
         files: texts_of(&fields, "files"),
         env: texts_of(&fields, "env"),
         deny_only: fields.bool("deny_only"),
-    })
+    };
+    // Without its own hook, creel would let every call pass that the agent does not ask about.
+    if support.level == ToolHookLevel::Native && !support.adds_hook() {
+        let message = "`level: native` needs `args`, `meta` or `env`, with which creel adds its hook to the agent";
+        report.error(node.at, message.to_owned());
+    }
+    let meta = support.meta.iter().map(|text| ("meta", text));
+    let env = support.env.iter().map(|(name, text)| (name.as_str(), text));
+    for (name, text) in meta.chain(env) {
+        let known = |name: &str| ToolHookSupport::PLACEHOLDERS.contains(&name);
+        let filled = ToolHookSupport::filled(text, |name| known(name).then(|| "0".to_owned()));
+        if let Err(error) = filled {
+            let message = format!("creel cannot add its hook to the agent with `{name}`: {error}");
+            report.error(node.at, message);
+        }
+    }
+    Some(support)
 }
 
 /// A map of texts. A boolean counts as its word.

@@ -159,6 +159,9 @@ pub struct AgentPermissionRequest {
     /// Whether hooks get the whole input, although its record is truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
+    /// The fingerprint of the whole input, if its record can be truncated and creel has all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// The request of the agent's own hook about the same call: hooks have decided it already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<PermissionId>,
@@ -240,6 +243,15 @@ pub enum ToolStatus {
     InProgress,
     Completed,
     Failed,
+}
+
+impl ToolStatus {
+    pub const fn has_ended(self) -> bool {
+        match self {
+            Self::Completed | Self::Failed => true,
+            Self::Pending | Self::InProgress => false,
+        }
+    }
 }
 
 /// Changes to the project's files during a turn.

@@ -121,6 +121,8 @@ pub struct HookFacts {
     pub gate: Option<Box<GateFacts>>,
     /// At the points of tool calls.
     pub tool: Option<Box<ToolCall>>,
+    /// The request whose whole input the hook has to get, because its record is truncated.
+    pub whole_input_of: Option<PermissionId>,
     /// The end of the agent's last message. None before the first turn.
     pub agent_output: Option<String>,
     /// The files that the iteration changed, at the points after the agent's work.

@@ -2,6 +2,7 @@
 //! agents.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::engine::{
     actor::UserCommand,
@@ -42,6 +43,8 @@ pub enum Input {
         turn: TurnId,
         ask: Box<AgentPermissionRequest>,
     },
+    /// The agent's own hook no longer waits for an answer about a call.
+    ToolHookGone(PermissionId),
     TurnEnded {
         turn: TurnId,
         end: TurnEnd,
@@ -189,9 +192,18 @@ pub enum SessionCommand {
         #[serde(skip)]
         ask: PermissionId,
         call: Box<ToolCall>,
+        /// The call's input, instead of as a text in it, where it would be escaped twice.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<Value>,
         /// Whether the call's record is truncated.
         #[serde(skip)]
         shortened: bool,
+        /// Whether hooks get the whole input nevertheless.
+        #[serde(skip)]
+        whole: bool,
+        /// The fingerprint of the whole input.
+        #[serde(skip)]
+        digest: Option<String>,
     },
     /// A call of the agent has ended, as that hook reports.
     ToolEnded { call: Box<ToolCall> },

@@ -29,7 +29,9 @@ use crate::engine::{
         PermissionSource, ToolCall, ToolKind,
     },
     effect::Effect,
-    event::{Actor, ActorKind, Event, SessionStarted, TurnEvent, UserPresence},
+    event::{
+        Actor, ActorKind, Event, GateEvent, PromptSent, SessionStarted, TurnEvent, UserPresence,
+    },
     gate::{
         Gate, SessionGates,
         kind::{GateChoice, GateKind, PermissionChoice},
@@ -69,6 +71,9 @@ pub struct PermissionState {
     /// The requests of the agent's own hook that the user allowed in this turn.
     #[serde(default)]
     allowed_before: Vec<PermissionId>,
+    /// Whether the turn was cancelled: nothing that the agent still asks is answered.
+    #[serde(default)]
+    is_cancelled: bool,
     /// The questions of this turn that creel declined, because no user was there.
     pub(crate) unanswered: Vec<String>,
 }
@@ -362,7 +367,14 @@ impl PermissionState {
         }
     }
 
+    /// The turn was cancelled.
+    pub(crate) fn cancel(&mut self) {
+        self.waiting.clear();
+        self.is_cancelled = true;
+    }
+
     pub(crate) fn next_turn(&mut self) {
+        self.is_cancelled = false;
         self.granted.clear();
         self.allowed_before.clear();
     }
@@ -387,7 +399,7 @@ impl HookAnswer {
     /// The option that allows the call.
     pub const ALLOW: &'static str = "allow";
 
-    fn options() -> Vec<PermissionOption> {
+    pub(crate) fn options() -> Vec<PermissionOption> {
         let option = |id: &str, name: &str, kind| PermissionOption {
             id: id.to_owned(),
             name: name.to_owned(),
@@ -399,6 +411,9 @@ impl HookAnswer {
         ]
     }
 }
+
+/// Why a call is denied whose hook was killed.
+const GONE: &str = "the agent's hook ended before it had an answer";
 
 /// Whether an answer was given without a person.
 fn is_unattended(by: &Actor) -> bool {
@@ -452,7 +467,7 @@ impl<'a> PermissionRules<'a> {
         let Some(iteration) = self
             .phase
             .awaited(turn)
-            .filter(|_| !self.steering.interrupted())
+            .filter(|_| !self.steering.interrupted() && !self.requests.is_cancelled)
         else {
             let cancel = Effect::AnswerPermission {
                 ask: ask.ask,
@@ -460,12 +475,9 @@ impl<'a> PermissionRules<'a> {
             };
             return EngineOutput::stale(turn).then(cancel);
         };
-        let earlier = self
-            .tool_rules
-            .tools
-            .asked_before(&ask.tool, &self.began.cwd);
+        let earlier = self.tool_rules.tools.asked_before(&ask, &self.began.cwd);
         let mut hooks = self.hooks_of(&ask);
-        // No hook runs twice for a call.
+        // No hook runs twice for a call that it has seen whole.
         hooks.retain(|hook| !earlier.is_some_and(|(_, seen)| seen.contains(hook)));
         let ask = Box::new(AgentPermissionRequest {
             earlier: earlier.map(|(ask, _)| ask),
@@ -491,25 +503,16 @@ impl<'a> PermissionRules<'a> {
 
     /// The agent's own hook asks about a call that the agent is about to make. The rules are not for
     /// it: the agent asks by itself where they matter.
-    pub(crate) fn on_tool_hook(
-        self,
-        ask: PermissionId,
-        tool: ToolCall,
-        shortened: bool,
-    ) -> EngineOutput {
+    pub(crate) fn on_tool_hook(self, request: Box<AgentPermissionRequest>) -> EngineOutput {
+        let ask = request.ask;
         let prompt = self.phase.turn_in_flight();
         let Some(prompt) = prompt.filter(|_| !self.steering.interrupted()) else {
             return EngineOutput::refuse(Refusal::NoTurn);
         };
-        let request = Box::new(AgentPermissionRequest {
-            ask,
-            tool,
-            options: HookAnswer::options(),
-            source: PermissionSource::Hook,
-            shortened,
-            whole: true,
-            earlier: None,
-        });
+        if self.requests.is_cancelled {
+            let answer = PermissionAnswer::Cancelled;
+            return EngineOutput::default().then(Effect::AnswerPermission { ask, answer });
+        }
         let hooks = self.tool_rules.of_request(&request);
         if hooks.is_empty() {
             return EngineOutput::default().then(Effect::AnswerPermission {
@@ -525,6 +528,58 @@ impl<'a> PermissionRules<'a> {
             ask: request,
         }))
         .and(hooks_due)
+    }
+
+    /// The turn is being cancelled: no request is answered, and no hook of one continues.
+    pub(crate) fn cancel_calls(self, prompt: &PromptSent, step: EngineOutput) -> EngineOutput {
+        if !self.plan.has_tool_hooks() || self.requests.is_cancelled {
+            return step;
+        }
+        let answers = self.requests.waiting.iter().map(|waiting| {
+            let (ask, answer) = (waiting.ask, PermissionAnswer::Cancelled);
+            Effect::AnswerPermission { ask, answer }
+        });
+        let cancelling = step.and(Event::Turn(TurnEvent::Cancelling {
+            iteration: prompt.iteration,
+            turn: prompt.turn,
+        }));
+        let hooks = self.tool_rules.cancel_requests();
+        answers.chain(hooks).fold(cancelling, EngineOutput::then)
+    }
+
+    /// The agent's own hook no longer waits for an answer about a call: its process is gone. Nothing
+    /// is decided about the call, and its gate closes.
+    pub(crate) fn on_tool_hook_gone(self, ask: PermissionId) -> EngineOutput {
+        let waits = self
+            .requests
+            .waiting
+            .iter()
+            .any(|waiting| waiting.ask == ask && waiting.source == PermissionSource::Hook);
+        let Some(prompt) = self.phase.turn_in_flight().filter(|_| waits) else {
+            return EngineOutput::default();
+        };
+        let gate = self.gates.open.as_ref();
+        let gate = gate.filter(|gate| gate.subject.ask() == Some(ask));
+        let closed = gate.map_or_else(EngineOutput::default, |gate| {
+            EngineOutput::record(Event::Gate(GateEvent::Answered {
+                gate: gate.id,
+                choice: GateChoice::RejectOnce,
+                by: POLICY,
+                option: None,
+                grants: None,
+            }))
+        });
+        let gone = closed.and(Event::Turn(TurnEvent::ToolDecided {
+            iteration: prompt.iteration,
+            turn: prompt.turn,
+            ask,
+            action: Some(PermissionPolicy::Deny),
+            reason: Some(GONE.to_owned()),
+        }));
+        let answer = PermissionAnswer::Cancelled;
+        let gone = gone.then(Effect::AnswerPermission { ask, answer });
+        let hooks = self.tool_rules.cancel_request(ask);
+        hooks.fold(gone, EngineOutput::then)
     }
 
     /// Whether these hooks decide a call about which the agent's own hook asks.
@@ -690,17 +745,22 @@ impl<'a> PermissionRules<'a> {
         if ask.question().is_some() {
             return None;
         }
-        let by_hook = self.tool_rules.tools.decision(ask);
-        let by_user = ask
-            .earlier
-            .is_some_and(|it| self.requests.allowed_before.contains(&it));
         if ask.source == PermissionSource::Hook {
             return None;
         }
+        let by_user = ask
+            .earlier
+            .is_some_and(|it| self.requests.allowed_before.contains(&it));
+        let tools = self.tool_rules.tools;
+        let by_hook = if by_user {
+            tools.decision_besides_answered(ask)
+        } else {
+            tools.decision(ask)
+        };
         let allow = match (self.without_hooks(ask), by_hook.map(|hook| hook.action)) {
-            (None | Some(true), Some(_)) if by_user => Some(true),
             (Some(false), _) | (_, Some(PermissionPolicy::Deny)) => Some(false),
             (_, Some(PermissionPolicy::Ask)) => None,
+            (None | Some(true), _) if by_user => Some(true),
             (None, Some(PermissionPolicy::Allow)) => self.hook_may_allow(ask).then_some(true),
             (decided, Some(PermissionPolicy::Allow) | None) => decided,
         };

@@ -11,6 +11,7 @@ mod workflow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{
     actor::UserCommand,
@@ -790,6 +791,63 @@ pub struct ToolHookSupport {
     /// Whether the agent accepts no answer that allows a call.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deny_only: bool,
+}
+
+/// Why a JSON text of [`ToolHookSupport`] is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum HookJsonError {
+    #[error("it is no JSON once creel's commands are in it: {0}")]
+    NotJson(#[source] serde_json::Error),
+    #[error("it is no JSON object")]
+    NotAnObject,
+}
+
+impl ToolHookSupport {
+    /// What a text can have between `{{` and `}}`.
+    pub const PLACEHOLDERS: [&'static str; 7] = [
+        "pre_tool",
+        "post_tool",
+        "post_tool_failure",
+        "pre_tool_trust",
+        "post_tool_trust",
+        "pre_tool_group",
+        "post_tool_group",
+    ];
+
+    /// Whether anything here adds creel's hook to the agent.
+    pub fn adds_hook(&self) -> bool {
+        self.args.is_some() || self.meta.is_some() || !self.env.is_empty() || !self.files.is_empty()
+    }
+
+    /// A JSON object with values in place of the names. A value is never read for names.
+    pub fn filled(
+        text: &str,
+        value: impl Fn(&str) -> Option<String>,
+    ) -> Result<Map<String, Value>, HookJsonError> {
+        let (mut filled, mut rest) = (String::new(), text);
+        while let Some((before, after)) = rest.split_once("{{") {
+            filled.push_str(before);
+            let named = after.split_once("}}");
+            let named = named.and_then(|(name, after)| Some((value(name)?, after)));
+            if let Some((value, after)) = named {
+                filled.push_str(&value);
+                rest = after;
+            } else {
+                // A name can begin with the second of these.
+                filled.push('{');
+                rest = &rest[before.len() + 1..];
+            }
+        }
+        filled.push_str(rest);
+        match serde_json::from_str(&filled).map_err(HookJsonError::NotJson)? {
+            Value::Object(object) => Ok(object),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_) => Err(HookJsonError::NotAnObject),
+        }
+    }
 }
 
 /// Which tool calls of an agent hooks at `pre_tool` see.

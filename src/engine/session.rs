@@ -41,7 +41,7 @@ use crate::engine::{
     output::EngineOutput,
     pending::PendingItems,
     permission::PermissionState,
-    policy::SessionPlan,
+    policy::{SessionPlan, ToolHookLevel},
     protect::UnsettledChanges,
     retry::{RetryState, RetryWait},
     session::{
@@ -140,6 +140,16 @@ impl SessionState {
 
     pub fn plan(&self) -> &SessionPlan {
         &self.began.plan
+    }
+
+    /// Whether creel adds its own hook to the agent of the current turn.
+    pub(crate) fn has_own_tool_hook(&self) -> bool {
+        let prompt = self.phase.turn_in_flight();
+        let spec = match prompt.and_then(|prompt| prompt.agent.as_ref()) {
+            Some(reviewer) => self.plan().gatekeepers.get(reviewer).map(|it| &it.spec),
+            None => self.agent_choice().spec(),
+        };
+        spec.is_some_and(|spec| spec.tool_hook_level() == ToolHookLevel::Native)
     }
 
     pub fn max_iterations(&self) -> u32 {

@@ -187,6 +187,11 @@ impl CommandListener {
                 .await;
             }
         };
+        if request.is_of_agent_hook() {
+            // That hook runs where the agent does.
+            let refused = SessionReply::refused(&Refusal::NotTheAgent.into());
+            return say(client, asked.reply, refused, None).await;
+        }
         let (client, query_handle, handle, events) = (
             client.clone(),
             query_handle.clone(),

@@ -223,6 +223,7 @@ fn turn(event: &TurnEvent) -> Option<String> {
         | TurnEvent::ConversationOpened { .. }
         | TurnEvent::PermissionAsked { .. }
         | TurnEvent::ToolDecided { .. }
+        | TurnEvent::Cancelling { .. }
         | TurnEvent::Ended { .. } => None,
     }
 }

@@ -196,6 +196,45 @@ fn marks_of(table: ProcessTable, pid: i32) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
+/// Whether a process descends from this one through the session's agent. Unlike a mark, a process
+/// cannot choose its ancestors.
+fn descends_from_agent(table: ProcessTable, pid: i32, session: &str) -> bool {
+    let us = sweep::own_pid();
+    let (mut child, mut next) = (None, table.stat(pid));
+    while let Some(current) = next.filter(|current| current.pid > 1) {
+        if current.pid == us {
+            return child.and_then(|child| by_child(child, session)) == Some(ActorKind::Agent);
+        }
+        child = Some(current);
+        next = table.stat(current.parent);
+    }
+    false
+}
+
+/// What the system reports about the process of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerProcess {
+    /// The agent or hook, of this session or of another one, that the process belongs to.
+    pub by: Option<ActorKind>,
+    /// Whether it was started by the session's own agent. None if the system does not say.
+    below_agent: Option<bool>,
+}
+
+impl PeerProcess {
+    /// Whether it can be the hook that creel added to the session's own agent. A process that is gone
+    /// is not, and a mark counts only where the system has no list of processes.
+    pub fn may_be_agent_hook(self, caller: &CallerInfo, session: &str) -> bool {
+        let by_mark = || {
+            let marks = caller.mark.as_deref();
+            marks.and_then(|marks| of_marks(marks, session)) == Some(ActorKind::Agent)
+        };
+        match self.below_agent {
+            Some(is_below) => is_below && self.by == Some(ActorKind::Agent),
+            None => by_mark(),
+        }
+    }
+}
+
 /// How many processes to remember.
 const MOST_REMEMBERED: usize = 256;
 
@@ -212,9 +251,14 @@ pub struct PeerProcesses {
 impl PeerProcesses {
     /// The session's own agent or hook, if the process belongs to one. Call this as soon as it
     /// connects.
-    pub fn of_process(&mut self, pid: Option<i32>, session: &str) -> Option<ActorKind> {
-        let pid = pid.filter(|pid| *pid > 0)?;
-        self.remember(pid, of_process(pid, session))
+    pub fn of_process(&mut self, pid: Option<i32>, session: &str) -> PeerProcess {
+        let table = ProcessTable::of_system();
+        let pid = pid.filter(|pid| *pid > 0);
+        let below = pid.is_some_and(|pid| descends_from_agent(table, pid, session));
+        PeerProcess {
+            by: pid.and_then(|pid| self.remember(pid, of_process(pid, session))),
+            below_agent: (table != ProcessTable::Absent).then_some(below),
+        }
     }
 
     fn remember(&mut self, pid: i32, origin: ProcessOrigin) -> Option<ActorKind> {
@@ -470,6 +514,32 @@ mod tests {
             ProcessOrigin::Session(ActorKind::Hook)
         );
         hook.kill().await.expect("it is ours");
+    }
+
+    #[test]
+    fn only_a_living_process_below_this_one_can_be_the_agents_hook() {
+        use std::process::Command;
+        let caller = CallerInfo {
+            mark: Some("s1/turn-1".into()),
+            ..CallerInfo::default()
+        };
+        let mut peers = PeerProcesses::default();
+        let mut of = |pid| peers.of_process(pid, "s1").may_be_agent_hook(&caller, "s1");
+        if ProcessTable::of_system() == ProcessTable::Absent {
+            assert!(of(None), "only its mark says what it is");
+            return;
+        }
+        let mut child = Command::new("sleep").arg("60").spawn().expect("sleep");
+        let pid = i32::try_from(child.id()).expect("a process number");
+        assert!(of(Some(pid)));
+        child
+            .kill()
+            .and_then(|()| child.wait())
+            .expect("it is ours");
+        assert!(!of(Some(pid)), "it is gone");
+        assert!(!of(Some(sweep::own_pid())) && !of(None));
+        let parent = ProcessTable::of_system().stat(sweep::own_pid());
+        assert!(!of(parent.map(|own| own.parent)), "whatever mark it sends");
     }
 
     #[test]

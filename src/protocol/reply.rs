@@ -54,6 +54,10 @@ pub enum RequestRefusal {
     TooManyClients(usize),
     #[error("too many clients watch this session (the limit is {0})")]
     TooManyWatchers(usize),
+    #[error(
+        "{0} calls already wait for your hooks or for you, and creel answers no more at a time"
+    )]
+    TooManyCalls(usize),
     #[error("cannot read the journal: {0}")]
     JournalUnreadable(io::Error),
     #[error("NATS does not send records here: read them from the stream, under {0}")]
@@ -76,6 +80,7 @@ impl RequestRefusal {
             Self::OtherUser => "other_user",
             Self::TooManyClients(_) => "too_many_clients",
             Self::TooManyWatchers(_) => "too_many_watchers",
+            Self::TooManyCalls(_) => "too_many_calls",
             Self::JournalUnreadable(_) => "journal_unreadable",
             Self::NoWatchOverNats(_) => "no_watch_over_nats",
             Self::ReplyTooLong { .. } => "reply_too_long",

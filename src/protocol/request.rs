@@ -48,6 +48,16 @@ pub enum SessionRequest {
 }
 
 impl SessionRequest {
+    /// Whether only the hook that creel added to the session's own agent asks it.
+    pub(crate) const fn is_of_agent_hook(&self) -> bool {
+        matches!(self, Self::Command(command) if command.is_of_agent_hook())
+    }
+
+    /// Whether a call of the agent waits for the reply.
+    pub(crate) const fn decides_tool(&self) -> bool {
+        matches!(self, Self::Command(SessionCommand::DecideTool { .. }))
+    }
+
     /// Whether the reply can take long, because rules and hooks run before it, or you decide.
     pub const fn waits_for_judgement(&self) -> bool {
         matches!(
@@ -384,7 +394,10 @@ mod tests {
             SessionCommand::DecideTool {
                 ask: PermissionId::default(),
                 call: Box::default(),
+                arguments: None,
                 shortened: false,
+                whole: false,
+                digest: None,
             }
             .into(),
             SessionCommand::ToolEnded {

@@ -472,7 +472,7 @@ impl ToolDecisionView {
             PermissionAnswer::Refused(reason) => Self::Deny(reason),
             PermissionAnswer::Undecided => Self::Undecided,
             PermissionAnswer::Declined { .. } | PermissionAnswer::Cancelled => {
-                Self::Deny("the turn has ended".to_owned())
+                Self::Deny("the turn was cancelled or has ended".to_owned())
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::{
         conversation::{ForbiddenChanges, PermissionAnswer, ToolCall},
         effect::FileComparison,
         event::{Actor, Event, StopEvent},
-        ids::RunId,
+        ids::{PermissionId, RunId},
         input::{Input, SessionCommand},
         refusal::Refusal,
         stop::agent_loop::{EvaluationRequest, LoopCommand, LoopRefusal},
@@ -72,7 +72,7 @@ pub(super) enum RuntimeMessage {
         by: Actor,
         call: Box<ToolCall>,
         answer: oneshot::Sender<PermissionAnswer>,
-        reply: oneshot::Sender<Result<(), Refusal>>,
+        reply: oneshot::Sender<Result<PermissionId, Refusal>>,
     },
     /// What a comparison of files was for, and what it found.
     Compared(FileComparison, ForbiddenChanges),
@@ -207,7 +207,7 @@ impl SessionHandle {
     }
 
     /// Asks the session's hooks about a call that its agent is about to make, and waits for the
-    /// answer.
+    /// answer. If the caller stops waiting, the request is withdrawn.
     pub async fn tool_decision(
         &self,
         by: impl Into<Actor>,
@@ -224,9 +224,15 @@ impl SessionHandle {
         self.now
             .send(asked)
             .map_err(|_| Refusal::SessionEnded(None))?;
-        accepted.await.map_err(|_| Refusal::SessionEnded(None))??;
+        let ask = accepted.await.map_err(|_| Refusal::SessionEnded(None))??;
+        let mut withdrawal = WaitingAsker {
+            ask: Some(ask),
+            session: self,
+        };
+        let answer = decided.await;
+        withdrawal.ask = None;
         // The turn can end first.
-        decided.await.map_err(|_| Refusal::NoTurn)
+        answer.map_err(|_| Refusal::NoTurn)
     }
 
     pub fn warn(&self, text: String) {
@@ -243,6 +249,21 @@ impl SessionHandle {
 
     pub(super) async fn tell_in_turn(&self, input: Input) {
         let _ = self.in_turn.send(RuntimeMessage::Input(input)).await;
+    }
+}
+
+/// Withdraws a request that nothing waits for any more.
+struct WaitingAsker<'a> {
+    /// None once it is answered.
+    ask: Option<PermissionId>,
+    session: &'a SessionHandle,
+}
+
+impl Drop for WaitingAsker<'_> {
+    fn drop(&mut self) {
+        if let Some(ask) = self.ask {
+            self.session.tell(Input::ToolHookGone(ask));
+        }
     }
 }
 

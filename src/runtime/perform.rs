@@ -17,6 +17,7 @@ use std::{
     thread::available_parallelism,
 };
 
+use sha2::{Digest as _, Sha256};
 use tokio::{
     sync::{Notify, Semaphore, broadcast, mpsc, oneshot},
     task::JoinHandle,
@@ -115,16 +116,37 @@ struct PermissionWaiters(Arc<Mutex<PermissionWaiterMap>>);
 struct PermissionWaiterMap {
     last: PermissionId,
     answers: HashMap<PermissionId, oneshot::Sender<PermissionAnswer>>,
-    /// The whole inputs of calls whose records are truncated, by the id of the call, oldest first.
-    inputs: VecDeque<(String, String)>,
+    /// The inputs of calls whose records are truncated, oldest first.
+    inputs: VecDeque<WholeInput>,
+}
+
+/// The whole input of a call about which the agent or its hook has asked. Agents choose the ids of
+/// calls, so creel's own id of the request says which one it is.
+#[derive(Debug)]
+struct WholeInput {
+    ask: PermissionId,
+    call: String,
+    /// What its record has.
+    recorded: Option<String>,
+    text: String,
 }
 
 impl PermissionWaiterMap {
-    fn keep(&mut self, call: &str, input: String) {
-        self.inputs.push_back((call.to_owned(), input));
-        while self.inputs.iter().map(|(_, it)| it.len()).sum::<usize>() > INPUTS_MAX {
-            self.inputs.pop_front();
+    /// Keeps an input, if there is room. No input is dropped while its request waits.
+    fn keep(&mut self, input: WholeInput) -> bool {
+        let waits = |map: &Self, ask| map.answers.contains_key(&ask);
+        let room = INPUTS_MAX.saturating_sub(input.text.len());
+        while self.inputs.iter().map(|it| it.text.len()).sum::<usize>() > room {
+            let Some(settled) = self.inputs.iter().position(|it| !waits(self, it.ask)) else {
+                return false;
+            };
+            self.inputs.remove(settled);
         }
+        let fits = input.text.len() <= INPUTS_MAX;
+        if fits {
+            self.inputs.push_back(input);
+        }
+        fits
     }
 }
 
@@ -144,16 +166,29 @@ impl PermissionWaiters {
         }
     }
 
-    fn keep_input(&self, call: &str, input: String) {
-        self.waiting().keep(call, input);
+    /// Keeps the whole input of a request for its hooks. Returns whether there was room.
+    fn keep_input(&self, ask: PermissionId, tool: &ToolCall, text: String) -> bool {
+        self.waiting().keep(WholeInput {
+            ask,
+            call: tool.call.clone(),
+            recorded: tool.input.clone(),
+            text,
+        })
     }
 
-    /// The whole input of a call, if its record is truncated.
-    fn input(&self, call: &str) -> Option<String> {
+    /// The whole input of a request.
+    fn input_of(&self, ask: PermissionId) -> Option<String> {
+        let waiting = self.waiting();
+        let known = waiting.inputs.iter().find(|it| it.ask == ask);
+        known.map(|it| it.text.clone())
+    }
+
+    /// The whole input of a call that has ended, if its record is truncated.
+    fn input_of_ended(&self, tool: &ToolCall) -> Option<String> {
         let waiting = self.waiting();
         let mut known = waiting.inputs.iter().rev();
-        let input = known.find(|(known, _)| known == call);
-        input.map(|(_, input)| input.clone())
+        let known = known.find(|it| it.call == tool.call && it.recorded == tool.input);
+        known.map(|it| it.text.clone())
     }
 
     fn next_turn(&self) {
@@ -290,21 +325,24 @@ impl EffectPerformer {
         &self,
         mut call: Box<ToolCall>,
         answer: oneshot::Sender<PermissionAnswer>,
-    ) -> SessionCommand {
+    ) -> (PermissionId, SessionCommand) {
         let ask = self.permissions.add(answer);
         if call.call.is_empty() {
             call.call = unnamed(ask);
         }
-        let whole = limit_call(&mut call);
-        let shortened = whole.is_some();
-        if let Some(whole) = whole {
-            self.permissions.keep_input(&call.call, whole);
-        }
-        SessionCommand::DecideTool {
+        let digest = call.input.as_deref().map(input_digest);
+        let long = limit_call(&mut call);
+        let shortened = long.is_some();
+        let whole = long.is_none_or(|text| self.permissions.keep_input(ask, &call, text));
+        let command = SessionCommand::DecideTool {
             ask,
             call,
+            arguments: None,
             shortened,
-        }
+            whole,
+            digest,
+        };
+        (ask, command)
     }
 
     pub(super) fn forget_call(&self, ask: PermissionId) {
@@ -380,13 +418,22 @@ impl EffectPerformer {
     }
 
     fn run_hook(&mut self, mut job: HookJob) {
-        if let Some(call) = &mut job.facts.tool
-            && let Some(whole) = self.permissions.input(&call.call)
-        {
-            call.input = Some(whole);
-        }
         self.hooks.retain(|_, task| !task.done.is_finished());
         let run = job.run;
+        let whole_of = job.facts.whole_input_of;
+        if let Some(call) = &mut job.facts.tool {
+            let whole = match whole_of {
+                Some(ask) => self.permissions.input_of(ask),
+                None => self.permissions.input_of_ended(call),
+            };
+            if whole.is_none() && whole_of.is_some() {
+                // A hook must not take the part for the whole.
+                let why = "creel no longer has the whole input of the call".to_owned();
+                let result = Box::new(RunResult::not_started(why));
+                return self.handle.tell(Input::HookFinished { run, result });
+            }
+            call.input = whole.or_else(|| call.input.take());
+        }
         let cancel = CancellationToken::new();
         let (place, handle, token) = (self.place.clone(), self.handle.clone(), cancel.clone());
         let (mut watch, active) = (self.watcher(run), self.activity.begin());
@@ -684,6 +731,21 @@ async fn converse(
     agent.shutdown().await;
 }
 
+/// The same for equal inputs, however they are written.
+fn input_digest(input: &str) -> String {
+    let text = match serde_json::from_str::<serde_json::Value>(input) {
+        Ok(mut value) => {
+            value.sort_all_objects();
+            value.to_string()
+        }
+        Err(_) => input.to_owned(),
+    };
+    let digest = Sha256::digest(text.as_bytes());
+    digest
+        .iter()
+        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+}
+
 /// A panic in an agent fails its turn, not the session.
 async fn one_turn(
     agent: &mut dyn Agent,
@@ -844,17 +906,17 @@ impl AgentObserver for TurnObserver {
             whole,
             answer,
         } = request;
-        let is_whole = whole.is_some();
-        if let Some(whole) = whole {
-            self.permissions.keep_input(&tool.call, whole);
-        }
+        let ask = self.permissions.add(answer);
+        let digest = whole.as_deref().map(input_digest);
+        let whole = whole.is_some_and(|text| self.permissions.keep_input(ask, &tool, text));
         let ask = Box::new(AgentPermissionRequest {
-            ask: self.permissions.add(answer),
+            ask,
             tool,
             options,
             source,
             shortened,
-            whole: is_whole,
+            whole,
+            digest,
             earlier: None,
         });
         Box::pin(self.handle.tell_in_turn(Input::PermissionAsked {
@@ -922,4 +984,53 @@ fn started(handle: &SessionHandle, children: &SessionProcesses, group: ProcessGr
         pid: group.pid,
         started: group.start.unwrap_or(0),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(waiting: &PermissionWaiters, id: &str, text: &str) -> (PermissionId, bool) {
+        let (answer, _waits) = oneshot::channel();
+        let ask = waiting.add(answer);
+        let tool = ToolCall {
+            call: id.to_owned(),
+            input: Some("cut".to_owned()),
+            ..ToolCall::default()
+        };
+        let kept = waiting.keep_input(ask, &tool, text.to_owned());
+        (ask, kept)
+    }
+
+    #[test]
+    fn another_request_about_a_call_does_not_replace_what_hooks_read_about_the_first() {
+        let waiting = PermissionWaiters::default();
+        let (first, _) = request(&waiting, "1", "rm -rf /");
+        let (second, _) = request(&waiting, "1", "ls");
+        assert_eq!(waiting.input_of(first).as_deref(), Some("rm -rf /"));
+        assert_eq!(waiting.input_of(second).as_deref(), Some("ls"));
+    }
+
+    #[test]
+    fn a_full_store_keeps_what_waiting_requests_need_and_says_so_to_the_next() {
+        let waiting = PermissionWaiters::default();
+        let long = "x".repeat(INPUTS_MAX / 2);
+        let (first, kept) = request(&waiting, "1", &long);
+        let (second, kept_too) = request(&waiting, "2", &long);
+        assert!(kept && kept_too);
+        let (third, kept) = request(&waiting, "3", "more");
+        assert!(!kept && waiting.input_of(third).is_none());
+        assert!(waiting.input_of(first).is_some() && waiting.input_of(second).is_some());
+        waiting.answer(first, PermissionAnswer::Undecided);
+        let (fourth, kept) = request(&waiting, "4", "more");
+        assert!(kept && waiting.input_of(fourth).is_some());
+        assert_eq!(waiting.input_of(first), None);
+    }
+
+    #[test]
+    fn equal_inputs_have_the_same_digest_however_they_are_written() {
+        let one = input_digest(r#"{"a":1,"b":{"c":2,"d":3}}"#);
+        assert_eq!(one, input_digest(r#"{ "b": {"d":3,"c":2}, "a": 1 }"#));
+        assert_ne!(one, input_digest(r#"{"a":1,"b":{"c":2,"d":4}}"#));
+    }
 }

@@ -30,12 +30,12 @@ use tokio::{
     time::timeout,
 };
 
-use super::MOST_WATCHERS;
+use super::{MOST_CALLS, MOST_WATCHERS};
 use crate::{
-    engine::actor::ActorKind,
+    engine::refusal::Refusal,
     protocol::{
         CallerInfo, LONGEST_REQUEST, LiveMessage, NatsStatus, RequestRefusal, SessionReply,
-        SessionRequest, WatchRequest, read_request,
+        SessionRequest, WatchRequest, process_origin::PeerProcess, read_request,
     },
     runtime::{HookOutputChunk, SessionHandle},
     socket::session_mirror::{QueryHandle, RequestOutcome, answer},
@@ -59,6 +59,8 @@ pub(super) struct ClientContext {
     pub(super) session: String,
     /// The slots for clients that watch.
     pub(super) watches: Arc<Semaphore>,
+    /// The slots for calls that wait for an answer.
+    pub(super) calls: Arc<Semaphore>,
 }
 
 /// Since when a client has been idle. `None` while its request is being answered, or while it
@@ -93,8 +95,7 @@ struct ClientConnection {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
     context: ClientContext,
-    /// The session's own agent or hook, if the client's process belongs to one.
-    process: Option<ActorKind>,
+    peer: PeerProcess,
     idle: IdleSince,
 }
 
@@ -107,7 +108,7 @@ enum ClientLine {
 /// Serves a client until it disconnects, stops reading, or the session ends.
 pub(super) async fn serve(
     stream: UnixStream,
-    process: Option<ActorKind>,
+    peer: PeerProcess,
     context: ClientContext,
     idle: IdleSince,
 ) {
@@ -116,7 +117,7 @@ pub(super) async fn serve(
         reader: BufReader::new(reader),
         writer,
         context,
-        process,
+        peer,
         idle,
     };
     if let Err(error) = connection.talk().await {
@@ -145,12 +146,22 @@ impl ClientConnection {
             };
             self.idle.set(None);
             match read_request(&line) {
-                Ok((caller, request)) => match self.answer(caller, request).await {
-                    ConnectionAction::Reply(reply) => self.say(&reply).await?,
-                    ConnectionAction::Watch(tail, live_message, _room) => {
-                        return self.watch(tail, live_message).await;
+                Ok((caller, request)) => {
+                    let decides = request.decides_tool();
+                    let answered = answered(&self.context, self.peer, caller, request);
+                    let action = tokio::select! {
+                        biased;
+                        action = answered => action,
+                        // A call whose hook was killed needs no answer.
+                        () = hung_up(&mut self.reader), if decides => return Ok(()),
+                    };
+                    match action {
+                        ConnectionAction::Reply(reply) => self.say(&reply).await?,
+                        ConnectionAction::Watch(tail, live_message, _room) => {
+                            return self.watch(tail, live_message).await;
+                        }
                     }
-                },
+                }
                 Err(why) => self.say(&SessionReply::refused(&why.into())).await?,
             }
             self.idle
@@ -172,50 +183,6 @@ impl ClientConnection {
             // A client that disconnects in the middle of a line has sent no request.
             Some(_) | None => ClientLine::Nothing,
         })
-    }
-
-    async fn answer(&self, caller: CallerInfo, request: SessionRequest) -> ConnectionAction {
-        let ClientContext {
-            handle,
-            query_handle,
-            journal,
-            live,
-            nats,
-            session,
-            watches,
-        } = &self.context;
-        match answer(
-            handle,
-            query_handle,
-            caller.on_socket(self.process, session),
-            request,
-        )
-        .await
-        {
-            RequestOutcome::Reply(reply) => ConnectionAction::Reply(reply),
-            RequestOutcome::Watch(WatchRequest {
-                from,
-                live: wants_live,
-            }) => {
-                let Ok(room) = Arc::clone(watches).try_acquire_owned() else {
-                    return ConnectionAction::Reply(SessionReply::refused(
-                        &RequestRefusal::TooManyWatchers(MOST_WATCHERS),
-                    ));
-                };
-                let from = from.unwrap_or(*query_handle.news.borrow() + 1);
-                let live_message = if wants_live {
-                    LiveMessageSource::new(live, nats.as_ref())
-                } else {
-                    LiveMessageSource::default()
-                };
-                match JournalLineReader::open(journal, from) {
-                    Ok(tail) => ConnectionAction::Watch(tail, live_message, room),
-                    Err(error) => ConnectionAction::Reply(SessionReply::refused(
-                        &RequestRefusal::JournalUnreadable(error),
-                    )),
-                }
-            }
-        }
     }
 
     async fn watch(
@@ -268,6 +235,65 @@ impl ClientConnection {
                     "it does not read its messages",
                 ))
             })
+    }
+}
+
+async fn answered(
+    context: &ClientContext,
+    peer: PeerProcess,
+    caller: CallerInfo,
+    request: SessionRequest,
+) -> ConnectionAction {
+    let ClientContext {
+        handle,
+        query_handle,
+        journal,
+        live,
+        nats,
+        session,
+        watches,
+        calls,
+    } = context;
+    if request.is_of_agent_hook() && !peer.may_be_agent_hook(&caller, session) {
+        return ConnectionAction::Reply(SessionReply::refused(&Refusal::NotTheAgent.into()));
+    }
+    let room = request.decides_tool().then(|| calls.try_acquire());
+    if let Some(Err(_)) = room {
+        return ConnectionAction::Reply(SessionReply::refused(&RequestRefusal::TooManyCalls(
+            MOST_CALLS,
+        )));
+    }
+    match answer(
+        handle,
+        query_handle,
+        caller.on_socket(peer.by, session),
+        request,
+    )
+    .await
+    {
+        RequestOutcome::Reply(reply) => ConnectionAction::Reply(reply),
+        RequestOutcome::Watch(WatchRequest {
+            from,
+            live: wants_live,
+        }) => {
+            let Ok(room) = Arc::clone(watches).try_acquire_owned() else {
+                return ConnectionAction::Reply(SessionReply::refused(
+                    &RequestRefusal::TooManyWatchers(MOST_WATCHERS),
+                ));
+            };
+            let from = from.unwrap_or(*query_handle.news.borrow() + 1);
+            let live_message = if wants_live {
+                LiveMessageSource::new(live, nats.as_ref())
+            } else {
+                LiveMessageSource::default()
+            };
+            match JournalLineReader::open(journal, from) {
+                Ok(tail) => ConnectionAction::Watch(tail, live_message, room),
+                Err(error) => ConnectionAction::Reply(SessionReply::refused(
+                    &RequestRefusal::JournalUnreadable(error),
+                )),
+            }
+        }
     }
 }
 
@@ -374,6 +400,13 @@ async fn gone(reader: &mut BufReader<OwnedReadHalf>) {
             return;
         }
         reader.consume(length);
+    }
+}
+
+/// Waits until the client has closed its side, and takes none of what it still sends.
+async fn hung_up(reader: &mut BufReader<OwnedReadHalf>) {
+    if reader.fill_buf().await.is_ok_and(|sent| !sent.is_empty()) {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -276,7 +276,14 @@ pub(crate) async fn answer(
                 }),
             Err(why) => SessionReply::refused(&why.into()),
         },
-        SessionRequest::Command(SessionCommand::DecideTool { call, .. }) => {
+        SessionRequest::Command(SessionCommand::DecideTool {
+            mut call,
+            arguments,
+            ..
+        }) => {
+            call.input = arguments
+                .map(|arguments| arguments.to_string())
+                .or(call.input);
             match handle.tool_decision(by, call).await {
                 Ok(answer) => {
                     SessionReply::with(ReplyData::ToolDecided(ToolDecisionView::of(answer)))

@@ -101,7 +101,7 @@ fn check_says_for_each_hook_of_tool_calls_which_calls_it_sees() {
         asks.contains("creel runs it only before calls that `demo` asks about"),
         "{asks}"
     );
-    let native = json!({ "acp": "true", "tool_hooks": { "level": "native" } });
+    let native = json!({ "acp": "true", "tool_hooks": { "level": "native", "meta": "{}" } });
     let native = listed(native);
     assert!(
         native.contains("creel runs it before every call of `demo`"),

@@ -766,6 +766,13 @@ fn commands_by_request_mean_what_they_mean_on_the_socket() {
         ),
         None
     );
+    let id = project.kind("session_started")[0]["id"].clone();
+    let mark = format!("{}/turn-1", id.as_str().expect("an id"));
+    for verb in ["tool_ended", "decide_tool"] {
+        let call = serde_json::json!({"call": "1", "title": "make test", "status": "completed"});
+        let forged = serde_json::json!({"v": 1, "do": verb, "mark": mark, "call": call});
+        assert_eq!(ask(&forged.to_string())["code"], "not_the_agent");
+    }
     assert_eq!(
         ask(r#"{"v":1,"do":"task","task":{"add":{"goal":"x"}}}"#)["added"],
         "task_1"

@@ -2,7 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{acp_agent, project::Project};
+use crate::support::{
+    acp_agent,
+    peer::Peer,
+    project::{Project, until},
+};
 
 /// A script for Claude Code that reads its input and denies a command.
 const GUARD: &str = r#"input=$(cat); printf '%s' "$input" > seen.json
@@ -126,7 +130,7 @@ echo '<promise>COMPLETE</promise>'"#;
 fn an_agent_asks_through_creel_hook_before_each_call_and_nobody_else_gets_an_answer() {
     let creel = env!("CARGO_BIN_EXE_creel");
     let config = format!(
-        "prompt: GOAL\nagent: a\nagents: {{ a: {{ command: \"CREEL='{creel}' sh asks.sh\", tool_hooks: {{ level: native }} }} }}\n\
+        "prompt: GOAL\nagent: a\nagents: {{ a: {{ command: \"CREEL='{creel}' sh asks.sh\", tool_hooks: {{ level: native, args: '{{{{pre_tool}}}}' }} }} }}\n\
          hooks:\n  PreToolUse: [{{ matcher: Bash, hooks: [{{ type: command, command: sh guard.sh, name: guard }}] }}]\n  \
          post_iteration: [{{ command: \"'{creel}' hook PreToolUse < in.json 2> err-hook; echo $? > code-hook\" }}]\n"
     );
@@ -267,4 +271,138 @@ fn a_hook_gets_the_whole_of_a_long_call() {
             .as_str()
             .is_some_and(|text| text.len() < 5_000)
     );
+}
+
+/// An agent whose calls wait for the user, one per answer of `creel hook`.
+fn asks_the_user(calls: &str) -> Project {
+    let creel = env!("CARGO_BIN_EXE_creel");
+    let ask = r#"{"hookSpecificOutput":{"permissionDecision":"ask"}}"#;
+    let config = format!(
+        "prompt: GOAL\nagent: a\nagents: {{ a: {{ command: \"CREEL='{creel}' sh asks.sh\", tool_hooks: {{ level: native, args: '{{{{pre_tool}}}}' }} }} }}\n\
+         gates: {{ timeout: 1h }}\nhooks:\n  pre_tool: [{{ command: \"echo '{}'\", name: asker }}]\n",
+        ask.replace('"', "\\\"")
+    );
+    Project::with(&config).file("asks.sh", calls)
+}
+
+const ONE_CALL: &str = r#"call() { printf '{"tool_name":"Bash","tool_use_id":"%s","tool_input":{"command":"ls"}}' "$1"; }
+"#;
+
+#[test]
+fn waiting_calls_leave_room_for_the_users_commands() {
+    let calls = format!(
+        "{ONE_CALL}i=0; while [ $i -lt 45 ]; do call $i | \"$CREEL\" hook PreToolUse > out-$i 2> err-$i & i=$((i+1)); done; wait"
+    );
+    let project = asks_the_user(&calls);
+    let mut session = project.start();
+    session.wait_for("gate_opened");
+    let refused = || {
+        let errors = (0..45).map(|nth| project.read(&format!("err-{nth}")));
+        errors
+            .filter(|error| error.contains("32 calls already wait"))
+            .count()
+    };
+    until("the rest is refused", || refused() == 45 - 32);
+    assert_eq!(project.creel(&["status"]).code, 0);
+    assert_eq!(
+        project.creel(&["gate", "answer", "1", "reject_once"]).code,
+        0
+    );
+    project.does(&["stop", "--now"]);
+    session.end();
+}
+
+#[test]
+fn a_killed_hook_frees_the_gate_for_the_next_call() {
+    let calls = format!(
+        "{ONE_CALL}call 1 > in; \"$CREEL\" hook PreToolUse < in > out 2> err & p=$!; echo $p > pid; wait $p; echo $? > code\n\
+         call 2 | \"$CREEL\" hook PreToolUse > out-2 2> err-2; echo $? > code-2"
+    );
+    let project = asks_the_user(&calls);
+    let mut session = project.start();
+    session.wait_for("gate_opened");
+    let pid = project.read("pid");
+    let killed = std::process::Command::new("kill")
+        .args(["-9", pid.trim()])
+        .status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    until("the next call is asked about", || {
+        project.kind("gate_opened").len() == 2
+    });
+    assert_eq!(project.kind("gate_answered")[0]["by"], "policy");
+    project.does(&["stop", "--now"]);
+    session.end();
+}
+
+#[test]
+fn a_process_that_the_agent_did_not_start_cannot_speak_for_its_hook() {
+    let project = asks_the_user("echo x > began; sleep 60");
+    let session = project.start();
+    until("the agent works", || !project.read("began").is_empty());
+    let started = &project.kind("session_started")[0];
+    let mark = format!("{}/turn-1", started["id"].as_str().expect("an id"));
+    for verb in ["tool_ended", "decide_tool"] {
+        for mark in [None, Some(&mark)] {
+            let call = json!({"call": "xyz", "title": "make test", "status": "completed"});
+            let request = json!({"v": 1, "do": verb, "mark": mark, "call": call});
+            let reply = Peer::of(&project).ask(&request.to_string());
+            assert_eq!(reply["code"], "not_the_agent", "{reply}");
+        }
+    }
+    project.does(&["stop", "--now"]);
+    session.end();
+}
+
+#[test]
+fn a_wrapped_agent_gets_no_hook_and_creel_says_so() {
+    let config = "prompt: GOAL\nagent: a\nagents: { a: { acp: \"env FOO=1 claude-agent-acp\" } }\n\
+        hooks: { pre_tool: [{ command: \"true\" }] }\n";
+    let checked = Project::with(config).creel(&["check"]);
+    let warning =
+        "creel does not add its hook to a, because another program starts `claude-agent-acp`";
+    assert!(checked.err.contains(warning), "{}", checked.err);
+}
+
+#[test]
+fn a_config_with_which_creel_could_not_add_its_hook_is_wrong() {
+    for hooks in [
+        "{ level: native }",
+        "{ level: native, meta: '{\"x\": {{pre_tool}' }",
+        "{ level: native, env: { X: 'nojson {{pre_tool}}' } }",
+    ] {
+        let config =
+            format!("prompt: GOAL\nagent: a\nagents: {{ a: {{ acp: x, tool_hooks: {hooks} }} }}\n");
+        let checked = Project::with(&config).creel(&["check"]);
+        assert_eq!(checked.code, 2, "{hooks}");
+        assert!(
+            checked.err.contains("adds its hook") || checked.err.contains("add its hook"),
+            "{}",
+            checked.err
+        );
+    }
+}
+
+#[test]
+fn a_long_call_full_of_quotes_is_asked_about() {
+    let input = json!({"tool_name": "Write", "tool_use_id": "1",
+        "tool_input": {"file_path": "/tmp/x", "content": "\"a\\n\"\n".repeat(80_000)}});
+    let calls = "\"$CREEL\" hook PreToolUse < in.json > out 2> err; echo $? > code; echo '<promise>COMPLETE</promise>'";
+    let creel = env!("CARGO_BIN_EXE_creel");
+    let config = format!(
+        "prompt: GOAL\nagent: a\nagents: {{ a: {{ command: \"CREEL='{creel}' sh asks.sh\", tool_hooks: {{ level: native, args: '{{{{pre_tool}}}}' }} }} }}\n\
+         hooks:\n  pre_tool: [{{ command: \"wc -c > seen\", name: counts }}]\n"
+    );
+    let input = input.to_string();
+    let project = Project::with(&config)
+        .file("asks.sh", calls)
+        .file("in.json", &input);
+    let ran = project.run();
+    assert_eq!(
+        (ran.code, project.read("err").as_str()),
+        (0, ""),
+        "{}",
+        ran.err
+    );
+    let seen: usize = project.read("seen").trim().parse().expect("a number");
+    assert!(seen > input.len() / 2, "{seen} of {}", input.len());
 }

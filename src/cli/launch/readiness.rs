@@ -16,7 +16,7 @@ use crate::{
         error::{CliError, CliResult, say},
         target::Project,
     },
-    config::{PlanError, Settings},
+    config::{PlanError, Settings, agents::KnownAgents},
     engine::{
         conversation::ToolKind,
         hooks::point::HookPoint,
@@ -132,8 +132,46 @@ pub(crate) fn warn_about_edits(plan: &SessionPlan) {
     }
 }
 
-/// Warns if no hook at `pre_tool` sees the tool calls of an agent. Returns the warning.
-pub(crate) fn warn_about_unseen_calls(plan: &SessionPlan) -> Option<String> {
+/// Warns if hooks at `pre_tool` do not see the tool calls of an agent, or fewer than they could. Returns
+/// the warnings.
+pub(crate) fn warn_about_unseen_calls(plan: &SessionPlan, known: &KnownAgents) -> Vec<String> {
+    let warnings = unseen_calls(plan).into_iter();
+    let warnings: Vec<String> = warnings.chain(unseen_wrapped(plan, known)).collect();
+    for warning in &warnings {
+        say(&format!("creel: warning: {warning}"));
+    }
+    warnings
+}
+
+/// A known agent that another program starts: creel cannot tell what its command line means, and adds
+/// no hook.
+fn unseen_wrapped(plan: &SessionPlan, known: &KnownAgents) -> Option<String> {
+    let hooks = plan.hooks.get(&HookPoint::PreTool)?;
+    if !hooks.iter().any(|hook| hook.enabled) {
+        return None;
+    }
+    let fallbacks = plan.limits.fallback.iter();
+    let fallbacks = fallbacks.map(|agent| (agent.name.as_str(), &agent.spec));
+    let mut all = iter::once((plan.agent.as_str(), &plan.agent_spec)).chain(fallbacks);
+    all.find_map(|(name, spec)| {
+        let is_described = spec.facts()?.tool_hooks.is_some();
+        let line = spec.command_line().filter(|_| !is_described)?;
+        let words = line.split(|it: char| it.is_whitespace() || matches!(it, '\'' | '"' | ';'));
+        let mut programs = words.map(|word| word.rsplit('/').next().unwrap_or(word));
+        let inner = programs.find(|program| {
+            let way = known.by_program(program).filter(|way| {
+                way.is_acp() == matches!(spec, AgentSpec::Acp { .. })
+            });
+            way.is_some_and(|way| way.spec.tool_hook_level() == ToolHookLevel::Native)
+        })?;
+        Some(format!(
+            "creel does not add its hook to {name}, because another program starts `{inner}`: hooks at `pre_tool` see at most \
+             the calls that the agent asks about. Begin the command with `{inner}`, or describe the agent with `tool_hooks:`",
+        ))
+    })
+}
+
+fn unseen_calls(plan: &SessionPlan) -> Option<String> {
     let hooks = plan.hooks.get(&HookPoint::PreTool)?;
     if !hooks.iter().any(|hook| hook.enabled) {
         return None;
@@ -151,12 +189,10 @@ pub(crate) fn warn_about_unseen_calls(plan: &SessionPlan) -> Option<String> {
     });
     let names: Vec<&str> = unseen.map(|(name, _)| name).collect();
     (!names.is_empty()).then(|| {
-        let unseen = format!(
+        format!(
             "the hooks at `pre_tool` see no tool call of {}: it asks creel nothing. Use another agent, or the same one over ACP, or `protect:` for files",
             names.join(", ")
-        );
-        say(&format!("creel: warning: {unseen}"));
-        unseen
+        )
     })
 }
 

@@ -134,15 +134,18 @@ fn tool_hooks_due(
 ) {
     let mut waiting = session.requests.waiting.iter();
     let asked = waiting.find(|known| Some(known.ask) == ask);
-    let seen = match asked {
-        Some(known) => Some((known.tool.clone(), known.is_cut_for_hooks())),
-        None => session.turns.ended_call.clone().map(|call| (call, false)),
-    };
-    if let Some((call, shortened)) = seen {
+    let asked = asked.map(|known| {
+        let whole = known.shortened && known.whole;
+        (known.tool.clone(), known.is_cut_for_hooks(), whole)
+    });
+    let ended = || session.turns.ended_call.clone();
+    let seen = asked.or_else(|| ended().map(|call| (call, false, false)));
+    if let Some((call, shortened, whole)) = seen {
         let facts = ToolFacts {
             call,
             ask,
             shortened,
+            whole,
         };
         let hooks = hooks.iter().cloned().collect();
         session.tool_hooks.begin(point, facts, hooks);

@@ -57,6 +57,9 @@ pub struct ToolFacts {
     /// Whether they see only a part of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
+    /// Whether its record is truncated, but they get the whole input.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

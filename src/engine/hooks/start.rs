@@ -248,7 +248,10 @@ impl<'a> HookRules<'a> {
             }
             DispatchCause::Error(error) => facts.error = Some(error.clone()),
             DispatchCause::Task(task) => facts.task = Some(task.clone()),
-            DispatchCause::Tool(tool) => facts.tool = Some(tool.call.clone().into()),
+            DispatchCause::Tool(tool) => {
+                facts.tool = Some(tool.call.clone().into());
+                facts.whole_input_of = tool.ask.filter(|_| tool.whole);
+            }
             DispatchCause::Gate(gate) => facts.gate = Some(Box::new(self.gate_facts_now(gate))),
             DispatchCause::Resumed => {}
         }

@@ -9,27 +9,28 @@
 //! - A hook that failed decides nothing: you are asked, even where a rule allows.
 //! - The hooks of a request end with its turn. No hook starts after a stop.
 //! - The hooks of a call run once, however often the agent reports its end, whether its own hook
-//!   asks or the agent asks as well, and whether creel does a part of it for the agent. None runs
-//!   after a call that was denied.
+//!   asks or the agent asks as well, and whether creel does a part of it for the agent; again only if
+//!   the agent itself reports another end than its hook did. None runs after a call that was denied.
+//! - A hook is skipped at a second request only if it saw the same tool with the same whole input.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::engine::{
-    conversation::{AgentPermissionRequest, PermissionSource, ToolCall, ToolStatus},
+    conversation::{AgentPermissionRequest, PermissionSource, ToolCall},
     effect::Effect,
     event::{Event, HookEvent},
     hooks::{
         self, HookState,
         claude::ClaudeHandler,
-        claude_tools::claude_input,
         dispatch::{DispatchCause, FinishedRun, HookDispatch, ToolFacts},
         point::HookPoint,
     },
     ids::PermissionId,
     output::EngineOutput,
-    permission::tool_call::{files, input},
+    permission::tool_call::{files, kind},
     policy::{PermissionPolicy, SessionPlan},
     session::SessionState,
 };
@@ -60,6 +61,11 @@ pub struct ToolHooks {
 struct AnnouncedCall {
     ask: PermissionId,
     call: ToolCall,
+    /// Whether the call here is truncated.
+    #[serde(default)]
+    shortened: bool,
+    #[serde(default)]
+    digest: Option<String>,
     /// The hooks that decide it.
     hooks: Vec<String>,
 }
@@ -67,6 +73,43 @@ struct AnnouncedCall {
 /// The id of a call about which the agent's own hook asks without one.
 pub fn unnamed(ask: PermissionId) -> String {
     format!("hook-{ask}")
+}
+
+impl AnnouncedCall {
+    /// Whether its hooks saw all that hooks of this request would see: the same tool with the same
+    /// whole input, and no other file. What one of both does not say is not the same.
+    fn is_same(&self, ask: &AgentPermissionRequest, cwd: &str) -> bool {
+        let (one, other) = (&self.call, &ask.tool);
+        // Not where links lead: only one of both knows.
+        let named = |call: &ToolCall| -> BTreeSet<String> {
+            let bare = ToolCall {
+                files: Vec::new(),
+                ..call.clone()
+            };
+            files(&bare, cwd).into_iter().collect()
+        };
+        let is_unnamed = one.call == unnamed(self.ask);
+        let same_name = one.name.is_some() && one.name == other.name;
+        (one.call == other.call || is_unnamed)
+            && (same_name || (is_unnamed && other.name.is_none()))
+            && kind(one) == kind(other)
+            && self.has_input_of(ask)
+            && named(other).is_subset(&named(one))
+    }
+
+    fn has_input_of(&self, ask: &AgentPermissionRequest) -> bool {
+        let read = |call: &ToolCall| {
+            let text = call.input.as_deref()?;
+            let read: Option<Value> = serde_json::from_str(text).ok();
+            read.filter(|read| read.as_object().is_some_and(|fields| !fields.is_empty()))
+        };
+        let (one, other) = (read(&self.call), read(&ask.tool));
+        if self.shortened || ask.shortened {
+            one.is_some() && self.digest.is_some() && self.digest == ask.digest
+        } else {
+            one.is_some() && one == other
+        }
+    }
 }
 
 /// What the hooks of a request decided together.
@@ -163,6 +206,18 @@ impl ToolHooks {
         decisions.max_by_key(|decision| decision.strictness())
     }
 
+    /// The same without the questions about that call before, which the user has answered.
+    pub(crate) fn decision_besides_answered(
+        &self,
+        ask: &AgentPermissionRequest,
+    ) -> Option<&ToolDecision> {
+        let is_open = |it: &&ToolDecision| {
+            it.ask == ask.ask || (Some(it.ask) == ask.earlier && it.action != PermissionPolicy::Ask)
+        };
+        let decisions = self.decided.iter().filter(is_open);
+        decisions.max_by_key(|decision| decision.strictness())
+    }
+
     pub(crate) fn begin(&mut self, point: HookPoint, facts: ToolFacts, hooks: VecDeque<String>) {
         let call = facts.call.call.clone();
         let mut before = self.before.iter_mut();
@@ -221,6 +276,19 @@ impl ToolHooks {
         self.settle();
     }
 
+    /// One request is gone, or answered before its hooks have ended: they decide nothing any more.
+    pub(crate) fn forget_request(&mut self, ask: PermissionId) {
+        for dispatch in &mut self.requests {
+            if let DispatchCause::Tool(facts) = &mut dispatch.cause
+                && facts.ask == Some(ask)
+            {
+                facts.ask = None;
+                dispatch.queue = Some(VecDeque::new());
+            }
+        }
+        self.settle();
+    }
+
     /// The session stops at once: no further hook starts.
     pub(crate) fn stop(&mut self) {
         self.forget_requests();
@@ -262,25 +330,20 @@ impl ToolHooks {
         self.before.push(AnnouncedCall {
             ask: ask.ask,
             call,
+            shortened: ask.shortened,
+            digest: ask.digest.clone(),
             hooks: Vec::new(),
         });
     }
 
-    /// The request of the agent's own hook about this call, if it is the same as far as both say.
-    /// Also the hooks that have seen it.
+    /// The request of the agent's own hook about this call, and the hooks that have seen it.
     pub(crate) fn asked_before(
         &self,
-        tool: &ToolCall,
+        ask: &AgentPermissionRequest,
         cwd: &str,
     ) -> Option<(PermissionId, &[String])> {
-        let is_it = |known: &&AnnouncedCall| {
-            if known.call.call == unnamed(known.ask) {
-                is_same(&known.call, tool, cwd)
-            } else {
-                known.call.call == tool.call && may_be_same(&known.call, tool, cwd)
-            }
-        };
-        let known = self.before.iter().rev().find(is_it)?;
+        let mut before = self.before.iter().rev();
+        let known = before.find(|known| known.is_same(ask, cwd))?;
         Some((known.ask, &known.hooks))
     }
 
@@ -293,51 +356,24 @@ impl ToolHooks {
         self.reported.get(call)
     }
 
-    /// What the agent says about a call beyond its reported end. None if it is nothing new.
+    /// What the agent says about a call beyond the end that its hook reported, or against it: the
+    /// agent itself is right. None if it is nothing new.
     pub(crate) fn more_about(&self, tool: ToolCall) -> Option<ToolCall> {
         let known = self.reported.get(&tool.call)?;
+        let ends = tool.status.has_ended();
+        let same_end = !ends || tool.status == known.status;
+        let own_output = tool.output.clone().filter(|_| ends);
         let more = ToolCall {
-            status: known.status,
-            output: known.output.clone(),
+            status: if ends { tool.status } else { known.status },
+            output: own_output.or_else(|| known.output.clone().filter(|_| same_end)),
             input: tool.input.or_else(|| known.input.clone()),
             diff: tool.diff.or_else(|| known.diff.clone()),
             ..tool
         };
-        let adds = (&more.diff, &more.locations) != (&known.diff, &known.locations);
+        let facts_of = |call: &ToolCall| (call.status, call.output.clone(), call.diff.clone());
+        let adds = facts_of(&more) != facts_of(known) || more.locations != known.locations;
         adds.then_some(more)
     }
-}
-
-/// Whether two descriptions of a call can be about the same: what both say must be equal.
-fn may_be_same(one: &ToolCall, other: &ToolCall, cwd: &str) -> bool {
-    let (one_runs, other_runs) = (command_of(one, cwd), command_of(other, cwd));
-    let (one_names, other_names) = (named_by(one, cwd), named_by(other, cwd));
-    let runs_same = one_runs.is_none() || other_runs.is_none() || one_runs == other_runs;
-    let names_same = one_names.is_empty() || other_names.is_empty() || one_names == other_names;
-    runs_same && names_same
-}
-
-/// Whether two descriptions of a call, one of which has no id, are about the same: both must say it.
-fn is_same(one: &ToolCall, other: &ToolCall, cwd: &str) -> bool {
-    let (runs, names) = (command_of(one, cwd), named_by(one, cwd));
-    let says_same = runs.is_some() || !names.is_empty();
-    let arguments = input(one);
-    let does_same = says_same && runs == command_of(other, cwd) && names == named_by(other, cwd);
-    does_same || (!arguments.is_null() && arguments == input(other))
-}
-
-fn command_of(call: &ToolCall, cwd: &str) -> Option<String> {
-    let input = claude_input(call, cwd);
-    input["command"].as_str().map(str::to_owned)
-}
-
-/// The files of a call, but not where links lead: only one of two descriptions knows.
-fn named_by(call: &ToolCall, cwd: &str) -> BTreeSet<String> {
-    let bare = ToolCall {
-        files: Vec::new(),
-        ..call.clone()
-    };
-    files(&bare, cwd).into_iter().collect()
 }
 
 /// Which hooks a tool call is due.
@@ -378,12 +414,12 @@ impl ToolRules<'_> {
 
     /// The record that starts the hooks of a call that the agent reports as ended.
     pub(crate) fn of_ended_call(self, iteration: u32, call: &ToolCall) -> Option<Event> {
-        let has_ended = match call.status {
-            ToolStatus::Completed | ToolStatus::Failed => true,
-            ToolStatus::Pending | ToolStatus::InProgress => false,
-        };
+        let reported = self.tools.reported(&call.call);
+        let corrects = reported.is_some_and(|known| known.status != call.status);
         let is_denied = self.tools.denied.contains(&call.call);
-        let is_new = has_ended && !is_denied && !self.tools.seen.contains(&call.call);
+        let is_new = call.status.has_ended()
+            && !is_denied
+            && (corrects || !self.tools.seen.contains(&call.call));
         let hooks = is_new.then(|| self.due(HookPoint::PostTool, call))?;
         (!hooks.is_empty()).then(|| due(HookPoint::PostTool, iteration, hooks, None))
     }
@@ -398,6 +434,15 @@ impl ToolRules<'_> {
         next.map_or_else(EngineOutput::default, |(dispatch, hook)| {
             session.hook_rules().start_hook(dispatch, hook)
         })
+    }
+
+    /// Ends the hooks of a request that is gone.
+    pub(crate) fn cancel_request(self, ask: PermissionId) -> impl Iterator<Item = Effect> {
+        let running = self.tools.queue(HookPoint::PreTool).iter();
+        let its = running.filter(move |dispatch| {
+            matches!(&dispatch.cause, DispatchCause::Tool(facts) if facts.ask == Some(ask))
+        });
+        its.filter_map(|dispatch| Some(Effect::CancelHook(dispatch.running.as_ref()?.run)))
     }
 
     /// Ends the hooks of requests that are gone.

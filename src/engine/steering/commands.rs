@@ -3,6 +3,7 @@
 
 use crate::engine::{
     actor::{ActorKind, UserCommand},
+    conversation::{AgentPermissionRequest, PermissionSource},
     effect::Effect,
     event::{
         Actor, Event, HookEvent, PendingEvent, SteeringEvent, StopEvent, StopTiming,
@@ -13,6 +14,7 @@ use crate::engine::{
     input::SessionCommand,
     output::EngineOutput,
     pending::ItemState,
+    permission::HookAnswer,
     policy::{HookAction, HookSpec, MODEL},
     protect::PROTECT,
     refusal::{ByHandObstacle, Refusal},
@@ -29,7 +31,8 @@ impl CommandRules<'_> {
     /// Why an agent or a hook is not allowed to give this command. None if it is.
     pub(crate) fn keeps_from(self, actor: &Actor, command: &SessionCommand) -> Option<Refusal> {
         if command.is_of_agent_hook() {
-            return (actor.by != ActorKind::Agent).then_some(Refusal::NotTheAgent);
+            let is_its = actor.by == ActorKind::Agent && self.0.has_own_tool_hook();
+            return (!is_its).then_some(Refusal::NotTheAgent);
         }
         let wanted = if actor.by == ActorKind::OtherSession {
             command.in_another_session()
@@ -77,19 +80,37 @@ impl CommandRules<'_> {
             }
             SessionCommand::Stop { how } => self.stop(by, how),
             SessionCommand::CancelTurn => match self.0.phase.turn_in_flight() {
-                Some(prompt) => self
-                    .0
-                    .gate_rules()
-                    .hold_cancelled(by, prompt, self.0.gates.unasked(by))
-                    .then(Effect::CancelTurn(prompt.turn)),
+                Some(prompt) => {
+                    let step = self.0.gates.unasked(by);
+                    let step = self.0.permissions().cancel_calls(prompt, step);
+                    self.0
+                        .gate_rules()
+                        .hold_cancelled(by, prompt, step)
+                        .then(Effect::CancelTurn(prompt.turn))
+                }
                 None => EngineOutput::refuse(Refusal::NoTurn),
             },
             SessionCommand::Message { text } => self.message(by, text),
             SessionCommand::DecideTool {
                 ask,
                 call,
+                arguments: _,
                 shortened,
-            } => self.0.permissions().on_tool_hook(ask, *call, shortened),
+                whole,
+                digest,
+            } => {
+                let request = AgentPermissionRequest {
+                    ask,
+                    tool: *call,
+                    options: HookAnswer::options(),
+                    source: PermissionSource::Hook,
+                    shortened,
+                    whole,
+                    digest,
+                    earlier: None,
+                };
+                self.0.permissions().on_tool_hook(Box::new(request))
+            }
             SessionCommand::ToolEnded { call } => self.0.turn_rules().on_tool_ended(*call),
             SessionCommand::SkipItem { item } => self.0.pending.change_item(
                 item,

@@ -68,6 +68,11 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
                 session.tool_hooks.answered(&known.tool.call, is_denied);
             }
             session.requests.waiting.retain(|known| known.ask != *ask);
+            session.tool_hooks.forget_request(*ask);
+        }
+        TurnEvent::Cancelling { .. } => {
+            session.requests.cancel();
+            session.tool_hooks.forget_requests();
         }
         TurnEvent::Ended {
             stop_reason,

@@ -98,6 +98,10 @@ pub enum TurnEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// The turn was cancelled, in a session with hooks of tool calls. Until it ends, creel answers no
+    /// request and starts no such hook.
+    #[serde(rename = "turn_cancelling")]
+    Cancelling { iteration: u32, turn: TurnId },
     #[serde(rename = "turn_ended")]
     Ended {
         iteration: u32,
@@ -163,6 +167,7 @@ impl TurnEvent {
         "conversation_opened",
         "permission_asked",
         "tool_decided",
+        "turn_cancelling",
         "turn_ended",
         "turn_failed",
     ];

@@ -63,6 +63,7 @@ impl TurnRules<'_> {
             update
         };
         let ended = match &update {
+            // What the agent says about a call whose end its hook has reported includes the end.
             AgentUpdate::ToolCalled(tool) | AgentUpdate::ToolUpdated(tool) => {
                 let due = self.tool_rules.of_ended_call(iteration, tool);
                 due.filter(|_| !self.is_part_of_a_call(tool))
@@ -130,8 +131,9 @@ impl TurnRules<'_> {
         tool.served && open.any(|call| !call.served && is_part_of(tool, call, cwd))
     }
 
-    /// The hook that creel added to the agent reports the end of a call. What the agent itself reports
-    /// later adds to it, but does not repeat it.
+    /// The hook that creel added to the agent reports the end of a call that the agent has begun. The
+    /// agent's own report counts more: this one only adds an output to it, and what the agent reports
+    /// later corrects this one. The agent's shell could run the hook, too.
     pub(crate) fn on_tool_ended(self, call: ToolCall) -> EngineOutput {
         let Some(prompt) = self.phase.turn_in_flight() else {
             return EngineOutput::refuse(Refusal::NoTurn);
@@ -147,15 +149,16 @@ impl TurnRules<'_> {
         if is_known && ended.is_none() {
             return EngineOutput::default();
         }
-        let open = self.turns.open_calls.get(&call.call).or(ended).cloned();
-        let tool = match open {
-            Some(open) => ToolCall {
-                status: call.status,
-                output: call.output.or(open.output),
-                input: open.input.or(call.input),
-                ..open
-            },
-            None => call,
+        let open = self.turns.open_calls.get(&call.call);
+        let status = ended.map_or(call.status, |known| known.status);
+        let Some(begun) = open.or(ended).cloned() else {
+            return EngineOutput::default();
+        };
+        let tool = ToolCall {
+            status,
+            output: call.output.or(begun.output),
+            input: begun.input.or(call.input),
+            ..begun
         };
         let hooks = self.tool_rules.of_ended_call(iteration, &tool);
         let step = EngineOutput::record(Event::Turn(TurnEvent::ToolUpdated {

@@ -72,6 +72,9 @@ pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
             Described::new("?", EventTone::Question, text)
         }
         TurnEvent::ToolDecided { action, reason, .. } => decided(*action, reason.as_deref()),
+        TurnEvent::Cancelling { .. } => {
+            Described::new("·", EventTone::Quiet, "Cancelling the turn".to_owned())
+        }
         TurnEvent::Ended {
             stop_reason, spent, ..
         } => ended(*stop_reason, *spent)?,

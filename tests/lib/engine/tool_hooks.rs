@@ -16,7 +16,10 @@ use creel::engine::{
         verdict::{HookReply, RunEnd},
     },
     input::{GateAnswer, Input, SessionCommand},
-    policy::{HookFailurePolicy, PermissionPolicy, PermissionRule, SessionPlan},
+    policy::{
+        AgentFacts, AgentSpec, HookFailurePolicy, PermissionPolicy, PermissionRule, ServicePolicy,
+        SessionPlan, ToolHookLevel, ToolHookSupport,
+    },
     refusal::Refusal,
 };
 
@@ -38,9 +41,28 @@ fn guarded(runs: impl Into<Vec<Ran>>, change: impl FnOnce(&mut SessionPlan)) -> 
 
 fn works(script: Script) -> World {
     let script = script
+        .plan(native)
         .agent([Answer::Says("Working."), DONE])
         .attended(&[(GateKind::Permission, GateChoice::AllowOnce)]);
     until(World::begin(script), |world| world.turn.is_some())
+}
+
+/// creel adds its own hook to the agent.
+fn native(plan: &mut SessionPlan) {
+    let level = ToolHookLevel::Native;
+    plan.agent_spec = AgentSpec::Acp {
+        command: "agent".into(),
+        mode: None,
+        files: ServicePolicy::default(),
+        terminals: ServicePolicy::default(),
+        known: AgentFacts {
+            tool_hooks: Some(ToolHookSupport {
+                level,
+                ..ToolHookSupport::default()
+            }),
+            ..AgentFacts::default()
+        },
+    };
 }
 
 fn call(kind: ToolKind, title: &str, files: &[&str]) -> ToolCall {
@@ -549,7 +571,10 @@ fn announces(world: &mut World, call: ToolCall) {
         command: SessionCommand::DecideTool {
             ask,
             call,
+            arguments: None,
             shortened: false,
+            whole: true,
+            digest: None,
         },
     });
     world.settle();
@@ -728,7 +753,10 @@ fn only_the_sessions_own_agent_may_ask_and_only_in_its_turn() {
             SessionCommand::DecideTool {
                 ask: world.asking.1.next(),
                 call: Box::new(rm()),
+                arguments: None,
                 shortened: false,
+                whole: true,
+                digest: None,
             },
             SessionCommand::ToolEnded {
                 call: Box::new(rm()),
@@ -746,12 +774,16 @@ fn only_the_sessions_own_agent_may_ask_and_only_in_its_turn() {
         }
     }
     let script = Script::new().hook(HookPoint::SessionStart, "prepare", [passes()]);
-    let world = World::begin(script.hook(HookPoint::PreTool, "guard", [passes()]));
+    let script = script.hook(HookPoint::PreTool, "guard", [passes()]);
+    let world = World::begin(script.plan(native));
     assert!(world.turn.is_none(), "the agent has no prompt yet");
     let command = SessionCommand::DecideTool {
         ask: world.asking.1.next(),
         call: Box::new(rm()),
+        arguments: None,
         shortened: false,
+        whole: true,
+        digest: None,
     };
     let by = ActorKind::Agent.into();
     let step = engine::decide(&world.state, world.now, Input::Command { by, command });
@@ -824,4 +856,307 @@ fn a_hook_that_got_the_whole_of_a_long_call_decides_it() {
     world.settle();
     runs_all(&mut world);
     assert_eq!(last_answer(&world), Some(selected("once")));
+}
+
+/// The call of [`rm`], announced in another way.
+fn other_than_rm() -> [ToolCall; 6] {
+    let input = |input: serde_json::Value| Some(input.to_string());
+    let read = ToolCall {
+        name: Some("Read".into()),
+        kind: Some(ToolKind::Read),
+        input: input(serde_json::json!({})),
+        ..rm()
+    };
+    [
+        read,
+        ToolCall {
+            kind: Some(ToolKind::Read),
+            ..rm()
+        },
+        ToolCall {
+            name: Some("Read".into()),
+            ..rm()
+        },
+        ToolCall {
+            input: None,
+            ..rm()
+        },
+        ToolCall {
+            input: input(serde_json::json!({})),
+            ..rm()
+        },
+        ToolCall {
+            input: input(
+                serde_json::json!({ "command": "rm -rf build", "run_in_background": true }),
+            ),
+            ..rm()
+        },
+    ]
+}
+
+#[test]
+fn a_hook_runs_again_unless_it_saw_the_same_tool_with_the_same_whole_input() {
+    for announced in other_than_rm() {
+        let mut world = guarded([passes(), blocks("no rm")], allow_all);
+        announces(&mut world, announced.clone());
+        runs_all(&mut world);
+        asks(&mut world, rm());
+        runs_all(&mut world);
+        assert_eq!(
+            (last_answer(&world), hook_runs(&world)),
+            (Some(selected("no")), 2),
+            "{announced:?}"
+        );
+    }
+    // A request without arguments says nothing that could be the same.
+    let mut world = guarded([passes(), blocks("no")], allow_all);
+    let silent = ToolCall {
+        input: None,
+        ..rm()
+    };
+    announces(&mut world, silent.clone());
+    runs_all(&mut world);
+    asks(&mut world, silent);
+    runs_all(&mut world);
+    assert_eq!(last_answer(&world), Some(selected("no")));
+}
+
+#[test]
+fn what_the_user_allowed_is_only_the_call_that_was_shown() {
+    for announced in other_than_rm() {
+        let asks_first = [says(PermissionPolicy::Ask, "look"), passes()];
+        let mut world = guarded(asks_first, |_| {});
+        announces(&mut world, announced.clone());
+        runs_all(&mut world);
+        allows(&mut world);
+        asks(&mut world, rm());
+        runs_all(&mut world);
+        assert!(asked_user(&world).is_some(), "{announced:?}");
+    }
+}
+
+fn allows(world: &mut World) {
+    let gate = world.state.gates.open.as_ref().expect("a gate").id;
+    world.command(SessionCommand::AnswerGate(GateAnswer {
+        gate,
+        choice: GateChoice::AllowOnce,
+        text: None,
+        items: None,
+    }));
+    world.settle();
+}
+
+#[test]
+fn a_hook_denies_a_call_that_the_user_allowed_when_another_hook_asked() {
+    let late = |decision: Ran| {
+        let script = Script::new()
+            .hook(
+                HookPoint::PreTool,
+                "asker",
+                [says(PermissionPolicy::Ask, "look")],
+            )
+            .hook(HookPoint::PreTool, "secrets", [decision]);
+        let mut world = works(script.plan(allow_all));
+        let (point, hook) = (Some(HookPoint::PreTool), "secrets".to_owned());
+        world.command(SessionCommand::DisableHook {
+            point,
+            hook: hook.clone(),
+        });
+        announces(&mut world, rm());
+        runs_all(&mut world);
+        allows(&mut world);
+        world.command(SessionCommand::EnableHook { point, hook });
+        asks(&mut world, rm());
+        runs_all(&mut world);
+        world
+    };
+    let denied = late(blocks("a secret"));
+    assert_eq!(last_answer(&denied), Some(selected("no")));
+    let asked = late(says(PermissionPolicy::Ask, "look here, too"));
+    assert!(asked_user(&asked).is_some());
+    assert_eq!(last_answer(&late(passes())), Some(selected("once")));
+}
+
+#[test]
+fn an_agent_without_creels_hook_cannot_announce_calls() {
+    let script = Script::new().hook(HookPoint::PreTool, "guard", [passes()]);
+    let world = until(World::begin(script), |world| world.turn.is_some());
+    for command in [
+        SessionCommand::DecideTool {
+            ask: world.asking.1.next(),
+            call: Box::new(rm()),
+            arguments: None,
+            shortened: false,
+            whole: true,
+            digest: None,
+        },
+        SessionCommand::ToolEnded {
+            call: Box::new(rm()),
+        },
+    ] {
+        let by = ActorKind::Agent.into();
+        let step = engine::decide(&world.state, world.now, Input::Command { by, command });
+        assert_eq!(step.refusal, Some(Refusal::NotTheAgent));
+    }
+}
+
+/// The agent reports a call over its protocol.
+fn reports(world: &mut World, tool: ToolCall) {
+    let turn = world.turn.as_ref().expect("the agent works").0;
+    let update = AgentUpdate::ToolUpdated(tool);
+    world.input(Input::Agent { turn, update });
+    world.settle();
+}
+
+/// The agent's own hook, or a process that pretends to be it, reports the end of a call.
+fn hook_ends(world: &mut World, call: ToolCall) {
+    let (by, call) = (ActorKind::Agent.into(), Box::new(call));
+    let command = SessionCommand::ToolEnded { call };
+    world.input(Input::Command { by, command });
+    world.settle();
+}
+
+fn ended(status: ToolStatus, output: &str) -> ToolCall {
+    ToolCall {
+        status,
+        output: Some(output.into()),
+        ..rm()
+    }
+}
+
+fn recorded_ends(world: &World) -> Vec<(ToolStatus, Option<&str>)> {
+    let ends = world.events.iter().filter_map(|event| match event {
+        Event::Turn(TurnEvent::ToolUpdated { tool, .. }) if tool.status != ToolStatus::Pending => {
+            Some((tool.status, tool.output.as_deref()))
+        }
+        _ => None,
+    });
+    ends.collect()
+}
+
+#[test]
+fn what_the_agent_reports_about_a_call_beats_what_its_hook_reported() {
+    let script = Script::new().hook(HookPoint::PostTool, "lint", [passes(), passes()]);
+    let mut world = works(script);
+    reports(&mut world, rm());
+    hook_ends(
+        &mut world,
+        ended(ToolStatus::Completed, "all 40 tests passed"),
+    );
+    let failed = ended(ToolStatus::Failed, "exit 1");
+    reports(&mut world, failed.clone());
+    reports(&mut world, failed);
+    runs_all(&mut world);
+    assert_eq!(
+        recorded_ends(&world),
+        [
+            (ToolStatus::Completed, Some("all 40 tests passed")),
+            (ToolStatus::Failed, Some("exit 1"))
+        ]
+    );
+    assert_eq!(hook_runs(&world), 2, "the hooks see how it really ended");
+    // Without a reason of its own, the output of the hook's report is not its reason.
+    let mut world = works(Script::new());
+    reports(&mut world, rm());
+    hook_ends(&mut world, ended(ToolStatus::Completed, "all fine"));
+    let silent = ToolCall {
+        status: ToolStatus::Failed,
+        ..rm()
+    };
+    reports(&mut world, silent.clone());
+    assert_eq!(
+        recorded_ends(&world).last(),
+        Some(&(ToolStatus::Failed, None))
+    );
+    // The other way round, the hook only adds an output.
+    let mut world = works(Script::new());
+    reports(&mut world, rm());
+    reports(&mut world, silent);
+    hook_ends(&mut world, ended(ToolStatus::Completed, "all fine"));
+    assert_eq!(
+        recorded_ends(&world).last(),
+        Some(&(ToolStatus::Failed, Some("all fine")))
+    );
+}
+
+#[test]
+fn the_end_of_a_call_that_the_agent_never_began_is_not_recorded() {
+    let script = Script::new().hook(HookPoint::PostTool, "lint", [passes()]);
+    let mut world = works(script);
+    hook_ends(&mut world, ended(ToolStatus::Completed, "released"));
+    assert_eq!((recorded_ends(&world).len(), hook_runs(&world)), (0, 0));
+}
+
+#[test]
+fn after_a_cancellation_no_call_is_let_through_and_no_hook_starts() {
+    let mut world = guarded([passes(), passes(), passes()], allow_all);
+    announces(&mut world, rm());
+    announces(
+        &mut world,
+        ToolCall {
+            call: "toolu_2".into(),
+            ..rm()
+        },
+    );
+    assert_eq!((world.jobs.len(), world.permitted.len()), (1, 0));
+    world.command(SessionCommand::CancelTurn);
+    world.settle();
+    let cancelled = |world: &World| {
+        let mut answers = world.permitted.iter().map(|(_, answer)| answer);
+        answers.all(|answer| *answer == PermissionAnswer::Cancelled)
+    };
+    assert!(world.permitted.len() == 2 && cancelled(&world));
+    announces(&mut world, rm());
+    asks(&mut world, rm());
+    runs_all(&mut world);
+    assert!(
+        world.permitted.len() == 4 && cancelled(&world),
+        "{:?}",
+        world.permitted
+    );
+    assert_eq!(hook_runs(&world), 1);
+}
+
+#[test]
+fn a_call_that_waits_for_the_user_is_answered_when_the_turn_is_cancelled() {
+    let mut world = guarded([says(PermissionPolicy::Ask, "look")], allow_all);
+    announces(&mut world, rm());
+    runs_all(&mut world);
+    assert!(asked_user(&world).is_some());
+    world.command(SessionCommand::CancelTurn);
+    world.settle();
+    assert_eq!(last_answer(&world), Some(PermissionAnswer::Cancelled));
+    assert_eq!(asked_user(&world), None);
+}
+
+#[test]
+fn a_call_whose_hook_was_killed_leaves_its_gate_and_the_next_one_is_asked_about() {
+    let look = || says(PermissionPolicy::Ask, "look");
+    let mut world = guarded([look(), look()], allow_all);
+    announces(&mut world, rm());
+    let first = world.asking.1;
+    let second = ToolCall {
+        call: "toolu_2".into(),
+        ..rm()
+    };
+    announces(&mut world, second);
+    runs_all(&mut world);
+    let gate = world.state.gates.open.as_ref().expect("a gate").id;
+    world.input(Input::ToolHookGone(first));
+    world.settle();
+    let next = world.state.gates.open.as_ref().expect("a gate");
+    assert!(next.id != gate && next.subject.ask() == Some(world.asking.1));
+    // While its hooks run, they end with it.
+    let mut world = guarded([passes(), passes()], allow_all);
+    announces(&mut world, rm());
+    world.input(Input::ToolHookGone(world.asking.1));
+    world.settle();
+    runs_all(&mut world);
+    assert!(asked_user(&world).is_none() && world.state.requests.waiting.is_empty());
+    // It is answered, so nothing is left to withdraw.
+    announces(&mut world, rm());
+    runs_all(&mut world);
+    let records = world.events.len();
+    world.input(Input::ToolHookGone(world.asking.1));
+    assert_eq!(world.events.len(), records);
 }

@@ -61,6 +61,7 @@ pub fn permission_request(
         source: PermissionSource::Agent,
         shortened: false,
         whole: false,
+        digest: None,
         earlier: None,
     }
 }
