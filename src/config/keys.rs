@@ -626,16 +626,16 @@ pub static SUBMIT: MapShape = shape("submit", &[
     text("base_branch", "The branch that the work is merged into. Default: the remote's HEAD, as \
         the remote reports it."),
     text("remote", "The remote to push to. Default: the branch's upstream remote, or `origin`."),
-    text("pr_command", "A command that opens a pull request instead of `gh`, for another forge."),
+    text("pr_command", "A command that opens a pull request instead of `gh` or `glab`, for another forge."),
     text("test_command", "The command of `run_tests`. Default: the tests of the project's \
         toolchain."),
     one_of("until", &["pull_request", "merged"], "`merged`: the session waits until the pull request \
         is merged, and the agent gets failed checks and comments.").or_text("pull_request"),
     integer("rounds", 0..=1_000, "How many times the agent gets news of the pull request before \
         creel asks you.").or_int(5),
-    one_of("merge", &["ask", "auto", "never"], "Who merges when all checks passed and the reviewers \
-        approved.").or_text("ask"),
-    texts("reviewers", "Whose comments reach the agent: names, `collaborators` for everyone who may \
+    one_of("merge", &["ask", "auto", "never"], "What happens when all checks passed and the reviewers \
+        approved: creel asks you, merges, or leaves it to others.").or_text("ask"),
+    texts("reviewers", "The accounts with comments for the agent: names, `collaborators` for all that may \
         push, or `*`. Default: `collaborators`.").optional(),
     duration("max_watch", "How long the session waits for the merge.").or_text("7d"),
     duration("poll", "How often creel looks after a change; later ten times as seldom.")

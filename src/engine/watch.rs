@@ -315,7 +315,7 @@ impl<'a> WatchRules<'a> {
         }
     }
 
-    /// The news that the agent has worked on and that nobody has answered yet, and the answer.
+    /// The news that the agent has worked on and that creel has not answered yet, and the answer.
     fn answer_due(self, watch: &Watch) -> Option<ForgeAnswer> {
         let is_due = |item: &&PendingItem| {
             let news = item.source.news.as_ref();

@@ -407,7 +407,7 @@ fn pending(event: &PendingEvent) -> Described {
             ..
         } => {
             let (tone, what) = if *skipped {
-                let why = "who may not push: it waits until you let it through";
+                let why = "from an account that may not push: restore it to let it through";
                 (EventTone::Warning, why)
             } else {
                 (EventTone::Plain, "for the agent")

@@ -103,7 +103,7 @@ fn from_a_goal_over_a_comment_to_the_merge_on_both_forges() {
         site.forge.review_required();
         let session = site.run();
         site.is_watched();
-        let (_, comment) = site.forge.thread("alice", "b.txt", 1, "Please rename it.");
+        let (thread, _) = site.forge.thread("alice", "b.txt", 1, "Please rename it.");
         until("creel answers", || !site.forge.answers().is_empty());
         site.forge.approve("alice");
         let ran = session.end();
@@ -115,7 +115,7 @@ fn from_a_goal_over_a_comment_to_the_merge_on_both_forges() {
             panic!("one answer, in the thread: {answers:?}");
         };
         let head = site.git(&["rev-parse", "HEAD"]);
-        assert!(*to == comment && text.contains(&head), "{text}");
+        assert!(*to == thread && text.contains(&head), "{to}: {text}");
         let ended = site.ended(&ran);
         assert_eq!(ended["outcome"], "complete", "{ended}");
     }
@@ -164,7 +164,9 @@ fn a_merge_by_a_person_completes_the_session_and_a_close_aborts_it() {
     site.forge.close();
     let ran = session.end();
     assert_eq!(ran.code, 1, "{}", ran.err);
-    assert!(ran.err.contains("closed without a merge"), "{}", ran.err);
+    let ended = site.ended(&ran);
+    let reason = ended["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("closed without a merge"), "{ended}");
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub struct WatchPlan {
     pub rounds: u32,
     /// What happens when everything is green and approved.
     pub merge: MergePolicy,
-    /// Whose words reach the agent: names, `collaborators` for all who may push, or `*`.
+    /// The accounts with words for the agent: names, `collaborators` for all that may push, or `*`.
     pub reviewers: Vec<String>,
     /// How long the session waits for the merge.
     pub max_watch: TimeSpan,
@@ -75,7 +75,7 @@ impl Default for WatchPlan {
     }
 }
 
-/// Stands for everyone who may push to the repository.
+/// Stands for all accounts that may push to the repository.
 pub const COLLABORATORS: &str = "collaborators";
 
 /// Where a submit ends.
@@ -86,7 +86,7 @@ pub enum SubmitUntil {
     Merged,
 }
 
-/// Who merges a pull request that is ready.
+/// What happens to a pull request that is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MergePolicy {
