@@ -1,13 +1,16 @@
 //! From a goal to a merged pull request: a whole session, git and a forge.
 
-use std::process::Command;
+use std::{path::PathBuf, process::Command};
 
 use serde_json::Value;
 
-use crate::support::{
-    forge::FakeForge,
-    project::{Project, Ran, Started, until},
-    repo::Repo,
+use crate::{
+    book::blocks,
+    support::{
+        forge::FakeForge,
+        project::{Project, Ran, Started, until},
+        repo::Repo,
+    },
 };
 
 /// An agent that writes what the goal asks for, and does what the news say: each in a commit.
@@ -282,4 +285,79 @@ fn a_session_that_is_killed_again_and_again_answers_each_comment_once() {
         .flat_map(|record| record["items"].as_array().cloned().unwrap_or_default())
         .collect();
     assert_eq!(delivered.len(), comments, "each comment was delivered once");
+}
+
+/// Plays the page with its own commands; only the agent and the pace are the test's.
+#[test]
+fn the_page_leads_from_a_goal_to_a_merged_pull_request() {
+    let page = include_str!("../../docs/goal-to-merge.md");
+    let blocks = blocks(page);
+    let config = blocks
+        .iter()
+        .find(|block| block.language == "yaml")
+        .expect("a config");
+    let site = Site::new("merge: auto");
+    let config = config
+        .text
+        .replace(
+            "agent: claude",
+            "agent: a\nagents: { a: { command: bash agent.sh } }",
+        )
+        .replace("until: merged", "until: merged, poll: 50ms");
+    site.project.write("creel.yaml", &config);
+    site.project
+        .write("agent.sh", &AGENT.replace("b.txt", "greeting.txt"));
+    site.forge.review_required();
+    let bin = PathBuf::from(env!("CARGO_BIN_EXE_creel"));
+    let plays = |nth: usize, without: &str| {
+        let lines = blocks
+            .iter()
+            .filter(|block| block.language == "sh")
+            .nth(nth);
+        let lines = lines.expect("a block").text.replace(without, "true");
+        let mut command = site.command(site.project.command(&[]));
+        let path = site.repo.env().into_iter().find(|(name, _)| name == "PATH");
+        let path = path.expect("a PATH").1;
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-euc", &lines])
+            .current_dir(site.project.root())
+            .envs(
+                command
+                    .get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            )
+            .env_remove("CREEL_SESSION")
+            .env(
+                "PATH",
+                format!("{}:{path}", bin.parent().expect("a folder").display()),
+            );
+        command.stdin(std::process::Stdio::null());
+        let ran = Ran::of(&shell.output().expect("a shell"));
+        assert_eq!(ran.code, 0, "{lines}{}{}", ran.out, ran.err);
+        ran.out
+    };
+    let kind = |kind: &str| {
+        let journal = site
+            .project
+            .root()
+            .join(".creel/sessions/greeting/journal.jsonl");
+        let text = std::fs::read_to_string(journal).unwrap_or_default();
+        let wanted = format!("\"kind\":\"{kind}\"");
+        text.matches(&wanted).count()
+    };
+    plays(0, "nothing");
+    until("creel looks at the pull request", || kind("forge_read") > 0);
+    // `attach` needs a terminal.
+    assert!(plays(1, "creel attach greeting").contains("waits for the merge"));
+    site.forge
+        .thread("alice", "greeting.txt", 1, "Greet the world.");
+    until("creel answers", || !site.forge.answers().is_empty());
+    assert!(plays(2, "nothing").contains("alice"));
+    site.forge.approve("alice");
+    until("the gate asks", || kind("gate_opened") > 0);
+    plays(3, "nothing");
+    until("it is merged", || kind("session_ended") > 0);
+    assert!(plays(4, "nothing").contains("complete"));
+    assert_eq!(site.forge.state(), "MERGED");
 }
