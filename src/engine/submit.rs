@@ -47,6 +47,7 @@ use crate::{
             state::{PipelineRun, PipelineState, PipelineStepState, ReturnTo},
         },
         verify::{WorkMeasurement, rules::VerificationStep},
+        watch::WatchRules,
     },
     text::shortened,
 };
@@ -290,7 +291,7 @@ impl<'a> PipelineRules<'a> {
 
     /// Everything has passed: the session waits for the merge, or the pipeline ends.
     fn ended_well(self, pipeline_run: &PipelineRun) -> EngineOutput {
-        let waits = self.0.watch_rules().begin_watch(pipeline_run);
+        let waits = WatchRules::begin_watch(pipeline_run);
         waits.unwrap_or_else(|| self.end_pipeline(pipeline_run, PipelineOutcome::Done))
     }
 

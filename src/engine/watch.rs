@@ -28,7 +28,7 @@ use crate::{
         ids::ItemId,
         output::EngineOutput,
         pending::{ItemState, PendingItem},
-        policy::{MergePolicy, ReviewPolicy},
+        policy::{MergePolicy, ReviewPolicy, SubmitUntil},
         session::SessionState,
         stop::settled::agent_words,
         submit::{
@@ -159,8 +159,9 @@ impl<'a> WatchRules<'a> {
     }
 
     /// A submit has ended well: the session waits for its pull request, if it should.
-    pub(crate) fn begin_watch(self, run: &PipelineRun) -> Option<EngineOutput> {
-        let follows = run.until_merged && run.back != ReturnTo::Loop && run.merged.is_none();
+    pub(crate) fn begin_watch(run: &PipelineRun) -> Option<EngineOutput> {
+        let follows =
+            run.until == SubmitUntil::Merged && run.back != ReturnTo::Loop && run.merged.is_none();
         let pull_request = run.pull_request.as_ref().filter(|_| follows)?;
         Some(EngineOutput::record(Event::Watch(WatchEvent::Started {
             pull_request: pull_request.clone(),
@@ -341,13 +342,12 @@ impl<'a> WatchRules<'a> {
             .head
             .as_ref()
             .filter(|_| watch.head != watch.head_before);
-        let text = match changed {
-            Some(commit) => format!("Done in {commit}."),
-            None => {
-                let words = agent_words(&self.0.turns.agent_text).unwrap_or_default();
-                let words = shortened(&words, WORDS);
-                format!("Nothing was changed for this. The agent says:\n\n{words}")
-            }
+        let text = if let Some(commit) = changed {
+            format!("Done in {commit}.")
+        } else {
+            let words = agent_words(&self.0.turns.agent_text).unwrap_or_default();
+            let words = shortened(&words, WORDS);
+            format!("Nothing was changed for this. The agent says:\n\n{words}")
         };
         Some(ForgeAnswer {
             pull_request: watch.pull_request.clone(),

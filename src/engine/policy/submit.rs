@@ -79,9 +79,10 @@ impl Default for WatchPlan {
 pub const COLLABORATORS: &str = "collaborators";
 
 /// Where a submit ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SubmitUntil {
+    #[default]
     PullRequest,
     Merged,
 }

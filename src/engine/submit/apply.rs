@@ -8,6 +8,7 @@ use crate::engine::{
         point::HookPoint,
         verdict::{BuiltinOutcome, BuiltinStatus, Verdict},
     },
+    policy::SubmitUntil,
     session::{
         SessionState,
         phase::{LoopEnd, Phase},
@@ -113,7 +114,11 @@ fn pipeline_started(
     session.pipelines.pipeline_run = Some(Box::new(PipelineRun {
         used,
         unheard,
-        until_merged,
+        until: if until_merged {
+            SubmitUntil::Merged
+        } else {
+            SubmitUntil::PullRequest
+        },
         ..PipelineRun::new(pipeline, back)
     }));
     session.phase = Phase::Pipeline;
@@ -285,7 +290,7 @@ impl PipelineRun {
             reviewed: None,
             review: None,
             pushed: None,
-            until_merged: false,
+            until: SubmitUntil::PullRequest,
             watch: None,
             back,
         }

@@ -11,6 +11,7 @@ use crate::engine::{
     gate::kind::{GateChoice, GateKind},
     hooks::{dispatch::HookDispatch, point::HookPoint},
     ids::RunId,
+    policy::SubmitUntil,
     session::event::ResumeAnswer,
     submit::kind::{GatekeeperReview, PipelineKind, PipelineOutcome},
     time::UnixTime,
@@ -78,9 +79,9 @@ pub struct PipelineRun {
     /// The commit that was pushed.
     #[serde(default)]
     pub pushed: Option<String>,
-    /// Whether the session then waits until the pull request is merged.
+    /// When the submit is over.
     #[serde(default)]
-    pub until_merged: bool,
+    pub until: SubmitUntil,
     /// The pull request that the session waits for.
     #[serde(default)]
     pub watch: Option<Box<Watch>>,

@@ -19,7 +19,9 @@ use crate::{
 };
 
 fn page(nodes: Value) -> Value {
-    json!({ "nodes": nodes, "pageInfo": { "hasNextPage": false, "endCursor": null } })
+    let mut page = json!({ "pageInfo": { "hasNextPage": false, "endCursor": null } });
+    page["nodes"] = nodes;
+    page
 }
 
 fn author(login: &str) -> Value {
@@ -134,12 +136,13 @@ fn what_github_says_about_merging_is_understood() {
 
 #[test]
 fn what_is_not_understood_is_an_error() {
-    let cases: [(&str, fn(&mut Value)); 4] = [
+    type Change = fn(&mut Value);
+    let cases: [(&str, Change); 4] = [
         ("has not noticed the newest push", |pull| {
-            pull["headRefOid"] = "cccc".into()
+            pull["headRefOid"] = "cccc".into();
         }),
         ("`PAUSED`: update creel", |pull| {
-            pull["state"] = "PAUSED".into()
+            pull["state"] = "PAUSED".into();
         }),
         ("missing field `reviews`", |pull| {
             pull.as_object_mut().expect("an object").remove("reviews");
