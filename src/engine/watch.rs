@@ -516,7 +516,7 @@ impl<'a> WatchRules<'a> {
             by: None,
             reason,
             session: Some(outcome).filter(|outcome| *outcome != SessionOutcome::Complete),
-            merged: reading.and_then(|reading| reading.merged.clone()),
+            merged: reading.map(|reading| reading.merged.as_ref().unwrap_or(&reading.head).clone()),
         };
         self.0.pipeline().end_with(run, end)
     }

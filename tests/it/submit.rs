@@ -711,3 +711,36 @@ fn an_agent_that_makes_it_worse_loses_nothing_and_the_user_is_asked() {
     assert_eq!(site.repo.on_remote("work"), None);
     assert!(site.repo.gh_called(["pr", "create"]).is_empty());
 }
+
+#[test]
+fn commands_at_a_submit_know_what_is_submitted() {
+    let site = Site::new(
+        "task_types: { fix: {} }\nhooks:\n  before_submit:\n    - command: 'echo {{branch}} {{base}} {{commit}} {{agent}} {{task_type}} > ../before'\n    \
+         - create_pr\n  after_submit: [{ command: 'echo $CREEL_PULL_REQUEST > ../after; cat > ../input' }]\n",
+    );
+    site.repo.commit("b.txt", "b\n", "add b");
+    let ran = site.creel(&["submit", "-t", "fix", "--headless", "--trust"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let read = |name: &str| fs::read_to_string(site.repo.at(name)).unwrap_or_default();
+    let head = site.repo.git(&["rev-parse", "HEAD"]);
+    assert_eq!(read("before").trim(), format!("work main {head} own fix"));
+    let url = "https://forge.example/pull/7";
+    assert_eq!(read("after").trim(), url);
+    let input: Value = serde_json::from_str(&read("input")).expect("JSON");
+    assert_eq!(
+        (&input["branch"], &input["pull_request"]),
+        (&"work".into(), &url.into())
+    );
+}
+
+#[test]
+fn no_check_runs_if_there_is_nothing_to_submit() {
+    let site = Site::new("hooks: { before_submit: [{ command: touch ../ran }, create_pr] }\n");
+    let ran = site.creel(&["submit", "--headless", "--trust"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("nothing to submit"), "{}", ran.out);
+    assert!(!site.repo.at("ran").exists(), "{}", ran.out);
+    site.repo.commit("b.txt", "b\n", "add b");
+    let ran = site.creel(&["submit", "--headless", "--trust"]);
+    assert!(ran.code == 0 && site.repo.at("ran").exists(), "{}", ran.err);
+}

@@ -360,10 +360,18 @@ impl EndRules<'_> {
         let unsubmitted = self.0.pipelines.last.as_ref().is_some_and(|last| {
             last.pipeline == PipelineKind::Submit && last.outcome != PipelineOutcome::Done
         });
-        let reason = if outcome == SessionOutcome::Complete && unsubmitted {
-            format!("{reason}; nothing was submitted")
-        } else {
-            reason
+        let followed = self.0.pipelines.left_watch.as_deref();
+        let reason = match (outcome, followed) {
+            (SessionOutcome::Complete, Some(watch)) => {
+                let last = self.0.pipelines.last.as_deref();
+                let merged = last.is_some_and(|last| last.merged.is_some());
+                let is = if merged { "is" } else { "is not" };
+                format!("{reason}; {} {is} merged", watch.pull_request)
+            }
+            (SessionOutcome::Complete, None) if unsubmitted => {
+                format!("{reason}; nothing was submitted")
+            }
+            (_, _) => reason,
         };
         let looks = outcome == SessionOutcome::Complete && self.hooks_ran_since_the_checks();
         let late = match measured.filter(|_| looks) {

@@ -177,7 +177,7 @@ fn a_comment_goes_to_the_agent_once_and_gets_one_answer_with_the_commit() {
     assert_eq!(world.forge_answers, answers);
     assert_eq!(
         reason(&world),
-        format!("{}{}", "tests passed, and ", "the agent says it is done")
+        format!("tests passed, and the agent says it is done; {URL} is merged")
     );
 }
 
