@@ -71,6 +71,8 @@ struct InitChoices {
     checks: Vec<String>,
     /// What happens at the retry limit when unattended.
     on_limit: RetryLimitPolicy,
+    /// Whether the config imports the hooks that the project has for other tools.
+    imports: bool,
 }
 
 pub(super) fn init(args: &InitArgs) -> CliResult {
@@ -96,7 +98,9 @@ pub(super) fn init(args: &InitArgs) -> CliResult {
             .map(|(agent, _)| agent.name.clone()),
         checks,
         on_limit: RetryLimitPolicy::Complete,
+        imports: false,
     };
+    let hook_files = hook_files(&here);
     let installed: Vec<&str> = known
         .iter()
         .filter(|agent| agent.installed(&search).is_some())
@@ -105,10 +109,9 @@ pub(super) fn init(args: &InitArgs) -> CliResult {
     let choices = if args.yes || !can_ask() {
         defaults
     } else {
-        ask(&known, &installed, defaults)?
+        ask(&known, &installed, &hook_files, defaults)?
     };
     let schema = write_schema(&here)?;
-    let hook_files = hook_files(&here);
     let text = ConfigText {
         known: &known,
         search: &search,
@@ -130,7 +133,7 @@ pub(super) fn init(args: &InitArgs) -> CliResult {
         "creel: wrote {} and {}\n{unchecked}{}{next}",
         path.display(),
         schema.display(),
-        importable(&hook_files)
+        importable(&hook_files, choices.imports)
     ));
     Ok(0)
 }
@@ -230,7 +233,7 @@ impl fmt::Display for ConfigText<'_> {
         )?;
         writeln!(f, "on_limit: {}", limit(self.choices.on_limit))?;
         f.write_str(PERMISSIONS)?;
-        f.write_str(&import_line(self.hook_files))?;
+        f.write_str(&import_line(self.hook_files, self.choices.imports))?;
         f.write_str(&self.stop())
     }
 }
@@ -260,21 +263,24 @@ fn hook_files(project: &Path) -> Vec<&'static str> {
 }
 
 /// What to do about hooks of other tools.
-fn importable(files: &[&str]) -> String {
-    if files.is_empty() {
+fn importable(files: &[&str], imports: bool) -> String {
+    if files.is_empty() || imports {
         return String::new();
     }
     let files = files.join(" and ");
     format!("  {files} has hooks. To run them in creel too, uncomment `hooks:`\n")
 }
 
-/// A comment, because to import hooks is to trust them.
-fn import_line(files: &[&str]) -> String {
+/// A comment if the user did not choose it, because to import hooks is to trust them.
+fn import_line(files: &[&str], imports: bool) -> String {
     if files.is_empty() {
         return String::new();
     }
     let files = files.join(", ");
-    format!("# hooks: {{ import: [{files}] }}   # run these hooks too; `creel check` lists them\n")
+    let comment = if imports { "" } else { "# " };
+    format!(
+        "{comment}hooks: {{ import: [{files}] }}   # run these hooks too; `creel check` lists them\n"
+    )
 }
 
 impl ConfigText<'_> {
@@ -428,9 +434,14 @@ fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks for the agent, the check command and the action at the retry limit. Enter chooses the
-/// default.
-fn ask(known: &KnownAgents, installed: &[&str], defaults: InitChoices) -> CliResult<InitChoices> {
+/// Asks for the agent, the check command, the action at the retry limit, and whether to import the
+/// hooks in these files. Enter chooses the default.
+fn ask(
+    known: &KnownAgents,
+    installed: &[&str],
+    hook_files: &[&str],
+    defaults: InitChoices,
+) -> CliResult<InitChoices> {
     let width = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns.max(20)));
     let mut asking = InitPrompt {
         answers: io::stdin().lock(),
@@ -444,6 +455,7 @@ fn ask(known: &KnownAgents, installed: &[&str], defaults: InitChoices) -> CliRes
             agent,
             checks,
             on_limit: asking.limit()?,
+            imports: asking.imports(hook_files)?,
         })
     });
     all.map_err(|error| {
@@ -539,6 +551,25 @@ impl<R: BufRead, W: Write> InitPrompt<R, W> {
         }
     }
 
+    /// Enter does not import: hooks are commands of another author, perhaps.
+    fn imports(&mut self, files: &[&str]) -> io::Result<bool> {
+        if files.is_empty() {
+            return Ok(false);
+        }
+        self.say(&format!(
+            "{} has hooks of another tool. Should creel run them too, for any agent? `creel check` lists them, and creel \
+             asks for your trust before it runs anything.",
+            files.join(" and ")
+        ))?;
+        loop {
+            match self.question("no")?.to_lowercase().as_str() {
+                "" | "n" | "no" => return Ok(false),
+                "y" | "yes" => return Ok(true),
+                _ => self.say("Answer yes or no.")?,
+            }
+        }
+    }
+
     /// Prints a text whose lines end between words.
     fn say(&mut self, text: &str) -> io::Result<()> {
         let mut line = String::new();
@@ -584,11 +615,15 @@ mod tests {
             .checks(vec!["cargo test".into(), "cd web && npm test".into()])
             .expect("an answer");
         let on_limit = asking.limit().expect("an answer");
+        let imports = asking
+            .imports(&[".claude/settings.json"])
+            .expect("an answer");
         (
             InitChoices {
                 agent,
                 checks,
                 on_limit,
+                imports,
             },
             String::from_utf8(screen).expect("text"),
         )
@@ -599,6 +634,7 @@ mod tests {
             agent: Some(agent.into()),
             checks: checks.iter().map(|&check| check.to_owned()).collect(),
             on_limit,
+            imports: false,
         }
     }
 
@@ -632,6 +668,12 @@ mod tests {
             screen.contains("after each turn? The agent\ngets the output"),
             "lines end between words: {screen}"
         );
+        let (given, screen) = asked("\n\n\nsure\nY\n");
+        assert!(
+            given.imports && screen.contains("Answer yes or no."),
+            "{screen}"
+        );
+        assert!(import_line(&["a"], given.imports).starts_with("hooks: { import: [a] }"));
         assert_eq!(
             asked("\nnone\na\n").0,
             choices("claude", &[], RetryLimitPolicy::Abort)
