@@ -42,7 +42,7 @@ use crate::{
             event::ForgeRead,
             forge::{
                 CheckState, ForgeAnswer, ForgeFailure, ForgeReading, ForgeRequest, Mergeable,
-                NewsOrigin, PullRequestState, ReviewDecision,
+                NewsOrigin, PullRequestState,
             },
         },
     },
@@ -126,21 +126,14 @@ impl Watch {
         let Some(reading) = &self.reading else {
             return false;
         };
-        let green = reading
-            .counted_checks()
-            .all(|check| matches!(check.result, CheckState::Passed | CheckState::Skipped));
         let noticed = !reading.checks.is_empty() || now >= self.changed.after(FIRST_CHECK);
-        let approved = matches!(
-            reading.review,
-            ReviewDecision::Approved | ReviewDecision::NotRequired
-        );
         let open = reading.state == PullRequestState::Open && !reading.is_draft && !reading.queued;
         let clean = reading.mergeable == Mergeable::Clean;
         self.problem.is_none()
             && self.is_current(reading)
-            && green
+            && reading.is_green()
             && noticed
-            && approved
+            && reading.is_approved()
             && open
             && clean
     }

@@ -17,6 +17,7 @@ use crate::{
 const AGENT: &str = r#"prompt=$(cat)
 printf '%s\n=====\n' "$prompt" >> ../prompts
 case $prompt in
+    *"contains the newest"*) git fetch --quiet origin main; git merge --quiet --no-edit FETCH_HEAD; echo Merged. ;;
     *"[News of the pull request]"*) echo "$RANDOM $$" >> b.txt; git add b.txt; git commit --quiet -m "as the reviewer wants it"; echo Renamed. ;;
     *) echo b > b.txt; git add b.txt; git commit --quiet -m "add b"; echo "<promise>COMPLETE</promise>" ;;
 esac
@@ -189,6 +190,22 @@ fn commits_of_others_come_into_the_folder_and_to_the_agent() {
     let ran = session.end();
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(site.project.read("theirs.txt"), "theirs\n");
+}
+
+#[test]
+fn a_branch_that_is_behind_gets_the_newest_base_when_only_that_is_missing() {
+    let site = Site::new("merge: auto");
+    site.forge.strict();
+    site.forge.review_required();
+    let session = site.run();
+    site.is_watched();
+    site.repo.elsewhere("main", "new.txt", "new\n");
+    site.forge.approve("alice");
+    let ran = session.end();
+    assert_eq!(ran.code, 0, "{}\n{}", ran.err, site.prompts());
+    assert_eq!(site.project.read("new.txt"), "new\n");
+    assert_eq!(site.prompts().matches("contains the newest").count(), 1);
+    assert_eq!(site.forge.state(), "MERGED");
 }
 
 #[test]

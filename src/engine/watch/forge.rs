@@ -209,6 +209,21 @@ impl ForgeReading {
             .filter(move |check| check.required || !some_are_required)
     }
 
+    /// Whether every check that decides has passed.
+    pub fn is_green(&self) -> bool {
+        let is_good =
+            |check: &ForgeCheck| matches!(check.result, CheckState::Passed | CheckState::Skipped);
+        self.counted_checks().all(is_good)
+    }
+
+    /// Whether no review is missing.
+    pub const fn is_approved(&self) -> bool {
+        matches!(
+            self.review,
+            ReviewDecision::Approved | ReviewDecision::NotRequired
+        )
+    }
+
     /// In a few words.
     pub fn status(&self) -> String {
         match self.state {

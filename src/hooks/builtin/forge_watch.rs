@@ -117,6 +117,7 @@ pub async fn read_pull_request(
     if reading.mergeable == Mergeable::Conflict {
         news.insert(0, look.conflict());
     }
+    news.extend(look.behind());
     // Last, because it can change the folder.
     if let Some(commits) = taken_over::commits_of_others(&look).await? {
         news.insert(0, commits);
@@ -336,6 +337,32 @@ impl Look<'_> {
         } else {
             Some(false)
         }
+    }
+
+    /// The newest base is all that the merge lacks: the forge merges only what contains it.
+    fn behind(&self) -> Option<ForgeNews> {
+        let reading = &self.pull.reading;
+        let lacks_only_that = reading.mergeable == Mergeable::Behind
+            && reading.is_green()
+            && reading.is_approved()
+            && !reading.is_draft;
+        let (branch, base) = (named(&self.pull.branch), named(&reading.base));
+        let (to, remote) = (quoted(&reading.base), quoted(self.remote));
+        lacks_only_that.then(|| ForgeNews {
+            source: source(
+                NewsOrigin::Conflict,
+                format!("behind/{}/{}", self.pull.base_commit, reading.head),
+            ),
+            text: format!(
+                "{} can be merged as soon as the branch {branch} contains the newest {base}.\n\
+                 1. Get it: `git fetch {remote} {to}`.\n\
+                 2. Merge it: `git merge --no-edit FETCH_HEAD`. Do not rebase: reviews stay with commits.\n\
+                 3. Build and test, and repair what does not fit together.\n\
+                 Do not push, and do not drop commits.",
+                self.client.address.url
+            ),
+            trusted: true,
+        })
     }
 
     fn conflict(&self) -> ForgeNews {
