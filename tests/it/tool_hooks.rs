@@ -207,7 +207,7 @@ fn an_agent_gets_creels_hook_in_a_file_of_the_session() {
 #[test]
 fn an_agent_whose_settings_turn_hooks_off_does_not_start() {
     let config = "prompt: GOAL\nagent: a\nmax_consecutive_errors: 1\nagents: { a: { command: 'touch began', own_hooks: [own.json], \
-        tool_hooks: { level: native, disabled_by: [off] } } }\nhooks: { pre_tool: [{ command: 'true' }] }\n";
+        tool_hooks: { level: native, env: { OWN: '{}' }, disabled_by: [off] } } }\nhooks: { pre_tool: [{ command: 'true' }] }\n";
     for (settings, starts) in [
         (r#"{"off": false}"#, true),
         (r#"{"off": true}"#, false),

@@ -278,6 +278,9 @@ fn a_session_that_is_killed_again_and_again_answers_each_comment_once() {
         }
         session = site.start(&["resume", "s", "--headless", "--json", "--trust"]);
     }
+    until("the pull request is there", || {
+        !site.project.kind("watch_started").is_empty()
+    });
     until("all comments are answered", || {
         site.forge.answers().len() >= comments
     });
