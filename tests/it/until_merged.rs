@@ -13,8 +13,10 @@ use crate::{
     },
 };
 
-/// An agent that writes what the goal asks for, and does what the news say: each in a commit.
+/// An agent that writes what the goal asks for, and does what the news say: each in a commit. A git
+/// of its own that was killed leaves a lock.
 const AGENT: &str = r#"prompt=$(cat)
+rm -f .git/index.lock
 printf '%s\n=====\n' "$prompt" >> ../prompts
 case $prompt in
     *"contains the newest"*) git fetch --quiet origin main; git merge --quiet --no-edit FETCH_HEAD; echo Merged. ;;
@@ -265,6 +267,7 @@ fn a_session_that_is_killed_again_and_again_answers_each_comment_once() {
     let site = Site::new("merge: auto, rounds: 500");
     site.forge.review_required();
     let mut session = site.run();
+    session.wait_for("session_started");
     let mut comments = 0;
     for kill in 0..kills {
         // Not always at the same moment of the way.
@@ -279,6 +282,8 @@ fn a_session_that_is_killed_again_and_again_answers_each_comment_once() {
         session = site.start(&["resume", "s", "--headless", "--json", "--trust"]);
     }
     until("the pull request is there", || {
+        let ended = site.project.kind("session_ended").pop();
+        assert!(ended.is_none(), "{ended:?}");
         !site.project.kind("watch_started").is_empty()
     });
     until("all comments are answered", || {
