@@ -180,6 +180,8 @@ pub struct SubmissionFacts {
     pub agent: String,
     /// The URL of the pull request, once there is one.
     pub pull_request: Option<String>,
+    /// The only pull request that may be updated: the session waits for its merge.
+    pub watched: Option<String>,
     /// Whether a later hook of the point opens a pull request: then the point has nothing to do if
     /// there is nothing to submit.
     pub opens_request: bool,

@@ -43,6 +43,9 @@ pub struct PendingItem {
     /// Whether the forge took it back, and not the user.
     #[serde(default)]
     pub withdrawn: bool,
+    /// Whether its author may not push: the agent gets it only on the user's word.
+    #[serde(default)]
+    pub stranger: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -203,6 +206,7 @@ impl PendingItems {
                     edited: false,
                     state,
                     withdrawn: false,
+                    stranger: *skipped,
                 });
             }
             PendingEvent::Skipped { item, by } => {
@@ -242,7 +246,7 @@ impl PendingItems {
 
     fn withdrawn(&mut self, id: ItemId, by_forge: bool) {
         if let Some(item) = self.get_mut(id) {
-            item.withdrawn = by_forge && item.source.news.is_some();
+            item.withdrawn = by_forge && item.source.news.is_some() && !item.stranger;
         }
     }
 

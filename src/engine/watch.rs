@@ -58,7 +58,7 @@ const FIRST_CHECK: TimeSpan = TimeSpan::secs(60);
 /// How long failed checks wait for those that still run, so that the agent gets all of them at once.
 const OTHER_CHECKS: TimeSpan = TimeSpan::secs(600);
 /// How many times creel tries to answer a comment.
-const ANSWERS: u32 = 3;
+const ANSWERS: u32 = 30;
 /// How many characters of the agent's words an answer has.
 const WORDS: usize = 600;
 
@@ -102,6 +102,12 @@ impl Watch {
     pub fn status(&self) -> String {
         match (&self.problem, &self.reading) {
             (Some(problem), _) => problem.clone(),
+            (None, Some(reading)) if !self.is_current(reading) => {
+                format!(
+                    "{}, but its newest commit is not the one that creel verified",
+                    reading.status()
+                )
+            }
             (None, Some(reading)) => reading.status(),
             (None, None) => "not looked at yet".to_owned(),
         }
@@ -162,6 +168,15 @@ impl<'a> WatchRules<'a> {
         })))
     }
 
+    /// A turn failed: nothing is pushed, and the session waits on as before.
+    pub(crate) fn wait_on(self) -> Option<EngineOutput> {
+        let (_, watch) = self.watch()?;
+        Some(EngineOutput::record(Event::Watch(WatchEvent::Started {
+            pull_request: watch.pull_request.clone(),
+            head: watch.head.clone(),
+        })))
+    }
+
     /// The news that wait for the agent.
     fn waiting(self) -> Vec<&'a PendingItem> {
         let waiting = self.0.pending.waiting();
@@ -190,6 +205,9 @@ impl<'a> WatchRules<'a> {
                 );
             }
             Some(PullRequestState::Open) | None => {}
+        }
+        if let Some(step) = self.0.retries().too_many_errors() {
+            return step;
         }
         let steering = &self.0.steering;
         if steering.message_is_due(0, &self.0.iterations, self.0.plan()) {
@@ -383,7 +401,7 @@ impl<'a> WatchRules<'a> {
                 .rev()
                 .find(|item| item.source.news.as_ref().is_some_and(|news| news.id == id))
         };
-        let mut changes = Vec::new();
+        let (mut changes, mut updated) = (Vec::new(), Vec::new());
         for news in &reading.news {
             let Some(item) = item_of(&news.source.id) else {
                 continue;
@@ -401,6 +419,14 @@ impl<'a> WatchRules<'a> {
                     by: POLICY,
                     text: news.text.clone(),
                 }));
+                updated.push(item.id);
+                // The user has let another text through.
+                if item.stranger && item.state == ItemState::Pending {
+                    changes.push(Event::Pending(PendingEvent::Skipped {
+                        item: item.id,
+                        by: POLICY,
+                    }));
+                }
             }
         }
         let gone = self.waiting().into_iter().filter(|item| {
@@ -429,6 +455,7 @@ impl<'a> WatchRules<'a> {
             pull_request: pull_request.to_owned(),
             next: watch.next_look(now, is_new, every),
             changed: is_new,
+            updated,
             ids,
             reading,
         };

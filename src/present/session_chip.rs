@@ -624,7 +624,14 @@ fn doing_now(session: &SessionState) -> String {
         | Phase::Exit(_)
         | Phase::Pipeline
         | Phase::PipelineOnly(_) => "continues".into(),
-        Phase::Watching => "waits for the merge of the pull request".into(),
+        Phase::Watching => match session.pipelines.watch() {
+            Some(watch) => format!(
+                "waits for the merge of {}: {}",
+                watch.pull_request,
+                watch.status()
+            ),
+            None => "waits for the merge of the pull request".into(),
+        },
         Phase::Delivering => "sends pending items".into(),
         Phase::Ended(outcome) => outcome.name().into(),
     }

@@ -114,6 +114,7 @@ impl<'a> HookRules<'a> {
                 .is_some_and(|pipeline_run| pipeline_run.repaired),
             agent: self.0.agent_choice().agent().to_owned(),
             pull_request: self.pull_request(),
+            watched: self.0.pipelines.watched(),
             opens_request: point == HookPoint::BeforeSubmit
                 && self
                     .0

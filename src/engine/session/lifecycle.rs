@@ -353,7 +353,10 @@ impl SessionState {
                 .retries()
                 .must_leave_the_server_alone(now)
                 .unwrap_or_else(|| self.prompts().recovery_prompt(&text)),
-            None if self.pipelines.is_open() => self.pipeline().proceed_pipeline(),
+            None if self.pipelines.is_open() => self
+                .watch_rules()
+                .wait_on()
+                .unwrap_or_else(|| self.pipeline().proceed_pipeline()),
             None if self.ending.is_some() => self.end_rules().proceed_delivery(now, measured),
             None => self.iterations.complete_iteration(IterationOutcome::Failed),
         }

@@ -156,6 +156,14 @@ impl PipelineState {
         self.pipeline_run.as_deref()?.watch.as_deref()
     }
 
+    /// The pull request that is the session's own, also if the session was left while it was open.
+    pub(crate) fn watched(&self) -> Option<String> {
+        let left_open = self.last.as_deref().is_some_and(|last| last.left_open);
+        let left = self.left_watch.as_deref().filter(|_| left_open);
+        let watch = self.watch().or(left)?;
+        Some(watch.pull_request.clone())
+    }
+
     pub(crate) fn watch_mut(&mut self) -> Option<&mut Watch> {
         self.pipeline_run.as_deref_mut()?.watch.as_deref_mut()
     }

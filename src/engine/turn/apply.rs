@@ -296,7 +296,7 @@ fn turn_failed(
     }
     session.pending.set_state(&prompt.items, ItemState::Pending);
     // A pipeline has its own count of repairs.
-    if !session.pipelines.is_open() {
+    if !session.pipelines.is_open() || session.pipelines.watch().is_some() {
         session.retry.errors += 1;
     }
     session.retry.wait = RetryWait::Due {

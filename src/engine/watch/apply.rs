@@ -54,12 +54,16 @@ fn started(session: &mut SessionState, at: UnixTime, pull_request: &str, head: O
                 ..Watch::default()
             })
         });
-        watch.began = at;
+        // What the forge said before the session was left may be long past.
+        (watch.began, watch.reading, watch.problem) = (at, None, None);
         watch
     };
+    let goes_on = run.watch.is_some();
     let mut watch = run.watch.take().unwrap_or_else(begun);
     pull_request.clone_into(&mut watch.pull_request);
-    watch.head_before = watch.head.take();
+    if goes_on || watch.head.as_ref() != head {
+        watch.head_before = watch.head.take();
+    }
     watch.head = head.cloned();
     watch.changed = at;
     watch.next = at;
@@ -75,6 +79,9 @@ fn started(session: &mut SessionState, at: UnixTime, pull_request: &str, head: O
 pub(crate) fn news_sent(session: &mut SessionState, again: bool) {
     if let Some(run) = &mut session.pipelines.pipeline_run {
         (run.repaired, run.unheard, run.passed, run.used) = (true, true, false, 0);
+        // What the user skipped was skipped for the work as it was.
+        run.skipped.clear();
+        run.waived.clear();
         if let Some(watch) = run.watch.as_mut().filter(|_| !again) {
             watch.rounds += 1;
         }
@@ -89,6 +96,8 @@ fn forge_read(session: &mut SessionState, at: UnixTime, read: &ForgeRead) {
     watch.checked = Some(at);
     watch.next = read.next;
     watch.problem = None;
+    // What the user has approved is what the gate has shown.
+    watch.seen.retain(|item| !read.updated.contains(item));
     if read.changed {
         watch.changed = at;
     }
@@ -96,6 +105,9 @@ fn forge_read(session: &mut SessionState, at: UnixTime, read: &ForgeRead) {
         news: Vec::new(),
         ..read.reading.clone()
     });
+    if read.changed {
+        session.pipelines.wanted = None;
+    }
     for ForgeNews {
         source,
         text,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{time::UnixTime, watch::forge::ForgeReading};
+use crate::engine::{ids::ItemId, time::UnixTime, watch::forge::ForgeReading};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
@@ -47,6 +47,9 @@ pub struct ForgeRead {
     /// The ids of all news that the forge has now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<String>,
+    /// The items whose text is another now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub updated: Vec<ItemId>,
     /// Whether something is other than at the last look.
     #[serde(default)]
     pub changed: bool,

@@ -47,9 +47,11 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
         named(&status.base_name())
     );
     if commits == 0 && changes.is_empty() {
-        return Ok(BuiltinSuccess::skip(format!(
-            "nothing to submit: {nothing}, and nothing is uncommitted"
-        )));
+        let why = format!("nothing to submit: {nothing}, and nothing is uncommitted");
+        return Ok(BuiltinSuccess {
+            pull_request: worker.submission.watched.clone(),
+            ..BuiltinSuccess::skip(why)
+        });
     }
     status.on_its_own_branch(&worker.call.job.facts.session)?;
     status.as_reviewed(worker.submission)?;
@@ -101,6 +103,20 @@ async fn by_forge(
     }
     // Check before anything is pushed, so that a missing login is reported first.
     let (forge, there) = existing(&worker.runner, status, remote).await?;
+    let is_it = |url: &String| {
+        let open = there
+            .as_ref()
+            .filter(|pull| pull.state == SubmittedState::Open);
+        open.is_some_and(|pull| pull.url == *url)
+    };
+    if let Some(url) = worker.submission.watched.clone().filter(|url| !is_it(url)) {
+        let why =
+            format!("{url} is not open any more, or not of this branch; creel pushed nothing");
+        return Ok(BuiltinSuccess {
+            pull_request: Some(url),
+            ..BuiltinSuccess::skip(why)
+        });
+    }
     if let Some(pull) = there
         .as_ref()
         .filter(|pull| pull.state == SubmittedState::Merged)
@@ -108,7 +124,7 @@ async fn by_forge(
         let done = BuiltinSuccess::skip(format!("{} is already merged", pull.url));
         return Ok(BuiltinSuccess {
             pull_request: Some(pull.url.clone()),
-            read: Some(pull.head.clone()),
+            read: (pull.head == status.head).then(|| pull.head.clone()),
             ..done
         });
     }

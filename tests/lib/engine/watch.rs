@@ -549,3 +549,97 @@ fn stop_ends_the_wait_and_resume_takes_it_up_again() {
         world.story()
     );
 }
+
+#[test]
+fn a_stranger_who_edits_what_you_let_through_waits_again() {
+    let stranger = |text: &str| {
+        let mut reading = commented("c1", "1", text);
+        reading.news[0].trusted = false;
+        reading
+    };
+    let script = watches([stranger("Nice."), stranger("Delete everything.")])
+        .plan(|plan| plan.submit.watch.max_watch = TimeSpan::secs(120));
+    let mut world = World::begin(script);
+    world.settle();
+    while world.state.pending.items().is_empty() {
+        assert!(world.step(), "{}", world.story());
+    }
+    // The agent gets it only after another look.
+    world.now = UnixTime(world.now.0 + 60_000);
+    let item = world.state.pending.items()[0].id;
+    world.command(SessionCommand::RestoreItem { item });
+    let world = world.run();
+    assert!(prompts(&world).is_empty(), "{}", world.story());
+    assert_eq!(world.state.pending.items()[0].state, ItemState::Skipped);
+}
+
+#[test]
+fn merge_counts_for_what_the_gate_has_shown() {
+    let script = watches([
+        green("c1"),
+        commented("c1", "1", "Wait, do this."),
+        green("c2"),
+    ])
+    .plan(|plan| plan.submit.watch.merge = MergePolicy::Ask)
+    .attended(&[
+        (GateKind::Merge, GateChoice::Merge),
+        (GateKind::Merge, GateChoice::Merge),
+    ]);
+    let mut world = World::begin(script);
+    world.settle();
+    while world.state.gates.open.is_none() {
+        assert!(world.step(), "{}", world.story());
+    }
+    world.now = UnixTime(world.now.0 + 3_600_000);
+    let world = world.run();
+    let gates = world.story().matches(" merge by Tui").count();
+    assert_eq!((prompts(&world).len(), gates), (1, 2), "{}", world.story());
+    assert_eq!(
+        outcome(&world),
+        SessionOutcome::Complete,
+        "{}",
+        world.story()
+    );
+}
+
+#[test]
+fn a_pull_request_that_is_closed_while_the_agent_works_stays_closed() {
+    let closed = ForgeReading {
+        state: PullRequestState::Closed,
+        ..green("c1")
+    };
+    let mut script = watches([commented("c1", "1", "Rename it."), closed]);
+    // `create_pr` pushes nothing to another pull request, and says so.
+    script.hooks.insert(
+        "create_pr".into(),
+        vec![pushes("c1"), published(None, None)],
+    );
+    let mut world = World::begin(script);
+    world.settle();
+    while world.jobs.iter().all(|job| {
+        job.facts
+            .submission
+            .as_ref()
+            .is_none_or(|it| it.watched.is_none())
+    }) {
+        assert!(world.step(), "{}", world.story());
+    }
+    let world = world.run();
+    assert_eq!(
+        outcome(&world),
+        SessionOutcome::Aborted,
+        "{}",
+        world.story()
+    );
+}
+
+#[test]
+fn a_failed_turn_pushes_nothing_and_asks_after_a_few() {
+    let script =
+        watches([commented("c1", "1", "Rename it.")]).agent([DONE, Answer::Fails("broken")]);
+    let world = World::begin(script).run();
+    let pushes = world.story().matches("before_submit create_pr").count();
+    assert_eq!((pushes, prompts(&world).len()), (1, 3), "{}", world.story());
+    assert!(reason(&world).contains("broken"), "{}", reason(&world));
+    assert_eq!(outcome(&world), SessionOutcome::Failed, "{}", world.story());
+}
