@@ -11,6 +11,7 @@ use crate::engine::{
     hooks::point::HookPoint,
     ids::{GateId, PermissionId, RunId, TurnId},
     policy::{HookSpec, RuleSpec},
+    session::iteration::SessionFiles,
     time::TimeSpan,
     verify::WorkChangedBy,
     watch::forge::{ForgeAnswer, ForgeRequest},
@@ -180,6 +181,9 @@ pub struct SubmissionFacts {
     pub agent: String,
     /// The URL of the pull request, once there is one.
     pub pull_request: Option<String>,
+    /// The files of the session's turns, if the session waits until the work is merged: all of them
+    /// have to be in the commit, because the checks saw them.
+    pub whole: Option<SessionFiles>,
     /// The only pull request that may be updated: the session waits for its merge.
     pub watched: Option<String>,
     /// Whether a later hook of the point opens a pull request: then the point has nothing to do if

@@ -211,6 +211,27 @@ fn a_branch_that_is_behind_gets_the_newest_base_when_only_that_is_missing() {
 }
 
 #[test]
+fn what_the_checks_saw_has_to_be_in_the_commit() {
+    let site = Site::new("merge: auto");
+    let agent = AGENT.replacen(
+        "case $prompt in\n",
+        "case $prompt in\n    *\"Check failed\"*) git add b.txt; git commit --quiet -m \"b, too\" ;;\n    \
+         *\"Add b.\"*) echo b > b.txt; git commit --quiet --allow-empty -m \"forgets b\"; echo \"<promise>COMPLETE</promise>\" ;;\n",
+        1,
+    );
+    site.project.write("agent.sh", &agent);
+    let ran = site.run().end();
+    assert_eq!(ran.code, 0, "{}\n{}", ran.err, site.prompts());
+    assert!(
+        site.prompts().contains("while it is not committed"),
+        "{}",
+        site.prompts()
+    );
+    site.git(&["fetch", "--quiet", "origin", "main"]);
+    assert_eq!(site.git(&["show", "FETCH_HEAD:b.txt"]), "b");
+}
+
+#[test]
 fn a_pull_request_that_exists_is_followed_by_its_number() {
     let site = Site::new("merge: auto");
     site.project.write("b.txt", "b\n");

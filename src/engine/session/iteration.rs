@@ -68,7 +68,7 @@ impl SessionFiles {
 
     /// Whether a turn has changed this file. If there are too many to remember, each may be one of
     /// them.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.has_more || self.names.contains(name)
     }
 

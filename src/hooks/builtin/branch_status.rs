@@ -288,6 +288,23 @@ impl BranchStatus {
     }
 
     /// Fails if tracked files have changes, which would be mixed up with the work.
+    /// Fails if what the checks saw is not what the commit has. Files that no turn touched stay out.
+    pub(super) fn is_whole(
+        &self,
+        changes: &UncommittedChanges,
+        submission: &SubmissionFacts,
+    ) -> Result<(), BuiltinError> {
+        let Some(session) = &submission.whole else {
+            return Ok(());
+        };
+        let left = changes.untracked.iter().filter(|file| session.has(file));
+        let left = UncommittedChanges {
+            tracked: changes.tracked.iter().chain(left).cloned().collect(),
+            untracked: Vec::new(),
+        };
+        self.refuse_changes(&left, "the commit is not what the checks saw")
+    }
+
     pub(super) fn refuse_changes(
         &self,
         changes: &UncommittedChanges,

@@ -37,7 +37,9 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
     let status = BranchStatus::of(worker).await?;
     status.on_its_own_branch(&worker.call.job.facts.session)?;
     status.as_reviewed(worker.submission)?;
-    status.refuse_changes(&worker.runner.changes().await?, "it is not merged")?;
+    let changes = worker.runner.changes().await?;
+    status.refuse_changes(&changes, "it is not merged")?;
+    status.is_whole(&changes, worker.submission)?;
     if worker
         .submission
         .pr_command

@@ -84,7 +84,7 @@ fn news(origin: NewsOrigin, id: &str, text: &str) -> ForgeNews {
     }
 }
 
-/// With a comment of somebody who may push, and a review that is missing.
+/// With a comment of an account that may push, and without a review.
 pub(crate) fn commented(head: &str, id: &str, text: &str) -> ForgeReading {
     ForgeReading {
         review: ReviewDecision::Required,
@@ -285,7 +285,7 @@ fn failed_checks_wait_for_those_that_still_run() {
     );
     assert!(
         world.forge_answers.is_empty(),
-        "nobody waits for an answer to a check"
+        "no person waits for an answer to a check"
     );
 }
 
