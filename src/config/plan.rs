@@ -11,7 +11,8 @@ use super::{
     fields::{ConfigFields, as_name},
     hooks,
     keys::{
-        BUDGET, ENV, GATES, LIMITS, OUTAGE, PERMISSION, RETRY, RETRY_MODEL, STOP, SUBMIT, WORKTREE,
+        BUDGET, ENV, GATES, HOOKS, LIMITS, OUTAGE, PERMISSION, RETRY, RETRY_MODEL, STOP, SUBMIT,
+        WORKTREE,
     },
     node::{ConfigNode, NodeKind},
     stop, workflows,
@@ -23,7 +24,7 @@ use crate::engine::{
         AgentAccess, AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions,
         EnvPlan, GatePolicies, LimitsPlan, ModelPlan, OutagePlan, PermissionPolicy, PermissionRule,
         RetryModel, SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset, SubmitPlan,
-        WatchPlan, WorktreePlan,
+        SubmitUntil, WatchPlan, WorktreePlan,
     },
 };
 
@@ -173,6 +174,16 @@ fn submit(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> SubmitPlan 
             ..
         })
     );
+    let until = submit.one_of("until");
+    if let (Some(node), SubmitUntil::Merged) = (submit.given("until"), until)
+        && !opens_request(root)
+    {
+        report.error_hint(
+            node.at,
+            "`until: merged` waits for a pull request, and `before_submit` opens none",
+            "add `create_pr` to `before_submit`".to_owned(),
+        );
+    }
     SubmitPlan {
         on_complete: at_once || submit.bool("on_complete"),
         base_branch: submit.some_text("base_branch"),
@@ -182,7 +193,7 @@ fn submit(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> SubmitPlan 
         remediation_attempts: root.int("remediation_attempts"),
         usual: SubmitPlan::default().usual,
         watch: WatchPlan {
-            until: submit.one_of("until"),
+            until,
             rounds: submit.int("rounds"),
             merge: submit.one_of("merge"),
             reviewers: match submit.given("reviewers") {
@@ -193,6 +204,17 @@ fn submit(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> SubmitPlan 
             poll: submit.duration("poll"),
         },
     }
+}
+
+/// Whether the hooks before a submit open a pull request. The usual ones do.
+fn opens_request(root: &ConfigFields<'_>) -> bool {
+    let hooks = root.below("hooks", &HOOKS);
+    let opens = |hook: &ConfigNode| {
+        let name = hook.text().or_else(|| hook.get("builtin")?.text());
+        name == Some("create_pr")
+    };
+    let given = hooks.given("before_submit").map(ConfigNode::items);
+    given.is_none_or(|hooks| hooks.iter().any(opens))
 }
 
 /// In the order in which they are tried.

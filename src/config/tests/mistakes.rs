@@ -331,6 +331,21 @@ hooks:
 }
 
 #[test]
+fn a_session_that_waits_for_a_merge_needs_a_pull_request() {
+    let config =
+        |hooks: &str| format!("submit:\n  until: merged\nhooks:\n  before_submit: {hooks}\n");
+    for fine in ["[create_pr]", "[run_tests, { builtin: create_pr }]"] {
+        assert_eq!(errors_in(&config(fine)), "", "{fine}");
+    }
+    assert_eq!(errors_in("submit: { until: merged }\n"), "");
+    expect_test::expect![[r#"
+        creel.yaml:2:10: `until: merged` waits for a pull request, and `before_submit` opens none
+        2 |   until: merged
+          |          ^^^^^^ add `create_pr` to `before_submit`"#]]
+    .assert_eq(&errors_in(&config("[]")));
+}
+
+#[test]
 fn a_built_in_hook_takes_the_options_that_it_looks_at() {
     let text = "\
 hooks:
