@@ -37,7 +37,7 @@ pub fn answer(world: &mut World, call: &Call) -> Option<Reply> {
         }
         ["pr", verb, number] if is_it(world, number) => match *verb {
             "view" => Reply::ok(format!("{}\n", shown(world, call))),
-            "checks" => checks(world),
+            "checks" => checks(world, call.option("required") == "true"),
             "edit" => {
                 world.pull().body = file(call.option("body-file"));
                 Reply::ok(format!("{}\n", world.url()))
@@ -105,11 +105,15 @@ fn decision(world: &World) -> Option<&'static str> {
     }
 }
 
-fn checks(world: &World) -> Reply {
-    let newest = world.newest_checks();
+fn checks(world: &World, only_required: bool) -> Reply {
+    let mut newest = world.newest_checks();
+    newest.retain(|check| !only_required || world.required.contains(&check.name));
     if newest.is_empty() {
         let branch = world.pull.as_ref().map_or("", |pull| &pull.branch);
-        return Reply::failed(format!("no checks reported on the '{branch}' branch\n"));
+        let which = if only_required { "required " } else { "" };
+        return Reply::failed(format!(
+            "no {which}checks reported on the '{branch}' branch\n"
+        ));
     }
     let bucket = |check: &Check| match check.conclusion.as_str() {
         "SUCCESS" => "pass",

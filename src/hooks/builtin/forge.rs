@@ -366,7 +366,8 @@ impl ProgramRunner {
         }
     }
 
-    /// The checks of a pull request. An empty list is valid; no answer is an error.
+    /// The checks that decide about a pull request: those that the forge requires, or all if it
+    /// requires none. An empty list is valid; no answer is an error.
     pub(super) async fn checks(
         &self,
         pull: &PullRequest,
@@ -374,20 +375,28 @@ impl ProgramRunner {
         if pull.forge == Forge::GitLab {
             return self.pipeline(pull).await;
         }
-        let ran = self
-            .run(
-                &pull.forge.call(
-                    "checks",
-                    &[&pull.number.to_string(), "--json=name,bucket,link"],
-                ),
-                None,
-            )
-            .await?;
+        let all = self.listed_checks(pull, &[]).await?;
+        if all.iter().all(PullRequestCheck::passed) {
+            return Ok(all);
+        }
+        let required = self.listed_checks(pull, &["--required"]).await?;
+        Ok(if required.is_empty() { all } else { required })
+    }
+
+    async fn listed_checks(
+        &self,
+        pull: &PullRequest,
+        which: &[&str],
+    ) -> Result<Vec<PullRequestCheck>, BuiltinError> {
+        let number = pull.number.to_string();
+        let args = [&[number.as_str(), "--json=name,bucket,link"], which].concat();
+        let ran = self.run(&pull.forge.call("checks", &args), None).await?;
         if ran.stdout.trim_start().starts_with('[') {
             // The list is more precise than the exit code.
             return pull.forge.read("checks", &ran.stdout);
         }
-        if ran.stderr.contains("no checks reported") {
+        let none = ["no checks reported", "no required checks reported"];
+        if none.iter().any(|words| ran.stderr.contains(words)) {
             return Ok(Vec::new());
         }
         Err(pull.forge.error("checks", &ran))

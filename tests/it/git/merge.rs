@@ -105,6 +105,25 @@ async fn nothing_is_merged_past_a_check() {
 }
 
 #[tokio::test]
+async fn only_the_required_checks_decide_if_there_are_some() {
+    for (required, merges) in [("pass", true), ("pending", false)] {
+        let checks = format!(
+            r#"case "$*" in *--required*) echo '[{{"name":"unit","bucket":"{required}"}}]' ;;
+            *) echo '[{{"name":"unit","bucket":"{required}"}},{{"name":"fuzz","bucket":"fail"}}]'; exit 1 ;; esac"#
+        );
+        let repo = with_pull_request(&serde_json::json!({}), &checks);
+        let result = repo.run("merge_pr").await;
+        if merges {
+            assert_eq!(success(&result).message, format!("merged {URL}"));
+        } else {
+            let (message, _) = failure(&result);
+            assert!(message.contains("have not ended: `unit`"), "{message}");
+            nothing_merged(&repo);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_repository_without_checks_can_be_merged() {
     let none = "echo \"no checks reported on the 'work' branch\" >&2; exit 1";
     let repo = with_pull_request(&serde_json::json!({}), none);
@@ -169,15 +188,15 @@ fn after_a_repair() -> SubmissionFacts {
 
 #[tokio::test]
 async fn a_repair_is_pushed_to_the_pull_request_before_it_is_merged() {
-    let late = "n=$(ls \"$calls\" | grep -c '^asked'); touch \"$calls/asked-$n\"\ncase $n in 0) b=pass;; 1) echo 'no checks reported' >&2; exit 1;; 2) b=pending;; *) b=pass;; esac\nprintf '[{\"name\":\"unit\",\"bucket\":\"%s\"}]' $b";
+    let late = "case \"$*\" in *--required*) echo 'no required checks reported' >&2; exit 1;; esac\nn=$(ls \"$calls\" | grep -c '^asked'); touch \"$calls/asked-$n\"\ncase $n in 0) b=pass;; 1) echo 'no checks reported' >&2; exit 1;; 2) b=pending;; *) b=pass;; esac\nprintf '[{\"name\":\"unit\",\"bucket\":\"%s\"}]' $b";
     let (repo, repaired) = with_repair(&serde_json::json!({}), late);
     let result = repo.run_with("merge_pr", after_a_repair()).await;
     assert_eq!(success(&result).message, format!("merged {URL}"));
     assert_eq!(repo.on_remote("work"), Some(repaired.clone()));
     assert_eq!(
         repo.gh_called(["pr", "checks"]).len(),
-        5,
-        "until they have passed on the repair, and once to be sure"
+        6,
+        "until they have passed on the repair, and once to be sure; once for the required ones while one runs"
     );
     assert_eq!(
         repo.gh_called(["pr", "merge"])[0][4],
