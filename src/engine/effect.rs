@@ -181,9 +181,11 @@ pub struct SubmissionFacts {
     pub agent: String,
     /// The URL of the pull request, once there is one.
     pub pull_request: Option<String>,
-    /// The files of the session's turns, if the session waits until the work is merged: all of them
-    /// have to be in the commit, because the checks saw them.
-    pub whole: Option<SessionFiles>,
+    /// The files of the session's turns: the commit has to have them, because the checks saw them.
+    pub files: SessionFiles,
+    /// Whether the session waits until the work is merged: then the commit has to have every change
+    /// of a file that git tracks, too.
+    pub until_merged: bool,
     /// The only pull request that may be updated: the session waits for its merge.
     pub watched: Option<String>,
     /// Whether a later hook of the point opens a pull request: then the point has nothing to do if

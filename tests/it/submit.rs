@@ -221,6 +221,53 @@ fn the_work_is_rebased_and_then_a_pull_request_is_opened() {
 }
 
 #[test]
+fn what_the_checks_saw_has_to_be_in_the_commit_also_in_a_subfolder() {
+    for folder in ["", "app"] {
+        let config = "submit: true\nchecks: ['test -s new/c.txt']\n";
+        let site = Site::new(config);
+        site.write(
+            "own.play",
+            "\
+turns:
+  - say: 'All done. <promise>COMPLETE</promise>'
+    run: 'mkdir new; echo c > new/c.txt; git commit --quiet --allow-empty -m \"forgets c\"'
+  - when: 'while it is not committed'
+    say: 'Committed.'
+    run: 'git add new; git commit --quiet -m \"c, too\"'
+",
+        );
+        // Nothing that no turn has changed is in the way.
+        site.write("a.txt", "the user works on it\n");
+        let place = site.repo.work.join(folder);
+        if !folder.is_empty() {
+            fs::create_dir(&place).expect("a folder");
+            for file in ["creel.yaml", "own.play"] {
+                fs::rename(site.repo.work.join(file), place.join(file)).expect("a file");
+            }
+        }
+        let args = ["run", "--headless", "--trust", "-s", "s"];
+        let ran = Ran::of(
+            &site
+                .command(&args)
+                .current_dir(&place)
+                .output()
+                .expect("creel starts"),
+        );
+        assert_eq!(ran.code, 0, "{folder}: {}{}", ran.out, ran.err);
+        let file = format!(
+            "work:{}",
+            place
+                .join("new/c.txt")
+                .strip_prefix(&site.repo.work)
+                .expect("below")
+                .display()
+        );
+        assert_eq!(site.repo.git(&["show", &file]), "c", "{folder}");
+        assert_eq!(site.repo.on_remote("work"), Some(site.repo.here("work")));
+    }
+}
+
+#[test]
 fn a_conflict_goes_to_the_agent_and_then_every_check_runs_again() {
     let site = Site::new("submit: true\nhooks: { before_submit: [rebase_on_main, create_pr] }\n");
     site.write(

@@ -24,7 +24,7 @@ use crate::engine::{
     output::EngineOutput,
     policy::{AgentSpec, HookAction, HookSpec, PermissionPolicy, SubmitUntil},
     question::AgentQuestion,
-    session::{SessionState, iteration::SessionFiles},
+    session::SessionState,
     submit::{kind::PipelineKind, review::CHANGE_LIMIT, title},
     tasks::graph::Task,
 };
@@ -114,7 +114,13 @@ impl<'a> HookRules<'a> {
                 .is_some_and(|pipeline_run| pipeline_run.repaired),
             agent: self.0.agent_choice().agent().to_owned(),
             pull_request: self.pull_request(),
-            whole: self.whole_work(),
+            files: self.0.iterations.all_files.clone(),
+            until_merged: self
+                .0
+                .pipelines
+                .pipeline_run
+                .as_ref()
+                .is_some_and(|pipeline_run| pipeline_run.until == SubmitUntil::Merged),
             watched: self.0.pipelines.watched(),
             opens_request: point == HookPoint::BeforeSubmit
                 && self
@@ -124,13 +130,6 @@ impl<'a> HookRules<'a> {
                     .iter()
                     .any(HookSpec::opens_request),
         }))
-    }
-
-    /// The files that a commit must have before creel merges it, or lets others do so.
-    fn whole_work(self) -> Option<SessionFiles> {
-        let run = self.0.pipelines.pipeline_run.as_deref()?;
-        let waits = run.until == SubmitUntil::Merged;
-        waits.then(|| self.0.iterations.all_files.clone())
     }
 
     /// The pull request of the work, of this pipeline or the one before.

@@ -2,7 +2,10 @@
 //!
 //! Does not decide whether it was the last one: see [`crate::engine::stop`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -66,10 +69,15 @@ impl SessionFiles {
         }
     }
 
-    /// Whether a turn has changed this file. If there are too many to remember, each may be one of
-    /// them.
+    /// Whether a turn has changed this file, or a file in this folder if the name ends with `/`. If
+    /// there are too many to remember, each may be one of them.
     pub fn has(&self, name: &str) -> bool {
-        self.has_more || self.names.contains(name)
+        let from = (Bound::Included(name), Bound::Unbounded);
+        let mut names = self.names.range::<str, _>(from);
+        let found = names
+            .next()
+            .is_some_and(|first| first == name || (name.ends_with('/') && first.starts_with(name)));
+        self.has_more || found
     }
 
     /// The commit before the first turn. None outside a repository.
@@ -198,6 +206,9 @@ mod tests {
         files.add(&first);
         files.add(&changed(&["a", "c"], 0));
         assert!(!files.is_empty() && files.has("a") && !files.has("d"));
+        let mut below = SessionFiles::default();
+        below.add(&changed(&["src/a.rs", "srcs"], 0));
+        assert!(below.has("src/") && !below.has("src") && !below.has("tests/"));
         assert_eq!(
             (files.since(), names(&files)),
             (Some("first"), Some(vec!["a", "b", "c"]))

@@ -287,24 +287,35 @@ impl BranchStatus {
         )
     }
 
-    /// Fails if tracked files have changes, which would be mixed up with the work.
-    /// Fails if what the checks saw is not what the commit has. Files that no turn touched stay out.
-    pub(super) fn is_whole(
+    /// Fails if what the checks saw is not what the commit has. Files that no turn touched stay out,
+    /// unless the session waits for the merge and git tracks them.
+    pub(super) async fn is_whole(
         &self,
+        runner: &ProgramRunner,
         changes: &UncommittedChanges,
         submission: &SubmissionFacts,
     ) -> Result<(), BuiltinError> {
-        let Some(session) = &submission.whole else {
+        if changes.is_empty() || (submission.files.is_empty() && !submission.until_merged) {
             return Ok(());
+        }
+        // Git names files from the top of the repository, the session from the project's folder.
+        let folder = runner.git_says(&["rev-parse", "--show-prefix"]).await?;
+        let of_the_session = |file: &&String| {
+            let below = file.strip_prefix(&folder);
+            let has_all = file.ends_with('/') && folder.starts_with(file.as_str());
+            has_all || below.is_some_and(|file| submission.files.has(file))
         };
-        let left = changes.untracked.iter().filter(|file| session.has(file));
+        let tracked = changes.tracked.iter();
+        let tracked = tracked.filter(|file| submission.until_merged || of_the_session(file));
+        let untracked = changes.untracked.iter().filter(of_the_session);
         let left = UncommittedChanges {
-            tracked: changes.tracked.iter().chain(left).cloned().collect(),
+            tracked: tracked.chain(untracked).cloned().collect(),
             untracked: Vec::new(),
         };
         self.refuse_changes(&left, "the commit is not what the checks saw")
     }
 
+    /// Fails if tracked files have changes, which would be mixed up with the work.
     pub(super) fn refuse_changes(
         &self,
         changes: &UncommittedChanges,

@@ -8,7 +8,8 @@
 //! are added.
 //!
 //! # Invariants
-//! - Nothing is merged while a check has failed, still runs, or cannot be read.
+//! - Nothing is merged while a check that decides has failed, still runs, or cannot be read. If
+//!   the forge requires some of the checks, those decide.
 //! - Only the local commit is merged; after a review, only the reviewed one.
 //! - Without a forge, the base branch moves forward or not at all: nothing is forced. A checkout of
 //!   it is updated only if it has no changes, with git's own fast-forward.
@@ -39,7 +40,9 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
     status.as_reviewed(worker.submission)?;
     let changes = worker.runner.changes().await?;
     status.refuse_changes(&changes, "it is not merged")?;
-    status.is_whole(&changes, worker.submission)?;
+    status
+        .is_whole(&worker.runner, &changes, worker.submission)
+        .await?;
     if worker
         .submission
         .pr_command
@@ -224,7 +227,7 @@ fn refuse(status: &BranchStatus, pull: &PullRequest) -> Result<(), BuiltinError>
     Ok(())
 }
 
-/// All checks must have passed.
+/// All checks that decide must have passed.
 fn judge(pull: &PullRequest, checks: &[PullRequestCheck]) -> Result<(), BuiltinError> {
     let names = |checks: &[&PullRequestCheck]| {
         checks

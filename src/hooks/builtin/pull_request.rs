@@ -55,7 +55,9 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
     }
     status.on_its_own_branch(&worker.call.job.facts.session)?;
     status.as_reviewed(worker.submission)?;
-    status.is_whole(&changes, worker.submission)?;
+    status
+        .is_whole(&worker.runner, &changes, worker.submission)
+        .await?;
     if commits == 0 {
         let halt = BuiltinError::failed(format!(
             "{nothing}, but there are uncommitted changes: commit them"
