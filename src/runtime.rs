@@ -300,6 +300,9 @@ impl SessionRuntime {
         self.settle().await?;
         while self.left.is_none() {
             let wake = self.state.next_wake();
+            // A call to the forge that is due is in progress until its answer comes.
+            let calls = self.performer.calls_forge();
+            let wake = wake.filter(|at| !calls || *at > session_time());
             tokio::select! {
                 message = self.inbox.next() => {
                     if self.performer.children().were_killed() {

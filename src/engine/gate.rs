@@ -199,18 +199,26 @@ impl SessionGates {
 
     /// Cancels an open gate about a request of the agent, because its turn ends.
     pub(crate) fn unasked(&self, by: &Actor) -> EngineOutput {
-        let gate = self
-            .open
+        let asks = |gate: &Gate| gate.subject.ask().is_some();
+        if self.open.as_ref().is_some_and(asks) {
+            self.withdraw(by)
+        } else {
+            EngineOutput::default()
+        }
+    }
+
+    /// Closes the open gate, because its reason is gone.
+    pub(crate) fn withdraw(&self, by: &Actor) -> EngineOutput {
+        self.open
             .as_ref()
-            .filter(|gate| gate.subject.ask().is_some());
-        gate.map_or_else(EngineOutput::default, |gate| {
-            EngineOutput::record(Event::Gate(GateEvent::Answered {
-                gate: gate.id,
-                choice: GateChoice::Cancel,
-                by: by.clone(),
-                option: None,
-                grants: None,
-            }))
-        })
+            .map_or_else(EngineOutput::default, |gate| {
+                EngineOutput::record(Event::Gate(GateEvent::Answered {
+                    gate: gate.id,
+                    choice: GateChoice::Cancel,
+                    by: by.clone(),
+                    option: None,
+                    grants: None,
+                }))
+            })
     }
 }

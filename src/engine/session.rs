@@ -172,7 +172,8 @@ impl SessionState {
         let next = wait.into_iter().chain(look).min();
         // A wait only matters if neither a pause nor a gate delays the prompt.
         gate.map_or(next.filter(|_| !self.steering.paused), |gate| {
-            gate.deadline(self.plan())
+            let look = self.watch_rules().wake_at_gate();
+            gate.deadline(self.plan()).into_iter().chain(look).min()
         })
     }
 
@@ -235,6 +236,10 @@ impl SessionState {
             return led_by_the_agent;
         }
         if self.gates.open.is_some() {
+            let looks_on = self.watch_rules().proceed_at_gate(now);
+            if !looks_on.is_empty() {
+                return looks_on;
+            }
             return self.gate_rules().proceed_gate(now);
         }
         if let Some(step) = self.pipeline().abandon_pipeline() {

@@ -291,8 +291,33 @@ impl<'a> PipelineRules<'a> {
 
     /// Everything has passed: the session waits for the merge, or the pipeline ends.
     fn ended_well(self, pipeline_run: &PipelineRun) -> EngineOutput {
-        let waits = WatchRules::begin_watch(pipeline_run);
-        waits.unwrap_or_else(|| self.end_pipeline(pipeline_run, PipelineOutcome::Done))
+        if let Some(waits) = WatchRules::begin_watch(pipeline_run) {
+            return waits;
+        }
+        // Without anything to submit, nothing waits to be merged.
+        let has_submitted = pipeline_run
+            .steps
+            .iter()
+            .any(|step| step.state == PipelineStepState::Passed);
+        let cannot_wait = pipeline_run.until == SubmitUntil::Merged
+            && pipeline_run.back != ReturnTo::Loop
+            && pipeline_run.pull_request.is_none()
+            && pipeline_run.merged.is_none();
+        if has_submitted && cannot_wait {
+            let pipeline = pipeline_run.pipeline;
+            let subject = GateSubject::Pipeline {
+                pipeline,
+                hook: String::new(),
+            };
+            let reason = "the session should wait for the merge, but no hook before the submit said \
+                          which pull request it is";
+            let choices = [GateChoice::Retry, GateChoice::Send, GateChoice::Leave];
+            return self
+                .0
+                .gates
+                .open_gate_with(subject, reason.to_owned(), choices.to_vec());
+        }
+        self.end_pipeline(pipeline_run, PipelineOutcome::Done)
     }
 
     /// The hooks of one of a pipeline's points have run.
@@ -452,8 +477,8 @@ impl<'a> PipelineRules<'a> {
             return Some(self.0.watch_rules().abandon(pipeline_run));
         }
         let outcome = match (pipeline_run.passed, &pipeline_run.left) {
-            (true, _) => PipelineOutcome::Done,
-            (false, Some(_)) => PipelineOutcome::Failed,
+            (_, Some(_)) => PipelineOutcome::Failed,
+            (true, None) => PipelineOutcome::Done,
             (false, None) => PipelineOutcome::Cancelled,
         };
         Some(self.end_pipeline(pipeline_run, outcome))

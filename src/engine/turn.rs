@@ -278,7 +278,12 @@ impl AfterTurnRules<'_> {
     }
 
     fn after_cancel(self, prompt: &PromptSent) -> AfterTurn {
-        if self.pipelines.is_open() {
+        let is_held = self.pipelines.is_turn_of_a_watch(prompt)
+            && self.steering.cancelled == Some(prompt.turn)
+            && !self.steering.interrupted();
+        if is_held {
+            AfterTurn::Cancelled
+        } else if self.pipelines.is_open() {
             AfterTurn::Pipeline
         } else if self.ending.is_some() {
             AfterTurn::Delivery

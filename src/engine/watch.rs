@@ -7,7 +7,8 @@
 //!
 //! # Invariants
 //! - Each news reaches the agent at most once, by the forge's own id, over kills and restarts.
-//! - Nothing is pushed or merged that the checks have not passed: both are pipelines.
+//! - Nothing is pushed or merged that the checks have not passed: both are pipelines. Nor does the
+//!   agent work while the forge is asked, because that can move the branch.
 //! - The text of a stranger waits until the user restores it.
 //! - A watch ends: merged, closed, stopped, or after `submit.max_watch`.
 
@@ -24,12 +25,16 @@ use crate::{
         actor::POLICY,
         effect::Effect,
         event::{Actor, ActorKind, Event, PendingEvent, PromptReason, SessionOutcome, WatchEvent},
-        gate::{kind::GateChoice, subject::GateSubject},
+        gate::{
+            Gate,
+            kind::{GateChoice, GateKind},
+            subject::GateSubject,
+        },
         ids::ItemId,
         output::EngineOutput,
         pending::{ItemState, PendingItem},
         policy::{MergePolicy, ReviewPolicy, SubmitUntil},
-        session::SessionState,
+        session::{SessionState, phase::Phase},
         stop::settled::agent_words,
         submit::{
             PipelineEnd,
@@ -42,7 +47,7 @@ use crate::{
             event::ForgeRead,
             forge::{
                 CheckState, ForgeAnswer, ForgeFailure, ForgeReading, ForgeRequest, Mergeable,
-                NewsOrigin, PullRequestState,
+                NewsOrigin, NewsSource, PullRequestState,
             },
         },
     },
@@ -91,6 +96,22 @@ pub struct Watch {
     pub seen: Vec<ItemId>,
     /// How many times an answer to this news failed; [`ANSWERS`] if it needs none any more.
     pub answers: BTreeMap<String, u32>,
+    /// The last commit that was submitted without a turn: see [`ForgeReading::to_verify`].
+    #[serde(default)]
+    pub submitted: Option<String>,
+    /// The last commit that creel tried to merge.
+    #[serde(default)]
+    pub merge_tried: Option<String>,
+    /// The commit that waits although something is red, because the user wants that.
+    #[serde(default)]
+    pub accepted: Option<String>,
+}
+
+/// What the session asks the user about its pull request.
+struct WatchQuestion {
+    subject: GateSubject,
+    reason: String,
+    choices: Vec<GateChoice>,
 }
 
 /// Decides about the pull request that the session follows.
@@ -132,7 +153,9 @@ impl Watch {
         let Some(reading) = &self.reading else {
             return false;
         };
-        let noticed = !reading.checks.is_empty() || now >= self.changed.after(FIRST_CHECK);
+        // A check or a place in the merge queue can come late.
+        let is_settled = !reading.checks.is_empty() && !self.is_merge_tried();
+        let noticed = is_settled || now >= self.changed.after(FIRST_CHECK);
         let open = reading.state == PullRequestState::Open && !reading.is_draft && !reading.queued;
         let clean = reading.mergeable == Mergeable::Clean;
         self.problem.is_none()
@@ -144,10 +167,34 @@ impl Watch {
             && clean
     }
 
+    /// Whether the branch has a commit that no turn made and that is to be verified and pushed.
+    fn has_to_verify(&self) -> bool {
+        let commit = self.reading.as_ref().and_then(|it| it.to_verify.as_ref());
+        commit.is_some() && self.submitted.as_ref() != commit && self.head.as_ref() != commit
+    }
+
+    /// Whether creel has tried to merge this commit.
+    fn is_merge_tried(&self) -> bool {
+        let head = self.reading.as_ref().map(|reading| &reading.head);
+        head.is_some() && self.merge_tried.as_ref() == head
+    }
+
     /// When to look again.
     fn next_look(&self, now: UnixTime, changed: bool, every: TimeSpan) -> UnixTime {
         let often = changed || now < self.changed.after(TimeSpan(every.0 * OFTEN));
         now.after(TimeSpan(if often { every.0 } else { every.0 * SELDOM }))
+    }
+}
+
+impl WatchQuestion {
+    /// Whether an open gate asks this. A gate about news asks about all of it.
+    fn is_at(&self, gate: &Gate) -> bool {
+        let asks_about_all = self
+            .subject
+            .items()
+            .iter()
+            .all(|item| gate.subject.items().contains(item));
+        self.subject.kind() == gate.kind() && self.choices == gate.choices && asks_about_all
     }
 }
 
@@ -206,6 +253,10 @@ impl<'a> WatchRules<'a> {
             }
             Some(PullRequestState::Open) | None => {}
         }
+        // What the user or the agent gets is as the forge has it now.
+        if let Some(call) = self.call_due(watch, now) {
+            return call;
+        }
         if let Some(step) = self.0.retries().too_many_errors() {
             return step;
         }
@@ -213,22 +264,19 @@ impl<'a> WatchRules<'a> {
         if steering.message_is_due(0, &self.0.iterations, self.0.plan()) {
             return self.0.prompts().message_prompt(None);
         }
-        let answer = self.answer_due(watch).filter(|_| now >= watch.next);
-        if let Some(answer) = answer {
-            return EngineOutput::default().then(Effect::AnswerNews(Box::new(answer)));
-        }
-        // What the user or the agent gets is as the forge has it now.
-        if now >= watch.next {
-            return EngineOutput::default().then(Effect::ReadForge(Box::new(self.request(watch))));
+        if let Some(question) = self.question(watch, now) {
+            return self.ask(question);
         }
         if let Some(step) = self.hand_over(watch, now) {
             return step;
         }
-        if self.0.pipelines.wanted == Some(PipelineKind::Merge) {
-            return self.0.pipeline().begin_pipeline(PipelineKind::Merge);
+        if watch.has_to_verify() {
+            return self.0.pipeline().begin_pipeline(PipelineKind::Submit);
         }
-        if let Some(step) = self.offer_merge(watch, now) {
-            return step;
+        let merges_by_itself = self.0.plan().submit.watch.merge == MergePolicy::Auto
+            && self.is_ready_to_merge(watch, now);
+        if merges_by_itself || self.0.pipelines.wanted == Some(PipelineKind::Merge) {
+            return self.0.pipeline().begin_pipeline(PipelineKind::Merge);
         }
         if now >= watch.began.after(self.0.plan().submit.watch.max_watch) {
             return self.left(
@@ -248,6 +296,48 @@ impl<'a> WatchRules<'a> {
         Some(watch.next.min(end))
     }
 
+    /// Looks on while a gate about the pull request is open, and closes it when its reason is gone.
+    /// Empty if the gate waits for its answer.
+    pub(crate) fn proceed_at_gate(self, now: UnixTime) -> EngineOutput {
+        let Some((gate, watch)) = self.own_gate() else {
+            return EngineOutput::default();
+        };
+        if let Some(call) = self.call_due(watch, now) {
+            return call;
+        }
+        if self.question(watch, now).is_some_and(|it| it.is_at(gate)) {
+            return EngineOutput::default();
+        }
+        self.0.gates.withdraw(&POLICY)
+    }
+
+    /// When the next look is due at a gate about the pull request.
+    pub(crate) fn wake_at_gate(self) -> Option<UnixTime> {
+        self.own_gate().map(|(_, watch)| watch.next)
+    }
+
+    /// The open gate, if it is about the pull request.
+    fn own_gate(self) -> Option<(&'a Gate, &'a Watch)> {
+        let gate = self.0.gates.open.as_ref()?;
+        let (_, watch) = self.watch()?;
+        let is_own = self.0.phase == Phase::Watching
+            && !self.0.steering.paused
+            && matches!(gate.kind(), GateKind::Review | GateKind::Merge);
+        is_own.then_some((gate, watch))
+    }
+
+    /// The call to the forge that comes before everything else.
+    fn call_due(self, watch: &Watch, now: UnixTime) -> Option<EngineOutput> {
+        if now < watch.next {
+            return None;
+        }
+        let call = self.answer_due(watch).map_or_else(
+            || Effect::ReadForge(Box::new(self.request(watch))),
+            |answer| Effect::AnswerNews(Box::new(answer)),
+        );
+        Some(EngineOutput::default().then(call))
+    }
+
     fn request(self, watch: &Watch) -> ForgeRequest {
         let known = self.0.pending.items().iter();
         let known = known.filter_map(|item| Some(item.source.news.as_ref()?.id.clone()));
@@ -257,12 +347,13 @@ impl<'a> WatchRules<'a> {
             pushed: watch.head.clone(),
             known: known.collect(),
             reviewers: plan.submit.watch.reviewers.clone(),
+            remote: plan.submit.remote.clone(),
             output_limit: plan.output_limit,
         }
     }
 
-    /// The gates and the prompt for news. None if there is none for the agent now.
-    fn hand_over(self, watch: &Watch, now: UnixTime) -> Option<EngineOutput> {
+    /// The news that the agent can have now: failed checks wait for those that still run.
+    fn ready_news(self, watch: &Watch, now: UnixTime) -> Vec<ItemId> {
         let items = self.waiting();
         let is_check = |item: &&PendingItem| {
             let news = item.source.news.as_ref();
@@ -271,60 +362,136 @@ impl<'a> WatchRules<'a> {
         let others_may_fail = items.iter().all(is_check)
             && watch.has_pending_checks()
             && now < watch.changed.after(OTHER_CHECKS);
-        if items.is_empty() || others_may_fail {
+        if others_may_fail {
+            return Vec::new();
+        }
+        items.iter().map(|item| item.id).collect()
+    }
+
+    /// The prompt for news. None if there is none for the agent now.
+    fn hand_over(self, watch: &Watch, now: UnixTime) -> Option<EngineOutput> {
+        let items = self.ready_news(watch, now);
+        if items.is_empty() {
             return None;
         }
         if self.0.beside().is_busy_beside() {
             return Some(EngineOutput::default());
         }
-        let ids: Vec<ItemId> = items.iter().map(|item| item.id).collect();
-        let news = counted(ids.len(), "new item");
-        if watch.rounds >= watch.limit {
+        let waits = self.0.retries().wait_over(now);
+        Some(waits.unwrap_or_else(|| self.0.prompts().news_prompt(&watch.pull_request, items)))
+    }
+
+    /// What the user has to decide now.
+    fn question(self, watch: &Watch, now: UnixTime) -> Option<WatchQuestion> {
+        let url = &watch.pull_request;
+        let about_the_merge = |reason, choices: &[GateChoice]| WatchQuestion {
+            subject: GateSubject::Pipeline {
+                pipeline: PipelineKind::Merge,
+                hook: String::new(),
+            },
+            reason,
+            choices: choices.to_vec(),
+        };
+        let items = self.ready_news(watch, now);
+        let news = counted(items.len(), "new item");
+        if !items.is_empty() && watch.rounds >= watch.limit {
             let reason = format!(
-                "the agent got news of {} {} times, and there is more: {news}",
-                watch.pull_request, watch.rounds
+                "the agent got news of {url} {} times, and there is more: {news}",
+                watch.rounds
             );
-            return Some(self.ask(
-                reason,
-                &[GateChoice::Retry, GateChoice::Send, GateChoice::Leave],
-            ));
+            let choices = [GateChoice::Retry, GateChoice::Send, GateChoice::Leave];
+            return Some(about_the_merge(reason, &choices));
         }
         let asks = self.0.plan().gates.review == ReviewPolicy::Ask;
-        if asks && ids.iter().any(|id| !watch.seen.contains(id)) {
-            let reason = format!("{} has {news} for the agent", watch.pull_request);
-            let subject = GateSubject::Review { items: ids };
-            return Some(self.0.gates.open_gate(subject, reason));
+        if asks && items.iter().any(|id| !watch.seen.contains(id)) {
+            let subject = GateSubject::Review { items };
+            let choices = subject.kind().choices();
+            return Some(WatchQuestion {
+                subject,
+                reason: format!("{url} has {news} for the agent"),
+                choices,
+            });
         }
-        let waits = self.0.retries().wait_over(now);
-        Some(waits.unwrap_or_else(|| self.0.prompts().news_prompt(&watch.pull_request, ids)))
-    }
-
-    fn ask(self, reason: String, choices: &[GateChoice]) -> EngineOutput {
-        let subject = GateSubject::Pipeline {
-            pipeline: PipelineKind::Merge,
-            hook: String::new(),
+        if let Some(what) = self.stays_red(watch) {
+            let reason = format!("{url}: {what}, and the agent changed nothing for it");
+            let choices = [GateChoice::Wait, GateChoice::Send, GateChoice::Leave];
+            return Some(about_the_merge(reason, &choices));
+        }
+        let was_tried = watch.is_merge_tried();
+        let asks = match self.0.plan().submit.watch.merge {
+            MergePolicy::Never => false,
+            MergePolicy::Auto => was_tried,
+            MergePolicy::Ask => true,
         };
-        self.0
-            .gates
-            .open_gate_with(subject, reason, choices.to_vec())
-    }
-
-    /// Merges, or asks whether to, once everything is green and approved.
-    fn offer_merge(self, watch: &Watch, now: UnixTime) -> Option<EngineOutput> {
-        if !watch.is_ready(now) || self.answer_due(watch).is_some() {
+        let wanted = self.0.pipelines.wanted.is_some();
+        if !asks || wanted || !self.is_ready(watch, now) {
             return None;
         }
-        match self.0.plan().submit.watch.merge {
-            MergePolicy::Never => None,
-            MergePolicy::Auto => Some(self.0.pipeline().begin_pipeline(PipelineKind::Merge)),
-            MergePolicy::Ask => {
-                let reason = format!("{} is ready: {}", watch.pull_request, watch.status());
-                Some(self.ask(
-                    reason,
-                    &[GateChoice::Merge, GateChoice::Send, GateChoice::Leave],
-                ))
-            }
+        let again = if was_tried {
+            ", but the forge did not merge it the last time"
+        } else {
+            ""
+        };
+        let reason = format!("{url} is ready{again}: {}", watch.status());
+        let choices = [GateChoice::Merge, GateChoice::Send, GateChoice::Leave];
+        Some(about_the_merge(reason, &choices))
+    }
+
+    fn ask(self, question: WatchQuestion) -> EngineOutput {
+        let WatchQuestion {
+            subject,
+            reason,
+            choices,
+        } = question;
+        self.0.gates.open_gate_with(subject, reason, choices)
+    }
+
+    /// What keeps it from being merged although the agent had its turn for it. None while something
+    /// can still change by itself, and if the user wants to wait.
+    fn stays_red(self, watch: &Watch) -> Option<String> {
+        let reading = watch.reading.as_ref()?;
+        let can_change = !watch.is_current(reading)
+            || reading.queued
+            || watch.has_pending_checks()
+            || watch.has_to_verify()
+            || !self.waiting().is_empty()
+            || watch.accepted.as_ref() == Some(&reading.head);
+        if can_change {
+            return None;
         }
+        let had = |is_about: &dyn Fn(&NewsSource) -> bool| {
+            let items = self.0.pending.items().iter();
+            let mut had = items.filter(|item| item.state == ItemState::Delivered);
+            had.any(|item| item.source.news.as_deref().is_some_and(is_about))
+        };
+        let failed = reading.counted_checks().find(|check| {
+            let is_it =
+                |news: &NewsSource| news.origin == NewsOrigin::Check && news.title == check.name;
+            check.result == CheckState::Failed && had(&is_it)
+        });
+        if let Some(check) = failed {
+            return Some(format!("`{}` failed", check.name));
+        }
+        let lacks_the_base = matches!(reading.mergeable, Mergeable::Conflict | Mergeable::Behind);
+        // Its id ends with the commit that it is about.
+        let is_it = |news: &NewsSource| {
+            news.origin == NewsOrigin::Conflict && news.id.ends_with(&reading.head)
+        };
+        (lacks_the_base && had(&is_it)).then(|| match reading.mergeable {
+            Mergeable::Behind => "it still lacks the newest base".to_owned(),
+            Mergeable::Clean | Mergeable::Conflict | Mergeable::Unknown => {
+                "it still conflicts with its base".to_owned()
+            }
+        })
+    }
+
+    /// Whether everything is green, approved and answered.
+    fn is_ready(self, watch: &Watch, now: UnixTime) -> bool {
+        watch.is_ready(now) && self.waiting().is_empty() && self.answer_due(watch).is_none()
+    }
+
+    fn is_ready_to_merge(self, watch: &Watch, now: UnixTime) -> bool {
+        self.is_ready(watch, now) && !watch.is_merge_tried()
     }
 
     /// The news that the agent has worked on and that creel has not answered yet, and the answer.
@@ -340,15 +507,14 @@ impl<'a> WatchRules<'a> {
                         .is_none_or(|tries| *tries < ANSWERS)
                 })
         };
-        let source = self
-            .0
-            .pending
-            .items()
-            .iter()
-            .find(is_due)?
-            .source
-            .news
-            .clone()?;
+        let items = self.0.pending.items().iter();
+        let mut due = items
+            .filter(is_due)
+            .filter_map(|item| item.source.news.as_deref());
+        let source = due.next()?.clone();
+        // One answer for all comments of a thread.
+        let same = |other: &&NewsSource| other.thread.is_some() && other.thread == source.thread;
+        let also = due.filter(same).map(|other| other.id.clone()).collect();
         let changed = watch
             .head
             .as_ref()
@@ -362,7 +528,8 @@ impl<'a> WatchRules<'a> {
         };
         Some(ForgeAnswer {
             pull_request: watch.pull_request.clone(),
-            source: *source,
+            source,
+            also,
             text,
         })
     }
@@ -442,6 +609,9 @@ impl<'a> WatchRules<'a> {
         reading
             .news
             .retain(|news| item_of(&news.source.id).is_none());
+        // What the user approves is what the gate has shown.
+        let gate = self.own_gate().map(|(gate, _)| gate.subject.items());
+        let is_outdated = gate.is_some_and(|shown| updated.iter().any(|it| shown.contains(it)));
         let before = watch.reading.as_ref();
         let is_new = !reading.news.is_empty()
             || !changes.is_empty()
@@ -460,7 +630,12 @@ impl<'a> WatchRules<'a> {
             reading,
         };
         let read = EngineOutput::record(Event::Watch(WatchEvent::Read(Box::new(read))));
-        changes.into_iter().fold(read, EngineOutput::and)
+        let read = changes.into_iter().fold(read, EngineOutput::and);
+        if is_outdated {
+            let closed = self.0.gates.withdraw(&POLICY);
+            return closed.events.into_iter().fold(read, EngineOutput::and);
+        }
+        read
     }
 
     fn failed(
@@ -496,8 +671,14 @@ impl<'a> WatchRules<'a> {
             .clone()
             .filter(|_| watch.head != watch.head_before);
         let error = result.as_ref().err().map(|problem| problem.reason.clone());
-        let answered =
-            EngineOutput::record(Event::Watch(WatchEvent::Answered { id, commit, error }));
+        let also = answer.also.clone();
+        let answered = WatchEvent::Answered {
+            id,
+            also,
+            commit,
+            error,
+        };
+        let answered = EngineOutput::record(Event::Watch(answered));
         match result {
             Ok(()) => answered,
             Err(problem) => {
@@ -551,7 +732,7 @@ impl<'a> WatchRules<'a> {
         }
         let url = run.pull_request.as_deref().unwrap_or_default();
         let end = PipelineEnd {
-            outcome: PipelineOutcome::Done,
+            outcome: PipelineOutcome::Failed,
             by: Some(by.clone()),
             reason: format!("you left {url} as it is"),
             session: None,

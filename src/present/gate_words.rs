@@ -149,6 +149,11 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
         }
         (GateKind::UsageLimit, GateChoice::Retry) => ('r', "Send the turn again now", ""),
         (_, GateChoice::Retry) => ('r', "Run the hook again", ""),
+        (GateKind::Merge, GateChoice::Wait) => (
+            'r',
+            "Wait as it is",
+            "creel looks on, and asks after the next commit",
+        ),
         (_, GateChoice::Wait) => (
             'w',
             "Wait for the reset",
@@ -165,6 +170,9 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
         (_, GateChoice::RejectAlways) => ('d', "Reject always", "this exact request, from now on"),
         (_, GateChoice::Answer) => ('w', "Write an answer…", "the agent gets it at once"),
         (_, GateChoice::Decline) => ('n', "Decline", "the turn continues without an answer"),
+        (GateKind::Review | GateKind::Merge, GateChoice::Cancel) => {
+            ('c', "Ask again later", "the pull request changed")
+        }
         (_, GateChoice::Cancel) => ('c', "Cancel the turn", "the agent gets no answer"),
         (GateKind::Merge, GateChoice::Leave) => (
             'b',
@@ -303,6 +311,8 @@ pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
         GateSubject::Pipeline { hook: name, .. } if name.is_empty() => {
             if gate.choices.contains(&GateChoice::Merge) {
                 "The pull request is ready to be merged".to_owned()
+            } else if gate.kind() == GateKind::Submit {
+                "The submit needs you".to_owned()
             } else {
                 "The pull request still needs work".to_owned()
             }

@@ -492,7 +492,7 @@ impl EffectPerformer {
     pub(super) fn is_busy_with(&self, effect: &Effect) -> bool {
         match effect {
             Effect::MeasureWork { .. } => self.measuring.is_some(),
-            Effect::ReadForge(_) | Effect::AnswerNews(_) => self.forge.is_some(),
+            Effect::ReadForge(_) | Effect::AnswerNews(_) => self.calls_forge(),
             _ => false,
         }
     }
@@ -530,6 +530,10 @@ impl EffectPerformer {
                 missing: missing.collect(),
             }));
         }));
+    }
+
+    pub(super) const fn calls_forge(&self) -> bool {
+        self.forge.is_some()
     }
 
     pub(super) fn end_forge_call(&mut self) {

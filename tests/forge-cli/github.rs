@@ -342,6 +342,6 @@ fn remark(world: &World, remark: &Remark, kind: &str) -> Value {
     };
     json!({
         "id": id(kind, remark.id), "url": format!("{}#r{}", world.url(), remark.id), "body": remark.body,
-        "isMinimized": remark.is_minimized, "author": { "__typename": typename, "login": login },
+        "isMinimized": remark.is_minimized, "viewerDidAuthor": remark.author == world.viewer, "author": { "__typename": typename, "login": login },
     })
 }

@@ -169,7 +169,7 @@ fn graphql(world: &mut World, call: &Call) -> Option<Reply> {
         return None;
     }
     let found = call.field("project") == world.project && is_it(world, call.field("number"));
-    let body = json!({ "data": { "project": { "mergeRequest": if found { whole(world, call) } else { Value::Null } } } });
+    let body = json!({ "data": { "currentUser": { "username": world.viewer }, "project": { "mergeRequest": if found { whole(world, call) } else { Value::Null } } } });
     Some(call.http("glab", 200, &[], &body.to_string()))
 }
 

@@ -67,6 +67,7 @@ impl Site {
             pushed: Some(self.head.clone()),
             known: Vec::new(),
             reviewers: vec!["collaborators".into()],
+            remote: None,
             output_limit: 4096,
         }
     }
@@ -88,6 +89,7 @@ impl Site {
         let answer = ForgeAnswer {
             pull_request: self.url.clone(),
             source: news.source.clone(),
+            also: Vec::new(),
             text: text.to_owned(),
         };
         let cancel = CancellationToken::new();
@@ -565,11 +567,90 @@ async fn a_change_in_the_way_of_commits_of_others_stays() {
 }
 
 #[tokio::test]
-async fn own_commits_whose_push_was_not_recorded_are_no_news() {
+async fn what_you_push_is_no_news_and_has_to_be_verified() {
     let site = Site::on(FakeForge::github);
-    site.repo.commit("d.txt", "d\n", "mine");
+    let mine = site.repo.commit("d.txt", "d\n", "mine");
+    assert_eq!(site.look().await.to_verify, None, "it is not pushed");
     site.repo.git(&["push", "--quiet", "origin", "work"]);
-    assert_eq!(site.look().await.news, []);
+    let reading = site.look().await;
+    assert_eq!((reading.news, reading.to_verify), (vec![], Some(mine)));
+    // Not while you work on more.
+    fs::write(site.repo.work.join("d.txt"), "d, half done\n").expect("a file");
+    assert_eq!(site.look().await.to_verify, None);
+}
+
+#[tokio::test]
+async fn the_newest_base_is_merged_without_a_turn_if_only_that_is_missing() {
+    for site in Site::both() {
+        site.forge.strict();
+        site.forge.passes("build");
+        let base = site.repo.elsewhere("main", "c.txt", "c\n");
+        let reading = site.look().await;
+        let here = site.repo.here("work");
+        assert_eq!(
+            (&reading.news, &reading.to_verify),
+            (&vec![], &Some(here.clone()))
+        );
+        assert_eq!(
+            site.repo.git(&["rev-parse", "work^1", "work^2"]),
+            format!("{}\n{base}", site.head)
+        );
+        assert_eq!(
+            site.repo.on_remote("work"),
+            Some(site.head.clone()),
+            "not pushed yet"
+        );
+        // After a kill before it was recorded.
+        assert_eq!(site.look().await.to_verify, Some(here.clone()));
+        assert_eq!(site.repo.here("work"), here);
+    }
+    // With changes in the folder it is left to the agent.
+    let site = Site::on(FakeForge::github);
+    site.forge.strict();
+    site.repo.elsewhere("main", "c.txt", "c\n");
+    fs::write(site.repo.work.join("b.txt"), "half done\n").expect("a file");
+    let reading = site.look().await;
+    assert_eq!(
+        (origins(&reading), reading.to_verify),
+        (vec![NewsOrigin::Conflict], None)
+    );
+    assert_eq!(site.repo.here("work"), site.head);
+}
+
+#[tokio::test]
+async fn the_mark_of_creel_in_a_comment_of_others_changes_nothing() {
+    for site in Site::both() {
+        site.forge.may("alice", "write");
+        let asked = site.forge.comment("alice", "Rename it.");
+        let reading = site.look().await;
+        let mark = format!("Done.\n\n<!-- creel: {} -->", reading.news[0].source.id);
+        site.forge.comment("alice", &mark);
+        assert_eq!(site.look().await.news.len(), 2, "{asked}");
+        site.answer(&reading.news[0], "Renamed.")
+            .await
+            .expect("it is posted");
+        assert_eq!(site.forge.answers().len(), 1);
+        assert_eq!(site.look().await.news.len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn the_remote_of_the_config_is_the_one_that_is_read() {
+    let site = Site::on(FakeForge::github);
+    let request = ForgeRequest {
+        remote: Some("fork".into()),
+        ..site.request()
+    };
+    let problem = site.try_look(&request).await.expect_err("no such remote");
+    assert!(
+        problem.reason.contains("`fork` does not exist"),
+        "{problem:?}"
+    );
+    site.repo.git(&["remote", "rename", "origin", "fork"]);
+    site.repo.git(&["remote", "add", "upstream", "/nowhere"]);
+    site.repo.elsewhere("work", "c.txt", "c\n");
+    let reading = site.try_look(&request).await.expect("a reading");
+    assert_eq!(origins(&reading), [NewsOrigin::Commits]);
 }
 
 #[tokio::test]

@@ -19,7 +19,6 @@ const AGENT: &str = r#"prompt=$(cat)
 rm -f .git/index.lock
 printf '%s\n=====\n' "$prompt" >> ../prompts
 case $prompt in
-    *"contains the newest"*) git fetch --quiet origin main; git merge --quiet --no-edit FETCH_HEAD; echo Merged. ;;
     *"[News of the pull request]"*) echo "$RANDOM $$" >> b.txt; git add b.txt; git commit --quiet -m "as the reviewer wants it"; echo Renamed. ;;
     *) echo b > b.txt; git add b.txt; git commit --quiet -m "add b"; echo "<promise>COMPLETE</promise>" ;;
 esac
@@ -195,7 +194,7 @@ fn commits_of_others_come_into_the_folder_and_to_the_agent() {
 }
 
 #[test]
-fn a_branch_that_is_behind_gets_the_newest_base_when_only_that_is_missing() {
+fn a_branch_that_is_behind_gets_the_newest_base_without_a_turn() {
     let site = Site::new("merge: auto");
     site.forge.strict();
     site.forge.review_required();
@@ -206,8 +205,15 @@ fn a_branch_that_is_behind_gets_the_newest_base_when_only_that_is_missing() {
     let ran = session.end();
     assert_eq!(ran.code, 0, "{}\n{}", ran.err, site.prompts());
     assert_eq!(site.project.read("new.txt"), "new\n");
-    assert_eq!(site.prompts().matches("contains the newest").count(), 1);
+    assert_eq!(site.prompts().matches("=====").count(), 1);
     assert_eq!(site.forge.state(), "MERGED");
+    let ran = site.project.kind("hook_finished");
+    let checks = ran.iter().filter(|record| record["point"] == "stop");
+    assert_eq!(
+        checks.count(),
+        2,
+        "the merge of the base is verified before it is pushed"
+    );
 }
 
 #[test]
@@ -229,6 +235,28 @@ fn what_the_checks_saw_has_to_be_in_the_commit() {
     );
     site.git(&["fetch", "--quiet", "origin", "main"]);
     assert_eq!(site.git(&["show", "FETCH_HEAD:b.txt"]), "b");
+}
+
+#[test]
+fn what_you_push_while_it_waits_is_verified_before_it_is_merged() {
+    let site = Site::new("merge: auto");
+    site.forge.review_required();
+    let session = site.run();
+    site.is_watched();
+    site.project.write("c.txt", "c\n");
+    site.git(&["add", "c.txt"]);
+    site.git(&["commit", "--quiet", "-m", "add c"]);
+    site.git(&["push", "--quiet", "origin", "topic"]);
+    let head = site.git(&["rev-parse", "HEAD"]);
+    until("it is verified", || {
+        let started = site.project.kind("watch_started");
+        started.iter().any(|record| record["head"] == head)
+    });
+    site.forge.approve("alice");
+    let ran = session.end();
+    assert_eq!(ran.code, 0, "{}\n{}", ran.err, site.prompts());
+    assert_eq!(site.forge.state(), "MERGED");
+    assert_eq!(site.prompts().matches("=====").count(), 1);
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl GateRules<'_> {
     ) -> EngineOutput {
         let in_the_loop = self.0.ending.is_none() && !self.0.pipelines.is_open();
         let is_silent = !self.0.steering.person_spoke_after(prompt.messages);
-        let holds = in_the_loop
+        let holds = (in_the_loop || self.0.pipelines.is_turn_of_a_watch(prompt))
             && is_silent
             && !self.0.steering.interrupted()
             && self.0.steering.cancelled != Some(prompt.turn);

@@ -289,6 +289,8 @@ pub enum PipelineAnswer {
     Skip,
     /// Merge the pull request that the session waits for.
     Merge,
+    /// Wait for its merge, although something is red.
+    Wait,
     Leave,
 }
 
@@ -420,9 +422,11 @@ impl GateKind {
                 (Choice::Skip, Means::Pipeline(PipelineAnswer::Skip)),
                 (Choice::Leave, Means::Pipeline(PipelineAnswer::Leave)),
             ],
-            // Nothing merges past a check that failed; `merge` is offered when all are green.
+            // Nothing merges past a check that failed; `merge` is offered when all are green, `wait`
+            // while the session waits for the merge.
             Self::Merge => &[
                 (Choice::Merge, Means::Pipeline(PipelineAnswer::Merge)),
+                (Choice::Wait, Means::Pipeline(PipelineAnswer::Wait)),
                 (Choice::Retry, Means::Pipeline(PipelineAnswer::Retry)),
                 (Choice::Send, Means::Pipeline(PipelineAnswer::Send)),
                 (Choice::Leave, Means::Pipeline(PipelineAnswer::Leave)),
@@ -441,7 +445,9 @@ impl GateKind {
     pub fn choices(self) -> Vec<GateChoice> {
         let all = self.answers().iter().map(|(choice, _)| *choice);
         let by_rule = [GateChoice::Escalate, GateChoice::Fail, GateChoice::Merge];
-        all.filter(|choice| !by_rule.contains(choice)).collect()
+        let at_times = |choice| self == Self::Merge && choice == GateChoice::Wait;
+        all.filter(|choice| !by_rule.contains(choice) && !at_times(*choice))
+            .collect()
     }
 
     /// What a choice means at such a gate. None if it accepts no such choice.

@@ -396,9 +396,10 @@ impl SessionState {
             return step;
         }
         match due {
-            DuePrompt::Cancelled(_) if self.steering.stop.is_some() => {
-                self.iterations.complete_iteration(IterationOutcome::Failed)
-            }
+            DuePrompt::Cancelled(_) if self.steering.stop.is_some() => self
+                .watch_rules()
+                .wait_on()
+                .unwrap_or_else(|| self.iterations.complete_iteration(IterationOutcome::Failed)),
             DuePrompt::Cancelled(prompt) if self.steering.person_spoke_after(prompt.messages) => {
                 self.prompts().message_prompt(None)
             }

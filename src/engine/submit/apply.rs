@@ -72,6 +72,20 @@ fn pipeline_started(
     {
         run.pipeline = pipeline;
         run.steps.clear();
+        if let Some(watch) = run.watch.as_mut() {
+            let reading = watch.reading.as_ref();
+            match pipeline {
+                PipelineKind::Submit => {
+                    watch.submitted = reading.and_then(|reading| reading.to_verify.clone());
+                }
+                PipelineKind::Merge => {
+                    watch.merge_tried = reading.map(|reading| reading.head.clone());
+                }
+            }
+        }
+        if pipeline == PipelineKind::Submit {
+            run.submit_anew();
+        }
         session.pipelines.wanted = None;
         session.phase = Phase::Pipeline;
         return;
@@ -154,7 +168,11 @@ pub(crate) fn pipeline_answered(
                 watch.limit = watch.limit.max(watch.rounds + 1);
             }
             (pipeline_run.repaired, pipeline_run.unheard) = (true, true);
-            session.phase = Phase::Due(DuePrompt::Message);
+            // While the session waits for its pull request, the message is sent after the call to
+            // the forge in progress.
+            if session.phase != Phase::Watching {
+                session.phase = Phase::Due(DuePrompt::Message);
+            }
         }
         PipelineAnswer::Skip => {
             let (Some(hook), Phase::Hooks(dispatch)) = (gate.subject.hook(), &mut session.phase)
@@ -175,6 +193,12 @@ pub(crate) fn pipeline_answered(
             session.phase = Phase::Pipeline;
         }
         PipelineAnswer::Merge => session.pipelines.wanted = Some(PipelineKind::Merge),
+        PipelineAnswer::Wait => {
+            if let Some(watch) = session.pipelines.watch_mut() {
+                let reading = watch.reading.as_ref();
+                watch.accepted = reading.map(|reading| reading.head.clone());
+            }
+        }
         PipelineAnswer::Retry if session.phase == Phase::Watching => {
             if let Some(watch) = session.pipelines.watch_mut() {
                 watch.limit = watch.rounds + rounds;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     conversation::ConversationMode,
-    event::{Actor, ActorKind, SessionOutcome},
+    event::{Actor, ActorKind, PromptSent, SessionOutcome},
     gate::kind::{GateChoice, GateKind},
     hooks::{dispatch::HookDispatch, point::HookPoint},
     ids::RunId,
@@ -164,6 +164,12 @@ impl PipelineState {
         Some(watch.pull_request.clone())
     }
 
+    /// Whether the session's own agent works in this turn for a pull request that the session
+    /// follows.
+    pub(crate) fn is_turn_of_a_watch(&self, prompt: &PromptSent) -> bool {
+        self.watch().is_some() && prompt.agent.is_none()
+    }
+
     pub(crate) fn watch_mut(&mut self) -> Option<&mut Watch> {
         self.pipeline_run.as_deref_mut()?.watch.as_deref_mut()
     }
@@ -300,8 +306,9 @@ impl FinishedPipeline {
             PipelineKind::Submit => GateKind::Submit,
             PipelineKind::Merge => GateKind::Merge,
         };
-        let merge = self.left_open.then_some(GateChoice::Merge);
-        merge.into_iter().chain(kind.choices()).collect()
+        let of_a_watch = [GateChoice::Merge, GateChoice::Wait];
+        let of_a_watch = of_a_watch.into_iter().filter(|_| self.left_open);
+        of_a_watch.chain(kind.choices()).collect()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::engine::{
     time::{TimeSpan, UnixTime},
     turn::{DuePrompt, MODELS_NOTE, OfferedModels, REFUSED, SILENCE, SOME_MODELS_NOTE},
     usage_limit::without_handover,
-    watch::apply::news_sent,
+    watch::apply::turn_of_a_watch_sent,
 };
 
 pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnEvent) {
@@ -193,15 +193,19 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
     }
     match prompt.reason {
         PromptReason::Iteration | PromptReason::FinalDelivery => session.retry.reset(),
-        PromptReason::Message if by_person => session.retry.reset(),
-        PromptReason::Message
-        | PromptReason::Feedback
+        PromptReason::Message => {
+            if by_person {
+                session.retry.reset();
+            }
+            turn_of_a_watch_sent(session, false);
+        }
+        PromptReason::Feedback
         | PromptReason::Recovery
         | PromptReason::Remediation
         | PromptReason::Gatekeeper => {}
         PromptReason::News => {
             session.retry.reset();
-            news_sent(session, again);
+            turn_of_a_watch_sent(session, !again);
         }
     }
     session.phase = Phase::Turn(Box::new(prompt.clone()));

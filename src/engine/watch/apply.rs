@@ -6,8 +6,9 @@ use crate::engine::{
     ids::RunId,
     pending::{IncomingItem, ItemSource},
     session::{SessionState, phase::Phase},
-    submit::kind::PipelineKind,
+    submit::{kind::PipelineKind, state::PipelineRun},
     time::UnixTime,
+    turn::apply::leave_turn,
     watch::{
         Watch,
         event::ForgeRead,
@@ -27,8 +28,13 @@ pub(crate) fn apply_watch(session: &mut SessionState, at: UnixTime, event: &Watc
                 watch.next = *next;
             }
         }
-        WatchEvent::Answered { id, error, .. } => {
-            if let Some(watch) = session.pipelines.watch_mut() {
+        WatchEvent::Answered {
+            id, also, error, ..
+        } => {
+            let Some(watch) = session.pipelines.watch_mut() else {
+                return;
+            };
+            for id in also.iter().chain([id]) {
                 let tries = watch.answers.entry(id.clone()).or_default();
                 *tries = if error.is_some() {
                     *tries + 1
@@ -42,6 +48,7 @@ pub(crate) fn apply_watch(session: &mut SessionState, at: UnixTime, event: &Watc
 
 fn started(session: &mut SessionState, at: UnixTime, pull_request: &str, head: Option<&String>) {
     let rounds = session.plan().submit.watch.rounds;
+    leave_turn(session);
     let left = session.pipelines.left_watch.take();
     let left = left.filter(|watch| watch.pull_request == pull_request);
     let Some(run) = &mut session.pipelines.pipeline_run else {
@@ -75,16 +82,25 @@ fn started(session: &mut SessionState, at: UnixTime, pull_request: &str, head: O
     session.phase = Phase::Watching;
 }
 
-/// The agent gets news: the hooks of a submit follow its turn.
-pub(crate) fn news_sent(session: &mut SessionState, again: bool) {
-    if let Some(run) = &mut session.pipelines.pipeline_run {
-        (run.repaired, run.unheard, run.passed, run.used) = (true, true, false, 0);
-        // What the user skipped was skipped for the work as it was.
-        run.skipped.clear();
-        run.waived.clear();
-        if let Some(watch) = run.watch.as_mut().filter(|_| !again) {
+/// The agent gets news, or a message while the session waits: the hooks of a submit follow its turn.
+pub(crate) fn turn_of_a_watch_sent(session: &mut SessionState, is_round: bool) {
+    let run = session.pipelines.pipeline_run.as_deref_mut();
+    if let Some(run) = run.filter(|run| run.watch.is_some()) {
+        (run.repaired, run.unheard) = (true, true);
+        run.submit_anew();
+        if let Some(watch) = run.watch.as_mut().filter(|_| is_round) {
             watch.rounds += 1;
         }
+    }
+}
+
+impl PipelineRun {
+    /// All checks run for the work as it is now.
+    pub(crate) fn submit_anew(&mut self) {
+        (self.passed, self.used) = (false, 0);
+        // What the user skipped was skipped for the work as it was.
+        self.skipped.clear();
+        self.waived.clear();
     }
 }
 

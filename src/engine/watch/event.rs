@@ -29,6 +29,9 @@ pub enum WatchEvent {
     #[serde(rename = "thread_answered")]
     Answered {
         id: String,
+        /// The other comments of the thread that it answers.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        also: Vec<String>,
         /// The commit that settles it. None: nothing was changed for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         commit: Option<String>,

@@ -20,6 +20,8 @@ pub struct ForgeRequest {
     pub known: Vec<String>,
     /// The authors that may speak to the agent: see `submit.reviewers`.
     pub reviewers: Vec<String>,
+    /// The remote that the work goes to. None: detected.
+    pub remote: Option<String>,
     /// How many bytes of a check's log are read into the text of its news.
     pub output_limit: usize,
 }
@@ -46,6 +48,10 @@ pub struct ForgeReading {
     #[serde(default)]
     pub queued: bool,
     pub checks: Vec<ForgeCheck>,
+    /// The commit of the branch here, if no turn made it: the user's own push, or the newest base
+    /// that creel merged. It is to be verified and pushed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_verify: Option<String>,
     /// What there is for the agent now: failed checks, open comments, a conflict, commits of others.
     /// Known ones are listed, too; what is missing here has been resolved, deleted or repaired.
     #[serde(default)]
@@ -176,6 +182,8 @@ impl ForgeFailure {
 pub struct ForgeAnswer {
     pub pull_request: String,
     pub source: NewsSource,
+    /// The other comments of the thread that it answers.
+    pub also: Vec<String>,
     pub text: String,
 }
 

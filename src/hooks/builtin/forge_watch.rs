@@ -76,6 +76,8 @@ struct ForgeComment {
     origin: NewsOrigin,
     /// None: the account is gone.
     author: Option<String>,
+    /// The account that creel uses wrote it: creel, or you.
+    is_own: bool,
     /// If the forge says so with the comment.
     may_push: Option<bool>,
     /// Neither resolved, hidden nor withdrawn.
@@ -104,7 +106,7 @@ pub async fn read_pull_request(
     if reading.state != PullRequestState::Open {
         return Ok(reading);
     }
-    let remote = own_branch(&client, &pull).await?;
+    let remote = own_branch(&client, &pull, request.remote.as_deref()).await?;
     let look = Look {
         client: &client,
         place,
@@ -117,10 +119,13 @@ pub async fn read_pull_request(
     if reading.mergeable == Mergeable::Conflict {
         news.insert(0, look.conflict());
     }
-    news.extend(look.behind());
-    // Last, because it can change the folder.
+    // Last, because these can change the folder.
     if let Some(commits) = taken_over::commits_of_others(&look).await? {
         news.insert(0, commits);
+    }
+    reading.to_verify = taken_over::to_verify(&look).await?;
+    if look.lacks_only_the_base() && reading.to_verify.is_none() {
+        news.push(look.behind());
     }
     reading.news = news;
     Ok(reading)
@@ -137,7 +142,7 @@ pub async fn answer_news(
     let pull = client.look().await?;
     let mark = mark_of(&answer.source.id);
     let has = |is: &dyn Fn(&ForgeComment) -> bool| pull.comments.iter().any(is);
-    let is_answered = has(&|comment| last_line(&comment.body) == mark);
+    let is_answered = has(&|comment| comment.is_own && last_line(&comment.body) == mark);
     // A comment that was deleted needs no answer.
     if is_answered || !has(&|comment| comment.id == answer.source.id) {
         return Ok(());
@@ -183,6 +188,7 @@ fn of_git(error: BuiltinError) -> ForgeFailure {
 async fn own_branch(
     client: &ForgeClient,
     pull: &WatchedPullRequest,
+    remote: Option<&str>,
 ) -> Result<String, ForgeFailure> {
     let url = &client.address.url;
     if pull.is_foreign {
@@ -201,7 +207,7 @@ async fn own_branch(
             quoted(&pull.branch)
         )));
     }
-    let remote = branch_status::remote(&client.runner, None)
+    let remote = branch_status::remote(&client.runner, remote)
         .await
         .map_err(of_git)?;
     remote.ok_or_else(|| forge_error("the repository has no remote: `git remote add origin URL`"))
@@ -290,7 +296,7 @@ impl Look<'_> {
         let open = self.pull.comments.iter().filter(|comment| comment.is_open);
         let mut authors: Vec<(&str, bool)> = Vec::new();
         let mut news = Vec::new();
-        for comment in open.filter(|comment| !last_line(&comment.body).starts_with(MARK)) {
+        for comment in open.filter(|comment| !comment.is_of_creel()) {
             let author = comment.author.as_deref().unwrap_or_default();
             let asked = authors.iter().find(|(known, _)| *known == author);
             let trusted = match self.is_named(author).or(asked.map(|(_, trusted)| *trusted)) {
@@ -340,21 +346,26 @@ impl Look<'_> {
     }
 
     /// The newest base is all that the merge lacks: the forge merges only what contains it.
-    fn behind(&self) -> Option<ForgeNews> {
+    fn lacks_only_the_base(&self) -> bool {
         let reading = &self.pull.reading;
-        let lacks_only_that = reading.mergeable == Mergeable::Behind
+        reading.mergeable == Mergeable::Behind
             && reading.is_green()
             && reading.is_approved()
-            && !reading.is_draft;
+            && !reading.is_draft
+    }
+
+    /// For the agent, if creel could not merge it.
+    fn behind(&self) -> ForgeNews {
+        let reading = &self.pull.reading;
         let (branch, base) = (named(&self.pull.branch), named(&reading.base));
         let (to, remote) = (quoted(&reading.base), quoted(self.remote));
-        lacks_only_that.then(|| ForgeNews {
+        ForgeNews {
             source: source(
                 NewsOrigin::Conflict,
                 format!("behind/{}/{}", self.pull.base_commit, reading.head),
             ),
             text: format!(
-                "{} can be merged as soon as the branch {branch} contains the newest {base}.\n\
+                "{} can be merged as soon as the branch {branch} contains the newest {base}, and creel could not merge that.\n\
                  1. Get it: `git fetch {remote} {to}`.\n\
                  2. Merge it: `git merge --no-edit FETCH_HEAD`. Do not rebase: reviews stay with commits.\n\
                  3. Build and test, and repair what does not fit together.\n\
@@ -362,7 +373,7 @@ impl Look<'_> {
                 self.client.address.url
             ),
             trusted: true,
-        })
+        }
     }
 
     fn conflict(&self) -> ForgeNews {
@@ -400,6 +411,10 @@ fn source(origin: NewsOrigin, id: String) -> NewsSource {
 }
 
 impl ForgeComment {
+    fn is_of_creel(&self) -> bool {
+        self.is_own && last_line(&self.body).starts_with(MARK)
+    }
+
     /// The author, the place and the words, which are quoted.
     fn text(&self) -> String {
         let name = |name: &Option<String>| {

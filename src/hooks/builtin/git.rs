@@ -145,6 +145,63 @@ impl ProgramRunner {
         ))
     }
 
+    /// Merges two commits without a work tree.
+    pub(super) async fn merged_tree(
+        &self,
+        ours: &str,
+        theirs: &str,
+    ) -> Result<MergedTree, BuiltinError> {
+        let args = [
+            "merge-tree",
+            "--write-tree",
+            "--name-only",
+            "--no-messages",
+            "-z",
+            ours,
+            theirs,
+        ];
+        let ran = self.git(&args).await?;
+        let mut parts = ran
+            .stdout
+            .split(['\0', '\n'])
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned);
+        match (ran.code, parts.next()) {
+            (0, Some(tree)) => Ok(MergedTree::Clean(tree)),
+            (1, Some(_)) => Ok(MergedTree::Conflicts(parts.collect())),
+            (129, _) => Err(BuiltinError::failed(
+                "this git cannot merge without a work tree: install version 2.38 or newer",
+            )),
+            (_, _) => Err(failed(&args, &ran)),
+        }
+    }
+
+    /// Creates an unreferenced commit, signed if the repository wants that.
+    pub(super) async fn commit_tree(
+        &self,
+        tree: &str,
+        parents: &[&str],
+        message: &str,
+    ) -> Result<String, BuiltinError> {
+        let mut args = vec!["commit-tree", "-F", "-"];
+        args.extend(parents.iter().flat_map(|parent| ["-p", parent]));
+        let signs = self
+            .git(&["config", "--type=bool", "commit.gpgSign"])
+            .await?;
+        if signs.answer() == "true" {
+            args.push("-S");
+        }
+        args.push(tree);
+        let mut call = call(&args);
+        call.stdin = message.as_bytes().to_vec();
+        let ran = self.run(&call, None).await?;
+        if ran.ok() {
+            Ok(ran.answer().to_owned())
+        } else {
+            Err(failed(&args, &ran))
+        }
+    }
+
     /// The files with conflicts.
     pub(super) async fn unmerged(&self) -> Result<Vec<String>, BuiltinError> {
         let output = self
@@ -156,6 +213,13 @@ impl ProgramRunner {
             .map(str::to_owned)
             .collect())
     }
+}
+
+/// The merge of two commits.
+pub(super) enum MergedTree {
+    Clean(String),
+    /// The files with conflicts.
+    Conflicts(Vec<String>),
 }
 
 /// The error for a call that should not have failed.

@@ -21,7 +21,7 @@ use super::{
     forge::{
         Forge, ForgeLookup, PullRequest, PullRequestCheck, SubmittedState, forge_of, is_a_folder,
     },
-    git,
+    git::{self, MergedTree},
     job::BuiltinRun,
     outcome::{BuiltinError, BuiltinSuccess, files, named, quoted, short, some, title_line},
     program::ProgramRunner,
@@ -321,25 +321,9 @@ async fn merged_tree(
     status: &BranchStatus,
     base: &str,
 ) -> Result<String, BuiltinError> {
-    let args = [
-        "merge-tree",
-        "--write-tree",
-        "--name-only",
-        "--no-messages",
-        "-z",
-        base,
-        &status.head,
-    ];
-    let ran = runner.git(&args).await?;
-    let mut parts = ran
-        .stdout
-        .split(['\0', '\n'])
-        .filter(|part| !part.is_empty())
-        .map(str::to_owned);
-    match (ran.code, parts.next()) {
-        (0, Some(tree)) => Ok(tree),
-        (1, Some(_)) => {
-            let conflicts: Vec<String> = parts.collect();
+    match runner.merged_tree(base, &status.head).await? {
+        MergedTree::Clean(tree) => Ok(tree),
+        MergedTree::Conflicts(conflicts) => {
             let base = named(&status.base_name());
             let message = format!(
                 "{} conflicts with {base} in {}",
@@ -348,10 +332,6 @@ async fn merged_tree(
             );
             Err(BuiltinError::failed(message).repaired_by(prompt(status, &conflicts)))
         }
-        (129, _) => Err(BuiltinError::failed(
-            "this git cannot merge without a work tree: install version 2.38 or newer",
-        )),
-        (_, _) => Err(git::failed(&args, &ran)),
     }
 }
 
@@ -400,24 +380,8 @@ async fn commit(
         "Merge branch '{}' into {}{about}\n",
         status.branch, status.base
     );
-    let mut args = vec!["commit-tree", "-p", base, "-p", &status.head, "-F", "-"];
-    if runner
-        .git(&["config", "--type=bool", "commit.gpgSign"])
-        .await?
-        .answer()
-        == "true"
-    {
-        args.push("-S");
-    }
-    args.push(tree);
-    let mut call = git::call(&args);
-    call.stdin = message.into_bytes();
-    let ran = runner.run(&call, None).await?;
-    if ran.ok() {
-        Ok(ran.answer().to_owned())
-    } else {
-        Err(git::failed(&args, &ran))
-    }
+    let parents = [base, status.head.as_str()];
+    runner.commit_tree(tree, &parents, &message).await
 }
 
 async fn push_base(

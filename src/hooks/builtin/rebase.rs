@@ -34,6 +34,12 @@ use super::{
 use crate::{process::run::ProcessGroup, text::counted};
 
 pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
+    if let Some(url) = &worker.submission.watched {
+        let why = format!(
+            "{url} is watched: creel merges the base only if it has to, so that approvals stay"
+        );
+        return Ok(BuiltinSuccess::skip(why));
+    }
     let status = BranchStatus::of(worker).await?;
     let changes = worker.runner.changes().await?;
     let base = status.fetch_base(worker).await?;

@@ -10,6 +10,7 @@ use creel::engine::{
     input::SessionCommand,
     pending::ItemState,
     policy::{HookFailurePolicy, MERGE, MergePolicy, ReviewPolicy, SubmitUntil, WatchPlan},
+    submit::kind::PipelineOutcome,
     time::{TimeSpan, UnixTime},
     watch::forge::{
         CheckState, ForgeCheck, ForgeFailure, ForgeNews, ForgeReading, Mergeable, NewsOrigin,
@@ -135,6 +136,19 @@ fn prompts(world: &World) -> Vec<&str> {
 
 fn reason(world: &World) -> &str {
     world.state.ending.as_ref().expect("an end").explanation()
+}
+
+/// Until this holds.
+fn until(world: &mut World, holds: impl Fn(&World) -> bool) {
+    world.settle();
+    while !holds(world) {
+        assert!(world.step(), "{}", world.story());
+    }
+}
+
+/// The number of the open gate.
+fn gate(world: &World) -> u64 {
+    world.state.gates.open.as_ref().map_or(0, |gate| gate.id.0)
 }
 
 #[test]
@@ -315,17 +329,11 @@ fn news_changes_and_goes_until_the_agent_gets_it() {
         merged("c2"),
     ])
     .plan(|plan| plan.gates.review = ReviewPolicy::Ask)
-    .attended(&[
-        (GateKind::Review, GateChoice::Approve),
-        (GateKind::Review, GateChoice::Approve),
-    ]);
+    .attended(&[(GateKind::Review, GateChoice::Approve)]);
     let mut world = World::begin(script);
-    world.settle();
-    while world.state.gates.open.is_none() {
-        assert!(world.step(), "{}", world.story());
-    }
-    // The user takes a while.
-    world.now = UnixTime(world.now.0 + 3_600_000);
+    // The gate is closed when what it shows changes, and opens again.
+    until(&mut world, |world| gate(world) == 2);
+    world.answer_gate();
     let world = world.run();
     let [prompt] = prompts(&world)[..] else {
         panic!("one prompt: {}", world.story());
@@ -581,24 +589,262 @@ fn merge_counts_for_what_the_gate_has_shown() {
         green("c2"),
     ])
     .plan(|plan| plan.submit.watch.merge = MergePolicy::Ask)
-    .attended(&[
-        (GateKind::Merge, GateChoice::Merge),
-        (GateKind::Merge, GateChoice::Merge),
-    ]);
-    let mut world = World::begin(script);
-    world.settle();
-    while world.state.gates.open.is_none() {
-        assert!(world.step(), "{}", world.story());
+    .attended(&[(GateKind::Merge, GateChoice::Merge)]);
+    let world = World::begin(script).run();
+    let story = world.story();
+    assert!(story.contains("gate 1 cancel by Policy"), "{story}");
+    assert!(story.contains("gate 2 merge by Tui"), "{story}");
+    assert_eq!(prompts(&world).len(), 1, "{story}");
+    assert_eq!(outcome(&world), SessionOutcome::Complete, "{story}");
+}
+
+#[test]
+fn a_merge_by_a_person_closes_the_gate_that_asks_about_it() {
+    let script = watches([green("c1"), merged("c1")])
+        .plan(|plan| plan.submit.watch.merge = MergePolicy::Ask)
+        .attended(&[(GateKind::Merge, GateChoice::Leave)]);
+    let world = World::begin(script).run();
+    let story = world.story();
+    assert!(story.contains("gate 1 cancel by Policy"), "{story}");
+    assert_eq!(outcome(&world), SessionOutcome::Complete, "{story}");
+}
+
+#[test]
+fn leaving_it_at_the_gate_ends_the_submit_as_failed() {
+    let script = watches([green("c1")])
+        .plan(|plan| plan.submit.watch.merge = MergePolicy::Ask)
+        .attended(&[(GateKind::Merge, GateChoice::Leave)]);
+    let world = World::begin(script).run();
+    let last = world.state.pipelines.last.as_deref().expect("a submit");
+    assert_eq!(last.outcome, PipelineOutcome::Failed, "{}", world.story());
+    // The work is verified and pushed.
+    assert_eq!(outcome(&world), SessionOutcome::Complete);
+}
+
+#[test]
+fn what_you_push_yourself_is_verified_and_submitted() {
+    let pushed = ForgeReading {
+        to_verify: Some("c2".into()),
+        ..green("c2")
+    };
+    let world = World::begin(watches([pushed, green("c2")])).run();
+    let story = world.story();
+    assert!(prompts(&world).is_empty(), "{story}");
+    let submits = story.matches("before_submit create_pr").count();
+    assert_eq!(
+        (submits, outcome(&world)),
+        (2, SessionOutcome::Complete),
+        "{story}"
+    );
+}
+
+#[test]
+fn a_commit_that_cannot_be_pushed_is_submitted_once() {
+    let pushed = ForgeReading {
+        to_verify: Some("c2".into()),
+        ..green("c2")
+    };
+    let mut script = watches([pushed]).plan(|plan| {
+        plan.submit.watch.max_watch = TimeSpan::secs(600);
+    });
+    script.hooks.insert("create_pr".into(), vec![pushes("c1")]);
+    let world = World::begin(script).run();
+    let story = world.story();
+    let submits = story.matches("before_submit create_pr").count();
+    assert_eq!(
+        (submits, outcome(&world)),
+        (2, SessionOutcome::Escalated),
+        "{story}"
+    );
+}
+
+/// The check `build` fails, and the agent gets that.
+fn red(head: &str) -> ForgeReading {
+    let mut news = news(NewsOrigin::Check, "b1", "build broke");
+    news.source.title = "build".into();
+    ForgeReading {
+        checks: vec![check("build", CheckState::Failed)],
+        news: vec![news],
+        ..green(head)
     }
-    world.now = UnixTime(world.now.0 + 3_600_000);
+}
+
+#[test]
+fn what_stays_red_after_a_turn_without_a_commit_is_asked_about() {
+    let script = || {
+        let mut script = watches([red("c1")]).agent([DONE, Answer::Says("It is flaky.")]);
+        script.hooks.insert("create_pr".into(), vec![pushes("c1")]);
+        script
+    };
+    let world = World::begin(script()).run();
+    assert_eq!(
+        outcome(&world),
+        SessionOutcome::Escalated,
+        "{}",
+        world.story()
+    );
+    assert!(
+        reason(&world).contains("`build` failed, and the agent changed nothing"),
+        "{}",
+        reason(&world)
+    );
+    // The user waits, a rerun passes, and the gate is not opened again.
+    let mut waits = script().attended(&[(GateKind::Merge, GateChoice::Wait)]);
+    waits.forge = vec![Ok(red("c1")), Ok(red("c1")), Ok(red("c1"))];
+    let mut world = World::begin(waits);
+    until(&mut world, |world| gate(world) == 1);
+    world.answer_gate();
+    world.script.forge.push(Ok(green("c1")));
     let world = world.run();
-    let gates = world.story().matches(" merge by Tui").count();
-    assert_eq!((prompts(&world).len(), gates), (1, 2), "{}", world.story());
     assert_eq!(
         outcome(&world),
         SessionOutcome::Complete,
         "{}",
         world.story()
+    );
+    assert!(!world.story().contains("gate 2"), "{}", world.story());
+}
+
+#[test]
+fn a_merge_queue_that_gives_it_back_is_asked_about() {
+    let queued = ForgeReading {
+        queued: true,
+        ..green("c1")
+    };
+    let mut script = watches([green("c1"), queued, green("c1")]);
+    script
+        .hooks
+        .insert(MERGE.into(), vec![published(None, None)]);
+    script.hooks.insert("create_pr".into(), vec![pushes("c1")]);
+    let world = World::begin(script).run();
+    let story = world.story();
+    assert_eq!(outcome(&world), SessionOutcome::Escalated, "{story}");
+    assert_eq!(story.matches("before_merge merge_pr").count(), 1, "{story}");
+    assert!(
+        reason(&world).contains("did not merge it the last time"),
+        "{}",
+        reason(&world)
+    );
+}
+
+#[test]
+fn all_comments_of_a_thread_get_one_answer() {
+    let both = |head| {
+        let mut reading = commented(head, "1", "Rename it.");
+        let mut second = news(NewsOrigin::Comment, "2", "To `b`.");
+        second.source.thread = Some("thread of 1".into());
+        reading.news.push(second);
+        reading
+    };
+    let world = World::begin(watches([both("c1"), both("c2"), merged("c2")])).run();
+    assert_eq!(world.forge_answers.len(), 1, "{:?}", world.forge_answers);
+    assert_eq!(
+        outcome(&world),
+        SessionOutcome::Complete,
+        "{}",
+        world.story()
+    );
+}
+
+#[test]
+fn a_cancelled_turn_about_news_waits_for_you() {
+    let script = watches([commented("c1", "1", "Rename it."), merged("c2")]);
+    let mut world = World::begin(script);
+    until(&mut world, |world| !prompts(world).is_empty());
+    world.command(SessionCommand::CancelTurn);
+    until(&mut world, |world| world.turn.is_none());
+    assert!(world.state.steering.paused, "{}", world.story());
+    let pushes = |world: &World| world.story().matches("before_submit create_pr").count();
+    assert_eq!((prompts(&world).len(), pushes(&world)), (1, 1));
+    let mut stopped = World::from_events(world.script.clone(), &world.events);
+    stopped.command(SessionCommand::Stop {
+        how: creel::engine::event::StopTiming::AfterIteration,
+    });
+    let stopped = stopped.run();
+    assert_eq!(
+        outcome(&stopped),
+        SessionOutcome::Cancelled,
+        "{}",
+        stopped.story()
+    );
+    assert_eq!(pushes(&stopped), 1, "{}", stopped.story());
+    world.command(SessionCommand::Unpause);
+    let world = world.run();
+    assert_eq!(prompts(&world).len(), 2, "{}", world.story());
+    assert_eq!(
+        outcome(&world),
+        SessionOutcome::Complete,
+        "{}",
+        world.story()
+    );
+}
+
+#[test]
+fn a_question_in_a_turn_about_your_message_is_asked() {
+    let waiting = ForgeReading {
+        review: ReviewDecision::Required,
+        ..green("c1")
+    };
+    let script = watches([waiting]).agent([
+        DONE,
+        Answer::Says("<promise>ESCALATE</promise> Which database?"),
+    ]);
+    let mut world = World::begin(script);
+    until(&mut world, |world| {
+        world
+            .state
+            .pipelines
+            .watch()
+            .is_some_and(|watch| watch.checked.is_some())
+    });
+    world.command(SessionCommand::Message {
+        text: "Migrate it.".into(),
+    });
+    let world = world.run();
+    assert_eq!(
+        outcome(&world),
+        SessionOutcome::Escalated,
+        "{}",
+        world.story()
+    );
+    assert!(
+        reason(&world).contains("Which database?"),
+        "{}",
+        reason(&world)
+    );
+}
+
+#[test]
+fn no_prompt_is_sent_while_the_forge_is_asked() {
+    let waiting = ForgeReading {
+        review: ReviewDecision::Required,
+        ..green("c1")
+    };
+    let mut world = World::begin(watches([waiting, merged("c1")]));
+    until(&mut world, |world| world.forge_call.is_some());
+    world.command(SessionCommand::Message {
+        text: "Look at this.".into(),
+    });
+    assert!(world.turn.is_none(), "{}", world.story());
+    until(&mut world, |world| world.turn.is_some());
+    assert!(world.story().contains("forge: "), "{}", world.story());
+}
+
+#[test]
+fn a_submit_that_names_no_pull_request_cannot_wait_for_it() {
+    let mut script = watches([green("c1")]);
+    script.hooks.insert("create_pr".into(), vec![passes()]);
+    let world = World::begin(script).run();
+    assert_eq!(
+        outcome(&world),
+        SessionOutcome::Escalated,
+        "{}",
+        world.story()
+    );
+    assert!(
+        reason(&world).contains("which pull request"),
+        "{}",
+        reason(&world)
     );
 }
 

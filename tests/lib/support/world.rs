@@ -619,16 +619,7 @@ impl World {
 
     /// Answers the call to the forge.
     fn finish_forge_call(&mut self) {
-        let looks = self
-            .events
-            .iter()
-            .filter(|event| {
-                matches!(
-                    event,
-                    Event::Watch(WatchEvent::Read(_) | WatchEvent::Failed { .. })
-                )
-            })
-            .count();
+        let looks = self.looks();
         let said = &self.script.forge;
         let input = match self.forge_call.take() {
             Some(Effect::ReadForge(request)) => Input::ForgeRead {
@@ -898,6 +889,23 @@ impl World {
         self.command(SessionCommand::AnswerGate(answer));
     }
 
+    /// Whether the user answers the gate before time passes: the forge has nothing new to say.
+    fn user_is_next(&self) -> bool {
+        let is_over = self.looks() >= self.script.forge.len();
+        self.state.gates.open.is_some() && self.state.pipelines.watch().is_some() && is_over
+    }
+
+    /// How many times the forge was asked.
+    fn looks(&self) -> usize {
+        let is_look = |event: &&Event| {
+            matches!(
+                event,
+                Event::Watch(WatchEvent::Read(_) | WatchEvent::Failed { .. })
+            )
+        };
+        self.events.iter().filter(is_look).count()
+    }
+
     /// Does one of the pending things; `false` if there is nothing left.
     pub fn step(&mut self) -> bool {
         if self.left.is_some() {
@@ -911,7 +919,7 @@ impl World {
             self.finish_turn();
         } else if self.forge_call.is_some() {
             self.finish_forge_call();
-        } else if let Some(at) = self.state.next_wake() {
+        } else if let Some(at) = self.state.next_wake().filter(|_| !self.user_is_next()) {
             self.now = self.now.max(at);
             self.settle();
         } else if self.state.gates.open.is_some() {

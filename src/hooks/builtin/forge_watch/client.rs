@@ -183,7 +183,8 @@ impl ForgeClient {
     }
 
     /// The pull request at this place of the answer, with all pages of its lists: each has a place
-    /// and the variable of its cursor. What stands at `fixed` must stay the same from page to page.
+    /// and the variable of its cursor. What stands at `fixed` must stay the same from page to page. The
+    /// account that asks is a part of it, if the query asks for it.
     pub(super) async fn whole<T: DeserializeOwned>(
         &self,
         query: &str,
@@ -203,6 +204,9 @@ impl ForgeClient {
                 .pointer_mut(root)
                 .map(Value::take)
                 .unwrap_or_default();
+            if let (Some(page), Some(user)) = (page.as_object_mut(), answer.get("currentUser")) {
+                page.insert("currentUser".to_owned(), user.clone());
+            }
             let mut has_more = false;
             for (list, name) in lists {
                 let info = page.pointer(&format!("{list}/pageInfo"));

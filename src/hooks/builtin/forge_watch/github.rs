@@ -28,11 +28,11 @@ checkSuite{workflowRun{event workflow{name}}}} \
 ...on StatusContext{id context state description targetUrl createdAt isRequired(pullRequestNumber:$number)}} \
 pageInfo{hasNextPage endCursor}}}}}} \
 reviewThreads(first:100,after:$threads){nodes{id isResolved path line originalLine \
-comments(first:100){nodes{id url body state isMinimized author{__typename login}} pageInfo{hasNextPage}}} \
+comments(first:100){nodes{id url body state isMinimized viewerDidAuthor author{__typename login}} pageInfo{hasNextPage}}} \
 pageInfo{hasNextPage endCursor}} \
-reviews(first:100,after:$reviews){nodes{id url state body isMinimized author{__typename login}} \
+reviews(first:100,after:$reviews){nodes{id url state body isMinimized viewerDidAuthor author{__typename login}} \
 pageInfo{hasNextPage endCursor}} \
-comments(first:100,after:$comments){nodes{id url body isMinimized author{__typename login}} \
+comments(first:100,after:$comments){nodes{id url body isMinimized viewerDidAuthor author{__typename login}} \
 pageInfo{hasNextPage endCursor}}}}}";
 
 /// The lists of a pull request, and the variables of their cursors.
@@ -168,6 +168,7 @@ struct Remark {
     #[serde(default)]
     state: String,
     is_minimized: bool,
+    viewer_did_author: bool,
     author: Option<Author>,
 }
 
@@ -298,7 +299,7 @@ impl GitHubPullRequest {
                 },
                 queued: self.is_in_merge_queue || self.auto_merge_request.is_some(),
                 checks,
-                news: Vec::new(),
+                ..ForgeReading::default()
             },
             runs,
             is_foreign: self.is_cross_repository,
@@ -380,6 +381,7 @@ impl Remark {
             id: self.id.clone(),
             origin,
             author: self.author.as_ref().map(Author::name),
+            is_own: self.viewer_did_author,
             may_push: None,
             is_open: !self.is_minimized,
             body: self.body.clone(),

@@ -12,7 +12,7 @@ use crate::engine::watch::forge::{
     ReviewDecision,
 };
 
-const QUERY: &str = "query($project:ID!,$number:String!,$jobs:String,$discussions:String){\
+const QUERY: &str = "query($project:ID!,$number:String!,$jobs:String,$discussions:String){currentUser{username} \
 project(fullPath:$project){mergeRequest(iid:$number){\
 id webUrl state draft sourceBranch targetBranch sourceProjectId targetProjectId diffHeadSha diffRefs{startSha} mergeCommitSha \
 conflicts shouldBeRebased detailedMergeStatus autoMergeEnabled approvedBy{nodes{username}} \
@@ -63,6 +63,8 @@ pub(super) struct GitLabMergeRequest {
     reviewers: Option<Nodes<Reviewer>>,
     head_pipeline: Option<Pipeline>,
     discussions: Nodes<Discussion>,
+    /// The account that creel uses.
+    current_user: Option<GitLabUser>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -229,7 +231,7 @@ impl GitLabMergeRequest {
                 review: self.review(status),
                 queued: self.auto_merge_enabled && state == PullRequestState::Open,
                 checks,
-                news: Vec::new(),
+                ..ForgeReading::default()
             },
             branch: self.source_branch.clone(),
             base_commit: self
@@ -332,6 +334,7 @@ impl GitLabMergeRequest {
                 let place = note.position.as_ref();
                 let is_reply = note.author.as_ref() != first;
                 ForgeComment {
+                    is_own: note.author.is_some() && note.author == self.current_user,
                     is_open: !is_resolved,
                     begun_by: first.filter(|_| is_reply).map(|user| user.username.clone()),
                     path: place.and_then(|place| place.new_path.clone().or(place.old_path.clone())),
@@ -376,6 +379,7 @@ impl Note {
             id: self.id.clone(),
             origin,
             author: self.author.as_ref().map(|user| user.username.clone()),
+            is_own: false,
             may_push: Some(role.is_some_and(|role| PUSHERS.contains(&role))),
             is_open: true,
             body: self.body.clone(),

@@ -1,4 +1,5 @@
-//! Commits that others pushed to the branch of a pull request.
+//! Commits of the branch that no turn made: those that others pushed, those that you pushed from
+//! here, and merges of the newest base.
 //!
 //! Owns the mark in git's reflog by which creel recognizes, also after a kill, what it took over.
 //!
@@ -9,7 +10,7 @@ use super::{Look, forge_error, of_git, source};
 use crate::{
     engine::watch::forge::{ForgeFailure, ForgeNews, NewsOrigin},
     hooks::builtin::{
-        git,
+        git::{self, MergedTree},
         outcome::{BuiltinError, named, quoted, short, visible},
         program::ProgramRunner,
     },
@@ -18,6 +19,7 @@ use crate::{
 
 /// The reflog says this about commits that creel took over.
 const ACTION: &str = "merge by creel of commits of others";
+const NEWEST_BASE: &str = "merge by creel of the newest base";
 /// How many commits are listed, and how many files of each.
 const LISTED: (usize, usize) = (20, 10);
 
@@ -54,9 +56,60 @@ pub(super) async fn commits_of_others(look: &Look<'_>) -> Result<Option<ForgeNew
             .await
             .map_err(of_git)?,
     };
-    let is_here = is_here || forward(runner, head).await.map_err(of_git)?;
+    let is_here = is_here || forward(runner, head, ACTION).await.map_err(of_git)?;
     let text = text(look, &before, is_here).await.map_err(of_git)?;
     Ok(Some(news(text)))
+}
+
+/// The commit of the branch here that is to be verified and pushed: one that you pushed, or a merge
+/// of the newest base, if only that is missing. None if the pull request has what creel pushed, and
+/// if there are changes that are not committed.
+pub(super) async fn to_verify(look: &Look<'_>) -> Result<Option<String>, ForgeFailure> {
+    let runner = &look.client.runner;
+    let found = async || {
+        let here = runner.git_says(&["rev-parse", "HEAD"]).await?;
+        let shown = &look.pull.reading.head;
+        let is_pushed = here == *shown && look.request.pushed.as_ref() != Some(shown);
+        if !is_pushed && !look.lacks_only_the_base() {
+            return Ok(None);
+        }
+        match runner.changes().await? {
+            changes if !changes.tracked.is_empty() => Ok(None),
+            _ if look.lacks_only_the_base() => newest_base(look, here).await,
+            _ => Ok(Some(here)),
+        }
+    };
+    found().await.map_err(of_git)
+}
+
+/// The branch with the newest base merged. None if they conflict, or if the branch here is not the
+/// one that the forge shows.
+async fn newest_base(look: &Look<'_>, here: String) -> Result<Option<String>, BuiltinError> {
+    let (runner, reading) = (&look.client.runner, &look.pull.reading);
+    let to = format!("refs/remotes/{}/{}", look.remote, reading.base);
+    let refspec = format!("+refs/heads/{}:{to}", reading.base);
+    let args = ["fetch", "--no-tags", "--", look.remote, &refspec];
+    let fetched = runner.git(&args).await?.ok();
+    let Some(base) = runner.commit(&to).await?.filter(|_| fetched) else {
+        return Ok(None);
+    };
+    let has_it = runner.contains(&here, &base).await?;
+    if here != reading.head {
+        // Before a kill, creel may have merged it already.
+        let parent = runner.commit("HEAD^1").await?;
+        return Ok(Some(here).filter(|_| has_it && parent.as_ref() == Some(&reading.head)));
+    }
+    if has_it {
+        return Ok(None);
+    }
+    let MergedTree::Clean(tree) = runner.merged_tree(&here, &base).await? else {
+        return Ok(None);
+    };
+    let (from, into) = (&reading.base, &look.pull.branch);
+    let message = format!("Merge branch '{from}' into {into}\n");
+    let commit = runner.commit_tree(&tree, &[&here, &base], &message).await?;
+    let is_here = forward(runner, &commit, NEWEST_BASE).await?;
+    Ok(is_here.then_some(commit))
 }
 
 async fn fetch(look: &Look<'_>, head: &str) -> Result<(), ForgeFailure> {
@@ -86,7 +139,7 @@ async fn fetch(look: &Look<'_>, head: &str) -> Result<(), ForgeFailure> {
 }
 
 /// Moves the branch forward. False if it has commits or changes of its own in the way.
-async fn forward(runner: &ProgramRunner, head: &str) -> Result<bool, BuiltinError> {
+async fn forward(runner: &ProgramRunner, head: &str, action: &str) -> Result<bool, BuiltinError> {
     let git_dir = runner.git_dir().await?;
     if git::in_progress(&git_dir).is_some() || !runner.contains(head, "HEAD").await? {
         return Ok(false);
@@ -94,7 +147,7 @@ async fn forward(runner: &ProgramRunner, head: &str) -> Result<bool, BuiltinErro
     let mut marked = runner.clone();
     marked
         .env
-        .push(("GIT_REFLOG_ACTION".to_owned(), ACTION.to_owned()));
+        .push(("GIT_REFLOG_ACTION".to_owned(), action.to_owned()));
     let args = [
         "-c",
         "merge.autoStash=false",

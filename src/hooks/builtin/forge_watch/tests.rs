@@ -162,7 +162,7 @@ fn what_is_not_understood_is_an_error() {
 
 #[test]
 fn hidden_withdrawn_and_unsent_remarks_are_not_open() {
-    let remark = |id: &str, state: &str, body: &str, by: &str, minimized: bool| json!({ "id": id, "url": "https://x", "body": body, "state": state, "isMinimized": minimized, "author": author(by) });
+    let remark = |id: &str, state: &str, body: &str, by: &str, minimized: bool| json!({ "id": id, "url": "https://x", "body": body, "state": state, "isMinimized": minimized, "viewerDidAuthor": by == "me", "author": author(by) });
     let pull = github(|pull| {
         pull["reviews"] = page(json!([
             remark("r1", "CHANGES_REQUESTED", "no", "alice", false),
@@ -179,7 +179,7 @@ fn hidden_withdrawn_and_unsent_remarks_are_not_open() {
             "comments": { "nodes": [
                 remark("t1", "SUBMITTED", "one\r\ntwo", "alice", false),
                 remark("t2", "PENDING", "unsent", "me", false),
-                { "id": "t3", "url": "https://x", "body": "bye", "state": "SUBMITTED", "isMinimized": false, "author": null },
+                { "id": "t3", "url": "https://x", "body": "bye", "state": "SUBMITTED", "isMinimized": false, "viewerDidAuthor": false, "author": null },
             ], "pageInfo": { "hasNextPage": false } },
         }]);
         pull["comments"] = page(json!([
