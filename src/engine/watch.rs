@@ -750,7 +750,11 @@ impl<'a> WatchRules<'a> {
         why: &str,
     ) -> EngineOutput {
         let url = run.pull_request.as_deref().unwrap_or_default();
-        let reason = format!("{why}, and {url} is not merged");
+        let reason = if why.contains(url) {
+            format!("{why}; it is not merged")
+        } else {
+            format!("{why}, and {url} is not merged")
+        };
         let (by, ended) = if outcome == SessionOutcome::Cancelled {
             (None, PipelineOutcome::Cancelled)
         } else {

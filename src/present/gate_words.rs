@@ -170,9 +170,6 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
         (_, GateChoice::RejectAlways) => ('d', "Reject always", "this exact request, from now on"),
         (_, GateChoice::Answer) => ('w', "Write an answer…", "the agent gets it at once"),
         (_, GateChoice::Decline) => ('n', "Decline", "the turn continues without an answer"),
-        (GateKind::Review | GateKind::Merge, GateChoice::Cancel) => {
-            ('c', "Ask again later", "the pull request changed")
-        }
         (_, GateChoice::Cancel) => ('c', "Cancel the turn", "the agent gets no answer"),
         (GateKind::Merge, GateChoice::Leave) => (
             'b',
@@ -198,6 +195,10 @@ pub fn answer_words(
     retries: Option<u32>,
     by: &Actor,
 ) -> String {
+    let is_withdrawn = choice == GateChoice::Cancel && by.by == ActorKind::Policy;
+    if is_withdrawn && matches!(kind, Some(GateKind::Review | GateKind::Merge)) {
+        return "The gate closed: the pull request changed".to_owned();
+    }
     let words = kind.map(|kind| {
         choice_words(
             kind,
