@@ -398,6 +398,7 @@ impl HookCommandContext<'_> {
             "stop_hook_active": attempt > 0,
             "transcript_path": shown(&place.journal),
         });
+        let prompt = facts.prompt.as_deref();
         let by_point = [
             (
                 "task",
@@ -407,6 +408,8 @@ impl HookCommandContext<'_> {
                     .map(|t| json!({ "id": t.id, "content": t.content })),
             ),
             ("error", facts.error.clone().map(Value::String)),
+            ("prompt", prompt.map(|prompt| json!(prompt.text))),
+            ("prompt_reason", prompt.map(|prompt| json!(prompt.reason))),
             (
                 "agent_output",
                 facts.agent_output.clone().map(Value::String),

@@ -565,6 +565,7 @@ fn what_holds(plan: &SessionPlan, point: HookPoint) -> Option<String> {
         (
             HookPoint::SessionStart
             | HookPoint::PreIteration
+            | HookPoint::PrePrompt
             | HookPoint::Stop
             | HookPoint::PostIteration
             | HookPoint::OnTaskComplete

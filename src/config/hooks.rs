@@ -230,6 +230,7 @@ fn is_about_submitting(point: HookPoint) -> bool {
         | HookPoint::AfterMerge => true,
         HookPoint::SessionStart
         | HookPoint::PreIteration
+        | HookPoint::PrePrompt
         | HookPoint::PreTool
         | HookPoint::PostTool
         | HookPoint::Stop

@@ -367,8 +367,7 @@ const CLAUDE_ENTRY: ValueType = Either(&[
 pub static HOOKS: MapShape = shape("hooks", &[
     claude_event("SessionStart", "Claude Code's event: at `session_start`, and when the session is \
         resumed."),
-    claude_event("UserPromptSubmit", "Claude Code's event: at `pre_iteration`. A block waits for \
-        you."),
+    claude_event("UserPromptSubmit", "Claude Code's event: at `pre_prompt`."),
     claude_event("Stop", "Claude Code's event: at `stop`."),
     claude_event("StopFailure", "Claude Code's event: at `on_error`."),
     claude_event("Notification", "Claude Code's event: at `on_gate`, when a gate waits for you."),
@@ -379,6 +378,8 @@ pub static HOOKS: MapShape = shape("hooks", &[
         each hook.").or(DefaultValue::Names(&[])),
     point("session_start", "Once, before the first iteration."),
     point("pre_iteration", "Before each iteration's prompt."),
+    point("pre_prompt", "Before each prompt, whatever its reason. Exit 2 keeps it back until you \
+        decide."),
     point("pre_tool", "When the agent asks for permission, before you are asked. Exit 2 denies it."),
     point("post_tool", "After a tool call of the agent, while its turn continues."),
     claude_tool_event("PreToolUse", "`pre_tool` with Claude Code's input."),

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::engine::{
     conversation::{ConversationMode, PermissionAnswer, ToolCall},
-    event::ActorKind,
+    event::{ActorKind, PromptSent},
     gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     ids::{GateId, PermissionId, RunId, TurnId},
@@ -118,6 +118,8 @@ pub struct HookFacts {
     pub task: Option<TaskFacts>,
     /// At `on_error`.
     pub error: Option<String>,
+    /// At `pre_prompt`: the prompt that waits for the hook.
+    pub prompt: Option<Box<PromptSent>>,
     /// At `on_gate`.
     pub gate: Option<Box<GateFacts>>,
     /// At the points of tool calls.

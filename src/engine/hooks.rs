@@ -42,6 +42,7 @@ use crate::engine::{
     stop::decision::StopResult,
     stored_form::{known_or_none, pairs},
     time::TimeSpan,
+    turn::event::PromptSent,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,6 +64,9 @@ pub enum HookEvent {
         /// The agent's request that waits for these hooks.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ask: Option<PermissionId>,
+        /// The prompt that waits for these hooks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<Box<PromptSent>>,
     },
     /// The user wants to run a hook now.
     #[serde(rename = "hook_requested")]

@@ -309,10 +309,11 @@ impl SessionState {
 
     /// Whether an interrupt after the loop leaves only the end of the session.
     fn must_end_now(&self) -> bool {
-        let after_an_error =
-            matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::OnError);
+        let sends = |point| matches!(point, HookPoint::OnError | HookPoint::PrePrompt);
+        let before_a_prompt =
+            matches!(&self.phase, Phase::Hooks(dispatch) if sends(dispatch.point));
         let sends_more =
-            after_an_error || matches!(self.phase, Phase::Due(_)) || self.checks_after_the_loop();
+            before_a_prompt || matches!(self.phase, Phase::Due(_)) || self.checks_after_the_loop();
         sends_more
             && self.steering.interrupted()
             && self.ending.is_some()

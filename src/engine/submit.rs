@@ -274,6 +274,7 @@ impl<'a> PipelineRules<'a> {
             task: None,
             by_hand: false,
             ask: None,
+            prompt: None,
         }))
     }
 

@@ -79,7 +79,12 @@ pub(crate) fn only_propose(
         ProposalApproval::AtGate => Some(ProposalPlan { types }),
         ProposalApproval::Later => None,
     };
-    let kept = [HookPoint::OnGate, HookPoint::PreTool, HookPoint::PostTool];
+    let kept = [
+        HookPoint::PrePrompt,
+        HookPoint::OnGate,
+        HookPoint::PreTool,
+        HookPoint::PostTool,
+    ];
     plan.hooks.retain(|point, _| kept.contains(point));
     plan.hooks.insert(HookPoint::Stop, vec![check]);
     plan.automation.clear();

@@ -148,6 +148,7 @@ fn hook_started(point: HookPoint, hook: &str) -> Option<String> {
         HookPoint::PreIteration => {
             format!("{hook} runs before the prompt. Its output can go with the prompt.")
         }
+        HookPoint::PrePrompt => format!("{hook} reads the prompt before it is sent."),
         HookPoint::Stop => {
             format!("The agent says that it is done. The stop hook {hook} checks that.")
         }

@@ -51,7 +51,13 @@ fn inputs(project: &Project, event: &str) -> Vec<Value> {
         "answer_command",
         "state",
     ];
-    const ALSO: [&str; 4] = ["waits_for_user", "choice", "by", "validation_results"];
+    const ALSO: [&str; 5] = [
+        "waits_for_user",
+        "choice",
+        "by",
+        "validation_results",
+        "prompt_reason",
+    ];
     let root = project.root().to_string_lossy().into_owned();
     let text = std::fs::read_to_string(project.root().join(format!("{event}.json")));
     let text = text.unwrap_or_default().replace(&root, "ROOT");
@@ -299,12 +305,8 @@ fn plain_output_is_context_only_where_claude_code_says_so_and_only_after_exit_0(
         let ran = project.run();
         assert_eq!(ran.code, 0, "{point}: {}{}", ran.out, ran.err);
         let prompt = &project.prompts()[0].1;
-        assert_eq!(
-            prompt.contains("told by 0\n"),
-            is_context,
-            "{point}: {prompt}"
-        );
         let is_line = |text: &str| prompt.lines().any(|line| line == text);
+        assert_eq!(is_line("told by 0"), is_context, "{point}: {prompt}");
         assert!(
             !is_line("told by 3") && !is_line("aside"),
             "{point}: {prompt}"
@@ -331,6 +333,32 @@ fn a_prompt_that_a_hook_blocks_is_not_sent() {
             "{reason}"
         );
     }
+}
+
+#[test]
+fn every_prompt_is_read_as_it_is_sent_and_gets_the_context() {
+    let adds = "sh record.sh UserPromptSubmit; echo 'by the hook'";
+    let hooks = json!({
+        "UserPromptSubmit": group(adds),
+        "Stop": group("test -e fixed || { touch fixed; echo red >&2; exit 2; }"),
+    });
+    let config = json!({ "session": "s", "hooks": hooks, "instructions": "Say when it is done." });
+    let project = project(&config, &json!([{ "say": "One." }]));
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let prompts = project.prompts();
+    let reasons: Vec<&str> = prompts.iter().map(|(reason, _)| &**reason).collect();
+    assert_eq!(reasons, ["iteration", "feedback"]);
+    let read = inputs(&project, "UserPromptSubmit");
+    assert_eq!(read.len(), 2);
+    for (input, (_, sent)) in read.iter().zip(&prompts) {
+        let frame = sent.find("[Hook output: pre_prompt").expect("its output");
+        let (before, added) = sent.split_at(frame);
+        assert!(added.contains("\nby the hook"), "{sent}");
+        let read = input["prompt"].as_str().expect("the prompt");
+        assert!(read.starts_with(before.trim_end()), "{read}\n{sent}");
+    }
+    assert!(prompts[0].1.ends_with("Say when it is done."));
 }
 
 #[test]

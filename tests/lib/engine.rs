@@ -9,6 +9,7 @@ mod models;
 mod own_retries;
 mod permissions;
 mod pipelines;
+mod prompt_hooks;
 pub(crate) mod proposal_gate;
 mod questions;
 mod queue;

@@ -1,8 +1,8 @@
 //! Applies the events of hooks to the state.
 
-use super::super::pending::{IncomingItem, ItemSource};
+use super::super::pending::{IncomingItem, ItemSource, ItemState};
 use crate::engine::{
-    event::{HookEvent, HookFinished},
+    event::{HookEvent, HookFinished, PromptSent},
     hooks::{
         HookRef,
         dispatch::{self, ActiveRun, DispatchCause, HookDispatch, ToolFacts},
@@ -13,6 +13,7 @@ use crate::engine::{
     ids::PermissionId,
     session::{SessionState, apply::dispatch_of, phase::Phase},
     stop::apply::{stop_hook_finished, stop_hook_started},
+    turn::apply::leave_turn,
 };
 
 pub(crate) fn apply_hook(session: &mut SessionState, event: &HookEvent) {
@@ -23,9 +24,12 @@ pub(crate) fn apply_hook(session: &mut SessionState, event: &HookEvent) {
             task,
             by_hand,
             ask,
+            prompt,
             ..
         } => {
-            if matches!(point, HookPoint::PreTool | HookPoint::PostTool) {
+            if let Some(prompt) = prompt {
+                prompt_hooks_due(session, hooks, prompt);
+            } else if matches!(point, HookPoint::PreTool | HookPoint::PostTool) {
                 tool_hooks_due(session, *point, hooks, *ask);
             } else {
                 hooks_due(session, *point, hooks, task.is_some() || *by_hand);
@@ -123,6 +127,21 @@ pub(crate) fn hooks_due(
             ..HookDispatch::reached(point, DispatchCause::Lifecycle)
         });
     }
+}
+
+/// A prompt waits for its hooks. Its items cannot be changed any more.
+fn prompt_hooks_due(session: &mut SessionState, hooks: &[String], prompt: &PromptSent) {
+    leave_turn(session);
+    session
+        .pending
+        .set_state(&prompt.items, ItemState::InFlight);
+    session.phase = Phase::Hooks(HookDispatch {
+        queue: Some(hooks.iter().cloned().collect()),
+        ..HookDispatch::reached(
+            HookPoint::PrePrompt,
+            DispatchCause::Prompt(Box::new(prompt.clone())),
+        )
+    });
 }
 
 /// The hooks are for a request that waits, or for the call that ended last.

@@ -159,7 +159,7 @@ impl ClaudeEvent {
             },
             Self::UserPromptSubmit => ClaudeEventRules {
                 name: "UserPromptSubmit",
-                point: HookPoint::PreIteration,
+                point: HookPoint::PrePrompt,
                 block: ClaudeBlock::NeedsUser,
                 output_is_context: true,
                 timeout: TimeSpan::secs(30),

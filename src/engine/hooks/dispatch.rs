@@ -16,7 +16,7 @@ use crate::{
     engine::{
         conversation::ToolCall,
         effect::{GateFacts, TaskFacts},
-        event::HookFinished,
+        event::{HookFinished, PromptSent},
         hooks::{
             HookRef,
             point::{AfterFailure, DecisionMode, HookPoint, PipeTarget},
@@ -68,6 +68,8 @@ pub enum DispatchCause {
     Lifecycle,
     /// A turn failed.
     Error(String),
+    /// This prompt is about to be sent.
+    Prompt(Box<PromptSent>),
     /// A task was completed.
     Task(TaskFacts),
     /// A gate opened or closed.
@@ -510,9 +512,14 @@ pub(crate) fn is_piped(
         return false;
     }
     // The protocol has no place for the reason of a denial, so it follows with the next prompt.
-    let denies = point.rules().decides == DecisionMode::TheStrictest && verdict == Verdict::Block;
+    let decides = point.rules().decides;
+    let denies = decides == DecisionMode::TheStrictest && verdict == Verdict::Block;
     if denies || verdict::claude_tells_agent(spec, run) {
         return true;
+    }
+    // What keeps a prompt back is for the user.
+    if decides == DecisionMode::HoldsPrompt && verdict != Verdict::Pass {
+        return false;
     }
     if let Some(reply) = run.readable() {
         // A context in the JSON is addressed to the agent, whatever `pipe_output` says.

@@ -12,6 +12,8 @@ pub enum HookPoint {
     SessionStart,
     /// Before each iteration's prompt.
     PreIteration,
+    /// Before each prompt to the session's agent, whatever its reason.
+    PrePrompt,
     /// When the agent asks for permission, before you are asked.
     PreTool,
     /// After a tool call of the agent, while its turn continues.
@@ -47,6 +49,8 @@ pub enum DecisionMode {
     NoEffect,
     /// One run that blocks blocks the whole point.
     AllMustPass,
+    /// One run that blocks makes the prompt wait for the user.
+    HoldsPrompt,
     /// The first that completes or escalates decides.
     TheFirstThatEndsIt,
     /// Each run denies, asks, allows or says nothing; the strictest decides a request of the agent.
@@ -121,9 +125,10 @@ impl PointRules {
 
 impl HookPoint {
     /// All points of `hooks:`, in the order of a session.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::SessionStart,
         Self::PreIteration,
+        Self::PrePrompt,
         Self::PreTool,
         Self::PostTool,
         Self::Stop,
@@ -142,7 +147,7 @@ impl HookPoint {
     /// point-specific rules of this kind.
     pub const fn rules(self) -> PointRules {
         use AfterFailure::{RunTheRest, StopTheRest};
-        use DecisionMode::{AllMustPass, NoEffect, TheFirstThatEndsIt, TheStrictest};
+        use DecisionMode::{AllMustPass, HoldsPrompt, NoEffect, TheFirstThatEndsIt, TheStrictest};
         let (decides, after_failure, broken, broken_gate, piped_to) = match self {
             Self::SessionStart | Self::PostIteration => (
                 NoEffect,
@@ -160,6 +165,13 @@ impl HookPoint {
             ),
             Self::PreIteration => (
                 NoEffect,
+                RunTheRest,
+                BrokenHookPolicy::Warn,
+                BrokenGate::Repeated,
+                PipeTarget::ThisPrompt,
+            ),
+            Self::PrePrompt => (
+                HoldsPrompt,
                 RunTheRest,
                 BrokenHookPolicy::Warn,
                 BrokenGate::Repeated,
@@ -243,6 +255,7 @@ impl HookPoint {
         match self {
             Self::SessionStart => "session_start",
             Self::PreIteration => "pre_iteration",
+            Self::PrePrompt => "pre_prompt",
             Self::PreTool => "pre_tool",
             Self::PostTool => "post_tool",
             Self::Stop => "stop",

@@ -260,6 +260,7 @@ impl SideJobs {
                 DispatchCause::Task(task) => Some(&task.id),
                 DispatchCause::Lifecycle
                 | DispatchCause::Error(_)
+                | DispatchCause::Prompt(_)
                 | DispatchCause::Gate(_)
                 | DispatchCause::Tool(_)
                 | DispatchCause::ByHand
@@ -378,9 +379,10 @@ impl<'a> BesideWork<'a> {
         let resumes = match dispatch.cause {
             DispatchCause::Task(_) => self.task_hooks_wait(),
             // A submit or a merge begins again as a whole.
-            DispatchCause::Lifecycle | DispatchCause::Error(_) | DispatchCause::Verification => {
-                self.ending.is_none() && !self.pipelines.is_open()
-            }
+            DispatchCause::Lifecycle
+            | DispatchCause::Error(_)
+            | DispatchCause::Prompt(_)
+            | DispatchCause::Verification => self.ending.is_none() && !self.pipelines.is_open(),
             DispatchCause::Gate(_)
             | DispatchCause::Tool(_)
             | DispatchCause::ByHand

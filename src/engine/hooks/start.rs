@@ -204,6 +204,7 @@ impl<'a> HookRules<'a> {
             task: None,
             by_hand: false,
             ask: None,
+            prompt: None,
         }))
     }
 
@@ -255,6 +256,7 @@ impl<'a> HookRules<'a> {
                 facts.task = self.task_at(dispatch.point);
             }
             DispatchCause::Error(error) => facts.error = Some(error.clone()),
+            DispatchCause::Prompt(prompt) => facts.prompt = Some(prompt.clone()),
             DispatchCause::Task(task) => facts.task = Some(task.clone()),
             DispatchCause::Tool(tool) => {
                 facts.tool = Some(tool.call.clone().into());
@@ -362,6 +364,7 @@ impl HookRules<'_> {
                 DispatchCause::Gate(gate) => notification_of(gate),
                 DispatchCause::Lifecycle
                 | DispatchCause::Error(_)
+                | DispatchCause::Prompt(_)
                 | DispatchCause::Task(_)
                 | DispatchCause::Tool(_)
                 | DispatchCause::ByHand
@@ -382,8 +385,11 @@ impl HookRules<'_> {
         let Some(handler) = &spec.claude else {
             return facts;
         };
-        let prompt =
-            (handler.event == ClaudeEvent::UserPromptSubmit).then(|| self.0.prompts().preview());
+        // By hand, and in a plan of an earlier version, it runs before there is a prompt.
+        let prompt = (handler.event == ClaudeEvent::UserPromptSubmit).then(|| {
+            let waits = facts.prompt.as_ref().map(|prompt| prompt.text.clone());
+            waits.unwrap_or_else(|| self.0.prompts().preview())
+        });
         HookFacts {
             claude: Some(Box::new(ClaudeFacts {
                 word: self.word(handler.event, &dispatch.cause).map(str::to_owned),
@@ -468,6 +474,7 @@ impl SideRules<'_> {
                     task: None,
                     by_hand,
                     ask: None,
+                    prompt: None,
                 }))
             }
             (Some(_) | None, _) => EngineOutput::default(),
@@ -521,6 +528,7 @@ impl SideRules<'_> {
                                 task: Some(task.id.clone()),
                                 by_hand: false,
                                 ask: None,
+                                prompt: None,
                             }));
                     }
                     SideJob::Task { task, .. } => {
@@ -560,6 +568,7 @@ impl SideRules<'_> {
                     task,
                     by_hand,
                     ask: None,
+                    prompt: None,
                 }))
             }
             (Some(_) | None, _) => EngineOutput::default(),

@@ -114,9 +114,10 @@ pub const PULL_REQUEST: &[&str] = &[
 pub const fn offered(point: HookPoint) -> &'static [&'static str] {
     match point {
         HookPoint::SessionStart | HookPoint::SessionEnd => &["session"],
-        HookPoint::PreIteration | HookPoint::PostIteration | HookPoint::StopDecision => {
-            &["session", "iteration"]
-        }
+        HookPoint::PreIteration
+        | HookPoint::PrePrompt
+        | HookPoint::PostIteration
+        | HookPoint::StopDecision => &["session", "iteration"],
         HookPoint::PreTool => &["session", "iteration", "tool", "tool_kind"],
         HookPoint::PostTool => &["session", "iteration", "tool", "tool_kind", "status"],
         HookPoint::Stop => &["session", "iteration", "attempt"],

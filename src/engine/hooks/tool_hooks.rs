@@ -466,5 +466,6 @@ pub(crate) fn due(
         task: None,
         by_hand: false,
         ask,
+        prompt: None,
     })
 }

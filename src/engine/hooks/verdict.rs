@@ -324,12 +324,13 @@ fn advised(judged: RunJudgement) -> RunJudgement {
 }
 
 fn judge_run(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
-    let can_block = point.rules().decides == DecisionMode::AllMustPass;
     match run.end {
         RunEnd::Exit(0) => judge_reply(point, hook, run),
         // An explicit verdict of the hook, like a decision in its JSON. `on_failure` applies only
         // to hooks without one.
-        RunEnd::Exit(2) if can_block => blocked(HookExplanation::printed(run, BLOCKING)),
+        RunEnd::Exit(2) if can_block(point) => {
+            block_at(point, HookExplanation::printed(run, BLOCKING))
+        }
         end @ (RunEnd::Exit(_)
         | RunEnd::Signal(_)
         | RunEnd::TimedOut
@@ -454,10 +455,7 @@ fn judge_claude(
     if is_exit_2 || reply.is_some_and(HookReply::refuses) || continues {
         return match event.rules().block {
             ClaudeBlock::SendsBack => blocked(words),
-            ClaudeBlock::NeedsUser => RunJudgement {
-                escalates: true,
-                ..failed(words)
-            },
+            ClaudeBlock::NeedsUser => held(words),
             ClaudeBlock::TellsAgent => failed(words),
             ClaudeBlock::NoEffect => judge_failure(point, hook, run, words),
         };
@@ -560,7 +558,6 @@ fn judge_reply(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgem
     if let Some(problem) = reply.problem() {
         return judge_failure(point, hook, run, HookExplanation::about_reply(problem));
     }
-    let can_block = point.rules().decides == DecisionMode::AllMustPass;
     // As in Claude Code, this overrides any decision in the same reply.
     if reply.stops {
         return stopped(reply);
@@ -568,8 +565,8 @@ fn judge_reply(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgem
     match reply.decision {
         Some(HookDecision::Deny | HookDecision::Block) => {
             let words = HookExplanation::replied(reply, "Hook requested continuation");
-            if can_block {
-                blocked(words)
+            if can_block(point) {
+                block_at(point, words)
             } else {
                 judge_failure(point, hook, run, words)
             }
@@ -587,7 +584,8 @@ fn judge_failure(
     words: HookExplanation,
 ) -> RunJudgement {
     let rules = point.rules();
-    let can_block = rules.decides == DecisionMode::AllMustPass;
+    let can_send_back = rules.decides == DecisionMode::AllMustPass;
+    let unreadable = run.reply.is_some_and(|reply| reply.unreadable);
     let broken = if rules.checks_work() {
         run.could_not_start()
     } else {
@@ -596,13 +594,16 @@ fn judge_failure(
     let blocks = match hook.on_failure {
         Some(HookFailurePolicy::Block) => true,
         Some(HookFailurePolicy::Ignore | HookFailurePolicy::Escalate) => false,
-        // At the points that fail fast every failure blocks; at `stop` only exit 2 does.
-        None => rules.broken == BrokenHookPolicy::Block,
+        // At the points that fail fast every failure blocks; at `stop` only exit 2 does. A prompt
+        // also waits for a decision that creel cannot read.
+        None => {
+            rules.broken == BrokenHookPolicy::Block
+                || (unreadable && rules.decides == DecisionMode::HoldsPrompt)
+        }
     };
     // The agent cannot repair a hook, and a point that cannot block has nothing to send back: the
     // user has to look. A check that cannot start has a gate of its own.
-    let unreadable = run.reply.is_some_and(|reply| reply.unreadable);
-    let cannot_be_sent_back = !can_block || (unreadable && rules.checks_work());
+    let cannot_be_sent_back = !can_send_back || (unreadable && rules.checks_work());
     let escalates =
         hook.on_failure == Some(HookFailurePolicy::Escalate) || (blocks && cannot_be_sent_back);
     let has_own_gate = broken && rules.checks_work();
@@ -616,6 +617,30 @@ fn judge_failure(
         broken,
         escalates,
         ..judged
+    }
+}
+
+/// Whether a hook at the point can block.
+fn can_block(point: HookPoint) -> bool {
+    matches!(
+        point.rules().decides,
+        DecisionMode::AllMustPass | DecisionMode::HoldsPrompt
+    )
+}
+
+fn block_at(point: HookPoint, words: HookExplanation) -> RunJudgement {
+    if point.rules().decides == DecisionMode::HoldsPrompt {
+        held(words)
+    } else {
+        blocked(words)
+    }
+}
+
+/// The prompt waits for the user.
+fn held(words: HookExplanation) -> RunJudgement {
+    RunJudgement {
+        escalates: true,
+        ..blocked(words)
     }
 }
 

@@ -218,6 +218,7 @@ fn loop_ended(
     reason: &str,
     delivery: FinalDeliveryMode,
 ) {
+    leave_turn(session);
     session.gates.open = None;
     session.requests.waiting.clear();
     session.tool_hooks.forget_requests();

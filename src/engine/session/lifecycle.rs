@@ -11,7 +11,7 @@ use crate::{
         event::{Event, IterationOutcome, SessionEvent, SessionOutcome, VerifyEvent},
         gate::subject::{FailedHook, GateSubject},
         hooks::{
-            dispatch::{FinishedRun, HookDispatch, is_broken_again},
+            dispatch::{DispatchCause, FinishedRun, HookDispatch, is_broken_again},
             point::HookPoint,
         },
         output::EngineOutput,
@@ -236,6 +236,7 @@ impl SessionState {
                 .agent_choice()
                 .switch_back(now)
                 .unwrap_or_else(|| self.send_iteration(dispatch)),
+            HookPoint::PrePrompt => self.send_read_prompt(dispatch),
             HookPoint::Stop => self.conclude_stop(dispatch, measured),
             HookPoint::PostIteration => {
                 self.judge_iteration(&StopEvaluation::default(), now, measured)
@@ -339,6 +340,19 @@ impl SessionState {
         self.prompts().iteration_prompt(dispatch, items)
     }
 
+    /// The hooks have read the prompt: it is sent, with what they add.
+    fn send_read_prompt(&self, dispatch: &HookDispatch) -> EngineOutput {
+        let DispatchCause::Prompt(prompt) = &dispatch.cause else {
+            return EngineOutput::default();
+        };
+        if !prompt.items.is_empty() && self.beside().is_busy_beside() {
+            return EngineOutput::default();
+        }
+        let added = dispatch.piped_text();
+        self.prompts()
+            .transmit(self.prompts().with_context(prompt, added.as_deref()))
+    }
+
     fn after_error(
         &self,
         dispatch: &HookDispatch,
@@ -409,7 +423,7 @@ impl SessionState {
                 EngineOutput::default()
             }
             DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt) => {
-                self.prompts().send(self.prompts().again(prompt))
+                self.prompts().send_again(prompt)
             }
             DuePrompt::Message => self.prompts().message_prompt(None),
             DuePrompt::Remediation(text) => self.prompts().remediation_prompt(text),

@@ -6,7 +6,7 @@ use crate::engine::{
     event::{FinalDeliveryMode, IterationOutcome, PromptSent, SessionOutcome},
     gate::{Gate, subject::GateSubject},
     hooks::{
-        dispatch::{DispatchQuestion, HookDispatch},
+        dispatch::{DispatchCause, DispatchQuestion, HookDispatch},
         point::HookPoint,
     },
     ids::{ItemId, TurnId},
@@ -151,6 +151,31 @@ impl Phase {
             Some(prompt)
         } else {
             None
+        }
+    }
+
+    /// The prompt that is about to be sent, and does not change any more: one that was interrupted,
+    /// or one that waits for its hooks.
+    pub(crate) fn waiting_prompt(&self) -> Option<&PromptSent> {
+        match self {
+            Self::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) => Some(prompt),
+            Self::Hooks(HookDispatch {
+                cause: DispatchCause::Prompt(prompt),
+                ..
+            }) => Some(prompt),
+            Self::Due(DuePrompt::Feedback(_) | DuePrompt::Message | DuePrompt::Remediation(_))
+            | Self::Hooks(_)
+            | Self::Turn(_)
+            | Self::Settled(_)
+            | Self::Between
+            | Self::Judging(_)
+            | Self::Escalated(_)
+            | Self::Exit(_)
+            | Self::Pipeline
+            | Self::PipelineOnly(_)
+            | Self::Watching
+            | Self::Delivering
+            | Self::Ended(_) => None,
         }
     }
 

@@ -358,7 +358,7 @@ pub(crate) fn resumed(
     }
     continue_at(session, decision.next, cut);
     // A turn that is sent again is unchanged, so its items cannot be edited any more.
-    if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &session.phase {
+    if let Some(prompt) = session.phase.waiting_prompt() {
         session
             .pending
             .set_state(&prompt.items, ItemState::InFlight);

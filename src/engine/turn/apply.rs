@@ -330,11 +330,11 @@ fn phase_after(next: AfterTurn, prompt: Box<PromptSent>, error: Option<&str>) ->
     }
 }
 
-/// The session leaves its phase. A turn that was about to be sent again is not sent, and a review
+/// The session leaves its phase. A prompt that was about to be sent is not sent, and a review
 /// that was about to ask a gatekeeper keeps its dispatch, so that its run can be ended.
 pub(crate) fn leave_turn(session: &mut SessionState) {
     keep_review_dispatch(session);
-    if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &session.phase {
+    if let Some(prompt) = session.phase.waiting_prompt() {
         session.pending.set_state(&prompt.items, ItemState::Pending);
     }
 }

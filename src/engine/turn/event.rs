@@ -173,7 +173,7 @@ impl TurnEvent {
     ];
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptSent {
     pub iteration: u32,
     pub turn: TurnId,

@@ -1,16 +1,20 @@
-//! The text of each prompt, and the one function that sends it.
+//! The text of each prompt, its hooks, and the one function that sends it.
 //!
 //! # Invariants
 //! - The first line of a prompt says what it is, except that an iteration prompt begins with its
 //!   own content.
+//! - Hooks read a prompt once: an interrupted turn is sent again as they read it.
 //! - A prompt that begins a new conversation stands on its own: see `turn/background.rs`.
 
 use crate::{
     engine::{
         conversation::ConversationMode,
         effect::Effect,
-        event::{ActorKind, Event, PromptReason, PromptSent, SessionOutcome, TurnEvent},
-        hooks::dispatch::HookDispatch,
+        event::{ActorKind, Event, HookEvent, PromptReason, PromptSent, SessionOutcome, TurnEvent},
+        hooks::{
+            dispatch::{DispatchCause, HookDispatch},
+            point::HookPoint,
+        },
         ids::ItemId,
         output::EngineOutput,
         policy::ContextPolicy,
@@ -342,24 +346,70 @@ impl PromptRules<'_> {
             .map(str::to_owned)
     }
 
-    /// The only way to send a prompt, so that none can bypass an exhausted budget.
+    /// Sends a prompt, once its hooks have read it.
     pub(crate) fn send(self, prompt: PromptSent) -> EngineOutput {
+        let prompt = self.with_notes(prompt);
+        let rules = self.0.hook_rules();
+        let hooks = rules.due(HookPoint::PrePrompt, &DispatchCause::Lifecycle);
+        if hooks.is_empty() || prompt.agent.is_some() {
+            return self.transmit(prompt);
+        }
+        if let Some(gate) = self.0.budget().over_budget() {
+            return gate;
+        }
+        EngineOutput::record(Event::Hook(HookEvent::Due {
+            point: HookPoint::PrePrompt,
+            iteration: Some(prompt.iteration),
+            hooks,
+            task: None,
+            by_hand: false,
+            ask: None,
+            prompt: Some(Box::new(prompt)),
+        }))
+    }
+
+    /// Sends an interrupted turn again. Its hooks have read it.
+    pub(crate) fn send_again(self, cut: &PromptSent) -> EngineOutput {
+        self.transmit(self.with_notes(self.again(cut)))
+    }
+
+    /// What the agent has to know first.
+    fn with_notes(self, mut prompt: PromptSent) -> PromptSent {
+        if prompt.agent.is_some() {
+            return prompt;
+        }
+        let handover = self.0.agent_choice().handover(&prompt.text);
+        for note in handover
+            .into_iter()
+            .chain(self.0.requests.unanswered_note())
+        {
+            prompt.text = format!("{note}\n\n{}", prompt.text);
+        }
+        prompt
+    }
+
+    /// The prompt with the output of its hooks. The completion note stays at the end.
+    pub(crate) fn with_context(self, prompt: &PromptSent, added: Option<&str>) -> PromptSent {
+        let Some(added) = added else {
+            return prompt.clone();
+        };
+        let note = self.0.agent_choice().completion_note(ConversationMode::New);
+        let with_note = note.as_deref().and_then(|note| {
+            let body = prompt.text.strip_suffix(note)?;
+            Some(format!("{body}{added}\n\n{note}"))
+        });
+        PromptSent {
+            text: with_note.unwrap_or_else(|| format!("{}\n\n{added}", prompt.text)),
+            ..prompt.clone()
+        }
+    }
+
+    /// The only way to send a prompt, so that none can bypass an exhausted budget.
+    pub(crate) fn transmit(self, prompt: PromptSent) -> EngineOutput {
         if let Some(gate) = self.0.budget().over_budget() {
             return gate;
         }
         let mut prompt = prompt;
-        if let Some(handover) = self
-            .0
-            .agent_choice()
-            .handover(&prompt.text)
-            .filter(|_| prompt.agent.is_none())
-        {
-            prompt.text = format!("{handover}\n\n{}", prompt.text);
-        }
-        let unanswered = self.0.requests.unanswered_note();
-        if let Some(note) = unanswered.filter(|_| prompt.agent.is_none()) {
-            prompt.text = format!("{note}\n\n{}", prompt.text);
-        }
         prompt.model = self.model(&prompt);
         let for_review = prompt.agent.as_ref().and_then(|_| self.review_timeout());
         let effect = Effect::SendPrompt {

@@ -86,6 +86,7 @@ fn a_point() -> impl Strategy<Value = HookPoint> {
     prop::sample::select(vec![
         HookPoint::SessionStart,
         HookPoint::PreIteration,
+        HookPoint::PrePrompt,
         HookPoint::PreTool,
         HookPoint::PostTool,
         HookPoint::Stop,

@@ -32,7 +32,7 @@ use crate::support::world::*;
     clippy::needless_pass_by_value,
     reason = "so that a story stands in its test"
 )]
-fn becomes(script: Script, expected: Expect) {
+pub(crate) fn becomes(script: Script, expected: Expect) {
     expected.assert_eq(&World::begin(script).run().story());
 }
 
@@ -1558,6 +1558,7 @@ fn a_recorded_request_for_a_hook_that_cannot_be_run_by_hand_is_dropped() {
             task: None,
             by_hand: true,
             ask: None,
+            prompt: None,
         });
         for records in [vec![requested.clone()], vec![requested, due]] {
             let events = [&begun.events[..], &records].concat();
