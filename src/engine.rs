@@ -69,12 +69,12 @@ use crate::engine::{
     conversation::ToolStatus,
     effect::Effect,
     event::{
-        AutomationEvent, Event, FinalDeliveryMode, HookEvent, HookFinished, SessionEvent,
-        SessionOutcome,
+        ActorKind, AutomationEvent, Event, FinalDeliveryMode, HookEvent, HookFinished,
+        SessionEvent, SessionOutcome, SteeringEvent,
     },
     hooks::{
         dispatch::{self, HookDispatch},
-        point::BrokenHookPolicy,
+        point::{BrokenHookPolicy, HookPoint},
         verdict::{self, HookReply, RunEnd, RunJudgement, RunResult},
     },
     ids::RunId,
@@ -218,11 +218,39 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
     let warning = state
         .beside()
         .escalation_warning(dispatch, &finished.hook, &judged);
+    let messages = messages_of_hook(state, dispatch, &finished);
     let step = EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(finished))));
     broken_hook_event
         .into_iter()
         .chain(warning)
+        .chain(messages)
         .fold(step, EngineOutput::and)
+}
+
+/// What a reply says to the user, and what the agent gets before the goal.
+fn messages_of_hook(
+    state: &SessionState,
+    dispatch: &HookDispatch,
+    finished: &HookFinished,
+) -> Vec<Event> {
+    let (hook, point) = (&finished.hook, finished.point);
+    let reply = finished.reply.as_ref().filter(|reply| !reply.unreadable);
+    let to_user = reply
+        .and_then(|reply| reply.system_message.as_ref())
+        .map(|text| Event::warning(format!("hook `{hook}` at {point} says: {text}")));
+    let begins = point == HookPoint::SessionStart
+        && dispatch.cause == dispatch::DispatchCause::Lifecycle
+        && state.iterations.current == 0;
+    let to_agent = reply
+        .and_then(|reply| reply.initial_message.clone())
+        .filter(|_| begins)
+        .map(|text| {
+            Event::Steering(SteeringEvent::MessageQueued {
+                by: ActorKind::Hook.into(),
+                text,
+            })
+        });
+    to_user.into_iter().chain(to_agent).collect()
 }
 
 /// The additional event for a broken hook.

@@ -121,6 +121,8 @@ pub async fn run_hook(
     let reply = reply.map(|reply| HookReply {
         reason: reply.reason.map(limited),
         additional_context: reply.additional_context.map(limited),
+        system_message: reply.system_message.map(limited),
+        initial_message: reply.initial_message.map(limited),
         ..reply
     });
     let answer = captured.answer.whole().filter(|_| answers);

@@ -76,6 +76,8 @@ fn read(answer: &Map<String, Value>) -> Result<HookReply, ReplyError> {
             .any(|key| answer.get(*key) == Some(&Value::Bool(true))),
         permission: permission(specific)?,
         stops,
+        system_message: text_of(answer, &["systemMessage"]),
+        initial_message: specific.and_then(|it| text_of(it, &["initialUserMessage"])),
         ..HookReply::default()
     }
     .without_changes(specific))

@@ -20,6 +20,7 @@ pub const REPLY_KEYS: &[&str] = &[
     "suppress_output",
     "continue",
     "stopReason",
+    "systemMessage",
 ];
 /// Longer keys are not compared.
 const LONGEST_KEY: usize = 32;

@@ -362,6 +362,23 @@ fn every_prompt_is_read_as_it_is_sent_and_gets_the_context() {
 }
 
 #[test]
+fn a_reply_can_speak_to_you_and_begin_the_conversation() {
+    let start = r#"echo '{"systemMessage":"be careful","hookSpecificOutput":{"hookEventName":"SessionStart","initialUserMessage":"Read NOTES."}}'"#;
+    let stop = r#"echo '{"systemMessage":"not yet","decision":"block","reason":"red"}'; exit 1"#;
+    let hooks = json!({ "SessionStart": group(start), "Stop": group(stop) });
+    let config = json!({ "session": "s", "max_hook_retries": 0, "hooks": hooks });
+    let project = project(&config, &json!([]));
+    let ran = project.run();
+    assert_eq!(ran.code, 5, "{}{}", ran.out, ran.err);
+    assert_eq!(project.prompts()[0].1, "Read NOTES.\n\nGOAL");
+    let shown = project.creel(&["show", "s"]).out;
+    for said in ["at session_start says: be careful", "at stop says: not yet"] {
+        assert!(ran.out.contains(said), "{}", ran.out);
+        assert!(shown.contains(said), "{shown}");
+    }
+}
+
+#[test]
 fn a_completed_task_that_a_hook_refuses_is_reported_to_the_agent() {
     let hooks = json!({ "TaskCompleted": group("echo 'no tests' >&2; exit 2") });
     let task = format!("'{CREEL}' task add Write --id t && '{CREEL}' task done t");

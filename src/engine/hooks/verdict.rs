@@ -94,6 +94,12 @@ pub struct HookReply {
     /// `reason` is then meant for the user and not for the agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stops: bool,
+    /// What it says to the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_message: Option<String>,
+    /// What the agent gets before the goal, from a hook of the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_message: Option<String>,
     /// Whether the reply cannot be used: everything but `problem` is empty then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unreadable: bool,

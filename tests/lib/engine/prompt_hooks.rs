@@ -1,4 +1,5 @@
-//! Hooks of `pre_prompt`: they read every prompt before it is sent, add to it or keep it back.
+//! Hooks of `pre_prompt`: they read every prompt before it is sent, add to it or keep it back. Also
+//! what a hook says to you, and to the agent before its goal.
 
 use creel::engine::{
     event::{Event, GateEvent, HookEvent, HookFinished, PromptReason, SessionOutcome, TurnEvent},
@@ -272,4 +273,47 @@ fn an_event_of_claude_code_reads_every_prompt_too() {
     };
     let last = world.events.iter().filter_map(finished).last();
     assert_eq!(last.map(|done| done.hook), Some("look".into()));
+}
+
+/// The message for the user is a warning, on every surface; the one for the agent comes before the
+/// goal of the first prompt, once.
+#[test]
+fn messages_of_a_reply_reach_the_user_and_the_agent() {
+    let reply = HookReply {
+        system_message: Some("Look here.".into()),
+        initial_message: Some("Read NOTES first.".into()),
+        ..HookReply::default()
+    };
+    let says = Ran {
+        reply: Some(reply),
+        ..passes()
+    };
+    let script = Script::new()
+        .agent([Answer::Says("One."), DONE])
+        .hook(HookPoint::SessionStart, "notes", [says.clone()])
+        .hook(HookPoint::PostIteration, "other", [says]);
+    becomes(
+        script,
+        expect![[r#"
+              session_start notes exit 0 -> Pass
+              warning hook `notes` at session_start says: Look here.
+              MessageQueued
+            iteration 1
+              prompt iteration "Read NOTES first.\n\nGOAL"
+              turn ended EndTurn
+            iteration 1 done
+              post_iteration other exit 0 -> Pass
+              warning hook `other` at post_iteration says: Look here.
+              decided Continue
+            iteration 2
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 2 done
+              post_iteration other exit 0 -> Pass
+              warning hook `other` at post_iteration says: Look here.
+              decided Complete
+              LoopEnded
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
+    );
 }
