@@ -17,7 +17,7 @@ use crate::{
         effect::{GateFacts, HookFacts, HookJob},
         hooks::{
             claude::ClaudeHandler,
-            point::HookPoint,
+            point::{DecisionMode, HookPoint},
             template,
             tool_matcher::ClaudeToolEvent,
             verdict::{HookReply, RunEnd, RunResult},
@@ -107,8 +107,8 @@ pub async fn run_hook(
     };
     let answers = matches!(job.point, HookPoint::Automation | HookPoint::StopDecision);
     // A hook that denies a call does so whatever its exit code is.
-    let is_read = end == RunEnd::Exit(0)
-        || (job.point == HookPoint::PreTool && matches!(end, RunEnd::Exit(_)));
+    let decides = job.point.rules().decides == DecisionMode::TheStrictest;
+    let is_read = end == RunEnd::Exit(0) || (decides && matches!(end, RunEnd::Exit(_)));
     let reply = match &job.hook.claude {
         Some(handler) => claude::reply(handler.event, &end, &captured),
         None if answers || !is_read => None,
@@ -440,10 +440,15 @@ impl HookCommandContext<'_> {
             Some(event) => claude::claude_fields(event, call, &shown(&place.cwd)),
             None => claude::call_fields(call),
         });
+        let about_question = facts
+            .question
+            .iter()
+            .flat_map(|it| claude::question_fields(it));
         for (key, value) in by_point
             .chain(about_work)
             .chain(about_gate)
             .chain(about_tool)
+            .chain(about_question)
         {
             fields[key] = value;
         }

@@ -566,6 +566,7 @@ fn what_holds(plan: &SessionPlan, point: HookPoint) -> Option<String> {
             HookPoint::SessionStart
             | HookPoint::PreIteration
             | HookPoint::PrePrompt
+            | HookPoint::OnQuestion
             | HookPoint::Stop
             | HookPoint::PostIteration
             | HookPoint::OnTaskComplete

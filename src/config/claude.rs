@@ -29,7 +29,7 @@ use crate::{
     engine::{
         hooks::{
             claude::{ClaudeEvent, ClaudeHandler, ClaudeOffer, offer},
-            point::HookPoint,
+            point::{DecisionMode, HookPoint},
             tool_matcher::{ClaudeToolEvent, ToolMatcher, check_text},
         },
         policy::{HookAction, HookFailurePolicy, HookSpec, PipeOutput, RetryOptions},
@@ -221,7 +221,8 @@ impl HandlerKeys<'_> {
     /// Claude Code does not wait for it, so its result counts for nothing. creel waits, and its
     /// failure is only a warning.
     fn on_failure(&self, event: ClaudeEvent) -> Option<HookFailurePolicy> {
-        let is_asked = event == ClaudeEvent::Stop || event.point() == HookPoint::PreTool;
+        let decides = event.point().rules().decides == DecisionMode::TheStrictest;
+        let is_asked = event == ClaudeEvent::Stop || decides;
         (is_asked && self.is_set("async") && !self.is_set("async_rewake"))
             .then_some(HookFailurePolicy::Ignore)
     }
@@ -386,8 +387,13 @@ impl ImportedHandler<'_> {
             | ClaudeEvent::StopFailure
             | ClaudeEvent::Notification
             | ClaudeEvent::TaskCompleted
+            | ClaudeEvent::Elicitation
+            | ClaudeEvent::ElicitationResult
             | ClaudeEvent::SessionEnd => None,
         };
+        if event.point() == HookPoint::OnQuestion && !matches!(self.matcher, "" | "*") {
+            return Err("creel does not know which server asks".to_owned());
+        }
         if self.node.get("if").is_some() {
             return Err(
                 "creel has no rules for `if`; the hook would run for more calls".to_owned(),

@@ -233,6 +233,7 @@ fn is_about_submitting(point: HookPoint) -> bool {
         | HookPoint::PrePrompt
         | HookPoint::PreTool
         | HookPoint::PostTool
+        | HookPoint::OnQuestion
         | HookPoint::Stop
         | HookPoint::PostIteration
         | HookPoint::OnTaskComplete

@@ -372,6 +372,9 @@ pub static HOOKS: MapShape = shape("hooks", &[
     claude_event("StopFailure", "Claude Code's event: at `on_error`."),
     claude_event("Notification", "Claude Code's event: at `on_gate`, when a gate waits for you."),
     claude_event("TaskCompleted", "Claude Code's event: at `on_task_complete`."),
+    claude_event("Elicitation", "Claude Code's event: at `on_question`."),
+    claude_event("ElicitationResult", "Claude Code's event: sees the answer to a question, and can change \
+        it."),
     claude_event("SessionEnd", "Claude Code's event: at `session_end`."),
     key("import", Either(&[SomeText, List(&SomeText)]), "Settings files of Claude Code, Codex or \
         Gemini whose hooks creel runs too, relative to this file or `~/…`. `creel check` lists \
@@ -386,6 +389,7 @@ pub static HOOKS: MapShape = shape("hooks", &[
     claude_tool_event("PermissionRequest", "The same as `PreToolUse`, with this name."),
     claude_tool_event("PostToolUse", "`post_tool` with Claude Code's input, for calls that succeeded."),
     claude_tool_event("PostToolUseFailure", "The same for calls that failed."),
+    point("on_question", "When the agent asks a question, before you are asked. Exit 2 declines it."),
     point("stop", "After each turn. Exit 2 sends the agent back to work."),
     point("post_iteration", "After each completed iteration."),
     point("on_task_complete", "When a task is completed, while the agent works."),

@@ -8,7 +8,7 @@ use crate::engine::{
     conversation::{ConversationMode, PermissionAnswer, ToolCall},
     event::{ActorKind, PromptSent},
     gate::kind::{GateChoice, GateKind},
-    hooks::point::HookPoint,
+    hooks::{dispatch::QuestionFacts, point::HookPoint},
     ids::{GateId, PermissionId, RunId, TurnId},
     policy::{HookSpec, RuleSpec},
     session::iteration::SessionFiles,
@@ -124,6 +124,8 @@ pub struct HookFacts {
     pub gate: Option<Box<GateFacts>>,
     /// At the points of tool calls.
     pub tool: Option<Box<ToolCall>>,
+    /// At `on_question`.
+    pub question: Option<Box<QuestionFacts>>,
     /// The request whose whole input the hook has to get, because its record is truncated.
     pub whole_input_of: Option<PermissionId>,
     /// The end of the agent's last message. None before the first turn.

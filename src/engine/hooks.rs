@@ -39,6 +39,7 @@ use crate::engine::{
     },
     ids::{PermissionId, RunId},
     policy::{HookSpec, SessionPlan, StopHook},
+    question::QuestionAnswer,
     stop::decision::StopResult,
     stored_form::{known_or_none, pairs},
     time::TimeSpan,
@@ -67,6 +68,9 @@ pub enum HookEvent {
         /// The prompt that waits for these hooks.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prompt: Option<Box<PromptSent>>,
+        /// The answer that waits for these hooks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<Box<QuestionAnswer>>,
     },
     /// The user wants to run a hook now.
     #[serde(rename = "hook_requested")]

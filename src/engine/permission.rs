@@ -10,7 +10,9 @@
 //! - The user is asked about one request at a time, in the order in which they arrived.
 //! - creel answers requests for its own MCP tools itself; the user is never asked about them.
 //! - No hook allows what a rule denies or asks about, or a change to guarded files.
-//! - Questions to the user wait in the same queue; no rule about permissions answers one.
+//! - Questions to the user wait in the same queue; no rule about permissions answers one, only the
+//!   hooks of `on_question` do.
+//! - An answer reaches the agent once, after the hooks that see answers.
 //! - creel never selects an agent's "always" option where the agent offers "once": the agent would
 //!   then decide itself which requests to skip, and creel would not see them. creel remembers the
 //!   answer itself.
@@ -41,7 +43,7 @@ use crate::engine::{
         claude_tools::may_change_files,
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
-        tool_hooks::{ToolDecision, ToolRules, due},
+        tool_hooks::{AnsweredQuestion, ToolDecision, ToolRules, due},
     },
     ids::{GateId, PermissionId, TurnId},
     output::EngineOutput,
@@ -52,7 +54,7 @@ use crate::engine::{
         tool_call::{files, has_command, kind},
     },
     policy::{PermissionPolicy, SessionPlan},
-    question::{AgentQuestion, UNATTENDED},
+    question::{AgentQuestion, QuestionAnswer, UNATTENDED},
     refusal::Refusal,
     session::phase::Phase,
     steering::ControlState,
@@ -490,8 +492,12 @@ impl<'a> PermissionRules<'a> {
                 answer,
             });
         }
+        let point = match ask.question() {
+            Some(_) => HookPoint::OnQuestion,
+            None => HookPoint::PreTool,
+        };
         let hooks_due =
-            (!hooks.is_empty()).then(|| due(HookPoint::PreTool, iteration, hooks, Some(ask.ask)));
+            (!hooks.is_empty()).then(|| due(point, iteration, hooks, Some(ask.ask), None));
         let asked = Event::Turn(TurnEvent::PermissionAsked {
             iteration,
             turn,
@@ -521,7 +527,7 @@ impl<'a> PermissionRules<'a> {
             });
         }
         let (iteration, turn) = (prompt.iteration, prompt.turn);
-        let hooks_due = due(HookPoint::PreTool, iteration, hooks, Some(ask));
+        let hooks_due = due(HookPoint::PreTool, iteration, hooks, Some(ask), None);
         EngineOutput::record(Event::Turn(TurnEvent::PermissionAsked {
             iteration,
             turn,
@@ -646,7 +652,8 @@ impl<'a> PermissionRules<'a> {
     /// do now is part of a call that they have seen.
     fn hooks_of(self, ask: &AgentPermissionRequest) -> Vec<String> {
         let is_seen = ask.source == PermissionSource::Service && self.is_granted(ask);
-        if is_seen || self.without_hooks(ask) == Some(false) {
+        let is_denied = || ask.question().is_none() && self.without_hooks(ask) == Some(false);
+        if is_seen || is_denied() {
             return Vec::new();
         }
         self.tool_rules.of_request(ask)
@@ -743,7 +750,7 @@ impl<'a> PermissionRules<'a> {
     /// The answer that is known before the user is asked.
     pub(crate) fn automatic_permission(self, ask: &AgentPermissionRequest) -> Option<GateChoice> {
         if ask.question().is_some() {
-            return None;
+            return self.answer_of_hooks(ask).map(|(choice, _)| choice);
         }
         if ask.source == PermissionSource::Hook {
             return None;
@@ -767,9 +774,110 @@ impl<'a> PermissionRules<'a> {
         allow.and_then(|allow| ask.automatic_choice(allow))
     }
 
+    /// The answer of hooks to a question, and its content. None if the user is asked: also if their
+    /// answer does not fit the form.
+    pub(crate) fn answer_of_hooks(
+        self,
+        ask: &AgentPermissionRequest,
+    ) -> Option<(GateChoice, Option<String>)> {
+        let decision = self.tool_rules.tools.decision(ask)?;
+        match decision.action {
+            PermissionPolicy::Allow => {
+                let content = ask.question()?.content(decision.answer.as_deref()).ok()?;
+                let content = serde_json::Value::Object(content).to_string();
+                Some((GateChoice::Answer, Some(content)))
+            }
+            PermissionPolicy::Deny => Some((GateChoice::Decline, None)),
+            PermissionPolicy::Ask => None,
+        }
+    }
+
+    /// The record that starts the hooks that see the answer to a question before the agent gets it.
+    pub(crate) fn answer_waits(
+        self,
+        ask: &AgentPermissionRequest,
+        answer: &PermissionAnswer,
+    ) -> Option<Event> {
+        ask.question()?;
+        let prompt = self.phase.turn_in_flight()?;
+        let given = match answer {
+            PermissionAnswer::Selected(content) => QuestionAnswer {
+                content: Some(content.clone()),
+                unattended: false,
+            },
+            PermissionAnswer::Declined { unattended } => QuestionAnswer {
+                content: None,
+                unattended: *unattended,
+            },
+            PermissionAnswer::Refused(_)
+            | PermissionAnswer::Undecided
+            | PermissionAnswer::Cancelled => return None,
+        };
+        let hooks = self.tool_rules.of_question(&ask.tool, true);
+        (!hooks.is_empty()).then(|| {
+            due(
+                HookPoint::OnQuestion,
+                prompt.iteration,
+                hooks,
+                Some(ask.ask),
+                Some(given),
+            )
+        })
+    }
+
+    /// Gives the agent an answer that hooks have seen. One that does not fit the form changes
+    /// nothing.
+    pub(crate) fn answer_question(self) -> EngineOutput {
+        let (
+            Some(AnsweredQuestion {
+                ask,
+                question,
+                given,
+                decision,
+            }),
+            Some(prompt),
+        ) = (
+            self.tool_rules.tools.next_answer(),
+            self.phase.turn_in_flight(),
+        )
+        else {
+            return EngineOutput::default();
+        };
+        let changed = decision.as_ref().and_then(|decision| {
+            let content = match decision.action {
+                PermissionPolicy::Allow => {
+                    let content = question.content(decision.answer.as_deref()).ok()?;
+                    Some(serde_json::Value::Object(content).to_string())
+                }
+                PermissionPolicy::Deny => None,
+                PermissionPolicy::Ask => return None,
+            };
+            Some((decision.hook.clone(), content))
+        });
+        let (hook, content, unattended) = match changed {
+            Some((hook, content)) => (Some(hook), content, false),
+            None => (None, given.content.clone(), given.unattended),
+        };
+        let answer = match content.clone() {
+            Some(content) => PermissionAnswer::Selected(content),
+            None => PermissionAnswer::Declined { unattended },
+        };
+        EngineOutput::record(Event::Turn(TurnEvent::QuestionAnswered {
+            iteration: prompt.iteration,
+            turn: prompt.turn,
+            ask: *ask,
+            content,
+            hook,
+        }))
+        .then(Effect::AnswerPermission { ask: *ask, answer })
+    }
+
     /// The actor of the answer that is known before the user is asked: a hook or the rules. An agent
     /// without a way to refuse has its turn cancelled, as for a rule.
     pub(crate) fn answers_for_the_user(self, ask: &AgentPermissionRequest) -> Actor {
+        if ask.question().is_some() {
+            return HOOK;
+        }
         let by_hook = self.tool_rules.tools.decision(ask);
         let decides = by_hook.is_some_and(|hook| match hook.action {
             PermissionPolicy::Deny => true,

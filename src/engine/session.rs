@@ -219,6 +219,10 @@ impl SessionState {
         if !about_agent_hooks.is_empty() {
             return about_agent_hooks;
         }
+        let about_questions = self.permissions().answer_question();
+        if !about_questions.is_empty() {
+            return about_questions;
+        }
         let beside = self.side_rules().proceed_side();
         if !beside.is_empty() {
             return beside;

@@ -275,6 +275,7 @@ impl<'a> PipelineRules<'a> {
             by_hand: false,
             ask: None,
             prompt: None,
+            answer: None,
         }))
     }
 

@@ -84,6 +84,7 @@ pub(crate) fn only_propose(
         HookPoint::OnGate,
         HookPoint::PreTool,
         HookPoint::PostTool,
+        HookPoint::OnQuestion,
     ];
     plan.hooks.retain(|point, _| kept.contains(point));
     plan.hooks.insert(HookPoint::Stop, vec![check]);

@@ -19,10 +19,12 @@ use crate::{
         hooks::{
             claude::ClaudeEvent,
             claude_tools,
+            dispatch::QuestionFacts,
             tool_matcher::ClaudeToolEvent,
             verdict::{HookReply, RunEnd},
         },
         permission::tool_call::{input, kind},
+        question::{AgentQuestion, FieldKind, QuestionField},
     },
     process::{output::CapturedOutput, project_variable},
 };
@@ -85,8 +87,10 @@ pub(super) fn fields(event: ClaudeEvent, facts: &HookFacts) -> Map<String, Value
             ]
         }
         ClaudeEvent::SessionEnd => vec![("reason", json!(word))],
-        // The call is in the fields of the point.
-        ClaudeEvent::Tool(_) => Vec::new(),
+        // The call or the question is in the fields of the point.
+        ClaudeEvent::Elicitation | ClaudeEvent::ElicitationResult | ClaudeEvent::Tool(_) => {
+            Vec::new()
+        }
     };
     let mode = |known: &ClaudeFacts| ("permission_mode", json!(known.permission_mode));
     // What creel does not know is absent, as in Claude Code.
@@ -121,6 +125,78 @@ pub(super) fn reply(
         additional_context: Some(text.to_owned()),
         ..HookReply::default()
     })
+}
+
+/// The fields that describe a question of the agent, and the answer that was given.
+pub(super) fn question_fields(asked: &QuestionFacts) -> Vec<(&'static str, Value)> {
+    let AgentQuestion {
+        message,
+        fields,
+        url,
+    } = &asked.question;
+    let mut all = vec![("message", json!(message))];
+    match url {
+        Some(url) => all.extend([("mode", json!("url")), ("url", json!(url))]),
+        None => all.extend([
+            ("mode", json!("form")),
+            ("requested_schema", schema(fields)),
+        ]),
+    }
+    if let Some(answer) = &asked.answer {
+        let action = match answer.content {
+            Some(_) => "accept",
+            None => "decline",
+        };
+        all.push(("action", json!(action)));
+        let read = |text: &String| serde_json::from_str::<Value>(text).ok();
+        all.extend(
+            answer
+                .content
+                .as_ref()
+                .and_then(read)
+                .map(|it| ("content", it)),
+        );
+    }
+    all
+}
+
+/// The form as a JSON schema.
+fn schema(fields: &[QuestionField]) -> Value {
+    let of_field = |field: &QuestionField| {
+        let options: Vec<Value> = field
+            .options
+            .iter()
+            .map(|option| json!({ "const": option.value, "title": option.title }))
+            .collect();
+        let mut property = match field.kind {
+            FieldKind::Text => json!({ "type": "string" }),
+            FieldKind::Number => json!({ "type": "number" }),
+            FieldKind::Integer => json!({ "type": "integer" }),
+            FieldKind::Boolean => json!({ "type": "boolean" }),
+            FieldKind::One => json!({ "type": "string", "oneOf": options }),
+            FieldKind::Many => json!({ "type": "array", "items": { "anyOf": options } }),
+        };
+        property["title"] = json!(field.title);
+        let others = [
+            ("description", json!(field.description)),
+            ("default", json!(field.default)),
+        ];
+        for (key, value) in others.into_iter().filter(|(_, value)| !value.is_null()) {
+            property[key] = value;
+        }
+        let own = field
+            .other
+            .as_ref()
+            .map(|name| (name.clone(), json!({ "type": "string" })));
+        [(field.name.clone(), property)].into_iter().chain(own)
+    };
+    let properties: Map<String, Value> = fields.iter().flat_map(of_field).collect();
+    let required: Vec<&String> = fields
+        .iter()
+        .filter(|field| field.required)
+        .map(|field| &field.name)
+        .collect();
+    json!({ "type": "object", "properties": properties, "required": required })
 }
 
 /// The fields that describe a call, under the names that Claude Code uses, too.

@@ -76,6 +76,7 @@ fn read(answer: &Map<String, Value>) -> Result<HookReply, ReplyError> {
             .any(|key| answer.get(*key) == Some(&Value::Bool(true))),
         permission: permission(specific)?,
         stops,
+        answer: question_answer(specific),
         system_message: text_of(answer, &["systemMessage"]),
         initial_message: specific.and_then(|it| text_of(it, &["initialUserMessage"])),
         ..HookReply::default()
@@ -151,6 +152,13 @@ fn permission(
     let Some(specific) = specific else {
         return Ok(None);
     };
+    if let Some(action) = question_action(specific) {
+        return match action.as_str() {
+            Some("accept") => Ok(Some(PermissionPolicy::Allow)),
+            Some("decline" | "cancel") => Ok(Some(PermissionPolicy::Deny)),
+            Some(_) | None => Err(wrong("action", Some(action), "accept, decline or cancel")),
+        };
+    }
     let of_request = specific.get("decision");
     let (key, value, accepted) = match of_request {
         Some(decision) => ("behavior", decision.get("behavior"), "allow or deny"),
@@ -169,6 +177,22 @@ fn permission(
         }
         value => Err(wrong(key, value, accepted)),
     }
+}
+
+/// What a hook replies to a question of the agent.
+fn question_action(specific: &Map<String, Value>) -> Option<&Value> {
+    let event = specific.get("hookEventName").and_then(Value::as_str);
+    let is_question = matches!(event, Some("Elicitation" | "ElicitationResult"));
+    specific.get("action").filter(|_| is_question)
+}
+
+/// Its answer to the question, as a JSON object.
+fn question_answer(specific: Option<&Map<String, Value>>) -> Option<String> {
+    let specific = specific.filter(|it| question_action(it).is_some())?;
+    let content = specific
+        .get("content")
+        .filter(|content| content.is_object());
+    content.map(Value::to_string)
 }
 
 fn permission_reason(specific: &Map<String, Value>) -> Option<String> {

@@ -164,7 +164,8 @@ fn hook_started(point: HookPoint, hook: &str) -> Option<String> {
         | HookPoint::Automation
         | HookPoint::OnGate
         | HookPoint::PreTool
-        | HookPoint::PostTool => return None,
+        | HookPoint::PostTool
+        | HookPoint::OnQuestion => return None,
     })
 }
 
@@ -224,6 +225,7 @@ fn turn(event: &TurnEvent) -> Option<String> {
         | TurnEvent::ConversationOpened { .. }
         | TurnEvent::PermissionAsked { .. }
         | TurnEvent::ToolDecided { .. }
+        | TurnEvent::QuestionAnswered { .. }
         | TurnEvent::Cancelling { .. }
         | TurnEvent::Ended { .. } => None,
     }

@@ -523,6 +523,7 @@ const fn kind_of(event: &Event) -> BlockKind {
             TurnEvent::PermissionAsked { .. } => BlockKind::Request,
             TurnEvent::AgentUsed { .. }
             | TurnEvent::ToolDecided { .. }
+            | TurnEvent::QuestionAnswered { .. }
             | TurnEvent::Cancelling { .. }
             | TurnEvent::AgentNoted { .. }
             | TurnEvent::ConversationOpened { .. }

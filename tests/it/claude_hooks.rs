@@ -4,7 +4,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     attach::Background,
-    support::project::{Project, until},
+    support::{
+        acp_agent,
+        project::{Project, until},
+    },
 };
 
 const CREEL: &str = env!("CARGO_BIN_EXE_creel");
@@ -441,4 +444,79 @@ fn arguments_are_expanded_without_a_shell_and_stop_can_stand_beside_its_lower_ca
         format!("[{}][$HOME; touch pwned]", root.display())
     );
     assert!(root.join("plain").exists() && !root.join("pwned").exists());
+}
+
+/// A project whose agent asks which database, and says what it got.
+fn asking_project(hooks: &Value) -> Project {
+    let form = json!({ "type": "object", "required": ["db"], "properties": {
+        "db": { "type": "string", "title": "Database", "oneOf": [
+            { "const": "pg", "title": "Postgres" }, { "const": "lite", "title": "SQLite" }] } } });
+    let request = json!({ "method": "elicitation/create", "params": { "sessionId": "{session}",
+        "mode": "form", "message": "Which database?", "requestedSchema": form } });
+    let script = json!({ "turns": [[{ "request": request }, { "say": format!(" {DONE}") }]] });
+    let agent = format!("'{}' script.json log", acp_agent().display());
+    let config = json!({ "session": "s", "prompt": "GOAL", "agent": "a", "hooks": hooks,
+        "agents": { "a": { "acp": agent } } });
+    Project::with(&config.to_string())
+        .file("script.json", &script.to_string())
+        .file("record.sh", RECORD)
+}
+
+#[test]
+fn a_question_is_answered_by_a_hook_and_its_answer_is_changed_by_another() {
+    let reply = |event: &str, action: &str, content: &Value| {
+        let output = json!({ "hookEventName": event, "action": action, "content": content });
+        let reply = json!({ "hookSpecificOutput": output });
+        format!("sh record.sh {event}; echo '{reply}'")
+    };
+    let answers = reply("Elicitation", "accept", &json!({ "db": "pg" }));
+    let changes = reply("ElicitationResult", "accept", &json!({ "db": "lite" }));
+    let hooks = json!({ "Elicitation": group(&answers), "ElicitationResult": group(&changes) });
+    let project = asking_project(&hooks);
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let said: String = project
+        .kind("agent_said")
+        .iter()
+        .filter_map(|record| record["text"].as_str().map(str::to_owned))
+        .collect();
+    assert!(said.contains(r#""db":"lite""#), "{said}");
+    assert!(said.contains(r#""action":"accept""#), "{said}");
+    let answered = &project.kind("gate_answered")[0];
+    assert_eq!(answered["by"], "hook");
+    assert!(
+        project
+            .creel(&["show", "s"])
+            .out
+            .contains("changed the answer")
+    );
+    let option = |value: &str, title: &str| json!({ "const": value, "title": title });
+    let schema = json!({ "type": "object", "required": ["db"], "properties": { "db": {
+        "type": "string", "title": "Database",
+        "oneOf": [option("pg", "Postgres"), option("lite", "SQLite")] } } });
+    let asked = json!({ "message": "Which database?", "mode": "form", "requested_schema": schema,
+        "permission_mode": "default" });
+    assert_eq!(
+        inputs(&project, "Elicitation"),
+        [input("Elicitation", &asked)]
+    );
+    let mut result = input("ElicitationResult", &asked);
+    result["action"] = json!("accept");
+    result["content"] = json!({ "db": "pg" });
+    assert_eq!(inputs(&project, "ElicitationResult"), [result]);
+}
+
+#[test]
+fn a_hook_that_blocks_declines_the_question() {
+    for event in ["Elicitation", "ElicitationResult"] {
+        let answer = r#"echo '{"hookSpecificOutput":{"hookEventName":"Elicitation","action":"accept","content":{"db":"pg"}}}'"#;
+        let mut hooks = json!({ "Elicitation": group(answer) });
+        hooks[event] = group("echo no >&2; exit 2");
+        let project = asking_project(&hooks);
+        let ran = project.run();
+        assert_eq!(ran.code, 0, "{event}: {}{}", ran.out, ran.err);
+        let said = project.kind("agent_said")[0]["text"].clone();
+        let said = said.as_str().unwrap_or_default();
+        assert!(said.contains(r#""action":"decline""#), "{event}: {said}");
+    }
 }

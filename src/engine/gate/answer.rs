@@ -36,7 +36,11 @@ impl GateRules<'_> {
         if let Some(ask) = permissions.asked_at(gate)
             && let Some(choice) = permissions.automatic_permission(ask)
         {
-            return self.answered(gate, choice, &permissions.answers_for_the_user(ask), None);
+            let content = permissions
+                .answer_of_hooks(ask)
+                .and_then(|(_, content)| content);
+            let by = permissions.answers_for_the_user(ask);
+            return self.answered(gate, choice, &by, content.as_deref());
         }
         if let Some(choice) = self.0.agent_choice().limit_has_reset(gate, now) {
             return self.answered(gate, choice, &POLICY, None);
@@ -272,7 +276,13 @@ impl GateRules<'_> {
     ) -> EngineOutput {
         let ask = self.0.permissions().asked_at(gate);
         let answer = ask.and_then(|ask| ask.answer(choice, named, by));
-        let step = EngineOutput::record(Event::Gate(GateEvent::Answered {
+        let permissions = self.0.permissions();
+        let waits = ask
+            .zip(answer.as_ref())
+            .and_then(|(ask, (_, answer))| permissions.answer_waits(ask, answer));
+        let is_seen_first = waits.is_some();
+        let before = waits.map(EngineOutput::record).unwrap_or_default();
+        let step = before.and(Event::Gate(GateEvent::Answered {
             gate: gate.id,
             choice,
             by: by.clone(),
@@ -280,6 +290,7 @@ impl GateRules<'_> {
             grants: None,
         }));
         match (ask, answer, self.0.phase.turn_in_flight()) {
+            (Some(_), Some(_), _) if is_seen_first => step,
             (Some(ask), Some((_, answer)), _) => step.then(Effect::AnswerPermission {
                 ask: ask.ask,
                 answer,

@@ -5,12 +5,13 @@ use crate::engine::{
     event::{HookEvent, HookFinished, PromptSent},
     hooks::{
         HookRef,
-        dispatch::{self, ActiveRun, DispatchCause, HookDispatch, ToolFacts},
+        dispatch::{self, ActiveRun, DispatchCause, HookDispatch, QuestionFacts, ToolFacts},
         point::{HookPoint, PipeTarget},
         side_jobs::SideJob,
         verdict::RunEnd,
     },
     ids::PermissionId,
+    question::QuestionAnswer,
     session::{SessionState, apply::dispatch_of, phase::Phase},
     stop::apply::{stop_hook_finished, stop_hook_started},
     turn::apply::leave_turn,
@@ -25,12 +26,13 @@ pub(crate) fn apply_hook(session: &mut SessionState, event: &HookEvent) {
             by_hand,
             ask,
             prompt,
+            answer,
             ..
         } => {
             if let Some(prompt) = prompt {
                 prompt_hooks_due(session, hooks, prompt);
-            } else if matches!(point, HookPoint::PreTool | HookPoint::PostTool) {
-                tool_hooks_due(session, *point, hooks, *ask);
+            } else if point.is_in_turn() {
+                tool_hooks_due(session, *point, hooks, *ask, answer.clone());
             } else {
                 hooks_due(session, *point, hooks, task.is_some() || *by_hand);
             }
@@ -150,21 +152,29 @@ fn tool_hooks_due(
     point: HookPoint,
     hooks: &[String],
     ask: Option<PermissionId>,
+    answer: Option<Box<QuestionAnswer>>,
 ) {
     let mut waiting = session.requests.waiting.iter();
     let asked = waiting.find(|known| Some(known.ask) == ask);
     let asked = asked.map(|known| {
         let whole = known.shortened && known.whole;
-        (known.tool.clone(), known.is_cut_for_hooks(), whole)
+        let question = known.question().cloned();
+        (
+            known.tool.clone(),
+            known.is_cut_for_hooks(),
+            whole,
+            question,
+        )
     });
     let ended = || session.turns.ended_call.clone();
-    let seen = asked.or_else(|| ended().map(|call| (call, false, false)));
-    if let Some((call, shortened, whole)) = seen {
+    let seen = asked.or_else(|| ended().map(|call| (call, false, false, None)));
+    if let Some((call, shortened, whole, question)) = seen {
         let facts = ToolFacts {
             call,
             ask,
             shortened,
             whole,
+            question: question.map(|question| Box::new(QuestionFacts { question, answer })),
         };
         let hooks = hooks.iter().cloned().collect();
         session.tool_hooks.begin(point, facts, hooks);
@@ -186,7 +196,7 @@ pub(crate) fn hook_started(
     }
     let dispatch = if point == HookPoint::OnGate {
         session.gate_hooks.dispatch.as_mut()
-    } else if matches!(point, HookPoint::PreTool | HookPoint::PostTool) {
+    } else if point.is_in_turn() {
         let mut running = session.tool_hooks.dispatches_mut();
         running.find(|dispatch| dispatch.point == point)
     } else if beside {

@@ -25,6 +25,8 @@ pub enum ClaudeEvent {
     StopFailure,
     Notification,
     TaskCompleted,
+    Elicitation,
+    ElicitationResult,
     SessionEnd,
     /// One about a tool call. Its matcher is the hook's own.
     #[serde(untagged)]
@@ -124,13 +126,15 @@ impl FailureCause {
 }
 
 impl ClaudeEvent {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::SessionStart,
         Self::UserPromptSubmit,
         Self::Stop,
         Self::StopFailure,
         Self::Notification,
         Self::TaskCompleted,
+        Self::Elicitation,
+        Self::ElicitationResult,
         Self::SessionEnd,
         Self::Tool(ClaudeToolEvent::PreToolUse),
         Self::Tool(ClaudeToolEvent::PermissionRequest),
@@ -191,6 +195,18 @@ impl ClaudeEvent {
                 point: HookPoint::OnTaskComplete,
                 block: ClaudeBlock::TellsAgent,
                 agents_have_it: false,
+                ..usual
+            },
+            Self::Elicitation => ClaudeEventRules {
+                name: "Elicitation",
+                point: HookPoint::OnQuestion,
+                block: ClaudeBlock::TellsAgent,
+                ..usual
+            },
+            Self::ElicitationResult => ClaudeEventRules {
+                name: "ElicitationResult",
+                point: HookPoint::OnQuestion,
+                block: ClaudeBlock::TellsAgent,
                 ..usual
             },
             Self::SessionEnd => ClaudeEventRules {
@@ -256,9 +272,7 @@ pub fn offer(event: &str) -> ClaudeOffer {
         | "InstructionsLoaded"
         | "CwdChanged"
         | "DirectoryAdded"
-        | "FileChanged"
-        | "Elicitation"
-        | "ElicitationResult" => "creel has no such event",
+        | "FileChanged" => "creel has no such event",
         _ => return ClaudeOffer::Unknown,
     })
 }

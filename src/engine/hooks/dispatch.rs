@@ -24,6 +24,7 @@ use crate::{
         },
         ids::{ItemId, PermissionId, RunId},
         policy::{HookAction, HookSpec},
+        question::{AgentQuestion, QuestionAnswer},
         time::TimeSpan,
     },
     text::first_line,
@@ -60,6 +61,18 @@ pub struct ToolFacts {
     /// Whether its record is truncated, but they get the whole input.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
+    /// The question that it is, instead of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Box<QuestionFacts>>,
+}
+
+/// A question of the agent, as its hooks see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuestionFacts {
+    pub question: AgentQuestion,
+    /// The answer that was given, before the agent gets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Box<QuestionAnswer>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -118,6 +131,9 @@ pub struct FinishedRun {
     /// Whether it is only a warning if it fails.
     #[serde(default)]
     pub advisory: bool,
+    /// Its answer to a question, as a JSON object.
+    #[serde(default)]
+    pub answer: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -275,6 +291,9 @@ impl HookDispatch {
                 .as_ref()
                 .map(|outcome| outcome.message.clone()),
             advisory: self.point.rules().checks_work() && spec.is_advisory(),
+            answer: view(finished)
+                .readable()
+                .and_then(|reply| reply.answer.clone()),
         };
         self.done.push(done);
     }

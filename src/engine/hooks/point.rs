@@ -18,6 +18,8 @@ pub enum HookPoint {
     PreTool,
     /// After a tool call of the agent, while its turn continues.
     PostTool,
+    /// When the agent asks a question, before you are asked.
+    OnQuestion,
     /// After each turn of an iteration that did not fail.
     Stop,
     /// After each completed iteration.
@@ -125,12 +127,13 @@ impl PointRules {
 
 impl HookPoint {
     /// All points of `hooks:`, in the order of a session.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::SessionStart,
         Self::PreIteration,
         Self::PrePrompt,
         Self::PreTool,
         Self::PostTool,
+        Self::OnQuestion,
         Self::Stop,
         Self::PostIteration,
         Self::OnTaskComplete,
@@ -177,7 +180,7 @@ impl HookPoint {
                 BrokenGate::Repeated,
                 PipeTarget::ThisPrompt,
             ),
-            Self::PreTool => (
+            Self::PreTool | Self::OnQuestion => (
                 TheStrictest,
                 RunTheRest,
                 BrokenHookPolicy::Warn,
@@ -258,6 +261,7 @@ impl HookPoint {
             Self::PrePrompt => "pre_prompt",
             Self::PreTool => "pre_tool",
             Self::PostTool => "post_tool",
+            Self::OnQuestion => "on_question",
             Self::Stop => "stop",
             Self::PostIteration => "post_iteration",
             Self::OnTaskComplete => "on_task_complete",
@@ -271,6 +275,11 @@ impl HookPoint {
             Self::AfterMerge => "after_merge",
             Self::SessionEnd => "session_end",
         }
+    }
+
+    /// Whether its hooks run while the agent works, each time for a call or a question of it.
+    pub const fn is_in_turn(self) -> bool {
+        matches!(self, Self::PreTool | Self::PostTool | Self::OnQuestion)
     }
 
     pub fn named(name: &str) -> Option<Self> {

@@ -205,6 +205,7 @@ impl<'a> HookRules<'a> {
             by_hand: false,
             ask: None,
             prompt: None,
+            answer: None,
         }))
     }
 
@@ -258,6 +259,9 @@ impl<'a> HookRules<'a> {
             DispatchCause::Error(error) => facts.error = Some(error.clone()),
             DispatchCause::Prompt(prompt) => facts.prompt = Some(prompt.clone()),
             DispatchCause::Task(task) => facts.task = Some(task.clone()),
+            DispatchCause::Tool(tool) if tool.question.is_some() => {
+                facts.question.clone_from(&tool.question);
+            }
             DispatchCause::Tool(tool) => {
                 facts.tool = Some(tool.call.clone().into());
                 facts.whole_input_of = tool.ask.filter(|_| tool.whole);
@@ -375,6 +379,8 @@ impl HookRules<'_> {
             ClaudeEvent::UserPromptSubmit
             | ClaudeEvent::Stop
             | ClaudeEvent::TaskCompleted
+            | ClaudeEvent::Elicitation
+            | ClaudeEvent::ElicitationResult
             | ClaudeEvent::Tool(_) => None,
         }
     }
@@ -475,6 +481,7 @@ impl SideRules<'_> {
                     by_hand,
                     ask: None,
                     prompt: None,
+                    answer: None,
                 }))
             }
             (Some(_) | None, _) => EngineOutput::default(),
@@ -529,6 +536,7 @@ impl SideRules<'_> {
                                 by_hand: false,
                                 ask: None,
                                 prompt: None,
+                                answer: None,
                             }));
                     }
                     SideJob::Task { task, .. } => {
@@ -569,6 +577,7 @@ impl SideRules<'_> {
                     by_hand,
                     ask: None,
                     prompt: None,
+                    answer: None,
                 }))
             }
             (Some(_) | None, _) => EngineOutput::default(),

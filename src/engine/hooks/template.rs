@@ -116,6 +116,7 @@ pub const fn offered(point: HookPoint) -> &'static [&'static str] {
         HookPoint::SessionStart | HookPoint::SessionEnd => &["session"],
         HookPoint::PreIteration
         | HookPoint::PrePrompt
+        | HookPoint::OnQuestion
         | HookPoint::PostIteration
         | HookPoint::StopDecision => &["session", "iteration"],
         HookPoint::PreTool => &["session", "iteration", "tool", "tool_kind"],

@@ -24,14 +24,15 @@ use crate::engine::{
     event::{Event, HookEvent},
     hooks::{
         self, HookState,
-        claude::ClaudeHandler,
-        dispatch::{DispatchCause, FinishedRun, HookDispatch, ToolFacts},
+        claude::{ClaudeEvent, ClaudeHandler},
+        dispatch::{DispatchCause, FinishedRun, HookDispatch, QuestionFacts, ToolFacts},
         point::HookPoint,
     },
     ids::PermissionId,
     output::EngineOutput,
     permission::tool_call::{files, kind},
     policy::{PermissionPolicy, SessionPlan},
+    question::{AgentQuestion, QuestionAnswer},
     session::SessionState,
 };
 
@@ -51,6 +52,10 @@ pub struct ToolHooks {
     /// The calls of this turn about which the agent's own hook has asked.
     #[serde(default)]
     before: Vec<AnnouncedCall>,
+    /// The answers to questions that the agent does not have yet, although all of their hooks have
+    /// run.
+    #[serde(default)]
+    answered: Vec<AnsweredQuestion>,
     /// The calls of this turn whose end the agent's own hook has reported, by id.
     #[serde(default)]
     reported: BTreeMap<String, ToolCall>,
@@ -119,6 +124,18 @@ pub(crate) struct ToolDecision {
     pub(crate) action: PermissionPolicy,
     pub(crate) hook: String,
     reason: Option<String>,
+    /// The answer to a question, as a JSON object.
+    #[serde(default)]
+    pub(crate) answer: Option<String>,
+}
+
+/// An answer that hooks have seen, and what they decided about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AnsweredQuestion {
+    pub(crate) ask: PermissionId,
+    pub(crate) question: AgentQuestion,
+    pub(crate) given: QuestionAnswer,
+    pub(crate) decision: Option<ToolDecision>,
 }
 
 /// Why a hook that passed decides nothing.
@@ -142,6 +159,7 @@ impl ToolDecision {
                 action,
                 hook,
                 reason,
+                answer: run.answer.clone(),
             })
         });
         decisions.max_by_key(Self::strictness)
@@ -172,10 +190,10 @@ impl ToolDecision {
 
 impl ToolHooks {
     fn queue(&self, point: HookPoint) -> &VecDeque<HookDispatch> {
-        if point == HookPoint::PreTool {
-            &self.requests
-        } else {
+        if point == HookPoint::PostTool {
             &self.ended
+        } else {
+            &self.requests
         }
     }
 
@@ -228,7 +246,7 @@ impl ToolHooks {
             queue: Some(hooks),
             ..HookDispatch::reached(point, DispatchCause::Tool(Box::new(facts)))
         };
-        if point == HookPoint::PreTool {
+        if point != HookPoint::PostTool {
             self.requests.push_back(dispatch);
         } else {
             self.seen.insert(call);
@@ -248,8 +266,21 @@ impl ToolHooks {
                 if let DispatchCause::Tool(facts) = &done.cause
                     && let Some(ask) = facts.ask
                 {
-                    self.decided
-                        .extend(ToolDecision::of(ask, facts.shortened, &done.done));
+                    let decision = ToolDecision::of(ask, facts.shortened, &done.done);
+                    match facts.question.as_deref() {
+                        Some(QuestionFacts {
+                            question,
+                            answer: Some(given),
+                        }) => self.answered.push(AnsweredQuestion {
+                            ask,
+                            question: question.clone(),
+                            given: (**given).clone(),
+                            decision,
+                        }),
+                        Some(QuestionFacts { answer: None, .. }) | None => {
+                            self.decided.extend(decision);
+                        }
+                    }
                 }
             }
         }
@@ -274,6 +305,18 @@ impl ToolHooks {
         }
         self.decided.clear();
         self.settle();
+        self.answered.clear();
+    }
+
+    /// An answer that the agent should get now.
+    pub(crate) fn next_answer(&self) -> Option<&AnsweredQuestion> {
+        self.answered.first()
+    }
+
+    /// The agent gets an answer. Returns the question.
+    pub(crate) fn take_answer(&mut self, ask: PermissionId) -> Option<AgentQuestion> {
+        let at = self.answered.iter().position(|known| known.ask == ask)?;
+        Some(self.answered.remove(at).question)
     }
 
     /// One request is gone, or answered before its hooks have ended: they decide nothing any more.
@@ -302,6 +345,7 @@ impl ToolHooks {
     pub(crate) fn resumed(&mut self) {
         self.requests.clear();
         self.decided.clear();
+        self.answered.clear();
     }
 
     pub(crate) fn next_turn(&mut self) {
@@ -402,14 +446,28 @@ impl ToolRules<'_> {
         due
     }
 
-    /// The hooks that decide a request. Questions and creel's own tools are no calls to guard.
+    /// The hooks that decide a request. creel's own tools are no calls to guard.
     pub(crate) fn of_request(self, ask: &AgentPermissionRequest) -> Vec<String> {
         match ask.source {
             PermissionSource::Agent | PermissionSource::Service | PermissionSource::Hook => {
                 self.due(HookPoint::PreTool, &ask.tool)
             }
-            PermissionSource::CreelTool | PermissionSource::Question(_) => Vec::new(),
+            PermissionSource::Question(_) => self.of_question(&ask.tool, false),
+            PermissionSource::CreelTool => Vec::new(),
         }
+    }
+
+    /// The hooks of a question: before you are asked, or those that see the answer.
+    pub(crate) fn of_question(self, call: &ToolCall, is_answered: bool) -> Vec<String> {
+        let mut due = self.due(HookPoint::OnQuestion, call);
+        due.retain(|name| {
+            let spec = self.plan.hook(HookPoint::OnQuestion, name);
+            let event = spec.and_then(|spec| spec.claude.as_ref());
+            let sees_answers =
+                event.is_some_and(|handler| handler.event == ClaudeEvent::ElicitationResult);
+            sees_answers == is_answered
+        });
+        due
     }
 
     /// The record that starts the hooks of a call that the agent reports as ended.
@@ -421,7 +479,7 @@ impl ToolRules<'_> {
             && !is_denied
             && (corrects || !self.tools.seen.contains(&call.call));
         let hooks = is_new.then(|| self.due(HookPoint::PostTool, call))?;
-        (!hooks.is_empty()).then(|| due(HookPoint::PostTool, iteration, hooks, None))
+        (!hooks.is_empty()).then(|| due(HookPoint::PostTool, iteration, hooks, None, None))
     }
 
     /// Starts the next hook of the calls that have hooks.
@@ -458,6 +516,7 @@ pub(crate) fn due(
     iteration: u32,
     hooks: Vec<String>,
     ask: Option<PermissionId>,
+    answer: Option<QuestionAnswer>,
 ) -> Event {
     Event::Hook(HookEvent::Due {
         point,
@@ -467,5 +526,6 @@ pub(crate) fn due(
         by_hand: false,
         ask,
         prompt: None,
+        answer: answer.map(Box::new),
     })
 }

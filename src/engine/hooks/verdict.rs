@@ -94,6 +94,9 @@ pub struct HookReply {
     /// `reason` is then meant for the user and not for the agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stops: bool,
+    /// Its answer to a question of the agent, as a JSON object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
     /// What it says to the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_message: Option<String>,

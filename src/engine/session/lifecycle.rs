@@ -253,6 +253,7 @@ impl SessionState {
             | HookPoint::OnGate
             | HookPoint::PreTool
             | HookPoint::PostTool
+            | HookPoint::OnQuestion
             | HookPoint::Automation
             | HookPoint::StopDecision => EngineOutput::default(),
         }

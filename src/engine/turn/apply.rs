@@ -70,6 +70,13 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             session.requests.waiting.retain(|known| known.ask != *ask);
             session.tool_hooks.forget_request(*ask);
         }
+        TurnEvent::QuestionAnswered { ask, content, .. } => {
+            let question = session.tool_hooks.take_answer(*ask);
+            if let Some(question) = question.filter(|_| content.is_some()) {
+                let unanswered = &mut session.requests.unanswered;
+                unanswered.retain(|message| *message != question.message);
+            }
+        }
         TurnEvent::Cancelling { .. } => {
             session.requests.cancel();
             session.tool_hooks.forget_requests();

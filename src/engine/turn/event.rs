@@ -98,6 +98,19 @@ pub enum TurnEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// The agent gets an answer to its question that hooks have seen first.
+    #[serde(rename = "question_answered")]
+    QuestionAnswered {
+        iteration: u32,
+        turn: TurnId,
+        ask: PermissionId,
+        /// As a JSON object. None: declined.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        content: Option<String>,
+        /// The hook that changed it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hook: Option<String>,
+    },
     /// The turn was cancelled, in a session with hooks of tool calls. Until it ends, creel answers no
     /// request and starts no such hook.
     #[serde(rename = "turn_cancelling")]
@@ -167,6 +180,7 @@ impl TurnEvent {
         "conversation_opened",
         "permission_asked",
         "tool_decided",
+        "question_answered",
         "turn_cancelling",
         "turn_ended",
         "turn_failed",

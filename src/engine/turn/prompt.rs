@@ -365,6 +365,7 @@ impl PromptRules<'_> {
             by_hand: false,
             ask: None,
             prompt: Some(Box::new(prompt)),
+            answer: None,
         }))
     }
 

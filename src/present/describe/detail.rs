@@ -88,6 +88,7 @@ fn turn(event: &TurnEvent) -> Vec<DetailText> {
         } => rest(text),
         TurnEvent::AgentUsed { .. }
         | TurnEvent::ToolDecided { .. }
+        | TurnEvent::QuestionAnswered { .. }
         | TurnEvent::Cancelling { .. }
         | TurnEvent::ConversationOpened { .. }
         | TurnEvent::Ended { .. } => Vec::new(),

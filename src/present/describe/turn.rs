@@ -72,6 +72,15 @@ pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
             Described::new("?", EventTone::Question, text)
         }
         TurnEvent::ToolDecided { action, reason, .. } => decided(*action, reason.as_deref()),
+        TurnEvent::QuestionAnswered { hook, content, .. } => {
+            let hook = hook.as_ref()?;
+            let what = match content {
+                Some(content) => format!("changed the answer: {}", plain_line(content, LINE)),
+                None => "declined the question".to_owned(),
+            };
+            let text = format!("Hook `{}` {what}", plain_line(hook, LINE));
+            Described::new("·", EventTone::Quiet, text)
+        }
         TurnEvent::Cancelling { .. } => {
             Described::new("·", EventTone::Quiet, "Cancelling the turn".to_owned())
         }

@@ -89,6 +89,7 @@ fn a_point() -> impl Strategy<Value = HookPoint> {
         HookPoint::PrePrompt,
         HookPoint::PreTool,
         HookPoint::PostTool,
+        HookPoint::OnQuestion,
         HookPoint::Stop,
         HookPoint::PostIteration,
         HookPoint::OnTaskComplete,

@@ -10,7 +10,11 @@ use creel::engine::{
         Gate,
         kind::{GateChoice, GateKind},
     },
-    hooks::point::HookPoint,
+    hooks::{
+        claude::{ClaudeEvent, ClaudeHandler},
+        point::HookPoint,
+        verdict::HookReply,
+    },
     input::{GateAnswer, Input, SessionCommand},
     policy::{PermissionPolicy, SessionPlan},
     question::{AgentQuestion, FieldKind, FieldOption, QuestionField, QuestionPolicy, UNATTENDED},
@@ -20,7 +24,7 @@ use creel::engine::{
 
 use crate::support::{
     samples::{self, until},
-    world::{Answer, DONE, Script, World, passes, permission_request},
+    world::{Answer, DONE, Ran, Script, World, blocks, breaks, passes, permission_request},
 };
 
 fn database(other: Option<&str>) -> AgentQuestion {
@@ -272,4 +276,130 @@ fn a_cancelled_turn_takes_its_question_with_it() {
     answers(&mut world, GateChoice::Cancel, None);
     assert!(world.state.gates.open.is_none());
     assert!(world.state.requests.waiting.is_empty());
+}
+
+/// A reply to a question: an answer, or a refusal.
+fn replies(permission: PermissionPolicy, content: Option<&str>) -> Ran {
+    Ran {
+        reply: Some(HookReply {
+            permission: Some(permission),
+            answer: content.map(str::to_owned),
+            ..HookReply::default()
+        }),
+        ..passes()
+    }
+}
+
+fn with_question_hook(event: ClaudeEvent, ran: Ran) -> Script {
+    Script::new().hook_with(HookPoint::OnQuestion, "guide", [ran], |spec| {
+        spec.claude = Some(Box::new(ClaudeHandler::new(event)));
+    })
+}
+
+/// Until its hooks have run.
+fn asks_hooks(world: &mut World, question: AgentQuestion) {
+    asks(world, question);
+    assert!(world.state.gates.open.is_none(), "the hooks come first");
+    world.finish_hook(0);
+}
+
+#[test]
+fn a_hook_answers_or_declines_a_question_before_the_user_is_asked() {
+    let (allow, deny) = (PermissionPolicy::Allow, PermissionPolicy::Deny);
+    let fits = r#"{"db":"sqlite"}"#;
+    for (ran, answer) in [
+        (replies(allow, Some(fits)), Some(filled(fits))),
+        (
+            replies(deny, None),
+            Some(PermissionAnswer::Declined { unattended: false }),
+        ),
+        (
+            blocks("not today"),
+            Some(PermissionAnswer::Declined { unattended: false }),
+        ),
+        // You are asked: nothing was decided, or nothing that fits the form.
+        (replies(allow, Some(r#"{"db":"oracle"}"#)), None),
+        (replies(allow, None), None),
+        (breaks(), None),
+        (passes(), None),
+    ] {
+        let case = format!("{ran:?}");
+        let script = with_question_hook(ClaudeEvent::Elicitation, ran).attended(&[]);
+        // Nor does a rule about permissions keep a question from its hooks.
+        let mut world = works(script.plan(|plan| plan.gates.permissions = deny));
+        asks_hooks(&mut world, database(None));
+        assert_eq!(given(&world), answer, "{case}");
+        assert_eq!(world.state.gates.open.is_some(), answer.is_none(), "{case}");
+    }
+}
+
+#[test]
+fn a_hook_sees_the_answer_before_the_agent_and_may_change_it() {
+    let (allow, deny) = (PermissionPolicy::Allow, PermissionPolicy::Deny);
+    let (yours, changed) = (r#"{"db":"sqlite"}"#, r#"{"db":"postgres"}"#);
+    for (ran, answer) in [
+        (passes(), filled(yours)),
+        (breaks(), filled(yours)),
+        (replies(allow, Some(changed)), filled(changed)),
+        (replies(allow, Some(r#"{"db":"oracle"}"#)), filled(yours)),
+        (
+            replies(deny, None),
+            PermissionAnswer::Declined { unattended: false },
+        ),
+        (
+            blocks("no"),
+            PermissionAnswer::Declined { unattended: false },
+        ),
+    ] {
+        let case = format!("{ran:?}");
+        let script = with_question_hook(ClaudeEvent::ElicitationResult, ran).attended(&[]);
+        let mut world = works(script);
+        asks(&mut world, database(None));
+        answers(&mut world, GateChoice::Answer, Some("2"));
+        assert_eq!(given(&world), None, "{case}: the hook comes first");
+        let seen = world.jobs[0].facts.question.as_ref().expect("a question");
+        let seen = seen.answer.as_ref().and_then(|it| it.content.clone());
+        assert_eq!(seen.as_deref(), Some(yours));
+        world.finish_hook(0);
+        assert_eq!(given(&world), Some(answer), "{case}");
+        assert_eq!(world.permitted.len(), 1, "{case}");
+    }
+}
+
+/// An unattended session that a hook answers for says nothing about a missing user.
+#[test]
+fn an_answer_of_a_hook_replaces_the_unattended_one() {
+    let content = r#"{"db":"sqlite"}"#;
+    let ran = replies(PermissionPolicy::Allow, Some(content));
+    for event in [ClaudeEvent::Elicitation, ClaudeEvent::ElicitationResult] {
+        let mut world = works(with_question_hook(event, ran.clone()));
+        asks(&mut world, database(None));
+        world.finish_hook(0);
+        assert_eq!(given(&world), Some(filled(content)));
+        let world = world.run();
+        assert!(
+            prompts(&world)
+                .iter()
+                .all(|text| !text.contains(UNATTENDED))
+        );
+    }
+}
+
+#[test]
+fn a_cancelled_turn_ends_the_hooks_of_its_question() {
+    for event in [ClaudeEvent::Elicitation, ClaudeEvent::ElicitationResult] {
+        let mut world = works(with_question_hook(event, passes()).attended(&[]));
+        asks(&mut world, database(None));
+        if event == ClaudeEvent::ElicitationResult {
+            answers(&mut world, GateChoice::Answer, Some("2"));
+        }
+        world.command(SessionCommand::CancelTurn);
+        world.finish_turn();
+        world.finish_hook(0);
+        assert_eq!(given(&world), None);
+        assert!(world.state.gates.open.is_none());
+        world.command(SessionCommand::Unpause);
+        let world = world.run();
+        assert!(world.state.phase.outcome().is_some(), "{}", world.story());
+    }
 }

@@ -1559,6 +1559,7 @@ fn a_recorded_request_for_a_hook_that_cannot_be_run_by_hand_is_dropped() {
             by_hand: true,
             ask: None,
             prompt: None,
+            answer: None,
         });
         for records in [vec![requested.clone()], vec![requested, due]] {
             let events = [&begun.events[..], &records].concat();
