@@ -246,11 +246,11 @@ impl ToolHooks {
             queue: Some(hooks),
             ..HookDispatch::reached(point, DispatchCause::Tool(Box::new(facts)))
         };
-        if point != HookPoint::PostTool {
-            self.requests.push_back(dispatch);
-        } else {
+        if point == HookPoint::PostTool {
             self.seen.insert(call);
             self.ended.push_back(dispatch);
+        } else {
+            self.requests.push_back(dispatch);
         }
         self.settle();
     }

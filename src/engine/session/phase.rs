@@ -158,8 +158,8 @@ impl Phase {
     /// or one that waits for its hooks.
     pub(crate) fn waiting_prompt(&self) -> Option<&PromptSent> {
         match self {
-            Self::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) => Some(prompt),
-            Self::Hooks(HookDispatch {
+            Self::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt))
+            | Self::Hooks(HookDispatch {
                 cause: DispatchCause::Prompt(prompt),
                 ..
             }) => Some(prompt),

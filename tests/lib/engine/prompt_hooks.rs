@@ -271,7 +271,7 @@ fn an_event_of_claude_code_reads_every_prompt_too() {
         Event::Hook(HookEvent::Finished(done)) => Some(HookFinished::clone(done)),
         _ => None,
     };
-    let last = world.events.iter().filter_map(finished).last();
+    let last = world.events.iter().filter_map(finished).next_back();
     assert_eq!(last.map(|done| done.hook), Some("look".into()));
 }
 
