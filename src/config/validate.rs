@@ -10,11 +10,15 @@
 use super::{
     diagnostic::{DiagnosticReport, SourceSpan, is_secret, names, nearest, quoted, suggest},
     fields::{ConfigFields, DurationError, as_number, duration},
+    keys::HOOKS,
     node::{ConfigKey, ConfigNode, NodeKind},
     shape::{DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration},
 };
 use crate::{
-    engine::policy::{HookAction, HookSpec},
+    engine::{
+        hooks::claude::{ClaudeOffer, offer},
+        policy::{HookAction, HookSpec},
+    },
     process::programs::{deciding_program, needed},
 };
 
@@ -81,6 +85,13 @@ fn as_hint(doc: &str) -> String {
 fn unknown_key(report: &mut DiagnosticReport, shape: &MapShape, key: &ConfigKey) {
     if shape.keys == KeyPolicy::Free {
         return;
+    }
+    if shape.name == HOOKS.name
+        && let ClaudeOffer::Refused(why) = offer(&key.name)
+    {
+        let name = quoted(&key.name);
+        let message = format!("creel does not run hooks of Claude Code's event {name}");
+        return report.error_hint(key.at, message, why.to_owned());
     }
     let known = shape.fields.iter().map(|field| field.name);
     let hint = suggest(&key.name, known, "known here")

@@ -318,6 +318,66 @@ fn plain_output_is_context_only_where_claude_code_says_so_and_only_after_exit_0(
 }
 
 #[test]
+fn a_reply_is_read_at_every_exit_code() {
+    for point in ["SessionStart", "UserPromptSubmit"] {
+        for code in [0, 1, 3] {
+            let output = json!({ "hookEventName": point, "additionalContext": "in JSON" });
+            let reply = json!({ "hookSpecificOutput": output });
+            let hooks = json!({ point: group(&format!("echo '{reply}'; exit {code}")) });
+            let project = project(&json!({ "hooks": hooks }), &json!([]));
+            let ran = project.run();
+            assert_eq!(ran.code, 0, "{point} {code}: {}{}", ran.out, ran.err);
+            let prompt = &project.prompts()[0].1;
+            assert!(prompt.contains("\nin JSON"), "{point} {code}: {prompt}");
+        }
+    }
+}
+
+#[test]
+fn at_most_10_000_characters_reach_the_agent_and_a_file_has_all_of_them() {
+    let long = "x".repeat(30_000);
+    let in_json = json!({ "hookSpecificOutput": { "hookEventName": "SessionStart",
+        "additionalContext": long } });
+    for text in [long.clone(), in_json.to_string()] {
+        let hooks = json!({ "SessionStart": group("cat long") });
+        let project = project(&json!({ "hooks": hooks }), &json!([])).file("long", &text);
+        let ran = project.run();
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        let prompt = &project.prompts()[0].1;
+        let kept = prompt.matches('x').count();
+        assert!((9_000..=10_010).contains(&kept), "{kept}");
+        assert!(prompt.contains("all of it: "), "{}", &prompt[..200]);
+    }
+}
+
+#[test]
+fn an_event_that_creel_does_not_run_says_why() {
+    for (event, why) in [
+        ("TaskCreated", "use `automation`"),
+        ("TeammateIdle", "only the agent knows"),
+        ("WorktreeCreate", "use `worktree.setup`"),
+        ("FileChanged", "creel compares files"),
+        ("ConfigChange", "creel asks you itself"),
+    ] {
+        let settings = json!({ "hooks": { event: group("true") } }).to_string();
+        let imports = json!({ "hooks": { "import": ["settings.json"] } });
+        let imported = project(&imports, &json!([])).file("settings.json", &settings);
+        let checked = imported.creel(&["check"]);
+        assert!(
+            checked.code == 0 && checked.out.contains(why),
+            "{event}: {}{}",
+            checked.out,
+            checked.err
+        );
+        let written = project(&json!({ "hooks": { event: group("true") } }), &json!([]));
+        let checked = written.creel(&["check"]);
+        assert_eq!(checked.code, 2, "{event}");
+        assert!(checked.err.contains(why), "{event}: {}", checked.err);
+        assert!(!checked.err.contains("unknown hook point"), "{event}");
+    }
+}
+
+#[test]
 fn a_prompt_that_a_hook_blocks_is_not_sent() {
     for hook in [
         "echo no >&2; exit 2",

@@ -238,6 +238,9 @@ impl ClaudeEvent {
     }
 }
 
+/// How many bytes of what one of its hooks prints reach the agent.
+pub const OUTPUT_LIMIT: usize = 10_000;
+
 /// What creel makes of an event of Claude Code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaudeOffer {
@@ -252,30 +255,57 @@ pub fn offer(event: &str) -> ClaudeOffer {
     if let Some(event) = ClaudeEvent::named(event) {
         return ClaudeOffer::Runs(event);
     }
-    ClaudeOffer::Refused(match event {
-        "PostToolBatch" | "PermissionDenied" => {
-            "creel does not run it; the agent does, if it reads this file"
-        }
-        "SubagentStart" | "SubagentStop" => {
-            "creel does not see the agent's subagents; a check of the work belongs to `Stop`"
-        }
-        "TaskCreated" => "creel has no hook point for new tasks; use `automation`",
-        "PreCompact" | "PostCompact" | "PreModelSwitch" | "PostModelSwitch" => {
-            "only the agent knows when it happens"
-        }
-        "WorktreeCreate" | "WorktreeRemove" => "creel makes worktrees itself; use `worktree.setup`",
-        "ConfigChange" => "creel asks you itself when a turn changes its config",
-        "Setup"
-        | "UserPromptExpansion"
-        | "MessageDisplay"
-        | "TeammateIdle"
-        | "InstructionsLoaded"
-        | "CwdChanged"
-        | "DirectoryAdded"
-        | "FileChanged" => "creel has no such event",
-        _ => return ClaudeOffer::Unknown,
-    })
+    let refused = REFUSED.iter().find(|(names, _)| names.contains(&event));
+    refused.map_or(ClaudeOffer::Unknown, |(_, why)| ClaudeOffer::Refused(why))
 }
+
+/// The events whose hooks creel does not run, and why.
+const REFUSED: &[(&[&str], &str)] = &[
+    (
+        &["PostToolBatch", "PermissionDenied"],
+        "creel does not run it; the agent does, if it reads this file",
+    ),
+    (
+        &["SubagentStart", "SubagentStop"],
+        "creel does not see the agent's subagents; a check of the work belongs to `Stop`",
+    ),
+    (
+        &["TaskCreated"],
+        "creel has no hook point for new tasks; use `automation`",
+    ),
+    (
+        &[
+            "TeammateIdle",
+            "InstructionsLoaded",
+            "UserPromptExpansion",
+            "PreCompact",
+            "PostCompact",
+            "PreModelSwitch",
+            "PostModelSwitch",
+        ],
+        "only the agent knows when it happens",
+    ),
+    (
+        &["WorktreeCreate", "WorktreeRemove", "Setup"],
+        "creel makes worktrees itself; use `worktree.setup`",
+    ),
+    (
+        &["ConfigChange"],
+        "creel asks you itself when a turn changes its config",
+    ),
+    (
+        &["FileChanged"],
+        "creel compares files when a turn has ended; use `PostToolUse`, `Stop` or `post_iteration`",
+    ),
+    (
+        &["CwdChanged", "DirectoryAdded"],
+        "a session of creel stays in its folder",
+    ),
+    (
+        &["MessageDisplay"],
+        "hooks cannot change what creel shows; `post_iteration` gets the agent's last message",
+    ),
+];
 
 impl ClaudeHandler {
     pub fn new(event: ClaudeEvent) -> Self {
@@ -322,9 +352,18 @@ mod tests {
         }
     }
 
+    /// All events of Claude Code: creel runs each one, or says why it does not.
     #[test]
     fn what_creel_cannot_run_has_a_reason() {
-        assert!(matches!(offer("PostToolBatch"), ClaudeOffer::Refused(_)));
+        let refused: Vec<&str> = REFUSED
+            .iter()
+            .flat_map(|(names, _)| *names)
+            .copied()
+            .collect();
+        assert_eq!(ClaudeEvent::ALL.len() + refused.len(), 33);
+        for name in refused {
+            assert!(matches!(offer(name), ClaudeOffer::Refused(_)), "{name}");
+        }
         assert_eq!(offer("PreToolUsed"), ClaudeOffer::Unknown);
     }
 }

@@ -536,8 +536,9 @@ pub(crate) fn is_piped(
     if denies || verdict::claude_tells_agent(spec, run) {
         return true;
     }
-    // What keeps a prompt back is for the user.
-    if decides == DecisionMode::HoldsPrompt && verdict != Verdict::Pass {
+    // What keeps a prompt back is for the user, and so is a failure without a reply.
+    let is_plain = verdict == Verdict::Fail && run.readable().is_none();
+    if decides == DecisionMode::HoldsPrompt && (verdict == Verdict::Block || is_plain) {
         return false;
     }
     if let Some(reply) = run.readable() {

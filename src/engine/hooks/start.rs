@@ -16,7 +16,7 @@ use crate::engine::{
     },
     hooks::{
         self, HookRef,
-        claude::ClaudeEvent,
+        claude::{ClaudeEvent, OUTPUT_LIMIT},
         dispatch::{DispatchCause, DispatchQuestion, FinishedRun, HookDispatch},
         point::{BrokenGate, HookPoint},
         side_jobs::{SideJob, TaskHookFailure, cut_off},
@@ -219,7 +219,13 @@ impl<'a> HookRules<'a> {
         let output_limit = match spec.action {
             HookAction::Gatekeeper(_) => CHANGE_LIMIT,
             HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) => {
-                self.0.plan().output_limit
+                let limit = self.0.plan().output_limit;
+                let is_claudes = spec.claude.is_some();
+                if is_claudes {
+                    limit.min(OUTPUT_LIMIT)
+                } else {
+                    limit
+                }
             }
         };
         let job = HookJob {
