@@ -580,3 +580,34 @@ fn a_hook_that_blocks_declines_the_question() {
         assert!(said.contains(r#""action":"decline""#), "{event}: {said}");
     }
 }
+
+/// The forms of a command handler, and a key of a reply without effect.
+#[test]
+fn each_form_of_a_command_handler_runs_as_in_claude_code() {
+    let handler = |command: &str| json!({ "type": "command", "command": command });
+    let mut bash = handler("[[ x == x ]] && touch bash");
+    bash["shell"] = json!("bash");
+    let mut background = handler("echo red >&2; exit 2");
+    background["async"] = json!(true);
+    let quiet = r#"echo '{"suppressOutput":true,"hookSpecificOutput":{"hookEventName":"SessionStart","additionalContext":"still context"}}'"#;
+    let here = handler("cd / && touch \"$CLAUDE_PROJECT_DIR/here\"");
+    let project = project(
+        &json!({ "hooks": {
+            "SessionStart": [{ "hooks": [bash, here, handler(quiet)] }],
+            "Stop": [{ "hooks": [background] }],
+        } }),
+        &json!([]),
+    );
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    for file in ["bash", "here"] {
+        assert!(project.root().join(file).exists(), "{file}");
+    }
+    let prompts = project.prompts();
+    assert_eq!(
+        prompts.len(),
+        1,
+        "an async hook blocks nothing: {prompts:?}"
+    );
+    assert!(prompts[0].1.contains("still context"), "{}", prompts[0].1);
+}
