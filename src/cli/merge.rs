@@ -27,6 +27,8 @@ use crate::{
 
 /// The exit code after a signal.
 const INTERRUPTED: u8 = 130;
+/// The exit code if only the user can go on.
+const NEEDS_USER: u8 = 4;
 
 /// What to merge.
 #[derive(Debug, Args)]
@@ -94,6 +96,7 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
         say,
         stage: None,
         has_named_base: false,
+        green: Vec::new(),
     };
     let mut code = 0;
     for task in due {
@@ -125,6 +128,13 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
                 ));
             }
             MergeResult::Stopped => return Ok(INTERRUPTED),
+            MergeResult::RedBase(reason) => {
+                say(&format!(
+                    "creel: the base branch does not pass, so nothing is merged: {reason}\n  No task was sent back. Repair the base \
+                     branch, then run `creel merge --queue` again"
+                ));
+                return Ok(NEEDS_USER);
+            }
             MergeResult::SentBack(reason) => {
                 code = 1;
                 say(&format!(

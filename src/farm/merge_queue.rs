@@ -4,6 +4,9 @@
 //! then the base branch moves. What does not fit or does not pass goes back to the queue, with the
 //! reason.
 //!
+//! # Invariants
+//! - No task is sent back unless the base branch as it is by then passes the same checks without it.
+//!
 //! Merges instead of rebasing: other tasks have started from these commits. Rebased copies would
 //! conflict with them, and conflicts that an agent has resolved would come back.
 
@@ -56,6 +59,8 @@ pub(crate) enum MergeResult {
     SentBack(String),
     /// Nothing changed, and why.
     Held(String),
+    /// The base branch itself does not pass, so nothing can be merged.
+    RedBase(String),
     /// The user stopped it.
     Stopped,
 }
@@ -135,6 +140,8 @@ pub(crate) struct QueueMerger<'a> {
     /// The worktree in which tasks are merged, once it is needed.
     pub(crate) stage: Option<MergeStage<'a>>,
     pub(crate) has_named_base: bool,
+    /// The commits that have passed these checks in this run.
+    pub(crate) green: Vec<(String, Vec<HookSpec>)>,
 }
 
 impl<'a> QueueMerger<'a> {
@@ -167,30 +174,44 @@ impl<'a> QueueMerger<'a> {
             if self.repository.contains(&base.commit, &commit)? {
                 return Ok(MergeResult::Present(base.commit));
             }
-            let id = &task.order.id;
-            let message = format!("Merge task {id}: {}", plain_line(&task.order.goal, GOAL));
-            let stage = self.stage(&plan, &base)?;
-            let merged = match stage.merge(&base, &commit, &message)? {
-                StagedMerge::Commit(merged) => merged,
-                StagedMerge::Conflict(files) => {
-                    let reason = format!(
-                        "it conflicts with `{}` in {}",
-                        base.name,
-                        some_files(&files)
-                    );
-                    return Ok(MergeResult::SentBack(reason));
-                }
-            };
-            let cwd = stage.cwd.clone();
-            match self.check(&plan, task, &cwd, output)? {
+            self.stage(&plan, &base)?.check_out(&base.commit)?;
+            match self.check(&plan, &base.commit, None, output)? {
                 CheckResult::Passed => {}
                 CheckResult::Failed(reason) => {
-                    return Ok(MergeResult::SentBack(format!(
-                        "merged with `{}`, {reason}",
+                    let short: String = base.commit.chars().take(10).collect();
+                    return Ok(MergeResult::RedBase(format!(
+                        "`{}` ({short}): {reason}",
                         base.name
                     )));
                 }
                 CheckResult::Stopped => return Ok(MergeResult::Stopped),
+            }
+            let id = &task.order.id;
+            let message = format!("Merge task {id}: {}", plain_line(&task.order.goal, GOAL));
+            let staged = self.stage(&plan, &base)?.merge(&base, &commit, &message)?;
+            let (merged, failed) = match staged {
+                StagedMerge::Commit(merged) => {
+                    match self.check(&plan, &merged, Some(task), output)? {
+                        CheckResult::Passed => (merged, None),
+                        CheckResult::Failed(reason) => (
+                            merged,
+                            Some(format!("merged with `{}`, {reason}", base.name)),
+                        ),
+                        CheckResult::Stopped => return Ok(MergeResult::Stopped),
+                    }
+                }
+                StagedMerge::Conflict(files) => {
+                    let files = some_files(&files);
+                    let reason = format!("it conflicts with `{}` in {files}", base.name);
+                    (String::new(), Some(reason))
+                }
+            };
+            if let Some(reason) = failed {
+                // Another merge queue may have merged the task meanwhile.
+                if self.base(&plan)?.commit == base.commit {
+                    return Ok(MergeResult::SentBack(reason));
+                }
+                continue;
             }
             match self.stage(&plan, &base)?.publish(&base, &merged)? {
                 BaseMoveOutcome::Done => return Ok(MergeResult::Merged(merged)),
@@ -254,21 +275,35 @@ impl<'a> QueueMerger<'a> {
         Ok(self.stage.as_ref().expect("it is set above"))
     }
 
-    /// Runs the checks before a merge.
+    /// Runs the checks on a commit, which is checked out: the base, or a task merged with it.
     fn check(
-        &self,
+        &mut self,
         plan: &SessionPlan,
-        task: &QueuedTask,
-        cwd: &Path,
+        commit: &str,
+        task: Option<&QueuedTask>,
         output: &mut dyn ProcessObserver,
     ) -> Result<CheckResult, FarmError> {
-        for (number, hook) in (1..).zip(checks(plan)) {
-            (self.say)(&format!("creel: task {}: {}", task.order.id, hook.name));
+        let checks = checks(plan);
+        let is_green =
+            |(known, passed): &(String, Vec<HookSpec>)| known == commit && *passed == checks;
+        let stage = self
+            .stage
+            .as_ref()
+            .expect("the commit is checked out there");
+        let cwd = stage.cwd.clone();
+        if self.green.iter().any(is_green) {
+            return Ok(CheckResult::Passed);
+        }
+        let whose = task.map_or("the base".to_owned(), |task| {
+            format!("task {}", task.order.id)
+        });
+        for (number, hook) in (1..).zip(checks.iter().cloned()) {
+            (self.say)(&format!("creel: {whose}: {}", hook.name));
             let name = hook.name.clone();
             let job = job(RunId(number), hook, plan, task);
             let session_dir = self.root.join(worktrees::FOLDER).join("merge-queue.checks");
             let place = HookWorkspace {
-                cwd: cwd.to_owned(),
+                cwd: cwd.clone(),
                 journal: session_dir.join("journal.jsonl"),
                 session_dir,
                 session_id: "merge-queue".to_owned(),
@@ -298,6 +333,7 @@ impl<'a> QueueMerger<'a> {
                 return Ok(CheckResult::Failed(reason));
             }
         }
+        self.green.push((commit.to_owned(), checks));
         Ok(CheckResult::Passed)
     }
 }
@@ -337,19 +373,17 @@ fn only_looks(hook: &HookSpec) -> bool {
     }
 }
 
-fn job(run: RunId, hook: HookSpec, plan: &SessionPlan, task: &QueuedTask) -> HookJob {
+fn job(run: RunId, hook: HookSpec, plan: &SessionPlan, task: Option<&QueuedTask>) -> HookJob {
     let submission = SubmissionFacts {
-        task_type: task.order.kind.clone(),
-        title: task.order.goal.clone(),
+        task_type: task.and_then(|task| task.order.kind.clone()),
+        title: task.map_or_else(String::new, |task| task.order.goal.clone()),
         base_branch: plan.submit.base_branch.clone(),
         test_command: plan.submit.test_command.clone(),
         remote: plan.submit.remote.clone(),
         ..SubmissionFacts::default()
     };
-    let session = task
-        .state
-        .by()
-        .map_or_else(|| "merge-queue".to_owned(), |by| by.session.clone());
+    let by = task.and_then(|task| task.state.by());
+    let session = by.map_or_else(|| "merge-queue".to_owned(), |by| by.session.clone());
     let facts = HookFacts {
         session,
         submission: Some(Box::new(submission)),

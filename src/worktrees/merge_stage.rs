@@ -87,6 +87,16 @@ impl<'a> MergeStage<'a> {
         })
     }
 
+    /// Checks a commit out. Whatever an earlier merge left behind is worth nothing.
+    pub fn check_out(&self, commit: &str) -> Result<(), WorktreeError> {
+        worktree_git(&self.path, &["merge", "--abort"])?;
+        worktree_git_output(
+            &self.path,
+            &["checkout", "--quiet", "--force", "--detach", commit],
+        )?;
+        worktree_git_output(&self.path, &["clean", "--quiet", "--force", "-d"]).map(drop)
+    }
+
     /// Merges a commit into the base.
     pub fn merge(
         &self,
@@ -94,14 +104,8 @@ impl<'a> MergeStage<'a> {
         commit: &str,
         message: &str,
     ) -> Result<StagedMerge, WorktreeError> {
+        self.check_out(&base.commit)?;
         let ask = |args: &[&str]| worktree_git(&self.path, args);
-        // Whatever an earlier merge left behind is worth nothing.
-        ask(&["merge", "--abort"])?;
-        worktree_git_output(
-            &self.path,
-            &["checkout", "--quiet", "--force", "--detach", &base.commit],
-        )?;
-        worktree_git_output(&self.path, &["clean", "--quiet", "--force", "-d"])?;
         let merge = ask(&[
             "merge",
             "--quiet",

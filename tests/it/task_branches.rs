@@ -1009,6 +1009,46 @@ fn finished_tasks_are_merged_one_after_another_and_only_if_they_pass() {
 }
 
 #[test]
+fn a_red_base_stops_the_merge_queue_and_sends_no_task_back() {
+    let runs = "submit: { test_command: 'echo ran >> ../../../runs; if [ -e broken ]; then echo syntax error; exit 1; fi' }";
+    let project = with_agent(runs, with_remote);
+    for name in ["one", "two"] {
+        add(&project, &format!("write {name}.txt"), &[]);
+    }
+    drain(&project, "2");
+    let push = |message: &str| {
+        git(&project, &["commit", "--quiet", "--all", "-m", message]);
+        git(&project, &["push", "--quiet", "origin", "main"]);
+    };
+    project.write("broken", "");
+    git(&project, &["add", "broken"]);
+    push("a mistake");
+    for _ in 0..2 {
+        let red = project.creel(&["merge", "--queue"]);
+        assert_eq!(red.code, 4, "{}", red.err);
+        for part in [
+            "the base branch does not pass",
+            "`run_tests` does not pass (exit 1):",
+            "syntax error",
+            "No task was sent back",
+        ] {
+            assert!(red.err.contains(part), "{part}: {}", red.err);
+        }
+        for task in tasks(&project) {
+            assert_eq!(task["state"], "completed", "{task}");
+            assert!(task["feedback"].is_null(), "{task}");
+        }
+    }
+    git(&project, &["rm", "--quiet", "broken"]);
+    push("repaired");
+    fs::remove_file(project.root().join("runs")).expect("the checks ran");
+    let green = project.creel(&["merge", "--queue"]);
+    assert_eq!(green.code, 0, "{}", green.err);
+    // The base once, then each task: what it was merged as is the next base.
+    assert_eq!(project.read("runs").lines().count(), 3);
+}
+
+#[test]
 fn without_a_remote_the_checked_out_branch_moves_unless_it_has_changes() {
     let project = with_agent("", repository);
     add(&project, "write one.txt", &[]);
