@@ -17,7 +17,10 @@ use crate::{
         verb_outcome::VerbOutcome,
     },
     config::PlanRequest,
-    engine::{queue::QueueRequest, submit::kind::PipelineKind},
+    engine::{
+        queue::{QueueRequest, QueuedTaskState},
+        submit::kind::PipelineKind,
+    },
     farm::merge_queue::{GOAL, MergeResult, QueueMerger, in_order, lock},
     present::text::plain_line,
     process::run::{OutputStream, ProcessGroup, ProcessObserver},
@@ -137,11 +140,23 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
             }
             MergeResult::SentBack(reason) => {
                 code = 1;
-                say(&format!(
-                    "creel: task {id} goes back to the queue: {}",
-                    plain_line(&reason, 200)
-                ));
-                connection.ask(&key, &QueueRequest::SendBack(reason))?;
+                let why = plain_line(&reason, 200);
+                let request = QueueRequest::SendBack {
+                    run: task.run,
+                    reason,
+                    limit: plan.submit.queue.attempts,
+                };
+                let what = match connection.try_ask(&key, &request)?.map(|task| task.state) {
+                    Some(QueuedTaskState::Blocked { .. }) => {
+                        format!(
+                            "is blocked: {why}\n  `creel task show --queue {id}` shows the output; \
+                                 `creel task start --queue {id}` gives it to the agent again"
+                        )
+                    }
+                    Some(_) => format!("goes back to the queue: {why}"),
+                    None => "was changed by another command meanwhile".to_owned(),
+                };
+                say(&format!("creel: task {id} {what}"));
             }
             MergeResult::Held(reason) => {
                 code = 1;

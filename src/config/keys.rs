@@ -66,6 +66,7 @@ pub static ROOT: MapShape = shape("config", &[
         task."),
     key("submit", Either(&[Bool, Object(&SUBMIT)]), "How creel submits and merges the work. \
         `true`: submit it when a session is complete.").or(DefaultValue::OfItsKeys),
+    section("merge", &MERGE_QUEUE, "How `creel merge --queue` merges finished tasks."),
     integer("remediation_attempts", 0..=1_000, "How many times the agent can repair what blocked a \
         submit or a merge.").or_int(1),
     key("worktree", Either(&[Bool, Object(&WORKTREE)]), "Run each session in a git worktree and on \
@@ -645,6 +646,11 @@ pub static SUBMIT: MapShape = shape("submit", &[
     duration("max_watch", "How long the session waits for the merge.").or_text("7d"),
     duration("poll", "How often creel looks after a change; later ten times as seldom.")
         .or_text("30s"),
+]);
+
+pub static MERGE_QUEUE: MapShape = shape("merge_queue", &[
+    integer("attempts", 0..=1_000, "How many times a task that conflicts or fails a check goes back to \
+        its agent before it is blocked.").or_int(2),
 ]);
 
 pub static TASK_TYPE: MapShape = shape("task_type", &[

@@ -11,8 +11,8 @@ use super::{
     fields::{ConfigFields, as_name},
     hooks,
     keys::{
-        BUDGET, ENV, GATES, HOOKS, LIMITS, OUTAGE, PERMISSION, RETRY, RETRY_MODEL, STOP, SUBMIT,
-        WORKTREE,
+        BUDGET, ENV, GATES, HOOKS, LIMITS, MERGE_QUEUE, OUTAGE, PERMISSION, RETRY, RETRY_MODEL,
+        STOP, SUBMIT, WORKTREE,
     },
     node::{ConfigNode, NodeKind},
     stop, workflows,
@@ -22,9 +22,9 @@ use crate::engine::{
     hooks::{point::HookPoint, template},
     policy::{
         AgentAccess, AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions,
-        EnvPlan, GatePolicies, LimitsPlan, ModelPlan, OutagePlan, PermissionPolicy, PermissionRule,
-        RetryModel, SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset, SubmitPlan,
-        SubmitUntil, WatchPlan, WorktreePlan,
+        EnvPlan, GatePolicies, LimitsPlan, MergeQueuePlan, ModelPlan, OutagePlan, PermissionPolicy,
+        PermissionRule, RetryModel, SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset,
+        SubmitPlan, SubmitUntil, WatchPlan, WorktreePlan,
     },
 };
 
@@ -203,6 +203,14 @@ fn submit(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> SubmitPlan 
             max_watch: submit.duration("max_watch"),
             poll: submit.duration("poll"),
         },
+        queue: merge_queue(root),
+    }
+}
+
+fn merge_queue(root: &ConfigFields<'_>) -> MergeQueuePlan {
+    let merge = root.below("merge", &MERGE_QUEUE);
+    MergeQueuePlan {
+        attempts: merge.int("attempts"),
     }
 }
 

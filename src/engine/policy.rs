@@ -28,8 +28,8 @@ pub use stop::{
     OpenTasksPolicy, SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset,
 };
 pub use submit::{
-    BuiltinCall, BuiltinOptions, COLLABORATORS, Gatekeeper, MERGE, MergePolicy, SubmitPlan,
-    SubmitUntil, TypeNotAllowed, WatchPlan,
+    BuiltinCall, BuiltinOptions, COLLABORATORS, Gatekeeper, MERGE, MergePolicy, MergeQueuePlan,
+    SubmitPlan, SubmitUntil, TypeNotAllowed, WatchPlan,
 };
 pub use submit::{WORKTREE_BRANCH, WorktreePlan};
 pub use workflow::{StepAction, StepCondition, StepTransition, Workflow, WorkflowStep};

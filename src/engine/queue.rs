@@ -55,6 +55,9 @@ pub struct QueuedTask {
     /// Why the merge queue sent it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
+    /// How many times it did so since a person last put the task into the queue.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sent_back: u32,
     #[serde(flatten)]
     pub state: QueuedTaskState,
 }
@@ -130,8 +133,13 @@ pub enum QueueRequest {
     Complete(Option<String>),
     Block(String),
     Remove,
-    /// Its work cannot be merged, for this reason.
-    SendBack(String),
+    /// The work of this run cannot be merged, for this reason. After as many times as the limit
+    /// says, the task is blocked.
+    SendBack {
+        run: u32,
+        reason: String,
+        limit: u32,
+    },
 }
 
 /// Why the queue refuses a request about a task.
@@ -149,6 +157,8 @@ pub enum QueueRequestError {
     Waits(String),
     #[error("{0} is not completed, so there is nothing to send back")]
     Unfinished(String),
+    #[error("{0} is merged")]
+    Merged(String),
     #[error("{0} is already in the queue")]
     Ready(String),
     #[error("{id} is already active on {host}")]
@@ -188,6 +198,7 @@ impl QueuedTask {
             branch: None,
             merged: None,
             feedback: None,
+            sent_back: 0,
             state: QueuedTaskState::Created,
         }
     }
@@ -347,6 +358,7 @@ impl QueuedTask {
         is_due.then(|| Self {
             merged: Some(commit.to_owned()),
             feedback: None,
+            sent_back: 0,
             ..self.clone()
         })
     }
@@ -422,20 +434,54 @@ impl QueuedTask {
                 })
             }
             // Its dependencies were completed once, but may have been reopened since.
-            (
-                QueuedTaskState::Blocked { .. } | QueuedTaskState::Completed { .. },
-                QueueRequest::Again,
-            ) => Ok(self.again(None)),
-            (QueuedTaskState::Completed { .. }, QueueRequest::SendBack(reason)) => {
-                Ok(self.again(Some(start_of(&reason))))
+            (QueuedTaskState::Blocked { .. }, QueueRequest::Again) => Ok(Self {
+                sent_back: 0,
+                ..self.again(self.feedback.clone())
+            }),
+            (QueuedTaskState::Completed { .. }, QueueRequest::Again) => Ok(Self {
+                sent_back: 0,
+                ..self.again(None)
+            }),
+            (QueuedTaskState::Completed { .. }, QueueRequest::SendBack { .. })
+                if self.merged.is_some() =>
+            {
+                Err(QueueRequestError::Merged(id()))
+            }
+            (QueuedTaskState::Completed { .. }, QueueRequest::SendBack { run, reason, limit })
+                if run == self.run =>
+            {
+                Ok(self.sent_back(&reason, limit))
             }
             (
                 QueuedTaskState::Created
                 | QueuedTaskState::Ready
                 | QueuedTaskState::Active { .. }
-                | QueuedTaskState::Blocked { .. },
-                QueueRequest::SendBack(_),
+                | QueuedTaskState::Blocked { .. }
+                | QueuedTaskState::Completed { .. },
+                QueueRequest::SendBack { .. },
             ) => Err(QueueRequestError::Unfinished(id())),
+        }
+    }
+
+    /// The next run, which gets the reason, or a person who decides.
+    fn sent_back(&self, reason: &str, limit: u32) -> Self {
+        let feedback = Some(start_of(reason));
+        if self.sent_back < limit {
+            return Self {
+                sent_back: self.sent_back + 1,
+                ..self.again(feedback)
+            };
+        }
+        let before = match self.sent_back {
+            0 => String::new(),
+            1 => " (it was sent back once)".to_owned(),
+            times => format!(" (it was sent back {times} times)"),
+        };
+        let reason = start_of(&format!("its work cannot be merged{before}: {reason}"));
+        let by = self.state.by().cloned();
+        Self {
+            feedback,
+            ..self.with(QueuedTaskState::Blocked { reason, by })
         }
     }
 
@@ -497,6 +543,14 @@ impl TaskOutcome {
             | SessionOutcome::Cancelled => Self::Stuck(format!("{reason}{rules}")),
         }
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// The failed rules with their messages, as the end of a sentence.
@@ -688,6 +742,43 @@ mod tests {
             removed.asked(QueueRequest::Again, AT),
             Err(QueueRequestError::NoSuchTask("3".into()))
         );
+    }
+
+    #[test]
+    fn a_task_is_sent_back_up_to_the_limit_and_a_person_starts_the_count_again() {
+        let send_back = |run| QueueRequest::SendBack {
+            run,
+            reason: "it conflicts".into(),
+            limit: 1,
+        };
+        let completed = |task: &QueuedTask| {
+            let active = begun(&task.with(QueuedTaskState::Ready), "a");
+            let done = active.ended("a", TaskOutcome::Done(None), AT);
+            done.expect("it is a's")
+        };
+        let refused = Err(QueueRequestError::Unfinished("3".into()));
+        let done = completed(&task(QueuedTaskState::Ready));
+        let once = done.asked(send_back(1), AT).expect("it is completed");
+        assert_eq!((once.run, once.sent_back), (2, 1));
+        assert_eq!(once.asked(send_back(2), AT), refused);
+        let again = completed(&once);
+        assert_eq!(again.asked(send_back(1), AT), refused, "of an earlier run");
+        let blocked = again.asked(send_back(2), AT).expect("it is completed");
+        let why = "its work cannot be merged (it was sent back once): it conflicts";
+        assert!(
+            matches!(&blocked.state, QueuedTaskState::Blocked { reason, .. } if reason == why),
+            "{blocked:?}"
+        );
+        let started = blocked
+            .asked(QueueRequest::Again, AT)
+            .expect("it is blocked");
+        assert_eq!(
+            (started.run, started.sent_back, started.feedback.as_deref()),
+            (3, 0, Some("it conflicts"))
+        );
+        let merged = done.merged_as("abc").expect("it is completed");
+        let refused = Err(QueueRequestError::Merged("3".into()));
+        assert_eq!(merged.asked(send_back(1), AT), refused);
     }
 
     #[test]

@@ -162,11 +162,15 @@ impl<'a> MergeStage<'a> {
             self.repository.ask(&["update-ref", &tracking, commit])?;
             return Ok(BaseMoveOutcome::Done);
         }
-        let is_behind = push.stdout.contains("[rejected]") || push.stderr.contains("[rejected]");
-        Ok(if is_behind {
-            BaseMoveOutcome::Moved
-        } else {
-            BaseMoveOutcome::Refused(push.complaint())
+        // What git says does not tell a branch that moved during the push from one that is protected.
+        let list = self
+            .repository
+            .ask(&["ls-remote", "--", remote, &reference])?;
+        let tip = list.stdout.split_once('\t').map(|(tip, _)| tip);
+        Ok(match tip.filter(|_| list.is_ok) {
+            Some(tip) if tip == commit => BaseMoveOutcome::Done,
+            Some(tip) if tip != base.commit => BaseMoveOutcome::Moved,
+            Some(_) | None => BaseMoveOutcome::Refused(push.complaint()),
         })
     }
 

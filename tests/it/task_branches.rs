@@ -1049,6 +1049,75 @@ fn a_red_base_stops_the_merge_queue_and_sends_no_task_back() {
 }
 
 #[test]
+fn a_task_that_keeps_failing_is_blocked_after_the_configured_attempts() {
+    let project = with_agent(
+        "submit: { test_command: 'test ! -e bad.txt' }\nmerge: { attempts: 1 }",
+        repository,
+    );
+    add(&project, "write bad.txt", &[]);
+    drain(&project, "1");
+    let merge = || project.creel(&["merge", "--queue"]);
+    let first = merge();
+    assert_eq!(first.code, 1, "{}", first.err);
+    assert!(
+        first.err.contains("goes back to the queue"),
+        "{}",
+        first.err
+    );
+    assert_eq!(task(&project, "1")["sentBack"], 1);
+    drain(&project, "1");
+    let second = merge();
+    assert_eq!(second.code, 1, "{}", second.err);
+    assert!(second.err.contains("task 1 is blocked"), "{}", second.err);
+    let blocked = task(&project, "1");
+    let reason = blocked["reason"].as_str().expect("it is blocked");
+    assert!(
+        reason.contains("(it was sent back once)") && reason.contains("does not pass (exit 1)"),
+        "{reason}"
+    );
+    assert!(merge().err.contains("no finished task"));
+    assert_eq!(project.creel(&["task", "start", "--queue", "1"]).code, 0);
+    assert!(task(&project, "1")["sentBack"].is_null());
+    drain(&project, "1");
+    let prompts = project.creel(&["show", "task-1-3", "--prompts"]).out;
+    assert!(prompts.contains("does not pass (exit 1)"), "{prompts}");
+}
+
+#[test]
+fn two_merge_queues_at_once_merge_everything_and_send_nothing_back() {
+    let server = NatsServer::start();
+    let url = server.url();
+    let one = with_agent("submit: { test_command: 'sleep 0.1' }", with_remote);
+    let two = clone_of(&one);
+    for number in 1..=4 {
+        let goal = format!("write file{number}.txt");
+        let added = one.creel(&["task", "add", "--queue", "--nats", &url, &goal]);
+        assert_eq!(added.code, 0, "{}", added.err);
+    }
+    let worked = one.creel(&["worker", "--drain", "--jobs", "2", "--nats", &url]);
+    assert_eq!(worked.code, 0, "{}", worked.err);
+    let merge = |project: &Project| project.creel(&["merge", "--queue", "--nats", &url]);
+    let ran = std::thread::scope(|scope| {
+        let other = scope.spawn(|| merge(&two));
+        [merge(&one), other.join().expect("it ends")]
+    });
+    for ran in &ran {
+        assert_eq!(ran.code, 0, "{}", ran.err);
+    }
+    let listed = one.creel(&["task", "list", "--queue", "--json", "--nats", &url]);
+    let tasks: Vec<Value> = serde_json::from_str(&listed.out).expect("JSON");
+    for task in &tasks {
+        assert!(
+            task["merged"].is_string() && task["sentBack"].is_null(),
+            "{task}"
+        );
+    }
+    git(&one, &["fetch", "--quiet", "origin"]);
+    let on_main = files(&one, "origin/main");
+    assert_eq!(on_main.matches("file").count(), 4, "{on_main}");
+}
+
+#[test]
 fn without_a_remote_the_checked_out_branch_moves_unless_it_has_changes() {
     let project = with_agent("", repository);
     add(&project, "write one.txt", &[]);

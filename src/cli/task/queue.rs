@@ -137,6 +137,24 @@ impl QueueConnection {
         Ok(())
     }
 
+    /// The same. None if the queue refuses it.
+    pub(in crate::cli) fn try_ask(
+        &mut self,
+        key: &QueueTaskKey,
+        request: &QueueRequest,
+    ) -> CliResult<Option<QueuedTask>> {
+        let asked = self.queue.ask(key, request, now());
+        self.place.wait(async {
+            match asked.await {
+                Ok(seen) => Ok(Some(seen.task)),
+                Err(QueueError::Refused(_)) => Ok(None),
+                Err(
+                    error @ (QueueError::BadTask(_) | QueueError::Taken(_) | QueueError::Failed(_)),
+                ) => Err(error),
+            }
+        })
+    }
+
     pub(in crate::cli) fn change(
         &self,
         key: &QueueTaskKey,
@@ -193,7 +211,7 @@ fn way_out(refusal: &QueueRequestError) -> String {
         QueueRequestError::NoSuchTask(_) | QueueRequestError::NoDependency(_) => {
             "list its tasks with `creel task list --queue`".to_owned()
         }
-        QueueRequestError::Completed(_) => {
+        QueueRequestError::Completed(_) | QueueRequestError::Merged(_) => {
             "for more work on the same thing, add a task with `creel task add --queue`".to_owned()
         }
         QueueRequestError::NoReason(id) => {

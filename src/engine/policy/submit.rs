@@ -37,6 +37,32 @@ pub struct SubmitPlan {
     pub usual: BTreeMap<HookPoint, Vec<HookSpec>>,
     #[serde(skip_serializing_if = "WatchPlan::is_default")]
     pub watch: WatchPlan,
+    #[serde(skip_serializing_if = "MergeQueuePlan::is_default")]
+    pub queue: MergeQueuePlan,
+}
+
+/// How finished tasks of the queue are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MergeQueuePlan {
+    /// How many times a task is sent back before it is blocked.
+    pub attempts: u32,
+}
+
+impl MergeQueuePlan {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for MergeQueuePlan {
+    fn default() -> Self {
+        Self { attempts: 2 }
+    }
 }
 
 /// How far a submit goes, and what happens on the way to the merge.
@@ -106,6 +132,7 @@ impl Default for SubmitPlan {
             test_command: None,
             remediation_attempts: 1,
             watch: WatchPlan::default(),
+            queue: MergeQueuePlan::default(),
             usual: BTreeMap::from([
                 (
                     HookPoint::BeforeSubmit,
