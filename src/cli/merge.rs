@@ -18,9 +18,10 @@ use crate::{
     },
     config::PlanRequest,
     engine::{
-        queue::{QueueRequest, QueuedTaskState},
+        queue::{QueueRequest, QueuedTaskState, TaskLanding},
         submit::kind::PipelineKind,
     },
+    farm::FarmError,
     farm::merge_queue::{GOAL, MergeResult, QueueMerger, in_order, lock},
     present::text::plain_line,
     process::run::{OutputStream, ProcessGroup, ProcessObserver},
@@ -79,6 +80,23 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
     };
     let mut connection = QueueConnection::open(&session, &QueueArgs::default())?;
     let all = connection.all()?;
+    let tokio = connection.tokio().handle().clone();
+    let tips = all.iter().filter_map(|task| {
+        let landed = task.landed()?;
+        (landed.tip != landed.commit).then(|| (QueueTaskKey::of(&task.order), landed.tip))
+    });
+    let mut merger = QueueMerger {
+        root: &project.root,
+        settings: &project.settings,
+        repository: &repository,
+        tokio: &tokio,
+        say,
+        stage: None,
+        has_named_base: false,
+        green: Vec::new(),
+        landed: tips.collect(),
+    };
+    merger.clear_merged(&all);
     // What is neither merged nor only a label: a task that depends on it must wait.
     let mut unmerged: BTreeSet<QueueTaskKey> = all
         .iter()
@@ -90,18 +108,7 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
         say("creel: no finished task is waiting to be merged");
         return Ok(0);
     }
-    let tokio = connection.tokio().handle().clone();
-    let mut merger = QueueMerger {
-        root: &project.root,
-        settings: &project.settings,
-        repository: &repository,
-        tokio: &tokio,
-        say,
-        stage: None,
-        has_named_base: false,
-        green: Vec::new(),
-    };
-    let mut code = 0;
+    let (mut code, mut has_merged) = (0, false);
     for task in due {
         let (key, id) = (QueueTaskKey::of(&task.order), &task.order.id);
         let result = match task
@@ -111,10 +118,17 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
             .find(|on| unmerged.contains(&key.sibling(on)))
         {
             Some(on) => MergeResult::Held(format!("it waits for task {on}")),
-            None => merger.merge(&task, &mut EchoedOutput)?,
+            None => {
+                let note = |landing: &TaskLanding| {
+                    let noted = connection.change(&key, |task| task.landing_as(landing));
+                    noted.map_err(|error| FarmError::Failed(error.into_message()))
+                };
+                merger.merge(&task, &note, &mut EchoedOutput)?
+            }
         };
         match result {
             MergeResult::Merged(commit) => {
+                has_merged = true;
                 connection.change(&key, |task| task.merged_as(&commit))?;
                 unmerged.remove(&key);
                 let short: String = commit.chars().take(10).collect();
@@ -163,6 +177,9 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
                 say(&format!("creel: task {id} is not merged: {reason}"));
             }
         }
+    }
+    if has_merged {
+        merger.clear_merged(&connection.all()?);
     }
     Ok(code)
 }

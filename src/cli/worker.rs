@@ -28,6 +28,7 @@ use crate::{
     farm::{
         FarmError,
         job_slots::{self, JobSlots},
+        merge_queue::wanted_base,
         worker::{
             Eligibility, ScreenedWorker, WorkerCrew, WorkerIdentity, WorkerOptions, WorkerSite,
             end_with_screen,
@@ -213,6 +214,7 @@ fn site(args: &WorkerArgs, project: &Project, root: &Path) -> CliResult<WorkerSi
             root: root.to_owned(),
             repository: None,
             remote: None,
+            base: None,
             submits: false,
         });
     }
@@ -226,6 +228,7 @@ fn site(args: &WorkerArgs, project: &Project, root: &Path) -> CliResult<WorkerSi
         root: root.to_owned(),
         repository: Some(repository),
         remote,
+        base: wanted_base(plan).map(str::to_owned),
         submits: plan.submit.on_complete,
     })
 }

@@ -651,6 +651,8 @@ pub static SUBMIT: MapShape = shape("submit", &[
 pub static MERGE_QUEUE: MapShape = shape("merge_queue", &[
     integer("attempts", 0..=1_000, "How many times a task that conflicts or fails a check goes back to \
         its agent before it is blocked.").or_int(2),
+    one_of("style", &["merge", "squash", "rebase"], "What the commits of a task become: they stay, below a \
+        merge commit; one commit; or the same commits on top of the base.").or_text("merge"),
 ]);
 
 pub static TASK_TYPE: MapShape = shape("task_type", &[

@@ -211,6 +211,7 @@ fn merge_queue(root: &ConfigFields<'_>) -> MergeQueuePlan {
     let merge = root.below("merge", &MERGE_QUEUE);
     MergeQueuePlan {
         attempts: merge.int("attempts"),
+        style: merge.one_of("style"),
     }
 }
 

@@ -29,7 +29,7 @@ pub use stop::{
 };
 pub use submit::{
     BuiltinCall, BuiltinOptions, COLLABORATORS, Gatekeeper, MERGE, MergePolicy, MergeQueuePlan,
-    SubmitPlan, SubmitUntil, TypeNotAllowed, WatchPlan,
+    MergeStyle, SubmitPlan, SubmitUntil, TypeNotAllowed, WatchPlan,
 };
 pub use submit::{WORKTREE_BRANCH, WorktreePlan};
 pub use workflow::{StepAction, StepCondition, StepTransition, Workflow, WorkflowStep};

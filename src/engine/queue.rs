@@ -58,6 +58,9 @@ pub struct QueuedTask {
     /// How many times it did so since a person last put the task into the queue.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub sent_back: u32,
+    /// What its branch became, if the base branch has its work as other commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub landing: Option<TaskLanding>,
     #[serde(flatten)]
     pub state: QueuedTaskState,
 }
@@ -93,6 +96,15 @@ pub enum QueuedTaskState {
     },
     /// Deleted by a person or its session. The name stays taken.
     Removed,
+}
+
+/// Work that was merged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskLanding {
+    /// The commit of the base branch that has it.
+    pub commit: String,
+    /// The last commit of the task's branch that is part of it.
+    pub tip: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,6 +211,7 @@ impl QueuedTask {
             merged: None,
             feedback: None,
             sent_back: 0,
+            landing: None,
             state: QueuedTaskState::Created,
         }
     }
@@ -351,6 +364,46 @@ impl QueuedTask {
         }
     }
 
+    /// Notes what its branch becomes, before the base branch moves there. None if it is not
+    /// completed, or was merged before.
+    pub fn landing_as(&self, landing: &TaskLanding) -> Option<Self> {
+        let is_due =
+            matches!(self.state, QueuedTaskState::Completed { .. }) && self.merged.is_none();
+        is_due.then(|| Self {
+            landing: Some(landing.clone()),
+            ..self.clone()
+        })
+    }
+
+    /// Its work on the base branch, if it was merged.
+    pub fn landed(&self) -> Option<TaskLanding> {
+        let merged = self.merged.as_ref()?;
+        let landing = self.landing.clone();
+        let landing = landing.filter(|landing| landing.commit == *merged);
+        Some(landing.unwrap_or_else(|| TaskLanding {
+            commit: merged.clone(),
+            tip: merged.clone(),
+        }))
+    }
+
+    /// The branches that creel made for its runs, by their full names.
+    pub fn own_branches(&self) -> BTreeSet<String> {
+        let Some(branch) = &self.branch else {
+            return BTreeSet::new();
+        };
+        let sessions = self.all_sessions();
+        // A number or the start of a commit can follow, if the name was taken.
+        let before = |session: &String| {
+            let (before, after) = branch.rsplit_once(session)?;
+            (after.is_empty() || after.starts_with('-')).then_some(before)
+        };
+        let Some(before) = sessions.iter().rev().find_map(before) else {
+            return BTreeSet::new();
+        };
+        let of_runs = sessions.iter().map(|session| format!("{before}{session}"));
+        of_runs.chain([branch.clone()]).collect()
+    }
+
     /// Notes that its work was merged. None if it is not completed, or was merged before.
     pub fn merged_as(&self, commit: &str) -> Option<Self> {
         let is_due =
@@ -491,6 +544,7 @@ impl QueuedTask {
             run: self.run + 1,
             attempt: 0,
             merged: None,
+            landing: None,
             feedback,
             ..self.with(QueuedTaskState::Created)
         }

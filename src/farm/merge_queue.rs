@@ -7,11 +7,11 @@
 //! # Invariants
 //! - No task is sent back unless the base branch as it is by then passes the same checks without it.
 //!
-//! Merges instead of rebasing: other tasks have started from these commits. Rebased copies would
-//! conflict with them, and conflicts that an agent has resolved would come back.
+//! By default it merges: other tasks have started from these commits, and copies of them can conflict
+//! with the originals.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::{File, OpenOptions},
     io,
     path::Path,
@@ -26,20 +26,20 @@ use crate::{
         hooks::point::HookPoint,
         hooks::verdict::{RunEnd, RunResult},
         ids::RunId,
-        policy::{HookAction, HookSpec, SessionPlan, WorktreePlan},
-        queue::{QueuedTask, QueuedTaskState},
+        policy::{HookAction, HookSpec, MergeStyle, SessionPlan, WorktreePlan},
+        queue::{QueuedTask, QueuedTaskState, TaskLanding, retention::merged_branches},
     },
-    farm::FarmError,
+    farm::{FarmError, task_branch::clear_worktrees},
     hooks::{HookWorkspace, run_hook},
-    journal::session_dir::create_ignored,
-    present::text::plain_line,
+    journal::{SessionsDir, session_dir::create_ignored},
+    present::{tables::queued_name, text::plain_line},
     process::{run::ProcessObserver, signals::ShutdownSignals},
     queue::backend::QueueTaskKey,
     worktrees::{
         self, ProjectRepository,
         base_commit::BaseCommit,
         inventory::some_files,
-        merge_stage::{BaseMoveOutcome, MergeStage, StagedMerge},
+        merge_stage::{BaseMoveOutcome, MergeStage, StagedMerge, TaskMerge},
         new_worktree,
     },
 };
@@ -142,13 +142,53 @@ pub(crate) struct QueueMerger<'a> {
     pub(crate) has_named_base: bool,
     /// The commits that have passed these checks in this run.
     pub(crate) green: Vec<(String, Vec<HookSpec>)>,
+    /// The last commits of branches whose work the base branch has as other commits.
+    pub(crate) landed: BTreeMap<QueueTaskKey, String>,
 }
 
+/// Stores what a branch becomes, before the base branch moves: a merge that is killed then does not
+/// merge it twice.
+pub(crate) type NoteLanding<'a> = &'a dyn Fn(&TaskLanding) -> Result<(), FarmError>;
+
 impl<'a> QueueMerger<'a> {
+    /// Removes what merged tasks no longer need: their worktrees, and their branches here and at the
+    /// remote.
+    pub(crate) fn clear_merged(&self, all: &[QueuedTask]) {
+        if let Err(why) = self.try_clear(all) {
+            (self.say)(&format!("creel: branches of merged tasks stay: {why}"));
+        }
+    }
+
+    fn try_clear(&self, all: &[QueuedTask]) -> Result<(), FarmError> {
+        let merged = merged_branches(all.iter());
+        if merged.is_empty() {
+            return Ok(());
+        }
+        clear_worktrees(self.repository, &SessionsDir::of(self.root), all)?;
+        let base = self.base(&self.settings.base_plan)?;
+        let there = match &base.remote {
+            Some(remote) => self.repository.forget_at_remote(&merged, remote, &base)?,
+            None => 0,
+        };
+        let remote = base.remote.as_deref();
+        let here = self
+            .repository
+            .forget_merged_branches(&merged, remote, &base.commit)?;
+        if here + there > 0 {
+            let at_remote =
+                remote.map_or_else(String::new, |remote| format!(", {there} at `{remote}`"));
+            (self.say)(&format!(
+                "creel: deleted the branches of merged tasks: {here} here{at_remote}"
+            ));
+        }
+        Ok(())
+    }
+
     /// Merges a task if its checks pass. They print to `output`.
     pub(crate) fn merge(
         &mut self,
         task: &QueuedTask,
+        note: NoteLanding<'_>,
         output: &mut dyn ProcessObserver,
     ) -> Result<MergeResult, FarmError> {
         let wanted = PlanRequest {
@@ -174,6 +214,14 @@ impl<'a> QueueMerger<'a> {
             if self.repository.contains(&base.commit, &commit)? {
                 return Ok(MergeResult::Present(base.commit));
             }
+            if let Some(landing) = task
+                .landing
+                .as_ref()
+                .filter(|landing| landing.tip == commit)
+                && self.repository.contains(&base.commit, &landing.commit)?
+            {
+                return Ok(MergeResult::Merged(landing.commit.clone()));
+            }
             self.stage(&plan, &base)?.check_out(&base.commit)?;
             match self.check(&plan, &base.commit, None, output)? {
                 CheckResult::Passed => {}
@@ -186,9 +234,11 @@ impl<'a> QueueMerger<'a> {
                 }
                 CheckResult::Stopped => return Ok(MergeResult::Stopped),
             }
-            let id = &task.order.id;
-            let message = format!("Merge task {id}: {}", plain_line(&task.order.goal, GOAL));
-            let staged = self.stage(&plan, &base)?.merge(&base, &commit, &message)?;
+            let staged = self.staged(&plan, &base, task, &commit)?;
+            let landing = |commit: &str, tip: &str| TaskLanding {
+                commit: commit.to_owned(),
+                tip: tip.to_owned(),
+            };
             let (merged, failed) = match staged {
                 StagedMerge::Commit(merged) => {
                     match self.check(&plan, &merged, Some(task), output)? {
@@ -205,6 +255,10 @@ impl<'a> QueueMerger<'a> {
                     let reason = format!("it conflicts with `{}` in {files}", base.name);
                     (String::new(), Some(reason))
                 }
+                StagedMerge::Nothing => {
+                    note(&landing(&base.commit, &commit))?;
+                    return Ok(MergeResult::Present(base.commit));
+                }
             };
             if let Some(reason) = failed {
                 // Another merge queue may have merged the task meanwhile.
@@ -213,8 +267,16 @@ impl<'a> QueueMerger<'a> {
                 }
                 continue;
             }
+            if plan.submit.queue.style != MergeStyle::Merge {
+                note(&landing(&merged, &commit))?;
+            }
             match self.stage(&plan, &base)?.publish(&base, &merged)? {
-                BaseMoveOutcome::Done => return Ok(MergeResult::Merged(merged)),
+                BaseMoveOutcome::Done => {
+                    if plan.submit.queue.style != MergeStyle::Merge {
+                        self.landed.insert(QueueTaskKey::of(&task.order), commit);
+                    }
+                    return Ok(MergeResult::Merged(merged));
+                }
                 BaseMoveOutcome::Moved => {}
                 BaseMoveOutcome::Refused(why) => return Ok(MergeResult::Held(why)),
             }
@@ -222,6 +284,35 @@ impl<'a> QueueMerger<'a> {
         Ok(MergeResult::Held(format!(
             "the base branch moved {TRIES} times meanwhile; try again"
         )))
+    }
+
+    /// Merges the branch of a task, without moving the base branch.
+    fn staged(
+        &mut self,
+        plan: &SessionPlan,
+        base: &BaseCommit,
+        task: &QueuedTask,
+        commit: &str,
+    ) -> Result<StagedMerge, FarmError> {
+        let key = QueueTaskKey::of(&task.order);
+        let dependencies = task.order.dependencies.iter();
+        let landed: Vec<String> = dependencies
+            .filter_map(|on| self.landed.get(&key.sibling(on)).cloned())
+            .collect();
+        let goal = plain_line(&task.order.goal, GOAL);
+        let subject = match plan.submit.queue.style {
+            MergeStyle::Merge => format!("Merge task {}: {goal}", task.order.id),
+            MergeStyle::Squash | MergeStyle::Rebase => goal,
+        };
+        let merge = TaskMerge {
+            base,
+            commit,
+            style: plan.submit.queue.style,
+            subject: &subject,
+            trailers: &trailers(task),
+            landed: &landed,
+        };
+        Ok(self.stage(plan, base)?.merge(&merge)?)
     }
 
     /// The type of a task, if the config describes it.
@@ -233,12 +324,8 @@ impl<'a> QueueMerger<'a> {
     }
 
     fn base(&self, plan: &SessionPlan) -> Result<BaseCommit, FarmError> {
-        let of_worktree = plan
-            .worktree
-            .as_ref()
-            .and_then(|worktree| worktree.base.as_deref());
-        let wanted = plan.submit.base_branch.as_deref().or(of_worktree);
-        let base = BaseCommit::find(self.repository, wanted, plan.submit.remote.as_deref())?;
+        let remote = plan.submit.remote.as_deref();
+        let base = BaseCommit::find(self.repository, wanted_base(plan), remote)?;
         match &base.note {
             Some(note) => Err(FarmError::Failed(format!(
                 "{note}\n  a merge needs the remote; try again when it answers"
@@ -336,6 +423,22 @@ impl<'a> QueueMerger<'a> {
         self.green.push((commit.to_owned(), checks));
         Ok(CheckResult::Passed)
     }
+}
+
+/// The branch that work is merged into, if the config names it.
+pub(crate) fn wanted_base(plan: &SessionPlan) -> Option<&str> {
+    let of_worktree = || plan.worktree.as_ref()?.base.as_deref();
+    plan.submit.base_branch.as_deref().or_else(of_worktree)
+}
+
+/// The last lines of a commit's message, which name the task and its session.
+fn trailers(task: &QueuedTask) -> Vec<String> {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_./".contains(*c);
+    let plain = |name: &str| name.chars().filter(is_plain).collect::<String>();
+    let id = format!("Creel-Task: {}", plain(&queued_name(&task.order)));
+    let by = task.state.by();
+    let session = by.map(|by| format!("Creel-Session: {}", plain(&by.session)));
+    std::iter::once(id).chain(session).collect()
 }
 
 /// The result of the checks.

@@ -6,7 +6,7 @@ use crate::{
     engine::{
         SessionState,
         event::SessionWorktree,
-        queue::{QueuedTask, QueuedTaskState, TaskOutcome},
+        queue::{QueuedTask, QueuedTaskState, TaskOutcome, retention::merged_branches},
     },
     farm::{
         child_session::{self, ChildSessionEnd, PriorSession},
@@ -18,7 +18,9 @@ use crate::{
     present::{tables, text::plain_line},
     queue::backend::TaskLease,
     worktrees::{
-        ProjectRepository, WorktreeError, checked_out,
+        ProjectRepository, WorktreeError,
+        base_commit::BaseCommit,
+        checked_out,
         inventory::OwnedWorktree,
         joined_branches::{TaskWork, UnfinishedWork},
         removal::BranchRemoval,
@@ -142,9 +144,7 @@ impl TaskGit<'_> {
         }
     }
 
-    /// Removes the worktrees of completed tasks that a killed worker left behind, and the branches
-    /// of their earlier runs. Nothing goes that is not committed, and no branch whose work the
-    /// task's own branch does not have.
+    /// Removes what completed tasks no longer need.
     pub(super) async fn clear_leftovers(
         self,
         sessions: &SessionsDir,
@@ -153,69 +153,21 @@ impl TaskGit<'_> {
         let Some(repository) = self.site.repository.clone() else {
             return;
         };
-        let is_done = |task: &&QueuedTask| matches!(task.state, QueuedTaskState::Completed { .. });
-        let all: Vec<&QueuedTask> = tasks.collect();
-        let in_use: BTreeSet<String> = all.iter().filter_map(|task| task.branch.clone()).collect();
-        let tasks: Vec<QueuedTask> = all.into_iter().filter(is_done).cloned().collect();
-        let done: BTreeSet<String> = tasks.iter().flat_map(QueuedTask::all_marks).collect();
-        let named: BTreeSet<String> = tasks.iter().flat_map(QueuedTask::all_sessions).collect();
-        let sessions = sessions.clone();
+        let (all, sessions) = (tasks.cloned().collect::<Vec<_>>(), sessions.clone());
+        let (base, remote) = (self.site.base.clone(), self.site.remote.clone());
         let cleared = in_background(move || {
-            let alone = repository.lock().map_err(|error| error.to_string())?;
-            repository
-                .clear_after_kills()
-                .map_err(|error| error.to_string())?;
-            drop(alone);
-            for owned in repository.worktrees().map_err(|error| error.to_string())? {
-                let Some(folder) = owned
-                    .session
-                    .as_ref()
-                    .map(|session| sessions.folder(session))
-                else {
-                    continue;
-                };
-                let can_go =
-                    if let Ok(SessionState { began, .. }) = journal::fold(&folder.journal()) {
-                        let plan = began.plan.worktree.clone().unwrap_or_default();
-                        let is_done = began.order.is_some_and(|mark| done.contains(&mark));
-                        is_done && plan.keep.lets_go(true)
-                    } else {
-                        // creel was killed before the session had a record.
-                        let never_began = !folder.exists() && named.contains(&folder.name);
-                        if never_began {
-                            repository
-                                .forget_merged(&owned)
-                                .map_err(|error| error.to_string())?;
-                        }
-                        never_began
-                    };
-                if can_go {
-                    repository
-                        .remove(&owned, BranchRemoval::Keep)
-                        .map_err(|error| error.to_string())?;
+            let merged = merged_branches(all.iter());
+            let cleared = clear_worktrees(&repository, &sessions, &all).and_then(|()| {
+                if repository.knows_none_of(&merged)? {
+                    return Ok(0);
                 }
-            }
-            for (branch, task) in tasks
-                .iter()
-                .filter_map(|task| Some((task.branch.as_deref()?, task)))
-            {
-                repository
-                    .forget_branches(&earlier_branches(&sessions, task), branch)
-                    .map_err(|error| error.to_string())?;
-                let mut never_began = task.all_sessions();
-                never_began.retain(|session| !sessions.folder(session).exists());
-                let mut made = repository
-                    .branches_made_for(&never_began)
-                    .map_err(|error| error.to_string())?;
-                made.retain(|branch| !in_use.contains(branch));
-                repository
-                    .forget_unused(&made)
-                    .map_err(|error| error.to_string())?;
-            }
-            Ok(())
+                let base = BaseCommit::find(&repository, base.as_deref(), remote.as_deref())?;
+                repository.forget_merged_branches(&merged, remote.as_deref(), &base.commit)
+            });
+            cleared.map_err(|error| error.to_string())
         });
         if let Err(why) = cleared.await {
-            tracing::warn!("a worktree stays: {why}");
+            tracing::warn!("a worktree or a branch stays: {why}");
         }
     }
 
@@ -332,6 +284,61 @@ impl TaskGit<'_> {
         }
         Ok(branch)
     }
+}
+
+/// Removes the worktrees of completed tasks that a killed worker left behind, and the branches of
+/// their earlier runs. Nothing goes that is not committed, and no branch whose work the task's own
+/// branch does not have.
+pub(super) fn clear_worktrees(
+    repository: &ProjectRepository,
+    sessions: &SessionsDir,
+    all: &[QueuedTask],
+) -> Result<(), WorktreeError> {
+    let is_done = |task: &&QueuedTask| matches!(task.state, QueuedTaskState::Completed { .. });
+    let in_use: BTreeSet<&str> = all
+        .iter()
+        .filter_map(|task| task.branch.as_deref())
+        .collect();
+    let tasks: Vec<&QueuedTask> = all.iter().filter(is_done).collect();
+    let done: BTreeSet<String> = tasks.iter().flat_map(|task| task.all_marks()).collect();
+    let named: BTreeSet<String> = tasks.iter().flat_map(|task| task.all_sessions()).collect();
+    let alone = repository.lock()?;
+    repository.clear_after_kills()?;
+    drop(alone);
+    for owned in repository.worktrees()? {
+        let Some(folder) = owned
+            .session
+            .as_ref()
+            .map(|session| sessions.folder(session))
+        else {
+            continue;
+        };
+        let can_go = if let Ok(SessionState { began, .. }) = journal::fold(&folder.journal()) {
+            let plan = began.plan.worktree.clone().unwrap_or_default();
+            let is_done = began.order.is_some_and(|mark| done.contains(&mark));
+            is_done && plan.keep.lets_go(true)
+        } else {
+            // creel was killed before the session had a record.
+            let never_began = !folder.exists() && named.contains(&folder.name);
+            if never_began {
+                repository.forget_merged(&owned)?;
+            }
+            never_began
+        };
+        if can_go {
+            repository.remove(&owned, BranchRemoval::Keep)?;
+        }
+    }
+    let unmerged = tasks.iter().filter(|task| task.merged.is_none());
+    for (branch, task) in unmerged.filter_map(|task| Some((task.branch.as_deref()?, task))) {
+        repository.forget_branches(&earlier_branches(sessions, task), branch)?;
+        let mut never_began = task.all_sessions();
+        never_began.retain(|session| !sessions.folder(session).exists());
+        let mut made = repository.branches_made_for(&never_began)?;
+        made.retain(|branch| !in_use.contains(branch.as_str()));
+        repository.forget_unused(&made)?;
+    }
+    Ok(())
 }
 
 /// The branches that creel made for the sessions here that worked on the task in earlier runs, the

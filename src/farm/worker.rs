@@ -101,6 +101,8 @@ pub(crate) struct WorkerSite {
     pub(crate) repository: Option<ProjectRepository>,
     /// The remote of the repository.
     pub(crate) remote: Option<String>,
+    /// The branch that work is merged into, if the config names it.
+    pub(crate) base: Option<String>,
     /// Whether the work of a completed task is submitted.
     pub(crate) submits: bool,
 }

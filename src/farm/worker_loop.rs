@@ -345,15 +345,26 @@ impl<'a> WorkerLoop<'a> {
         let ClaimedTask {
             task,
             agent,
-            dependencies,
+            mut dependencies,
             prompt,
             prior,
             folder,
         } = claimed;
         let (git, sessions) = (self.git(), self.sessions.clone());
-        let start = self
-            .prepared(git.start_of(&sessions, &task, &dependencies), lease)
-            .await;
+        let start = loop {
+            let start = self
+                .prepared(git.start_of(&sessions, &task, &dependencies), lease)
+                .await;
+            // A branch is gone once it is merged, and the base has its work.
+            let now = match &start {
+                Ok(TaskStart::Missing(_)) => self.dependencies_of(&task).await.ok(),
+                Ok(TaskStart::Branches(_)) | Err(_) => None,
+            };
+            match now.filter(|now| *now != dependencies) {
+                Some(now) => dependencies = now,
+                None => break start,
+            }
+        };
         let joined = match start {
             Ok(TaskStart::Branches(joined)) => joined,
             Ok(TaskStart::Missing(why)) => {

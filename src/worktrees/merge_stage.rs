@@ -12,7 +12,7 @@ use super::{
     ProjectRepository, WorktreeError, base_commit::BaseCommit, entry_of, git_in, git_output,
     joined_branches::unmerged, kill_repair, worktree_git, worktree_git_output,
 };
-use crate::engine::policy::WorktreePlan;
+use crate::engine::policy::{MergeStyle, WorktreePlan};
 
 /// Its name. No worktree of a session can have it.
 const NAME: &str = ".merge-queue";
@@ -26,6 +26,20 @@ pub struct MergeStage<'a> {
     pub cwd: PathBuf,
 }
 
+/// The work of a task that is to be merged.
+#[derive(Debug)]
+pub struct TaskMerge<'a> {
+    pub base: &'a BaseCommit,
+    pub commit: &'a str,
+    pub style: MergeStyle,
+    /// The first line of the commit's message.
+    pub subject: &'a str,
+    /// Its last lines: `Creel-Task: 1`. They have no character with a meaning to a shell.
+    pub trailers: &'a [String],
+    /// Commits that the base branch has as others, and that this work may build on.
+    pub landed: &'a [String],
+}
+
 /// The result of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StagedMerge {
@@ -33,6 +47,8 @@ pub enum StagedMerge {
     Commit(String),
     /// The files in conflict.
     Conflict(Vec<String>),
+    /// The base has all of it.
+    Nothing,
 }
 
 /// What happened to the base branch.
@@ -97,39 +113,130 @@ impl<'a> MergeStage<'a> {
         worktree_git_output(&self.path, &["clean", "--quiet", "--force", "-d"]).map(drop)
     }
 
-    /// Merges a commit into the base.
-    pub fn merge(
-        &self,
-        base: &BaseCommit,
-        commit: &str,
-        message: &str,
-    ) -> Result<StagedMerge, WorktreeError> {
-        self.check_out(&base.commit)?;
+    /// Merges work into the base.
+    pub fn merge(&self, merge: &TaskMerge<'_>) -> Result<StagedMerge, WorktreeError> {
+        match merge.style {
+            MergeStyle::Merge => {
+                self.check_out(&merge.base.commit)?;
+                self.add_merge_commit(merge)
+            }
+            MergeStyle::Squash => self.squash(merge),
+            MergeStyle::Rebase => match self.rebase(merge)? {
+                Some(rebased) => Ok(rebased),
+                None => self.squash(merge),
+            },
+        }
+    }
+
+    /// Merges work into what is checked out.
+    fn add_merge_commit(&self, merge: &TaskMerge<'_>) -> Result<StagedMerge, WorktreeError> {
         let ask = |args: &[&str]| worktree_git(&self.path, args);
-        let merge = ask(&[
+        let (subject, trailers) = (merge.subject, merge.trailers.join("\n"));
+        let merged = ask(&[
             "merge",
             "--quiet",
             "--no-ff",
             "--no-edit",
             "-m",
-            message,
-            commit,
+            subject,
+            "-m",
+            &trailers,
+            merge.commit,
         ])?;
-        if merge.is_ok {
-            return Ok(StagedMerge::Commit(worktree_git_output(
-                &self.path,
-                &["rev-parse", "HEAD"],
-            )?));
+        if merged.is_ok {
+            return Ok(StagedMerge::Commit(self.resolve("HEAD")?));
         }
         let files = unmerged(&self.path)?;
         ask(&["merge", "--abort"])?;
         if files.is_empty() {
             return Err(WorktreeError::Git {
                 command: "merge".to_owned(),
-                complaint: merge.complaint(),
+                complaint: merged.complaint(),
             });
         }
         Ok(StagedMerge::Conflict(files))
+    }
+
+    /// Makes one commit of the work.
+    fn squash(&self, merge: &TaskMerge<'_>) -> Result<StagedMerge, WorktreeError> {
+        let base = &merge.base.commit;
+        self.check_out(&self.with_landed(merge)?)?;
+        let merged = self.add_merge_commit(merge)?;
+        if !matches!(merged, StagedMerge::Commit(_)) {
+            return Ok(merged);
+        }
+        if self.resolve("HEAD^{tree}")? == self.resolve(&format!("{base}^{{tree}}"))? {
+            return Ok(StagedMerge::Nothing);
+        }
+        let tell = |args: &[&str]| worktree_git_output(&self.path, args);
+        tell(&["reset", "--quiet", "--soft", base])?;
+        let trailers = merge.trailers.join("\n");
+        // The repository's hooks have seen these changes when they were committed.
+        let commit = ["commit", "--quiet", "--no-verify", "-m", merge.subject];
+        tell(&[&commit[..], &["-m", &trailers]].concat())?;
+        Ok(StagedMerge::Commit(self.resolve("HEAD")?))
+    }
+
+    /// The base as a commit whose history has what it has under other names. Otherwise git would
+    /// see the same changes twice.
+    fn with_landed(&self, merge: &TaskMerge<'_>) -> Result<String, WorktreeError> {
+        let base = &merge.base.commit;
+        let mut parents = vec!["-p", base];
+        for landed in merge.landed {
+            if self.repository.contains(merge.commit, landed)?
+                && !self.repository.contains(base, landed)?
+            {
+                parents.extend(["-p", landed]);
+            }
+        }
+        if parents.len() == 2 {
+            return Ok(base.clone());
+        }
+        let tree = format!("{base}^{{tree}}");
+        let commit = ["commit-tree", "-m", "base", &tree];
+        worktree_git_output(&self.path, &[&commit[..], &parents].concat())
+    }
+
+    /// Makes the same commits on top of the base. None if they do not apply one by one.
+    fn rebase(&self, merge: &TaskMerge<'_>) -> Result<Option<StagedMerge>, WorktreeError> {
+        // A kill may have left one in the middle.
+        worktree_git(&self.path, &["rebase", "--quit"])?;
+        self.check_out(merge.commit)?;
+        let trailers: String = merge
+            .trailers
+            .iter()
+            .map(|trailer| format!(" --trailer '{trailer}'"))
+            .collect();
+        let amend = format!("git commit --quiet --amend --no-edit --no-verify{trailers}");
+        let rebased = worktree_git(
+            &self.path,
+            &[
+                "-c",
+                "rebase.updateRefs=false",
+                "rebase",
+                "--quiet",
+                "--no-autostash",
+                "--no-autosquash",
+                "--no-fork-point",
+                "--exec",
+                &amend,
+                &merge.base.commit,
+            ],
+        )?;
+        if !rebased.is_ok {
+            worktree_git(&self.path, &["rebase", "--quit"])?;
+            return Ok(None);
+        }
+        let head = self.resolve("HEAD")?;
+        Ok(Some(if head == merge.base.commit {
+            StagedMerge::Nothing
+        } else {
+            StagedMerge::Commit(head)
+        }))
+    }
+
+    fn resolve(&self, what: &str) -> Result<String, WorktreeError> {
+        worktree_git_output(&self.path, &["rev-parse", "--verify", what])
     }
 
     /// Moves the base branch to a merge.

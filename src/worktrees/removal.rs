@@ -1,17 +1,23 @@
 //! Removes worktrees and their branches, but nothing that exists only there.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
 use super::{
-    ProjectRepository, WorktreeError, entry_of,
+    ProjectRepository, WorktreeError,
+    base_commit::BaseCommit,
+    entry_of,
     inventory::{self, GOING, OwnedWorktree, UnsavedWork},
     kill_repair::{discard_half_made, is_half_made},
     worktree_git_output,
 };
-use crate::engine::event::SessionWorktree;
+use crate::engine::{event::SessionWorktree, queue::TaskLanding};
+
+/// How many branches one push deletes.
+const DELETIONS: usize = 100;
 
 /// What happened to a worktree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,6 +186,112 @@ impl ProjectRepository {
             }
         }
         Ok(())
+    }
+
+    /// Deletes branches of merged tasks here, and what is known of those at the remote. One with commits
+    /// that were not merged into the base stays, and so does one that is checked out. Returns how
+    /// many went.
+    pub fn forget_merged_branches(
+        &self,
+        merged: &BTreeMap<String, Vec<TaskLanding>>,
+        remote: Option<&str>,
+        base: &str,
+    ) -> Result<usize, WorktreeError> {
+        let _alone = self.lock()?;
+        let format = "--format=%(objectname) %(refname) %(worktreepath)";
+        let there = remote.map(|remote| format!("refs/remotes/{remote}/"));
+        let mut args = vec!["for-each-ref", format, "refs/heads/"];
+        args.extend(there.as_deref());
+        let (list, mut went) = (self.tell(&args)?, 0);
+        for line in list.lines() {
+            let Some((tip, reference)) = line.trim_end().split_once(' ') else {
+                continue;
+            };
+            let local = reference.strip_prefix("refs/heads/");
+            let tracked = || reference.strip_prefix(there.as_deref()?);
+            // A name with a space is one that is checked out.
+            let landings = local.or_else(tracked).and_then(|name| merged.get(name));
+            if let Some(landings) = landings
+                && self.is_merged(tip, landings, base)?
+                && self.ask(&["update-ref", "-d", reference, tip])?.is_ok
+            {
+                went += usize::from(local.is_some());
+            }
+        }
+        Ok(went)
+    }
+
+    /// Whether none of these branches is here.
+    pub fn knows_none_of(
+        &self,
+        merged: &BTreeMap<String, Vec<TaskLanding>>,
+    ) -> Result<bool, WorktreeError> {
+        let list = self.tell(&[
+            "for-each-ref",
+            "--format=%(refname:lstrip=2)",
+            "refs/heads/",
+        ])?;
+        Ok(!list.lines().any(|name| merged.contains_key(name)))
+    }
+
+    /// Deletes them at the remote, unless they have other commits by then.
+    pub fn forget_at_remote(
+        &self,
+        merged: &BTreeMap<String, Vec<TaskLanding>>,
+        remote: &str,
+        base: &BaseCommit,
+    ) -> Result<usize, WorktreeError> {
+        let list = self.tell(&["ls-remote", "--refs", "--", remote, "refs/heads/*"])?;
+        let (mut leases, mut refspecs) = (Vec::new(), Vec::new());
+        for (tip, reference) in list.lines().filter_map(|line| line.split_once('\t')) {
+            let name = reference.strip_prefix("refs/heads/").unwrap_or_default();
+            let Some(landings) = merged
+                .get(name)
+                .filter(|_| base.branch.as_deref() != Some(name))
+            else {
+                continue;
+            };
+            if self.is_merged(tip, landings, &base.commit)? {
+                leases.push(format!("--force-with-lease={reference}:{tip}"));
+                refspecs.push(format!(":{reference}"));
+            }
+        }
+        let mut went = 0;
+        for (leases, refspecs) in leases.chunks(DELETIONS).zip(refspecs.chunks(DELETIONS)) {
+            let args = ["push", "--porcelain", "--no-follow-tags"].into_iter();
+            let args = args.chain(leases.iter().map(String::as_str));
+            let args = args.chain(["--", remote]);
+            let args: Vec<&str> = args.chain(refspecs.iter().map(String::as_str)).collect();
+            let pushed = self.ask(&args)?;
+            went += pushed
+                .stdout
+                .lines()
+                .filter(|line| line.starts_with("-\t"))
+                .count();
+            // Another process may have been faster.
+            if !pushed.is_ok && !pushed.stdout.contains("(stale info)") {
+                return Err(WorktreeError::Git {
+                    command: "push".to_owned(),
+                    complaint: pushed.complaint(),
+                });
+            }
+        }
+        Ok(went)
+    }
+
+    /// Whether the base has all commits up to this one.
+    fn is_merged(
+        &self,
+        tip: &str,
+        landings: &[TaskLanding],
+        base: &str,
+    ) -> Result<bool, WorktreeError> {
+        for TaskLanding { commit, tip: last } in landings {
+            if self.contains(base, commit)? && self.contains(last, tip)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Deletes a branch if another one has all its commits. Branches of other sessions do not

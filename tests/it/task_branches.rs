@@ -1117,6 +1117,182 @@ fn two_merge_queues_at_once_merge_everything_and_send_nothing_back() {
     assert_eq!(on_main.matches("file").count(), 4, "{on_main}");
 }
 
+fn branches(project: &Project) -> String {
+    git(project, &["branch", "--format=%(refname:short)"])
+}
+
+fn remote_branches(project: &Project) -> Vec<String> {
+    let list = git(project, &["ls-remote", "--heads", "origin"]);
+    let names = list
+        .lines()
+        .filter_map(|line| line.split_once("refs/heads/"));
+    names.map(|(_, name)| name.to_owned()).collect()
+}
+
+#[test]
+fn branches_and_worktrees_of_merged_tasks_go_here_and_at_the_remote() {
+    let project = with_agent("worktree: { keep: on_failure }", with_remote);
+    add(&project, "write one.txt", &[]);
+    add(&project, "write two.txt", &[]);
+    drain(&project, "2");
+    assert_eq!(project.creel(&["task", "start", "--queue", "1"]).code, 0);
+    drain(&project, "1");
+    // The user's own, and work that is not merged.
+    let tip = git(&project, &["rev-parse", "creel/task-2"]);
+    let tree = format!("{tip}^{{tree}}");
+    let more = git(&project, &["commit-tree", &tree, "-p", &tip, "-m", "more"]);
+    for (name, commit) in [
+        ("feature/task-1", &tip),
+        ("task-1", &tip),
+        ("creel/task-9", &tip),
+    ] {
+        git(&project, &["branch", name, commit]);
+        git(&project, &["push", "--quiet", "origin", name]);
+    }
+    git(&project, &["update-ref", "refs/heads/creel/task-2", &more]);
+    let reason = format!("creel session task-1-2 in {}", project.root().display());
+    let again = ["worktree", "add", "--quiet", "--lock", "--reason", &reason];
+    let folder = ".creel/worktrees/task-1-2";
+    git(
+        &project,
+        &[&again[..], &[folder, "creel/task-1-2"]].concat(),
+    );
+    let merged = project.creel(&["merge", "--queue"]);
+    assert_eq!(merged.code, 0, "{}", merged.err);
+    assert_eq!(project.creel(&["worktree", "list"]).out, "");
+    assert!(
+        merged
+            .err
+            .contains("deleted the branches of merged tasks: 1 here, 3 at `origin`"),
+        "{}",
+        merged.err
+    );
+    assert_eq!(
+        branches(&project),
+        "creel/task-2\ncreel/task-9\nfeature/task-1\nmain\ntask-1"
+    );
+    assert_eq!(
+        remote_branches(&project),
+        ["creel/task-9", "feature/task-1", "main", "task-1"]
+    );
+    let log = ["log", "--format=%B", "--first-parent", "-2", "origin/main"];
+    let message = "Merge task 1: write one.txt\n\nCreel-Task: 1\nCreel-Session: task-1-2\n";
+    assert!(git(&project, &log).contains(message));
+    // A later run goes on without the branch.
+    assert_eq!(project.creel(&["task", "start", "--queue", "1"]).code, 0);
+    drain(&project, "1");
+    assert_eq!(project.creel(&["merge", "--queue"]).code, 0);
+    // A checked out branch stays.
+    git(
+        &project,
+        &["checkout", "--quiet", "-b", "creel/task-1-3", "origin/main"],
+    );
+    assert_eq!(project.creel(&["merge", "--queue"]).code, 0);
+    assert!(branches(&project).contains("creel/task-1-3"));
+}
+
+#[test]
+fn a_base_that_lost_a_merge_keeps_the_branches_of_its_tasks() {
+    let project = with_agent("", with_remote);
+    add(&project, "write one.txt", &[]);
+    drain(&project, "1");
+    let before = git(&project, &["rev-parse", "origin/main"]);
+    let tip = git(&project, &["rev-parse", "creel/task-1"]);
+    assert_eq!(project.creel(&["merge", "--queue"]).code, 0);
+    git(&project, &["branch", "creel/task-1", &tip]);
+    git(&project, &["push", "--quiet", "origin", "creel/task-1"]);
+    git(
+        &project,
+        &[
+            "push",
+            "--quiet",
+            "--force",
+            "origin",
+            &format!("{before}:main"),
+        ],
+    );
+    assert_eq!(project.creel(&["merge", "--queue"]).code, 0);
+    assert!(branches(&project).contains("creel/task-1"));
+    assert!(remote_branches(&project).contains(&"creel/task-1".to_owned()));
+}
+
+#[test]
+fn tasks_are_squashed_or_rebased_where_the_config_says_so() {
+    for style in ["squash", "rebase"] {
+        let project = with_agent(&format!("merge: {{ style: {style} }}"), with_remote);
+        let one = add(&project, "write one.txt, write both.txt", &[]);
+        add(&project, "write two.txt, write both.txt", &[&one]);
+        add(&project, "write three.txt", &[]);
+        drain(&project, "2");
+        let merged = project.creel(&["merge", "--queue"]);
+        assert_eq!(merged.code, 0, "{style}: {}", merged.err);
+        let log = git(
+            &project,
+            &[
+                "log",
+                "--format=%p|%(trailers:separator=%x2C)",
+                "origin/main",
+            ],
+        );
+        let (ours, before): (Vec<&str>, Vec<&str>) =
+            log.lines().partition(|line| line.contains("Creel-Task"));
+        assert_eq!(ours.len(), 3, "{style}: {log}");
+        assert!(
+            ours.iter()
+                .all(|line| !line.split('|').next().unwrap_or("").contains(' ')),
+            "{log}"
+        );
+        assert_eq!(before.len(), 2, "{style}: {log}");
+        assert!(log.contains("Creel-Task: 2,Creel-Session: task-2"), "{log}");
+        let both = git(&project, &["show", "origin/main:both.txt"]);
+        assert_eq!(both, "task-1\ntask-2", "{style}");
+        assert_eq!(branches(&project), "main", "{style}");
+        assert_eq!(remote_branches(&project), ["main"], "{style}");
+        assert!(
+            tasks(&project)
+                .iter()
+                .all(|task| task["merged"].is_string())
+        );
+    }
+}
+
+/// A merge was killed after the base branch had moved and before the queue knew it.
+#[test]
+fn a_squashed_task_whose_merge_was_killed_is_not_merged_twice() {
+    let project = with_agent("merge: { style: squash }", with_remote);
+    add(&project, "write one.txt", &[]);
+    drain(&project, "1");
+    let tip = git(&project, &["rev-parse", "creel/task-1"]);
+    assert_eq!(project.creel(&["merge", "--queue"]).code, 0);
+    let queue = ".creel/queue/tasks.jsonl";
+    let lines = project.read(queue);
+    let (kept, last) = lines.trim_end().rsplit_once('\n').expect("changes");
+    assert!(
+        last.contains("\"merged\"") && !kept.contains("\"merged\""),
+        "{last}"
+    );
+    project.write(queue, &format!("{kept}\n"));
+    git(
+        &project,
+        &[
+            "push",
+            "--quiet",
+            "origin",
+            &format!("{tip}:refs/heads/creel/task-1"),
+        ],
+    );
+    // Something else changed the same lines since.
+    git(&project, &["pull", "--quiet", "origin", "main"]);
+    project.write("one.txt", "rewritten\n");
+    git(&project, &["commit", "--quiet", "--all", "-m", "rewritten"]);
+    git(&project, &["push", "--quiet", "origin", "main"]);
+    let again = project.creel(&["merge", "--queue"]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    assert!(task(&project, "1")["merged"].is_string());
+    assert_eq!(git(&project, &["show", "origin/main:one.txt"]), "rewritten");
+    assert_eq!(remote_branches(&project), ["main"]);
+}
+
 #[test]
 fn without_a_remote_the_checked_out_branch_moves_unless_it_has_changes() {
     let project = with_agent("", repository);
@@ -1489,18 +1665,21 @@ fn soak(clones: &[&Project], server: &[&str]) {
         );
     }
     assert!(!shared.contains("<<<"), "{shared}");
-    // Every commit of every completed task is there.
-    for task in listed() {
-        let branch = task["branch"].as_str().expect("a branch");
-        git(
-            main,
-            &[
-                "merge-base",
-                "--is-ancestor",
-                &format!("origin/{branch}"),
-                "origin/main",
-            ],
+    // Nothing stays of the branches: the base has every commit of every completed task.
+    assert_eq!(creel(main, &merge_args).code, 0);
+    let there = git(main, &["ls-remote", "--heads", "origin"]);
+    assert_eq!(there.lines().count(), 1, "{there}");
+    for project in clones {
+        let drained = creel(project, &worker_args);
+        assert_eq!(drained.code, 0, "{}", drained.err);
+        git(project, &["fetch", "--quiet", "--prune", "origin"]);
+        let branches = git(
+            project,
+            &["for-each-ref", "--format=%(refname)", "refs/heads"],
         );
+        assert_eq!(branches, "refs/heads/main");
+    }
+    for task in listed() {
         assert_eq!(task["state"], "completed");
     }
 }
@@ -1508,7 +1687,7 @@ fn soak(clones: &[&Project], server: &[&str]) {
 #[test]
 fn no_commit_is_lost_when_workers_and_merges_are_killed() {
     let project = with_agent(
-        "submit: { test_command: '! grep -q \"^<<<\" shared.txt 2>/dev/null' }",
+        "submit: { test_command: '! grep -q \"^<<<\" shared.txt 2>/dev/null' }\nmerge: { attempts: 20 }",
         with_remote,
     );
     soak(&[&project], &[]);
@@ -1517,7 +1696,7 @@ fn no_commit_is_lost_when_workers_and_merges_are_killed() {
 #[test]
 fn no_commit_is_lost_over_a_server_with_two_clones() {
     let server = NatsServer::start();
-    let one = with_agent("", with_remote);
+    let one = with_agent("merge: { attempts: 20 }", with_remote);
     let remote = git(&one, &["remote", "get-url", "origin"]);
     let two = Project::new();
     git(&two, &["clone", "--quiet", &remote, "."]);

@@ -47,6 +47,20 @@ pub struct SubmitPlan {
 pub struct MergeQueuePlan {
     /// How many times a task is sent back before it is blocked.
     pub attempts: u32,
+    pub style: MergeStyle,
+}
+
+/// What the commits of a finished task become on the base branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MergeStyle {
+    /// They stay as they are, below a merge commit.
+    #[default]
+    Merge,
+    /// One commit.
+    Squash,
+    /// The same commits on top of the base; one commit if they do not apply one by one.
+    Rebase,
 }
 
 impl MergeQueuePlan {
@@ -61,7 +75,10 @@ impl MergeQueuePlan {
 
 impl Default for MergeQueuePlan {
     fn default() -> Self {
-        Self { attempts: 2 }
+        Self {
+            attempts: 2,
+            style: MergeStyle::default(),
+        }
     }
 }
 

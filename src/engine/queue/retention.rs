@@ -1,14 +1,15 @@
-//! Which tasks the queue can forget.
+//! Which tasks the queue can forget, and which branches of tasks can go.
 //!
 //! # Invariants
 //! - An unfinished task stays, and so does everything that it depends on: it starts from their work
 //!   and their results.
 //! - Work that is on a branch and not merged yet is not forgotten.
+//! - Only branches that creel made for a task can go, and none that an unmerged task may use.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::{
-    queue::{QueuedTask, QueuedTaskState},
+    queue::{QueuedTask, QueuedTaskState, TaskLanding},
     time::{TimeSpan, UnixTime},
 };
 
@@ -30,6 +31,31 @@ pub fn past_tasks<'a>(
     all.filter(|task| ended_at(task).is_some_and(|ended| at.since(ended) > max_age))
         .filter(|task| !needed.contains(task.order.id.as_str()))
         .collect()
+}
+
+/// The branches of merged tasks, each with the work that was merged from it. One with other commits
+/// has to stay.
+pub fn merged_branches<'a>(
+    all: impl Iterator<Item = &'a QueuedTask> + Clone,
+) -> BTreeMap<String, Vec<TaskLanding>> {
+    let mut found: BTreeMap<String, Vec<TaskLanding>> = BTreeMap::new();
+    for task in all.clone() {
+        if let Some(landed) = task.landed() {
+            for branch in task.own_branches() {
+                found.entry(branch).or_default().push(landed.clone());
+            }
+        }
+    }
+    // The sessions of two tasks can have the same name.
+    let in_use: BTreeSet<String> = all
+        .filter(|task| task.merged.is_none())
+        .flat_map(|task| task.branch.iter().cloned().chain(task.all_sessions()))
+        .collect();
+    found.retain(|branch, _| {
+        let name = branch.rsplit('/').next().unwrap_or_default();
+        !in_use.contains(branch) && !in_use.contains(name)
+    });
+    found
 }
 
 /// When the task ended, unless its work still has to be merged. One that was removed counts from
@@ -131,6 +157,28 @@ mod tests {
             (past(&[on_branch]).len(), past(&[merged])),
             (0, vec!["work"])
         );
+    }
+
+    #[test]
+    fn only_branches_that_creel_made_for_merged_tasks_can_go() {
+        let on = |id: &str, run: u32, branch: &str| {
+            let task = completed(id, 2).on_branch(Some(branch.to_owned()));
+            QueuedTask { run, ..task }
+        };
+        let merged = |task: &QueuedTask| task.merged_as("abc").expect("it is completed");
+        let names = |tasks: &[QueuedTask]| -> Vec<String> {
+            merged_branches(tasks.iter()).into_keys().collect()
+        };
+        let second = merged(&on("1", 2, "creel/task-1-2"));
+        assert_eq!(
+            names(&[second.clone(), on("2", 1, "creel/task-2")]),
+            ["creel/task-1", "creel/task-1-2"]
+        );
+        // The first session of another task has the name of this one's second session.
+        assert_eq!(names(&[second, created("1-2")]), ["creel/task-1"]);
+        let renamed = merged(&on("3", 1, "creel/task-3-0123abcd"));
+        assert_eq!(names(&[renamed]), ["creel/task-3", "creel/task-3-0123abcd"]);
+        assert_eq!(names(&[merged(&on("4", 1, "release"))]), [""; 0]);
     }
 
     #[test]
