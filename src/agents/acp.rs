@@ -56,7 +56,7 @@ use crate::{
     },
     engine::{
         budget::ConversationUsage,
-        conversation::{AgentUpdate, FirstConversation, TurnEnd, TurnFailure},
+        conversation::{AGENT_NOT_STARTED, AgentUpdate, FirstConversation, TurnEnd, TurnFailure},
         policy::{AgentFacts, AgentSpec, MODEL},
     },
     process::run::StartError,
@@ -250,9 +250,7 @@ impl AcpAgent {
             .map_err(|error| TurnAbortReason::Failed(TurnFailure::new(error.to_string())))?;
         let spec = connection::spec(&command, &self.place, env.into_iter().collect());
         let not_started = |why: StartError| {
-            TurnAbortReason::Failed(TurnFailure::new(format!(
-                "the agent could not be started: {why}"
-            )))
+            TurnAbortReason::Failed(TurnFailure::new(format!("{AGENT_NOT_STARTED}: {why}")))
         };
         let mut link = AcpConnection::open(spec).await.map_err(not_started)?;
         turn.updates.process(link.group());

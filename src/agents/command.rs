@@ -31,7 +31,8 @@ use super::{
 use crate::{
     engine::{
         conversation::{
-            AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure, TurnUsage,
+            AGENT_NOT_STARTED, AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure,
+            TurnUsage,
         },
         hooks::template,
         ids::TurnId,
@@ -444,9 +445,9 @@ impl CommandAgent {
             ProcessEnd::Signal(signal) => {
                 Err(explain(&format!("the agent was killed by signal {signal}")))
             }
-            ProcessEnd::SpawnFailed(why) => Err(TurnFailure::new(format!(
-                "the agent could not be started: {why}"
-            ))),
+            ProcessEnd::SpawnFailed(why) => {
+                Err(TurnFailure::new(format!("{AGENT_NOT_STARTED}: {why}")))
+            }
             ProcessEnd::TimedOut => Err(failure::after_server_errors(
                 too_late(asked.timeout),
                 &rest.complaints(),

@@ -15,7 +15,10 @@ use serde_json::Value;
 use super::usage_limit;
 use crate::{
     engine::{
-        conversation::TurnFailure, hooks::claude::FailureCause, policy::AgentFacts, time::TimeSpan,
+        conversation::{AGENT_NOT_INSTALLED, TurnFailure},
+        hooks::claude::FailureCause,
+        policy::AgentFacts,
+        time::TimeSpan,
     },
     text::telling_line,
 };
@@ -143,7 +146,7 @@ pub(super) fn not_installed(
         format!(": {text}")
     };
     TurnFailure::new(format!(
-        "{what}: the program of `{command}` is not installed or not on PATH. Install it{install}, or change the agent \
+        "{what}: the program of `{command}` {AGENT_NOT_INSTALLED}. Install it{install}, or change the agent \
          in the config{text}"
     ))
 }

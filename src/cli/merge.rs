@@ -111,20 +111,16 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
     let (mut code, mut has_merged) = (0, false);
     for task in due {
         let (key, id) = (QueueTaskKey::of(&task.order), &task.order.id);
-        let result = match task
-            .order
-            .dependencies
-            .iter()
-            .find(|on| unmerged.contains(&key.sibling(on)))
-        {
-            Some(on) => MergeResult::Held(format!("it waits for task {on}")),
-            None => {
-                let note = |landing: &TaskLanding| {
-                    let noted = connection.change(&key, |task| task.landing_as(landing));
-                    noted.map_err(|error| FarmError::Failed(error.into_message()))
-                };
-                merger.merge(&task, &note, &mut EchoedOutput)?
-            }
+        let mut waits_for = task.order.dependencies.iter();
+        let waits_for = waits_for.find(|on| unmerged.contains(&key.sibling(on)));
+        let result = if let Some(on) = waits_for {
+            MergeResult::Held(format!("it waits for task {on}"))
+        } else {
+            let note = |landing: &TaskLanding| {
+                let noted = connection.change(&key, |task| task.landing_as(landing));
+                noted.map_err(|error| FarmError::Failed(error.into_message()))
+            };
+            merger.merge(&task, &note, &mut EchoedOutput)?
         };
         match result {
             MergeResult::Merged(commit) => {

@@ -72,7 +72,7 @@ pub struct WorkerArgs {
     /// run.
     #[arg(long, value_name = "LOAD", value_parser = load_limit, allow_negative_numbers = true)]
     pub max_load: Option<f64>,
-    /// Exit when the queue has no task left, instead of waiting for more.
+    /// Exit when the queue has no task left, instead of waiting for more: with 4 if a task is blocked.
     #[arg(long)]
     pub drain: bool,
     /// How long a worker can be silent (killed, suspended, cut off from the server) before another

@@ -465,6 +465,11 @@ pub enum LimitCause {
     Outage,
 }
 
+/// What the failure of a turn says if the machine does not have the agent's program.
+pub const AGENT_NOT_INSTALLED: &str = "is not installed or not on PATH";
+/// What it says if the system refuses to start it.
+pub const AGENT_NOT_STARTED: &str = "the agent could not be started";
+
 impl TurnFailure {
     pub fn new(message: impl Into<String>) -> Self {
         Self {

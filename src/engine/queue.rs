@@ -516,7 +516,7 @@ impl QueuedTask {
         }
     }
 
-    /// The next run, which gets the reason, or a person who decides.
+    /// Puts the task into the queue again with the reason. At the limit, blocks it.
     fn sent_back(&self, reason: &str, limit: u32) -> Self {
         let feedback = Some(start_of(reason));
         if self.sent_back < limit {

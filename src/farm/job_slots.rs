@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::engine::{event::SessionOutcome, queue::worker_rules::FailureStreak};
+use crate::engine::queue::worker_rules::{FailureStreak, MachineFault};
 
 /// A session starts only if this share of the machine's memory is available.
 const FREE_MEMORY: f64 = 0.05;
@@ -33,7 +33,7 @@ pub(crate) struct JobSlots {
     jobs: usize,
     max_load: Option<f64>,
     counts: watch::Sender<SlotCounts>,
-    /// The sessions that failed in a row, in all slots.
+    /// The sessions that failed in a row because of the machine, in all slots.
     failures: Mutex<FailureStreak>,
 }
 
@@ -72,10 +72,10 @@ impl JobSlots {
         })
     }
 
-    /// Notes how a session ended. True if too many failed in a row.
-    pub(super) fn note(&self, outcome: Option<SessionOutcome>) -> bool {
+    /// Notes whether the machine made a session fail. True if it did so too often in a row.
+    pub(super) fn note(&self, fault: Option<MachineFault>) -> bool {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        *failures = failures.after(outcome);
+        *failures = failures.after(fault);
         failures.is_too_long()
     }
 

@@ -6,7 +6,13 @@
 use std::time::Duration;
 
 use crate::{
-    engine::queue::{QueuedTask, TaskOutcome, worker_rules::FAILURES},
+    engine::{
+        event::SessionOutcome,
+        queue::{
+            QueuedTask, TaskOutcome,
+            worker_rules::{FAILURES, MachineFault},
+        },
+    },
     farm::{
         FarmError,
         child_session::ChildSessionEnd,
@@ -87,9 +93,15 @@ impl WorkerLoop<'_> {
             }
             WorkerTaskEnd::Ended(ChildSessionEnd::Result(result, outcome)) => {
                 let leaves = self.settle(task, lease, &result, branch).await?;
-                if self.slots.note(outcome) {
+                let has_failed = outcome == Some(SessionOutcome::Failed);
+                let fault = self.session_of(task).filter(|_| has_failed);
+                let fault = fault.as_ref().and_then(MachineFault::of);
+                let is_too_often = self.slots.note(fault);
+                if let Some(fault) = fault.filter(|_| is_too_often) {
                     let why = format!(
-                        "{FAILURES} sessions in a row failed, so this worker stops; check the agent of this machine"
+                        "this worker stops: {}, and {FAILURES} sessions in a row failed because of this machine\n  \
+                         repair that, then put their tasks into the queue again with `creel task start --queue`",
+                        fault.in_words()
                     );
                     return Err(FarmError::Failed(why));
                 }

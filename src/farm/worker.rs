@@ -190,7 +190,7 @@ impl WorkerCrew<'_> {
                 result = next(&mut loops) => {
                     // The others take no more tasks. One that has no task left says nothing about
                     // them.
-                    let has_no_more = matches!(&result, Ok(end) if end.code == 0);
+                    let has_no_more = matches!(&result, Ok(end) if end.has_no_more());
                     if !has_no_more {
                         self.slots.close();
                     }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::{
-    engine::queue::{ClaimOutcome, QueuedTask, QueuedTaskState, TaskAssignee, TaskOutcome},
+    engine::{
+        SessionState,
+        queue::{ClaimOutcome, QueuedTask, QueuedTaskState, TaskAssignee, TaskOutcome},
+    },
     farm::{
         FarmError,
         child_session::{ChildSession, ChildSessionEnd, ChildSessionSpec, GateWatch, PriorSession},
@@ -14,7 +17,7 @@ use crate::{
         task_end::WorkerTaskEnd,
         worker::{Eligibility, WorkerIdentity, WorkerOptions, WorkerSite},
     },
-    journal::{SessionDir, SessionsDir},
+    journal::{self, SessionDir, SessionsDir},
     present::tables,
     process::signals::ShutdownSignals,
     queue::{
@@ -32,6 +35,8 @@ const GATE_LOOK: Duration = Duration::from_millis(500);
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 /// The exit code of a worker that a signal ended.
 pub(super) const INTERRUPTED: u8 = 130;
+/// The exit code of a worker that drained the queue, except for tasks that are blocked.
+const NEEDS_USER: u8 = 4;
 
 pub(super) struct WorkerLoop<'a> {
     pub(super) options: &'a WorkerOptions,
@@ -59,6 +64,11 @@ pub(super) struct WorkerLoopEnd {
 impl WorkerLoopEnd {
     const fn with(code: u8) -> Self {
         Self { code, left: None }
+    }
+
+    /// Whether the loop ended because there is nothing for it. Then the others can go on.
+    pub(super) const fn has_no_more(&self) -> bool {
+        matches!(self.code, 0 | NEEDS_USER)
     }
 }
 
@@ -208,8 +218,11 @@ impl<'a> WorkerLoop<'a> {
         drop(slot);
         if self.options.drain && !self.has_more() {
             self.clear_leftovers().await;
+            let is_blocked =
+                |task: &QueuedTask| matches!(task.state, QueuedTaskState::Blocked { .. });
+            let has_blocked = self.queue.tasks().any(is_blocked);
             return Ok(NextWorkerAction::Leave(WorkerLoopEnd {
-                code: 0,
+                code: if has_blocked { NEEDS_USER } else { 0 },
                 left: tables::left_in_queue(self.queue.tasks()),
             }));
         }
@@ -411,6 +424,12 @@ impl<'a> WorkerLoop<'a> {
             site: self.site,
             options: self.options,
         }
+    }
+
+    /// The session that worked on a task here.
+    pub(super) fn session_of(&self, task: &QueuedTask) -> Option<SessionState> {
+        let folder = self.sessions.folder(&task.state.by()?.session);
+        journal::fold(&folder.journal()).ok()
     }
 
     /// The dependencies of the task, read again: the known state may be old, and lack their

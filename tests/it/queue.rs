@@ -437,7 +437,7 @@ fn sessions_that_do_not_complete_block_their_task_and_say_why() {
     let rest = "max_hook_retries: 0\nhooks: { stop: [{ command: '[ ! -e red ] || { echo 3 tests failed >&2; exit 2; }', name: tests }] }";
     let here = machine(&server, rest, "").file("s.yaml", script);
     here.queue(&["add", "Forget to say that it is done", "--id", "limit"]);
-    assert_eq!(here.drain(&[]).code, 0);
+    assert_eq!(here.drain(&[]).code, 4);
     let reason = |id: &str| {
         here.queued(id)["reason"]
             .as_str()
@@ -451,7 +451,7 @@ fn sessions_that_do_not_complete_block_their_task_and_say_why() {
     );
     here.write("red", "");
     here.queue(&["add", "Leave it red", "--id", "forced"]);
-    assert_eq!(here.drain(&[]).code, 0);
+    assert_eq!(here.drain(&[]).code, 4);
     assert_eq!(
         reason("forced"),
         "its checks did not pass: tests still fails; accepted because on_limit is complete"
@@ -464,7 +464,7 @@ fn a_blocked_task_names_the_rule_that_failed_and_its_reason() {
     let rest = "stop: { hooks: [validation], rules: [{ name: lint, type: command, command: 'echo 7 lints >&2; exit 1' }] }";
     let here = machine(&server, rest, "otherwise: { say: 'It is good.' }\n");
     here.queue(&["add", "Leave it ugly", "--id", "rule"]);
-    assert_eq!(here.drain(&[]).code, 0);
+    assert_eq!(here.drain(&[]).code, 4);
     let said = here.queued("rule")["reason"]
         .as_str()
         .unwrap_or_default()
@@ -522,14 +522,22 @@ fn a_worker_whose_agent_is_broken_does_not_go_through_the_whole_queue() {
         "{}",
         ran.err
     );
-    assert!(
-        ran.err.contains(
-            "3 sessions in a row failed, so this worker stops; check the agent of this machine"
-        ),
-        "{}",
-        ran.err
-    );
+    let why = "this worker stops: the agent is not logged in, and 3 sessions in a row failed";
+    assert!(ran.err.contains(why), "{}", ran.err);
     assert_eq!(here.state("4"), "ready");
+}
+
+#[test]
+fn tasks_that_fail_for_their_own_reasons_do_not_stop_the_worker() {
+    let server = NatsServer::start();
+    let script = "otherwise: { fail: 'the model sent nothing' }\n";
+    let here = machine(&server, "max_consecutive_errors: 1", script);
+    for n in 0..5 {
+        here.queue(&["add", &format!("Task {n}")]);
+    }
+    let ran = here.drain(&[]);
+    let blocked = order(&ran, "blocked").len();
+    assert_eq!((ran.code, blocked), (4, 5), "{}", ran.err);
 }
 
 #[test]

@@ -11,11 +11,13 @@ use std::collections::BTreeSet;
 
 use crate::engine::{
     SessionState,
+    conversation::{AGENT_NOT_INSTALLED, AGENT_NOT_STARTED},
     event::SessionOutcome,
+    hooks::claude::FailureCause,
     queue::{QueuedTask, TaskOutcome},
 };
 
-/// After this many failed sessions in a row, the worker itself is assumed to be broken.
+/// After this many sessions in a row that failed because of the machine, the worker stops.
 pub const FAILURES: u32 = 3;
 
 #[derive(Debug, Clone, Copy)]
@@ -102,21 +104,76 @@ impl SessionOutcome {
     }
 }
 
-/// How many sessions of a worker failed in a row.
+/// Why sessions fail on a machine, whatever their tasks are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MachineFault {
+    NoAgent,
+    NotLoggedIn,
+    NoCredit,
+    DiskFull,
+}
+
+/// How programs say that the disk is full.
+const DISK_FULL: [&str; 3] = ["no space left on device", "enospc", "the disk is full"];
+
+impl MachineFault {
+    /// The fault that made a session fail. None if the task may be the reason.
+    pub fn of(session: &SessionState) -> Option<Self> {
+        if session.phase.outcome() != Some(SessionOutcome::Failed) {
+            return None;
+        }
+        let ending = session.ending.as_ref().map(|ending| &ending.reason);
+        let messages = session.turns.last_error.iter().chain(ending);
+        Self::behind(
+            session.turns.last_cause,
+            &messages.cloned().collect::<Vec<_>>().join("\n"),
+        )
+    }
+
+    fn behind(cause: FailureCause, messages: &str) -> Option<Self> {
+        match cause {
+            FailureCause::AuthenticationFailed => Some(Self::NotLoggedIn),
+            FailureCause::BillingError => Some(Self::NoCredit),
+            FailureCause::InvalidRequest
+            | FailureCause::RateLimit
+            | FailureCause::Overloaded
+            | FailureCause::ServerError
+            | FailureCause::Unknown => {
+                let lower = messages.to_lowercase();
+                if DISK_FULL.iter().any(|words| lower.contains(words)) {
+                    return Some(Self::DiskFull);
+                }
+                let words = [AGENT_NOT_INSTALLED, AGENT_NOT_STARTED];
+                let has_none = words.iter().any(|words| messages.contains(words));
+                has_none.then_some(Self::NoAgent)
+            }
+        }
+    }
+
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::NoAgent => "the agent cannot be started",
+            Self::NotLoggedIn => "the agent is not logged in",
+            Self::NoCredit => "the agent has no credit left",
+            Self::DiskFull => "the disk is full",
+        }
+    }
+}
+
+/// How many sessions of a worker failed in a row because of the machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FailureStreak(u32);
 
 impl FailureStreak {
     #[must_use]
-    pub fn after(self, outcome: Option<SessionOutcome>) -> Self {
-        if outcome == Some(SessionOutcome::Failed) {
+    pub fn after(self, fault: Option<MachineFault>) -> Self {
+        if fault.is_some() {
             Self(self.0 + 1)
         } else {
             Self(0)
         }
     }
 
-    /// Whether the failures are more likely the worker's fault than the tasks'.
     pub const fn is_too_long(self) -> bool {
         self.0 >= FAILURES
     }
@@ -181,12 +238,25 @@ mod tests {
     }
 
     #[test]
-    fn sessions_that_fail_in_a_row_are_the_workers_fault_and_one_that_does_not_ends_the_row() {
-        let fail = |streak: FailureStreak| streak.after(Some(SessionOutcome::Failed));
-        let twice = fail(fail(FailureStreak::default()));
-        assert!(!twice.is_too_long());
-        assert!(fail(twice).is_too_long());
-        assert!(!fail(twice.after(Some(SessionOutcome::Forced))).is_too_long());
-        assert!(!fail(twice.after(None)).is_too_long());
+    fn a_worker_stops_after_failures_in_a_row_that_every_task_would_have() {
+        let fault = |cause, messages: &str| MachineFault::behind(cause, messages);
+        let unknown = |messages: &str| fault(FailureCause::Unknown, messages);
+        assert_eq!(unknown("the tests do not compile"), None);
+        assert_eq!(fault(FailureCause::ServerError, "500"), None);
+        let known = [
+            fault(FailureCause::AuthenticationFailed, ""),
+            fault(FailureCause::BillingError, ""),
+            unknown("write a.rs: ENOSPC"),
+            unknown("cannot write: No space left on device"),
+            unknown("the program of `mine` is not installed or not on PATH. Install it"),
+            unknown("the agent could not be started: permission denied"),
+        ];
+        let streak = FailureStreak::default();
+        let twice = streak.after(known[0]).after(known[1]);
+        for fault in known {
+            assert!(fault.is_some() && !twice.is_too_long());
+            assert!(twice.after(fault).is_too_long());
+            assert!(!twice.after(None).after(fault).is_too_long());
+        }
     }
 }
