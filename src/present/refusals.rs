@@ -156,7 +156,7 @@ fn not_by_hand(hook: &str, why: ByHandObstacle) -> String {
             "answers events of tasks; you cannot run it without one"
         }
         ByHandObstacle::SeesToolCalls => {
-            "sees the agent's tool calls; you cannot run it without one"
+            "is for tool calls and questions of the agent; you cannot run it without one"
         }
         ByHandObstacle::ReviewsPipelines => {
             "is a review, and runs only as part of a submit or a merge"

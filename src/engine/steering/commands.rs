@@ -362,11 +362,10 @@ impl CommandRules<'_> {
         if meant(HookPoint::Automation) && self.0.plan().automation_hook(hook).is_some() {
             return refused(ByHandObstacle::AnswersTaskEvents);
         }
-        let tools = [HookPoint::PreTool, HookPoint::PostTool].into_iter();
-        if tools
-            .filter(|point| meant(*point))
-            .any(|point| self.0.plan().hook(point, hook).is_some())
-        {
+        let mut in_turn = HookPoint::ALL
+            .into_iter()
+            .filter(|point| point.is_in_turn());
+        if in_turn.any(|point| meant(point) && self.0.plan().hook(point, hook).is_some()) {
             return refused(ByHandObstacle::SeesToolCalls);
         }
         // A review needs its agents, which only a pipeline runs.

@@ -150,6 +150,21 @@ fn a_prompt_that_a_hook_blocks_waits_for_you() {
     assert_eq!(aborted.state.phase.outcome(), Some(SessionOutcome::Aborted));
 }
 
+#[test]
+fn a_hook_for_questions_is_not_run_by_hand() {
+    let script = Script::new().hook(HookPoint::OnQuestion, "guide", [passes()]);
+    let mut world = World::begin(script);
+    world.command(SessionCommand::RunHook {
+        point: None,
+        hook: "guide".into(),
+    });
+    assert!(
+        matches!(world.refused[..], [Refusal::NotRunByHand { .. }]),
+        "{:?}",
+        world.refused
+    );
+}
+
 /// Only an explicit block keeps a prompt back, unless the config says more; and a decision that
 /// creel cannot read.
 #[test]
