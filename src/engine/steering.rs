@@ -54,6 +54,11 @@ pub struct QueuedMessage {
 }
 
 impl ControlState {
+    /// Removes the first `carried` messages: a prompt had them.
+    pub(crate) fn forget_messages(&mut self, carried: usize) {
+        self.messages.drain(..carried.min(self.messages.len()));
+    }
+
     /// Whether the messages after the first `known` are sent in a turn of their own. Messages of
     /// the agent itself or of a hook use up iterations there; otherwise they could keep the session
     /// running for ever.

@@ -144,6 +144,15 @@ fn gate_answered(
                 looked_at(session);
             } else if of_a_loop {
                 looked_at(session);
+            } else if answer == GateResponse::Escalation(EscalationAnswer::Message)
+                && session.ending.is_none()
+                && !session.pipelines.is_open()
+                && let Some(held) = session.phase.held_prompt()
+            {
+                // Your message is sent instead, and the held prompt is not.
+                session.steering.forget_messages(held.messages);
+                leave_turn(session);
+                session.phase = Phase::Due(DuePrompt::Message);
             } else {
                 session.phase.ask_once(DispatchQuestion::Escalation);
             }

@@ -158,13 +158,9 @@ impl Phase {
     /// or one that waits for its hooks.
     pub(crate) fn waiting_prompt(&self) -> Option<&PromptSent> {
         match self {
-            Self::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt))
-            | Self::Hooks(HookDispatch {
-                cause: DispatchCause::Prompt(prompt),
-                ..
-            }) => Some(prompt),
+            Self::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) => Some(prompt),
+            Self::Hooks(_) => self.held_prompt(),
             Self::Due(DuePrompt::Feedback(_) | DuePrompt::Message | DuePrompt::Remediation(_))
-            | Self::Hooks(_)
             | Self::Turn(_)
             | Self::Settled(_)
             | Self::Between
@@ -176,6 +172,21 @@ impl Phase {
             | Self::Watching
             | Self::Delivering
             | Self::Ended(_) => None,
+        }
+    }
+
+    /// The prompt that waits for its hooks.
+    pub(crate) fn held_prompt(&self) -> Option<&PromptSent> {
+        match &self.dispatch()?.cause {
+            DispatchCause::Prompt(prompt) => Some(prompt),
+            DispatchCause::Lifecycle
+            | DispatchCause::Error(_)
+            | DispatchCause::Task(_)
+            | DispatchCause::Gate(_)
+            | DispatchCause::Tool(_)
+            | DispatchCause::ByHand
+            | DispatchCause::Verification
+            | DispatchCause::Resumed => None,
         }
     }
 

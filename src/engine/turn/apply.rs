@@ -254,10 +254,7 @@ fn turn_ended(session: &mut SessionState, next: Option<AfterTurn>) {
         session.retry.errors = 0;
     }
     session.pending.deliver(&prompt.items);
-    session
-        .steering
-        .messages
-        .drain(..prompt.messages.min(session.steering.messages.len()));
+    session.steering.forget_messages(prompt.messages);
     if prompt.reason == PromptReason::Iteration {
         session.turns.next_prompt = None;
     }

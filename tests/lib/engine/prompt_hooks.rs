@@ -151,6 +151,23 @@ fn a_prompt_that_a_hook_blocks_waits_for_you() {
 }
 
 #[test]
+fn your_message_is_sent_instead_of_a_held_prompt_and_is_read_too() {
+    let script = Script::new()
+        .attended(&[(GateKind::Escalation, GateChoice::Message)])
+        .piped(HookPoint::SessionStart, "build", [prints("held")])
+        .hook(HookPoint::PrePrompt, "secrets", [blocks("a key"), passes()])
+        .agent([Answer::Says("One."), DONE]);
+    let world = World::begin(script).run();
+    let (read, sent) = (read(&world), prompts(&world));
+    assert_eq!(read.len(), 3, "{}", world.story());
+    assert_eq!(read[1..], sent);
+    assert_eq!(sent[0].0, PromptReason::Message);
+    assert!(sent[0].1.contains("Try another way."), "{sent:?}");
+    assert!(!sent[0].1.contains("held"), "{sent:?}");
+    assert!(sent[1].1.contains("held"), "{sent:?}");
+}
+
+#[test]
 fn a_hook_for_questions_is_not_run_by_hand() {
     let script = Script::new().hook(HookPoint::OnQuestion, "guide", [passes()]);
     let mut world = World::begin(script);
