@@ -47,7 +47,6 @@ use crate::{
             state::{PipelineRun, PipelineState, PipelineStepState, ReturnTo},
         },
         verify::{WorkMeasurement, rules::VerificationStep},
-        watch::WatchRules,
     },
     text::shortened,
 };
@@ -218,6 +217,9 @@ impl<'a> PipelineRules<'a> {
         if let Some(question) = self.question(pipeline_run) {
             return question;
         }
+        if let Some(waits) = self.0.watch_rules().resume_watch(pipeline_run) {
+            return waits;
+        }
         let announced = self.announce_steps(pipeline_run, pipeline_run.pipeline.before());
         if announced.is_empty() {
             self.all_passed(pipeline_run)
@@ -293,7 +295,7 @@ impl<'a> PipelineRules<'a> {
 
     /// Everything has passed: the session waits for the merge, or the pipeline ends.
     fn ended_well(self, pipeline_run: &PipelineRun) -> EngineOutput {
-        if let Some(waits) = WatchRules::begin_watch(pipeline_run) {
+        if let Some(waits) = self.0.watch_rules().begin_watch(pipeline_run) {
             return waits;
         }
         // Without anything to submit, nothing waits to be merged.
@@ -334,6 +336,9 @@ impl<'a> PipelineRules<'a> {
         if dispatch.point == pipeline_run.pipeline.after() {
             return self.ended_well(pipeline_run);
         }
+        if dispatch.point == HookPoint::AfterMerge {
+            return self.0.watch_rules().end_merged();
+        }
         let Some(failed) = self.failed_check(dispatch) else {
             // The last steps may have changed the work, too.
             return self
@@ -364,6 +369,11 @@ impl<'a> PipelineRules<'a> {
             pipeline_run.pipeline.name(),
             failed.hook
         );
+        if pipeline_run.pipeline == PipelineKind::Merge
+            && let Some(waits) = self.0.watch_rules().wait_on(Some(reason.clone()))
+        {
+            return waits;
+        }
         let (pipeline, hook) = (pipeline_run.pipeline, failed.hook.clone());
         self.0
             .gates
@@ -535,6 +545,7 @@ impl<'a> PipelineRules<'a> {
             session,
             merged,
         } = end;
+        let is_merged = merged.is_some() && outcome == PipelineOutcome::Done;
         let step = EngineOutput::record(Event::Pipeline(PipelineEvent::Ended {
             pipeline: pipeline_run.pipeline,
             outcome,
@@ -556,13 +567,14 @@ impl<'a> PipelineRules<'a> {
                     .red_check()
                     .filter(|_| before == SessionOutcome::Complete);
                 let as_before = || {
-                    (
-                        before,
-                        self.0
-                            .ending
-                            .as_ref()
-                            .map_or(reason, |ending| ending.explanation().to_owned()),
-                    )
+                    let Some(ending) = self.0.ending.as_ref() else {
+                        return (before, reason);
+                    };
+                    // An earlier wait for the merge ended the session. Now it is merged.
+                    match ending.before.as_deref().filter(|_| is_merged) {
+                        Some(end) => (end.outcome, format!("{}; {reason}", end.explanation())),
+                        None => (before, ending.explanation().to_owned()),
+                    }
                 };
                 red.map_or_else(as_before, |red| (SessionOutcome::Unverified, red.reason))
             }

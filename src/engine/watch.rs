@@ -30,6 +30,7 @@ use crate::{
             kind::{GateChoice, GateKind},
             subject::GateSubject,
         },
+        hooks::point::HookPoint,
         ids::ItemId,
         output::EngineOutput,
         pending::{ItemState, PendingItem},
@@ -58,8 +59,9 @@ use crate::{
 const OFTEN: u64 = 20;
 /// How many times as long the intervals are later.
 const SELDOM: u64 = 10;
-/// How long a forge gets to show the first check of a push.
-const FIRST_CHECK: TimeSpan = TimeSpan::secs(60);
+/// How long nothing may change before a pull request is ready, unless the forge itself says which
+/// checks it needs: more of them can come late, and so can a place in the merge queue.
+const LATE_CHECKS: TimeSpan = TimeSpan::secs(60);
 /// How long failed checks wait for those that still run, so that the agent gets all of them at once.
 const OTHER_CHECKS: TimeSpan = TimeSpan::secs(600);
 /// How many times creel tries to answer a comment.
@@ -80,6 +82,9 @@ pub struct Watch {
     pub checked: Option<UnixTime>,
     /// The next look.
     pub next: UnixTime,
+    /// Whether that was after the last push.
+    #[serde(default)]
+    pub is_known: bool,
     /// What the forge said last, without the news.
     pub reading: Option<ForgeReading>,
     /// Why it did not answer the last time.
@@ -88,6 +93,15 @@ pub struct Watch {
     pub head: Option<String>,
     /// The same before the last round.
     pub head_before: Option<String>,
+    /// Whether the agent got news since creel pushed last.
+    #[serde(default)]
+    pub in_round: bool,
+    /// What creel answers to the news of the last round.
+    #[serde(default)]
+    pub answer: Option<String>,
+    /// Why creel did not merge it the last time, although it was ready.
+    #[serde(default)]
+    pub unmerged: Option<String>,
     /// How many times the agent got news.
     pub rounds: u32,
     /// How many rounds there may be.
@@ -149,17 +163,19 @@ impl Watch {
     }
 
     /// Whether everything is green and approved.
-    fn is_ready(&self, now: UnixTime) -> bool {
+    fn is_ready(&self, now: UnixTime, every: TimeSpan) -> bool {
         let Some(reading) = &self.reading else {
             return false;
         };
-        // A check or a place in the merge queue can come late.
-        let is_settled = !reading.checks.is_empty() && !self.is_merge_tried();
-        let noticed = is_settled || now >= self.changed.after(FIRST_CHECK);
+        let names_checks = reading.checks.iter().any(|check| check.required);
+        let patience = TimeSpan((every.0 * 2).min(LATE_CHECKS.0));
+        let is_settled = now >= self.changed.after(patience);
+        let noticed = (names_checks && !self.is_merge_tried()) || is_settled;
         let open = reading.state == PullRequestState::Open && !reading.is_draft && !reading.queued;
         let clean = reading.mergeable == Mergeable::Clean;
         self.problem.is_none()
             && self.is_current(reading)
+            && !reading.unpushed
             && reading.is_green()
             && noticed
             && reading.is_approved()
@@ -194,7 +210,12 @@ impl WatchQuestion {
             .items()
             .iter()
             .all(|item| gate.subject.items().contains(item));
-        self.subject.kind() == gate.kind() && self.choices == gate.choices && asks_about_all
+        let asks_the_same = if gate.kind() == GateKind::Review {
+            asks_about_all
+        } else {
+            self.reason == gate.reason && self.choices == gate.choices
+        };
+        self.subject.kind() == gate.kind() && asks_the_same
     }
 }
 
@@ -205,23 +226,60 @@ impl<'a> WatchRules<'a> {
     }
 
     /// A submit has ended well: the session waits for its pull request, if it should.
-    pub(crate) fn begin_watch(run: &PipelineRun) -> Option<EngineOutput> {
+    pub(crate) fn begin_watch(self, run: &PipelineRun) -> Option<EngineOutput> {
         let follows =
             run.until == SubmitUntil::Merged && run.back != ReturnTo::Loop && run.merged.is_none();
         let pull_request = run.pull_request.as_ref().filter(|_| follows)?;
-        Some(EngineOutput::record(Event::Watch(WatchEvent::Started {
+        let round = run.watch.as_deref().filter(|watch| watch.in_round);
+        Some(Self::started(WatchEvent::Started {
             pull_request: pull_request.clone(),
             head: run.pushed.clone(),
-        })))
+            answer: round.map(|watch| self.answer_of(watch, run.pushed.as_ref())),
+            unmerged: None,
+        }))
     }
 
-    /// A turn failed: nothing is pushed, and the session waits on as before.
-    pub(crate) fn wait_on(self) -> Option<EngineOutput> {
+    /// A session that waited for its pull request waits on, as `resume` wants it: what happened
+    /// meanwhile is news. None if the agent was at work.
+    pub(crate) fn resume_watch(self, run: &PipelineRun) -> Option<EngineOutput> {
+        let pipelines = &self.0.pipelines;
+        let is_first = run.until == SubmitUntil::Merged && run.steps.is_empty();
+        let left = pipelines.left_watch.as_deref()?;
+        let waited = pipelines.watched().is_some() && is_first && run.watch.is_none();
+        let waits = waited && !left.in_round && run.pull_request.is_none() && left.head.is_some();
+        waits.then(|| Self::waits_on(left, None))
+    }
+
+    /// A turn failed, or the pull request could not be merged: the session waits on as before.
+    pub(crate) fn wait_on(self, unmerged: Option<String>) -> Option<EngineOutput> {
         let (_, watch) = self.watch()?;
-        Some(EngineOutput::record(Event::Watch(WatchEvent::Started {
+        Some(Self::waits_on(watch, unmerged))
+    }
+
+    fn waits_on(watch: &Watch, unmerged: Option<String>) -> EngineOutput {
+        Self::started(WatchEvent::Started {
             pull_request: watch.pull_request.clone(),
             head: watch.head.clone(),
-        })))
+            answer: None,
+            unmerged,
+        })
+    }
+
+    fn started(event: WatchEvent) -> EngineOutput {
+        EngineOutput::record(Event::Watch(event))
+    }
+
+    /// The answer to the comments that the agent has worked on.
+    fn answer_of(self, watch: &Watch, pushed: Option<&String>) -> String {
+        let changed = pushed.filter(|_| pushed != watch.head_before.as_ref());
+        changed.map_or_else(
+            || {
+                let words = agent_words(&self.0.turns.agent_text).unwrap_or_default();
+                let words = shortened(&words, WORDS);
+                format!("Nothing was changed for this. The agent says:\n\n{words}")
+            },
+            |commit| format!("Done in {commit}."),
+        )
     }
 
     /// The news that wait for the agent.
@@ -238,9 +296,20 @@ impl<'a> WatchRules<'a> {
         if self.0.steering.stop.is_some() {
             return self.left(run, &POLICY, SessionOutcome::Cancelled, "you stopped creel");
         }
+        let is_over = now >= self.end_of(watch);
         let state = watch.reading.as_ref().map(|reading| reading.state);
         match state {
-            Some(PullRequestState::Merged) => return self.merged(run, watch),
+            Some(PullRequestState::Merged) => {
+                let verified = watch
+                    .reading
+                    .as_ref()
+                    .is_some_and(|it| watch.is_current(it));
+                let answer = self.answer_due(watch);
+                return match answer.filter(|_| verified && watch.problem.is_none()) {
+                    Some(answer) => EngineOutput::default().then(answer.into()),
+                    None => self.merged(run),
+                };
+            }
             Some(PullRequestState::Closed) => {
                 let why = format!("{} was closed without a merge", watch.pull_request);
                 return self.end(
@@ -264,10 +333,10 @@ impl<'a> WatchRules<'a> {
         if steering.message_is_due(0, &self.0.iterations, self.0.plan()) {
             return self.0.prompts().message_prompt(None);
         }
-        if let Some(question) = self.question(watch, now) {
+        if let Some(question) = self.question(watch, now).filter(|_| !is_over) {
             return self.ask(question);
         }
-        if let Some(step) = self.hand_over(watch, now) {
+        if let Some(step) = self.hand_over(watch, now).filter(|_| !is_over) {
             return step;
         }
         if watch.has_to_verify() {
@@ -278,7 +347,7 @@ impl<'a> WatchRules<'a> {
         if merges_by_itself || self.0.pipelines.wanted == Some(PipelineKind::Merge) {
             return self.0.pipeline().begin_pipeline(PipelineKind::Merge);
         }
-        if now >= watch.began.after(self.0.plan().submit.watch.max_watch) {
+        if is_over {
             return self.left(
                 run,
                 &POLICY,
@@ -292,8 +361,11 @@ impl<'a> WatchRules<'a> {
     /// When the next step is due without an input.
     pub(crate) fn wake(self) -> Option<UnixTime> {
         let (_, watch) = self.watch()?;
-        let end = watch.began.after(self.0.plan().submit.watch.max_watch);
-        Some(watch.next.min(end))
+        Some(watch.next.min(self.end_of(watch)))
+    }
+
+    fn end_of(self, watch: &Watch) -> UnixTime {
+        watch.began.after(self.0.plan().submit.watch.max_watch)
     }
 
     /// Looks on while a gate about the pull request is open, and closes it when its reason is gone.
@@ -302,6 +374,9 @@ impl<'a> WatchRules<'a> {
         let Some((gate, watch)) = self.own_gate() else {
             return EngineOutput::default();
         };
+        if self.0.steering.stop.is_some() || now >= self.end_of(watch) {
+            return self.0.gates.withdraw(&POLICY);
+        }
         if let Some(call) = self.call_due(watch, now) {
             return call;
         }
@@ -313,7 +388,8 @@ impl<'a> WatchRules<'a> {
 
     /// When the next look is due at a gate about the pull request.
     pub(crate) fn wake_at_gate(self) -> Option<UnixTime> {
-        self.own_gate().map(|(_, watch)| watch.next)
+        let (_, watch) = self.own_gate()?;
+        Some(watch.next.min(self.end_of(watch)))
     }
 
     /// The open gate, if it is about the pull request.
@@ -326,15 +402,16 @@ impl<'a> WatchRules<'a> {
         is_own.then_some((gate, watch))
     }
 
-    /// The call to the forge that comes before everything else.
+    /// The call to the forge that comes before everything else. Nothing is answered before creel
+    /// knows what became of the pull request while the agent worked.
     fn call_due(self, watch: &Watch, now: UnixTime) -> Option<EngineOutput> {
-        if now < watch.next {
-            return None;
-        }
-        let call = self.answer_due(watch).map_or_else(
-            || Effect::ReadForge(Box::new(self.request(watch))),
-            |answer| Effect::AnswerNews(Box::new(answer)),
-        );
+        let is_due = now >= watch.next;
+        let answer = self.answer_due(watch).filter(|_| watch.is_known);
+        let call = match answer {
+            Some(answer) if is_due || watch.problem.is_none() => answer.into(),
+            _ if is_due => Effect::ReadForge(Box::new(self.request(watch))),
+            _ => return None,
+        };
         Some(EngineOutput::default().then(call))
     }
 
@@ -396,8 +473,8 @@ impl<'a> WatchRules<'a> {
         let news = counted(items.len(), "new item");
         if !items.is_empty() && watch.rounds >= watch.limit {
             let reason = format!(
-                "the agent got news of {url} {} times, and there is more: {news}",
-                watch.rounds
+                "the agent got news of {url} {}, and there is more: {news}",
+                counted(watch.rounds as usize, "time")
             );
             let choices = [GateChoice::Retry, GateChoice::Send, GateChoice::Leave];
             return Some(about_the_merge(reason, &choices));
@@ -427,12 +504,11 @@ impl<'a> WatchRules<'a> {
         if !asks || wanted || !self.is_ready(watch, now) {
             return None;
         }
-        let again = if was_tried {
-            ", but the forge did not merge it the last time"
-        } else {
-            ""
+        let reason = match &watch.unmerged {
+            Some(why) => format!("{url} is ready, but it was not merged: {why}"),
+            None if was_tried => format!("{url} is ready, but the forge has not merged it"),
+            None => format!("{url} is ready: {}", watch.status()),
         };
-        let reason = format!("{url} is ready{again}: {}", watch.status());
         let choices = [GateChoice::Merge, GateChoice::Send, GateChoice::Leave];
         Some(about_the_merge(reason, &choices))
     }
@@ -487,7 +563,9 @@ impl<'a> WatchRules<'a> {
 
     /// Whether everything is green, approved and answered.
     fn is_ready(self, watch: &Watch, now: UnixTime) -> bool {
-        watch.is_ready(now) && self.waiting().is_empty() && self.answer_due(watch).is_none()
+        watch.is_ready(now, self.0.plan().submit.watch.poll)
+            && self.waiting().is_empty()
+            && self.answer_due(watch).is_none()
     }
 
     fn is_ready_to_merge(self, watch: &Watch, now: UnixTime) -> bool {
@@ -515,17 +593,8 @@ impl<'a> WatchRules<'a> {
         // One answer for all comments of a thread.
         let same = |other: &&NewsSource| other.thread.is_some() && other.thread == source.thread;
         let also = due.filter(same).map(|other| other.id.clone()).collect();
-        let changed = watch
-            .head
-            .as_ref()
-            .filter(|_| watch.head != watch.head_before);
-        let text = if let Some(commit) = changed {
-            format!("Done in {commit}.")
-        } else {
-            let words = agent_words(&self.0.turns.agent_text).unwrap_or_default();
-            let words = shortened(&words, WORDS);
-            format!("Nothing was changed for this. The agent says:\n\n{words}")
-        };
+        let text = watch.answer.clone();
+        let text = text.unwrap_or_else(|| self.answer_of(watch, watch.head.as_ref()));
         Some(ForgeAnswer {
             pull_request: watch.pull_request.clone(),
             source,
@@ -689,8 +758,20 @@ impl<'a> WatchRules<'a> {
         }
     }
 
-    /// The pull request is merged.
-    fn merged(self, run: &PipelineRun, watch: &Watch) -> EngineOutput {
+    /// The pull request is merged: the hooks after a merge run, and then the session ends.
+    fn merged(self, run: &PipelineRun) -> EngineOutput {
+        let announced = self.0.pipeline().announce_steps(run, HookPoint::AfterMerge);
+        if announced.is_empty() {
+            self.end_merged()
+        } else {
+            announced
+        }
+    }
+
+    pub(crate) fn end_merged(self) -> EngineOutput {
+        let Some((run, watch)) = self.watch() else {
+            return EngineOutput::default();
+        };
         let reading = watch.reading.as_ref();
         let merged = reading
             .map(|reading| reading.head.as_str())
@@ -725,6 +806,11 @@ impl<'a> WatchRules<'a> {
     /// The user or the policy leaves the pull request as it is, or the session is stopped.
     pub(crate) fn abandon(self, run: &PipelineRun) -> EngineOutput {
         let Some((by, why)) = &run.left else {
+            if let Phase::Exit(end) = &self.0.phase
+                && end.outcome != SessionOutcome::Cancelled
+            {
+                return self.left(run, &POLICY, end.outcome, &end.reason);
+            }
             return self.left(run, &POLICY, SessionOutcome::Cancelled, "you stopped creel");
         };
         if matches!(by.by, ActorKind::Policy | ActorKind::Timeout) {
@@ -781,6 +867,12 @@ impl<'a> WatchRules<'a> {
                 merged: None,
             },
         )
+    }
+}
+
+impl From<ForgeAnswer> for Effect {
+    fn from(answer: ForgeAnswer) -> Self {
+        Self::AnswerNews(Box::new(answer))
     }
 }
 

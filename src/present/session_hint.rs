@@ -17,7 +17,7 @@ use crate::engine::{
         SessionOutcome, SteeringEvent, StopEvent, StopTiming, TurnEvent, UsageLimitEvent,
         WatchEvent,
     },
-    gate::kind::GateKind,
+    gate::kind::{GateChoice, GateKind},
     hooks::{point::HookPoint, verdict::Verdict},
     stop::decision::StopAction,
 };
@@ -323,6 +323,13 @@ fn gate(event: &GateEvent, state: &SessionState) -> Option<String> {
         }
         GateEvent::Answered { by, .. } if by.by == ActorKind::Timeout => {
             Some("You did not answer in time, so creel decided as the config says.".into())
+        }
+        GateEvent::Answered { choice, by, .. }
+            if *choice == GateChoice::Cancel
+                && by.by == ActorKind::Policy
+                && state.pipelines.watch().is_some() =>
+        {
+            Some("The gate closed, because its reason is gone. creel waits on.".into())
         }
         GateEvent::ProposalEdited { .. } | GateEvent::Answered { .. } => None,
     }

@@ -567,16 +567,25 @@ async fn a_change_in_the_way_of_commits_of_others_stays() {
 }
 
 #[tokio::test]
-async fn what_you_push_is_no_news_and_has_to_be_verified() {
+async fn what_you_commit_is_no_news_and_has_to_be_verified() {
     let site = Site::on(FakeForge::github);
     let mine = site.repo.commit("d.txt", "d\n", "mine");
-    assert_eq!(site.look().await.to_verify, None, "it is not pushed");
-    site.repo.git(&["push", "--quiet", "origin", "work"]);
     let reading = site.look().await;
-    assert_eq!((reading.news, reading.to_verify), (vec![], Some(mine)));
+    assert_eq!(
+        (&reading.to_verify, reading.unpushed),
+        (&Some(mine.clone()), true)
+    );
     // Not while you work on more.
     fs::write(site.repo.work.join("d.txt"), "d, half done\n").expect("a file");
-    assert_eq!(site.look().await.to_verify, None);
+    let reading = site.look().await;
+    assert_eq!((reading.to_verify, reading.unpushed), (None, true));
+    site.repo.git(&["restore", "d.txt"]);
+    site.repo.git(&["push", "--quiet", "origin", "work"]);
+    let reading = site.look().await;
+    assert_eq!(
+        (reading.news, reading.to_verify, reading.unpushed),
+        (vec![], Some(mine), false)
+    );
 }
 
 #[tokio::test]

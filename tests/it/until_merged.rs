@@ -238,6 +238,30 @@ fn what_the_checks_saw_has_to_be_in_the_commit() {
 }
 
 #[test]
+fn an_agent_that_leaves_the_branch_brings_its_work_back() {
+    let site = Site::new("merge: auto");
+    let agent = AGENT.replacen(
+        "case $prompt in\n",
+        "case $prompt in\n    *\"another branch\"*|*\"has to be on the branch\"*) git switch --quiet topic; git merge --quiet other; echo Back. ;;\n    \
+         *\"[News of the pull request]\"*) echo c > c.txt; git switch --quiet -c other; git add c.txt; git commit --quiet -m c; echo Done. ;;\n",
+        1,
+    );
+    site.project.write("agent.sh", &agent);
+    site.forge.review_required();
+    let session = site.run();
+    site.is_watched();
+    site.forge.thread("alice", "b.txt", 1, "Add c, too.");
+    until("creel answers", || !site.forge.answers().is_empty());
+    site.forge.approve("alice");
+    let ran = session.end();
+    assert_eq!(ran.code, 0, "{}\n{}", ran.err, site.prompts());
+    let head = site.git(&["rev-parse", "topic"]);
+    let answers = site.forge.answers();
+    assert!(answers[0].1.contains(&head), "{answers:?}");
+    assert_eq!(site.git(&["show", "topic:c.txt"]), "c");
+}
+
+#[test]
 fn what_you_push_while_it_waits_is_verified_before_it_is_merged() {
     let site = Site::new("merge: auto");
     site.forge.review_required();

@@ -242,7 +242,16 @@ fn loop_ended(
     }
     let cut_short = session.ending.as_ref().is_some_and(LoopEnd::ends_well)
         && outcome == SessionOutcome::Escalated;
-    let before = session.ending.take().filter(|_| cut_short).map(Box::new);
+    let last = session.pipelines.last.as_deref();
+    let is_left = last.is_some_and(|last| last.left_open);
+    let before = session.ending.take().and_then(|ending| {
+        if cut_short {
+            Some(Box::new(ending))
+        } else {
+            // The end of a wait for a merge has the loop's own end already.
+            ending.before.filter(|_| is_left)
+        }
+    });
     session.ending = Some(LoopEnd {
         delivery,
         before,

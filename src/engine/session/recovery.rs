@@ -458,6 +458,7 @@ fn continue_at(session: &mut SessionState, next: AfterResume, cut: Option<Prompt
             }
         }
         AfterResume::Submit => {
+            session.retry.errors = 0;
             let outside = session.plan().is_led_from_outside();
             if let Some(ending) = &mut session.ending {
                 match ending.before.take() {

@@ -246,7 +246,12 @@ fn pipeline_ended(
         left_open: watch.is_some()
             && matches!(
                 ends,
-                Some(SessionOutcome::Cancelled | SessionOutcome::Escalated)
+                Some(
+                    SessionOutcome::Cancelled
+                        | SessionOutcome::Escalated
+                        | SessionOutcome::Aborted
+                        | SessionOutcome::Failed
+                )
             ),
     };
     session.pipelines.again = None;

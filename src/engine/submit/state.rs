@@ -135,7 +135,7 @@ pub struct FinishedPipeline {
     /// Whether a question of the agent may have ended it.
     #[serde(default)]
     pub unheard: bool,
-    /// Whether it was left while its pull request could still be merged.
+    /// Whether it was left while its pull request was not merged.
     #[serde(default)]
     pub left_open: bool,
 }

@@ -199,21 +199,18 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
         session.pipelines.gatekeeper_asked(prompt.conversation);
     }
     match prompt.reason {
-        PromptReason::Iteration | PromptReason::FinalDelivery => session.retry.reset(),
-        PromptReason::Message => {
-            if by_person {
-                session.retry.reset();
-            }
-            turn_of_a_watch_sent(session, false);
+        PromptReason::Iteration | PromptReason::FinalDelivery | PromptReason::News => {
+            session.retry.reset();
         }
-        PromptReason::Feedback
+        PromptReason::Message if by_person => session.retry.reset(),
+        PromptReason::Message
+        | PromptReason::Feedback
         | PromptReason::Recovery
         | PromptReason::Remediation
         | PromptReason::Gatekeeper => {}
-        PromptReason::News => {
-            session.retry.reset();
-            turn_of_a_watch_sent(session, !again);
-        }
+    }
+    if prompt.reason != PromptReason::Gatekeeper {
+        turn_of_a_watch_sent(session, prompt.reason, again);
     }
     session.phase = Phase::Turn(Box::new(prompt.clone()));
 }

@@ -1,7 +1,7 @@
 //! Stores the events of a watched pull request.
 
 use crate::engine::{
-    event::WatchEvent,
+    event::{PromptReason, WatchEvent},
     hooks::point::HookPoint,
     ids::RunId,
     pending::{IncomingItem, ItemSource},
@@ -18,8 +18,19 @@ use crate::engine::{
 
 pub(crate) fn apply_watch(session: &mut SessionState, at: UnixTime, event: &WatchEvent) {
     match event {
-        WatchEvent::Started { pull_request, head } => {
-            started(session, at, pull_request, head.as_ref());
+        WatchEvent::Started {
+            pull_request,
+            head,
+            answer,
+            unmerged,
+        } => {
+            if let Some(watch) = started(session, at, pull_request, head.as_ref()) {
+                watch.unmerged.clone_from(unmerged);
+                if answer.is_some() {
+                    watch.answer.clone_from(answer);
+                    watch.in_round = false;
+                }
+            }
         }
         WatchEvent::Read(read) => forge_read(session, at, read),
         WatchEvent::Failed { reason, next, .. } => {
@@ -46,14 +57,17 @@ pub(crate) fn apply_watch(session: &mut SessionState, at: UnixTime, event: &Watc
     }
 }
 
-fn started(session: &mut SessionState, at: UnixTime, pull_request: &str, head: Option<&String>) {
+fn started<'a>(
+    session: &'a mut SessionState,
+    at: UnixTime,
+    pull_request: &str,
+    head: Option<&String>,
+) -> Option<&'a mut Watch> {
     let rounds = session.plan().submit.watch.rounds;
     leave_turn(session);
     let left = session.pipelines.left_watch.take();
     let left = left.filter(|watch| watch.pull_request == pull_request);
-    let Some(run) = &mut session.pipelines.pipeline_run else {
-        return;
-    };
+    let run = session.pipelines.pipeline_run.as_deref_mut()?;
     let begun = || {
         let mut watch = left.unwrap_or_else(|| {
             Box::new(Watch {
@@ -65,32 +79,38 @@ fn started(session: &mut SessionState, at: UnixTime, pull_request: &str, head: O
         (watch.began, watch.reading, watch.problem) = (at, None, None);
         watch
     };
-    let goes_on = run.watch.is_some();
     let mut watch = run.watch.take().unwrap_or_else(begun);
     pull_request.clone_into(&mut watch.pull_request);
-    if goes_on || watch.head.as_ref() != head {
-        watch.head_before = watch.head.take();
-    }
-    watch.head = head.cloned();
+    // A submit that pushed nothing leaves what was verified before.
+    watch.head = head.cloned().or(watch.head);
     watch.changed = at;
     watch.next = at;
-    run.watch = Some(watch);
+    watch.is_known = false;
     // The next push is a submit, also after a merge that was not possible.
     run.pipeline = PipelineKind::Submit;
     run.passed = true;
     (run.used, run.unheard) = (0, false);
     session.phase = Phase::Watching;
+    Some(run.watch.insert(watch))
 }
 
-/// The agent gets news, or a message while the session waits: the hooks of a submit follow its turn.
-pub(crate) fn turn_of_a_watch_sent(session: &mut SessionState, is_round: bool) {
+/// The agent works while the session waits: the hooks of a submit follow its turn, also if the work
+/// was about to be merged.
+pub(crate) fn turn_of_a_watch_sent(session: &mut SessionState, reason: PromptReason, again: bool) {
     let run = session.pipelines.pipeline_run.as_deref_mut();
-    if let Some(run) = run.filter(|run| run.watch.is_some()) {
+    let Some(run) = run.filter(|run| run.watch.is_some()) else {
+        return;
+    };
+    let begins = matches!(reason, PromptReason::News | PromptReason::Message);
+    if begins || run.pipeline == PipelineKind::Merge {
+        run.pipeline = PipelineKind::Submit;
         (run.repaired, run.unheard) = (true, true);
         run.submit_anew();
-        if let Some(watch) = run.watch.as_mut().filter(|_| is_round) {
-            watch.rounds += 1;
-        }
+    }
+    if let Some(watch) = run.watch.as_mut().filter(|_| reason == PromptReason::News) {
+        watch.head_before.clone_from(&watch.head);
+        watch.in_round = true;
+        watch.rounds += u32::from(!again);
     }
 }
 
@@ -110,6 +130,7 @@ fn forge_read(session: &mut SessionState, at: UnixTime, read: &ForgeRead) {
         return;
     };
     watch.checked = Some(at);
+    watch.is_known = true;
     watch.next = read.next;
     watch.problem = None;
     // What the user has approved is what the gate has shown.

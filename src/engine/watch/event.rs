@@ -14,6 +14,12 @@ pub enum WatchEvent {
         /// The commit that was verified and pushed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         head: Option<String>,
+        /// What creel answers to the comments that the agent has just worked on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<String>,
+        /// Why creel did not merge it just now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unmerged: Option<String>,
     },
     #[serde(rename = "forge_read")]
     Read(Box<ForgeRead>),

@@ -48,10 +48,13 @@ pub struct ForgeReading {
     #[serde(default)]
     pub queued: bool,
     pub checks: Vec<ForgeCheck>,
-    /// The commit of the branch here, if no turn made it: the user's own push, or the newest base
-    /// that creel merged. It is to be verified and pushed.
+    /// The commit of the branch here, if no turn made it: the user's own one, or the newest base that
+    /// creel merged. It is to be verified and pushed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_verify: Option<String>,
+    /// Whether the branch here has commits that it does not have on the forge.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unpushed: bool,
     /// What there is for the agent now: failed checks, open comments, a conflict, commits of others.
     /// Known ones are listed, too; what is missing here has been resolved, deleted or repaired.
     #[serde(default)]
@@ -276,7 +279,12 @@ impl ForgeReading {
             Mergeable::Behind => "behind its base",
         };
         let draft = if self.is_draft { "a draft" } else { "" };
-        [checks.as_str(), review, mergeable, draft]
+        let unpushed = if self.unpushed {
+            "with commits here that are not pushed"
+        } else {
+            ""
+        };
+        [checks.as_str(), review, mergeable, draft, unpushed]
             .into_iter()
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()

@@ -349,13 +349,20 @@ impl ProgramRunner {
     }
 
     pub(super) async fn look_at(&self, pull: &PullRequest) -> Result<PullRequest, BuiltinError> {
-        let (forge, number) = (pull.forge, pull.number.to_string());
+        self.view(pull.forge, &pull.number.to_string()).await
+    }
+
+    pub(super) async fn view(
+        &self,
+        forge: Forge,
+        number: &str,
+    ) -> Result<PullRequest, BuiltinError> {
         let fields = match forge {
             Forge::GitHub => format!("--json={FIELDS}"),
             Forge::GitLab => "--output=json".to_owned(),
         };
         let ran = self
-            .run(&forge.call("view", &[&number, &fields]), None)
+            .run(&forge.call("view", &[number, &fields]), None)
             .await?;
         if !ran.ok() {
             return Err(forge.error("view", &ran));
@@ -436,6 +443,11 @@ impl ProgramRunner {
             Some(_) | None => "--merge",
         })
     }
+}
+
+/// The number of a pull request, from its address.
+pub(super) fn number(url: &str) -> &str {
+    url.trim_end_matches('/').rsplit('/').next().unwrap_or(url)
 }
 
 impl PullRequest {

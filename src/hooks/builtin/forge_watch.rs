@@ -123,7 +123,8 @@ pub async fn read_pull_request(
     if let Some(commits) = taken_over::commits_of_others(&look).await? {
         news.insert(0, commits);
     }
-    reading.to_verify = taken_over::to_verify(&look).await?;
+    let own = taken_over::own_commits(&look).await?;
+    (reading.to_verify, reading.unpushed) = (own.to_verify, own.unpushed);
     if look.lacks_only_the_base() && reading.to_verify.is_none() {
         news.push(look.behind());
     }

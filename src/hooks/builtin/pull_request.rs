@@ -106,19 +106,12 @@ async fn by_forge(
     }
     // Check before anything is pushed, so that a missing login is reported first.
     let (forge, there) = existing(&worker.runner, status, remote).await?;
-    let is_it = |url: &String| {
-        let open = there
-            .as_ref()
-            .filter(|pull| pull.state == SubmittedState::Open);
-        open.is_some_and(|pull| pull.url == *url)
-    };
-    if let Some(url) = worker.submission.watched.clone().filter(|url| !is_it(url)) {
-        let why =
-            format!("{url} is not open any more, or not of this branch; creel pushed nothing");
-        return Ok(BuiltinSuccess {
-            pull_request: Some(url),
-            ..BuiltinSuccess::skip(why)
-        });
+    let open = there.as_ref();
+    let open = open.filter(|pull| pull.state == SubmittedState::Open);
+    if let Some(url) = &worker.submission.watched
+        && open.is_none_or(|pull| pull.url != *url)
+    {
+        return not_watched(&worker.runner, forge, url, &status.branch).await;
     }
     if let Some(pull) = there
         .as_ref()
@@ -158,6 +151,34 @@ async fn by_forge(
         }
         Some(_) | None => Err(forge.error("create", &ran).and(&pushed)),
     }
+}
+
+/// What is checked out is not the branch of the watched pull request, or that is not open any more.
+async fn not_watched(
+    runner: &ProgramRunner,
+    forge: Forge,
+    url: &str,
+    branch: &str,
+) -> Result<BuiltinSuccess, BuiltinError> {
+    let watched = runner.view(forge, forge::number(url)).await?;
+    if watched.state == SubmittedState::Open {
+        let branch = named(branch);
+        let message = format!(
+            "{url} is open, but {branch}, which is another branch, is checked out here: creel pushed nothing"
+        );
+        return Err(BuiltinError::failed(message).repaired_by(format!(
+            "The work has to be on the branch of the pull request {url}, but {branch} is checked out.\n\
+             1. Commit what belongs to the task.\n\
+             2. Switch to the branch of the pull request, and bring the commits of the task there \
+             (`git merge {branch}`).\n\
+             Do not push, and do not drop commits."
+        )));
+    }
+    let why = format!("{url} is not open any more, so creel pushed nothing");
+    Ok(BuiltinSuccess {
+        pull_request: Some(url.to_owned()),
+        ..BuiltinSuccess::skip(why)
+    })
 }
 
 fn create_call(
@@ -201,6 +222,13 @@ async fn existing(
     }
 }
 
+/// Whether it can be the number or the address of a pull request.
+fn is_a_reference(wanted: &str) -> bool {
+    let number = wanted.trim_end_matches('/').rsplit('/').next();
+    let number = number.unwrap_or_default().trim_start_matches(['#', '!']);
+    number.parse::<u64>().is_ok_and(|number| number > 0)
+}
+
 /// The address of a pull request, given by its number or its address, if it is the open one of the
 /// branch that is checked out here.
 pub async fn pull_request_here(folder: &Path, wanted: &str) -> Result<String, SubmitObstacle> {
@@ -226,8 +254,13 @@ pub async fn pull_request_here(folder: &Path, wanted: &str) -> Result<String, Su
             pull.url,
             named(wanted)
         ))),
+        None if !is_a_reference(wanted) => Err(SubmitObstacle(format!(
+            "{} is not the number or the address of a pull request on {}",
+            named(wanted),
+            forge.name()
+        ))),
         None => Err(SubmitObstacle(format!(
-            "the branch here, {branch}, has no open pull request on {}: switch to the branch of {}",
+            "the branch here, {branch}, has no open pull request on {}: it may be closed or merged, or on another branch than {}",
             forge.name(),
             named(wanted)
         ))),

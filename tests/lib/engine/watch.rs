@@ -197,7 +197,11 @@ fn a_comment_goes_to_the_agent_once_and_gets_one_answer_with_the_commit() {
 
 #[test]
 fn an_answer_without_a_change_has_the_words_of_the_agent() {
-    let mut script = watches([commented("c1", "1", "Why?"), merged("c1")]);
+    let mut script = watches([
+        commented("c1", "1", "Why?"),
+        commented("c1", "1", "Why?"),
+        merged("c1"),
+    ]);
     script.hooks.insert("create_pr".into(), vec![pushes("c1")]);
     let script = script.agent([DONE, Answer::Says("Because of the order.")]);
     let world = World::begin(script).run();
@@ -444,7 +448,7 @@ fn a_wait_without_an_end_stops_for_the_user_and_goes_on_with_resume() {
     // Twenty intervals of 30 s, then one every 5 min.
     assert!((25..=32).contains(&looks), "{looks}");
     let mut world = world;
-    world.script.forge = vec![Ok(merged("c2"))];
+    world.script.forge = vec![Ok(merged("c1"))];
     let world = world.resume();
     assert_eq!(
         outcome(&world),
@@ -548,7 +552,7 @@ fn stop_ends_the_wait_and_resume_takes_it_up_again() {
         "{}",
         world.story()
     );
-    world.script.forge = vec![Ok(merged("c2"))];
+    world.script.forge = vec![Ok(merged("c1"))];
     let world = world.resume();
     assert_eq!(
         outcome(&world),
@@ -585,6 +589,8 @@ fn a_stranger_who_edits_what_you_let_through_waits_again() {
 fn merge_counts_for_what_the_gate_has_shown() {
     let script = watches([
         green("c1"),
+        green("c1"),
+        green("c1"),
         commented("c1", "1", "Wait, do this."),
         green("c2"),
     ])
@@ -600,13 +606,187 @@ fn merge_counts_for_what_the_gate_has_shown() {
 
 #[test]
 fn a_merge_by_a_person_closes_the_gate_that_asks_about_it() {
-    let script = watches([green("c1"), merged("c1")])
+    let forge = [green("c1"), green("c1"), green("c1"), merged("c1")];
+    let script = watches(forge)
         .plan(|plan| plan.submit.watch.merge = MergePolicy::Ask)
         .attended(&[(GateKind::Merge, GateChoice::Leave)]);
     let world = World::begin(script).run();
     let story = world.story();
     assert!(story.contains("gate 1 cancel by Policy"), "{story}");
     assert_eq!(outcome(&world), SessionOutcome::Complete, "{story}");
+}
+
+#[test]
+fn a_closed_pull_request_stays_closed_after_resume() {
+    let closed = ForgeReading {
+        state: PullRequestState::Closed,
+        ..green("c1")
+    };
+    let world = World::begin(watches([closed])).run().resume();
+    let story = world.story();
+    assert_eq!(outcome(&world), SessionOutcome::Aborted, "{story}");
+    assert_eq!(
+        story.matches("before_submit create_pr").count(),
+        1,
+        "{story}"
+    );
+}
+
+#[test]
+fn what_a_person_merges_while_the_session_is_left_is_still_the_verified_commit() {
+    let script = watches([green("c1")]).plan(|plan| plan.submit.watch.merge = MergePolicy::Ask);
+    let mut world = World::begin(script).run();
+    assert_eq!(outcome(&world), SessionOutcome::Escalated);
+    world.script.forge = vec![Ok(merged("c1"))];
+    let world = world.resume();
+    let story = world.story();
+    assert_eq!(outcome(&world), SessionOutcome::Complete, "{story}");
+    assert_eq!(
+        story.matches("before_submit create_pr").count(),
+        1,
+        "{story}"
+    );
+}
+
+#[test]
+fn a_merge_that_is_held_leads_back_to_the_wait() {
+    let held = Ran {
+        outcome: None,
+        ..blocks("the branch moved")
+    };
+    let mut script = watches([green("c1")]).plan(|plan| {
+        plan.submit.watch.merge = MergePolicy::Ask;
+    });
+    script.hooks.insert(MERGE.into(), vec![held]);
+    let script = script.attended(&[(GateKind::Merge, GateChoice::Merge)]);
+    let mut world = World::begin(script);
+    until(&mut world, |world| gate(world) == 2);
+    let question = world
+        .state
+        .gates
+        .open
+        .as_ref()
+        .expect("a gate")
+        .reason
+        .clone();
+    assert!(
+        question.contains(
+            "is ready, but it was not merged: `merge_pr` blocks the merge: the branch moved"
+        ),
+        "{question}"
+    );
+    world.script.forge = vec![Ok(merged("other"))];
+    let world = world.run();
+    assert_eq!(
+        outcome(&world),
+        SessionOutcome::Unverified,
+        "{}",
+        world.story()
+    );
+}
+
+#[test]
+fn your_message_at_the_merge_gate_leads_to_a_submit_and_a_new_question() {
+    let script = watches([green("c1")])
+        .plan(|plan| plan.submit.watch.merge = MergePolicy::Ask)
+        .attended(&[
+            (GateKind::Merge, GateChoice::Send),
+            (GateKind::Merge, GateChoice::Merge),
+        ]);
+    let mut world = World::begin(script);
+    until(&mut world, |world| gate(world) == 1);
+    world.answer_gate();
+    until(&mut world, |world| {
+        world.story().matches("before_submit create_pr").count() == 2
+    });
+    world.script.forge = vec![Ok(green("c2"))];
+    let world = world.run();
+    assert!(world.story().contains("gate 2 merge"), "{}", world.story());
+    assert_eq!(
+        outcome(&world),
+        SessionOutcome::Complete,
+        "{}",
+        world.story()
+    );
+}
+
+#[test]
+fn nothing_is_answered_before_creel_knows_what_became_of_it() {
+    let closed = ForgeReading {
+        state: PullRequestState::Closed,
+        ..green("c1")
+    };
+    let world = World::begin(watches([commented("c1", "1", "Rename it."), closed])).run();
+    assert_eq!(prompts(&world).len(), 1);
+    assert!(world.forge_answers.is_empty(), "{:?}", world.forge_answers);
+}
+
+#[test]
+fn hooks_after_a_merge_run_also_if_a_person_merges() {
+    let script = watches([merged("c1")]).hook(HookPoint::AfterMerge, "announce", [passes()]);
+    let world = World::begin(script).run();
+    let story = world.story();
+    assert_eq!(story.matches("after_merge announce").count(), 1, "{story}");
+    assert_eq!(outcome(&world), SessionOutcome::Complete, "{story}");
+}
+
+#[test]
+fn after_failed_turns_resume_tries_again() {
+    let script =
+        watches([commented("c1", "1", "Rename it.")]).agent([DONE, Answer::Fails("broken")]);
+    let mut world = World::begin(script).run();
+    assert_eq!(outcome(&world), SessionOutcome::Failed);
+    assert!(
+        !reason(&world).contains("you stopped"),
+        "{}",
+        reason(&world)
+    );
+    world.script = world.script.agent([Answer::Says("Renamed.")]);
+    world.script.forge = vec![Ok(commented("c1", "1", "Rename it.")); 6];
+    world.script.forge.push(Ok(merged("c3")));
+    let before = prompts(&world).len();
+    let world = world.resume();
+    assert!(prompts(&world).len() > before, "{}", world.story());
+    assert_eq!(
+        reason(&world),
+        format!("tests passed, and the agent says it is done; {URL} is merged")
+    );
+}
+
+#[test]
+fn a_wait_ends_at_a_gate_too() {
+    let script = watches([green("c1")])
+        .plan(|plan| {
+            plan.submit.watch.merge = MergePolicy::Ask;
+            plan.submit.watch.max_watch = TimeSpan::secs(300);
+        })
+        .attended(&[(GateKind::Merge, GateChoice::Merge)]);
+    let mut world = World::begin(script);
+    until(&mut world, |world| gate(world) == 1);
+    world.script.forge = vec![Ok(green("c1")); 20];
+    let world = world.run();
+    assert!(reason(&world).contains("max_watch"), "{}", reason(&world));
+    assert_eq!(
+        outcome(&world),
+        SessionOutcome::Escalated,
+        "{}",
+        world.story()
+    );
+}
+
+#[test]
+fn checks_that_come_late_are_waited_for() {
+    let late = ForgeReading {
+        checks: vec![
+            check("build", CheckState::Passed),
+            check("slow", CheckState::Failed),
+        ],
+        ..green("c1")
+    };
+    let script =
+        watches([green("c1"), late]).plan(|plan| plan.submit.watch.max_watch = TimeSpan::secs(600));
+    let world = World::begin(script).run();
+    assert!(!world.story().contains("before_merge"), "{}", world.story());
 }
 
 #[test]
@@ -721,7 +901,7 @@ fn a_merge_queue_that_gives_it_back_is_asked_about() {
     assert_eq!(outcome(&world), SessionOutcome::Escalated, "{story}");
     assert_eq!(story.matches("before_merge merge_pr").count(), 1, "{story}");
     assert!(
-        reason(&world).contains("did not merge it the last time"),
+        reason(&world).contains("has not merged it"),
         "{}",
         reason(&world)
     );

@@ -1,5 +1,5 @@
-//! Commits of the branch that no turn made: those that others pushed, those that you pushed from
-//! here, and merges of the newest base.
+//! Commits of the branch that no turn made: those that others pushed, your own, and merges of the
+//! newest base.
 //!
 //! Owns the mark in git's reflog by which creel recognizes, also after a kill, what it took over.
 //!
@@ -61,30 +61,47 @@ pub(super) async fn commits_of_others(look: &Look<'_>) -> Result<Option<ForgeNew
     Ok(Some(news(text)))
 }
 
-/// The commit of the branch here that is to be verified and pushed: one that you pushed, or a merge
-/// of the newest base, if only that is missing. None if the pull request has what creel pushed, and
-/// if there are changes that are not committed.
-pub(super) async fn to_verify(look: &Look<'_>) -> Result<Option<String>, ForgeFailure> {
-    let runner = &look.client.runner;
-    let found = async || {
-        let here = runner.git_says(&["rev-parse", "HEAD"]).await?;
-        let shown = &look.pull.reading.head;
-        let is_pushed = here == *shown && look.request.pushed.as_ref() != Some(shown);
-        if !is_pushed && !look.lacks_only_the_base() {
-            return Ok(None);
-        }
-        match runner.changes().await? {
-            changes if !changes.tracked.is_empty() => Ok(None),
-            _ if look.lacks_only_the_base() => newest_base(look, here).await,
-            _ => Ok(Some(here)),
-        }
-    };
-    found().await.map_err(of_git)
+/// What the branch here has that no turn made.
+#[derive(Debug, Default)]
+pub(super) struct OwnCommits {
+    /// The commit that is to be verified and pushed: yours, or a merge of the newest base, if only
+    /// that is missing. None while files have changes that are not committed.
+    pub(super) to_verify: Option<String>,
+    /// Whether it does not have all of it on the forge.
+    pub(super) unpushed: bool,
 }
 
-/// The branch with the newest base merged. None if they conflict, or if the branch here is not the
-/// one that the forge shows.
-async fn newest_base(look: &Look<'_>, here: String) -> Result<Option<String>, BuiltinError> {
+pub(super) async fn own_commits(look: &Look<'_>) -> Result<OwnCommits, ForgeFailure> {
+    find_own(look).await.map_err(of_git)
+}
+
+async fn find_own(look: &Look<'_>) -> Result<OwnCommits, BuiltinError> {
+    let (runner, shown) = (&look.client.runner, &look.pull.reading.head);
+    let here = runner.git_says(&["rev-parse", "HEAD"]).await?;
+    let unpushed = here != *shown && !runner.contains(shown, &here).await?;
+    let is_yours = unpushed && runner.contains(&here, shown).await?;
+    let is_pushed = here == *shown && look.request.pushed.as_ref() != Some(shown);
+    let lacks_base = here == *shown && look.lacks_only_the_base();
+    let has_some = is_yours || is_pushed || lacks_base;
+    if !has_some || !runner.changes().await?.tracked.is_empty() {
+        return Ok(OwnCommits {
+            to_verify: None,
+            unpushed,
+        });
+    }
+    let to_verify = if lacks_base {
+        newest_base(look, &here).await?
+    } else {
+        Some(here)
+    };
+    Ok(OwnCommits {
+        to_verify,
+        unpushed,
+    })
+}
+
+/// The branch with the newest base merged. None if they conflict.
+async fn newest_base(look: &Look<'_>, here: &str) -> Result<Option<String>, BuiltinError> {
     let (runner, reading) = (&look.client.runner, &look.pull.reading);
     let to = format!("refs/remotes/{}/{}", look.remote, reading.base);
     let refspec = format!("+refs/heads/{}:{to}", reading.base);
@@ -93,21 +110,15 @@ async fn newest_base(look: &Look<'_>, here: String) -> Result<Option<String>, Bu
     let Some(base) = runner.commit(&to).await?.filter(|_| fetched) else {
         return Ok(None);
     };
-    let has_it = runner.contains(&here, &base).await?;
-    if here != reading.head {
-        // Before a kill, creel may have merged it already.
-        let parent = runner.commit("HEAD^1").await?;
-        return Ok(Some(here).filter(|_| has_it && parent.as_ref() == Some(&reading.head)));
-    }
-    if has_it {
+    if runner.contains(here, &base).await? {
         return Ok(None);
     }
-    let MergedTree::Clean(tree) = runner.merged_tree(&here, &base).await? else {
+    let MergedTree::Clean(tree) = runner.merged_tree(here, &base).await? else {
         return Ok(None);
     };
     let (from, into) = (&reading.base, &look.pull.branch);
     let message = format!("Merge branch '{from}' into {into}\n");
-    let commit = runner.commit_tree(&tree, &[&here, &base], &message).await?;
+    let commit = runner.commit_tree(&tree, &[here, &base], &message).await?;
     let is_here = forward(runner, &commit, NEWEST_BASE).await?;
     Ok(is_here.then_some(commit))
 }
