@@ -260,7 +260,7 @@ pub async fn pull_request_here(folder: &Path, wanted: &str) -> Result<String, Su
             forge.name()
         ))),
         None => Err(SubmitObstacle(format!(
-            "the branch here, {branch}, has no open pull request on {}: it may be closed or merged, or on another branch than {}",
+            "the branch here, {branch}, has no open pull request on {}: {} is closed, merged, or on another branch",
             forge.name(),
             named(wanted)
         ))),
