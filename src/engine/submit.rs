@@ -369,9 +369,8 @@ impl<'a> PipelineRules<'a> {
             pipeline_run.pipeline.name(),
             failed.hook
         );
-        if pipeline_run.pipeline == PipelineKind::Merge
-            && let Some(waits) = self.0.watch_rules().wait_on(Some(reason.clone()))
-        {
+        let watch = self.0.watch_rules();
+        if let Some(waits) = watch.wait_after(pipeline_run.pipeline, &reason) {
             return waits;
         }
         let (pipeline, hook) = (pipeline_run.pipeline, failed.hook.clone());

@@ -99,9 +99,9 @@ pub struct Watch {
     /// What creel answers to the news of the last round.
     #[serde(default)]
     pub answer: Option<String>,
-    /// Why creel did not merge it the last time, although it was ready.
+    /// What blocked the last submit or merge.
     #[serde(default)]
-    pub unmerged: Option<String>,
+    pub held: Option<String>,
     /// How many times the agent got news.
     pub rounds: u32,
     /// How many rounds there may be.
@@ -189,6 +189,11 @@ impl Watch {
         commit.is_some() && self.submitted.as_ref() != commit && self.head.as_ref() != commit
     }
 
+    /// Whether the work of the last round could not be submitted at once.
+    const fn has_to_resubmit(&self) -> bool {
+        self.in_round && self.is_known && self.held.is_some()
+    }
+
     /// Whether creel has tried to merge this commit.
     fn is_merge_tried(&self) -> bool {
         let head = self.reading.as_ref().map(|reading| &reading.head);
@@ -235,7 +240,7 @@ impl<'a> WatchRules<'a> {
             pull_request: pull_request.clone(),
             head: run.pushed.clone(),
             answer: round.map(|watch| self.answer_of(watch, run.pushed.as_ref())),
-            unmerged: None,
+            held: None,
         }))
     }
 
@@ -250,18 +255,27 @@ impl<'a> WatchRules<'a> {
         waits.then(|| Self::waits_on(left, None))
     }
 
-    /// A turn failed, or the pull request could not be merged: the session waits on as before.
-    pub(crate) fn wait_on(self, unmerged: Option<String>) -> Option<EngineOutput> {
+    /// A turn failed: the session waits on as before.
+    pub(crate) fn wait_on(self) -> Option<EngineOutput> {
         let (_, watch) = self.watch()?;
-        Some(Self::waits_on(watch, unmerged))
+        Some(Self::waits_on(watch, None))
     }
 
-    fn waits_on(watch: &Watch, unmerged: Option<String>) -> EngineOutput {
+    /// A hook holds the submit or the merge, and the agent cannot repair that: the session waits on. A
+    /// submit is tried once more, because a forge can fail for a moment. None if the user decides.
+    pub(crate) fn wait_after(self, pipeline: PipelineKind, why: &str) -> Option<EngineOutput> {
+        let (_, watch) = self.watch()?;
+        let asks = pipeline == PipelineKind::Submit && watch.held.is_some();
+        let waits = || Self::waits_on(watch, Some(why.to_owned()));
+        (!asks).then(waits)
+    }
+
+    fn waits_on(watch: &Watch, held: Option<String>) -> EngineOutput {
         Self::started(WatchEvent::Started {
             pull_request: watch.pull_request.clone(),
             head: watch.head.clone(),
             answer: None,
-            unmerged,
+            held,
         })
     }
 
@@ -339,7 +353,7 @@ impl<'a> WatchRules<'a> {
         if let Some(step) = self.hand_over(watch, now).filter(|_| !is_over) {
             return step;
         }
-        if watch.has_to_verify() {
+        if watch.has_to_verify() || watch.has_to_resubmit() {
             return self.0.pipeline().begin_pipeline(PipelineKind::Submit);
         }
         let merges_by_itself = self.0.plan().submit.watch.merge == MergePolicy::Auto
@@ -504,10 +518,10 @@ impl<'a> WatchRules<'a> {
         if !asks || wanted || !self.is_ready(watch, now) {
             return None;
         }
-        let reason = match &watch.unmerged {
-            Some(why) => format!("{url} is ready, but it was not merged: {why}"),
-            None if was_tried => format!("{url} is ready, but the forge has not merged it"),
-            None => format!("{url} is ready: {}", watch.status()),
+        let reason = match &watch.held {
+            Some(why) if was_tried => format!("{url} is ready, but it was not merged: {why}"),
+            _ if was_tried => format!("{url} is ready, but the forge has not merged it"),
+            _ => format!("{url} is ready: {}", watch.status()),
         };
         let choices = [GateChoice::Merge, GateChoice::Send, GateChoice::Leave];
         Some(about_the_merge(reason, &choices))
@@ -530,6 +544,7 @@ impl<'a> WatchRules<'a> {
             || reading.queued
             || watch.has_pending_checks()
             || watch.has_to_verify()
+            || watch.has_to_resubmit()
             || !self.waiting().is_empty()
             || watch.accepted.as_ref() == Some(&reading.head);
         if can_change {
@@ -566,6 +581,7 @@ impl<'a> WatchRules<'a> {
         watch.is_ready(now, self.0.plan().submit.watch.poll)
             && self.waiting().is_empty()
             && self.answer_due(watch).is_none()
+            && !watch.has_to_resubmit()
     }
 
     fn is_ready_to_merge(self, watch: &Watch, now: UnixTime) -> bool {
@@ -574,6 +590,9 @@ impl<'a> WatchRules<'a> {
 
     /// The news that the agent has worked on and that creel has not answered yet, and the answer.
     fn answer_due(self, watch: &Watch) -> Option<ForgeAnswer> {
+        if watch.in_round {
+            return None;
+        }
         let is_due = |item: &&PendingItem| {
             let news = item.source.news.as_ref();
             let open = news.filter(|news| news.origin.is_answered());

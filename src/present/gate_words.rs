@@ -144,9 +144,12 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
         ),
         (_, GateChoice::Disable) => ('t', "Turn this hook off", "for this session"),
         (_, GateChoice::Merge) => ('m', "Merge it", "after the checks before a merge"),
-        (GateKind::Submit | GateKind::Merge, GateChoice::Retry) => {
-            ('r', "Run every check again", "")
-        }
+        (GateKind::Submit, GateChoice::Retry) => ('r', "Run every check again", ""),
+        (GateKind::Merge, GateChoice::Retry) => (
+            'r',
+            "Try again",
+            "with every check, or with more rounds of news",
+        ),
         (GateKind::UsageLimit, GateChoice::Retry) => ('r', "Send the turn again now", ""),
         (_, GateChoice::Retry) => ('r', "Run the hook again", ""),
         (GateKind::Merge, GateChoice::Wait) => (
@@ -354,6 +357,7 @@ pub fn gate_reason(state: &SessionState, gate: &Gate, zone: &TimeZone) -> String
             plain(&feedback.map_or_else(|| gate.reason.clone(), |feedback| feedback.reason))
         }
         GateSubject::BrokenHook(_) if gate.subject.is_broken_check() => plain(&gate.reason),
+        GateSubject::Pipeline { hook, .. } if hook.is_empty() => plain(&gate.reason),
         // The title and the body say all of it.
         GateSubject::FinalDelivery { .. }
         | GateSubject::Delivery { .. }

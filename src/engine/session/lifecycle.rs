@@ -370,7 +370,7 @@ impl SessionState {
                 .unwrap_or_else(|| self.prompts().recovery_prompt(&text)),
             None if self.pipelines.is_open() => self
                 .watch_rules()
-                .wait_on(None)
+                .wait_on()
                 .unwrap_or_else(|| self.pipeline().proceed_pipeline()),
             None if self.ending.is_some() => self.end_rules().proceed_delivery(now, measured),
             None => self.iterations.complete_iteration(IterationOutcome::Failed),
@@ -413,7 +413,7 @@ impl SessionState {
         match due {
             DuePrompt::Cancelled(_) if self.steering.stop.is_some() => self
                 .watch_rules()
-                .wait_on(None)
+                .wait_on()
                 .unwrap_or_else(|| self.iterations.complete_iteration(IterationOutcome::Failed)),
             DuePrompt::Cancelled(prompt) if self.steering.person_spoke_after(prompt.messages) => {
                 self.prompts().message_prompt(None)

@@ -22,10 +22,10 @@ pub(crate) fn apply_watch(session: &mut SessionState, at: UnixTime, event: &Watc
             pull_request,
             head,
             answer,
-            unmerged,
+            held,
         } => {
             if let Some(watch) = started(session, at, pull_request, head.as_ref()) {
-                watch.unmerged.clone_from(unmerged);
+                watch.held.clone_from(held);
                 if answer.is_some() {
                     watch.answer.clone_from(answer);
                     watch.in_round = false;

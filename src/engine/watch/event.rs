@@ -17,9 +17,9 @@ pub enum WatchEvent {
         /// What creel answers to the comments that the agent has just worked on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answer: Option<String>,
-        /// Why creel did not merge it just now.
+        /// What blocked the submit or the merge just now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        unmerged: Option<String>,
+        held: Option<String>,
     },
     #[serde(rename = "forge_read")]
     Read(Box<ForgeRead>),

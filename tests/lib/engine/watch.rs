@@ -61,6 +61,21 @@ pub(crate) fn green(head: &str) -> ForgeReading {
     }
 }
 
+fn closed(head: &str) -> ForgeReading {
+    ForgeReading {
+        state: PullRequestState::Closed,
+        ..green(head)
+    }
+}
+
+/// Open, green, and waiting for a review.
+fn unreviewed(head: &str) -> ForgeReading {
+    ForgeReading {
+        review: ReviewDecision::Required,
+        ..green(head)
+    }
+}
+
 fn merged(head: &str) -> ForgeReading {
     ForgeReading {
         state: PullRequestState::Merged,
@@ -232,11 +247,7 @@ fn what_was_merged_is_what_was_verified_or_the_end_says_so() {
 
 #[test]
 fn a_closed_pull_request_ends_the_session_as_aborted() {
-    let closed = ForgeReading {
-        state: PullRequestState::Closed,
-        ..green("c1")
-    };
-    let world = World::begin(watches([closed])).run();
+    let world = World::begin(watches([closed("c1")])).run();
     assert_eq!(
         outcome(&world),
         SessionOutcome::Aborted,
@@ -430,11 +441,7 @@ fn nothing_is_pushed_that_the_checks_have_not_passed() {
 
 #[test]
 fn a_wait_without_an_end_stops_for_the_user_and_goes_on_with_resume() {
-    let waiting = ForgeReading {
-        review: ReviewDecision::Required,
-        ..green("c1")
-    };
-    let script = watches(std::iter::repeat_n(waiting, 2)).plan(|plan| {
+    let script = watches(std::iter::repeat_n(unreviewed("c1"), 2)).plan(|plan| {
         plan.submit.watch.max_watch = TimeSpan::secs(3_600);
     });
     let world = World::begin(script).run();
@@ -528,11 +535,7 @@ fn a_killed_session_gives_each_news_to_the_agent_once() {
 
 #[test]
 fn stop_ends_the_wait_and_resume_takes_it_up_again() {
-    let waiting = ForgeReading {
-        review: ReviewDecision::Required,
-        ..green("c1")
-    };
-    let mut world = World::begin(watches([waiting]));
+    let mut world = World::begin(watches([unreviewed("c1")]));
     world.settle();
     while world
         .state
@@ -618,11 +621,7 @@ fn a_merge_by_a_person_closes_the_gate_that_asks_about_it() {
 
 #[test]
 fn a_closed_pull_request_stays_closed_after_resume() {
-    let closed = ForgeReading {
-        state: PullRequestState::Closed,
-        ..green("c1")
-    };
-    let world = World::begin(watches([closed])).run().resume();
+    let world = World::begin(watches([closed("c1")])).run().resume();
     let story = world.story();
     assert_eq!(outcome(&world), SessionOutcome::Aborted, "{story}");
     assert_eq!(
@@ -686,6 +685,53 @@ fn a_merge_that_is_held_leads_back_to_the_wait() {
 }
 
 #[test]
+fn a_forge_that_fails_in_a_submit_gets_another_try_and_then_you_are_asked() {
+    let fails = || Ran {
+        outcome: None,
+        ..blocks("`gh pr list` failed")
+    };
+    let unpushed = ForgeReading {
+        to_verify: Some("c2".into()),
+        unpushed: true,
+        ..commented("c1", "1", "Rename it.")
+    };
+    let played = |create_pr: Vec<Ran>| {
+        let mut script = watches([
+            commented("c1", "1", "Rename it."),
+            unpushed.clone(),
+            commented("c2", "1", "Rename it."),
+            merged("c2"),
+        ]);
+        script.hooks.insert("create_pr".into(), create_pr);
+        World::begin(script).run()
+    };
+    let world = played(vec![pushes("c1"), fails(), pushes("c2")]);
+    assert_eq!(
+        outcome(&world),
+        SessionOutcome::Complete,
+        "{}",
+        world.story()
+    );
+    assert_eq!(prompts(&world).len(), 1, "{}", world.story());
+    assert_eq!(
+        world.forge_answers,
+        [("1".to_owned(), "Done in c2.".to_owned())]
+    );
+    let world = played(vec![pushes("c1"), fails(), fails()]);
+    assert_eq!(
+        outcome(&world),
+        SessionOutcome::Escalated,
+        "{}",
+        world.story()
+    );
+    assert!(
+        reason(&world).contains("`gh pr list` failed"),
+        "{}",
+        reason(&world)
+    );
+}
+
+#[test]
 fn your_message_at_the_merge_gate_leads_to_a_submit_and_a_new_question() {
     let script = watches([green("c1")])
         .plan(|plan| plan.submit.watch.merge = MergePolicy::Ask)
@@ -712,11 +758,7 @@ fn your_message_at_the_merge_gate_leads_to_a_submit_and_a_new_question() {
 
 #[test]
 fn nothing_is_answered_before_creel_knows_what_became_of_it() {
-    let closed = ForgeReading {
-        state: PullRequestState::Closed,
-        ..green("c1")
-    };
-    let world = World::begin(watches([commented("c1", "1", "Rename it."), closed])).run();
+    let world = World::begin(watches([commented("c1", "1", "Rename it."), closed("c1")])).run();
     assert_eq!(prompts(&world).len(), 1);
     assert!(world.forge_answers.is_empty(), "{:?}", world.forge_answers);
 }
@@ -961,11 +1003,7 @@ fn a_cancelled_turn_about_news_waits_for_you() {
 
 #[test]
 fn a_question_in_a_turn_about_your_message_is_asked() {
-    let waiting = ForgeReading {
-        review: ReviewDecision::Required,
-        ..green("c1")
-    };
-    let script = watches([waiting]).agent([
+    let script = watches([unreviewed("c1")]).agent([
         DONE,
         Answer::Says("<promise>ESCALATE</promise> Which database?"),
     ]);
@@ -996,11 +1034,7 @@ fn a_question_in_a_turn_about_your_message_is_asked() {
 
 #[test]
 fn no_prompt_is_sent_while_the_forge_is_asked() {
-    let waiting = ForgeReading {
-        review: ReviewDecision::Required,
-        ..green("c1")
-    };
-    let mut world = World::begin(watches([waiting, merged("c1")]));
+    let mut world = World::begin(watches([unreviewed("c1"), merged("c1")]));
     until(&mut world, |world| world.forge_call.is_some());
     world.command(SessionCommand::Message {
         text: "Look at this.".into(),
@@ -1030,11 +1064,7 @@ fn a_submit_that_names_no_pull_request_cannot_wait_for_it() {
 
 #[test]
 fn a_pull_request_that_is_closed_while_the_agent_works_stays_closed() {
-    let closed = ForgeReading {
-        state: PullRequestState::Closed,
-        ..green("c1")
-    };
-    let mut script = watches([commented("c1", "1", "Rename it."), closed]);
+    let mut script = watches([commented("c1", "1", "Rename it."), closed("c1")]);
     // `create_pr` pushes nothing to another pull request, and says so.
     script.hooks.insert(
         "create_pr".into(),
