@@ -93,7 +93,7 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
         say,
         stage: None,
         has_named_base: false,
-        green: Vec::new(),
+        checked: Vec::new(),
         landed: tips.collect(),
     };
     merger.clear_merged(&all);
@@ -108,7 +108,7 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
         say("creel: no finished task is waiting to be merged");
         return Ok(0);
     }
-    let (mut code, mut has_merged) = (0, false);
+    let (mut code, mut has_merged, mut red) = (0, false, BTreeSet::new());
     for task in due {
         let (key, id) = (QueueTaskKey::of(&task.order), &task.order.id);
         let mut waits_for = task.order.dependencies.iter();
@@ -142,11 +142,16 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
             }
             MergeResult::Stopped => return Ok(INTERRUPTED),
             MergeResult::RedBase(reason) => {
+                let why = if red.insert(reason.clone()) {
+                    format!(
+                        ": {reason}\n  No task was sent back. Repair the base branch, then run `creel merge --queue` again"
+                    )
+                } else {
+                    String::new()
+                };
                 say(&format!(
-                    "creel: the base branch does not pass, so nothing is merged: {reason}\n  No task was sent back. Repair the base \
-                     branch, then run `creel merge --queue` again"
+                    "creel: the base branch does not pass, so task {id} is not merged{why}"
                 ));
-                return Ok(NEEDS_USER);
             }
             MergeResult::SentBack(reason) => {
                 code = 1;
@@ -177,7 +182,7 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
     if has_merged {
         merger.clear_merged(&connection.all()?);
     }
-    Ok(code)
+    Ok(if red.is_empty() { code } else { NEEDS_USER })
 }
 
 /// Shows what a check prints.

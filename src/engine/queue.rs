@@ -386,7 +386,8 @@ impl QueuedTask {
         }))
     }
 
-    /// The branches that creel made for its runs, by their full names.
+    /// The branches that creel may have made for its runs, by their full names: a branch of the user can
+    /// have the same name.
     pub fn own_branches(&self) -> BTreeSet<String> {
         let Some(branch) = &self.branch else {
             return BTreeSet::new();

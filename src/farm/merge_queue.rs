@@ -140,10 +140,19 @@ pub(crate) struct QueueMerger<'a> {
     /// The worktree in which tasks are merged, once it is needed.
     pub(crate) stage: Option<MergeStage<'a>>,
     pub(crate) has_named_base: bool,
-    /// The commits that have passed these checks in this run.
-    pub(crate) green: Vec<(String, Vec<HookSpec>)>,
+    /// The commits that were checked in this run, each with the reason if it did not pass.
+    pub(crate) checked: Vec<(CheckedCommit, Option<String>)>,
     /// The last commits of branches whose work the base branch has as other commits.
     pub(crate) landed: BTreeMap<QueueTaskKey, String>,
+}
+
+/// What a check depends on.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CheckedCommit {
+    commit: String,
+    checks: Vec<HookSpec>,
+    /// The type of the task, which a check can ask for.
+    kind: Option<String>,
 }
 
 /// Stores what a branch becomes, before the base branch moves: a merge that is killed then does not
@@ -160,20 +169,19 @@ impl<'a> QueueMerger<'a> {
     }
 
     fn try_clear(&self, all: &[QueuedTask]) -> Result<(), FarmError> {
-        let merged = merged_branches(all.iter());
+        let mut merged = merged_branches(all.iter());
         if merged.is_empty() {
             return Ok(());
         }
         clear_worktrees(self.repository, &SessionsDir::of(self.root), all)?;
         let base = self.base(&self.settings.base_plan)?;
-        let there = match &base.remote {
-            Some(remote) => self.repository.forget_at_remote(&merged, remote, &base)?,
-            None => 0,
-        };
+        self.repository.keep_those_of_the_user(&mut merged)?;
         let remote = base.remote.as_deref();
-        let here = self
-            .repository
-            .forget_merged_branches(&merged, remote, &base.commit)?;
+        let there = remote.map_or(Ok(0), |remote| {
+            self.repository.forget_at_remote(&merged, remote, &base)
+        });
+        let here = self.repository.forget_merged_branches(&merged, &base)?;
+        let there = there?;
         if here + there > 0 {
             let at_remote =
                 remote.map_or_else(String::new, |remote| format!(", {there} at `{remote}`"));
@@ -220,10 +228,11 @@ impl<'a> QueueMerger<'a> {
                 .filter(|landing| landing.tip == commit)
                 && self.repository.contains(&base.commit, &landing.commit)?
             {
+                self.landed.insert(QueueTaskKey::of(&task.order), commit);
                 return Ok(MergeResult::Merged(landing.commit.clone()));
             }
             self.stage(&plan, &base)?.check_out(&base.commit)?;
-            match self.check(&plan, &base.commit, None, output)? {
+            match self.check(&plan, &base.commit, (task, true), output)? {
                 CheckResult::Passed => {}
                 CheckResult::Failed(reason) => {
                     let short: String = base.commit.chars().take(10).collect();
@@ -241,7 +250,7 @@ impl<'a> QueueMerger<'a> {
             };
             let (merged, failed) = match staged {
                 StagedMerge::Commit(merged) => {
-                    match self.check(&plan, &merged, Some(task), output)? {
+                    match self.check(&plan, &merged, (task, false), output)? {
                         CheckResult::Passed => (merged, None),
                         CheckResult::Failed(reason) => (
                             merged,
@@ -257,6 +266,7 @@ impl<'a> QueueMerger<'a> {
                 }
                 StagedMerge::Nothing => {
                     note(&landing(&base.commit, &commit))?;
+                    self.landed.insert(QueueTaskKey::of(&task.order), commit);
                     return Ok(MergeResult::Present(base.commit));
                 }
             };
@@ -367,27 +377,32 @@ impl<'a> QueueMerger<'a> {
         &mut self,
         plan: &SessionPlan,
         commit: &str,
-        task: Option<&QueuedTask>,
+        (task, is_base): (&QueuedTask, bool),
         output: &mut dyn ProcessObserver,
     ) -> Result<CheckResult, FarmError> {
-        let checks = checks(plan);
-        let is_green =
-            |(known, passed): &(String, Vec<HookSpec>)| known == commit && *passed == checks;
+        let run = CheckedCommit {
+            commit: commit.to_owned(),
+            checks: checks(plan),
+            kind: task.order.kind.clone(),
+        };
+        if let Some((_, why)) = self.checked.iter().find(|(known, _)| *known == run) {
+            let failed = |why: &String| CheckResult::Failed(why.clone());
+            return Ok(why.as_ref().map_or(CheckResult::Passed, failed));
+        }
         let stage = self
             .stage
             .as_ref()
             .expect("the commit is checked out there");
         let cwd = stage.cwd.clone();
-        if self.green.iter().any(is_green) {
-            return Ok(CheckResult::Passed);
-        }
-        let whose = task.map_or("the base".to_owned(), |task| {
+        let whose = if is_base {
+            "the base".to_owned()
+        } else {
             format!("task {}", task.order.id)
-        });
-        for (number, hook) in (1..).zip(checks.iter().cloned()) {
+        };
+        for (number, hook) in (1..).zip(run.checks.iter().cloned()) {
             (self.say)(&format!("creel: {whose}: {}", hook.name));
             let name = hook.name.clone();
-            let job = job(RunId(number), hook, plan, task);
+            let job = job(RunId(number), hook, plan, (task, is_base));
             let session_dir = self.root.join(worktrees::FOLDER).join("merge-queue.checks");
             let place = HookWorkspace {
                 cwd: cwd.clone(),
@@ -417,10 +432,11 @@ impl<'a> QueueMerger<'a> {
                 return Ok(CheckResult::Stopped);
             };
             if let Some(reason) = failure(&name, &ran) {
+                self.checked.push((run, Some(reason.clone())));
                 return Ok(CheckResult::Failed(reason));
             }
         }
-        self.green.push((commit.to_owned(), checks));
+        self.checked.push((run, None));
         Ok(CheckResult::Passed)
     }
 }
@@ -476,16 +492,22 @@ fn only_looks(hook: &HookSpec) -> bool {
     }
 }
 
-fn job(run: RunId, hook: HookSpec, plan: &SessionPlan, task: Option<&QueuedTask>) -> HookJob {
+fn job(
+    run: RunId,
+    hook: HookSpec,
+    plan: &SessionPlan,
+    (task, is_base): (&QueuedTask, bool),
+) -> HookJob {
+    let of_the_task = Some(task).filter(|_| !is_base);
     let submission = SubmissionFacts {
-        task_type: task.and_then(|task| task.order.kind.clone()),
-        title: task.map_or_else(String::new, |task| task.order.goal.clone()),
+        task_type: task.order.kind.clone(),
+        title: of_the_task.map_or_else(String::new, |task| task.order.goal.clone()),
         base_branch: plan.submit.base_branch.clone(),
         test_command: plan.submit.test_command.clone(),
         remote: plan.submit.remote.clone(),
         ..SubmissionFacts::default()
     };
-    let by = task.and_then(|task| task.state.by());
+    let by = of_the_task.and_then(|task| task.state.by());
     let session = by.map_or_else(|| "merge-queue".to_owned(), |by| by.session.clone());
     let facts = HookFacts {
         session,

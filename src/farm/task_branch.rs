@@ -162,7 +162,7 @@ impl TaskGit<'_> {
                     return Ok(0);
                 }
                 let base = BaseCommit::find(&repository, base.as_deref(), remote.as_deref())?;
-                repository.forget_merged_branches(&merged, remote.as_deref(), &base.commit)
+                repository.forget_merged_branches(&merged, &base)
             });
             cleared.map_err(|error| error.to_string())
         });

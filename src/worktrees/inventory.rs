@@ -18,7 +18,7 @@ use super::{
 };
 
 /// How the reason of git's lock begins.
-const REASON: &str = "creel session ";
+pub(super) const REASON: &str = "creel session ";
 /// The file that says that a removal has begun. Git deletes the files first: after a kill, they
 /// look like changes.
 pub(super) const GOING: &str = "creel-removes-this";

@@ -228,11 +228,22 @@ impl<'a> MergeStage<'a> {
             return Ok(None);
         }
         let head = self.resolve("HEAD")?;
+        if self.loses_something(&merge.base.commit, merge.commit)? {
+            return Ok(None);
+        }
         Ok(Some(if head == merge.base.commit {
             StagedMerge::Nothing
         } else {
             StagedMerge::Commit(head)
         }))
+    }
+
+    /// Whether the rebased work, which is checked out, is not what a merge has: a rebase drops what only
+    /// a merge commit has.
+    fn loses_something(&self, base: &str, commit: &str) -> Result<bool, WorktreeError> {
+        let args = ["merge-tree", "--write-tree", "--no-messages", base, commit];
+        let merged = worktree_git(&self.path, &args)?;
+        Ok(merged.is_ok && merged.stdout.trim() != self.resolve("HEAD^{tree}")?)
     }
 
     fn resolve(&self, what: &str) -> Result<String, WorktreeError> {

@@ -1,7 +1,7 @@
 //! Removes worktrees and their branches, but nothing that exists only there.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -152,10 +152,7 @@ impl ProjectRepository {
 
     /// Whether creel made the branch for this session.
     pub(super) fn is_made_for(&self, branch: &str, session: &str) -> bool {
-        let log = fs::read_to_string(self.common_dir.join("logs/refs/heads").join(branch));
-        let log = log.unwrap_or_default();
-        let first = log.lines().next().and_then(|line| line.split_once('\t'));
-        first.is_some_and(|(_, reason)| reason == self.lock_reason(session))
+        self.first_reason(branch) == Some(self.lock_reason(session))
     }
 
     /// Deletes these branches if `kept` has all their commits.
@@ -188,21 +185,21 @@ impl ProjectRepository {
         Ok(())
     }
 
-    /// Deletes branches of merged tasks here, and what is known of those at the remote. One with commits
-    /// that were not merged into the base stays, and so does one that is checked out. Returns how
-    /// many went.
+    /// Deletes branches of merged tasks here, and what is known of those at the remote. The base and one
+    /// that creel did not make stay, one with commits that were not merged into the base, and one that
+    /// is checked out or rebased. Returns how many went.
     pub fn forget_merged_branches(
         &self,
         merged: &BTreeMap<String, Vec<TaskLanding>>,
-        remote: Option<&str>,
-        base: &str,
+        base: &BaseCommit,
     ) -> Result<usize, WorktreeError> {
         let _alone = self.lock()?;
         let format = "--format=%(objectname) %(refname) %(worktreepath)";
+        let remote = base.remote.as_deref();
         let there = remote.map(|remote| format!("refs/remotes/{remote}/"));
         let mut args = vec!["for-each-ref", format, "refs/heads/"];
         args.extend(there.as_deref());
-        let (list, mut went) = (self.tell(&args)?, 0);
+        let (list, rebased, mut went) = (self.tell(&args)?, self.rebased_branches(), 0);
         for line in list.lines() {
             let Some((tip, reference)) = line.trim_end().split_once(' ') else {
                 continue;
@@ -210,15 +207,62 @@ impl ProjectRepository {
             let local = reference.strip_prefix("refs/heads/");
             let tracked = || reference.strip_prefix(there.as_deref()?);
             // A name with a space is one that is checked out.
-            let landings = local.or_else(tracked).and_then(|name| merged.get(name));
-            if let Some(landings) = landings
-                && self.is_merged(tip, landings, base)?
+            let name = local.or_else(tracked).unwrap_or_default();
+            let stays = base.branch.as_deref() == Some(name)
+                || rebased.contains(reference)
+                || local.is_some_and(|name| !self.is_made_by_creel(name));
+            if let Some(landings) = merged.get(name).filter(|_| !stays)
+                && self.is_merged(tip, landings, &base.commit)?
                 && self.ask(&["update-ref", "-d", reference, tip])?.is_ok
             {
                 went += usize::from(local.is_some());
             }
         }
         Ok(went)
+    }
+
+    /// The branches in the middle of a rebase: git shows them as checked out nowhere.
+    fn rebased_branches(&self) -> BTreeSet<String> {
+        let worktrees = fs::read_dir(self.common_dir.join("worktrees"));
+        let worktrees = worktrees.into_iter().flatten().flatten();
+        let folders = worktrees.map(|entry| entry.path());
+        let folders = folders.chain([self.common_dir.clone()]);
+        let notes = folders.flat_map(|folder| {
+            ["rebase-merge", "rebase-apply"].map(|state| folder.join(state).join("head-name"))
+        });
+        notes
+            .filter_map(|note| Some(fs::read_to_string(note).ok()?.trim_end().to_owned()))
+            .collect()
+    }
+
+    /// Whether creel made the branch, for any session.
+    fn is_made_by_creel(&self, branch: &str) -> bool {
+        self.first_reason(branch)
+            .is_some_and(|reason| reason.starts_with(inventory::REASON))
+    }
+
+    /// Why the branch was made, as git's log of it says.
+    fn first_reason(&self, branch: &str) -> Option<String> {
+        let log = self.common_dir.join("logs/refs/heads").join(branch);
+        let log = fs::read_to_string(log).ok()?;
+        let (_, reason) = log.lines().next()?.split_once('\t')?;
+        Some(reason.to_owned())
+    }
+
+    /// Leaves out the names of branches here that creel did not make.
+    pub fn keep_those_of_the_user<T>(
+        &self,
+        branches: &mut BTreeMap<String, T>,
+    ) -> Result<(), WorktreeError> {
+        let list = self.tell(&[
+            "for-each-ref",
+            "--format=%(refname:lstrip=2)",
+            "refs/heads/",
+        ])?;
+        for name in list.lines().filter(|name| !self.is_made_by_creel(name)) {
+            branches.remove(name);
+        }
+        Ok(())
     }
 
     /// Whether none of these branches is here.

@@ -1193,6 +1193,92 @@ fn branches_and_worktrees_of_merged_tasks_go_here_and_at_the_remote() {
 }
 
 #[test]
+fn a_branch_of_the_user_with_the_name_of_a_tasks_branch_stays() {
+    let project = with_agent("worktree: { keep: on_failure }", with_remote);
+    // The user's own, with nothing that is not merged.
+    git(&project, &["branch", "creel/task-1"]);
+    git(&project, &["push", "--quiet", "origin", "creel/task-1"]);
+    add(&project, "write one.txt", &[]);
+    drain(&project, "1");
+    assert!(branches(&project).contains("creel/task-1-2"));
+    let merged = project.creel(&["merge", "--queue"]);
+    assert_eq!(merged.code, 0, "{}", merged.err);
+    assert_eq!(branches(&project), "creel/task-1\nmain");
+    assert_eq!(remote_branches(&project), ["creel/task-1", "main"]);
+}
+
+#[test]
+fn a_branch_that_is_being_rebased_stays() {
+    let project = with_agent("worktree: { keep: on_failure }", with_remote);
+    add(&project, "write one.txt", &[]);
+    drain(&project, "1");
+    let folder = project.root().join("../rebased");
+    let place = folder.display().to_string();
+    git(
+        &project,
+        &["worktree", "add", "--quiet", &place, "creel/task-1"],
+    );
+    let rebase = ["-c", "sequence.editor=sed -i s/^pick/edit/", "-C", &place];
+    git(
+        &project,
+        &[&rebase[..], &["rebase", "--quiet", "-i", "HEAD~1"]].concat(),
+    );
+    assert_eq!(project.creel(&["merge", "--queue"]).code, 0);
+    assert!(branches(&project).contains("creel/task-1"));
+    git(&project, &["-C", &place, "rebase", "--continue"]);
+}
+
+#[test]
+fn a_rebase_that_would_lose_something_becomes_a_squash() {
+    let project = with_agent(
+        "merge: { style: rebase }\nworktree: { keep: on_failure }",
+        with_remote,
+    );
+    add(&project, "write one.txt", &[]);
+    drain(&project, "1");
+    // Only the merge commit has this file.
+    let folder = project.root().join("../merging");
+    let place = folder.display().to_string();
+    let there = |args: &[&str]| git(&project, &[&["-C", &place], args].concat());
+    let side = git(
+        &project,
+        &["commit-tree", "main^{tree}", "-p", "main", "-m", "side"],
+    );
+    git(
+        &project,
+        &["worktree", "add", "--quiet", &place, "creel/task-1"],
+    );
+    there(&["merge", "--quiet", "--no-commit", "--no-ff", &side]);
+    fs::write(folder.join("inmerge.txt"), "new").expect("a file");
+    there(&["add", "inmerge.txt"]);
+    there(&["commit", "--quiet", "-m", "merge"]);
+    there(&["push", "--quiet", "origin", "creel/task-1"]);
+    git(&project, &["worktree", "remove", &place]);
+    let merged = project.creel(&["merge", "--queue"]);
+    assert_eq!(merged.code, 0, "{}", merged.err);
+    git(&project, &["fetch", "--quiet", "origin", "main"]);
+    git(&project, &["cat-file", "-e", "FETCH_HEAD:inmerge.txt"]);
+}
+
+#[test]
+fn a_red_base_of_one_type_stops_only_that_type() {
+    let types = "task_types: { x: { hooks: { before_merge: [{ command: 'false' }] } }, y: { hooks: { before_merge: [{ command: 'test \"$CREEL_TASK_TYPE\" = y' }] } } }";
+    let project = with_agent(types, with_remote);
+    for (goal, kind) in [("write one.txt", "x"), ("write two.txt", "y")] {
+        let added = project.creel(&["task", "add", "--queue", goal, "--type", kind]);
+        assert_eq!(added.code, 0, "{}", added.err);
+    }
+    drain(&project, "2");
+    let merged = project.creel(&["merge", "--queue"]);
+    assert_eq!(merged.code, 4, "{}", merged.err);
+    assert!(
+        merged.err.contains("task 1 is not merged") && merged.err.contains("merged task 2"),
+        "{}",
+        merged.err
+    );
+}
+
+#[test]
 fn a_base_that_lost_a_merge_keeps_the_branches_of_its_tasks() {
     let project = with_agent("", with_remote);
     add(&project, "write one.txt", &[]);
