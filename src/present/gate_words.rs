@@ -144,12 +144,9 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
         ),
         (_, GateChoice::Disable) => ('t', "Turn this hook off", "for this session"),
         (_, GateChoice::Merge) => ('m', "Merge it", "after the checks before a merge"),
-        (GateKind::Submit, GateChoice::Retry) => ('r', "Run every check again", ""),
-        (GateKind::Merge, GateChoice::Retry) => (
-            'r',
-            "Try again",
-            "with every check, or with more rounds of news",
-        ),
+        (GateKind::Submit | GateKind::Merge, GateChoice::Retry) => {
+            ('r', "Run every check again", "")
+        }
         (GateKind::UsageLimit, GateChoice::Retry) => ('r', "Send the turn again now", ""),
         (_, GateChoice::Retry) => ('r', "Run the hook again", ""),
         (GateKind::Merge, GateChoice::Wait) => (
