@@ -169,7 +169,7 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
                         )
                     }
                     Some(_) => format!("goes back to the queue: {why}"),
-                    None => "was changed by another command meanwhile".to_owned(),
+                    None => "was changed by another command".to_owned(),
                 };
                 say(&format!("creel: task {id} {what}"));
             }

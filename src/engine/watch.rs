@@ -244,8 +244,8 @@ impl<'a> WatchRules<'a> {
         }))
     }
 
-    /// A session that waited for its pull request waits on, as `resume` wants it: what happened
-    /// meanwhile is news. None if the agent was at work.
+    /// A resumed session waits for its pull request as before: what has happened since is news. None
+    /// if the agent was at work.
     pub(crate) fn resume_watch(self, run: &PipelineRun) -> Option<EngineOutput> {
         let pipelines = &self.0.pipelines;
         let is_first = run.until == SubmitUntil::Merged && run.steps.is_empty();
@@ -255,14 +255,15 @@ impl<'a> WatchRules<'a> {
         waits.then(|| Self::waits_on(left, None))
     }
 
-    /// A turn failed: the session waits on as before.
+    /// A turn failed: the session keeps waiting as before.
     pub(crate) fn wait_on(self) -> Option<EngineOutput> {
         let (_, watch) = self.watch()?;
         Some(Self::waits_on(watch, None))
     }
 
-    /// A hook holds the submit or the merge, and the agent cannot repair that: the session waits on. A
-    /// submit is tried once more, because a forge can fail for a moment. None if the user decides.
+    /// A hook blocks the submit or the merge, and the agent cannot repair that: the session keeps
+    /// waiting. A submit is tried once more, because a forge can fail for a moment. None if the user
+    /// decides.
     pub(crate) fn wait_after(self, pipeline: PipelineKind, why: &str) -> Option<EngineOutput> {
         let (_, watch) = self.watch()?;
         let asks = pipeline == PipelineKind::Submit && watch.held.is_some();
@@ -382,7 +383,7 @@ impl<'a> WatchRules<'a> {
         watch.began.after(self.0.plan().submit.watch.max_watch)
     }
 
-    /// Looks on while a gate about the pull request is open, and closes it when its reason is gone.
+    /// Keeps looking while a gate about the pull request is open, and closes it when its reason is gone.
     /// Empty if the gate waits for its answer.
     pub(crate) fn proceed_at_gate(self, now: UnixTime) -> EngineOutput {
         let Some((gate, watch)) = self.own_gate() else {

@@ -271,7 +271,7 @@ impl<'a> QueueMerger<'a> {
                 }
             };
             if let Some(reason) = failed {
-                // Another merge queue may have merged the task meanwhile.
+                // Another merge queue may have merged the task by now.
                 if self.base(&plan)?.commit == base.commit {
                     return Ok(MergeResult::SentBack(reason));
                 }

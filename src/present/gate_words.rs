@@ -151,8 +151,8 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
         (_, GateChoice::Retry) => ('r', "Run the hook again", ""),
         (GateKind::Merge, GateChoice::Wait) => (
             'r',
-            "Wait as it is",
-            "creel looks on, and asks after the next commit",
+            "Keep waiting",
+            "creel asks again after the next commit",
         ),
         (_, GateChoice::Wait) => (
             'w',

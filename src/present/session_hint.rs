@@ -329,7 +329,7 @@ fn gate(event: &GateEvent, state: &SessionState) -> Option<String> {
                 && by.by == ActorKind::Policy
                 && state.pipelines.watch().is_some() =>
         {
-            Some("The gate closed, because its reason is gone. creel waits on.".into())
+            Some("The gate closed, because its reason is gone. creel keeps waiting.".into())
         }
         GateEvent::ProposalEdited { .. } | GateEvent::Answered { .. } => None,
     }

@@ -1179,7 +1179,7 @@ fn branches_and_worktrees_of_merged_tasks_go_here_and_at_the_remote() {
     let log = ["log", "--format=%B", "--first-parent", "-2", "origin/main"];
     let message = "Merge task 1: write one.txt\n\nCreel-Task: 1\nCreel-Session: task-1-2\n";
     assert!(git(&project, &log).contains(message));
-    // A later run goes on without the branch.
+    // A later run continues without the branch.
     assert_eq!(project.creel(&["task", "start", "--queue", "1"]).code, 0);
     drain(&project, "1");
     assert_eq!(project.creel(&["merge", "--queue"]).code, 0);

@@ -280,7 +280,7 @@ impl ForgeReading {
         };
         let draft = if self.is_draft { "a draft" } else { "" };
         let unpushed = if self.unpushed {
-            "with commits here that are not pushed"
+            "commits here are not pushed"
         } else {
             ""
         };
