@@ -10,6 +10,7 @@ pub mod plan;
 pub mod task_branch;
 pub mod task_end;
 pub mod worker;
+pub mod worker_budget;
 pub mod worker_loop;
 
 use crate::{

@@ -32,7 +32,8 @@ use crate::{
     config::NatsConfig,
     engine::{
         queue::{
-            QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, task_spec::TaskSpec,
+            QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, dependency_path,
+            task_spec::TaskSpec,
         },
         tasks::command::TaskRefusal,
         time::UnixTime,
@@ -100,11 +101,21 @@ pub enum QueueError {
     Refused(QueueRequestError),
     #[error(transparent)]
     BadTask(TaskRefusal),
-    /// The name is taken, or was in the past.
-    #[error("the queue already has a task {0}, or had one")]
+    /// The name is taken.
+    #[error("the queue already has a task {0}")]
     Taken(String),
     #[error(transparent)]
     Failed(#[from] QueueFailure),
+}
+
+impl From<QueueRequestError> for QueueError {
+    fn from(error: QueueRequestError) -> Self {
+        if let QueueRequestError::BadChange(refusal) = error {
+            Self::BadTask(refusal)
+        } else {
+            Self::Refused(error)
+        }
+    }
 }
 
 /// The name of the queue that a project has on a server.
@@ -119,7 +130,17 @@ impl dyn TaskStore {
     /// Adds a task and returns it. One without a name gets the next number.
     async fn add(&self, new: QueuedTask) -> Result<TaskRevision, QueueError> {
         if !new.order.id.is_empty() {
-            return match self.write(&new, 0).await? {
+            let before = self.get(&QueueTaskKey::of(&new.order)).await?;
+            // A session that hands its task over a second time must not bring it back.
+            let is_free = |seen: &TaskRevision| {
+                seen.task.state == QueuedTaskState::Removed && new.order.session.is_none()
+            };
+            let written = match before {
+                Some(seen) if is_free(&seen) => self.write(&new, seen.revision).await?,
+                Some(_) => None,
+                None => self.write(&new, 0).await?,
+            };
+            return match written {
                 Some(revision) => Ok(TaskRevision {
                     task: new,
                     revision,
@@ -215,14 +236,10 @@ impl TaskQueue {
         };
         named.checked().map_err(QueueError::BadTask)?;
         for on in &order.dependencies {
-            let known = self
-                .board
-                .get(&QueueTaskKey::of(&order).sibling(on))
-                .await?;
+            let key = QueueTaskKey::of(&order).sibling(on);
+            let known = self.board.get(&key).await?;
             if known.is_none_or(|seen| seen.task.state == QueuedTaskState::Removed) {
-                return Err(QueueError::Refused(QueueRequestError::NoDependency(
-                    on.clone(),
-                )));
+                return Err(QueueRequestError::NoDependency(on.clone()).into());
             }
         }
         let added = self.board.add(QueuedTask::new(order, at)).await?;
@@ -248,16 +265,42 @@ impl TaskQueue {
         ask: &QueueRequest,
         at: UnixTime,
     ) -> Result<TaskRevision, QueueError> {
+        if let QueueRequest::Depend { on } = ask {
+            self.can_depend(key, on).await?;
+        }
         loop {
             let none = || QueueError::Refused(QueueRequestError::NoSuchTask(key.id().to_owned()));
             let TaskRevision { task, revision } = self.board.get(key).await?.ok_or_else(none)?;
-            let task = task.asked(ask.clone(), at).map_err(QueueError::Refused)?;
+            let task = task.asked(ask.clone(), at)?;
             if let Some(revision) = self.board.write(&task, revision).await? {
                 return Ok(self
                     .ready(key)
                     .await?
                     .unwrap_or(TaskRevision { task, revision }));
             }
+        }
+    }
+
+    /// Whether a task can wait for another one.
+    async fn can_depend(&self, key: &QueueTaskKey, on: &str) -> Result<(), QueueError> {
+        let there = self.board.all().await?.into_iter();
+        let there = there.filter(|task| task.state != QueuedTaskState::Removed);
+        let siblings = there.map(|task| task.order);
+        let siblings = siblings.filter(|order| QueueTaskKey::of(order) == key.sibling(&order.id));
+        let all: BTreeMap<_, _> = siblings
+            .map(|order| (order.id, order.dependencies))
+            .collect();
+        let (id, on) = (key.id().to_owned(), on.to_owned());
+        if !all.contains_key(&on) {
+            return Err(QueueRequestError::NoDependency(on).into());
+        }
+        match dependency_path(&on, &id, &all) {
+            Some(way) => Err(QueueError::BadTask(TaskRefusal::DependencyCycle {
+                id,
+                on,
+                way,
+            })),
+            None => Ok(()),
         }
     }
 

@@ -167,7 +167,7 @@ pub struct TaskStartArgs {
     /// The task's name.
     pub id: String,
     /// What the agent that works on it should know.
-    #[arg(long, value_name = "TEXT", conflicts_with = "queue")]
+    #[arg(long, value_name = "TEXT")]
     pub context: Option<String>,
     /// Where it is.
     #[command(flatten)]
@@ -228,7 +228,7 @@ pub struct TaskBlockArgs {
 pub struct TaskUpdateArgs {
     /// The task's name.
     pub id: String,
-    /// The new goal.
+    /// The new goal, or `-` to read it from standard input.
     #[arg(long, value_name = "TEXT", group = "change")]
     pub goal: Option<String>,
     /// What the task must produce, replacing the current list; can be repeated.
@@ -251,8 +251,11 @@ pub struct TaskUpdateArgs {
     #[arg(short = 't', long = "type", value_name = "TYPE", group = "change")]
     pub kind: Option<String>,
     /// The parent task.
-    #[arg(long, value_name = "ID", group = "change")]
+    #[arg(long, value_name = "ID", group = "change", conflicts_with = "queue")]
     pub parent: Option<String>,
+    /// Where it is.
+    #[command(flatten)]
+    pub queue: QueueArgs,
     /// Which session.
     #[command(flatten)]
     pub session: SessionArgs,
@@ -268,6 +271,9 @@ pub struct TaskDependArgs {
     /// Remove the dependency.
     #[arg(long)]
     pub remove: bool,
+    /// Where it is.
+    #[command(flatten)]
+    pub queue: QueueArgs,
     /// Which session.
     #[command(flatten)]
     pub session: SessionArgs,
@@ -293,10 +299,10 @@ impl TaskCliCommand {
             Self::Start(TaskStartArgs { queue, .. })
             | Self::Done(TaskDoneArgs { queue, .. })
             | Self::Block(TaskBlockArgs { queue, .. })
+            | Self::Update(TaskUpdateArgs { queue, .. })
+            | Self::Depend(TaskDependArgs { queue, .. })
             | Self::Remove(TaskRemoveArgs { queue, .. }) => queue.is_meant(),
-            Self::Add(_) | Self::List(_) | Self::Show(_) | Self::Update(_) | Self::Depend(_) => {
-                false
-            }
+            Self::Add(_) | Self::List(_) | Self::Show(_) => false,
         }
     }
 }
@@ -307,9 +313,7 @@ pub(super) fn task(verb: TaskCliCommand) -> CliResult {
         TaskCliCommand::Add(args) => add(args),
         TaskCliCommand::List(args) if args.queue.is_meant() => queue::list(&args),
         TaskCliCommand::Show(args) if args.queue.is_meant() => queue::show(&args),
-        TaskCliCommand::Start(TaskStartArgs {
-            id, session, queue, ..
-        }) if queue.is_meant() => queue::start(&session, &queue, &id),
+        TaskCliCommand::Start(args) if args.queue.is_meant() => queue::start(args),
         TaskCliCommand::Done(TaskDoneArgs {
             id,
             result,
@@ -331,6 +335,21 @@ pub(super) fn task(verb: TaskCliCommand) -> CliResult {
         }
         TaskCliCommand::Remove(TaskRemoveArgs { id, session, queue }) if queue.is_meant() => {
             queue::ask(&session, &queue, &id, &QueueRequest::Remove)
+        }
+        TaskCliCommand::Update(args) if args.queue.is_meant() => queue::update(args),
+        TaskCliCommand::Depend(TaskDependArgs {
+            id,
+            on,
+            remove,
+            session,
+            queue,
+        }) if queue.is_meant() => {
+            let request = if remove {
+                QueueRequest::Undepend { on }
+            } else {
+                QueueRequest::Depend { on }
+            };
+            queue::ask(&session, &queue, &id, &request)
         }
         TaskCliCommand::List(args) => list(&args),
         TaskCliCommand::Show(args) => show(&args),
@@ -364,12 +383,14 @@ pub(super) fn task(verb: TaskCliCommand) -> CliResult {
             on,
             remove: false,
             session,
+            ..
         }) => change(&session, TaskCommand::Depend { id, on }),
         TaskCliCommand::Depend(TaskDependArgs {
             id,
             on,
             remove: true,
             session,
+            ..
         }) => change(&session, TaskCommand::Undepend { id, on }),
         TaskCliCommand::Remove(TaskRemoveArgs { id, session, .. }) => {
             change(&session, TaskCommand::Remove { id })
@@ -430,20 +451,26 @@ fn done(args: TaskDoneArgs) -> CliResult {
 }
 
 fn update(args: TaskUpdateArgs) -> CliResult {
-    let changes = TaskChanges {
-        description: TaskDescriptionChanges {
-            goal: args.goal,
-            deliverables: args.deliverables,
-            labels: args.labels,
-            priority: args.priority,
-            kind: args.kind,
-            parent: args.parent,
-        },
-        add_labels: args.add_labels,
-        remove_labels: args.remove_labels,
-    };
-    let id = args.id;
-    change(&args.session, TaskCommand::Update { id, changes })
+    let (id, session, changes) = args.changes()?;
+    change(&session, TaskCommand::Update { id, changes })
+}
+
+impl TaskUpdateArgs {
+    fn changes(self) -> CliResult<(String, SessionArgs, TaskChanges)> {
+        let changes = TaskChanges {
+            description: TaskDescriptionChanges {
+                goal: self.goal.as_deref().map(given).transpose()?,
+                deliverables: self.deliverables,
+                labels: self.labels,
+                priority: self.priority,
+                kind: self.kind,
+                parent: self.parent,
+            },
+            add_labels: self.add_labels,
+            remove_labels: self.remove_labels,
+        };
+        Ok((self.id, self.session, changes))
+    }
 }
 
 fn list(args: &TaskListArgs) -> CliResult {

@@ -22,6 +22,7 @@ use crate::{
     },
     config::{BadDuration, NatsConfig, duration_of},
     engine::{
+        policy::Budget,
         queue::{QueuedTask, QueuedTaskState},
         time::TimeSpan,
     },
@@ -33,6 +34,7 @@ use crate::{
             Eligibility, ScreenedWorker, WorkerCrew, WorkerIdentity, WorkerOptions, WorkerSite,
             end_with_screen,
         },
+        worker_budget::WorkerBudget,
     },
     nats::presence::ListedWorker,
     present::{session_list::short_path, tables::columns, text::plain_line},
@@ -72,6 +74,14 @@ pub struct WorkerArgs {
     /// run.
     #[arg(long, value_name = "LOAD", value_parser = load_limit, allow_negative_numbers = true)]
     pub max_load: Option<f64>,
+    /// How many sessions of an agent to run at once, such as `claude=2`; can be repeated.
+    #[arg(long = "limit-agent", value_name = "AGENT=N", value_parser = agent_limit)]
+    pub agent_limits: Vec<(String, usize)>,
+    /// What all sessions together may use: `cost=5,time=8h,tokens=2M`, or some of these. `time` counts
+    /// from the worker's start. When it is used up, the worker stops its sessions, returns their tasks,
+    /// and exits with 3.
+    #[arg(long, value_name = "LIMITS", value_parser = budget)]
+    pub budget: Option<Budget>,
     /// Exit when the queue has no task left, instead of waiting for more: with 4 if a task is blocked.
     #[arg(long)]
     pub drain: bool,
@@ -87,7 +97,7 @@ pub struct WorkerArgs {
     #[arg(long)]
     pub headless: bool,
     /// List the workers that are running on the server: what they can do, and how busy they are.
-    #[arg(long, conflicts_with_all = ["types", "agent", "attended", "jobs", "max_load", "drain", "headless", "trust"])]
+    #[arg(long, conflicts_with_all = ["types", "agent", "attended", "jobs", "max_load", "agent_limits", "budget", "drain", "headless", "trust"])]
     pub list: bool,
     /// Internal: the home screen shows the sessions.
     #[arg(long, hide = true)]
@@ -159,7 +169,12 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
             worker: format!("{}-{:x}-{:x}", host(), std::process::id(), now().0),
             host: host(),
         },
-        slots: JobSlots::new(args.jobs, args.max_load),
+        slots: JobSlots::new(
+            args.jobs,
+            args.max_load,
+            args.agent_limits.iter().cloned().collect(),
+            WorkerBudget::new(args.budget.unwrap_or_default()),
+        ),
         agents: agents.into_iter().collect(),
         opened: tokio::sync::Notify::new(),
     };
@@ -410,6 +425,54 @@ fn load_limit(text: &str) -> Result<f64, WorkerArgumentError> {
     load.ok_or(WorkerArgumentError::BadLoad)
 }
 
+fn agent_limit(text: &str) -> Result<(String, usize), WorkerArgumentError> {
+    let (agent, most) = text
+        .split_once('=')
+        .ok_or(WorkerArgumentError::BadAgentLimit)?;
+    let most = most.trim().parse().ok().filter(|most| *most > 0);
+    let agent = Some(agent.trim()).filter(|agent| !agent.is_empty());
+    agent
+        .zip(most)
+        .map(|(agent, most)| (agent.to_owned(), most))
+        .ok_or(WorkerArgumentError::BadAgentLimit)
+}
+
+fn budget(text: &str) -> Result<Budget, WorkerArgumentError> {
+    let mut budget = Budget::default();
+    for part in text.split(',') {
+        let bad = || WorkerArgumentError::BadBudget(part.trim().to_owned());
+        let (what, much) = part.split_once('=').ok_or_else(bad)?;
+        let much = much.trim();
+        match what.trim() {
+            "cost" => {
+                let cost = much.trim_start_matches('$').parse::<f64>().ok();
+                let cost = cost.filter(|cost| cost.is_finite() && *cost > 0.0);
+                budget.cost = Some(cost.ok_or_else(bad)?);
+            }
+            "time" => {
+                let time = duration_of(much).ok().filter(|time| time.0 > 0);
+                budget.time = Some(time.ok_or_else(bad)?);
+            }
+            "tokens" => budget.tokens = Some(token_count(much).ok_or_else(bad)?),
+            _ => return Err(bad()),
+        }
+    }
+    Ok(budget)
+}
+
+/// `500`, `500k` or `2M`.
+fn token_count(text: &str) -> Option<u64> {
+    let (digits, unit) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1_000),
+        None => match text.strip_suffix(['m', 'M']) {
+            Some(digits) => (digits, 1_000_000),
+            None => (text, 1),
+        },
+    };
+    let count = digits.parse::<u64>().ok()?.checked_mul(unit)?;
+    (count > 0).then_some(count)
+}
+
 #[derive(Debug, thiserror::Error)]
 enum WorkerArgumentError {
     #[error("the number of jobs is a whole number from 1 to {MOST_JOBS}")]
@@ -418,6 +481,10 @@ enum WorkerArgumentError {
     NoType,
     #[error("a load is a number above 0, such as `4` or `1.5`")]
     BadLoad,
+    #[error("say how many sessions of which agent, such as `claude=2`")]
+    BadAgentLimit,
+    #[error("`{0}` is no limit; say `cost=5,time=8h,tokens=2M`, or some of these")]
+    BadBudget(String),
 }
 
 #[derive(Debug, thiserror::Error)]

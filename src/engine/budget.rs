@@ -95,6 +95,29 @@ impl BudgetUsage {
     }
 }
 
+impl Budget {
+    fn times(self, times: u32) -> Self {
+        let times_more = |one: u64| one.saturating_mul(u64::from(times));
+        Self {
+            tokens: self.tokens.map(times_more),
+            cost: self.cost.map(|cost| cost * f64::from(times)),
+            time: self.time.map(|time| TimeSpan(times_more(time.0))),
+        }
+    }
+
+    /// Which limit is used up, in words. Time is for the caller to judge: it is that of the agent, or
+    /// of a worker.
+    pub fn amount_used_up(&self, tokens: u64, cost: f64) -> Option<String> {
+        let of_tokens = self.tokens.filter(|all| tokens >= *all);
+        let of_cost = self.cost.filter(|all| cost >= *all);
+        of_tokens
+            .map(|all| format!("the budget of {all} tokens is used up: {tokens} so far"))
+            .or_else(|| {
+                of_cost.map(|all| format!("the budget of {all:.2} is used up: {cost:.2} so far"))
+            })
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct BudgetCheck<'a> {
     pub(crate) plan: &'a SessionPlan,
@@ -121,47 +144,19 @@ impl BudgetCheck<'_> {
 
     /// Which limit is used up, in words.
     pub fn used_up(self) -> Option<String> {
-        let budget = &self.plan.budget;
-        let times = u64::from(self.account.granted) + 1;
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "a user does not grant 2^53 budgets"
-        )]
-        let cost = budget
-            .cost
-            .map(|cost| cost * times as f64)
-            .filter(|cost| self.account.cost >= *cost);
-        let tokens = budget
-            .tokens
-            .map(|tokens| tokens.saturating_mul(times))
-            .filter(|all| self.account.tokens >= *all);
-        let time = budget
-            .time
-            .map(|time| TimeSpan(time.0.saturating_mul(times)))
-            .filter(|all| self.account.time >= *all);
-        tokens
-            .map(|all| {
-                format!(
-                    "the budget of {all} tokens is used up: {} so far",
-                    self.account.tokens
-                )
-            })
-            .or_else(|| {
-                cost.map(|all| {
-                    format!(
-                        "the budget of {all:.2} is used up: {:.2} so far",
-                        self.account.cost
-                    )
-                })
-            })
-            .or_else(|| {
-                time.map(|all| {
-                    format!(
-                        "the agent has worked for {}, and the budget is {all}",
-                        self.account.time
-                    )
-                })
-            })
+        let BudgetUsage {
+            tokens, cost, time, ..
+        } = *self.account;
+        let budget = self
+            .plan
+            .budget
+            .times(self.account.granted.saturating_add(1));
+        budget.amount_used_up(tokens, cost).or_else(|| {
+            let all = budget.time.filter(|all| time >= *all)?;
+            Some(format!(
+                "the agent has worked for {time}, and the budget is {all}"
+            ))
+        })
     }
 
     /// Opens the gate if a limit is used up.

@@ -18,16 +18,21 @@ pub mod task_proposal;
 pub mod task_spec;
 pub mod worker_rules;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     SessionState,
+    budget::BudgetUsage,
     event::SessionOutcome,
     queue::task_spec::TaskSpec,
     stop::context::Promise,
-    tasks::graph::{TaskDescription, TaskState},
+    tasks::{
+        command::{TaskChanges, TaskRefusal},
+        graph::{TaskDescription, TaskDescriptionChanges, TaskState},
+        task_rules::relabelled,
+    },
     time::UnixTime,
 };
 
@@ -36,7 +41,7 @@ pub const ATTEMPTS: u32 = 5;
 /// How many bytes of the agent's last message, or of a reason, are kept.
 const RESULT: usize = 4 << 10;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueuedTask {
     #[serde(flatten)]
@@ -55,14 +60,67 @@ pub struct QueuedTask {
     /// Why the merge queue sent it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
+    /// What the agent should know, since a person has put it into the queue again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
     /// How many times it did so since a person last put the task into the queue.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub sent_back: u32,
     /// What its branch became, if the base branch has its work as other commits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub landing: Option<TaskLanding>,
+    /// What its sessions have used so far, those of earlier runs included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<SessionSpending>,
     #[serde(flatten)]
     pub state: QueuedTaskState,
+}
+
+/// What one session of a task has used.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionSpending {
+    pub session: String,
+    pub host: String,
+    #[serde(flatten)]
+    pub used: TaskSpending,
+}
+
+/// What work on a task has used. None: no agent has reported it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskSpending {
+    pub tokens: Option<u64>,
+    /// In dollars.
+    pub cost: Option<f64>,
+    /// Time during which agents worked.
+    pub time_ms: u64,
+}
+
+impl TaskSpending {
+    pub fn of(session: &SessionState) -> Self {
+        let BudgetUsage {
+            tokens, cost, time, ..
+        } = session.account;
+        Self {
+            tokens: (tokens > 0).then_some(tokens),
+            cost: (cost > 0.0).then_some(cost),
+            time_ms: time.0,
+        }
+    }
+
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self {
+            tokens: self
+                .tokens
+                .into_iter()
+                .chain(more.tokens)
+                .reduce(u64::saturating_add),
+            cost: self.cost.into_iter().chain(more.cost).reduce(|a, b| a + b),
+            time_ms: self.time_ms.saturating_add(more.time_ms),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,7 +152,7 @@ pub enum QueuedTaskState {
         by: Option<TaskAssignee>,
         completed_at: String,
     },
-    /// Deleted by a person or its session. The name stays taken.
+    /// Deleted by a person or its session. A person can use the name again.
     Removed,
 }
 
@@ -117,7 +175,7 @@ pub struct TaskAssignee {
 }
 
 /// What happens when a worker claims a task.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ClaimOutcome {
     /// The worker starts.
     Begin(QueuedTask),
@@ -140,11 +198,20 @@ pub enum TaskOutcome {
 /// A request about a task, by a person or by the session that owns the task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueRequest {
-    /// Put it into the queue again.
-    Again,
+    /// Put it into the queue again. The agent gets the context.
+    Again {
+        context: Option<String>,
+    },
     Complete(Option<String>),
     Block(String),
     Remove,
+    Update(TaskChanges),
+    Depend {
+        on: String,
+    },
+    Undepend {
+        on: String,
+    },
     /// The work of this run cannot be merged, for this reason. After as many times as the limit
     /// says, the task is blocked.
     SendBack {
@@ -161,6 +228,12 @@ pub enum QueueRequestError {
     NoSuchTask(String),
     #[error("the queue has no task {0} to depend on")]
     NoDependency(String),
+    #[error(transparent)]
+    BadChange(#[from] TaskRefusal),
+    #[error(
+        "{id} belongs to the session {owner}: only its priority and its labels can change here"
+    )]
+    OfSession { id: String, owner: String },
     #[error("{0} is completed")]
     Completed(String),
     #[error("a reason is needed to block {0}")]
@@ -210,8 +283,10 @@ impl QueuedTask {
             branch: None,
             merged: None,
             feedback: None,
+            context: None,
             sent_back: 0,
             landing: None,
+            spent: Vec::new(),
             state: QueuedTaskState::Created,
         }
     }
@@ -355,6 +430,21 @@ impl QueuedTask {
         })
     }
 
+    /// Notes what a session has used so far.
+    #[must_use]
+    pub fn with_spending(mut self, spending: SessionSpending) -> Self {
+        self.spent
+            .retain(|of| (&of.session, &of.host) != (&spending.session, &spending.host));
+        self.spent.push(spending);
+        self
+    }
+
+    /// What all of its sessions have used.
+    pub fn total_spent(&self) -> TaskSpending {
+        let each = self.spent.iter().map(|spending| spending.used);
+        each.fold(TaskSpending::default(), TaskSpending::plus)
+    }
+
     /// Notes the branch with its work. One that was noted before stays if there is no new one.
     #[must_use]
     pub fn on_branch(self, branch: Option<String>) -> Self {
@@ -429,13 +519,17 @@ impl QueuedTask {
 
     /// The agent's prompt, with the results of the tasks that it depended on.
     pub fn prompt(&self, before: &[Self]) -> String {
-        let Some(reason) = &self.feedback else {
-            return self.order.prompt(before);
-        };
-        let goal = format!(
-            "{}\n\nYou have worked on this before, and your work is here. It was sent back:\n{reason}",
-            self.order.goal.trim()
-        );
+        let sent_back = self.feedback.as_ref().map(|reason| {
+            format!(
+                "You have worked on this before, and your work is here. It was sent back:\n{reason}"
+            )
+        });
+        let context = self
+            .context
+            .as_ref()
+            .map(|context| format!("Your user says about it:\n{context}"));
+        let parts = [Some(self.order.goal.trim().to_owned()), sent_back, context];
+        let goal = parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n");
         TaskSpec {
             description: TaskDescription {
                 goal,
@@ -460,6 +554,9 @@ impl QueuedTask {
         match (&self.state, ask) {
             (QueuedTaskState::Removed, _) => Err(QueueRequestError::NoSuchTask(id())),
             (_, QueueRequest::Remove) => Ok(self.with(QueuedTaskState::Removed)),
+            (_, QueueRequest::Update(changes)) => self.updated(changes),
+            (_, QueueRequest::Depend { on }) => self.depending(&on, true),
+            (_, QueueRequest::Undepend { on }) => self.depending(&on, false),
             (
                 QueuedTaskState::Completed { .. },
                 QueueRequest::Complete(_) | QueueRequest::Block(_),
@@ -479,21 +576,24 @@ impl QueuedTask {
                 reason,
                 by: self.state.by().cloned(),
             })),
-            (QueuedTaskState::Created, QueueRequest::Again) => Err(QueueRequestError::Waits(id())),
-            (QueuedTaskState::Ready, QueueRequest::Again) => Err(QueueRequestError::Ready(id())),
-            (QueuedTaskState::Active { by, .. }, QueueRequest::Again) => {
-                Err(QueueRequestError::Active {
-                    id: id(),
-                    host: by.host.clone(),
-                })
+            (QueuedTaskState::Created, QueueRequest::Again { .. }) => {
+                Err(QueueRequestError::Waits(id()))
+            }
+            (QueuedTaskState::Ready, QueueRequest::Again { .. }) => {
+                Err(QueueRequestError::Ready(id()))
+            }
+            (QueuedTaskState::Active { by, .. }, QueueRequest::Again { .. }) => {
+                Err(self.active_at(by))
             }
             // Its dependencies were completed once, but may have been reopened since.
-            (QueuedTaskState::Blocked { .. }, QueueRequest::Again) => Ok(Self {
+            (QueuedTaskState::Blocked { .. }, QueueRequest::Again { context }) => Ok(Self {
                 sent_back: 0,
+                context: context.or_else(|| self.context.clone()),
                 ..self.again(self.feedback.clone())
             }),
-            (QueuedTaskState::Completed { .. }, QueueRequest::Again) => Ok(Self {
+            (QueuedTaskState::Completed { .. }, QueueRequest::Again { context }) => Ok(Self {
                 sent_back: 0,
+                context,
                 ..self.again(None)
             }),
             (QueuedTaskState::Completed { .. }, QueueRequest::SendBack { .. })
@@ -514,6 +614,100 @@ impl QueuedTask {
                 | QueuedTaskState::Completed { .. },
                 QueueRequest::SendBack { .. },
             ) => Err(QueueRequestError::Unfinished(id())),
+        }
+    }
+
+    /// Changes the description. A worker has read the one of an active task.
+    fn updated(&self, changes: TaskChanges) -> Result<Self, QueueRequestError> {
+        let description = TaskDescriptionChanges {
+            labels: relabelled(&self.order.labels, &changes),
+            ..changes.description
+        };
+        if description == TaskDescriptionChanges::default() {
+            return Err(TaskRefusal::NothingToChange(self.order.id.clone()).into());
+        }
+        let without_labels = TaskDescriptionChanges {
+            labels: None,
+            ..description.clone()
+        };
+        if without_labels != TaskDescriptionChanges::default() {
+            self.can_change()?;
+        }
+        let without_priority = TaskDescriptionChanges {
+            priority: None,
+            ..without_labels
+        };
+        if without_priority != TaskDescriptionChanges::default() {
+            self.is_of_no_session()?;
+        }
+        self.with_order(TaskSpec {
+            description: self.order.description.changed(&description),
+            ..self.order.clone()
+        })
+    }
+
+    /// Adds a dependency, or removes it. A ready task has to wait again if the other one is open.
+    fn depending(&self, on: &str, is_wanted: bool) -> Result<Self, QueueRequestError> {
+        self.can_change()?;
+        self.is_of_no_session()?;
+        let mut order = self.order.clone();
+        let (id, on) = (order.id.clone(), on.to_owned());
+        let is_new = if is_wanted {
+            order.dependencies.insert(on.clone())
+        } else {
+            order.dependencies.remove(&on)
+        };
+        match (is_new, is_wanted) {
+            (true, _) => {}
+            (false, true) => return Err(TaskRefusal::DependsAlready { id, on }.into()),
+            (false, false) => return Err(TaskRefusal::DoesNotDepend { id, on }.into()),
+        }
+        let changed = self.with_order(order)?;
+        Ok(match changed.state {
+            QueuedTaskState::Ready => changed.with(QueuedTaskState::Created),
+            QueuedTaskState::Created
+            | QueuedTaskState::Active { .. }
+            | QueuedTaskState::Blocked { .. }
+            | QueuedTaskState::Completed { .. }
+            | QueuedTaskState::Removed => changed,
+        })
+    }
+
+    fn with_order(&self, order: TaskSpec) -> Result<Self, QueueRequestError> {
+        Ok(Self {
+            order: order.checked()?,
+            ..self.clone()
+        })
+    }
+
+    fn can_change(&self) -> Result<(), QueueRequestError> {
+        match &self.state {
+            QueuedTaskState::Active { by, .. } => Err(self.active_at(by)),
+            QueuedTaskState::Completed { .. } => {
+                Err(QueueRequestError::Completed(self.order.id.clone()))
+            }
+            QueuedTaskState::Created
+            | QueuedTaskState::Ready
+            | QueuedTaskState::Blocked { .. }
+            | QueuedTaskState::Removed => Ok(()),
+        }
+    }
+
+    /// Its session knows the task as it was added.
+    fn is_of_no_session(&self) -> Result<(), QueueRequestError> {
+        match &self.order.session {
+            Some(owner) => Err(QueueRequestError::OfSession {
+                id: self.order.id.clone(),
+                owner: owner.name.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn active_at(&self, by: &TaskAssignee) -> QueueRequestError {
+        QueueRequestError::Active {
+            id: self.order.id.clone(),
+            host: by.host.clone(),
         }
     }
 
@@ -557,6 +751,27 @@ impl QueuedTask {
             ..self.clone()
         }
     }
+}
+
+/// The way from one task to another over what each waits for. None if there is no way.
+pub fn dependency_path(
+    from: &str,
+    to: &str,
+    all: &BTreeMap<String, BTreeSet<String>>,
+) -> Option<Vec<String>> {
+    let (mut ways, mut seen) = (vec![vec![from.to_owned()]], BTreeSet::new());
+    while let Some(way) = ways.pop() {
+        let here = way.last()?;
+        if here == to {
+            return Some(way);
+        }
+        if !seen.insert(here.clone()) {
+            continue;
+        }
+        let next = all.get(here).into_iter().flatten();
+        ways.extend(next.map(|next| [way.as_slice(), std::slice::from_ref(next)].concat()));
+    }
+    None
 }
 
 impl TaskOutcome {
@@ -674,6 +889,12 @@ mod tests {
         }
     }
 
+    fn anew(context: Option<&str>) -> QueueRequest {
+        QueueRequest::Again {
+            context: context.map(str::to_owned),
+        }
+    }
+
     fn begun(task: &QueuedTask, worker: &str) -> QueuedTask {
         match task.claimed(hand(worker), AT) {
             ClaimOutcome::Begin(task) => task,
@@ -774,9 +995,7 @@ mod tests {
             reason: "no".into(),
             by: None,
         });
-        let again = blocked
-            .asked(QueueRequest::Again, AT)
-            .expect("it is blocked");
+        let again = blocked.asked(anew(None), AT).expect("it is blocked");
         assert_eq!(
             (again.run, again.attempt, &again.state),
             (2, 0, &QueuedTaskState::Created)
@@ -786,7 +1005,7 @@ mod tests {
             blocked.order.session(blocked.run)
         );
         assert_eq!(
-            again.asked(QueueRequest::Again, AT),
+            again.asked(anew(None), AT),
             Err(QueueRequestError::Waits("3".into()))
         );
         let removed = blocked
@@ -794,9 +1013,136 @@ mod tests {
             .expect("it is there");
         assert!(!removed.is_open());
         assert_eq!(
-            removed.asked(QueueRequest::Again, AT),
+            removed.asked(anew(None), AT),
             Err(QueueRequestError::NoSuchTask("3".into()))
         );
+    }
+
+    #[test]
+    fn a_person_changes_a_task_until_a_worker_has_it() {
+        let update = |description| {
+            QueueRequest::Update(TaskChanges {
+                description,
+                ..TaskChanges::default()
+            })
+        };
+        let urgent = update(TaskDescriptionChanges {
+            goal: Some("write it".into()),
+            priority: Some(0),
+            ..TaskDescriptionChanges::default()
+        });
+        let labelled = QueueRequest::Update(TaskChanges {
+            add_labels: vec!["night".into()],
+            ..TaskChanges::default()
+        });
+        let ready = task(QueuedTaskState::Ready);
+        let changed = ready.asked(urgent.clone(), AT).expect("it is ready");
+        assert_eq!(
+            (
+                changed.order.goal.as_str(),
+                changed.order.priority,
+                &changed.state
+            ),
+            ("write it", 0, &QueuedTaskState::Ready)
+        );
+        let active = begun(&ready, "a");
+        let refused = Err(QueueRequestError::Active {
+            id: "3".into(),
+            host: "h".into(),
+        });
+        assert_eq!(active.asked(urgent.clone(), AT), refused);
+        let labels = active.asked(labelled, AT).expect("no worker reads labels");
+        assert_eq!(labels.order.labels, ["night"]);
+        let nothing = update(TaskDescriptionChanges::default());
+        let refused = TaskRefusal::NothingToChange("3".into()).into();
+        assert_eq!(ready.asked(nothing, AT), Err(refused));
+        let no_goal = update(TaskDescriptionChanges {
+            goal: Some(" ".into()),
+            ..TaskDescriptionChanges::default()
+        });
+        let refused = Err(TaskRefusal::NoGoal.into());
+        assert_eq!(ready.asked(no_goal, AT), refused);
+        let mut owned = ready;
+        owned.order.session = Some(task_spec::OwnerSession {
+            name: "s".into(),
+            id: "1-s".into(),
+        });
+        assert!(matches!(
+            owned.asked(urgent, AT),
+            Err(QueueRequestError::OfSession { .. })
+        ));
+    }
+
+    #[test]
+    fn a_ready_task_that_depends_on_another_waits_again() {
+        let (depend, undepend) = (
+            QueueRequest::Depend { on: "2".into() },
+            QueueRequest::Undepend { on: "2".into() },
+        );
+        let ready = task(QueuedTaskState::Ready);
+        let waits = ready.asked(depend.clone(), AT).expect("it is ready");
+        assert_eq!(waits.state, QueuedTaskState::Created);
+        assert!(waits.order.dependencies.contains("2"));
+        let (id, on) = ("3".to_owned(), "2".to_owned());
+        let twice = TaskRefusal::DependsAlready { id, on };
+        assert_eq!(waits.asked(depend, AT), Err(twice.into()));
+        let free = waits.asked(undepend.clone(), AT).expect("it waits");
+        assert_eq!(free.order.dependencies, ready.order.dependencies);
+        assert!(free.asked(undepend, AT).is_err());
+        let all = [("1", "2"), ("2", "3"), ("3", "1")]
+            .map(|(from, to)| (from.to_owned(), [to.to_owned()].into()));
+        let all = BTreeMap::from(all);
+        assert_eq!(
+            dependency_path("1", "3", &all),
+            Some(["1", "2", "3"].map(str::to_owned).to_vec())
+        );
+        assert_eq!(dependency_path("1", "4", &all), None);
+    }
+
+    #[test]
+    fn the_agent_of_a_task_that_starts_again_gets_the_context() {
+        let blocked = task(QueuedTaskState::Blocked {
+            reason: "no".into(),
+            by: None,
+        });
+        let again = blocked
+            .asked(anew(Some("use tabs")), AT)
+            .expect("it is blocked");
+        assert!(
+            again
+                .prompt(&[])
+                .starts_with("g\n\nYour user says about it:\nuse tabs\n\n")
+        );
+        let done =
+            begun(&again.with(QueuedTaskState::Ready), "a").ended("a", TaskOutcome::Done(None), AT);
+        let done = done.expect("it is a's");
+        let twice = done.asked(anew(None), AT).expect("it is completed");
+        assert_eq!(twice.context, None);
+    }
+
+    #[test]
+    fn a_task_costs_what_all_of_its_sessions_have_used() {
+        let spending = |session: &str, tokens, cost| SessionSpending {
+            session: session.into(),
+            host: "h".into(),
+            used: TaskSpending {
+                tokens,
+                cost,
+                time_ms: 10,
+            },
+        };
+        let task = task(QueuedTaskState::Ready);
+        assert_eq!(task.total_spent().cost, None);
+        let task = task
+            .with_spending(spending("task-3", Some(5), Some(0.5)))
+            .with_spending(spending("task-3-2", None, None))
+            .with_spending(spending("task-3", Some(7), Some(0.75)));
+        let total = TaskSpending {
+            tokens: Some(7),
+            cost: Some(0.75),
+            time_ms: 20,
+        };
+        assert_eq!((task.spent.len(), task.total_spent()), (2, total));
     }
 
     #[test]
@@ -824,9 +1170,7 @@ mod tests {
             matches!(&blocked.state, QueuedTaskState::Blocked { reason, .. } if reason == why),
             "{blocked:?}"
         );
-        let started = blocked
-            .asked(QueueRequest::Again, AT)
-            .expect("it is blocked");
+        let started = blocked.asked(anew(None), AT).expect("it is blocked");
         assert_eq!(
             (started.run, started.sent_back, started.feedback.as_deref()),
             (3, 0, Some("it conflicts"))

@@ -24,7 +24,7 @@ use crate::{
     engine::{
         SessionState,
         event::SessionOutcome,
-        queue::{QueuedTask, TaskOutcome, worker_rules::ExistingSession},
+        queue::{QueuedTask, TaskOutcome, TaskSpending, worker_rules::ExistingSession},
     },
     farm::worker::WorkerOptions,
     journal::{self, SessionDir, SessionsDir, session_dir::PRIVATE_FILE},
@@ -290,31 +290,37 @@ fn readable(text: &str) -> io::Result<File> {
     read
 }
 
-/// Notices whether a session waits for the user.
-pub(super) struct GateWatch {
+/// Follows a session from outside: whether it waits for the user, and what it has used.
+pub(super) struct SessionObserver {
     folder: SessionDir,
     /// The length of the journal at the last look.
     length: u64,
-    is_open: bool,
+    pub(super) is_waiting: bool,
+    pub(super) used: TaskSpending,
 }
 
-impl GateWatch {
+impl SessionObserver {
     pub(super) fn of(folder: &SessionDir) -> Self {
-        Self {
+        let mut watch = Self {
             folder: folder.clone(),
             length: 0,
-            is_open: false,
-        }
+            is_waiting: false,
+            used: TaskSpending::default(),
+        };
+        watch.look();
+        watch
     }
 
     /// Reads the journal only if it has grown.
-    pub(super) fn is_open(&mut self) -> bool {
+    pub(super) fn look(&mut self) {
         let journal = self.folder.journal();
         let length = fs::metadata(&journal).map_or(0, |file| file.len());
-        if length != self.length {
-            self.length = length;
-            self.is_open = journal::fold(&journal).is_ok_and(|state| state.gates.open.is_some());
+        if length == std::mem::replace(&mut self.length, length) {
+            return;
         }
-        self.is_open
+        if let Ok(state) = journal::fold(&journal) {
+            self.is_waiting = state.gates.open.is_some();
+            self.used = TaskSpending::of(&state);
+        }
     }
 }

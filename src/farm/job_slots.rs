@@ -1,18 +1,23 @@
-//! How many sessions a worker runs at once.
+//! How many sessions a worker runs at once, and what all of them may use.
 //!
 //! # Invariants
 //! - A session that waits for the user does not take a slot. When the user answers, it continues
 //!   even if all slots are taken meanwhile, and no other session starts until there is room again.
 //! - One session can always run, whatever else the machine does.
+//! - No more sessions of an agent exist at once than the user allows.
 
 use std::{
+    collections::BTreeMap,
     fs,
     sync::{Mutex, PoisonError},
 };
 
 use tokio::sync::watch;
 
-use crate::engine::queue::worker_rules::{FailureStreak, MachineFault};
+use crate::{
+    engine::queue::worker_rules::{FailureStreak, MachineFault},
+    farm::worker_budget::WorkerBudget,
+};
 
 /// A session starts only if this share of the machine's memory is available.
 const FREE_MEMORY: f64 = 0.05;
@@ -35,24 +40,47 @@ pub(crate) struct JobSlots {
     counts: watch::Sender<SlotCounts>,
     /// The sessions that failed in a row because of the machine, in all slots.
     failures: Mutex<FailureStreak>,
+    /// How many sessions of an agent can exist at once.
+    agent_limits: BTreeMap<String, usize>,
+    /// How many sessions each agent has.
+    agents: Mutex<BTreeMap<String, usize>>,
+    pub(super) budget: WorkerBudget,
 }
 
 /// A place for a session, until this is dropped.
 #[derive(Debug)]
 pub(super) struct JobSlot<'a> {
     slots: &'a JobSlots,
+    agent: Option<String>,
     has_session: bool,
     waits: bool,
 }
 
 impl JobSlots {
-    pub(crate) fn new(jobs: usize, max_load: Option<f64>) -> Self {
+    pub(crate) fn new(
+        jobs: usize,
+        max_load: Option<f64>,
+        agent_limits: BTreeMap<String, usize>,
+        budget: WorkerBudget,
+    ) -> Self {
         Self {
             jobs,
             max_load,
             counts: watch::Sender::new(SlotCounts::default()),
             failures: Mutex::default(),
+            agent_limits,
+            agents: Mutex::default(),
+            budget,
         }
+    }
+
+    /// Whether another session of an agent can start.
+    pub(super) fn has_room_for(&self, agent: &str) -> bool {
+        let agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = agents.get(agent).copied().unwrap_or_default();
+        self.agent_limits
+            .get(agent)
+            .is_none_or(|most| running < *most)
     }
 
     /// A slot for a session, if there is one and the machine is not busy.
@@ -67,6 +95,7 @@ impl JobSlots {
         });
         Some(JobSlot {
             slots: self,
+            agent: None,
             has_session: false,
             waits: false,
         })
@@ -121,6 +150,25 @@ impl JobSlots {
 }
 
 impl JobSlot<'_> {
+    pub(super) fn has_room_for(&self, agent: &str) -> bool {
+        self.slots.has_room_for(agent)
+    }
+
+    /// Keeps room for a session of an agent. False if there is none.
+    pub(super) fn reserve(&mut self, agent: &str) -> bool {
+        if !self.slots.has_room_for(agent) {
+            return false;
+        }
+        let mut agents = self
+            .slots
+            .agents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *agents.entry(agent.to_owned()).or_default() += 1;
+        self.agent = Some(agent.to_owned());
+        true
+    }
+
     /// Notes that a session has started.
     pub(super) fn begin(&mut self) {
         self.has_session = true;
@@ -149,6 +197,16 @@ impl JobSlot<'_> {
 
 impl Drop for JobSlot<'_> {
     fn drop(&mut self) {
+        if let Some(agent) = &self.agent {
+            let mut agents = self
+                .slots
+                .agents
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            if let Some(running) = agents.get_mut(agent) {
+                *running = running.saturating_sub(1);
+            }
+        }
         let (waits, sessions, jobs) = (self.waits, usize::from(self.has_session), self.slots.jobs);
         // Loops try slots all the time: only one that another loop can wait for is news.
         self.slots.counts.send_if_modified(|counts| {
@@ -188,10 +246,33 @@ fn free_memory() -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::policy::Budget;
+
+    fn slots(jobs: usize, max_load: Option<f64>, limits: &[(&str, usize)]) -> JobSlots {
+        let limits = limits
+            .iter()
+            .map(|(agent, most)| ((*agent).to_owned(), *most));
+        JobSlots::new(
+            jobs,
+            max_load,
+            limits.collect(),
+            WorkerBudget::new(Budget::default()),
+        )
+    }
+
+    #[test]
+    fn an_agent_has_as_many_sessions_as_the_user_allows() {
+        let slots = slots(3, None, &[("claude", 1)]);
+        let (mut one, mut two) = (slots.take().expect("a slot"), slots.take().expect("a slot"));
+        assert!(one.reserve("claude") && !two.reserve("claude") && two.reserve("codex"));
+        assert!(slots.has_room_for("codex") && !slots.has_room_for("claude"));
+        drop(one);
+        assert!(slots.has_room_for("claude"));
+    }
 
     #[test]
     fn a_session_that_waits_for_the_user_makes_room_for_another() {
-        let slots = JobSlots::new(2, None);
+        let slots = slots(2, None, &[]);
         let mut one = slots.take().expect("a slot");
         assert_eq!(slots.in_use(), (0, 0), "it has no session yet");
         one.begin();
@@ -211,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_busy_machine_gets_one_session() {
-        let slots = JobSlots::new(3, Some(-1.0));
+        let slots = slots(3, Some(-1.0), &[]);
         let one = slots.take();
         assert!(one.is_some());
         assert!(slots.take().is_none() || load().is_none());

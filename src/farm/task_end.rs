@@ -9,7 +9,7 @@ use crate::{
     engine::{
         event::SessionOutcome,
         queue::{
-            QueuedTask, TaskOutcome,
+            QueuedTask, SessionSpending, TaskOutcome, TaskSpending,
             worker_rules::{FAILURES, MachineFault},
         },
     },
@@ -46,6 +46,13 @@ impl WorkerTaskEnd {
     }
 }
 
+fn with_spending(task: QueuedTask, spending: Option<SessionSpending>) -> QueuedTask {
+    match spending {
+        Some(spending) => task.with_spending(spending),
+        None => task,
+    }
+}
+
 impl WorkerLoop<'_> {
     pub(super) async fn end_task(
         &mut self,
@@ -55,21 +62,24 @@ impl WorkerLoop<'_> {
         branch: Option<String>,
     ) -> Result<Option<u8>, FarmError> {
         let id = &task.order.id;
+        let spending = self.spending(task);
         match end {
             WorkerTaskEnd::TakenAway => {
+                self.note_spending(task, spending).await?;
                 self.let_go(task, lease).await?;
                 Ok(None)
             }
             WorkerTaskEnd::Leaves(None) => {
-                self.give_back(task, lease).await;
+                self.give_back(task, lease, spending).await;
                 Ok(Some(INTERRUPTED))
             }
             WorkerTaskEnd::Leaves(Some(result)) => {
-                self.settle(task, lease, &result, branch).await?;
+                self.settle(task, lease, &result, (branch, spending))
+                    .await?;
                 Ok(Some(INTERRUPTED))
             }
             WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan) => {
-                self.give_back(task, lease).await;
+                self.give_back(task, lease, spending).await;
                 let why = format!(
                     "the session of task {id} did not start, so this worker stops; the task is back in the queue"
                 );
@@ -79,6 +89,7 @@ impl WorkerLoop<'_> {
                 (self.options.say)(&format!(
                     "creel: the session of task {id} crashed; another worker will continue it"
                 ));
+                self.note_spending(task, spending).await?;
                 let seen = self
                     .queue
                     .queue
@@ -92,7 +103,9 @@ impl WorkerLoop<'_> {
                 Ok(None)
             }
             WorkerTaskEnd::Ended(ChildSessionEnd::Result(result, outcome)) => {
-                let leaves = self.settle(task, lease, &result, branch).await?;
+                let leaves = self
+                    .settle(task, lease, &result, (branch, spending))
+                    .await?;
                 let has_failed = outcome == Some(SessionOutcome::Failed);
                 let fault = self.session_of(task).filter(|_| has_failed);
                 let fault = fault.as_ref().and_then(MachineFault::of);
@@ -116,14 +129,14 @@ impl WorkerLoop<'_> {
         task: &QueuedTask,
         lease: &dyn TaskLease,
         result: &TaskOutcome,
-        branch: Option<String>,
+        (branch, spending): (Option<String>, Option<SessionSpending>),
     ) -> Result<Option<u8>, FarmError> {
         let key = QueueTaskKey::of(&task.order);
         let mut is_reported = false;
         loop {
             let ended = |task: &QueuedTask| {
                 let ended = task.ended(&self.me.worker, result.clone(), now());
-                ended.map(|task| task.on_branch(branch.clone()))
+                ended.map(|task| with_spending(task.on_branch(branch.clone()), spending.clone()))
             };
             // A client that is not connected may only buffer the request, so the wait needs a
             // limit.
@@ -207,19 +220,53 @@ impl WorkerLoop<'_> {
         Ok(())
     }
 
+    /// What the session of a task has used so far.
+    fn spending(&self, task: &QueuedTask) -> Option<SessionSpending> {
+        let by = task.state.by()?;
+        let session = self.session_of(task)?;
+        Some(SessionSpending {
+            session: by.session.clone(),
+            host: by.host.clone(),
+            used: TaskSpending::of(&session),
+        })
+    }
+
+    /// Notes what the session of a task has used, whatever worker has the task now.
+    async fn note_spending(
+        &self,
+        task: &QueuedTask,
+        spending: Option<SessionSpending>,
+    ) -> Result<(), FarmError> {
+        let board = &self.queue.queue.board;
+        let note = |task: &QueuedTask| {
+            let spending = spending.clone()?;
+            Some(task.clone().with_spending(spending))
+        };
+        board.change(&QueueTaskKey::of(&task.order), note).await?;
+        Ok(())
+    }
+
     fn is_ours(&self, seen: Option<&TaskRevision>) -> bool {
         seen.is_some_and(|seen| seen.task.is_in_hands_of(&self.me.worker))
     }
 
     /// Returns the task to the queue for another worker.
-    async fn give_back(&mut self, task: &QueuedTask, lease: &dyn TaskLease) {
+    async fn give_back(
+        &mut self,
+        task: &QueuedTask,
+        lease: &dyn TaskLease,
+        spending: Option<SessionSpending>,
+    ) {
         let (board, key) = (
             self.queue.queue.board.clone(),
             QueueTaskKey::of(&task.order),
         );
         let giving = async {
             if let Ok(Some(seen)) = board
-                .change(&key, |task| task.given_back(&self.me.worker))
+                .change(&key, |task| {
+                    let given_back = task.given_back(&self.me.worker);
+                    given_back.map(|task| with_spending(task, spending.clone()))
+                })
                 .await
             {
                 let _ = self.report(seen);

@@ -179,10 +179,8 @@ impl WorkerCrew<'_> {
                 let Some(end) = ended.transpose()? else {
                     return Ok(0);
                 };
-                if let Some(left) = end.left {
-                    (self.options.say)(&format!(
-                        "creel: nothing is left that this worker can do: {left}\n  `creel task list --queue` shows these tasks"
-                    ));
+                if let Some(message) = end.message {
+                    (self.options.say)(&format!("creel: {message}"));
                 }
                 return Ok(end.code);
             }

@@ -11,7 +11,9 @@ use crate::{
     },
     farm::{
         FarmError,
-        child_session::{ChildSession, ChildSessionEnd, ChildSessionSpec, GateWatch, PriorSession},
+        child_session::{
+            ChildSession, ChildSessionEnd, ChildSessionSpec, PriorSession, SessionObserver,
+        },
         job_slots::{JobSlot, JobSlots},
         task_branch::{TaskBase, TaskGit, TaskStart, branch_of},
         task_end::WorkerTaskEnd,
@@ -29,14 +31,19 @@ use crate::{
 
 /// How often an idle worker checks whether it missed a task.
 const LOOK: Duration = Duration::from_secs(2);
-/// How often a worker checks whether a session waits for the user.
-const GATE_LOOK: Duration = Duration::from_millis(500);
+/// How often a worker checks whether a session waits for the user, and what it has used.
+const SESSION_LOOK: Duration = Duration::from_millis(500);
 /// How long to wait before asking a failing server again.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 /// The exit code of a worker that a signal ended.
 pub(super) const INTERRUPTED: u8 = 130;
 /// The exit code of a worker that drained the queue, except for tasks that are blocked.
 const NEEDS_USER: u8 = 4;
+/// The exit code of a worker that has used up its budget.
+const USED_UP: u8 = 3;
+
+/// The end of a message about what stays in the queue.
+const SHOWN_BY: &str = "\n  `creel task list --queue` shows these tasks";
 
 pub(super) struct WorkerLoop<'a> {
     pub(super) options: &'a WorkerOptions,
@@ -57,13 +64,16 @@ pub(super) struct WorkerLoop<'a> {
 /// How the loop of a worker ended.
 pub(super) struct WorkerLoopEnd {
     pub(super) code: u8,
-    /// What stays in the queue, if the loop ended because there is nothing for it.
-    pub(super) left: Option<String>,
+    /// What the user should know about it, and about what stays in the queue.
+    pub(super) message: Option<String>,
 }
 
 impl WorkerLoopEnd {
     const fn with(code: u8) -> Self {
-        Self { code, left: None }
+        Self {
+            code,
+            message: None,
+        }
     }
 
     /// Whether the loop ended because there is nothing for it. Then the others can go on.
@@ -141,7 +151,9 @@ impl<'a> WorkerLoop<'a> {
                 Err(error) => Err(error.into()),
             };
             match did {
-                Ok(Some(code)) => return Ok(WorkerLoopEnd::with(code)),
+                Ok(Some(code)) => {
+                    return Ok(self.used_up().unwrap_or_else(|| WorkerLoopEnd::with(code)));
+                }
                 Ok(None) => {}
                 // The server may be back soon. Other errors end the worker.
                 Err(FarmError::Queue(error)) => {
@@ -181,6 +193,9 @@ impl<'a> WorkerLoop<'a> {
     }
 
     async fn next(&mut self) -> Result<NextWorkerAction<'a>, QueueFailure> {
+        if let Some(end) = self.used_up() {
+            return Ok(NextWorkerAction::Leave(end));
+        }
         if self.slots.is_closed() {
             return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(0)));
         }
@@ -204,7 +219,10 @@ impl<'a> WorkerLoop<'a> {
             signals,
             ..
         } = self;
-        let mut wanted = |group: &DispatchGroup| eligibility.agent_for(group).is_some();
+        let mut wanted = |group: &DispatchGroup| {
+            let agent = eligibility.agent_for(group);
+            agent.is_some_and(|agent| slot.has_room_for(&agent))
+        };
         // If this is cancelled, a task that was just received is handed out again when its lease
         // expires.
         let taken = tokio::select! {
@@ -221,9 +239,11 @@ impl<'a> WorkerLoop<'a> {
             let is_blocked =
                 |task: &QueuedTask| matches!(task.state, QueuedTaskState::Blocked { .. });
             let has_blocked = self.queue.tasks().any(is_blocked);
+            let message = tables::left_in_queue(self.queue.tasks(), true)
+                .map(|left| format!("nothing is left that this worker can do: {left}{SHOWN_BY}"));
             return Ok(NextWorkerAction::Leave(WorkerLoopEnd {
                 code: if has_blocked { NEEDS_USER } else { 0 },
-                left: tables::left_in_queue(self.queue.tasks()),
+                message,
             }));
         }
         tokio::select! {
@@ -247,6 +267,20 @@ impl<'a> WorkerLoop<'a> {
         Ok(NextWorkerAction::Wait)
     }
 
+    /// The end of this loop, if the worker's budget is used up.
+    fn used_up(&self) -> Option<WorkerLoopEnd> {
+        let why = self.slots.budget.used_up()?;
+        let left = tables::left_in_queue(self.queue.tasks(), false);
+        let left = left.map_or_else(
+            || "nothing is left in the queue".to_owned(),
+            |left| format!("{left}{SHOWN_BY}"),
+        );
+        Some(WorkerLoopEnd {
+            code: USED_UP,
+            message: Some(format!("this worker stops: {why}; {left}")),
+        })
+    }
+
     /// Whether there is a task for this worker now, or can be when other workers are done.
     fn has_more(&mut self) -> bool {
         let Self {
@@ -264,9 +298,9 @@ impl<'a> WorkerLoop<'a> {
     async fn run_task(
         &mut self,
         lease: &dyn TaskLease,
-        slot: JobSlot<'_>,
+        mut slot: JobSlot<'_>,
     ) -> Result<Option<u8>, FarmError> {
-        let Some(claimed) = self.claim(lease).await? else {
+        let Some(claimed) = self.claim(lease, &mut slot).await? else {
             return Ok(None);
         };
         let task = claimed.task.clone();
@@ -276,7 +310,11 @@ impl<'a> WorkerLoop<'a> {
 
     /// Claims a task for this worker. None if this worker must not do it, or not now: then its
     /// lease is over.
-    async fn claim(&mut self, lease: &dyn TaskLease) -> Result<Option<ClaimedTask>, FarmError> {
+    async fn claim(
+        &mut self,
+        lease: &dyn TaskLease,
+        slot: &mut JobSlot<'_>,
+    ) -> Result<Option<ClaimedTask>, FarmError> {
         let (board, key) = (
             self.queue.queue.board.clone(),
             QueueTaskKey::of(lease.order()),
@@ -296,6 +334,11 @@ impl<'a> WorkerLoop<'a> {
             lease.done().await?;
             return Ok(None);
         };
+        if !slot.reserve(&agent) {
+            // Another loop was faster.
+            lease.back(Duration::ZERO).await?;
+            return Ok(None);
+        }
         let dependencies = self.dependencies_of(&task).await?;
         let prompt = task.prompt(&dependencies);
         let prior = PriorSession::of(&self.sessions, &task);
@@ -478,7 +521,10 @@ impl<'a> WorkerLoop<'a> {
         mut slot: JobSlot<'_>,
     ) -> WorkerTaskEnd {
         slot.begin();
-        let mut gates = GateWatch::of(&session.folder);
+        let name = session.folder.name.clone();
+        let mut watch = SessionObserver::of(&session.folder);
+        self.slots.budget.note(&name, watch.used);
+        let looks = self.options.attended || self.slots.budget.is_limited();
         let board = self.queue.queue.board.clone();
         let mut taken_away = std::pin::pin!(taken_away(lease, &*board, &self.me.worker));
         let mut is_ours = true;
@@ -486,12 +532,16 @@ impl<'a> WorkerLoop<'a> {
         loop {
             tokio::select! {
                 biased;
-                end = session.ended() => return match (stopped, end) {
+                end = session.ended() => {
+                    watch.look();
+                    self.slots.budget.note(&name, watch.used);
+                    return match (stopped, end) {
                     (Some(WorkerTaskEnd::Leaves(_)), ChildSessionEnd::Result(result, Some(outcome))) if outcome.is_by_itself() => {
                         WorkerTaskEnd::Leaves(Some(result))
                     }
                     (stopped, end) => stopped.unwrap_or(WorkerTaskEnd::Ended(end)),
-                },
+                    };
+                }
                 _ = self.signals.next() => {
                     session.stop();
                     stopped = Some(WorkerTaskEnd::Leaves(None));
@@ -508,7 +558,17 @@ impl<'a> WorkerLoop<'a> {
                     self.queue.queue.line.note_change(&subject);
                 },
                 () = self.queue.follow() => {}
-                () = tokio::time::sleep(GATE_LOOK), if self.options.attended => slot.set_waiting(gates.is_open()),
+                () = tokio::time::sleep(SESSION_LOOK), if looks => {
+                    watch.look();
+                    if self.options.attended {
+                        slot.set_waiting(watch.is_waiting);
+                    }
+                    self.slots.budget.note(&name, watch.used);
+                    if stopped.is_none() && self.slots.budget.used_up().is_some() {
+                        session.stop();
+                        stopped = Some(WorkerTaskEnd::Leaves(None));
+                    }
+                }
             }
         }
     }

@@ -3,10 +3,14 @@
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    engine::queue::{QueuedTask, QueuedTaskState, task_spec::TaskSpec},
+    engine::{
+        queue::{QueuedTask, QueuedTaskState, TaskSpending, task_spec::TaskSpec},
+        time::TimeSpan,
+    },
     present::{
         task_view::TaskView,
-        text::{plain, plain_line},
+        text::{counted, plain, plain_line, short_span},
+        usage::{self, money},
     },
     text::some_names,
 };
@@ -144,8 +148,12 @@ pub fn queued_name(order: &TaskSpec) -> String {
     format!("{owner}{}", order.id)
 }
 
-/// What stays in the queue when a worker has done all that it can. None if nothing does.
-pub fn left_in_queue<'a>(tasks: impl Iterator<Item = &'a QueuedTask>) -> Option<String> {
+/// What stays in the queue when a worker leaves: when `has_all` that it can do is done, the rest
+/// is for other workers. None if nothing stays.
+pub fn left_in_queue<'a>(
+    tasks: impl Iterator<Item = &'a QueuedTask>,
+    has_all: bool,
+) -> Option<String> {
     let (mut blocked, mut waiting, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for task in tasks {
         match task.state {
@@ -165,7 +173,11 @@ pub fn left_in_queue<'a>(tasks: impl Iterator<Item = &'a QueuedTask>) -> Option<
     let groups = [
         group(&blocked, "is blocked", "are blocked"),
         group(&waiting, "waits", "wait"),
-        group(&others, "is for other workers", "are for other workers"),
+        if has_all {
+            group(&others, "is for other workers", "are for other workers")
+        } else {
+            group(&others, "is not done", "are not done")
+        },
     ];
     let groups: Vec<String> = groups.into_iter().flatten().collect();
     (!groups.is_empty()).then(|| groups.join(", "))
@@ -234,9 +246,11 @@ pub fn queued_details(task: &QueuedTask) -> String {
         ("depends on", list(&order.dependencies)),
         ("blocked", reason),
         ("sent back", task.feedback.clone().unwrap_or_default()),
+        ("context", task.context.clone().unwrap_or_default()),
         ("result", result),
         ("branch", task.branch.clone().unwrap_or_default()),
         ("merged", task.merged.clone().unwrap_or_default()),
+        ("used", task_spending(task)),
         ("added", created_at.clone()),
         ("since", since),
         (
@@ -253,6 +267,32 @@ pub fn queued_details(task: &QueuedTask) -> String {
             },
         ),
     ])
+}
+
+/// `$0.42 · 12.3k tokens · 4m 10s in 2 sessions`. Empty if no session has worked on it.
+pub fn task_spending(task: &QueuedTask) -> String {
+    if task.spent.is_empty() {
+        return String::new();
+    }
+    let TaskSpending {
+        tokens,
+        cost,
+        time_ms,
+    } = task.total_spent();
+    let known = task
+        .spent
+        .iter()
+        .filter(|of| of.used.cost.is_some())
+        .count();
+    let cost = match cost {
+        None => "cost unknown".to_owned(),
+        Some(cost) if known < task.spent.len() => format!("at least {}", money(cost)),
+        Some(cost) => money(cost),
+    };
+    let sessions = counted(task.spent.len(), "session");
+    let time = format!("{} in {sessions}", short_span(TimeSpan(time_ms)));
+    let parts = [Some(cost), tokens.map(usage::tokens), Some(time)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
 /// A worktree as a row.

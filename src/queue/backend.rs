@@ -43,7 +43,7 @@ pub struct QueueTaskKey {
     id: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TaskRevision {
     pub task: QueuedTask,
     /// Grows with every change in the queue.
@@ -54,7 +54,7 @@ pub struct TaskRevision {
 ///
 /// # Invariants
 /// - A write succeeds only if the task has not changed since it was read.
-/// - A name is used once, even after its task was removed.
+/// - A name is used for one task at a time. That of a removed task can be used again.
 pub trait TaskStore: fmt::Debug + Send + Sync {
     fn get<'a>(&'a self, key: &'a QueueTaskKey) -> QueueFuture<'a, Option<TaskRevision>>;
 

@@ -27,7 +27,10 @@ use serde::{Deserialize, Serialize};
 use super::backend::{ChangeFeed, QueueFuture, QueueTaskKey, TaskRevision, TaskStore};
 use crate::{
     config::paths::in_words,
-    engine::{queue::QueuedTask, tasks::command::is_name},
+    engine::{
+        queue::{QueuedTask, QueuedTaskState},
+        tasks::command::is_name,
+    },
     journal::{
         open,
         session_dir::{PRIVATE_DIR, create_ignored},
@@ -276,7 +279,9 @@ impl KnownTasks {
     fn append(&mut self, folder: &LocalQueueDir, task: &QueuedTask) -> io::Result<u64> {
         let key = QueueTaskKey::of(&task.order);
         let revision = self.last + 1;
-        let born = self.get(&key).map_or(revision, |known| known.born);
+        let before = self.get(&key);
+        let before = before.filter(|known| known.seen.task.state != QueuedTaskState::Removed);
+        let born = before.map_or(revision, |known| known.born);
         let line = line_of(&TaskLine {
             revision,
             born,

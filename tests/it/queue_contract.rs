@@ -69,6 +69,9 @@ for_each_queue! {
     tasks_are_done_by_priority_and_after_their_dependencies,
     a_worker_gets_its_types_and_types_take_turns,
     the_user_decides_about_a_task,
+    the_user_changes_the_tasks_of_the_queue,
+    a_task_says_what_its_sessions_cost_and_a_budget_ends_the_worker,
+    a_session_stops_when_the_budget_of_its_worker_is_used_up,
     a_killed_worker_ends_its_session_and_another_worker_continues_it,
     a_worker_that_is_asked_to_end_returns_its_task_at_once,
     a_suspended_worker_loses_its_task,
@@ -182,10 +185,178 @@ fn the_user_decides_about_a_task(home: &QueueHome) {
     here.queue(&["remove", "d"]);
     assert_eq!(order(&here.drain(&[]), "completed"), ["f"]);
     assert!(!here.queue(&["list"]).out.contains("Never"));
+    let taken = here.creel(&["task", "add", "--queue", "x", "--id", "c"]);
+    assert!(taken.err.contains("already has a task c"), "{}", taken.err);
+    here.queue(&["add", "Once more", "--id", "d"]);
+    assert_eq!(order(&here.drain(&[]), "completed"), ["d"]);
+    assert_eq!(here.queued("d")["goal"], "Once more");
+}
+
+fn the_user_changes_the_tasks_of_the_queue(home: &QueueHome) {
+    let here = home.project(
+        "",
+        "otherwise: { say: 'I cannot. <promise>BLOCKED</promise>' }\n",
+    );
+    assert_eq!(here.creel(&["trust"]).code, 0);
+    let fails = |args: &[&str], why: &str| {
+        let ran = here.creel(&[&["task"], args, &["--queue"]].concat());
+        assert!(
+            ran.code == 1 && ran.err.contains(why),
+            "{args:?}: {}",
+            ran.err
+        );
+    };
+    for id in ["a", "b", "c"] {
+        here.queue(&["add", &format!("Do {id}"), "--id", id]);
+    }
+    here.queue(&["depend", "a", "b"]);
+    here.queue(&["depend", "b", "c"]);
+    assert_eq!(
+        (here.state("a"), here.state("b")),
+        ("created".into(), "created".into())
+    );
+    fails(
+        &["depend", "c", "a"],
+        "that would be a cycle, c → a → b → c",
+    );
+    fails(
+        &["depend", "c", "nothing"],
+        "the queue has no task nothing to depend on",
+    );
+    fails(&["depend", "c", "a", "--remove"], "c does not depend on a");
+    here.queue(&["depend", "a", "b", "--remove"]);
+    assert_eq!(here.state("a"), "ready");
+    here.queue(&[
+        "update",
+        "a",
+        "--type",
+        "docs",
+        "--priority",
+        "0",
+        "--goal",
+        "Write it",
+    ]);
+    here.queue(&["update", "a", "--add-label", "night"]);
+    let changed = here.queued("a");
+    assert_eq!(
+        (
+            &changed["goal"],
+            &changed["priority"],
+            &changed["type"],
+            &changed["labels"][0]
+        ),
+        (
+            &"Write it".into(),
+            &0.into(),
+            &"docs".into(),
+            &"night".into()
+        )
+    );
+    fails(&["update", "a", "--goal", " "], "a task needs a goal");
+    // Only the worker of its new type gets it.
+    assert_eq!(order(&here.drain(&["--types", "qa"]), "blocked"), [""; 0]);
+    assert_eq!(order(&here.drain(&["--types", "docs"]), "blocked"), ["a"]);
     assert!(
-        here.creel(&["task", "add", "--queue", "x", "--id", "d"])
-            .err
-            .contains("or had one")
+        here.creel(&["show", "task-a", "--prompts"])
+            .out
+            .contains("Write it")
+    );
+    here.queue(&["update", "a", "--goal", "Write it well", "--priority", "1"]);
+    here.queue(&["start", "a", "--context", "Use tabs"]);
+    here.write("s.yaml", &format!("turns: []\n{DONE}"));
+    assert_eq!(order(&here.drain(&[]), "completed"), ["a", "c", "b"]);
+    let prompt = here.creel(&["show", "task-a-2", "--prompts"]).out;
+    assert!(
+        prompt.contains("Write it well\n\nYour user says about it:\nUse tabs"),
+        "{prompt}"
+    );
+    fails(&["update", "a", "--goal", "Too late"], "a is completed");
+}
+
+fn a_task_says_what_its_sessions_cost_and_a_budget_ends_the_worker(home: &QueueHome) {
+    let here = home.project(
+        "",
+        "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', tokens: 600, cost: 0.5 }\n",
+    );
+    for goal in ["One", "Two", "Three"] {
+        here.queue(&["add", goal]);
+    }
+    let ran = here.drain(&["--budget", "cost=1,tokens=1M,time=8h"]);
+    let why = "this worker stops: the budget of 1.00 is used up: 1.00 so far; task 3 is not done";
+    assert!(
+        ran.code == 3 && ran.err.contains(why),
+        "{} {}",
+        ran.code,
+        ran.err
+    );
+    let again = here.drain(&["--budget", "tokens=600"]);
+    assert_eq!(
+        (again.code, order(&again, "completed")),
+        (3, vec!["3".to_owned()])
+    );
+    assert!(
+        again.err.contains("nothing is left in the queue"),
+        "{}",
+        again.err
+    );
+    // A second session for the same task.
+    here.queue(&["start", "1"]);
+    here.write("s.yaml", &format!("turns: []\n{DONE}"));
+    assert_eq!(here.drain(&[]).code, 0);
+    let task = here.queued("1");
+    assert_eq!(
+        (&task["tokens"], &task["cost"], &task["spent"][1]["cost"]),
+        (&600.into(), &0.5.into(), &Value::Null)
+    );
+    let shown = here.queue(&["show", "1"]).out;
+    assert!(
+        shown.contains("at least $0.50 · 600 tokens · ") && shown.contains(" in 2 sessions"),
+        "{shown}"
+    );
+    for (limits, why) in [
+        ("cost", "`cost` is no limit"),
+        ("time=soon", "`time=soon` is no limit"),
+        ("tokens=0", "`tokens=0` is no limit"),
+    ] {
+        let refused = here.creel(&["worker", "--budget", limits]);
+        assert!(
+            refused.code == 2 && refused.err.contains(why),
+            "{}",
+            refused.err
+        );
+    }
+}
+
+fn a_session_stops_when_the_budget_of_its_worker_is_used_up(home: &QueueHome) {
+    let here = home.project("", "");
+    here.write(
+        "s.yaml",
+        "turns: [{ say: working, cost: 2 }]\notherwise: { run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done', \
+         say: 'Yes. <promise>COMPLETE</promise>', cost: 1 }\n",
+    );
+    here.queue(&["add", "Do it"]);
+    let ran = here.drain(&["--budget", "cost=1.5"]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(
+        ran.err
+            .contains("the budget of 1.50 is used up: 2.00 so far"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(
+        (here.state("1"), &here.queued("1")["cost"]),
+        ("ready".into(), &2.0.into())
+    );
+    here.write("go", "");
+    assert_eq!(order(&here.drain(&[]), "completed"), ["1"]);
+    let task = here.queued("1");
+    assert_eq!(
+        (
+            task["spent"].as_array().map(Vec::len),
+            &task["spent"][0]["session"],
+            &task["cost"]
+        ),
+        (Some(1), &"task-1".into(), &3.0.into())
     );
 }
 

@@ -1795,3 +1795,36 @@ fn no_commit_is_lost_over_a_server_with_two_clones() {
     let url = server.url();
     soak(&[&one, &two], &["--nats", &url]);
 }
+
+#[test]
+fn an_agent_has_as_many_sessions_at_once_as_the_user_allows() {
+    let project = repository("agent: slow\nagents: { slow: { command: sh slow.sh } }\n");
+    project.write(
+        "slow.sh",
+        "cat > /dev/null\nmkdir -p \"$HOME/at-once\"\n: > \"$HOME/at-once/$CREEL_SESSION\"\n\
+         ls \"$HOME/at-once\" | wc -l >> \"$HOME/counts\"\nsleep 0.3\n\
+         rm \"$HOME/at-once/$CREEL_SESSION\"\necho '<promise>COMPLETE</promise>'\n",
+    );
+    git(&project, &["add", "slow.sh"]);
+    git(&project, &["commit", "--quiet", "-m", "agent"]);
+    assert_eq!(project.creel(&["trust"]).code, 0);
+    for goal in ["one", "two", "three", "four"] {
+        add(&project, goal, &[]);
+    }
+    let ran = project.creel(&[
+        "worker",
+        "--drain",
+        "--jobs",
+        "4",
+        "--limit-agent",
+        "slow=2",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let counts = fs::read_to_string(project.root().parent().expect("a folder").join("counts"))
+        .expect("the agent's counts");
+    let most = counts
+        .lines()
+        .filter_map(|line| line.trim().parse::<u32>().ok())
+        .max();
+    assert_eq!(most, Some(2), "{counts}");
+}

@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::Serialize;
+
 use crate::{
     cli::{
         arguments::SessionArgs,
@@ -14,12 +16,16 @@ use crate::{
             Project, given, name_queue, remote_sessions::NatsServerConnection, reply_to,
             sessions_of,
         },
-        task::{QueueArgs, TaskAddArgs, TaskListArgs, TaskShowArgs, add_to_session},
+        task::{
+            QueueArgs, TaskAddArgs, TaskListArgs, TaskShowArgs, TaskStartArgs, TaskUpdateArgs,
+            add_to_session,
+        },
     },
     config::{PlanError, PlanRequest, Settings},
     engine::{
         queue::{
-            QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, task_spec::TaskSpec,
+            QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, TaskSpending,
+            task_spec::TaskSpec,
         },
         tasks::{
             command::TaskRefusal,
@@ -220,6 +226,12 @@ fn way_out(refusal: &QueueRequestError) -> String {
         QueueRequestError::Waits(id) => {
             format!("`creel task show --queue {id}` shows what it waits for")
         }
+        QueueRequestError::BadChange(_) => {
+            "`creel task update --help` shows what can change".to_owned()
+        }
+        QueueRequestError::OfSession { owner, .. } => {
+            format!("its other tasks: `creel task list --session {owner}`")
+        }
         QueueRequestError::Unfinished(id) => {
             format!("`creel task show --queue {id}` shows its state")
         }
@@ -325,11 +337,7 @@ fn add_alone(args: TaskAddArgs) -> CliResult {
     };
     let mut reached = QueueConnection::open(&args.session, &QueueArgs { queue: args.queue })?;
     let id = reached.add(spec)?;
-    if let Some(why) = no_taker {
-        say(&format!(
-            "creel: a worker with this config does not take task {id}: {why}"
-        ));
-    }
+    say_no_taker(&id, no_taker);
     print(&(id + "\n"))
 }
 
@@ -401,7 +409,7 @@ pub(super) fn list(args: &TaskListArgs) -> CliResult {
                 .is_none_or(|kind| order.kind.as_ref() == Some(kind))
     });
     if *as_json {
-        return json(&tasks);
+        return json(&tasks.iter().map(TaskWithTotal::of).collect::<Vec<_>>());
     }
     if tasks.is_empty() {
         let none = if is_empty {
@@ -415,6 +423,24 @@ pub(super) fn list(args: &TaskListArgs) -> CliResult {
     print(&tables::queue_table(&tasks))
 }
 
+/// A task as JSON, with what all of its sessions have used.
+#[derive(Debug, Serialize)]
+struct TaskWithTotal<'a> {
+    #[serde(flatten)]
+    task: &'a QueuedTask,
+    #[serde(flatten)]
+    total: TaskSpending,
+}
+
+impl<'a> TaskWithTotal<'a> {
+    fn of(task: &'a QueuedTask) -> Self {
+        Self {
+            task,
+            total: task.total_spent(),
+        }
+    }
+}
+
 pub(super) fn show(args: &TaskShowArgs) -> CliResult {
     let reached = QueueConnection::open(&args.session, &args.queue)?;
     let key = reached.key(&args.id)?;
@@ -424,7 +450,7 @@ pub(super) fn show(args: &TaskShowArgs) -> CliResult {
         .filter(|task| task.state.state().is_some());
     let task = task.ok_or_else(|| none(&args.id))?;
     if args.json {
-        json(&task)
+        json(&TaskWithTotal::of(&task))
     } else {
         print(&tables::queued_details(&task))
     }
@@ -443,15 +469,43 @@ pub(super) fn ask(
     Ok(0)
 }
 
+/// Changes the description of a task.
+pub(super) fn update(args: TaskUpdateArgs) -> CliResult {
+    let queue = args.queue.clone();
+    let (id, session, changes) = args.changes()?;
+    let kind = changes.description.kind.clone();
+    let settings = Project::load(&session.config).ok();
+    let no_taker = settings
+        .zip(kind)
+        .and_then(|(project, kind)| refusal_of_all(&project.settings, &[], Some(&kind)));
+    ask(&session, &queue, &id, &QueueRequest::Update(changes))?;
+    say_no_taker(&id, no_taker);
+    Ok(0)
+}
+
+fn say_no_taker(id: &str, why: Option<PlanError>) {
+    if let Some(why) = why {
+        say(&format!(
+            "creel: a worker with this config does not take task {id}: {why}"
+        ));
+    }
+}
+
 /// Puts a task into the queue again.
-pub(super) fn start(session: &SessionArgs, queue: &QueueArgs, id: &str) -> CliResult {
-    let mut reached = QueueConnection::open(session, queue)?;
-    let key = reached.key(id)?;
+pub(super) fn start(args: TaskStartArgs) -> CliResult {
+    let TaskStartArgs {
+        id,
+        context,
+        queue,
+        session,
+    } = args;
+    let mut reached = QueueConnection::open(&session, &queue)?;
+    let key = reached.key(&id)?;
     let before = reached
         .place
         .wait(reached.queue.board.get(&key))?
         .map(|seen| seen.task);
-    reached.ask(&key, &QueueRequest::Again)?;
+    reached.ask(&key, &QueueRequest::Again { context })?;
     if before.is_some_and(|task| matches!(task.state, QueuedTaskState::Completed { .. })) {
         say(&format!(
             "creel: task {id} was completed; a worker now does it again"

@@ -111,7 +111,7 @@ fn ready(ours: LocalTask<'_>, state: &QueuedTaskState, news: HandoverTrigger) ->
         }
         // The session made it ready again.
         (QueuedTaskState::Blocked { .. }, HandoverTrigger::OfSession) => {
-            HandoverAction::Ask(QueueRequest::Again)
+            HandoverAction::Ask(QueueRequest::Again { context: None })
         }
         (
             QueuedTaskState::Created
@@ -331,7 +331,7 @@ mod tests {
                 Some(&blocked),
                 HandoverTrigger::OfSession
             ),
-            HandoverAction::Ask(QueueRequest::Again)
+            HandoverAction::Ask(QueueRequest::Again { context: None })
         );
         for news in [HandoverTrigger::OfQueue, HandoverTrigger::AfterSilence] {
             let applied = due(Some(ours(TaskState::Ready)), Some(&blocked), news);

@@ -308,22 +308,7 @@ impl TaskGraph {
 }
 
 fn update(task: &mut Task, changes: &TaskUpdated) {
-    let TaskDescriptionChanges {
-        goal,
-        deliverables,
-        labels,
-        priority,
-        kind,
-        parent: _,
-    } = changes.description.clone();
-    let before = task.description.clone();
-    task.description = TaskDescription {
-        goal: goal.unwrap_or(before.goal),
-        deliverables: deliverables.unwrap_or(before.deliverables),
-        labels: labels.unwrap_or(before.labels),
-        priority: priority.unwrap_or(before.priority),
-        kind: kind.or(before.kind),
-    };
+    task.description = task.description.changed(&changes.description);
     if let Some(state) = changes.state {
         task.state = state;
         unblock(task);
@@ -377,6 +362,28 @@ impl Default for TaskDescription {
             labels: Vec::new(),
             priority: PRIORITY,
             kind: None,
+        }
+    }
+}
+
+impl TaskDescription {
+    /// The description after some changes. A parent is not part of it.
+    pub(crate) fn changed(&self, changes: &TaskDescriptionChanges) -> Self {
+        let TaskDescriptionChanges {
+            goal,
+            deliverables,
+            labels,
+            priority,
+            kind,
+            parent: _,
+        } = changes.clone();
+        let before = self.clone();
+        Self {
+            goal: goal.unwrap_or(before.goal),
+            deliverables: deliverables.unwrap_or(before.deliverables),
+            labels: labels.unwrap_or(before.labels),
+            priority: priority.unwrap_or(before.priority),
+            kind: kind.or(before.kind),
         }
     }
 }

@@ -102,7 +102,7 @@ pub(crate) fn changed(
     changes: TaskChanges,
 ) -> Result<TaskUpdated, TaskRefusal> {
     let description = TaskDescriptionChanges {
-        labels: relabelled(task, &changes),
+        labels: relabelled(&task.labels, &changes),
         ..changes.description
     };
     if let Some(parent) = &description.parent {
@@ -128,7 +128,7 @@ pub(crate) fn changed(
 }
 
 /// The new labels. None if the changes do not mention labels.
-pub(crate) fn relabelled(task: &Task, changes: &TaskChanges) -> Option<Vec<String>> {
+pub(crate) fn relabelled(now: &[String], changes: &TaskChanges) -> Option<Vec<String>> {
     let TaskChanges {
         description: TaskDescriptionChanges { labels, .. },
         add_labels,
@@ -137,7 +137,7 @@ pub(crate) fn relabelled(task: &Task, changes: &TaskChanges) -> Option<Vec<Strin
     if labels.is_none() && add_labels.is_empty() && remove_labels.is_empty() {
         return None;
     }
-    let kept = labels.clone().unwrap_or_else(|| task.labels.clone());
+    let kept = labels.clone().unwrap_or_else(|| now.to_vec());
     let all = kept.into_iter().chain(add_labels.iter().cloned());
     Some(each_once(
         all.filter(|label| !remove_labels.contains(label)).collect(),
